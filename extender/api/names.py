@@ -1,0 +1,87 @@
+"""Every label, annotation, resource and object name that Ballast reads or writes.
+
+Names that other schedulers' users already write (aliases) live in `extender.api.demand` and
+nowhere else.
+"""
+
+from typing import Final
+
+GROUP: Final = "ballast.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+SYSTEM_NAMESPACE: Final = "ballast-system"
+SCHEDULER_NAME: Final = "ballast-scheduler"
+CONTROLLER_NAME: Final = "ballast-controller"
+LEASE_NAME: Final = "ballast-control"
+
+# -- on pods ---------------------------------------------------------------------------------
+
+#: The scheduling gate that holds a pod until the controller has reserved its cards.
+GATE: Final = "ballast.dev/admission"
+#: The extended resource every GPU pod requests: 1000 per GPU, 500 for half of one.
+GPU_MILLI: Final = "ballast.dev/gpu-milli"
+#: The device plugin's resource, in whole cards.
+NVIDIA_GPU: Final = "nvidia.com/gpu"
+
+LABEL_PROJECT: Final = "ballast.dev/project"
+LABEL_DEPARTMENT: Final = "ballast.dev/department"
+LABEL_WORKLOAD_KIND: Final = "ballast.dev/workload-kind"
+LABEL_POD_GROUP: Final = "ballast.dev/pod-group"
+#: `preemptible` or `non-preemptible`.
+LABEL_PREEMPTIBILITY: Final = "ballast.dev/preemptibility"
+
+#: What the controller decided, written in the patch that removes the gate: `<epoch> <node>`.
+ANNOTATION_PLAN: Final = "ballast.dev/plan"
+#: The row that was taken back from an unbound pod: `<node> <epoch> <reservedAt>`. It may never be bound.
+ANNOTATION_REVOKED: Final = "ballast.dev/revoked"
+#: The cards a pod holds, written by the Binding: `<index>:<milli>:<MiB>`, comma separated.
+ANNOTATION_CARDS: Final = "ballast.dev/cards"
+#: Guaranteed and greatest share of compute time on each of the pod's cards, in milli.
+ANNOTATION_COMPUTE_REQUEST: Final = "ballast.dev/gpu-compute-request"
+ANNOTATION_COMPUTE_LIMIT: Final = "ballast.dev/gpu-compute-limit"
+#: Node pools in order of preference, comma separated.
+ANNOTATION_NODE_POOLS: Final = "ballast.dev/node-pools"
+#: How many pods of the group must run together (creates the PodGroup where there is none).
+ANNOTATION_MIN_MEMBER: Final = "ballast.dev/min-member"
+
+PREEMPTIBLE: Final = "preemptible"
+NON_PREEMPTIBLE: Final = "non-preemptible"
+
+# -- on nodes (written by GPU feature discovery; read here) ----------------------------------
+
+LABEL_GPU_COUNT: Final = "nvidia.com/gpu.count"
+LABEL_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
+LABEL_GPU_MODEL: Final = "nvidia.com/gpu.product"
+
+#: The node pool of every node that no NodePool selects.
+DEFAULT_POOL: Final = "default"
+
+# -- workload kinds and their priority classes -----------------------------------------------
+
+KINDS: Final = ("training", "interactive", "build", "inference")
+
+#: Priority class -> value. 100 and above is not preemptible.
+PRIORITY_CLASSES: Final = {
+    "inference": 125,
+    "build": 100,
+    "interactive-preemptible": 75,
+    "train": 50,
+}
+#: Workload kind -> the priority class it gets when it names none.
+CLASS_OF_KIND: Final = {
+    "inference": "inference",
+    "build": "build",
+    "interactive": "interactive-preemptible",
+    "training": "train",
+}
+NON_PREEMPTIBLE_FROM: Final = 100
+
+
+def is_preemptible(priority: int, preemptibility: str = "") -> bool:
+    """Whether work of this priority may be evicted for others; an explicit word decides first."""
+    if preemptibility == PREEMPTIBLE:
+        return True
+    if preemptibility == NON_PREEMPTIBLE:
+        return False
+    return priority < NON_PREEMPTIBLE_FROM

@@ -1,0 +1,93 @@
+"""The closed list of reasons, each with the one sentence shown for it.
+
+The same word appears in FailedNodes, events, conditions, metrics and the command line. The
+sentences are constant: kube-scheduler retries at once when a refusal's text changes between two
+attempts, so no counter, time or name may stand in one. Details go beside them, never into them.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Reason(StrEnum):
+    """Why something waits, was refused, was placed or was taken down."""
+
+    # A workload waits.
+    GANG_INCOMPLETE = "GangIncomplete"
+    INSUFFICIENT_GPU = "InsufficientGpu"
+    INSUFFICIENT_NODE_RESOURCES = "InsufficientNodeResources"
+    NO_MATCHING_NODE = "NoMatchingNode"
+    NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
+    OVER_FAIR_SHARE = "OverFairShare"
+    OVER_LIMIT = "OverLimit"
+    UNKNOWN_NODE_POOL = "UnknownNodePool"
+    UNKNOWN_PROJECT = "UnknownProject"
+    INVALID_REQUEST = "InvalidRequest"
+    WAITING_FOR_VICTIMS = "WaitingForVictims"
+    WAITING_FOR_TURN = "WaitingForTurn"
+    # A workload moves on.
+    RESERVED = "Reserved"
+    SCHEDULED = "Scheduled"
+    # A workload is taken down.
+    RECLAIMED = "Reclaimed"
+    PREEMPTED = "Preempted"
+    CONSOLIDATED = "Consolidated"
+    GANG_STALE = "GangStale"
+    BIND_TIMED_OUT = "BindTimedOut"
+    # The extender refuses a node.
+    NOT_PLANNED = "NotPlanned"
+    PLANNED_ELSEWHERE = "PlannedElsewhere"
+    PLAN_NOT_RESERVED = "PlanNotReserved"
+    CARDS_BUSY = "CardsBusy"
+    CARD_UNHEALTHY = "CardUnhealthy"
+    UNKNOWN_NODE = "UnknownNode"
+    VICTIMS_PROTECTED = "VictimsProtected"
+
+
+SENTENCES: dict[Reason, str] = {
+    Reason.GANG_INCOMPLETE: "fewer pods exist than the group's minMember",
+    Reason.INSUFFICIENT_GPU: "no node of the workload's pools has the cards free",
+    Reason.INSUFFICIENT_NODE_RESOURCES: "nodes with free cards lack CPU, memory or pod slots",
+    Reason.NO_MATCHING_NODE: "no node matches the selectors, tolerations and card model asked for",
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "non-preemptible work runs within quota only",
+    Reason.OVER_FAIR_SHARE: "the project has its fair share and nothing is free",
+    Reason.OVER_LIMIT: "the project or its department is at its limit",
+    Reason.UNKNOWN_NODE_POOL: "the node pool asked for does not exist",
+    Reason.UNKNOWN_PROJECT: "the project does not exist",
+    Reason.INVALID_REQUEST: "the GPU request is not understood",
+    Reason.WAITING_FOR_VICTIMS: "its place is held until the pods that leave it are gone",
+    Reason.WAITING_FOR_TURN: "workloads before it are decided first",
+    Reason.RESERVED: "cards are reserved in the ledger",
+    Reason.SCHEDULED: "every required pod is bound",
+    Reason.RECLAIMED: "stopped so that a project below its fair share gets it",
+    Reason.PREEMPTED: "stopped for work of higher priority in the same project",
+    Reason.CONSOLIDATED: "moved so that a fragmented workload fits",
+    Reason.GANG_STALE: "stopped because its gang stayed below minMember",
+    Reason.BIND_TIMED_OUT: "its pods were released but not bound in time",
+    Reason.NOT_PLANNED: "the pod is not planned and may not be placed directly",
+    Reason.PLANNED_ELSEWHERE: "the pod is planned on another node",
+    Reason.PLAN_NOT_RESERVED: "the pod's plan has no row in the ledger",
+    Reason.CARDS_BUSY: "no card has enough left",
+    Reason.CARD_UNHEALTHY: "the planned card is unhealthy",
+    Reason.UNKNOWN_NODE: "the node has no GpuNode",
+    Reason.VICTIMS_PROTECTED: "the pods to be preempted are protected",
+}
+
+
+def sentence(reason: Reason) -> str:
+    """The constant text shown for `reason`: the word, then what it means."""
+    return f"{reason}: {SENTENCES[reason]}"
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A decision against something, as a value.
+
+    `detail` says what, which object, have and want; it never goes where a constant is needed.
+    """
+
+    reason: Reason
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail or SENTENCES[self.reason]}"

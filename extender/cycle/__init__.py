@@ -1,0 +1,1 @@
+"""Decisions become writes: the controller's loop, its commits, its repairs and its reports."""
