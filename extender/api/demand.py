@@ -1,4 +1,4 @@
-"""What a pod asks for: the one place where GPU requests, and other schedulers' names for them, are read.
+"""What a pod asks for: the one place where GPU requests and other schedulers' names are read.
 
 Accepted, and nothing else: `gpu-fraction` ("0.5" of a card), `gpu-memory` (MiB of a card), either
 with `gpu-fraction-num-devices`, whole cards as the resource `nvidia.com/gpu`, or the resource
@@ -19,8 +19,10 @@ from extender.api.units import (
     parse_cpu,
     parse_fraction,
     parse_memory,
+    parse_milli,
     parse_positive,
-    parse_quantity,
+    parse_share,
+    parse_whole,
 )
 
 FRACTION: Final = "gpu-fraction"
@@ -41,6 +43,16 @@ MIN_MEMBER_KEYS: Final = (
     names.ANNOTATION_MIN_MEMBER,
     "pod-group.scheduling.sigs.k8s.io/min-available",
 )
+
+#: Labels that say whether a pod may be evicted for others, ours first; then KAI's.
+PREEMPTIBILITY_LABELS: Final = (names.LABEL_PREEMPTIBILITY, "kai.scheduler/preemptibility")
+#: Annotations with a share of compute time ("0.5") that users write; ours are in milli.
+COMPUTE_REQUEST: Final = "gpu-compute-request"
+COMPUTE_LIMIT: Final = "gpu-compute-limit"
+
+#: Annotations and resources that make a pod a matter of GPUs.
+GPU_ANNOTATIONS: Final = (FRACTION, MEMORY, DEVICES, FRACTION_CONTAINER)
+GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.GPU_MILLI)
 
 MAX_DEVICES: Final = 64
 
@@ -65,6 +77,7 @@ class Demand(Struct, frozen=True, gc=False):
 
     @property
     def wants_gpu(self) -> bool:
+        """Whether any card is needed."""
         return self.devices > 0
 
 
@@ -77,24 +90,29 @@ def first_of(mapping: Mapping[str, str] | None, keys: Iterable[str]) -> str:
     return ""
 
 
+def agreed(mapping: Mapping[str, str] | None, keys: Iterable[str]) -> str:
+    """The one value that all of `keys` with a value have; raises UnitError where two differ."""
+    said = {key: value for key in keys if (value := (mapping or {}).get(key))}
+    if len(set(said.values())) > 1:
+        raise UnitError(f"{' and '.join(said)} differ; keep one of them")
+    return next(iter(said.values()), "")
+
+
 def read_demand(pod: Pod) -> Demand | Refused:
     """What `pod` asks for, or the sentence that says what it should have asked."""
     try:
-        gpu = _read_gpu(pod)
-        cpu = _host_request(pod, "cpu", parse_cpu)
-        memory = _host_request(pod, "memory", parse_memory)
+        devices, milli, mib = _read_gpu(pod)
+        cpu = _effective(pod, "cpu", parse_cpu, _overhead(pod, "cpu", parse_cpu))
+        memory = _effective(pod, "memory", parse_memory, _overhead(pod, "memory", parse_memory))
     except UnitError as error:
-        return Refused(Reason.INVALID_REQUEST, f"{_pod_name(pod)}: {error}")
-    if isinstance(gpu, Refused):
-        return gpu
-    devices, milli, mib = gpu
+        return Refused(Reason.INVALID_REQUEST, f"{pod_name(pod)}: {error}")
     return Demand(devices, milli, mib, cpu, memory)
 
 
 def read_min_member(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> int:
     """Pods of the group that must run together as the pod says, or 0; raises UnitError."""
-    text = first_of(annotations, MIN_MEMBER_KEYS) or first_of(labels, MIN_MEMBER_KEYS)
-    return parse_positive(text, "min-available") if text else 0
+    text = agreed(annotations, MIN_MEMBER_KEYS) or agreed(labels, MIN_MEMBER_KEYS)
+    return parse_positive(text, "min-member") if text else 0
 
 
 def gpu_milli_request(demand: Demand) -> int:
@@ -106,71 +124,113 @@ def gpu_milli_request(demand: Demand) -> int:
     return demand.total_milli or min(demand.devices, 1)
 
 
-def _pod_name(pod: Pod) -> str:
+def read_compute(pod: Pod, demand: Demand) -> tuple[int, int]:
+    """(guaranteed, greatest) share of compute time on each card, in milli; raises UnitError.
+
+    What the pod does not say: a fraction is guaranteed itself, a request in MiB nothing, and both
+    may use what is idle; whole cards are all theirs.
+    """
+    notes = pod.metadata.annotations or {}
+    limit = _share(notes, names.ANNOTATION_COMPUTE_LIMIT, COMPUTE_LIMIT, MILLI_PER_GPU)
+    usual = min(demand.milli, limit)
+    request = _share(notes, names.ANNOTATION_COMPUTE_REQUEST, COMPUTE_REQUEST, usual)
+    if request > limit:
+        raise UnitError(f"{COMPUTE_REQUEST} is {request} milli, above {COMPUTE_LIMIT}, {limit}")
+    return request, limit
+
+
+def fraction_container(pod: Pod) -> int:
+    """Index among `spec.containers` of the one that gets the share of a card; raises UnitError."""
+    name = pod.metadata.annotation(FRACTION_CONTAINER)
+    if not name:
+        return 0
+    for ix, container in enumerate(pod.spec.containers):
+        if container.name == name:
+            return ix
+    present = ", ".join(container.name for container in pod.spec.containers)
+    raise UnitError(
+        f"{FRACTION_CONTAINER}: {name!r:.80} is none of its containers ({present:.200})"
+    )
+
+
+def mentions_gpu(pod: Pod) -> bool:
+    """Whether the pod says anything about GPUs, well formed or not."""
+    notes = pod.metadata.annotations or {}
+    if any(key in notes for key in GPU_ANNOTATIONS):
+        return True
+    containers = [*pod.spec.containers, *(pod.spec.init_containers or ())]
+    return any(
+        _request(c, resource) not in (0, "0") for c in containers for resource in GPU_RESOURCES
+    )
+
+
+def pod_name(pod: Pod) -> str:
+    """`namespace/name` for messages; a pod that is yet to be named shows its generated prefix."""
     meta = pod.metadata
     return f"{meta.namespace}/{meta.name or meta.generate_name}"
 
 
-def _read_gpu(pod: Pod) -> tuple[int, int, int] | Refused:
-    """(devices, milli of each, MiB of each) or why not; raises UnitError."""
-    meta = pod.metadata
-    notes = meta.annotations or {}
-    whole = _gpu_resource(pod, names.NVIDIA_GPU)
-    asked_milli = _gpu_resource(pod, names.GPU_MILLI)
-    told = [
-        said
-        for said in (
-            FRACTION in notes and FRACTION,
-            MEMORY in notes and MEMORY,
-            whole and names.NVIDIA_GPU,
-        )
-        if said
-    ]
+def _share(notes: Mapping[str, str], ours: str, theirs: str, default: int) -> int:
+    milli = parse_milli(notes[ours], ours) if ours in notes else None
+    share = parse_share(notes[theirs], theirs) if theirs in notes else milli
+    if None not in (milli, share) and milli != share:
+        raise UnitError(f"{ours} and {theirs} differ; keep one of them")
+    return default if share is None else share
+
+
+def _read_gpu(pod: Pod) -> tuple[int, int, int]:
+    """(devices, milli of each, MiB of each); raises UnitError."""
+    notes = pod.metadata.annotations or {}
+    whole = _effective(pod, names.NVIDIA_GPU, _count_of(names.NVIDIA_GPU))
+    asked_milli = _effective(pod, names.GPU_MILLI, _count_of(names.GPU_MILLI))
+    told: list[str] = [key for key in (FRACTION, MEMORY) if key in notes]
+    if whole:
+        told.append(names.NVIDIA_GPU)
     if len(told) > 1:
-        return Refused(
-            Reason.INVALID_REQUEST,
-            f"{_pod_name(pod)}: asks with {' and '.join(told)}; use one of them",
-        )
-    devices = 1
-    if DEVICES in notes:
-        if FRACTION not in notes and MEMORY not in notes:
-            return Refused(
-                Reason.INVALID_REQUEST,
-                f"{_pod_name(pod)}: {DEVICES} needs {FRACTION} or {MEMORY} beside it",
+        raise UnitError(f"asks with {' and '.join(told)}; use one of them")
+    if DEVICES in notes and FRACTION not in notes and MEMORY not in notes:
+        raise UnitError(f"{DEVICES} needs {FRACTION} or {MEMORY} beside it")
+    if told:
+        request = _told_request(notes, whole)
+        expected = request[0] * request[1] or 1
+        if asked_milli not in (0, expected):
+            raise UnitError(
+                f"requests {names.GPU_MILLI}: {asked_milli}, but its {told[0]} means {expected}"
             )
-        devices = parse_positive(notes[DEVICES], DEVICES)
-    if FRACTION in notes:
-        request = devices, parse_fraction(notes[FRACTION]), 0
-    elif MEMORY in notes:
-        request = devices, 0, parse_positive(notes[MEMORY], MEMORY)
-    elif whole:
-        request = whole, MILLI_PER_GPU, 0
-    elif asked_milli:
-        if asked_milli > MILLI_PER_GPU and asked_milli % MILLI_PER_GPU:
-            return Refused(
-                Reason.INVALID_REQUEST,
-                f"{_pod_name(pod)}: {names.GPU_MILLI}: {asked_milli} is neither one fraction"
-                " (1 to 999) nor whole GPUs (a multiple of 1000)",
-            )
-        request = max(1, asked_milli // MILLI_PER_GPU), min(asked_milli, MILLI_PER_GPU), 0
     else:
-        return 0, 0, 0
+        request = _milli_request(asked_milli)
     if request[0] > MAX_DEVICES:
-        return Refused(
-            Reason.INVALID_REQUEST,
-            f"{_pod_name(pod)}: wants {request[0]} cards, a node has at most {MAX_DEVICES}",
-        )
-    expected = request[0] * request[1] or 1
-    if asked_milli and asked_milli != expected:
-        return Refused(
-            Reason.INVALID_REQUEST,
-            f"{_pod_name(pod)}: requests {names.GPU_MILLI}: {asked_milli}, but its"
-            f" {' and '.join(told)} means {expected}",
-        )
+        raise UnitError(f"wants {request[0]} cards, a node has at most {MAX_DEVICES}")
     return request
 
 
-def _requests(container: Container, resource: str) -> Quantity:
+def _told_request(notes: Mapping[str, str], whole: int) -> tuple[int, int, int]:
+    """The request in the words of users: a fraction, MiB, or whole cards."""
+    if whole:
+        return whole, MILLI_PER_GPU, 0
+    devices = parse_positive(notes[DEVICES], DEVICES) if DEVICES in notes else 1
+    if FRACTION in notes:
+        return devices, parse_fraction(notes[FRACTION], FRACTION), 0
+    return devices, 0, parse_positive(notes[MEMORY], MEMORY)
+
+
+def _milli_request(asked_milli: int) -> tuple[int, int, int]:
+    """The request by the resource gpu-milli alone: one fraction of a card, or whole cards."""
+    if not asked_milli:
+        return 0, 0, 0
+    if asked_milli > MILLI_PER_GPU and asked_milli % MILLI_PER_GPU:
+        raise UnitError(
+            f"{names.GPU_MILLI}: {asked_milli} is neither one fraction (1 to 999) nor whole GPUs"
+            " (a multiple of 1000)"
+        )
+    return max(1, asked_milli // MILLI_PER_GPU), min(asked_milli, MILLI_PER_GPU), 0
+
+
+def _count_of(resource: str) -> Callable[[Quantity], int]:
+    return lambda value: parse_whole(value, resource)
+
+
+def _request(container: Container, resource: str) -> Quantity:
     """A container's request, or its limit where it states no request, as Kubernetes defaults it."""
     for listed in (container.resources.requests, container.resources.limits):
         if listed and resource in listed:
@@ -178,23 +238,19 @@ def _requests(container: Container, resource: str) -> Quantity:
     return 0
 
 
-def _gpu_resource(pod: Pod, resource: str) -> int:
-    """The pod's effective request of a whole-number resource."""
-    apps = sum(parse_quantity(_requests(c, resource)) for c in pod.spec.containers)
-    inits = [parse_quantity(_requests(c, resource)) for c in pod.spec.init_containers or ()]
-    return max([apps, *inits])
-
-
-def _host_request(pod: Pod, resource: str, parse: Callable[[Quantity], int]) -> int:
-    """The pod's effective request as kube-scheduler counts it: init containers, side-cars, overhead."""
-    total = sum(parse(_requests(c, resource)) for c in pod.spec.containers)
+def _effective(pod: Pod, resource: str, parse: Callable[[Quantity], int], overhead: int = 0) -> int:
+    """The pod's request as kube-scheduler counts it: containers, init containers, side-cars."""
+    total = sum(parse(_request(c, resource)) for c in pod.spec.containers)
     sidecars = peak = 0
     for container in pod.spec.init_containers or ():
-        asked = parse(_requests(container, resource))
+        asked = parse(_request(container, resource))
         if container.restart_policy == "Always":
             sidecars += asked
             peak = max(peak, sidecars)
         else:
             peak = max(peak, sidecars + asked)
-    overhead = parse((pod.spec.overhead or {}).get(resource, 0))
     return max(total + sidecars, peak) + overhead
+
+
+def _overhead(pod: Pod, resource: str, parse: Callable[[Quantity], int]) -> int:
+    return parse((pod.spec.overhead or {}).get(resource, 0))

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(slots=True, frozen=True)
 class Upserted:
-    """The object exists in this form now. `obj` is one of the projections or kinds of `extender.api`."""
+    """The object exists in this form now; `obj` is a projection or kind of `extender.api`."""
 
     obj: Any
 

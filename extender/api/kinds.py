@@ -3,6 +3,9 @@
 Quotas are written by people, so they are numbers of GPUs or Kubernetes quantities and are parsed
 with `extender.api.units`. Ledger rows are written by programs, so they are integers: milli and MiB.
 Field docs here become the descriptions that `kubectl explain` shows (`extender.api.crd`).
+
+What people write omits defaults. A status is written whole: it goes out as a merge patch, which
+would keep an old value wherever the new one is a default and so left out.
 """
 
 from typing import Annotated, Literal
@@ -11,14 +14,33 @@ from msgspec import Meta, Struct, field
 
 from extender.api.names import API_VERSION
 from extender.api.objects import Condition, ObjectMeta, Quantity
+from extender.api.units import GPUS_PATTERN, MAX_TEXT, QUANTITY_PATTERN
 
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
 Natural = Annotated[int, Meta(ge=0)]
 GpuCount = Annotated[
-    Quantity, Meta(description='A number of GPUs with at most three decimals: 4 or "2.5".')
+    Quantity,
+    Meta(
+        description='A number of GPUs with at most three decimals: 4 or "2.5".',
+        extra_json_schema={
+            "x-kubernetes-int-or-string": True,
+            "pattern": f"^{GPUS_PATTERN}$",
+            "minimum": 0,
+            "maxLength": MAX_TEXT,
+        },
+    ),
 ]
 KubeQuantity = Annotated[
-    Quantity, Meta(description='A Kubernetes quantity: "500m", "32" or "128Gi".')
+    Quantity,
+    Meta(
+        description='A Kubernetes quantity: "500m", "32" or "128Gi".',
+        extra_json_schema={
+            "x-kubernetes-int-or-string": True,
+            "pattern": f"^{QUANTITY_PATTERN}$",
+            "minimum": 0,
+            "maxLength": 2 * MAX_TEXT,
+        },
+    ),
 ]
 
 
@@ -52,7 +74,7 @@ class PoolFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
     ] = 0
 
 
-class PoolUse(Struct, rename="camel", kw_only=True, omit_defaults=True):
+class PoolUse(Struct, rename="camel", kw_only=True):
     """What a queue was given in one node pool at the last cycle; GPUs as numbers of GPUs."""
 
     name: Name
@@ -63,7 +85,7 @@ class PoolUse(Struct, rename="camel", kw_only=True, omit_defaults=True):
     requested: str = "0"
 
 
-class QueueSummary(Struct, rename="camel", kw_only=True, omit_defaults=True):
+class QueueSummary(Struct, rename="camel", kw_only=True):
     """The sums over all node pools, for printer columns."""
 
     quota: str = "0"
@@ -74,7 +96,7 @@ class QueueSummary(Struct, rename="camel", kw_only=True, omit_defaults=True):
     running_pods: Natural = 0
 
 
-class QueueStatus(Struct, rename="camel", kw_only=True, omit_defaults=True):
+class QueueStatus(Struct, rename="camel", kw_only=True):
     """Shares and allocations of a Department or Project."""
 
     state: Literal["InQuota", "OverQuota", "OverFairShare"] = "InQuota"
@@ -156,7 +178,7 @@ class NodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     time_slicing: TimeSlicing = field(default_factory=TimeSlicing)
 
 
-class NodePoolStatus(Struct, rename="camel", kw_only=True, omit_defaults=True):
+class NodePoolStatus(Struct, rename="camel", kw_only=True):
     """GPUs as numbers of GPUs; `fragmented` is what is free on cards that are partly used."""
 
     nodes: Natural = 0
@@ -188,7 +210,7 @@ class PodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     ] = None
 
 
-class PodGroupStatus(Struct, rename="camel", kw_only=True, omit_defaults=True):
+class PodGroupStatus(Struct, rename="camel", kw_only=True):
     """Condition types: `Reserved`, `Scheduled`, `Evicted`; reasons as in extender.api.reasons."""
 
     pending: Natural = 0

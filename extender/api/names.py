@@ -33,7 +33,8 @@ LABEL_PREEMPTIBILITY: Final = "ballast.dev/preemptibility"
 
 #: What the controller decided, written in the patch that removes the gate: `<epoch> <node>`.
 ANNOTATION_PLAN: Final = "ballast.dev/plan"
-#: The row that was taken back from an unbound pod: `<node> <epoch> <reservedAt>`. It may never be bound.
+#: The row that was taken back from an unbound pod, and may never be bound:
+#: `<node> <epoch> <reservedAt>`.
 ANNOTATION_REVOKED: Final = "ballast.dev/revoked"
 #: The cards a pod holds, written by the Binding: `<index>:<milli>:<MiB>`, comma separated.
 ANNOTATION_CARDS: Final = "ballast.dev/cards"
@@ -54,6 +55,9 @@ LABEL_GPU_COUNT: Final = "nvidia.com/gpu.count"
 LABEL_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 LABEL_GPU_MODEL: Final = "nvidia.com/gpu.product"
 
+#: On a GpuNode, written by the controller: the node pool of its node. The extender, which does not
+#: watch Nodes, reads it there.
+LABEL_NODE_POOL: Final = "ballast.dev/node-pool"
 #: The node pool of every node that no NodePool selects.
 DEFAULT_POOL: Final = "default"
 

@@ -70,7 +70,10 @@ class SchedulingGate(Struct, gc=False):
 
 
 class Requirement(Struct, gc=False):
-    """One expression of a node selector term; `operator` is In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    """One expression of a node selector term.
+
+    `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt.
+    """
 
     key: str
     operator: str
@@ -118,8 +121,11 @@ class PodSpec(Struct, rename="camel", gc=False, kw_only=True):
     overhead: dict[str, Quantity] | None = None
 
 
-class Condition(Struct, rename="camel", gc=False, kw_only=True):
-    """A condition of any object, as Kubernetes' API conventions describe it."""
+class Condition(Struct, rename="camel", gc=False, kw_only=True, omit_defaults=True):
+    """A condition of any object, as Kubernetes' API conventions describe it.
+
+    Unset fields are left out: the API server refuses a null where it wants a time.
+    """
 
     type: str
     status: str

@@ -11,14 +11,21 @@ from typing import Final
 MILLI_PER_GPU: Final = 1000
 #: Longest text looked at: nothing canonical is longer, and huge digit strings cost time.
 MAX_TEXT: Final = 16
+#: Longest part of a refused text that a message repeats.
+MAX_SHOWN: Final = 40
+
+#: Grammar of a quota in GPUs, and of a Kubernetes quantity that is not negative; also in the CRDs.
+GPUS_PATTERN: Final = r"(0|[1-9][0-9]{0,5})(\.[0-9]{1,3})?"
+QUANTITY_PATTERN: Final = (
+    r"([0-9]{1,15})(?:\.([0-9]{1,9}))?"
+    r"(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|e[0-9]{1,2}|E[0-9]{1,2})?"
+)
 
 _FRACTION: Final = re.compile(r"0\.[0-9]{1,3}", re.ASCII)
 _POSITIVE: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
-_GPUS: Final = re.compile(r"(0|[1-9][0-9]{0,5})(\.[0-9]{1,3})?", re.ASCII)
-_QUANTITY: Final = re.compile(
-    r"([0-9]{1,15})(?:\.([0-9]{1,9}))?(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|e[0-9]{1,2}|E[0-9]{1,2})?",
-    re.ASCII,
-)
+_MILLI: Final = re.compile(r"0|[1-9][0-9]{0,2}|1000", re.ASCII)
+_GPUS: Final = re.compile(GPUS_PATTERN, re.ASCII)
+_QUANTITY: Final = re.compile(QUANTITY_PATTERN, re.ASCII)
 _SUFFIX: Final = {
     "k": 10**3,
     "M": 10**6,
@@ -41,33 +48,63 @@ class UnitError(ValueError):
     """The text is not a value we accept; the message says what is."""
 
 
-def _refuse(text: object, accepted: str) -> UnitError:
-    shown = repr(text)
-    return UnitError(f"{shown[:40]}{'...' if len(shown) > 40 else ''} is not {accepted}")
+def _refuse(text: object, accepted: str, what: str = "") -> UnitError:
+    """The error that names what the text was for, shows it cut and escaped, and says what fits."""
+    if isinstance(text, int):
+        shown = str(text) if abs(text) < 10**MAX_SHOWN else "so large a number"
+    else:
+        shown = repr(str(text)[:MAX_SHOWN])
+    if len(shown) > MAX_SHOWN:
+        shown = f"{shown[:MAX_SHOWN]}..."
+    return UnitError(f"{what}{': ' if what else ''}{shown} is not {accepted}")
 
 
-def parse_fraction(text: str) -> int:
+def _text_of(value: int | str, longest: int) -> str:
+    """The value as text to match, or a text that matches nothing where it is too long or a bool."""
+    if isinstance(value, str):
+        return value if len(value) <= longest else ""
+    return "" if isinstance(value, bool) or not 0 <= value < 10**15 else str(value)
+
+
+def parse_fraction(text: str, what: str = "") -> int:
     """Milli-GPU of a fraction of one card: "0.5" -> 500. Accepts 0.001 to 0.999."""
     accepted = 'a fraction between 0.001 and 0.999 with at most three decimals, such as "0.5"'
     if len(text) > MAX_TEXT or not _FRACTION.fullmatch(text):
-        raise _refuse(text, accepted)
+        raise _refuse(text, accepted, what)
     milli = int(text[2:].ljust(3, "0"))
     if milli == 0:
-        raise _refuse(text, accepted)
+        raise _refuse(text, accepted, what)
     return milli
+
+
+def parse_share(text: str, what: str = "") -> int:
+    """Milli of a share of compute time, from none to all: "0" -> 0, "0.25" -> 250, "1" -> 1000."""
+    if text in ("0", "1"):
+        return int(text) * MILLI_PER_GPU
+    if len(text) > MAX_TEXT or not _FRACTION.fullmatch(text):
+        accepted = 'a share between 0 and 1 with at most three decimals, such as "0.5"'
+        raise _refuse(text, accepted, what)
+    return int(text[2:].ljust(3, "0"))
+
+
+def parse_milli(text: str, what: str = "") -> int:
+    """A whole number of milli from 0 to 1000, as programs write shares of compute time."""
+    if not _MILLI.fullmatch(text):
+        raise _refuse(text, 'a whole number from 0 to 1000, such as "500"', what)
+    return int(text)
 
 
 def parse_positive(text: str, what: str) -> int:
     """A whole number from 1 to 999999999 without sign, spaces or leading zeros."""
     if len(text) > MAX_TEXT or not _POSITIVE.fullmatch(text):
-        raise _refuse(text, f'{what}: a whole number from 1 up, such as "8192"')
+        raise _refuse(text, 'a whole number from 1 to 999999999, such as "8"', what)
     return int(text)
 
 
 def parse_gpus(value: int | str) -> int:
     """Milli-GPU of a quota in GPUs: 4 -> 4000, "2.5" -> 2500. Zero is accepted."""
-    text = str(value)
-    if isinstance(value, bool) or len(text) > MAX_TEXT or not _GPUS.fullmatch(text):
+    text = _text_of(value, MAX_TEXT)
+    if not _GPUS.fullmatch(text):
         raise _refuse(value, 'a number of GPUs with at most three decimals, such as 4 or "2.5"')
     whole, _, part = text.partition(".")
     return int(whole) * MILLI_PER_GPU + int(part.ljust(3, "0"))
@@ -78,9 +115,8 @@ def parse_quantity(value: int | str, per_unit: int = 1) -> int:
 
     `per_unit=1000` gives milli-CPU ("500m" -> 500, "2" -> 2000). Negative quantities are refused.
     """
-    text = str(value)
-    found = _QUANTITY.fullmatch(text) if len(text) <= 2 * MAX_TEXT else None
-    if found is None or isinstance(value, bool):
+    found = _QUANTITY.fullmatch(_text_of(value, 2 * MAX_TEXT))
+    if found is None:
         raise _refuse(value, 'a Kubernetes quantity, such as "500m", "2" or "8Gi"')
     whole, part, suffix = found.group(1), found.group(2) or "", found.group(3) or ""
     number, divisor = int(whole + part) * per_unit, int(10 ** len(part))
@@ -91,6 +127,16 @@ def parse_quantity(value: int | str, per_unit: int = 1) -> int:
     elif suffix:
         number *= int(10 ** int(suffix[1:]))
     return -(-number // divisor)
+
+
+def parse_whole(value: int | str, what: str) -> int:
+    """A Kubernetes quantity that is a whole number: "2" -> 2, "2000m" -> 2; "500m" is refused."""
+    # Nine decimals of a nano are the finest grain that the grammar has.
+    fine = 10**18
+    amount = parse_quantity(value, fine)
+    if amount % fine:
+        raise _refuse(value, "a whole number, such as 2", what)
+    return amount // fine
 
 
 def parse_cpu(value: int | str) -> int:
@@ -116,12 +162,14 @@ def format_gpus(milli: int) -> str:
 
 
 def share_mib(milli: int, card_mib: int) -> int:
-    """MiB that `milli` of a card of `card_mib` MiB stands for, rounded down so shares never exceed it."""
+    """MiB that `milli` of a card of `card_mib` MiB stands for, rounded down: shares never add up
+    to more than the card.
+    """
     return milli * card_mib // MILLI_PER_GPU
 
 
 def share_milli(mib: int, card_mib: int) -> int:
-    """Milli that `mib` MiB take of a card of `card_mib` MiB, rounded up; above 1000: does not fit."""
+    """Milli that `mib` take of a card of `card_mib` MiB, rounded up; above 1000: does not fit."""
     if card_mib <= 0:
         return MILLI_PER_GPU + 1
     return -(-mib * MILLI_PER_GPU // card_mib)

@@ -71,6 +71,16 @@ def revoke_patch(pod: PodView, node: str, row: Row) -> Patch:
     }
 
 
+def forget_plan_patch(pod: PodView) -> Patch:
+    """Merge patch that takes the plan off an unbound pod."""
+    return {
+        "metadata": {
+            "resourceVersion": pod.resource_version,
+            "annotations": {ANNOTATION_PLAN: None},
+        }
+    }
+
+
 def _pinned_terms(pod: PodView, node: str) -> list[Patch]:
     """The pod's required terms (they are alternatives), each narrowed to `node`."""
     pin = {"key": "metadata.name", "operator": "In", "values": [node]}

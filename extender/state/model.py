@@ -56,6 +56,8 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     node: str = ""
     cards: tuple[CardShare, ...] = ()
     epoch: int = 0
+    compute_request_milli: int = 0
+    compute_limit_milli: int = 1000
     priority: int = 50
     created_at: int = 0
     started_at: int = 0
@@ -63,6 +65,7 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def key(self) -> str:
+        """`namespace/name`, as people name it."""
         return f"{self.namespace}/{self.name}"
 
     @property

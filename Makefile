@@ -1,0 +1,98 @@
+# Everything a person or CI does with the tree. Each target sets up what it needs on a machine with
+# Python 3.11 or newer (with venv and headers), make and gcc. `make` alone lists them.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PACKAGES := extender webhooks gpu_shim tests
+KERNELS := $(wildcard extender/kernels/*.pyx extender/kernels/*.pxd)
+CHECKED := build/bounds
+# Another release may write the lock file differently.
+UV_RELEASE := 0.13.9
+
+# `make test ARGS="-k name -x"`, `make demo KEEP=1`
+ARGS ?=
+KEEP ?=
+export KEEP
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help setup controlplane demo test test-bounds check bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ballast ## make .venv: locked packages, compiled kernels, the ballast command
+
+controlplane: setup ## make etcd, Kubernetes' programs and kwok, once, outside the tree
+	@$(PY) -m tests.support.controlplane build
+
+demo: controlplane ## fair shares and reclaim on a simulated cluster; KEEP=1 leaves it running
+	@$(PY) -m tests.support.demo $(ARGS)
+
+test: controlplane ## run all tests; ARGS="-k name" for some
+	$(PY) -m pytest $(ARGS)
+
+test-bounds: setup ## run unit and property tests on kernels built with bounds checks
+	@rm -rf $(CHECKED) && mkdir -p $(CHECKED)
+	@cp -R $(PACKAGES) pyproject.toml LICENSE $(wildcard README.md manifests examples docs) $(CHECKED)/
+	@rm -f $(CHECKED)/extender/kernels/*.so $(CHECKED)/extender/kernels/*.c
+	@sed -i '1s/boundscheck=False/boundscheck=True/' $(CHECKED)/extender/kernels/*.pyx
+	@cd $(CHECKED) && $(CURDIR)/$(PY) -c 'from setuptools import setup; setup()' \
+	    --quiet build_ext --inplace >build.log 2>&1 || { cat build.log; exit 1; }
+	@for kernel in $(CHECKED)/extender/kernels/*.c; do \
+	    grep -q RaiseBufferIndexError $$kernel || { echo "error: no bounds checks in $$kernel"; exit 1; }; \
+	done
+	cd $(CHECKED) && BALLAST_SHARED=$(or $(BALLAST_SHARED),$(CURDIR)/../shared) $(CURDIR)/$(PY) -m pytest \
+	    -p no:cacheprovider -W error::pytest.PytestUnraisableExceptionWarning \
+	    -m "not controlplane" tests/unit tests/property $(ARGS)
+
+check: setup ## lint, format, types, layers and kernels, on the whole tree
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/cython-lint $(PACKAGES)
+
+bench: controlplane ## measure; writes build/bench.json
+	@mkdir -p build
+	@$(PY) -m tests.bench $(ARGS)
+
+lock: setup ## write requirements.lock anew from pyproject.toml
+	@$(PYTHON) -m venv build/uv
+	@build/uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_RELEASE)
+	build/uv/bin/uv pip compile --quiet --universal --generate-hashes --no-header \
+	    --python-version 3.11 --extra dev --output-file requirements.lock pyproject.toml
+
+clean: ## remove everything made in the tree (not the programs in the cache folder)
+	rm -rf $(VENV) build dist ballast.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .import_linter_cache
+	rm -f extender/kernels/*.c extender/kernels/*.so
+	find $(PACKAGES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# -- how .venv is made -------------------------------------------------------------------------
+
+# The environment itself, and the locked packages in it.
+$(VENV)/.packages: requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "error: Python 3.11 or newer is needed, $(PYTHON) is not; try make PYTHON=python3.11"; \
+	    exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo "error: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3-venv"; \
+	    exit 1; }
+	@$(PYTHON) -c 'import os, sysconfig as s; os.stat(s.get_path("include") + "/Python.h")' 2>/dev/null || { \
+	    echo "error: $(PYTHON) has no headers to compile with; on Debian: apt-get install python3-dev"; \
+	    exit 1; }
+	@command -v gcc >/dev/null || { \
+	    echo "error: no C compiler; on Debian: apt-get install gcc libc6-dev"; exit 1; }
+	@echo "making $(VENV) from requirements.lock"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+
+# Our own packages: linked into the environment, kernels compiled in place.
+$(VENV)/.ballast: $(VENV)/.packages pyproject.toml $(KERNELS)
+	@echo "compiling the kernels"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

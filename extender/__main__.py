@@ -1,0 +1,122 @@
+"""The command `ballast`: the extender and the controller as processes.
+
+Imports stay inside the commands, so that asking for help costs no Kubernetes client.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import click
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="ballast")
+def main() -> None:
+    """GPU sharing and fair share for Kubernetes, on the stock kube-scheduler."""
+
+
+@main.command()
+@click.option("--listen", default="127.0.0.1:8888", show_default=True, help="Where the verbs are.")
+@click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
+@click.option("--tls-cert", default="", help="Certificate file; needed off loopback.")
+@click.option("--tls-key", default="", help="The certificate's key file.")
+@click.option("--client-ca", default="", help="CA file of the clients that may call the verbs.")
+@click.option("--allowed-client", multiple=True, help="Name a client certificate must carry.")
+@click.option("--metrics-listen", default="", help="Health and metrics on an address of their own.")
+def serve(allowed_client: tuple[str, ...], **given: str) -> None:
+    """Answer kube-scheduler's filter, prioritize, preempt and bind."""
+    from extender.http.serve import ServeOptions, run  # noqa: PLC0415
+
+    names = {"allowed_clients": allowed_client} if allowed_client else {}
+    _run(run(ServeOptions(**given, **names)))  # type: ignore[arg-type]
+
+
+@main.command()
+@click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
+@click.option("--namespace", default="ballast-system", show_default=True, help="Of the Lease.")
+@click.option("--identity", default="", help="Default: host name and a random end.")
+@click.option("--metrics-listen", default="127.0.0.1:8889", show_default=True)
+@click.option("--lease-duration", default=15.0, show_default=True, help="Seconds.")
+@click.option("--bind-timeout", default=30.0, show_default=True, help="Seconds.")
+def control(
+    kubeconfig: str,
+    namespace: str,
+    identity: str,
+    metrics_listen: str,
+    lease_duration: float,
+    bind_timeout: float,
+) -> None:
+    """Decide what runs: the fair-share cycle, one leader at a time."""
+    from extender.cycle.controller import ControlOptions  # noqa: PLC0415
+
+    options = ControlOptions(
+        identity=identity
+        or f"{os.environ.get('POD_NAME') or socket.gethostname()}-{secrets.token_hex(4)}",
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        lease_duration_s=lease_duration,
+        bind_timeout_s=bind_timeout,
+    )
+    _run(_control(options, metrics_listen))
+
+
+async def _control(options: Any, metrics_listen: str) -> None:
+    from extender.cycle.controller import Controller  # noqa: PLC0415
+    from extender.http.app import build_observation_app  # noqa: PLC0415
+    from extender.http.server import Address, Listener  # noqa: PLC0415
+    from extender.kube.client import Client  # noqa: PLC0415
+
+    async with (
+        await Client.connect(options.kubeconfig or None, user_agent="ballast-control") as reader,
+        await Client.connect(options.kubeconfig or None, user_agent="ballast-control") as writer,
+    ):
+        controller = Controller(reader, writer, options)
+        listener = Listener(build_observation_app(controller), Address.parse(metrics_listen))
+        await listener.open()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(listener.run())
+                tasks.create_task(controller.run())
+        finally:
+            await listener.close()
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run until it ends, SIGTERM or SIGINT; a start that can't be as asked is one sentence."""
+    from extender.api.logs import configure  # noqa: PLC0415
+
+    configure()
+    try:
+        asyncio.run(_until_told(work))
+    except* ValueError as errors:
+        raise click.ClickException(str(errors.exceptions[0])) from None
+
+
+async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    with _signals(task), contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@contextlib.contextmanager
+def _signals(task: "asyncio.Future[None]") -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    told = (signal.SIGTERM, signal.SIGINT)
+    for number in told:
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        yield
+    finally:
+        for number in told:
+            loop.remove_signal_handler(number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

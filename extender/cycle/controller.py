@@ -1,0 +1,223 @@
+"""`ballast control`: one leader turns what the API server says into plans, and plans into writes.
+
+Every replica watches and keeps a warm model; only the leader's loop writes. A cycle is: mend what
+was left half way, take a snapshot, decide (in a thread, so that watches and the Lease go on), carry
+the plan out, report. A cycle that fails is logged, counted and followed by another.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from extender.api.events import Event
+from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project
+from extender.api.names import LEASE_NAME, SYSTEM_NAMESPACE
+from extender.api.objects import Node, Pod
+from extender.cycle import metrics
+from extender.cycle.commit import Committer
+from extender.cycle.inventory import InventoryKeeper
+from extender.cycle.pods import PodWriter
+from extender.cycle.recovery import Recovery
+from extender.cycle.report import Reporter
+from extender.kube.client import Client
+from extender.kube.election import Election, Leadership
+from extender.kube.errors import KubeError, NotLeading
+from extender.kube.recorder import EventRecorder
+from extender.kube.reflector import Reflector
+from extender.kube.resources import (
+    DEPARTMENTS,
+    GPU_NODES,
+    NODE_POOLS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PROJECTS,
+    Resource,
+)
+from extender.policy.decide import decide
+from extender.policy.plan import Settings
+from extender.state.cluster import ClusterState
+from extender.state.ledger import Ledger
+
+WATCHED: Final[tuple[Resource[Any], ...]] = (
+    NODES,
+    GPU_NODES,
+    DEPARTMENTS,
+    PROJECTS,
+    NODE_POOLS,
+    POD_GROUPS,
+    PODS,
+)
+KINDS: Final = (Node, GpuNode, Department, Project, NodePool, PodGroup, Pod)
+#: Epochs are lease transitions times this, plus the cycle's number.
+EPOCHS_PER_LEADER: Final = 1_000_000
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, frozen=True)
+class ControlOptions:
+    """How the controller runs. Seconds; `identity` must be this process's alone."""
+
+    identity: str
+    kubeconfig: str = ""
+    namespace: str = SYSTEM_NAMESPACE
+    lease_duration_s: float = 15.0
+    bind_timeout_s: float = 30.0
+    #: Time alone can change a decision (min-runtime, timeouts): look at least this often.
+    tick_s: float = 2.0
+    #: A cycle follows another after this at the earliest, so that bursts become one batch.
+    gap_s: float = 0.02
+
+
+class Controller:
+    """The brain of one replica."""
+
+    def __init__(self, reader: Client, writer: Client, options: ControlOptions) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._options = options
+        self.state = ClusterState()
+        self._wake = asyncio.Event()
+        self._recorder = EventRecorder(writer, options.identity)
+        self._reflectors: list[Reflector[Any]] = [
+            Reflector(reader, resource, self._deliver) for resource in WATCHED
+        ]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the model holds all there was at the start."""
+        return all(self.state.has_synced(kind) for kind in KINDS)
+
+    def note_sizes(self) -> None:
+        """Bring the gauges of the model's size up to date."""
+        metrics.CACHE_SIZE.labels("nodes").set(len(self.state.gpu_nodes))
+        metrics.CACHE_SIZE.labels("workloads").set(len(self.state.workloads()))
+
+    async def run(self) -> None:
+        """Watch, take part in the election, and decide while leading; ends by cancellation."""
+        lease_s = self._options.lease_duration_s
+        election = Election(
+            self._reader,
+            self._options.namespace,
+            LEASE_NAME,
+            self._options.identity,
+            duration_s=lease_s,
+            renew_s=lease_s * 2 / 3,
+            retry_s=lease_s * 2 / 15,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in self._reflectors:
+                tasks.create_task(reflector.run())
+            tasks.create_task(self._recorder.run())
+            await asyncio.gather(*(reflector.wait_synced() for reflector in self._reflectors))
+            log.info("model filled", nodes=len(self.state.gpu_nodes))
+            tasks.create_task(election.run(self._lead))
+
+    async def _lead(self, leadership: Leadership) -> None:
+        self._writer.before_write = leadership.check
+        metrics.IS_LEADER.set(1)
+        try:
+            await _Term(self, leadership.transitions).run()
+        finally:
+            metrics.IS_LEADER.set(0)
+
+    def _deliver(self, event: Event) -> None:
+        self.state.apply(event)
+        self._wake.set()
+
+    # What a term of office needs of the controller.
+
+    @property
+    def options(self) -> ControlOptions:
+        """How it was told to run."""
+        return self._options
+
+    @property
+    def client(self) -> Client:
+        """The client whose writes are fenced."""
+        return self._writer
+
+    @property
+    def recorder(self) -> EventRecorder:
+        """Where events go."""
+        return self._recorder
+
+    async def wait_for_change(self, timeout_s: float) -> None:
+        """Until the model changed, or the time is up."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+
+
+class _Term:
+    """One unbroken time of leading."""
+
+    def __init__(self, controller: Controller, transitions: int) -> None:
+        state, client = controller.state, controller.client
+        self._controller = controller
+        self._state = state
+        self._first_epoch = transitions * EPOCHS_PER_LEADER
+        self._number = 0
+        self._inventory = InventoryKeeper(client, state)
+        pods = PodWriter(client, state)
+        self._recovery = Recovery(
+            state, pods, controller.recorder, controller.options.bind_timeout_s
+        )
+        self._committer = Committer(
+            state, Ledger(client, state.gpu_node), pods, controller.recorder
+        )
+        self._reporter = Reporter(client, state, controller.recorder)
+
+    async def run(self) -> None:
+        """Cycle after cycle until leading ends."""
+        failures = 0
+        options = self._controller.options
+        while True:
+            started = time.perf_counter()
+            is_over = False
+            try:
+                await self._cycle()
+                failures = 0
+                metrics.CYCLES.labels("done").inc()
+            except* NotLeading:
+                is_over = True
+            except* (KubeError, ValueError, AssertionError) as errors:
+                failures += 1
+                metrics.CYCLES.labels("failed").inc()
+                log.error("cycle failed", errors=[str(error) for error in errors.exceptions])
+            if is_over:
+                log.warning("stopped deciding: the Lease was not renewed in time")
+                await asyncio.Event().wait()  # the election cancels this term
+            took_s = time.perf_counter() - started
+            # At most a third of one core: the API server and kube-scheduler want the rest.
+            await asyncio.sleep(max(options.gap_s, 2 * took_s, min(5.0, 0.2 * failures)))
+            if not self._reporter.is_behind:
+                await self._controller.wait_for_change(options.tick_s)
+
+    async def _cycle(self) -> None:
+        self._number += 1
+        with _timed("inventory"):
+            await self._inventory.keep()
+        with _timed("recovery"):
+            await self._committer.repair(await self._recovery.plan())
+        with _timed("snapshot"):
+            snapshot = self._state.snapshot(int(time.time()))
+        settings = Settings(protected_pods=self._committer.protected())
+        with _timed("decide"):
+            plan = await asyncio.to_thread(decide, snapshot, settings)
+        with _timed("commit"):
+            epoch = self._first_epoch + self._number
+            await self._committer.carry_out(plan, snapshot, epoch)
+        with _timed("report"):
+            await self._reporter.report(plan)
+
+
+def _timed(part: str) -> Any:
+    return metrics.CYCLE_SECONDS.labels(part).time()

@@ -1,0 +1,94 @@
+"""Every GPU node has its GpuNode, and says in its status how many milli-GPU it has.
+
+Until a node agent reports devices, they are what GPU feature discovery's labels say. The status of
+the Node is written again whenever it differs: kubelet may zero it on a restart.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import Final
+
+import structlog
+
+from extender.api.events import Upserted
+from extender.api.kinds import Device
+from extender.api.names import GPU_MILLI, LABEL_NODE_POOL
+from extender.kube.client import Client
+from extender.kube.errors import AlreadyExists, KubeError, NotFound, NotLeading
+from extender.kube.resources import GPU_NODES, NODES
+from extender.state.cluster import ClusterState
+
+_WRITES_AT_ONCE: Final = 32
+
+log = structlog.get_logger(__name__)
+
+
+class InventoryKeeper:
+    """Writes away the differences between Nodes and GpuNodes."""
+
+    def __init__(self, client: Client, state: ClusterState) -> None:
+        self._client = client
+        self._state = state
+
+    async def keep(self) -> None:
+        """One pass; what fails is logged and tried again in the next."""
+        found = self._state.differences()
+        await _at_once(
+            [
+                *(self._create(name, devices) for name, devices in found.to_create.items()),
+                *(self._describe(name, devices) for name, devices in found.to_describe.items()),
+                *(self._drop(name) for name in found.without_node),
+                *(self._label(name, pool) for name, pool in found.pool_labels.items()),
+                *(self._show_capacity(name, milli) for name, milli in found.gpu_milli.items()),
+            ]
+        )
+
+    async def _create(self, name: str, devices: Iterable[Device]) -> None:
+        body = {"metadata": {"name": name}, "spec": {"rows": []}}
+        try:
+            await self._client.create(GPU_NODES, body)
+        except AlreadyExists:
+            return  # the watch will bring it
+        await self._describe(name, devices)
+        log.info("node taken into the ledger", node=name, cards=len(list(devices)))
+
+    async def _describe(self, name: str, devices: Iterable[Device]) -> None:
+        patch = {"status": {"devices": list(devices)}}
+        node = await self._client.merge_patch(GPU_NODES, name, patch, subresource="status")
+        self._state.apply(Upserted(node))
+
+    async def _drop(self, name: str) -> None:
+        node = self._state.gpu_node(name)
+        if node is None or node.spec.rows:
+            return  # a lost node may still run its pods
+        await self._client.delete(GPU_NODES, name, uid=node.metadata.uid)
+
+    async def _label(self, name: str, pool: str) -> None:
+        """Say on the GpuNode which pool its node is in: the extender does not see Nodes."""
+        patch = {"metadata": {"labels": {LABEL_NODE_POOL: pool}}}
+        self._state.apply(Upserted(await self._client.merge_patch(GPU_NODES, name, patch)))
+
+    async def _show_capacity(self, name: str, milli: int) -> None:
+        listed = {GPU_MILLI: str(milli)}
+        patch = {"status": {"capacity": listed, "allocatable": listed}}
+        node = await self._client.merge_patch(NODES, name, patch, subresource="status")
+        self._state.apply(Upserted(node))
+
+
+async def _at_once(writes: Iterable[Awaitable[None]]) -> None:
+    limit = asyncio.Semaphore(_WRITES_AT_ONCE)
+
+    async def one(write: Awaitable[None]) -> None:
+        async with limit:
+            try:
+                await write
+            except NotLeading:
+                raise
+            except NotFound:
+                pass  # gone meanwhile; the watch will say so
+            except KubeError as error:
+                log.warning("inventory not written", error=str(error))
+
+    async with asyncio.TaskGroup() as tasks:
+        for write in writes:
+            tasks.create_task(one(write))

@@ -1,0 +1,22 @@
+"""What the controller counts: kube-scheduler's words where the meaning is the same."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+CYCLES = Counter("ballast_control_cycles", "Cycles that ended, by result.", ["result"])
+CYCLE_SECONDS = Histogram(
+    "ballast_control_cycle_duration_seconds",
+    "Time of one cycle, by part.",
+    ["part"],
+    buckets=[0.001 * 2**n for n in range(15)],
+)
+RELEASED = Counter(
+    "ballast_control_released_pods", "Pods whose gate was removed, by result.", ["result"]
+)
+EVICTED = Counter("ballast_control_evicted_pods", "Pods evicted, by reason.", ["reason"])
+EVICTION_REFUSALS = Counter(
+    "ballast_control_eviction_refusals", "Evictions that a disruption budget refused."
+)
+REVOKED = Counter("ballast_control_revoked_rows", "Rows taken back from unbound pods.")
+PENDING = Gauge("ballast_control_pending_workloads", "Workloads that wait, by reason.", ["reason"])
+CACHE_SIZE = Gauge("ballast_control_cache_size", "Objects in the model.", ["type"])
+IS_LEADER = Gauge("ballast_control_is_leader", "1 while this replica decides.")

@@ -1,0 +1,144 @@
+"""Writes to single pods: release, revoke, evict. Each ends in a word, not in an exception.
+
+The answer of a patch is folded into the model at once, so that the next cycle does not wait for
+the watch to bring our own writes back.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import structlog
+from msgspec import Struct
+
+from extender.api.events import Removed, Upserted
+from extender.api.failpoint import reach
+from extender.api.kinds import Row
+from extender.api.objects import Pod
+from extender.cycle import metrics
+from extender.cycle.release import (
+    Patch,
+    forget_plan_patch,
+    nominate_patch,
+    release_patch,
+    revoke_patch,
+)
+from extender.kube.client import Client, Evicted, EvictionRefused
+from extender.kube.errors import Conflict, KubeError, NotFound, NotLeading
+from extender.kube.resources import PODS
+from extender.state.cluster import ClusterState
+from extender.state.model import PodView
+
+#: Patches under way at once: enough to keep the API server busy, too few to starve others.
+WRITES_AT_ONCE: Final = 64
+#: How long to wait for the watch to show that an evicted pod is leaving.
+SIGHT_S: Final = 2.0
+
+Outcome = Literal["done", "stale", "gone", "refused", "failed"]
+
+log = structlog.get_logger(__name__)
+
+
+class Release(Struct, frozen=True):
+    """A gated pod whose row says where it may run."""
+
+    pod: PodView
+    node: str
+    epoch: int
+
+
+class PodWriter:
+    """The controller's hand on pods."""
+
+    def __init__(self, client: Client, state: ClusterState) -> None:
+        self._client = client
+        self._state = state
+        self._limit = asyncio.Semaphore(WRITES_AT_ONCE)
+
+    async def release(self, releases: Iterable[Release]) -> list[Outcome]:
+        """Let reserved pods go; one that changed meanwhile stays for the next cycle's recovery."""
+        async with asyncio.TaskGroup() as tasks:
+            started = [tasks.create_task(self._release(release)) for release in releases]
+        return [task.result() for task in started]
+
+    async def revoke(self, pod: PodView, node: str, row: Row) -> bool:
+        """Whether the unbound pod was touched, so that its row on `node` may be freed."""
+        outcome = await self._patch(pod, revoke_patch(pod, node, row))
+        if outcome == "done":
+            metrics.REVOKED.inc()
+            log.info("row revoked", pod=pod.key, node=node, epoch=row.epoch)
+        return outcome == "done"
+
+    async def forget_plan(self, pod: PodView) -> None:
+        """Take the plan off a released pod whose row is gone, so that it may be placed directly."""
+        await self._patch(pod, forget_plan_patch(pod))
+
+    async def evict(self, pod: PodView) -> Outcome:
+        """Ask for the pod's eviction; `refused` when a disruption budget does not allow it."""
+        try:
+            answer = await self._client.evict(pod.namespace, pod.name, uid=pod.uid)
+        except NotLeading:
+            raise
+        except KubeError as error:
+            log.warning("eviction failed", pod=pod.key, error=str(error))
+            return "failed"
+        if isinstance(answer, EvictionRefused):
+            return "refused"
+        return "done" if isinstance(answer, Evicted) else "gone"
+
+    async def is_absent(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether a live read finds no pod of this UID that still holds anything."""
+        try:
+            pod = await self._client.get(PODS, name, namespace)
+        except NotFound:
+            pass
+        else:
+            if pod.metadata.uid == uid and not pod.is_terminal:
+                self._state.apply(Upserted(pod))
+                return False
+        self._state.apply(Removed(Pod, uid, namespace, name))
+        return True
+
+    async def see_leaving(self, uids: Iterable[str]) -> None:
+        """Wait, for a moment at most, until the model shows that these pods are going or gone."""
+        waited = set(uids)
+        deadline = asyncio.get_running_loop().time() + SIGHT_S
+        while waited and asyncio.get_running_loop().time() < deadline:
+            waited = {uid for uid in waited if not self._is_leaving(uid)}
+            if waited:
+                await asyncio.sleep(0.01)
+
+    def _is_leaving(self, uid: str) -> bool:
+        pod = self._state.pod(uid)
+        return pod is None or pod.is_terminating
+
+    async def _release(self, release: Release) -> Outcome:
+        reach("control.before-release")
+        pod = release.pod
+        async with self._limit:
+            if not pod.is_controlled:
+                outcome = await self._patch(pod, nominate_patch(pod, release.node), "status")
+                if outcome != "done":
+                    return outcome
+                pod = self._state.pod(pod.uid) or pod
+            outcome = await self._patch(pod, release_patch(pod, release.epoch, release.node))
+        metrics.RELEASED.labels(outcome).inc()
+        reach("control.released")
+        return outcome
+
+    async def _patch(self, pod: PodView, patch: Patch, subresource: str = "") -> Outcome:
+        try:
+            after = await self._client.merge_patch(
+                PODS, pod.name, patch, namespace=pod.namespace, subresource=subresource
+            )
+        except NotLeading:
+            raise
+        except Conflict:
+            return "stale"
+        except NotFound:
+            return "gone"
+        except KubeError as error:
+            log.warning("pod not patched", pod=pod.key, error=str(error))
+            return "failed"
+        self._state.apply(Upserted(after))
+        return "done"

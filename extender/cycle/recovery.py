@@ -1,0 +1,210 @@
+"""What is mended before anything new is decided: rows without pods, plans left half way.
+
+Every rule for freeing a row is in docs/ledger.md; this module is their only executor. All of it is
+idempotent, so a crash between any two of its writes is mended by the next leader.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+from msgspec import Struct, field
+
+from extender.api.kinds import Row
+from extender.api.reasons import SENTENCES, Reason
+from extender.cycle.pods import PodWriter, Release
+from extender.cycle.rows import row_of
+from extender.kube.recorder import EventRecorder, ObjectRef
+from extender.policy.plan import Placement
+from extender.state.cluster import ClusterState
+from extender.state.model import PodView, WorkloadView
+from extender.state.upkeep import StrayRow
+
+#: A row may be newer than our sight of its pod: wait this long before a live read.
+ABSENT_AFTER_S: Final = 2.0
+#: Live reads per pass.
+_READS_AT_ONCE: Final = 32
+#: Seconds between two looks at released pods that are not bound.
+_LOOK_PERIOD_S: Final = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+class Repairs(Struct):
+    """What the ledger has to write, and which pods may go. Rows by node."""
+
+    frees: dict[str, set[str]] = field(default_factory=dict)
+    bound: dict[str, set[str]] = field(default_factory=dict)
+    restores: dict[str, list[Row]] = field(default_factory=dict)
+    releases: list[Release] = field(default_factory=list)
+
+    def free(self, node: str, uid: str) -> None:
+        """Note a row that goes."""
+        self.frees.setdefault(node, set()).add(uid)
+
+
+class Recovery:
+    """Finds what to mend, touches pods where the fence asks for it, and says what to write."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        writer: PodWriter,
+        recorder: EventRecorder,
+        bind_timeout_s: float,
+    ) -> None:
+        self._state = state
+        self._writer = writer
+        self._recorder = recorder
+        self._bind_timeout_s = bind_timeout_s
+        self._first_seen: dict[tuple[str, str], float] = {}
+        self._looked_at = float("-inf")
+
+    async def plan(self) -> Repairs:
+        """One pass over everything that is not as it should be; costs what there is to mend."""
+        repairs = Repairs()
+        now = asyncio.get_running_loop().time()
+        await self._free_strays(repairs, now)
+        for node, uids in self._state.rows_to_mark_bound().items():
+            repairs.bound[node] = set(uids)
+        self._restore_lost(repairs)
+        await self._finish_or_take_back(repairs)
+        await self._mend_unplanned(now)
+        if now - self._looked_at >= _LOOK_PERIOD_S:
+            self._looked_at = now
+            await self._end_overdue(repairs, now)
+        return repairs
+
+    # -- rows without a use ------------------------------------------------------------------
+
+    async def _free_strays(self, repairs: Repairs, now: float) -> None:
+        strays = self._state.rows_to_free()
+        unsure: list[StrayRow] = []
+        for stray in strays:
+            if stray.is_confirmed:
+                repairs.free(stray.node, stray.row.uid)
+            elif self._is_old("row", f"{stray.node}/{stray.row.uid}", now):
+                unsure.append(stray)
+        self._forget("row", {f"{stray.node}/{stray.row.uid}" for stray in strays})
+        async with asyncio.TaskGroup() as tasks:
+            for stray in unsure[:_READS_AT_ONCE]:
+                tasks.create_task(self._free_if_certain(stray, repairs))
+
+    async def _free_if_certain(self, stray: StrayRow, repairs: Repairs) -> None:
+        row = stray.row
+        if stray.cause == "superseded":
+            # A released pod's plan names its newer row; only a gated one could still be released.
+            pod = self._state.pod(row.uid)
+            if pod is not None and (
+                not pod.is_gated or await self._writer.revoke(pod, stray.node, row)
+            ):
+                repairs.free(stray.node, row.uid)
+        elif await self._writer.is_absent(row.namespace, row.name, row.uid):
+            repairs.free(stray.node, row.uid)
+
+    def _restore_lost(self, repairs: Repairs) -> None:
+        """Bound pods whose row somebody deleted get it back, as their Binding says."""
+        lost_rows = [lost for lost in self._state.lost_rows() if lost.cards]
+        if not lost_rows:
+            return
+        workload_of = {
+            pod.uid: workload
+            for workload in self._state.workloads().values()
+            for pod in workload.pods
+        }
+        for lost in lost_rows:
+            workload = workload_of.get(lost.pod.uid)
+            if workload is not None:
+                placement = Placement(lost.pod, lost.pod.node, lost.cards)
+                row = row_of(workload, placement, state="bound")
+                repairs.restores.setdefault(lost.pod.node, []).append(row)
+
+    # -- plans left half way -----------------------------------------------------------------
+
+    async def _finish_or_take_back(self, repairs: Repairs) -> None:
+        for unfinished in self._state.unfinished():
+            if unfinished.is_partial:
+                await self._take_back(unfinished.workload.pods, repairs)
+            else:
+                repairs.releases += [
+                    Release(pod, pod.node, pod.epoch)
+                    for pod in unfinished.held
+                    if not pod.is_terminating
+                ]
+
+    async def _take_back(self, pods: Iterable[PodView], repairs: Repairs) -> None:
+        for pod in pods:
+            row = self._row_of(pod)
+            if row is None or pod.state == "bound":
+                continue
+            if row.state == "nominated" or await self._writer.revoke(pod, pod.node, row):
+                repairs.free(pod.node, pod.uid)
+
+    async def _mend_unplanned(self, now: float) -> None:
+        """Released pods whose row is gone: their owner makes them again, others go direct."""
+        pods = self._state.released_without_row()
+        for pod in pods:
+            if self._is_old("plan", pod.uid, now):
+                await self._start_anew(pod)
+        self._forget("plan", {pod.uid for pod in pods})
+
+    async def _end_overdue(self, repairs: Repairs, now: float) -> None:
+        """Pods that were released, and could be bound, but were not in time."""
+        waiting: set[str] = set()
+        for workload in self._state.workloads().values():
+            released = [pod for pod in workload.pods if _is_released(pod)]
+            waiting.update(pod.uid for pod in released)
+            for pod in released:
+                self._first_seen.setdefault(("bind", pod.uid), now)
+            if any(self._waited_s(pod, now) > self._bind_timeout_s for pod in released):
+                await self._roll_back(workload, released, repairs)
+        self._forget("bind", waiting)
+
+    async def _roll_back(
+        self, workload: WorkloadView, released: list[PodView], repairs: Repairs
+    ) -> None:
+        """Take down what was not bound; and the whole gang where too few of it are."""
+        for pod in released:
+            reference = ObjectRef("v1", "Pod", pod.name, pod.namespace, pod.uid)
+            sentence = SENTENCES[Reason.BIND_TIMED_OUT]
+            self._recorder.record(reference, Reason.BIND_TIMED_OUT, sentence, "Warning")
+            log.warning("pod not bound in time", pod=pod.key, node=pod.node, epoch=pod.epoch)
+            if pod.is_controlled:
+                await self._writer.evict(pod)
+            else:
+                await self._take_back([pod], repairs)
+        bound = [pod for pod in workload.pods if pod.state == "bound"]
+        if workload.is_group and len(bound) < workload.min_member:
+            for pod in bound:
+                await self._writer.evict(pod)
+
+    async def _start_anew(self, pod: PodView) -> None:
+        if pod.is_controlled:
+            await self._writer.evict(pod)
+        else:
+            await self._writer.forget_plan(pod)
+
+    # -- small things ------------------------------------------------------------------------
+
+    def _row_of(self, pod: PodView) -> Row | None:
+        node = self._state.gpu_node(pod.node) if pod.node else None
+        rows = node.spec.rows if node else ()
+        return next((row for row in rows if row.uid == pod.uid), None)
+
+    def _is_old(self, kind: str, key: str, now: float) -> bool:
+        """Whether this was first seen some time ago; notes it when it is seen first."""
+        return now - self._first_seen.setdefault((kind, key), now) >= ABSENT_AFTER_S
+
+    def _waited_s(self, pod: PodView, now: float) -> float:
+        return now - self._first_seen[("bind", pod.uid)]
+
+    def _forget(self, kind: str, still: set[str]) -> None:
+        for key in [key for key in self._first_seen if key[0] == kind and key[1] not in still]:
+            del self._first_seen[key]
+
+
+def _is_released(pod: PodView) -> bool:
+    """Whether kube-scheduler could bind the pod now."""
+    is_free = not pod.is_gated and not pod.other_gates and not pod.is_terminating
+    return pod.state == "reserved" and is_free

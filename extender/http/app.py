@@ -1,0 +1,152 @@
+"""The HTTP surface: four verbs by POST, health and metrics by GET.
+
+Every body is refused or decoded before anything is decided. kube-scheduler reads nothing but the
+code of an answer that is not 200; the text is for people who try the verbs by hand.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+import structlog
+from aiohttp import hdrs, web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from extender.http import metrics
+from extender.http.handlers import Answer, Verbs
+from extender.http.metrics import Result, Verb
+from extender.http.wire import BadBodyError, ExtenderBindingResult, encode
+
+#: 5,000 node names are 160 KB, 5,000 bare Node objects some 8 MiB.
+MAX_BODY_BYTES: Final = 8 * 2**20
+#: A body that drips in slower than this is given up; kube-scheduler's own timeout is 5 s.
+BODY_TIMEOUT_S: Final = 5.0
+
+_JSON: Final = "application/json"
+_log = structlog.get_logger(__name__)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def build_app(verbs: Verbs) -> web.Application:
+    """The whole surface: verbs, health, metrics."""
+    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_explain_errors])
+    app.router.add_post("/filter", _handler("filter", verbs.filter, verbs))
+    app.router.add_post("/prioritize", _handler("prioritize", verbs.prioritize, verbs))
+    app.router.add_post("/preempt", _handler("preempt", verbs.preempt, verbs))
+    app.router.add_post("/bind", _handler("bind", verbs.bind, verbs))
+    _add_observation(app, verbs)
+    return app
+
+
+class Observed(Protocol):
+    """A program's work, as health and metrics see it."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its caches are filled."""
+
+    def note_sizes(self) -> None:
+        """Bring gauges up to date before metrics are shown."""
+
+
+def build_observation_app(observed: Observed) -> web.Application:
+    """Health and metrics alone, for a port of their own."""
+    app = web.Application(middlewares=[_explain_errors])
+    _add_observation(app, observed)
+    return app
+
+
+def _add_observation(app: web.Application, verbs: Observed) -> None:
+    async def healthz(_request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_request: web.Request) -> web.Response:
+        if verbs.is_ready:
+            return web.Response(text="ok\n")
+        return web.Response(status=503, text="the caches are not filled yet\n")
+
+    async def show_metrics(_request: web.Request) -> web.Response:
+        verbs.note_sizes()
+        return web.Response(
+            body=generate_latest(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST}
+        )
+
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    app.router.add_get("/metrics", show_metrics)
+
+
+def _handler(verb: Verb, answer: Callable[[bytes], Awaitable[Answer]], verbs: Verbs) -> Handler:
+    duration = metrics.DURATION.labels(verb)
+
+    def count(result: Result) -> None:
+        metrics.REQUESTS.labels(verb, result).inc()
+
+    async def handle(request: web.Request) -> web.Response:
+        if not verbs.is_ready:
+            count("not_ready")
+            return _refuse(503, "the caches are not filled yet")
+        try:
+            body = await _read_body(request)
+        except web.HTTPException:
+            count("bad_request")
+            raise
+        started = time.perf_counter()
+        try:
+            told = await answer(body)
+        except BadBodyError as error:
+            count("bad_request")
+            return _refuse(400, str(error))
+        except Exception:
+            count("crashed")
+            raise
+        duration.observe(time.perf_counter() - started)
+        count(told.result)
+        return web.Response(body=told.body, content_type=_JSON)
+
+    return handle
+
+
+async def _read_body(request: web.Request) -> bytes:
+    """The body, or the HTTP error that says why it is not read."""
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+        raise web.HTTPUnsupportedMediaType(text="compressed bodies are not read; send plain JSON")
+    if request.content_type != _JSON:
+        raise web.HTTPUnsupportedMediaType(text=f"the body must be {_JSON}")
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            return await request.read()
+    except TimeoutError as error:
+        raise web.HTTPRequestTimeout(text="the body did not come in time") from error
+
+
+@web.middleware
+async def _explain_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every error becomes JSON {"Error": text}; what is not expected is logged and becomes 500."""
+    try:
+        return await handler(request)
+    except web.HTTPRequestEntityTooLarge:
+        return _refuse(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
+    except web.HTTPMethodNotAllowed as error:
+        allowed = ", ".join(sorted(error.allowed_methods))
+        return _refuse(405, f"use {allowed}", {hdrs.ALLOW: allowed})
+    except web.HTTPNotFound:
+        known = ", ".join(f"/{verb}" for verb in metrics.VERBS)
+        return _refuse(404, f"there are {known}, /healthz, /readyz, /metrics")
+    except web.HTTPException as error:
+        return _refuse(error.status, error.text or error.reason)
+    except ConnectionError:
+        raise
+    except Exception:
+        _log.exception("a handler failed", path=request.path)
+        return _refuse(500, "this is a bug in the extender; its log has the details")
+
+
+def _refuse(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(
+        status=status,
+        body=encode(ExtenderBindingResult(text)),
+        content_type=_JSON,
+        headers=headers,
+    )

@@ -1,0 +1,245 @@
+"""bind: one Binding per pod, by UID, whatever is asked how often and whoever asks.
+
+A Binding carries the pod's UID and the resourceVersion on which it was decided, so it fails if
+anybody touched the pod since: a new plan, a row about to be freed, a deletion. What failed or got
+no answer is decided by a live read of the pod, and tried once more from there.
+
+A planned pod's row is only looked up. A direct pod's row is written here, before the Binding; rows
+are never freed here. Why a row that was once seen is enough: the controller frees the row of an
+unbound pod only after a patch of the pod, which moves its resourceVersion on.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import structlog
+
+from extender.api.failpoint import reach
+from extender.api.kinds import CardShare
+from extender.api.names import ANNOTATION_CARDS
+from extender.api.reasons import Reason, sentence
+from extender.http import metrics
+from extender.http.book import Book
+from extender.http.claim import (
+    Claim,
+    ClaimMemory,
+    is_dns_label,
+    is_dns_subdomain,
+    is_uid,
+    read_claim,
+)
+from extender.http.direct import DirectPlacer
+from extender.http.live import LiveReader
+from extender.http.metrics import Result
+from extender.http.turns import Turns
+from extender.http.verbs.plan import check_plan
+from extender.http.wire import BadBodyError, ExtenderBindingArgs
+from extender.kube.client import Client
+from extender.kube.errors import Conflict, KubeError, NotFound, Unavailable
+
+#: kube-scheduler waits 5 s by default (httpTimeout); an answer after that is lost.
+DEADLINE_S: Final = 4.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Obstacle(StrEnum):
+    """Why a pod was not bound, besides the closed reasons of `extender.api.reasons`."""
+
+    POD_GONE = "PodGone"
+    POD_REPLACED = "PodReplaced"
+    POD_ENDING = "PodEnding"
+    BOUND_ELSEWHERE = "BoundElsewhere"
+    POD_CHANGED = "PodChanged"
+    API_AWAY = "ApiAway"
+    TOO_LATE = "TooLate"
+
+
+_TEXTS: Final[dict[Obstacle, str]] = {
+    Obstacle.POD_GONE: "the pod does not exist any more",
+    Obstacle.POD_REPLACED: "another pod has this name now",
+    Obstacle.POD_ENDING: "the pod is being deleted or has ended",
+    Obstacle.BOUND_ELSEWHERE: "the pod is bound to another node already",
+    Obstacle.POD_CHANGED: "the pod changed while it was being bound",
+    Obstacle.API_AWAY: "the API server did not answer or refused us",
+    Obstacle.TOO_LATE: "the binding was not done in time",
+}
+#: Not decisions about the pod: the next attempt may well succeed.
+_UNDECIDED: Final = (Obstacle.POD_CHANGED, Obstacle.API_AWAY, Obstacle.TOO_LATE)
+
+
+class Bound(str):
+    """The node a pod is bound to."""
+
+    __slots__ = ()
+
+
+CameTo = Bound | Reason | Obstacle
+
+
+@dataclass(slots=True, frozen=True)
+class Outcome:
+    """What bind came to; `error` is the text for kube-scheduler, empty when the pod is bound."""
+
+    error: str
+    result: Result
+
+
+class Binder:
+    """The verb bind. One call per UID runs at a time; others of the same UID wait for it."""
+
+    def __init__(
+        self,
+        book: Book,
+        memory: ClaimMemory,
+        live: LiveReader,
+        client: Client,
+        placer: DirectPlacer,
+    ) -> None:
+        self._book = book
+        self._memory = memory
+        self._live = live
+        self._client = client
+        self._placer = placer
+        self._turns = Turns()
+        #: Seconds for the whole call.
+        self.deadline_s = DEADLINE_S
+
+    async def bind(self, args: ExtenderBindingArgs) -> Outcome:
+        """Binds the pod or says why not; raises BadBodyError for names that cannot be names."""
+        _check_names(args)
+        started, way = time.perf_counter(), "unknown"
+        came_to: CameTo
+        try:
+            async with asyncio.timeout(self.deadline_s), self._turns.of(args.pod_uid):
+                way, came_to = await self._decide(args)
+        except TimeoutError:
+            came_to = Obstacle.TOO_LATE
+        except KubeError as error:
+            came_to = Obstacle.API_AWAY
+            _log.warning("a request for a binding failed", uid=args.pod_uid, error=error.message)
+        return _conclude(args, way, came_to, time.perf_counter() - started)
+
+    async def _decide(self, args: ExtenderBindingArgs) -> tuple[str, CameTo]:
+        """The pod's way, and where it is bound now or why it is not."""
+        if node := self._memory.node_of(args.pod_uid):
+            return "known", _compare(node, args.node)
+        # What filter saw is enough for a planned pod only: what that one may do is in its row.
+        claim: Claim | Bound | Obstacle | None = self._memory.claim_of(args.pod_uid)
+        if not isinstance(claim, Claim) or not _is_planned_as(claim, args):
+            claim = await self._read(args)
+        way = "unknown"
+        for _ in range(2):
+            if not isinstance(claim, Claim):
+                return way, claim
+            way = claim.way
+            cards = await self._secure(claim, args.node)
+            if isinstance(cards, Reason):
+                return way, cards
+            if await self._send(claim, args.node, cards):
+                self._memory.remember_bound(args.pod_uid, args.node)
+                return way, Bound(args.node)
+            claim = await self._read(args)
+        return way, Obstacle.POD_CHANGED if isinstance(claim, Claim) else claim
+
+    async def _read(self, args: ExtenderBindingArgs) -> Claim | Bound | Obstacle:
+        """The pod's claim as it is now, or why there is nothing left to do."""
+        pod = await self._live.read_pod(args.pod_namespace, args.pod_name)
+        if pod is None:
+            return Obstacle.POD_GONE
+        if pod.metadata.uid != args.pod_uid:
+            return Obstacle.POD_REPLACED
+        claim = read_claim(pod)
+        if claim.facts.node:
+            self._memory.remember_bound(args.pod_uid, claim.facts.node)
+            return _compare(claim.facts.node, args.node)
+        if claim.facts.is_terminating or pod.is_terminal:
+            return Obstacle.POD_ENDING
+        return claim
+
+    async def _secure(self, claim: Claim, node: str) -> tuple[CardShare, ...] | Reason:
+        """The cards that the ledger holds for the pod on `node`, after this call if not before."""
+        if claim.way == "plain":
+            return ()
+        if claim.way == "direct":
+            return await self._placer.reserve(claim, node)
+        if claim.plan is None or claim.way == "withheld":
+            return Reason.INVALID_REQUEST if claim.facts.problem else Reason.NOT_PLANNED
+        if claim.plan.node != node:
+            return Reason.PLANNED_ELSEWHERE
+        row = check_plan(self._book, claim.uid, claim.plan)
+        if row is Reason.PLAN_NOT_RESERVED:
+            await self._live.read_node(node)
+            row = check_plan(self._book, claim.uid, claim.plan)
+        return row if isinstance(row, Reason) else tuple(row.cards)
+
+    async def _send(self, claim: Claim, node: str, cards: tuple[CardShare, ...]) -> bool:
+        """Whether the Binding landed; False where only a live read can tell."""
+        facts = claim.facts
+        reach("serve.before-binding")
+        try:
+            await self._client.bind(
+                facts.namespace,
+                facts.name,
+                uid=facts.uid,
+                node=node,
+                annotations={ANNOTATION_CARDS: write_cards(cards)} if cards else {},
+                resource_version=facts.resource_version,
+            )
+        except (Conflict, NotFound, Unavailable) as error:
+            _log.debug("a binding did not land", uid=facts.uid, error=error.message)
+            return False
+        reach("serve.after-binding")
+        return True
+
+
+def write_cards(cards: Iterable[CardShare]) -> str:
+    """Cards as the annotation has them: `<index>:<milli>:<MiB>`, comma separated."""
+    return ",".join(f"{card.index}:{card.milli}:{card.memory_mib}" for card in cards)
+
+
+def _check_names(args: ExtenderBindingArgs) -> None:
+    """Nothing but names goes into a path of the API; raises BadBodyError."""
+    for key, value, is_valid, accepted in (
+        ("PodName", args.pod_name, is_dns_subdomain, "an RFC 1123 subdomain"),
+        ("PodNamespace", args.pod_namespace, is_dns_label, "an RFC 1123 label"),
+        ("PodUID", args.pod_uid, is_uid, "letters, digits and '-'"),
+        ("Node", args.node, is_dns_subdomain, "an RFC 1123 subdomain"),
+    ):
+        if not is_valid(value):
+            raise BadBodyError(f"{key}: {value[:80]!r} is not {accepted}")
+
+
+def _is_planned_as(claim: Claim, args: ExtenderBindingArgs) -> bool:
+    facts = claim.facts
+    names = (facts.namespace, facts.name)
+    return claim.way == "planned" and names == (args.pod_namespace, args.pod_name)
+
+
+def _compare(node: str, wanted: str) -> Bound | Obstacle:
+    return Bound(node) if node == wanted else Obstacle.BOUND_ELSEWHERE
+
+
+def _conclude(args: ExtenderBindingArgs, way: str, came_to: CameTo, took_s: float) -> Outcome:
+    """Counts and logs the decision, and puts it into words."""
+    facts = {
+        "pod": f"{args.pod_namespace}/{args.pod_name}",
+        "uid": args.pod_uid,
+        "node": args.node,
+        "way": way,
+        "took_ms": round(took_s * 1000, 1),
+    }
+    if isinstance(came_to, Bound):
+        metrics.BINDS.labels(way, Reason.SCHEDULED).inc()
+        _log.info("bound a pod", **facts)
+        return Outcome("", "ok")
+    metrics.BINDS.labels(way, came_to).inc()
+    _log.info("did not bind a pod", reason=str(came_to), **facts)
+    if isinstance(came_to, Reason):
+        return Outcome(sentence(came_to), "refused")
+    error = f"{came_to}: {_TEXTS[came_to]}"
+    return Outcome(error, "failed" if came_to in _UNDECIDED else "refused")

@@ -1,0 +1,221 @@
+"""The extender's small model: GPU nodes with their rows, node pools and projects, and no pods.
+
+One door for mutation, `Book.apply(event)`; everything else reads. A GpuNode that was read or
+written here may be newer than what the watch delivers next, so older versions are passed over.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from extender.api.events import Event, Removed, Synced, Upserted
+from extender.api.kinds import GpuNode, NodePool, Project, Row
+from extender.api.names import LABEL_NODE_POOL
+from extender.api.units import UnitError, parse_gpus
+from extender.http.claim import RowName
+from extender.state.nodes import CardTable, RowIndex
+from extender.state.queues import Queues
+
+#: What must be listed once before any verb is answered.
+WATCHED: Final = (GpuNode, NodePool, Project)
+
+
+@dataclass(slots=True)
+class Use:
+    """What a project's rows hold in one node pool, nominated ones too, in milli-GPU."""
+
+    milli: int = 0
+    non_preemptible_milli: int = 0
+
+    def add(self, other: "Use", sign: int) -> None:
+        """Count `other` in (1) or out (-1)."""
+        self.milli += sign * other.milli
+        self.non_preemptible_milli += sign * other.non_preemptible_milli
+
+
+NOTHING: Final = Use()
+
+
+class NodeClass(NamedTuple):
+    """What a refusal that is not about free cards depends on; nodes share a handful of these."""
+
+    pool: str
+    card_mib: int
+    model: str
+
+
+class Book:
+    """GPU nodes, rows by pod UID, use by project and pool, and the figures it is judged by."""
+
+    def __init__(self) -> None:
+        self.cards = CardTable()
+        #: Index into `classes`, by the node's ix in `cards`; stale for dropped nodes.
+        self.class_of: list[int] = []
+        self.classes: dict[NodeClass, int] = {}
+        self.queues = Queues()
+        self._nodes: dict[str, GpuNode] = {}
+        self._rows = RowIndex()
+        self._pool_of: dict[str, str] = {}
+        self._uses: dict[tuple[str, str], Use] = {}
+        self._promised: dict[tuple[str, str], Use] = {}
+        self._fair_shares: dict[str, dict[str, int]] = {}
+        self._synced: set[type] = set()
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether all kinds have been listed completely once."""
+        return self._synced.issuperset(WATCHED)
+
+    def __len__(self) -> int:
+        """GPU nodes known."""
+        return len(self._nodes)
+
+    def apply(self, event: Event) -> None:
+        """Take one event of a reflector, or an object that was just read or written."""
+        match event:
+            case Synced(kind=kind):
+                self._synced.add(kind)
+            case Upserted(obj=GpuNode() as node):
+                self._set_node(node)
+            case Upserted(obj=NodePool() as pool):
+                if self.queues.set_pool(pool):
+                    self._count_again()
+            case Upserted(obj=Project() as project):
+                self.queues.set_project(project)
+                self._fair_shares[project.metadata.name] = _read_fair_shares(project)
+            case Removed(kind=kind, name=name, uid=uid) if kind is GpuNode:
+                self._drop_node(name, uid)
+            case Removed(kind=kind, name=name) if kind is NodePool:
+                self.queues.drop_pool(name)
+                self._count_again()
+            case Removed(kind=kind, name=name) if kind is Project:
+                self.queues.drop_project(name)
+                self._fair_shares.pop(name, None)
+
+    # -- what is read ---------------------------------------------------------------------------
+
+    def node(self, name: str) -> GpuNode | None:
+        """The node's ledger as last seen, or None."""
+        return self._nodes.get(name)
+
+    def pool_of(self, node: str) -> str:
+        """The node's pool; the empty string for a node that has no GpuNode."""
+        return self._pool_of.get(node, "")
+
+    def rows_of(self, uid: str) -> Mapping[str, Row]:
+        """The pod's rows by node."""
+        return self._rows.held_of(uid)
+
+    def row(self, uid: str, node: str) -> Row | None:
+        """The pod's row on `node`, or None."""
+        return self._rows.held_of(uid).get(node)
+
+    def use_of(self, project: str, pool: str) -> Use:
+        """What the project holds in the pool, by rows and by promises."""
+        key = project, pool
+        rows, promised = self._uses.get(key, NOTHING), self._promised.get(key, NOTHING)
+        return Use(
+            rows.milli + promised.milli,
+            rows.non_preemptible_milli + promised.non_preemptible_milli,
+        )
+
+    @contextmanager
+    def promised(self, project: str, pool: str, use: Use) -> Iterator[None]:
+        """Counts `use` as the project's while its row is being written."""
+        kept = self._promised.setdefault((project, pool), Use())
+        kept.add(use, 1)
+        try:
+            yield
+        finally:
+            kept.add(use, -1)
+
+    def fair_share_of(self, project: str, pool: str) -> int:
+        """The milli-GPU last published for the project in the pool; 0 when none are."""
+        return self._fair_shares.get(project, {}).get(pool, 0)
+
+    def is_healthy(self, node: str, row: Row) -> bool:
+        """Whether every card of the row is there and healthy."""
+        known = self._nodes.get(node)
+        if known is None:
+            return False
+        healthy = {d.index for d in known.status.devices if d.health == "Healthy"}
+        return all(card.index in healthy for card in row.cards)
+
+    # -- how it is kept -------------------------------------------------------------------------
+
+    def _set_node(self, node: GpuNode) -> None:
+        name = node.metadata.name
+        before = self._nodes.get(name)
+        if before is not None:
+            if _is_older(node, before):
+                return
+            self._count(before, -1)
+        self._nodes[name] = node
+        self._pool_of[name] = self._find_pool(node)
+        self._count(node, 1)
+        self._rows.set_rows(name, node.spec.rows)
+        self._classify(self.cards.set_node(node), self._pool_of[name])
+
+    def _drop_node(self, name: str, uid: str) -> None:
+        before = self._nodes.get(name)
+        if before is None or before.metadata.uid != uid:
+            return
+        self._count(before, -1)
+        del self._nodes[name], self._pool_of[name]
+        self._rows.set_rows(name, ())
+        self.cards.drop_node(name)
+
+    def _find_pool(self, node: GpuNode) -> str:
+        labels = node.metadata.labels or {}
+        return labels.get(LABEL_NODE_POOL) or self.queues.pool_of(labels)
+
+    def _count(self, node: GpuNode, sign: int) -> None:
+        pool = self._pool_of[node.metadata.name]
+        for row in node.spec.rows:
+            use = self._uses.setdefault((row.project, pool), Use())
+            use.add(Use(row.milli, row.milli if row.non_preemptible else 0), sign)
+
+    def _count_again(self) -> None:
+        """Match nodes with pools anew. Costs all rows; node pools change rarely."""
+        self._uses.clear()
+        for name, node in self._nodes.items():
+            self._pool_of[name] = self._find_pool(node)
+            self._classify(self.cards.ix[name], self._pool_of[name])
+            self._count(node, 1)
+
+    def _classify(self, ix: int, pool: str) -> None:
+        same = NodeClass(pool, self.cards.card_mib[ix], self.cards.model[ix])
+        if ix == len(self.class_of):
+            self.class_of.append(0)
+        self.class_of[ix] = self.classes.setdefault(same, len(self.classes))
+
+
+def is_revoked(row: Row, node: str, revoked: RowName | None) -> bool:
+    """Whether the pod's annotation says that the controller is about to free this row.
+
+    A pod names only its last revoked row; any row that was written before that one counts too.
+    """
+    if revoked is None:
+        return False
+    if (revoked.node, revoked.epoch, revoked.reserved_at) == (node, row.epoch, row.reserved_at):
+        return True
+    return row.reserved_at < revoked.reserved_at
+
+
+def _is_older(node: GpuNode, known: GpuNode) -> bool:
+    """Whether `known` is a later version of the same object (versions count up, KEP-5504)."""
+    ours, theirs = known.metadata.resource_version, node.metadata.resource_version
+    if known.metadata.uid != node.metadata.uid or not (ours.isdigit() and theirs.isdigit()):
+        return False
+    return int(theirs) < int(ours)
+
+
+def _read_fair_shares(project: Project) -> dict[str, int]:
+    shares = {}
+    for pool in project.status.node_pools:
+        try:
+            shares[pool.name] = parse_gpus(pool.fair_share)
+        except UnitError:
+            continue
+    return shares

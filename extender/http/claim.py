@@ -1,0 +1,179 @@
+"""What the extender reads of one pod, and its short memory of it between filter and bind.
+
+The memory is only a shortcut: it saves bind a read of the pod. It is bounded, may be empty (after a
+restart, or when another replica answered filter), and nothing is decided by what it lacks.
+"""
+
+import re
+from collections import OrderedDict
+from typing import Final, Literal, TypeVar
+
+from msgspec import Struct
+
+from extender.api import names
+from extender.api.demand import Demand, read_demand
+from extender.api.objects import Pod
+from extender.api.units import MILLI_PER_GPU
+from extender.state.pods import PodFacts, read_facts
+
+_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_DNS_SUBDOMAIN: Final = re.compile(
+    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
+)
+_UID: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}", re.ASCII)
+_EPOCH: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
+_MILLI: Final = re.compile(r"0|[1-9][0-9]{0,3}", re.ASCII)
+
+#: Pods remembered: twice the largest burst we plan for; about 1 KiB each.
+REMEMBERED_PODS: Final = 20_000
+
+#: `planned` was released by the controller; `direct` is placed by the extender; `plain` has no GPU;
+#: `withheld` is none of these and is bound nowhere.
+Way = Literal["planned", "direct", "plain", "withheld"]
+
+_T = TypeVar("_T")
+
+
+class RowName(Struct, frozen=True, gc=False):
+    """A row as a pod's annotation names it: the node and the epoch; when it was written, or 0."""
+
+    node: str
+    epoch: int
+    reserved_at: int = 0
+
+
+class Claim(Struct, frozen=True, gc=False, kw_only=True):
+    """One pod at one resourceVersion, as far as the extender decides by it.
+
+    `plan` names the row the controller made, `revoked` the row that the controller is about to
+    free.
+    """
+
+    facts: PodFacts
+    way: Way
+    plan: RowName | None = None
+    revoked: RowName | None = None
+    compute_request_milli: int = 0
+    compute_limit_milli: int = MILLI_PER_GPU
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+        return self.facts.uid
+
+    @property
+    def demand(self) -> Demand:
+        """What the pod asks for."""
+        return self.facts.demand
+
+    @property
+    def is_preemptible(self) -> bool:
+        """Whether the pod may be evicted for others."""
+        return names.is_preemptible(self.facts.priority, self.facts.preemptibility)
+
+    @property
+    def key(self) -> str:
+        """`namespace/name` of the pod, for logs."""
+        return f"{self.facts.namespace}/{self.facts.name}"
+
+
+def is_dns_label(text: str) -> bool:
+    """Whether `text` may be a namespace's name (RFC 1123 label)."""
+    return _DNS_LABEL.fullmatch(text) is not None
+
+
+def is_dns_subdomain(text: str) -> bool:
+    """Whether `text` may be a pod's or node's name (RFC 1123 subdomain)."""
+    return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None
+
+
+def is_uid(text: str) -> bool:
+    """Whether `text` may be a UID: of an API server a UUID, of a static pod a hash."""
+    return _UID.fullmatch(text) is not None
+
+
+def read_claim(pod: Pod) -> Claim:
+    """What `pod` claims. Never raises: what is not understood is a `problem` of its facts."""
+    meta = pod.metadata
+    demand = read_demand(pod)
+    facts = read_facts(pod, demand)
+    plan = _read_row_name(facts.plan, epoch_first=True)
+    milli = demand.milli if isinstance(demand, Demand) else 0
+    return Claim(
+        facts=facts,
+        way=_way_of(facts, plan),
+        plan=plan,
+        revoked=_read_row_name(meta.annotation(names.ANNOTATION_REVOKED), epoch_first=False),
+        compute_request_milli=_read_milli(meta.annotation(names.ANNOTATION_COMPUTE_REQUEST), milli),
+        compute_limit_milli=_read_milli(
+            meta.annotation(names.ANNOTATION_COMPUTE_LIMIT), MILLI_PER_GPU
+        ),
+    )
+
+
+class ClaimMemory:
+    """The latest claim of each of the last pods asked about, and where pods were bound.
+
+    A pod is bound to one node for good, so what is remembered of that never grows wrong.
+    """
+
+    def __init__(self, limit: int = REMEMBERED_PODS) -> None:
+        self._limit = limit
+        self._claims: OrderedDict[str, Claim] = OrderedDict()
+        self._bound: OrderedDict[str, str] = OrderedDict()
+
+    def remember(self, claim: Claim) -> None:
+        """Keep `claim` as the latest of its UID; the oldest one goes when there are too many."""
+        if claim.uid:
+            _put(self._claims, claim.uid, claim, self._limit)
+
+    def remember_bound(self, uid: str, node: str) -> None:
+        """Keep that the pod is bound to `node`."""
+        self._claims.pop(uid, None)
+        _put(self._bound, uid, node, self._limit)
+
+    def claim_of(self, uid: str) -> Claim | None:
+        """The latest claim of this UID, if it is still remembered."""
+        return self._claims.get(uid)
+
+    def node_of(self, uid: str) -> str:
+        """The node this UID was bound to, or the empty string when that is not known."""
+        return self._bound.get(uid, "")
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+
+def _put(kept: "OrderedDict[str, _T]", key: str, value: _T, limit: int) -> None:
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > limit:
+        kept.popitem(last=False)
+
+
+def _way_of(facts: PodFacts, plan: RowName | None) -> Way:
+    if facts.is_gated or (facts.plan and plan is None):
+        return "withheld"
+    if plan is not None:
+        return "planned"
+    if facts.problem is not None:
+        return "withheld"
+    return "direct" if facts.demand.wants_gpu else "plain"
+
+
+def _read_row_name(text: str, *, epoch_first: bool) -> RowName | None:
+    """`<epoch> <node>` or `<node> <epoch> <unix seconds>`; None when it is neither."""
+    words = text.split(" ")
+    if epoch_first:
+        words = [*reversed(words), "0"]
+    if len(words) != 3 or not is_dns_subdomain(words[0]):
+        return None
+    if not all(_EPOCH.fullmatch(word) for word in words[1:]):
+        return None
+    return RowName(words[0], int(words[1]), int(words[2]))
+
+
+def _read_milli(text: str, default: int) -> int:
+    if _MILLI.fullmatch(text) and int(text) <= MILLI_PER_GPU:
+        return int(text)
+    return default

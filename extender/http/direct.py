@@ -1,0 +1,187 @@
+"""Rows of direct pods: pods that no controller planned, so the extender gives them their cards.
+
+The row is written by compare-and-swap before the Binding. Two things make that enough: the row is
+new in the ledger, so nobody can have decided to free it before; or it is there in a live read, and
+the pod, which was read before that, does not say that it is revoked.
+
+Binds of one node that come while its rows are being written wait, and the next write is theirs
+all: a node costs one write at a time, however many pods kube-scheduler sends to it at once.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from extender.api.events import Upserted
+from extender.api.failpoint import reach
+from extender.api.kinds import CardShare, GpuNode, GpuNodeSpec, Row
+from extender.api.reasons import Reason, Refused
+from extender.http.book import Book, Use, is_revoked
+from extender.http.claim import Claim
+from extender.http.live import LiveReader
+from extender.http.turns import Turns
+from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes_model
+from extender.http.verbs.place import Placement, pick_on
+from extender.state.ledger import Ledger
+from extender.state.rows import add_rows, row_of
+
+Cards = tuple[CardShare, ...]
+
+#: A pod whose row is there already needs no project: nothing is added for it.
+NO_PROJECT: Final = ""
+
+
+@dataclass(slots=True, eq=False)
+class Wish:
+    """A pod that wants a row on a node, and what came of it once `outcome` is set.
+
+    `promise` counts the need for the project until the row does.
+    """
+
+    claim: Claim
+    project: str = NO_PROJECT
+    promise: ExitStack = field(default_factory=ExitStack)
+    outcome: Cards | Reason | None = None
+
+
+class DirectPlacer:
+    """Reserves cards for direct pods on the node kube-scheduler chose."""
+
+    def __init__(
+        self,
+        book: Book,
+        live: LiveReader,
+        ledger: Ledger,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._book = book
+        self._live = live
+        self._ledger = ledger
+        self._now_s = now_s
+        self._turns = Turns()
+        self._waiting: dict[str, list[Wish]] = {}
+
+    async def reserve(self, claim: Claim, node: str) -> Cards | Reason:
+        """The cards that the ledger holds for the pod on `node`, or why it gets none.
+
+        `claim` must be of a live read, made after any earlier attempt for this pod.
+        """
+        for held_on, held in self._book.rows_of(claim.uid).items():
+            if held_on != node and _counts(held, held_on, claim):
+                return Reason.PLANNED_ELSEWHERE
+        if self._book.node(node) is None:
+            await self._live.read_node(node)
+        wish = Wish(claim)
+        if self._book.row(claim.uid, node) is None:
+            refused = self._admit(wish, node)
+            if refused is not None:
+                return refused
+        with wish.promise:
+            return await self._grant(wish, node)
+
+    def _admit(self, wish: Wish, node: str) -> Reason | None:
+        """Finds the pod's project and promises it the need, or says why it gets nothing here."""
+        claim, ix = wish.claim, self._book.cards.ix.get(node)
+        if ix is None:
+            return Reason.UNKNOWN_NODE
+        pools = pools_for(self._book, claim)
+        if isinstance(pools, Reason):
+            return pools
+        pool = self._book.pool_of(node)
+        if pool not in pools or not takes_model(claim, self._book.cards.model[ix]):
+            return Reason.NO_MATCHING_NODE
+        project = self._book.queues.project_of(claim.facts.namespace, claim.facts.project)
+        if isinstance(project, Refused):
+            return project.reason
+        need = need_milli(claim, self._book.cards.card_mib[ix])
+        # No await from the judgement to the promise, so no two binds both pass on one share.
+        refused = refuse_share(self._book, claim, pool, need)
+        if refused is None:
+            hold = Use(need, 0 if claim.is_preemptible else need)
+            wish.promise.enter_context(self._book.promised(project, pool, hold))
+            wish.project = project
+        return refused
+
+    async def _grant(self, wish: Wish, node: str) -> Cards | Reason:
+        """What came of the wish, after a write by this call or by one that came before it."""
+        waiting = self._waiting.setdefault(node, [])
+        waiting.append(wish)
+        try:
+            async with self._turns.of(node):
+                if wish.outcome is None:
+                    await self._write(node, waiting)
+        finally:
+            if wish in waiting:
+                waiting.remove(wish)
+            if not waiting and self._waiting.get(node) is waiting:
+                del self._waiting[node]
+        return wish.outcome or Reason.PLAN_NOT_RESERVED
+
+    async def _write(self, node: str, waiting: list[Wish]) -> None:
+        """Settles all wishes that wait for the node with one write; none if that fails."""
+        wishes = list(waiting)
+        view = self._book.queues.pool_views.get(self._book.pool_of(node))
+        placement = view.gpu_placement if view else "binpack"
+        outcomes: dict[Wish, Cards | Reason] = {}
+
+        def edit(current: GpuNode) -> Sequence[Row]:
+            rows: tuple[Row, ...] = tuple(current.spec.rows)
+            for wish in wishes:
+                rows, outcomes[wish] = self._place(wish, current, rows, placement)
+            return rows
+
+        reach("serve.before-row")
+        written = await self._ledger.change(node, edit)
+        # No await from here on: rows count in the book from the moment that promises end.
+        if isinstance(written, Refused):
+            outcomes = dict.fromkeys(wishes, written.reason)
+        else:
+            self._book.apply(Upserted(written))
+        for wish, outcome in outcomes.items():
+            wish.outcome = outcome
+            wish.promise.close()
+            if wish in waiting:
+                waiting.remove(wish)
+
+    def _place(
+        self, wish: Wish, node: GpuNode, rows: tuple[Row, ...], placement: Placement
+    ) -> tuple[tuple[Row, ...], Cards | Reason]:
+        """`rows` with the pod's among them, and its cards or why it has none."""
+        own = row_of(rows, wish.claim.uid)
+        if own is not None and _counts(own, node.metadata.name, wish.claim):
+            return rows, tuple(own.cards)
+        if own is not None or wish.project == NO_PROJECT:
+            return rows, Reason.PLAN_NOT_RESERVED
+        as_planned = replace(node, spec=GpuNodeSpec(rows=list(rows)))
+        cards = pick_on(as_planned, rows, wish.claim.demand, placement)
+        if not cards:
+            return rows, Reason.CARDS_BUSY
+        after = add_rows(as_planned, [self._row_of(wish, cards)])
+        return (rows, after.reason) if isinstance(after, Refused) else (after, cards)
+
+    def _row_of(self, wish: Wish, cards: Cards) -> Row:
+        claim, facts = wish.claim, wish.claim.facts
+        after = claim.revoked.reserved_at + 1 if claim.revoked else 0
+        return Row(
+            uid=facts.uid,
+            namespace=facts.namespace,
+            name=facts.name,
+            project=wish.project,
+            group=facts.group,
+            cards=list(cards),
+            compute_request_milli=claim.compute_request_milli,
+            compute_limit_milli=claim.compute_limit_milli,
+            non_preemptible=not claim.is_preemptible,
+            state="reserved",
+            epoch=0,
+            reserved_at=max(int(self._now_s()), after),
+        )
+
+
+def _counts(row: Row, node: str, claim: Claim) -> bool:
+    """Whether the row still holds its place for the pod, as the pod's claim says."""
+    return row.state != "nominated" and not is_revoked(row, node, claim.revoked)

@@ -1,0 +1,39 @@
+"""Reads of single objects from the API server, for what the caches cannot tell."""
+
+from typing import Final
+
+from extender.api.events import Upserted
+from extender.api.objects import Pod
+from extender.http.book import Book
+from extender.http.metrics import LIVE_READS
+from extender.kube.client import Client
+from extender.kube.errors import NotFound
+from extender.kube.resources import GPU_NODES, PODS
+
+_GPU_NODE_READS: Final = LIVE_READS.labels("GpuNode")
+_POD_READS: Final = LIVE_READS.labels("Pod")
+
+
+class LiveReader:
+    """The API server's word, where it is asked for. Raises what the client raises but NotFound."""
+
+    def __init__(self, client: Client, book: Book) -> None:
+        self._client = client
+        self._book = book
+
+    async def read_node(self, name: str) -> None:
+        """Bring the book's picture of this GpuNode up to date; a missing one stays unknown."""
+        _GPU_NODE_READS.inc()
+        try:
+            node = await self._client.get(GPU_NODES, name)
+        except NotFound:
+            return
+        self._book.apply(Upserted(node))
+
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod as it is now, or None."""
+        _POD_READS.inc()
+        try:
+            return await self._client.get(PODS, name, namespace)
+        except NotFound:
+            return None

@@ -1,0 +1,123 @@
+"""`ballast serve`: the extender as one process next to kube-scheduler.
+
+It watches GpuNodes, NodePools and Projects and never pods, so it is ready in a second or two; any
+number of replicas may run, since all they share is the ledger.
+"""
+
+import asyncio
+import gc
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from extender.api.events import Event
+from extender.http.app import build_app, build_observation_app
+from extender.http.bind import Binder
+from extender.http.book import Book
+from extender.http.claim import ClaimMemory
+from extender.http.direct import DirectPlacer
+from extender.http.handlers import Verbs
+from extender.http.live import LiveReader
+from extender.http.server import Address, Listener, ListenError, check_reach
+from extender.http.tls import DEFAULT_CLIENTS, TlsFiles
+from extender.kube.client import Client
+from extender.kube.reflector import Reflector
+from extender.kube.resources import GPU_NODES, NODE_POOLS, PROJECTS
+from extender.state.ledger import Ledger
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What the command line says. Empty `kubeconfig`: $KUBECONFIG or the pod's service account.
+
+    `tls_cert`, `tls_key` and `client_ca` go together and are needed unless `listen` is loopback.
+    `metrics_listen` gives health and metrics a port of their own, without TLS; empty: none.
+    """
+
+    listen: str = "127.0.0.1:8888"
+    kubeconfig: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    client_ca: str = ""
+    allowed_clients: tuple[str, ...] = DEFAULT_CLIENTS
+    metrics_listen: str = ""
+
+    def tls_files(self) -> TlsFiles | None:
+        """The TLS files, or None without any; raises ListenError when only some are given."""
+        given = (self.tls_cert, self.tls_key, self.client_ca)
+        if not any(given):
+            return None
+        if not all(given):
+            raise ListenError("TLS needs a certificate, its key and a client CA; give all three")
+        return TlsFiles(*given)
+
+
+class Extender:
+    """Everything `serve` is made of, on one client."""
+
+    def __init__(self, client: Client, options: ServeOptions) -> None:
+        address, tls = Address.parse(options.listen), options.tls_files()
+        check_reach(address, tls)
+        self.book = Book()
+        memory = ClaimMemory()
+        live = LiveReader(client, self.book)
+        ledger = Ledger(client, self.book.node)
+        placer = DirectPlacer(self.book, live, ledger)
+        self.binder = Binder(self.book, memory, live, client, placer)
+        self.verbs = Verbs(self.book, memory, live, self.binder)
+        self._reflectors: list[Reflector[Any]] = [
+            Reflector(client, resource, self._deliver)
+            for resource in (GPU_NODES, NODE_POOLS, PROJECTS)
+        ]
+        self._is_listening = asyncio.Event()
+        self._listeners = [
+            Listener(build_app(self.verbs), address, tls, frozenset(options.allowed_clients))
+        ]
+        if options.metrics_listen:
+            observed = Address.parse(options.metrics_listen)
+            self._listeners.append(Listener(build_observation_app(self.verbs), observed))
+
+    async def wait_listening(self) -> None:
+        """Returns when all addresses are listened on."""
+        await self._is_listening.wait()
+
+    @property
+    def ports(self) -> list[int]:
+        """The ports in use: of the verbs, and of health and metrics where they have their own."""
+        return [listener.port for listener in self._listeners]
+
+    async def run(self) -> None:
+        """Watch and answer until cancelled; then finish the calls under way."""
+        try:
+            for listener in self._listeners:
+                await listener.open()
+            self._is_listening.set()
+            async with asyncio.TaskGroup() as group:
+                for reflector in self._reflectors:
+                    group.create_task(reflector.run())
+                for listener in self._listeners:
+                    group.create_task(listener.run())
+        finally:
+            for listener in self._listeners:
+                await listener.close()
+
+    def _deliver(self, event: Event) -> None:
+        was_synced = self.book.is_synced
+        self.book.apply(event)
+        if self.book.is_synced and not was_synced:
+            # What was listed stays: the collector need not walk it during a filter call.
+            gc.freeze()
+            _log.info("caches are filled", gpu_nodes=len(self.book))
+
+
+async def run(options: ServeOptions) -> None:
+    """Serve until cancelled, then finish the binds under way.
+
+    Raises ListenError, TlsError or Misconfigured when it cannot start as asked.
+    """
+    connected = await Client.connect(options.kubeconfig or None, user_agent="ballast-serve")
+    async with connected as client:
+        await Extender(client, options).run()

@@ -1,0 +1,150 @@
+"""Sockets: plain HTTP on loopback for the side-car, TLS with client certificates anywhere else."""
+
+import ipaddress
+import socket
+import ssl
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+
+from extender.http.tls import TlsFiles, follow_files, names_in
+
+#: Above Go's 90 s, so that kube-scheduler never posts on a connection we are closing.
+KEEPALIVE_S: Final = 310.0
+#: For binds under way when we are told to stop; longer than one bind may take.
+SHUTDOWN_S: Final = 5.0
+#: What is left of a refused body is read for this long before the connection is closed.
+LINGER_S: Final = 1.0
+BACKLOG: Final = 128
+
+_log = structlog.get_logger(__name__)
+
+
+class ListenError(ValueError):
+    """The address cannot be listened on as asked; the message says what can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen: "127.0.0.1:8888", "[::1]:8888", ":8888" (everywhere)."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """The address in `text`; raises ListenError."""
+        host, colon, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536
+        if not colon or not is_port:
+            raise ListenError(f"{text!r} is not an address such as 127.0.0.1:8888 or :8888")
+        return cls(host or "::", int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this host can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+class Listener:
+    """One app on one address. With `tls` only the clients of `allowed` are answered."""
+
+    def __init__(
+        self,
+        app: web.Application,
+        address: Address,
+        tls: TlsFiles | None = None,
+        allowed: frozenset[str] = frozenset(),
+    ) -> None:
+        if tls is not None:
+            app.middlewares.insert(0, _only(allowed))
+        self._address = address
+        self._tls = tls
+        self._site: web.SockSite | None = None
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            keepalive_timeout=KEEPALIVE_S,
+            shutdown_timeout=SHUTDOWN_S,
+            lingering_time=LINGER_S,
+            auto_decompress=False,
+        )
+        self._socket: socket.socket | None = None
+
+    @property
+    def port(self) -> int:
+        """The port in use, also where 0 was asked for; 0 before `open`."""
+        return int(self._socket.getsockname()[1]) if self._socket else 0
+
+    async def open(self) -> None:
+        """Start to answer; raises ListenError or TlsError."""
+        context = self._tls.context() if self._tls else None
+        await self._runner.setup()
+        try:
+            self._socket = _listen(self._address)
+        except OSError as error:
+            raise ListenError(f"cannot listen on {self._address}: {error}") from error
+        await self.serve(context)
+        _log.info("listening", host=self._address.host, port=self.port, tls=context is not None)
+
+    async def run(self) -> None:
+        """Follow the certificate files, if there are any; ends by cancellation only where so."""
+        if self._tls is not None:
+            await follow_files(self._tls, self.serve)
+
+    async def close(self) -> None:
+        """Stop to accept, wait for calls under way, close."""
+        await self._runner.cleanup()
+        if self._socket is not None:
+            self._socket.close()
+
+    async def serve(self, context: ssl.SSLContext | None) -> None:
+        """Accept with `context` from now on. The socket itself stays, so nobody is turned away."""
+        assert self._socket is not None
+        before = self._site
+        self._site = web.SockSite(
+            self._runner, self._socket.dup(), ssl_context=context, backlog=BACKLOG
+        )
+        await self._site.start()
+        if before is not None:
+            await before.stop()
+
+
+def check_reach(address: Address, tls: TlsFiles | None) -> None:
+    """Refuses to answer other hosts without client certificates; raises ListenError."""
+    if tls is None and not address.is_loopback:
+        raise ListenError(
+            f"{address.host}:{address.port} can be reached from other hosts: give a serving"
+            " certificate, its key and a client CA, or listen on 127.0.0.1"
+        )
+
+
+def _listen(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    return socket.create_server(
+        (address.host, address.port),
+        family=family,
+        backlog=BACKLOG,
+        dualstack_ipv6=family == socket.AF_INET6 and address.host == "::",
+    )
+
+
+def _only(allowed: frozenset[str]) -> Any:
+    @web.middleware
+    async def check_client(request: web.Request, handler: Any) -> web.StreamResponse:
+        peer = request.transport.get_extra_info("peercert") if request.transport else None
+        if allowed.isdisjoint(names_in(peer or {})):
+            _log.warning("refused a client", names=sorted(names_in(peer or {}))[:4])
+            return web.json_response({"Error": "this certificate may not call us"}, status=403)
+        answer: web.StreamResponse = await handler(request)
+        return answer
+
+    return check_client

@@ -1,0 +1,29 @@
+"""One at a time per key: per pod while it is bound, per node while its rows are written."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class Turns:
+    """One lock per key, kept only while somebody holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._n_users: dict[str, int] = {}
+
+    @asynccontextmanager
+    async def of(self, key: str) -> AsyncIterator[None]:
+        """Holds the key's lock; callers get it in the order they came."""
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        self._n_users[key] = self._n_users.get(key, 0) + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._n_users[key] -= 1
+            if not self._n_users[key]:
+                del self._n_users[key], self._locks[key]
+
+    def __len__(self) -> int:
+        return len(self._locks)

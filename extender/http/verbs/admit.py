@@ -1,0 +1,57 @@
+"""Whether a project may take more GPU in a node pool, by what the controller last published."""
+
+from extender.api.reasons import Reason, Refused
+from extender.api.units import share_milli
+from extender.http.book import NOTHING, Book, Use
+from extender.http.claim import Claim
+
+
+def need_milli(claim: Claim, card_mib: int) -> int:
+    """Milli-GPU the claim takes on a node whose cards have `card_mib` MiB."""
+    demand = claim.demand
+    if demand.gpu_memory_mib:
+        return demand.devices * share_milli(demand.gpu_memory_mib, card_mib)
+    return demand.total_milli
+
+
+def refuse_share(
+    book: Book, claim: Claim, pool: str, need: int, leaving: Use = NOTHING
+) -> Reason | None:
+    """Why the claim's project may not take `need` milli more in `pool`; None when it may.
+
+    A project may always use its quota: the published share is what its demand was then, and this
+    pod may be new. Work that cannot be preempted stays within quota (invariant Q1). `leaving` is
+    what victims of the same project give back.
+    """
+    project = book.queues.project_of(claim.facts.namespace, claim.facts.project)
+    if isinstance(project, Refused):
+        return project.reason
+    view = book.queues.project_views.get(project)
+    quota = view.pools.get(pool) if view else None
+    quota_milli = quota.quota_milli if quota else 0
+    use = book.use_of(project, pool)
+    wanted = use.milli - leaving.milli + need
+    if quota and quota.limit_milli is not None and wanted > quota.limit_milli:
+        return Reason.OVER_LIMIT
+    if not claim.is_preemptible:
+        fixed = use.non_preemptible_milli - leaving.non_preemptible_milli + need
+        if fixed > quota_milli:
+            return Reason.NON_PREEMPTIBLE_OVER_QUOTA
+    if wanted > max(quota_milli, book.fair_share_of(project, pool)):
+        return Reason.OVER_FAIR_SHARE
+    return None
+
+
+def takes_model(claim: Claim, model: str) -> bool:
+    """Whether a card model is among those asked for: any part of its name, in any case."""
+    models = claim.facts.constraints.gpu_models
+    return not models or any(wanted.lower() in model.lower() for wanted in models)
+
+
+def pools_for(book: Book, claim: Claim) -> tuple[str, ...] | Reason:
+    """The node pools the claim may use, or why there are none."""
+    project = book.queues.project_of(claim.facts.namespace, claim.facts.project)
+    if isinstance(project, Refused):
+        return project.reason
+    pools = book.queues.pools_for(project, claim.facts.pools)
+    return pools.reason if isinstance(pools, Refused) else pools

@@ -1,0 +1,108 @@
+"""filter: the nodes of a call on which the pod may run, and a constant text for each other node.
+
+kube-scheduler sends a pod back into its queue at once when a text changes between two attempts, so
+texts are the sentences of `extender.api.reasons` and nothing else. A refusal that preemption on
+that node could lift goes to `failed`, any other to `unresolvable`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.api.reasons import Reason, sentence
+from extender.http.book import Book, NodeClass, is_revoked
+from extender.http.claim import Claim, RowName
+from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes_model
+from extender.http.verbs.place import find_fitting
+from extender.http.verbs.plan import check_plan
+
+#: No preemption on the node can lift these.
+_UNRESOLVABLE: Final = frozenset({Reason.NO_MATCHING_NODE, Reason.UNKNOWN_PROJECT})
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Nodes that are kept, and the texts of those that are not, by node name."""
+
+    kept: list[str]
+    failed: dict[str, str] = field(default_factory=dict)
+    unresolvable: dict[str, str] = field(default_factory=dict)
+
+
+def filter_nodes(book: Book, claim: Claim, names: list[str]) -> Verdict:
+    """The verdict on `names` for the pod. Costs about 2 ms for 5,000 names."""
+    if claim.way == "plain":
+        return Verdict(names)
+    if claim.way == "planned" and claim.plan is not None:
+        return _keep_planned(book, claim, claim.plan, names)
+    if claim.facts.problem is not None:
+        return _refuse_all(names, Reason.INVALID_REQUEST)
+    if claim.way == "withheld":
+        return _refuse_all(names, Reason.NOT_PLANNED)
+    for node, row in book.rows_of(claim.uid).items():
+        if row.state != "nominated" and not is_revoked(row, node, claim.revoked):
+            return _keep_planned(book, claim, RowName(node, row.epoch), names)
+    return _keep_fitting(book, claim, names)
+
+
+def _refuse_all(names: list[str], reason: Reason) -> Verdict:
+    return Verdict([], {}, dict.fromkeys(names, sentence(reason)))
+
+
+def _keep_planned(book: Book, claim: Claim, plan: RowName, names: list[str]) -> Verdict:
+    """Only the planned node, if the ledger says so; preemption can help on no node.
+
+    Where it is kept, nothing is said of the others: kube-scheduler takes a node that is neither
+    kept nor named for unresolvable, which they are, and 400 KB of texts that nobody would read cost
+    both sides more than the decision.
+    """
+    if plan.node not in names:
+        return _refuse_all(names, Reason.PLANNED_ELSEWHERE)
+    row = check_plan(book, claim.uid, plan)
+    if not isinstance(row, Reason):
+        return Verdict([plan.node])
+    verdict = _refuse_all(names, Reason.PLANNED_ELSEWHERE)
+    verdict.unresolvable[plan.node] = sentence(row)
+    return verdict
+
+
+def _keep_fitting(book: Book, claim: Claim, names: list[str]) -> Verdict:
+    pools = pools_for(book, claim)
+    if isinstance(pools, Reason):
+        return _refuse_all(names, pools)
+    table, class_of = book.cards, book.class_of
+    fitting = find_fitting(table, claim.demand)
+    refusals = [_refuse_class(book, claim, pools, each) for each in book.classes]
+    verdict = Verdict([])
+    keep, busy = verdict.kept.append, sentence(Reason.CARDS_BUSY)
+    for name in names:
+        ix = table.ix.get(name)
+        if ix is None:
+            verdict.unresolvable[name] = sentence(Reason.UNKNOWN_NODE)
+        elif reason := refusals[class_of[ix]]:
+            texts = verdict.unresolvable if reason in _UNRESOLVABLE else verdict.failed
+            texts[name] = sentence(reason)
+        elif fitting[ix]:
+            keep(name)
+        else:
+            verdict.failed[name] = busy
+    _refuse_left_rows(book, claim, verdict)
+    return verdict
+
+
+def _refuse_class(
+    book: Book, claim: Claim, pools: tuple[str, ...], nodes: NodeClass
+) -> Reason | None:
+    """Why the claim may use none of these nodes, whatever they have free."""
+    if nodes.pool not in pools or not takes_model(claim, nodes.model):
+        return Reason.NO_MATCHING_NODE
+    if nodes.card_mib == 0:  # no healthy card, so there is no share of one to judge
+        return None
+    return refuse_share(book, claim, nodes.pool, need_milli(claim, nodes.card_mib))
+
+
+def _refuse_left_rows(book: Book, claim: Claim, verdict: Verdict) -> None:
+    """Nodes on which a row of the pod is still to be freed are not for it."""
+    for node in book.rows_of(claim.uid):
+        if node in verdict.kept:
+            verdict.kept.remove(node)
+            verdict.failed[node] = sentence(Reason.PLAN_NOT_RESERVED)

@@ -1,0 +1,70 @@
+"""preempt: which candidates of in-tree preemption may be used.
+
+In-tree preemption knows priorities and node totals; it knows neither projects, nor who may be
+preempted, nor cards. So a candidate is kept whole or dropped, and no victim is ever added.
+"""
+
+from extender.api.kinds import Row
+from extender.api.reasons import Refused
+from extender.http.book import Book, Use
+from extender.http.claim import Claim
+from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes_model
+from extender.http.verbs.place import pick_on
+from extender.http.wire import MetaVictims
+
+
+def keep_candidates(
+    book: Book, claim: Claim, candidates: dict[str, MetaVictims]
+) -> dict[str, MetaVictims]:
+    """The candidates all of whose victims the pod may take, and where it fits after they left.
+
+    A planned pod has its place and preempts nobody. An empty list of victims (from Kubernetes
+    1.38) is kept where the pod fits as it is.
+    """
+    if claim.way not in ("direct", "plain"):
+        return {}
+    return {
+        node: victims
+        for node, victims in candidates.items()
+        if _may_take(book, claim, node, victims)
+    }
+
+
+def _may_take(book: Book, claim: Claim, node: str, victims: MetaVictims) -> bool:
+    rows = []
+    for victim in victims.pods or ():
+        held = book.rows_of(victim.uid)
+        if held and node not in held:
+            return False
+        if held:
+            rows.append(held[node])
+    if rows and not _may_preempt(book, claim, book.pool_of(node), rows):
+        return False
+    return claim.way == "plain" or _fits_without(book, claim, node, rows)
+
+
+def _may_preempt(book: Book, claim: Claim, pool: str, rows: list[Row]) -> bool:
+    """Whether the rows are preemptible ones of the claim's own project, in a pool that preempts."""
+    project = book.queues.project_of(claim.facts.namespace, claim.facts.project)
+    view = book.queues.pool_views.get(pool)
+    if isinstance(project, Refused) or view is None or not view.has_preemption:
+        return False
+    return all(row.project == project and not row.non_preemptible for row in rows)
+
+
+def _fits_without(book: Book, claim: Claim, node: str, rows: list[Row]) -> bool:
+    """Whether cards and share admit the claim on `node` once `rows` are gone."""
+    table = book.cards
+    ix, pool = table.ix.get(node), book.pool_of(node)
+    pools = pools_for(book, claim)
+    if ix is None or pool not in pools or not takes_model(claim, table.model[ix]):
+        return False
+    gone = {row.uid for row in rows}
+    leaving = Use(sum(row.milli for row in rows))
+    if refuse_share(book, claim, pool, need_milli(claim, table.card_mib[ix]), leaving):
+        return False
+    gpu_node = book.node(node)
+    if gpu_node is None:
+        return False
+    left = [row for row in gpu_node.spec.rows if row.uid not in gone]
+    return bool(pick_on(gpu_node, left, claim.demand, "binpack"))

@@ -1,0 +1,12 @@
+"""The hot loops over flat arrays, compiled from Cython, each beside its Python twin.
+
+The compiled modules are required: the twins are for tests and for reading, never a silent fallback.
+"""
+
+try:
+    from extender.kernels import nodes as nodes
+    from extender.kernels import shares as shares
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"the compiled kernels are missing ({error.name}); build them with `make setup`"
+    ) from error

@@ -1,0 +1,33 @@
+from array import array
+from typing import Protocol
+
+class Cards(Protocol):
+    stride: int
+    card_free: array[int]
+    card_mib: array[int]
+    n_cards: array[int]
+    capacity_milli: array[int]
+
+class Nodes(Protocol):
+    @property
+    def cards(self) -> Cards: ...
+    free_cpu_milli: array[int]
+    free_memory_mib: array[int]
+    free_pods: array[int]
+
+class Need(Protocol):
+    @property
+    def devices(self) -> int: ...
+    @property
+    def milli(self) -> int: ...
+    @property
+    def gpu_memory_mib(self) -> int: ...
+    @property
+    def cpu_milli(self) -> int: ...
+    @property
+    def memory_mib(self) -> int: ...
+
+def fit_nodes(cards: Cards, demand: Need, out: bytearray) -> None: ...
+def score_nodes(cards: Cards, demand: Need, is_spread: bool, out: array[int]) -> None: ...
+def best_node(nodes: Nodes, demand: Need, candidates: array[int], is_spread: bool) -> int: ...
+def pick_cards(cards: Cards, ix: int, demand: Need, is_spread: bool) -> list[int]: ...

@@ -1,0 +1,115 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Which nodes fit a demand, how well, and which is best. Twin: `nodes_twin`.
+
+`cards` is a CardTable and `nodes` a NodeTable (`extender.state.nodes`), `demand` a Demand
+(`extender.api.demand`); the caller vouches that they are consistent and that `out` and
+`candidates` belong to the same table. Cost: one pass over the cards, no allocation.
+"""
+
+from extender.kernels.cards cimport card_need, cards_fit, cards_score
+
+
+def fit_nodes(cards, demand, unsigned char[::1] out):
+    """Set out[ix] (uint8[n]) to 1 where the node's cards take `demand`, else to 0."""
+    cdef const int[::1] free = cards.card_free
+    cdef const int[::1] mib = cards.card_mib
+    cdef const int[::1] n_cards = cards.n_cards
+    cdef int stride = cards.stride
+    cdef int devices = demand.devices, milli = demand.milli, want_mib = demand.gpu_memory_mib
+    cdef Py_ssize_t ix, n = n_cards.shape[0]
+    with nogil:
+        for ix in range(n):
+            out[ix] = cards_fit(
+                &free[ix * stride], n_cards[ix], devices, card_need(milli, want_mib, mib[ix])
+            )
+
+
+def score_nodes(cards, demand, bint is_spread, int[::1] out):
+    """Set out[ix] (int32[n]) to 0..1_000_000 where the node's cards take `demand`, else to -1.
+
+    Bin-pack prefers the node that is fullest afterwards; a fraction first of all one whose partly
+    used cards take it, the tighter the better. Spread prefers the emptiest node, then the emptiest
+    card. Work without GPUs prefers nodes without cards.
+    """
+    cdef const int[::1] free = cards.card_free
+    cdef const int[::1] mib = cards.card_mib
+    cdef const int[::1] n_cards = cards.n_cards
+    cdef const int[::1] capacity = cards.capacity_milli
+    cdef int stride = cards.stride
+    cdef int devices = demand.devices, milli = demand.milli, want_mib = demand.gpu_memory_mib
+    cdef int need
+    cdef Py_ssize_t ix, n = n_cards.shape[0]
+    with nogil:
+        for ix in range(n):
+            need = card_need(milli, want_mib, mib[ix])
+            if cards_fit(&free[ix * stride], n_cards[ix], devices, need):
+                out[ix] = cards_score(
+                    &free[ix * stride], n_cards[ix], capacity[ix], devices, need, is_spread
+                )
+            else:
+                out[ix] = -1
+
+
+def best_node(nodes, demand, const int[::1] candidates, bint is_spread):
+    """The best of `candidates` (int32[m], node ix) that takes `demand`, or -1.
+
+    Cards, CPU, memory and a pod slot must fit. Among equal scores the first candidate wins, so the
+    caller's order breaks ties.
+    """
+    cdef object cards = nodes.cards
+    cdef const int[::1] free = cards.card_free
+    cdef const int[::1] mib = cards.card_mib
+    cdef const int[::1] n_cards = cards.n_cards
+    cdef const int[::1] capacity = cards.capacity_milli
+    cdef const long long[::1] free_cpu = nodes.free_cpu_milli
+    cdef const long long[::1] free_memory = nodes.free_memory_mib
+    cdef const int[::1] free_pods = nodes.free_pods
+    cdef int stride = cards.stride
+    cdef int devices = demand.devices, milli = demand.milli, want_mib = demand.gpu_memory_mib
+    cdef long long cpu = demand.cpu_milli, memory = demand.memory_mib
+    cdef int need, score, best_score = -1, best = -1, ix
+    cdef Py_ssize_t at, n = candidates.shape[0]
+    with nogil:
+        # Invariant: `best` is the first of the best among candidates[:at].
+        for at in range(n):
+            ix = candidates[at]
+            if free_pods[ix] < 1 or (cpu > 0 and free_cpu[ix] < cpu):
+                continue
+            if memory > 0 and free_memory[ix] < memory:
+                continue
+            need = card_need(milli, want_mib, mib[ix])
+            if not cards_fit(&free[ix * stride], n_cards[ix], devices, need):
+                continue
+            score = cards_score(
+                &free[ix * stride], n_cards[ix], capacity[ix], devices, need, is_spread
+            )
+            if score > best_score:
+                best_score = score
+                best = ix
+    return best
+
+
+def pick_cards(cards, int ix, demand, bint is_spread):
+    """Indices of the cards of node `ix` that `demand` should get, ascending; empty if they don't fit.
+
+    Bin-pack takes the fullest cards that fit, spread the emptiest; a whole GPU needs a card that is
+    all free. Among equals the lowest index wins.
+    """
+    cdef const int[::1] free = cards.card_free
+    cdef int n_cards = cards.n_cards[ix], stride = cards.stride
+    cdef int devices = demand.devices
+    cdef int need = card_need(demand.milli, demand.gpu_memory_mib, cards.card_mib[ix])
+    cdef int c, best, chosen
+    cdef unsigned long long taken = 0
+    cdef const int* of = &free[ix * stride]
+    if devices == 0 or not cards_fit(of, n_cards, devices, need):
+        return []
+    for chosen in range(devices):
+        best = -1
+        for c in range(n_cards):
+            if of[c] < need or (taken >> c) & 1:
+                continue
+            if best < 0 or (of[c] > of[best] if is_spread else of[c] < of[best]):
+                best = c
+        taken |= <unsigned long long>1 << best
+    return [c for c in range(n_cards) if (taken >> c) & 1]

@@ -1,0 +1,53 @@
+"""How long to wait before trying again, and how often a process may."""
+
+import random
+from typing import Final
+
+BASE_S: Final = 0.1
+CAP_S: Final = 30.0
+
+
+class Backoff:
+    """Delays that double up to a cap, each shortened by up to half at random.
+
+    The randomness keeps the clients of an API server that comes back from calling all at once.
+    """
+
+    def __init__(self, base_s: float = BASE_S, cap_s: float = CAP_S) -> None:
+        self._base_s = base_s
+        self._cap_s = cap_s
+        self._n_failures = 0
+
+    def next_s(self) -> float:
+        """The delay before the next try, in seconds; counts one failure more."""
+        # 2**30 is beyond any cap; the bound keeps the number small after days of failures.
+        whole = min(self._cap_s, self._base_s * float(2 ** min(self._n_failures, 30)))
+        self._n_failures += 1
+        return whole * random.uniform(0.5, 1.0)  # noqa: S311 (jitter, not a secret)
+
+    def reset(self) -> None:
+        """Starts again from the shortest delay; for when something worked."""
+        self._n_failures = 0
+
+
+class RetryBudget:
+    """Caps retries at a share of what succeeds, so that a sick API server is not hit harder.
+
+    A retry takes one token, a success gives `per_success` back, up to `size`.
+    """
+
+    def __init__(self, size: float = 50.0, per_success: float = 0.1) -> None:
+        self._size = size
+        self._per_success = per_success
+        self._tokens = size
+
+    def take(self) -> bool:
+        """Whether one more retry is allowed; it is counted if so."""
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def earn(self) -> None:
+        """Counts a request that succeeded."""
+        self._tokens = min(self._size, self._tokens + self._per_success)

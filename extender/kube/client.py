@@ -1,0 +1,301 @@
+"""The typed verbs: get, list, create, patch, delete, bind, evict. The only door for writes.
+
+How a request travels (deadlines, retries, the leader's fence) is `extender.kube.transport`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
+
+from extender.kube.connection import Connection, Source
+from extender.kube.errors import DISRUPTION_BUDGET, Conflict, NotFound, Throttled, Unavailable
+from extender.kube.resources import PODS, KubeObject, Resource
+from extender.kube.transport import JSON, Call, Transport
+from extender.kube.wire import Page, decode_object, decode_page
+
+T = TypeVar("T", bound=KubeObject)
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+#: For a page of 500 pods from an API server that has just started.
+LIST_DEADLINE_S: Final = 60.0
+#: Kubernetes lists in pages of 500, as kubectl does.
+PAGE_LIMIT: Final = 500
+
+FIELD_MANAGER: Final = "ballast"
+
+
+class Selection(TypedDict, total=False):
+    """Which objects a list or watch is about; everything when empty."""
+
+    namespace: str
+    label_selector: str
+    field_selector: str
+
+
+class PageOptions(Selection, total=False):
+    """How one page of a list is asked for."""
+
+    limit: int
+    continue_token: str
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """The eviction was accepted; the pod is terminating."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRefused:
+    """A PodDisruptionBudget does not allow it now. Choose others, or ask again later."""
+
+    retry_after_s: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """No pod of this UID exists any more."""
+
+
+class Client(Transport):
+    """Typed access to one API server. Methods raise the errors of `extender.kube.errors`."""
+
+    @classmethod
+    async def connect(
+        cls,
+        kubeconfig: str | None = None,
+        *,
+        context: str | None = None,
+        user_agent: str = "ballast",
+    ) -> Self:
+        """A client by kubeconfig, else $KUBECONFIG, else the pod's service account.
+
+        Makes no request yet. Raises Misconfigured.
+        """
+        source = Source(kubeconfig or "", context or "", user_agent)
+        return cls(await Connection.open(source))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
+        """The object as it is now (never from a cache that may be old)."""
+        call = Call("GET", resource.url(namespace, name), resource.plural)
+        return decode_object(resource, await self.send(call))
+
+    async def list_page(self, resource: Resource[T], **options: Unpack[PageOptions]) -> Page[T]:
+        """One page. With an empty `resource_version` the list is as new as the request."""
+        query = selection_query(options)
+        query["limit"] = str(options.get("limit", PAGE_LIMIT))
+        if token := options.get("continue_token"):
+            query["continue"] = token
+        if version := options.get("resource_version"):
+            query["resourceVersion"] = version
+        path = resource.url(options.get("namespace", ""))
+        call = Call("GET", path, resource.plural, query=query, deadline_s=LIST_DEADLINE_S)
+        return decode_page(resource, await self.send(call))
+
+    async def list_all(self, resource: Resource[T], **selection: Unpack[Selection]) -> Page[T]:
+        """Every object of one moment, in memory at once; raises Expired if that moment passed."""
+        page = await self.list_page(resource, **selection)
+        while page.continue_token:
+            more = await self.list_page(resource, **selection, continue_token=page.continue_token)
+            page.items.extend(more.items)
+            page.skipped.extend(more.skipped)
+            page.continue_token = more.continue_token
+        return page
+
+    async def get_raw(self, path: str) -> bytes:
+        """The body of a GET, such as of "/readyz" or "/version"."""
+        return await self.send(Call("GET", path))
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    async def create(self, resource: Resource[T], body: object, namespace: str = "") -> T:
+        """The object as created; raises AlreadyExists."""
+        return await self._write(resource, "POST", resource.url(namespace), body)
+
+    async def replace(
+        self,
+        resource: Resource[T],
+        body: object,
+        name: str,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        """The object as replaced; raises Conflict where `body` names an older resourceVersion."""
+        path = resource.url(namespace, name, subresource)
+        return await self._write(resource, "PUT", path, body)
+
+    async def merge_patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        patch: object,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        """The object as patched; put metadata.resourceVersion into `patch` to compare and swap."""
+        path = resource.url(namespace, name, subresource)
+        return await self._patch(resource, path, patch, MERGE_PATCH)
+
+    async def json_patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        ops: Sequence[Mapping[str, object]],
+        namespace: str = "",
+        subresource: str = "",
+        *,
+        resource_version: str = "",
+    ) -> T:
+        """The object as patched.
+
+        With `resource_version` the patch lands only on that version of the object: Conflict else.
+        """
+        whole = [*version_precondition(resource_version), *ops]
+        path = resource.url(namespace, name, subresource)
+        return await self._patch(resource, path, whole, JSON_PATCH)
+
+    async def apply(
+        self,
+        resource: Resource[T],
+        name: str,
+        body: object,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        """The object after server-side apply of `body`; our fields are taken over by force."""
+        path = resource.url(namespace, name, subresource)
+        return await self._patch(resource, path, resource.document(body), APPLY_PATCH)
+
+    async def delete(
+        self, resource: Resource[Any], name: str, namespace: str = "", *, uid: str = ""
+    ) -> None:
+        """Asks for deletion; with `uid` only of that very object, else Conflict."""
+        body = {"preconditions": {"uid": uid}} if uid else None
+        path = resource.url(namespace, name)
+        await self.send(Call("DELETE", path, resource.plural, body=body))
+
+    async def bind(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        node: str,
+        annotations: Mapping[str, str],
+        resource_version: str = "",
+    ) -> None:
+        """Sets the pod's node and annotations in one write.
+
+        Raises Conflict where the pod is bound already, has another UID, or is no longer at
+        `resource_version`.
+        """
+        metadata: dict[str, object] = {
+            "name": name,
+            "namespace": namespace,
+            "uid": uid,
+            "annotations": dict(annotations),
+        }
+        if resource_version:
+            metadata["resourceVersion"] = resource_version
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        path = PODS.url(namespace, name, "binding")
+        await self.send(Call("POST", path, "pods/binding", body=body))
+
+    async def evict(
+        self, namespace: str, name: str, *, uid: str
+    ) -> Evicted | EvictionRefused | Gone:
+        """Evicts exactly the pod of this UID, as far as its PodDisruptionBudgets allow.
+
+        The UID is also looked at first: the API server takes the conflict of an eviction for
+        another UID for a passing one and answers only after ten seconds (its EvictionsRetry).
+        """
+        if await self._is_gone(namespace, name, uid):
+            return Gone()
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        path = PODS.url(namespace, name, "eviction")
+        try:
+            await self.send(Call("POST", path, "pods/eviction", body=body))
+        except NotFound:
+            return Gone()
+        except Throttled as error:
+            if DISRUPTION_BUDGET not in error.causes:
+                raise
+            return EvictionRefused(error.retry_after_s, error.message)
+        except (Conflict, Unavailable) as error:
+            # The API server answers 500 for a pod that several budgets select; asking again
+            # never helps, so it is a refusal.
+            if "more than one PodDisruptionBudget" in error.message:
+                return EvictionRefused(0.0, error.message)
+            if await self._is_gone(namespace, name, uid):
+                return Gone()
+            raise
+        return Evicted()
+
+    async def _is_gone(self, namespace: str, name: str, uid: str) -> bool:
+        try:
+            return (await self.get(PODS, name, namespace)).metadata.uid != uid
+        except NotFound:
+            return True
+
+    async def _write(self, resource: Resource[T], method: str, path: str, body: object) -> T:
+        call = Call(method, path, resource.plural, body=resource.document(body))
+        return decode_object(resource, await self.send(call))
+
+    async def _patch(self, resource: Resource[T], path: str, body: object, content: str) -> T:
+        query = {"fieldManager": FIELD_MANAGER}
+        if content == APPLY_PATCH:
+            query["force"] = "true"
+        call = Call("PATCH", path, resource.plural, query=query, body=body, content_type=content)
+        return decode_object(resource, await self.send(call))
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        content_type: str = JSON,
+    ) -> bytes:
+        """The body of the answer to any request, for kinds without a `Resource`."""
+        call = Call(method, path, query=query or {}, body=body, content_type=content_type)
+        return await self.send(call)
+
+
+def version_precondition(resource_version: str) -> list[dict[str, object]]:
+    """The JSON Patch operation that makes the API server answer 409 for any other version."""
+    if not resource_version:
+        return []
+    path = "/metadata/resourceVersion"
+    return [{"op": "replace", "path": path, "value": resource_version}]
+
+
+def selection_query(selection: Mapping[str, Any]) -> dict[str, str]:
+    """The query parameters of a list or watch that stand for `selection`."""
+    told = {
+        "labelSelector": selection.get("label_selector", ""),
+        "fieldSelector": selection.get("field_selector", ""),
+    }
+    return {key: value for key, value in told.items() if value}

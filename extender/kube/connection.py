@@ -1,0 +1,182 @@
+"""Address, TLS and credentials of one API server, as kubeconfig or the pod's service account say.
+
+`kubernetes_asyncio` reads the configuration (contexts, exec plugins, OIDC, token files); its
+transport, watch and models are not used. Credentials are read again when the server says 401.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+
+from extender.kube.errors import Misconfigured, Unauthorized
+
+#: Reads of up to two objects of etcd's 1.5 MiB limit without stopping the socket.
+READ_BUFFER_BYTES: Final = 2**21
+#: A peer that vanished without a word is noticed by the kernel in about this many seconds.
+DEAD_PEER_S: Final = 30
+#: Credentials are not read again more often than this: an exec plugin may be slow or interactive.
+RENEW_EVERY_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the configuration comes from. An empty `kubeconfig` means: find it."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    user_agent: str = "ballast"
+
+
+class Connection:
+    """A pool of connections to one API server, and the header that proves who we are."""
+
+    def __init__(self, source: Source, configuration: Configuration) -> None:
+        self._source = source
+        self._configuration = configuration
+        self._session = _open_session(configuration, source.user_agent)
+        self._retired: list[aiohttp.ClientSession] = []
+        self._renewing = asyncio.Lock()
+        self._renewed_at = 0.0
+        #: Counts how often credentials were read; lets a caller say which ones failed.
+        self.generation = 0
+
+    @classmethod
+    async def open(cls, source: Source) -> "Connection":
+        """Reads the configuration; no request is made. Raises Misconfigured."""
+        return cls(source, await _read_configuration(source))
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The pool for the newest credentials."""
+        return self._session
+
+    @property
+    def host(self) -> str:
+        """The server's URL without a slash at its end."""
+        return str(self._configuration.host).rstrip("/")
+
+    def options(self) -> dict[str, Any]:
+        """What every request must pass on to aiohttp besides its own arguments."""
+        told = {
+            "server_hostname": self._configuration.tls_server_name,
+            "proxy": self._configuration.proxy,
+        }
+        return {key: value for key, value in told.items() if value}
+
+    async def headers(self) -> dict[str, str]:
+        """The authorization header, from a token file that is read again each minute."""
+        try:
+            settings = await self._configuration.auth_settings()
+        except (ConfigException, OSError) as error:
+            raise Unauthorized(f"{self.host}: cannot read the token: {error}") from error
+        return {told["key"]: told["value"].strip() for told in settings.values()}
+
+    async def renew(self, generation: int) -> None:
+        """Reads the credentials again, unless that happened since `generation` was current."""
+        async with self._renewing:
+            if generation != self.generation:
+                return
+            now = asyncio.get_running_loop().time()
+            if self.generation and now - self._renewed_at < RENEW_EVERY_S:
+                return
+            self._renewed_at = now
+            self.generation += 1
+            try:
+                fresh = await _read_configuration(self._source)
+            except Misconfigured as error:
+                raise Unauthorized(f"credentials are refused, and {error.message}") from error
+            session = _open_session(fresh, self._source.user_agent)
+            # Requests under way finish on the pool that they started on.
+            self._retired.append(self._session)
+            self._configuration, self._session = fresh, session
+
+    async def close(self) -> None:
+        """Closes every connection; requests under way fail."""
+        for session in (self._session, *self._retired):
+            await session.close()
+
+
+async def _read_configuration(source: Source) -> Configuration:
+    configuration = Configuration()
+    path = source.kubeconfig or os.environ.get("KUBECONFIG", "")
+    default = Path.home() / ".kube" / "config"
+    try:
+        if not path and os.environ.get("KUBERNETES_SERVICE_HOST"):
+            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        elif path or default.exists():
+            await load_kube_config(
+                config_file=path or str(default),
+                context=source.context or None,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+        else:
+            raise Misconfigured(
+                "no API server: give a kubeconfig, set KUBECONFIG, or run as a pod in the cluster"
+            )
+    except (ConfigException, OSError, ValueError, TypeError, AssertionError) as error:
+        where = path or "the pod's service account"
+        raise Misconfigured(f"{where}: cannot be used to reach an API server: {error}") from error
+    return configuration
+
+
+def _open_session(configuration: Configuration, user_agent: str) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(
+        limit=0,  # writes are limited by the client; watches must never wait for a slot
+        ssl=_tls_context(configuration),
+        socket_factory=_open_socket,
+        keepalive_timeout=60,
+    )
+    session = aiohttp.ClientSession(
+        connector=connector,
+        trust_env=True,
+        read_bufsize=READ_BUFFER_BYTES,
+        # Compressing lists costs both sides more than the network between them.
+        headers={
+            "User-Agent": user_agent,
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+        },
+    )
+    # aiohttp would send a PUT or DELETE again when a kept connection turns out closed: such a
+    # second write would not pass the leader's fence.
+    session._retry_connection = False
+    return session
+
+
+def _tls_context(configuration: Configuration) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+        if configuration.cert_file:
+            context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    except OSError as error:
+        raise Misconfigured(f"{configuration.host}: unusable certificate: {error}") from error
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _open_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    opened = socket.socket(family, kind, protocol)
+    opened.setblocking(False)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", DEAD_PEER_S // 2),
+        ("TCP_KEEPINTVL", DEAD_PEER_S // 6),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", DEAD_PEER_S * 1000),
+    ):
+        if hasattr(socket, option):  # Linux has them all
+            opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return opened

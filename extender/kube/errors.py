@@ -1,0 +1,146 @@
+"""What can go wrong between us and the API server, split by what the caller does next.
+
+Retry later: `Unavailable`, `Throttled`. Read again and redo: `Conflict`. List again: `Expired`.
+Give up on this object: `NotFound`, `AlreadyExists`, `RequestRefused`, `Undecodable`. Stop:
+`Unauthorized`, `NotLeading`, `Misconfigured`. HTTP answers are translated here and nowhere else.
+"""
+
+# ruff: noqa: N818 (the names are what happened, as in `except Conflict`)
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from extender.api.objects import Status
+
+#: Cause with which the API server refuses an eviction that would break a PodDisruptionBudget.
+DISRUPTION_BUDGET = "DisruptionBudget"
+
+_STATUS = msgspec.json.Decoder(Status)
+_SHOWN_BYTES = 300
+
+
+class KubeError(Exception):
+    """A request that did not do what was asked. `status` is the HTTP code, 0 without an answer."""
+
+    default_status: ClassVar[int] = 0
+
+    def __init__(self, message: str, *, status: int | None = None, reason: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = self.default_status if status is None else status
+        self.reason = reason or type(self).__name__
+
+
+class NotFound(KubeError):
+    """404: the object, or its whole kind, is not there."""
+
+    default_status = 404
+
+
+class Conflict(KubeError):
+    """409: the object changed since it was read, or a precondition on it failed."""
+
+    default_status = 409
+
+
+class AlreadyExists(KubeError):
+    """409: an object of this name is there already."""
+
+    default_status = 409
+
+
+class Expired(KubeError):
+    """410: the resourceVersion or continue token is too old; list again."""
+
+    default_status = 410
+
+
+class RequestRefused(KubeError):
+    """Any other 4xx: the request itself is wrong or forbidden, and repeating it will not help."""
+
+    default_status = 400
+
+
+class Throttled(KubeError):
+    """429: not executed. `retry_after_s` is what the server asked for, 0 if nothing."""
+
+    default_status = 429
+
+    def __init__(
+        self, message: str, *, retry_after_s: float = 0.0, causes: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        self.causes = causes
+
+
+class Unauthorized(KubeError):
+    """401 with credentials that were just read again."""
+
+    default_status = 401
+
+
+class Unavailable(KubeError):
+    """5xx, a broken connection or no answer in time. A write may or may not have happened."""
+
+
+class Undecodable(KubeError):
+    """The server's answer is not what we can read."""
+
+
+class NotLeading(KubeError):
+    """The write was stopped before it was sent: this process does not hold the Lease."""
+
+
+class Misconfigured(KubeError):
+    """There is no usable address or credential to start with."""
+
+
+_BY_CODE: dict[int, type[KubeError]] = {
+    401: Unauthorized,
+    404: NotFound,
+    409: Conflict,
+    410: Expired,
+}
+
+
+def error_of_status(status: Status, where: str, retry_after: str = "") -> KubeError:
+    """The error that a Status body stands for; `where` names the request it answers."""
+    message = f"{where}: {status.code} {status.reason or status.status}: {status.message}"
+    if status.code == 429:
+        return Throttled(
+            message, retry_after_s=_retry_after_s(status, retry_after), causes=_causes(status)
+        )
+    if status.code == 409 and status.reason == "AlreadyExists":
+        kind: type[KubeError] = AlreadyExists
+    elif status.code in _BY_CODE:
+        kind = _BY_CODE[status.code]
+    else:
+        kind = RequestRefused if 400 <= status.code < 500 else Unavailable
+    return kind(message, status=status.code, reason=status.reason)
+
+
+def error_of_response(code: int, body: bytes, where: str, retry_after: str = "") -> KubeError:
+    """The error that an HTTP answer of 300 or above stands for, whatever its body."""
+    try:
+        status = _STATUS.decode(body)
+    except msgspec.DecodeError:
+        text = body[:_SHOWN_BYTES].decode("utf-8", "replace").strip()
+        status = Status(status="Failure", message=text)
+    status.code = code
+    return error_of_status(status, where, retry_after)
+
+
+def _causes(status: Status) -> tuple[str, ...]:
+    listed: Any = (status.details or {}).get("causes") or []
+    return tuple(str(cause.get("reason", "")) for cause in listed if isinstance(cause, dict))
+
+
+def _retry_after_s(status: Status, header: str) -> float:
+    """Seconds from the body's details or the header; 0 where neither is a number of seconds."""
+    told: Any = (status.details or {}).get("retryAfterSeconds") or header
+    try:
+        return max(0.0, float(told))
+    except (TypeError, ValueError):
+        return 0.0

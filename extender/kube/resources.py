@@ -1,0 +1,83 @@
+"""Where each kind lives in the API: its path, its plural, and the Struct it decodes into."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from extender.api import names
+from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project
+from extender.api.objects import Lease, Namespace, Node, ObjectMeta, Pod, PriorityClass
+from extender.kube.errors import RequestRefused
+
+
+class KubeObject(Protocol):
+    """Whatever has metadata: a projection of `extender.api.objects` or a kind of ours."""
+
+    metadata: ObjectMeta
+
+
+T = TypeVar("T", bound=KubeObject)
+
+#: What may stand between two slashes; the API server's own rule is wider, our names are not.
+_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}", re.ASCII)
+
+
+def _segment(text: str) -> str:
+    if not _SEGMENT.fullmatch(text):
+        raise RequestRefused(f"{text[:80]!r} is not a name: letters, digits, '.', '_', ':', '-'")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """One kind of object. `path` is "/api/v1" or "/apis/<group>/<version>"."""
+
+    kind: type[T]
+    path: str
+    plural: str
+    is_namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As objects write it: "v1", "ballast.dev/v1alpha1"."""
+        return self.path.removeprefix("/apis/").removeprefix("/api/")
+
+    def url(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path of one object, or of all of them (in one namespace) when `name` is empty."""
+        if self.is_namespaced and name and not namespace:
+            raise RequestRefused(f"{self.plural}/{name}: a namespace is needed")
+        parts = [self.path]
+        if self.is_namespaced and namespace:
+            parts += ["namespaces", _segment(namespace)]
+        parts.append(self.plural)
+        parts += [_segment(part) for part in (name, subresource) if part]
+        return "/".join(parts)
+
+    def document(self, body: object) -> object:
+        """`body` as JSON values, with the apiVersion and kind that the API server insists on."""
+        if isinstance(body, msgspec.Struct):
+            body = msgspec.to_builtins(body)
+        if isinstance(body, Mapping):
+            typed: dict[str, Any] = {"apiVersion": self.api_version, "kind": self.kind.__name__}
+            return typed | dict(body)
+        return body
+
+
+_CORE = "/api/v1"
+_OURS = f"/apis/{names.API_VERSION}"
+
+PODS = Resource(Pod, _CORE, "pods")
+NODES = Resource(Node, _CORE, "nodes", is_namespaced=False)
+NAMESPACES = Resource(Namespace, _CORE, "namespaces", is_namespaced=False)
+LEASES = Resource(Lease, "/apis/coordination.k8s.io/v1", "leases")
+PRIORITY_CLASSES = Resource(
+    PriorityClass, "/apis/scheduling.k8s.io/v1", "priorityclasses", is_namespaced=False
+)
+DEPARTMENTS = Resource(Department, _OURS, "departments", is_namespaced=False)
+PROJECTS = Resource(Project, _OURS, "projects", is_namespaced=False)
+NODE_POOLS = Resource(NodePool, _OURS, "nodepools", is_namespaced=False)
+POD_GROUPS = Resource(PodGroup, _OURS, "podgroups")
+GPU_NODES = Resource(GpuNode, _OURS, "gpunodes", is_namespaced=False)

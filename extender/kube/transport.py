@@ -1,0 +1,215 @@
+"""Requests to one API server: a deadline for each, safe retries, the write fence, and metrics.
+
+Retries happen only where they cannot do harm: reads, requests that the server says it did not
+execute (429), and one more try after a 401 with credentials read again. Every other write is the
+caller's to repeat, since after a broken connection only the caller can find out what happened.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Final
+
+import aiohttp
+import msgspec
+from prometheus_client import Counter, Histogram
+
+from extender.kube.backoff import Backoff, RetryBudget
+from extender.kube.connection import Connection
+from extender.kube.errors import (
+    DISRUPTION_BUDGET,
+    KubeError,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+    error_of_response,
+)
+
+JSON: Final = "application/json"
+
+DEADLINE_S: Final = 10.0
+CONNECT_TIMEOUT_S: Final = 3.0
+MAX_TRIES: Final = 4
+#: Writes in flight at once; more only lengthens the API server's own queues.
+MAX_WRITES: Final = 100
+#: Longest line of a watch: etcd's 1.5 MiB grows when stored bytes are written as JSON.
+MAX_LINE_BYTES: Final = 8 * 2**20
+
+_REQUESTS = Counter(
+    "ballast_kube_requests_total",
+    "Requests to the API server; code 0 where none came back.",
+    ["method", "resource", "code"],
+)
+_SECONDS = Histogram(
+    "ballast_kube_request_seconds",
+    "Time until the whole answer was read.",
+    ["method", "resource"],
+    buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30),
+)
+_RETRIES = Counter("ballast_kube_retries_total", "Requests sent again.", ["method", "resource"])
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `path` starts with a slash; `about` names the resource in metrics."""
+
+    method: str
+    path: str
+    about: str = "raw"
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: object = None
+    content_type: str = JSON
+    deadline_s: float = DEADLINE_S
+    #: Fenced writes ask `Client.before_write` and wait for one of `MAX_WRITES` places.
+    is_fenced: bool = True
+
+    @property
+    def is_write(self) -> bool:
+        """Whether the request may change something."""
+        return self.method != "GET"
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class Transport:
+    """A pool of connections and the rules by which requests are sent over it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._budget = RetryBudget()
+        self._write_places = asyncio.Semaphore(MAX_WRITES)
+        #: Called right before each fenced write is sent, and again before it is repeated; what it
+        #: raises stops the write. The leader's fence (`Leadership.check`) goes here.
+        self.before_write: Callable[[], None] | None = None
+
+    async def close(self) -> None:
+        """Closes the connections; requests under way fail."""
+        await self._connection.close()
+
+    async def send(self, call: Call) -> bytes:
+        """The body of the answer. `call.deadline_s` covers waiting, credentials and retries."""
+        place: AbstractAsyncContextManager[object] = nullcontext()
+        if call.is_write and call.is_fenced:
+            place = self._write_places
+        try:
+            async with asyncio.timeout(call.deadline_s) as timeout, place:
+                return await self._try(call, timeout.when() or 0.0)
+        except TimeoutError as error:
+            raise Unavailable(f"{call}: no answer within {call.deadline_s:g} s") from error
+
+    async def lines(self, call: Call, read_timeout_s: float) -> AsyncGenerator[bytes, None]:
+        """Each whole line of a streamed answer, until the server ends it.
+
+        Raises Unavailable when the connection breaks or is silent for `read_timeout_s`.
+        """
+        generation = self._connection.generation
+        limits = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=read_timeout_s
+        )
+        code = 0
+        try:
+            async with await self._open(call, limits) as response:
+                code = response.status
+                if code >= 300:
+                    raise _error_of(response, await response.read(), call)
+                content = response.content
+                while line := await content.readline(max_line_length=MAX_LINE_BYTES):
+                    if not line.endswith(b"\n"):
+                        raise Unavailable(f"{call}: cut in the middle of a line")
+                    yield line
+        except Unauthorized:
+            await self._connection.renew(generation)
+            raise
+        except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
+            raise Unavailable(f"{call}: {_said(error)}") from error
+        finally:
+            _REQUESTS.labels("WATCH", call.about, code).inc()
+
+    async def _try(self, call: Call, deadline: float) -> bytes:
+        """Sends `call`; once more with credentials read again if the first were refused."""
+        generation = self._connection.generation
+        try:
+            return await self._repeat(call, deadline)
+        except Unauthorized:
+            await self._connection.renew(generation)
+            return await self._repeat(call, deadline)
+
+    async def _repeat(self, call: Call, deadline: float) -> bytes:
+        """Sends `call` until it has an answer that repeating would not better."""
+        clock = asyncio.get_running_loop().time
+        backoff = Backoff(cap_s=2.0)
+        n_tries = 0
+        while True:
+            n_tries += 1
+            try:
+                return await self._once(call)
+            except (Throttled, Unavailable) as error:
+                wait_s = _retry_delay_s(call, error, backoff)
+                if wait_s is None or n_tries == MAX_TRIES or clock() + wait_s >= deadline:
+                    raise
+                if not self._budget.take():
+                    raise
+            _RETRIES.labels(call.method, call.about).inc()
+            await asyncio.sleep(wait_s)
+
+    async def _once(self, call: Call) -> bytes:
+        # A read that hears nothing for half its time is repeated: the connection may be dead.
+        limits = aiohttp.ClientTimeout(
+            total=call.deadline_s,
+            sock_connect=CONNECT_TIMEOUT_S,
+            sock_read=None if call.is_write else call.deadline_s / 2,
+        )
+        code = 0
+        with _SECONDS.labels(call.method, call.about).time():
+            try:
+                async with await self._open(call, limits) as response:
+                    body = await response.read()
+                    code = response.status
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                raise Unavailable(f"{call}: {_said(error)}") from error
+            finally:
+                _REQUESTS.labels(call.method, call.about, code).inc()
+        if code >= 300:
+            raise _error_of(response, body, call)
+        self._budget.earn()
+        return body
+
+    async def _open(self, call: Call, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """Sends the request and waits for the answer's head."""
+        headers = await self._connection.headers()
+        data = None
+        if call.body is not None:
+            data = msgspec.json.encode(call.body)
+            headers["Content-Type"] = call.content_type
+        if call.is_write and call.is_fenced and self.before_write is not None:
+            self.before_write()  # nothing is awaited between the fence and the request
+        return await self._connection.session.request(
+            call.method,
+            self._connection.host + call.path,
+            params=call.query,
+            data=data,
+            headers=headers,
+            timeout=limits,
+            allow_redirects=False,
+            **self._connection.options(),
+        )
+
+
+def _retry_delay_s(call: Call, error: KubeError, backoff: Backoff) -> float | None:
+    """Seconds to wait before `call` may be sent again, or None if it must not be."""
+    if isinstance(error, Throttled):
+        if DISRUPTION_BUDGET in error.causes:
+            return None
+        return max(error.retry_after_s, backoff.next_s())
+    return None if call.is_write else backoff.next_s()
+
+
+def _error_of(response: aiohttp.ClientResponse, body: bytes, call: Call) -> KubeError:
+    retry_after = response.headers.get("Retry-After", "")
+    return error_of_response(response.status, body, str(call), retry_after)
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,114 @@
+"""What waits of a workload, in the portions in which it is decided.
+
+The first portion, or chunk, is what its minimum lacks: placed whole or not at all. Then every
+further pod is a chunk of its own, which stands behind all minimums of equal priority.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from extender.api.reasons import Reason, Refused
+from extender.policy.plan import Placement
+from extender.policy.queues import PoolQueues, held_pool, pod_milli, startable
+from extender.state.model import PodView, Snapshot, WorkloadView
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A workload with pods that wait. `pools` is what it may still use, in order of preference."""
+
+    workload: WorkloadView
+    waiting: Sequence[PodView]
+    pools: tuple[str, ...]
+    n_live: int
+    card_mib: int = 0
+    _sort_key: tuple[int, bool, int, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sort_key = self._key()
+
+    def __lt__(self, other: "Pending") -> bool:
+        return self._sort_key < other._sort_key
+
+    @property
+    def chunk(self) -> Sequence[PodView]:
+        """The pods to be placed next, all or none."""
+        return self.waiting[: max(1, self.workload.min_member - self.n_live)]
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether its pods belong together in one node pool."""
+        return self.workload.min_member > 1
+
+    @property
+    def is_surplus(self) -> bool:
+        """Whether what waits is above the workload's minimum."""
+        return self.n_live >= self.workload.min_member
+
+    def need_milli(self) -> int:
+        """Milli-GPU of the chunk; requests in MiB at the least that they can be."""
+        return sum(pod_milli(pod.demand, self.card_mib) for pod in self.chunk)
+
+    def advance(self, placements: Sequence[Placement], pool: str) -> "Pending | None":
+        """The chunk has its places in `pool`; returns itself while more pods wait."""
+        self.waiting = self.waiting[len(placements) :]
+        self.n_live += len(placements)
+        if self.is_gang:
+            self.pools = (pool,)
+        self._sort_key = self._key()
+        return self if self.waiting else None
+
+    def _key(self) -> tuple[int, bool, int, str]:
+        workload = self.workload
+        return -workload.priority, self.is_surplus, workload.created_at, workload.key
+
+
+def read_pending(
+    snapshot: Snapshot, pools: dict[str, PoolQueues], workload: WorkloadView
+) -> Pending | Refused | None:
+    """What waits of the workload, why nothing of it can be tried, or None when nothing waits."""
+    waiting = [pod for pod in startable(workload) if pod.state == "gated"]
+    if not waiting:
+        is_any = any(pod.state == "gated" and not pod.is_terminating for pod in workload.pods)
+        return _at_most(workload) if is_any else None
+    if workload.problem is not None:
+        return workload.problem
+    live = [pod for pod in workload.pods if _is_live(pod)]
+    lacking = workload.min_member - len(live) - len(waiting)
+    if lacking > 0:
+        have = workload.min_member - lacking
+        return Refused(
+            Reason.GANG_INCOMPLETE,
+            f"{workload.key}: has {have} of the {workload.min_member} pods that must run together",
+        )
+    usable = [pool for pool in dict.fromkeys(workload.pools) if pool in pools]
+    if live and workload.min_member > 1:
+        usable = [pool for pool in (held_pool(snapshot, live[0]),) if pool in pools]
+    if not usable:
+        return Refused(
+            Reason.UNKNOWN_NODE_POOL,
+            f"{workload.key}: none of its node pools exists: {', '.join(workload.pools) or '-'}",
+        )
+    if workload.project not in pools[usable[0]].projects:
+        return Refused(
+            Reason.UNKNOWN_PROJECT, f"{workload.key}: no project {workload.project or '-'}"
+        )
+    waiting.sort(key=lambda pod: (-pod.priority, pod.created_at, pod.key))
+    return Pending(
+        workload=workload,
+        waiting=waiting,
+        pools=tuple(usable),
+        n_live=len(live),
+        card_mib=max(pools[pool].largest_card_mib for pool in usable),
+    )
+
+
+def _is_live(pod: PodView) -> bool:
+    return pod.state in ("nominated", "reserved", "bound") and not pod.is_terminating
+
+
+def _at_most(workload: WorkloadView) -> Refused:
+    return Refused(
+        Reason.OVER_LIMIT,
+        f"{workload.key}: runs {workload.max_concurrent_pods} pods at once, as many as it may",
+    )

@@ -1,0 +1,142 @@
+"""What becomes of places that former cycles promised: pods in state `nominated`.
+
+A promise is kept until its place is free (then it turns into a reservation of the same place) or
+can no longer come free: the node is gone, nobody leaves it, or its queue may not hold it any more.
+The oldest promise is served first. Runs before shares are divided, on the snapshot's own table.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from extender.api.reasons import Reason, Refused
+from extender.policy.place import Moment
+from extender.policy.plan import Placement
+from extender.policy.queues import held_pool
+from extender.policy.session import Session
+from extender.state.model import PodView, WorkloadView
+from extender.state.nodes import NodeTable
+
+
+@dataclass(slots=True)
+class _Promise:
+    workload: WorkloadView
+    pods: Sequence[PodView]
+
+
+def settle_promises(session: Session) -> None:
+    """Turn promises into admissions where they came true, give up those that can't."""
+    promises = _find(session)
+    sim = session.sim
+    for promise in promises:
+        for pod, ix in _places(session, promise):
+            for table in (sim.now, sim.later):
+                table.give_back(ix, pod.demand, pod.cards)
+    for promise in promises:
+        key = promise.workload.key
+        if _may_still(session, promise, "now") and _hold(session, promise, sim.now):
+            placements = [Placement(pod, pod.node, pod.cards) for pod in promise.pods]
+            session.confirm(promise.workload, placements, "reserved")
+        elif _may_still(session, promise, "later") and _hold(session, promise, sim.later):
+            session.waits[key] = Refused(
+                Reason.WAITING_FOR_VICTIMS,
+                f"{key}: waits for pods to leave {', '.join(_node_names(promise))}",
+            )
+        else:
+            session.drops.append(key)
+            _uncharge(session, promise)
+            session.waits[key] = Refused(
+                Reason.WAITING_FOR_TURN, f"{key}: its promised place will not come free"
+            )
+
+
+def _find(session: Session) -> list[_Promise]:
+    found = []
+    for workload in session.snapshot.workloads.values():
+        pods = [p for p in workload.pods if p.state == "nominated" and not p.is_terminating]
+        if pods:
+            pods.sort(key=lambda pod: pod.key)
+            found.append(_Promise(workload, pods))
+    found.sort(key=_age)
+    return found
+
+
+def _age(promise: _Promise) -> tuple[int, int, str]:
+    workload = promise.workload
+    return min(pod.epoch for pod in promise.pods), workload.created_at, workload.key
+
+
+def _places(session: Session, promise: _Promise) -> list[tuple[PodView, int]]:
+    """The pods with their nodes; pods whose node is unknown are left out."""
+    found = ((pod, session.snapshot.nodes.ix_of(pod.node)) for pod in promise.pods)
+    return [(pod, ix) for pod, ix in found if ix is not None]
+
+
+def _may_still(session: Session, promise: _Promise, moment: Moment) -> bool:
+    """Whether gang, nodes and queues still allow it; what it holds is counted in the queues."""
+    workload, nodes = promise.workload, session.snapshot.nodes
+    n_live = sum(p.state in ("reserved", "bound") and not p.is_terminating for p in workload.pods)
+    if n_live + len(promise.pods) < workload.min_member:
+        return False
+    places = _places(session, promise)
+    if len(places) < len(promise.pods) or not all(nodes.is_ready[ix] for _, ix in places):
+        return False
+    for pool in {held_pool(session.snapshot, pod) for pod in promise.pods}:
+        queues = session.queues.get(pool)
+        project = queues.projects.get(workload.project) if queues else None
+        if project is None:
+            return False
+        for queue in project.chain:
+            leaving = queue.leaving_milli if moment == "now" else 0
+            leaving_np = queue.leaving_np_milli if moment == "now" else 0
+            if queue.allocated_milli + leaving > queue.ceiling_milli:
+                return False
+            if workload.is_preemptible:
+                continue
+            if queue.allocated_np_milli + leaving_np > queue.quota_milli:
+                return False
+    return True
+
+
+def _hold(session: Session, promise: _Promise, table: NodeTable) -> bool:
+    """Hold all places in both tables if `table` has room for them, else none."""
+    sim = session.sim
+    mark = sim.checkpoint()
+    for pod, ix in _places(session, promise):
+        if not _has_room(table, ix, pod):
+            sim.rollback(mark)
+            return False
+        sim.hold(ix, pod.demand, pod.cards)
+    return True
+
+
+def _has_room(table: NodeTable, ix: int, pod: PodView) -> bool:
+    at = ix * table.cards.stride
+    n_cards = table.cards.n_cards[ix]
+    return (
+        all(
+            card.index < n_cards and table.cards.card_free[at + card.index] >= card.milli
+            for card in pod.cards
+        )
+        and table.free_pods[ix] >= 1
+        and (pod.demand.cpu_milli == 0 or table.free_cpu_milli[ix] >= pod.demand.cpu_milli)
+        and (pod.demand.memory_mib == 0 or table.free_memory_mib[ix] >= pod.demand.memory_mib)
+    )
+
+
+def _uncharge(session: Session, promise: _Promise) -> None:
+    """The queues hold it no longer: it asks again."""
+    is_np = not promise.workload.is_preemptible
+    for pod in promise.pods:
+        queues = session.queues.get(held_pool(session.snapshot, pod))
+        project = queues.projects.get(promise.workload.project) if queues else None
+        if project is None:
+            continue
+        milli = pod.held_milli
+        session.sim.charge(project, -milli, -milli if is_np else 0)
+        for queue in project.chain:
+            queue.pending_milli += milli
+            queue.pending_np_milli += milli if is_np else 0
+
+
+def _node_names(promise: _Promise) -> list[str]:
+    return sorted({pod.node for pod in promise.pods})

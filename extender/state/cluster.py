@@ -1,0 +1,383 @@
+"""The model of the cluster, folded from watch events, and the snapshots that decisions read.
+
+Pure: no I/O, no clock. `ClusterState.apply` is the only way in; what is asked for afterwards is
+brought up to date at that moment and costs what changed since it was last asked. Pods and Nodes are
+kept as projections, our own kinds as they are.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from extender.api.demand import read_demand
+from extender.api.events import Event, Removed, Synced, Upserted
+from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project
+from extender.api.objects import Node, Pod, PriorityClass
+from extender.state.holds import HostHolds
+from extender.state.inventory import Differences, Inventory
+from extender.state.model import PodView, Snapshot, WorkloadView
+from extender.state.nodes import CardTable, NodeFacts, NodeTable, RowIndex
+from extender.state.pods import HostHold, is_ours, read_facts, read_hold
+from extender.state.queues import Queues
+from extender.state.upkeep import GoneUids, LostRow, StrayRow, Upkeep
+from extender.state.workloads import Unfinished, Workloads
+
+
+class ClusterState:
+    """Everything the controller knows. Not thread-safe; nothing here awaits."""
+
+    def __init__(self) -> None:
+        self._queues = Queues()
+        self._inventory = Inventory()
+        self._holds = HostHolds()
+        self._nodes = NodeTable()
+        self._rows = RowIndex()
+        self._gone = GoneUids()
+        self._workloads = Workloads(self._rows, self._queues)
+        self._upkeep = Upkeep(self._rows, self._workloads, self._gone)
+        self._gpu_nodes: dict[str, GpuNode] = {}
+        self._touched: set[str] = set()
+        self._synced: set[type] = set()
+        self._put: dict[type, Callable[[Any], None]] = {
+            Pod: self._put_pod,
+            Node: self._put_node,
+            GpuNode: self._put_gpu_node,
+            Department: self._queues.set_department,
+            Project: self._put_project,
+            NodePool: self._put_pool,
+            PodGroup: self._put_group,
+            PriorityClass: self._put_priority_class,
+        }
+        self._drop: dict[type, Callable[[Removed], None]] = {
+            Pod: lambda gone: self._drop_pod(gone.uid),
+            Node: self._drop_node,
+            GpuNode: self._drop_gpu_node,
+            Department: self._drop_department,
+            Project: self._drop_project,
+            NodePool: self._drop_pool,
+            PodGroup: self._drop_group,
+            PriorityClass: self._drop_priority_class,
+        }
+
+    # -- the only door for changes -----------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        """Fold one event in; raises KeyError for a kind that is not part of the model.
+
+        Applying an event twice changes nothing. Objects may also come from answers to our own
+        writes, ahead of the watch: an older version of a pod or GpuNode than the one we have, and
+        an object that was seen to go, are passed over.
+        """
+        match event:
+            case Upserted(obj):
+                if obj.metadata.uid not in self._gone:
+                    self._put[type(obj)](obj)
+            case Removed(kind=kind, uid=uid):
+                self._gone.add(uid)
+                self._drop[kind](event)
+            case Synced(kind):
+                self._synced.add(kind)
+
+    # -- what decisions read -----------------------------------------------------------------
+
+    def snapshot(self, now_s: int) -> Snapshot:
+        """The cluster as it is now, for one decision at the time `now_s`."""
+        self._refresh_nodes()
+        return Snapshot(
+            now_s=now_s,
+            nodes=self._nodes.copy(),
+            pools=self._queues.pool_views,
+            departments=self._queues.department_views,
+            projects=self._queues.project_views,
+            workloads=self._workloads.views(),
+        )
+
+    def has_synced(self, kind: type) -> bool:
+        """Whether all objects of the kind that there were at the start have been delivered."""
+        return kind in self._synced
+
+    def pod(self, uid: str) -> PodView | None:
+        """The live pod of this UID, if it wants GPUs or has our gate."""
+        return self._workloads.pod(uid)
+
+    def gpu_node(self, name: str) -> GpuNode | None:
+        """The node's ledger as it was last seen."""
+        return self._gpu_nodes.get(name)
+
+    @property
+    def gpu_nodes(self) -> Mapping[str, GpuNode]:
+        """Every ledger by node name."""
+        return self._gpu_nodes
+
+    @property
+    def departments(self) -> Mapping[str, Department]:
+        """Departments by name."""
+        return self._queues.departments
+
+    @property
+    def projects(self) -> Mapping[str, Project]:
+        """Projects by name."""
+        return self._queues.projects
+
+    @property
+    def node_pools(self) -> Mapping[str, NodePool]:
+        """Node pools by name."""
+        return self._queues.pools
+
+    @property
+    def pod_groups(self) -> Mapping[str, PodGroup]:
+        """Pod groups by workload key, `namespace/name`."""
+        return self._workloads.groups
+
+    def workloads(self) -> Mapping[str, WorkloadView]:
+        """Every workload with a live pod, by key, as it is now."""
+        return self._workloads.views()
+
+    # -- what the controller mends -----------------------------------------------------------
+
+    def rows_to_free(self) -> list[StrayRow]:
+        """Rows that nothing needs any more; unconfirmed ones need a live read or a fence first."""
+        return self._upkeep.strays(has_all_pods=Pod in self._synced)
+
+    def rows_to_mark_bound(self) -> dict[str, list[str]]:
+        """UIDs of bound pods whose row does not say `bound` yet, by node."""
+        return self._upkeep.to_mark_bound()
+
+    def lost_rows(self) -> list[LostRow]:
+        """Bound GPU pods whose node's ledger has no row for them."""
+        return self._upkeep.lost_rows()
+
+    def released_without_row(self) -> list[PodView]:
+        """Unbound pods without our gate whose plan has no row: nobody will bind them like this."""
+        return self._upkeep.released_without_row()
+
+    def unfinished(self) -> list[Unfinished]:
+        """Workloads that a plan has left half way."""
+        return self._workloads.unfinished()
+
+    def differences(self) -> Differences:
+        """How Nodes and GpuNodes differ."""
+        self._refresh_nodes()
+        return self._inventory.differences()
+
+    def problems(self) -> list[str]:
+        """What people wrote and cannot have meant, one sentence each."""
+        return self._queues.problems() + self._inventory.problems()
+
+    def validate_state(self) -> None:
+        """Assert every invariant between the parts. Costs as much as building all of it anew."""
+        self._refresh_nodes()
+        index, cards = RowIndex(), CardTable()
+        for name, gpu_node in self._gpu_nodes.items():
+            index.set_rows(name, gpu_node.spec.rows)
+            cards.set_node(gpu_node)
+        uids = {row.uid for gpu in self._gpu_nodes.values() for row in gpu.spec.rows}
+        for uid in uids | self._workloads.facts.keys():
+            assert index.held_of(uid) == self._rows.held_of(uid), uid
+        assert self._nodes.cards.ix.keys() == self._gpu_nodes.keys()
+        for name, ix in cards.ix.items():
+            have_ix = self._nodes.cards.ix[name]
+            assert cards.free_of(ix) == self._nodes.cards.free_of(have_ix), name
+            self._assert_host(name, have_ix)
+        for uid in self._workloads.facts:
+            hold, place = self._holds.holds().get(uid), self._workloads.place_of(uid)[0]
+            assert (hold.node if hold else "") == place, uid
+        self._holds.validate()
+        self._workloads.validate()
+        self._upkeep.validate(uids | self._workloads.facts.keys())
+        fresh = Inventory()
+        fresh.hosts = self._inventory.hosts
+        for name in fresh.hosts.keys() | self._gpu_nodes.keys():
+            fresh.compare(name, self._gpu_nodes.get(name), self._pool_of(name))
+        assert fresh.differences() == self._inventory.differences()
+
+    # -- pods --------------------------------------------------------------------------------
+
+    def _put_pod(self, pod: Pod) -> None:
+        meta = pod.metadata
+        known = self._workloads.facts.get(meta.uid)
+        if known is not None and _is_older(meta.resource_version, known.resource_version):
+            return
+        if pod.is_terminal:
+            self._gone.add(meta.uid)
+            self._drop_pod(meta.uid)
+            return
+        namesake = self._workloads.uid_of(meta.namespace, meta.name)
+        if namesake and namesake != meta.uid:
+            self._gone.add(namesake)
+            self._drop_pod(namesake)
+        demand = read_demand(pod)
+        if is_ours(pod, demand):
+            facts = read_facts(pod, demand)
+            if facts != known:
+                self._workloads.set_pod(facts)
+                self._place_pod(meta.uid)
+        else:
+            if known is not None:
+                self._drop_pod(meta.uid)
+            hold = read_hold(pod, demand) if pod.spec.node_name else None
+            self._touched.update(self._holds.set_hold(meta.uid, hold))
+
+    def _drop_pod(self, uid: str) -> None:
+        self._touched.update(self._holds.set_hold(uid, None))
+        self._workloads.drop_pod(uid)
+        self._upkeep.look_at(uid)
+
+    def _place_pod(self, uid: str) -> None:
+        """Bring up to date what follows from the pod's facts and its rows together."""
+        facts = self._workloads.facts.get(uid)
+        if facts is not None:
+            node, _ = self._workloads.place_of(uid)
+            asked = facts.demand
+            hold = HostHold(node, asked.cpu_milli, asked.memory_mib) if node else None
+            self._touched.update(self._holds.set_hold(uid, hold))
+            self._workloads.touch_pod(uid)
+        self._upkeep.look_at(uid)
+
+    # -- nodes -------------------------------------------------------------------------------
+
+    def _put_node(self, node: Node) -> None:
+        if self._inventory.set_host(node):
+            self._touched.add(node.metadata.name)
+
+    def _drop_node(self, gone: Removed) -> None:
+        facts = self._inventory.hosts.get(gone.name)
+        if facts is not None and facts.uid == gone.uid:
+            self._inventory.drop_host(gone.name)
+            self._touched.add(gone.name)
+
+    def _put_gpu_node(self, gpu_node: GpuNode) -> None:
+        meta = gpu_node.metadata
+        before = self._gpu_nodes.get(meta.name)
+        if before is not None and before.metadata.uid == meta.uid:
+            if _is_older(meta.resource_version, before.metadata.resource_version):
+                return
+            if _holds_alike(before, gpu_node):
+                self._gpu_nodes[meta.name] = gpu_node
+                return
+        self._gpu_nodes[meta.name] = gpu_node
+        self._take_rows(meta.name, before, gpu_node)
+
+    def _drop_gpu_node(self, gone: Removed) -> None:
+        before = self._gpu_nodes.get(gone.name)
+        if before is not None and before.metadata.uid == gone.uid:
+            del self._gpu_nodes[gone.name]
+            self._take_rows(gone.name, before, None)
+
+    def _take_rows(self, name: str, before: GpuNode | None, after: GpuNode | None) -> None:
+        self._touched.add(name)
+        old = {row.uid: row for row in before.spec.rows} if before else {}
+        new = {row.uid: row for row in after.spec.rows} if after else {}
+        self._rows.set_rows(name, new.values())
+        for uid in old.keys() | new.keys():
+            if old.get(uid) != new.get(uid):
+                self._place_pod(uid)
+
+    def _refresh_nodes(self) -> None:
+        """Bring the node table up to date, in name order: equal histories give equal tables."""
+        for name in sorted(self._touched):
+            gpu_node = self._gpu_nodes.get(name)
+            self._inventory.compare(name, gpu_node, self._pool_of(name))
+            if gpu_node is None:
+                self._nodes.drop_node(name)
+            else:
+                self._nodes.set_cards(gpu_node)
+                self._nodes.set_node(self._facts_of(name))
+        self._touched.clear()
+
+    def _pool_of(self, name: str) -> str:
+        host = self._inventory.hosts.get(name)
+        return self._queues.pool_of(host.labels) if host else ""
+
+    def _facts_of(self, name: str) -> NodeFacts:
+        host = self._inventory.hosts.get(name)
+        if host is None:
+            return NodeFacts(name, is_ready=False, free_pods=0)
+        taken = self._holds.taken(name)
+        return NodeFacts(
+            name=name,
+            pool=self._queues.pool_of(host.labels),
+            labels=host.labels,
+            taints=host.taints,
+            is_ready=host.is_ready,
+            free_cpu_milli=host.cpu_milli - taken.cpu_milli,
+            free_memory_mib=host.memory_mib - taken.memory_mib,
+            free_pods=host.n_pods - taken.n_pods,
+        )
+
+    def _assert_host(self, name: str, ix: int) -> None:
+        facts, nodes = self._facts_of(name), self._nodes
+        have = (
+            nodes.pool[ix],
+            nodes.taints[ix],
+            bool(nodes.is_ready[ix]),
+            nodes.free_cpu_milli[ix],
+            nodes.free_memory_mib[ix],
+            nodes.free_pods[ix],
+        )
+        want = (
+            facts.pool,
+            facts.taints,
+            facts.is_ready,
+            facts.free_cpu_milli,
+            facts.free_memory_mib,
+            facts.free_pods,
+        )
+        assert have == want, f"{name}: {have} is not {want}"
+
+    # -- queues and groups -------------------------------------------------------------------
+
+    def _drop_department(self, gone: Removed) -> None:
+        if _is_same(self._queues.departments.get(gone.name), gone):
+            self._queues.drop_department(gone.name)
+
+    def _put_project(self, project: Project) -> None:
+        self._workloads.touch_namespaces(self._queues.set_project(project))
+
+    def _drop_project(self, gone: Removed) -> None:
+        if _is_same(self._queues.projects.get(gone.name), gone):
+            self._workloads.touch_namespaces(self._queues.drop_project(gone.name))
+
+    def _put_pool(self, pool: NodePool) -> None:
+        if self._queues.set_pool(pool):
+            self._touch_pools()
+
+    def _drop_pool(self, gone: Removed) -> None:
+        if _is_same(self._queues.pools.get(gone.name), gone):
+            self._queues.drop_pool(gone.name)
+            self._touch_pools()
+
+    def _touch_pools(self) -> None:
+        self._workloads.touch_all()
+        self._touched.update(self._gpu_nodes)
+
+    def _put_group(self, group: PodGroup) -> None:
+        self._workloads.set_group(group)
+
+    def _drop_group(self, gone: Removed) -> None:
+        if _is_same(self._workloads.groups.get(f"{gone.namespace}/{gone.name}"), gone):
+            self._workloads.drop_group(gone.namespace, gone.name)
+
+    def _put_priority_class(self, stated: PriorityClass) -> None:
+        self._workloads.set_class_value(stated.metadata.name, stated.value)
+
+    def _drop_priority_class(self, gone: Removed) -> None:
+        self._workloads.set_class_value(gone.name, None)
+
+
+def _is_same(obj: Any, gone: Removed) -> bool:
+    """Whether the object we have is the one that is gone, and not a newer one of its name."""
+    return obj is not None and obj.metadata.uid == gone.uid
+
+
+def _holds_alike(before: GpuNode, after: GpuNode) -> bool:
+    """Whether nothing differs that the model is made of, as when only measured use was written."""
+    return (
+        before.spec == after.spec
+        and before.status.devices == after.status.devices
+        and before.metadata.labels == after.metadata.labels
+    )
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Whether a resource version is older; versions that are not numbers are never older."""
+    return version.isdigit() and than.isdigit() and int(version) < int(than)

@@ -1,0 +1,182 @@
+"""What nodes are, by their Node objects, and how that differs from what the ledger says of them.
+
+The differences are kept up to date per node, so asking for them costs what there is to do.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+
+from extender.api import names
+from extender.api.kinds import Device, GpuNode
+from extender.api.objects import Node, Quantity, Taint
+from extender.api.units import (
+    MILLI_PER_GPU,
+    UnitError,
+    parse_memory_floor,
+    parse_positive,
+    parse_quantity,
+)
+
+_MAX_CARDS = 64
+_BLOCKING = ("NoSchedule", "NoExecute")
+
+
+class HostFacts(Struct, frozen=True, gc=False, kw_only=True):
+    """What matters of a Node. `cards` is what its labels say of its GPUs; empty without GPUs."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    is_ready: bool
+    cpu_milli: int
+    memory_mib: int
+    n_pods: int
+    capacity_milli: int
+    allocatable_milli: int
+    cards: tuple[Device, ...]
+    problem: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Differences:
+    """What the controller should mend. Nothing in here is urgent; every write is idempotent.
+
+    `to_create`: nodes with GPUs but without GpuNode, and the devices their labels tell.
+    `to_describe`: nodes whose GpuNode has no devices yet. `without_node`: GpuNodes whose Node is
+    gone. `gpu_milli`: nodes whose status should say this much of `ballast.dev/gpu-milli`, in
+    capacity and allocatable, and does not. `pool_labels`: GpuNodes that should be labelled with
+    this node pool, and are not.
+    """
+
+    to_create: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
+    to_describe: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
+    without_node: frozenset[str] = frozenset()
+    gpu_milli: Mapping[str, int] = field(default_factory=dict)
+    pool_labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class Inventory:
+    """Facts of every Node, and the differences to the GpuNodes."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, HostFacts] = {}
+        self._bad: dict[str, str] = {}
+        self._to_create: dict[str, tuple[Device, ...]] = {}
+        self._to_describe: dict[str, tuple[Device, ...]] = {}
+        self._without_node: set[str] = set()
+        self._gpu_milli: dict[str, int] = {}
+        self._pool_labels: dict[str, str] = {}
+
+    def set_host(self, node: Node) -> bool:
+        """Take the node; returns whether anything but its heartbeat changed."""
+        facts = read_host(node)
+        if facts == self.hosts.get(facts.name):
+            return False
+        self.hosts[facts.name] = facts
+        self._bad.pop(facts.name, None)
+        if facts.problem:
+            self._bad[facts.name] = facts.problem
+        return True
+
+    def drop_host(self, name: str) -> None:
+        """Forget the node; its GpuNode stays, for a lost node may still run its pods."""
+        self.hosts.pop(name, None)
+        self._bad.pop(name, None)
+
+    def compare(self, name: str, gpu_node: GpuNode | None, pool: str) -> None:
+        """Note how the Node of this name, which is in `pool`, differs from `gpu_node`."""
+        facts = self.hosts.get(name)
+        cards = facts.cards if facts else ()
+        devices = gpu_node.status.devices if gpu_node else []
+        _note(self._to_create, name, cards if gpu_node is None else ())
+        _note(self._to_describe, name, cards if gpu_node is not None and not devices else ())
+        if gpu_node is not None and facts is None:
+            self._without_node.add(name)
+        else:
+            self._without_node.discard(name)
+        self._gpu_milli.pop(name, None)
+        self._pool_labels.pop(name, None)
+        if gpu_node is not None and facts is not None:
+            want_milli = MILLI_PER_GPU * sum(device.health == "Healthy" for device in devices)
+            if not facts.capacity_milli == facts.allocatable_milli == want_milli:
+                self._gpu_milli[name] = want_milli
+            if gpu_node.metadata.label(names.LABEL_NODE_POOL) != pool:
+                self._pool_labels[name] = pool
+
+    def differences(self) -> Differences:
+        """All differences, as copies."""
+        return Differences(
+            to_create=dict(self._to_create),
+            to_describe=dict(self._to_describe),
+            without_node=frozenset(self._without_node),
+            gpu_milli=dict(self._gpu_milli),
+            pool_labels=dict(self._pool_labels),
+        )
+
+    def problems(self) -> list[str]:
+        """What in the nodes is not understood, one sentence each."""
+        return [f"Node {name}: {problem}" for name, problem in sorted(self._bad.items())]
+
+
+def read_host(node: Node) -> HostFacts:
+    """The facts of a node; figures that are not understood count as zero and make a `problem`."""
+    problems: list[str] = []
+    status, meta = node.status, node.metadata
+
+    def read(listed: Mapping[str, Quantity], resource: str, per_unit: int = 1) -> int:
+        try:
+            return parse_quantity(listed.get(resource, 0), per_unit)
+        except UnitError as error:
+            problems.append(f"{resource}: {error}")
+            return 0
+
+    try:
+        cards = _read_cards(node, read(status.capacity, names.NVIDIA_GPU))
+    except UnitError as error:
+        problems.append(str(error))
+        cards = ()
+    return HostFacts(
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels or {},
+        taints=tuple(taint for taint in node.spec.taints or () if taint.effect in _BLOCKING),
+        is_ready=_is_ready(node),
+        cpu_milli=read(status.allocatable, "cpu", 1000),
+        memory_mib=parse_memory_floor(read(status.allocatable, "memory")),
+        n_pods=read(status.allocatable, "pods"),
+        capacity_milli=read(status.capacity, names.GPU_MILLI),
+        allocatable_milli=read(status.allocatable, names.GPU_MILLI),
+        cards=cards,
+        problem="; ".join(problems),
+    )
+
+
+def _is_ready(node: Node) -> bool:
+    """Whether pods may be placed: Ready is True and the node is neither cordoned nor going."""
+    if node.spec.unschedulable or node.metadata.deletion_timestamp is not None:
+        return False
+    return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ())
+
+
+def _read_cards(node: Node, n_plugin_cards: int) -> tuple[Device, ...]:
+    """The devices that GPU feature discovery tells by labels, else the device plugin by count."""
+    meta = node.metadata
+    count, memory = meta.label(names.LABEL_GPU_COUNT), meta.label(names.LABEL_GPU_MEMORY)
+    n_cards = n_plugin_cards
+    if count and count != "0":
+        n_cards = parse_positive(count, names.LABEL_GPU_COUNT)
+    if n_cards > _MAX_CARDS:
+        raise UnitError(f"{n_cards} cards are more than a node can have: {_MAX_CARDS}")
+    mib = parse_positive(memory, names.LABEL_GPU_MEMORY) if memory and n_cards else 0
+    model = meta.label(names.LABEL_GPU_MODEL)
+    return tuple(Device(index=index, memory_mib=mib, model=model) for index in range(n_cards))
+
+
+def _note(noted: dict[str, tuple[Device, ...]], name: str, devices: tuple[Device, ...]) -> None:
+    if devices:
+        noted[name] = devices
+    else:
+        noted.pop(name, None)

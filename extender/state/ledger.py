@@ -1,0 +1,303 @@
+"""Writes the ledger: rows of GpuNodes, by compare-and-swap, one write per node and batch.
+
+A stale picture or a second writer costs a conflict and a re-read, never a double booking: what is
+written was judged by `extender.state.rows` against the very version that it replaces. A write whose
+answer got lost is settled by reading the node again. What can't be settled is left to whoever finds
+it by `ClusterState.unfinished()`.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from msgspec import to_builtins
+from prometheus_client import Counter
+
+from extender.api.failpoint import reach
+from extender.api.kinds import GpuNode, Row
+from extender.api.reasons import Reason, Refused
+from extender.kube.backoff import Backoff
+from extender.kube.client import Client
+from extender.kube.errors import (
+    Conflict,
+    KubeError,
+    NotFound,
+    NotLeading,
+    Throttled,
+    Unavailable,
+    Undecodable,
+)
+from extender.kube.resources import GPU_NODES
+from extender.state.rows import NodeBatch, restore_rows, settle
+
+#: With n writers on one node, the unluckiest needs about n tries; more than this means a storm.
+_MAX_TRIES: Final = 20
+#: Answers lost, or none given, before a node is given up; each may have cost the client's deadline.
+_MAX_LOST: Final = 4
+_BASE_S: Final = 0.01
+_CAP_S: Final = 0.25
+
+#: What a node's rows shall be, given what they are; called again when the node has changed.
+Edit = Callable[[GpuNode], Sequence[Row] | Refused]
+
+_WRITES = Counter("ballast_ledger_writes_total", "Rows of a node written by compare-and-swap.")
+_CONFLICTS = Counter("ballast_ledger_conflicts_total", "Writes that found a newer version.")
+_TAKEBACKS = Counter("ballast_ledger_takebacks_total", "Changes whose rows were taken back.")
+_LEFTOVERS = Counter("ballast_ledger_leftovers_total", "Changes that could not be taken back.")
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, frozen=True)
+class Change:
+    """One thing to do. Its `rows`, by node, land on all their nodes or on none.
+
+    `frees` and `bound` are UIDs by node whose rows go or become bound; they are facts already and
+    happen whatever becomes of `rows`. `key` tells changes of one commit apart.
+    """
+
+    key: str
+    rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    frees: Mapping[str, Collection[str]] = field(default_factory=dict)
+    bound: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a commit; a change that is in none of the maps is in the ledger as a whole.
+
+    `refused` and `failed` (the API server could not be reached, or would not) are by change: none
+    of their rows are in the ledger, save of those in `leftover`, which could not be taken back.
+    `written` is the newest version of every node that was written or read.
+    """
+
+    refused: dict[str, Refused] = field(default_factory=dict)
+    failed: dict[str, KubeError] = field(default_factory=dict)
+    leftover: set[str] = field(default_factory=set)
+    written: dict[str, GpuNode] = field(default_factory=dict)
+
+
+class Ledger:
+    """The one writer of rows in this process. `known` gives a node as the watch last told it."""
+
+    def __init__(
+        self, client: Client, known: Callable[[str], GpuNode | None], *, base_s: float = _BASE_S
+    ) -> None:
+        self._client = client
+        self._known = known
+        self._base_s = base_s
+        self._seen: dict[str, GpuNode] = {}
+
+    async def change(self, node: str, edit: Edit) -> GpuNode | Refused:
+        """The node after `edit` has been written, or why `edit` refused it as it is live.
+
+        Nothing is written where `edit` changes nothing. `edit` must give the same for what it gave
+        itself, since after a lost answer it may see its own rows. Raises KubeError.
+        """
+        current, is_live = self._newest(node), False
+        backoff = Backoff(self._base_s, _CAP_S)
+        failure: KubeError | None = None
+        n_lost = 0
+        for _ in range(_MAX_TRIES):
+            try:
+                if current is None:
+                    current, is_live = await self._read(node), True
+                rows = edit(current)
+                if isinstance(rows, Refused) or _same_rows(rows, current.spec.rows):
+                    if is_live:
+                        return rows if isinstance(rows, Refused) else current
+                    current = None
+                    continue
+                return await self._write(current, rows)
+            except NotFound:
+                return Refused(Reason.UNKNOWN_NODE, f"{node} has no GpuNode")
+            except Conflict as error:
+                failure, current = error, None
+                _CONFLICTS.inc()
+            except (Throttled, Unavailable, Undecodable) as error:
+                # The write may have landed all the same: the live read tells.
+                failure, current = error, None
+                n_lost += 1
+                if n_lost == _MAX_LOST:
+                    break
+            await asyncio.sleep(backoff.next_s())
+        raise failure or Conflict(f"{node}: its rows changed at every one of {_MAX_TRIES} tries")
+
+    async def commit(self, changes: Sequence[Change]) -> Outcome:
+        """Do all `changes`, with one write per node; what lands only in part is taken back.
+
+        Doing it again on what it has made writes nothing. Raises NotLeading at once when this
+        process may not write any more; then nothing is taken back.
+        """
+        writes = _split(changes)
+        errors = await self._write_all(writes)
+        outcome = Outcome()
+        for node, write in writes.items():
+            outcome.refused.update(write.refused)
+            if node in errors:
+                outcome.failed.update(dict.fromkeys(write.changes, errors[node]))
+        for key in outcome.failed:
+            outcome.refused.pop(key, None)
+        lost = outcome.refused.keys() | outcome.failed.keys()
+        outcome.leftover = await self._take_back(writes, lost)
+        outcome.written = {node: self._seen[node] for node in writes if node in self._seen}
+        return outcome
+
+    async def reserve(self, rows_by_node: Mapping[str, Sequence[Row]]) -> Refused | None:
+        """Add the rows on all their nodes; on refusal of any, on none. Raises KubeError."""
+        outcome = await self.commit([Change("reserve", rows=rows_by_node)])
+        for error in outcome.failed.values():
+            raise error
+        return next(iter(outcome.refused.values()), None)
+
+    async def free(self, uids_by_node: Mapping[str, Collection[str]]) -> None:
+        """Remove the pods' rows; the caller knows that they may go. Raises KubeError."""
+        for error in (await self.commit([Change("free", frees=uids_by_node)])).failed.values():
+            raise error
+
+    async def mark_bound(self, uids_by_node: Mapping[str, Collection[str]]) -> None:
+        """Make the pods' reserved rows bound; missing ones are passed over. Raises KubeError."""
+        for error in (await self.commit([Change("bound", bound=uids_by_node)])).failed.values():
+            raise error
+
+    # -- one node ----------------------------------------------------------------------------
+
+    def _newest(self, node: str) -> GpuNode | None:
+        """The newest version we have: what we wrote or read last, until the watch is past it."""
+        known, seen = self._known(node), self._seen.get(node)
+        if seen is None or known is None:
+            return known
+        if known.metadata.uid != seen.metadata.uid or _version(known) >= _version(seen):
+            del self._seen[node]
+            return known
+        return seen
+
+    async def _read(self, node: str) -> GpuNode:
+        self._seen[node] = await self._client.get(GPU_NODES, node)
+        return self._seen[node]
+
+    async def _write(self, current: GpuNode, rows: Sequence[Row]) -> GpuNode:
+        node = current.metadata.name
+        patch = {
+            "metadata": {"resourceVersion": current.metadata.resource_version},
+            "spec": {"rows": to_builtins(list(rows))},
+        }
+        self._seen[node] = written = await self._client.merge_patch(GPU_NODES, node, patch)
+        _WRITES.inc()
+        reach("ledger.row-written")
+        return written
+
+    # -- many nodes --------------------------------------------------------------------------
+
+    async def _write_all(self, writes: "Mapping[str, _NodeWrite]") -> dict[str, KubeError]:
+        """Write every node at once; the error of each that failed."""
+        outcomes = await asyncio.gather(
+            *(self.change(node, write.edit) for node, write in writes.items()),
+            return_exceptions=True,
+        )
+        errors: dict[str, KubeError] = {}
+        for (node, write), outcome in zip(writes.items(), outcomes, strict=True):
+            if isinstance(outcome, NotLeading) or not isinstance(outcome, KubeError):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                if isinstance(outcome, Refused):
+                    write.refuse_all(outcome)
+            else:
+                errors[node] = outcome
+        return errors
+
+    async def _take_back(
+        self, writes: "Mapping[str, _NodeWrite]", lost: Collection[str]
+    ) -> set[str]:
+        """Put back what `lost` changes replaced, node by node; returns those that may be left."""
+        undos = {node: _Undo(write, lost) for node, write in writes.items()}
+        undos = {node: undo for node, undo in undos.items() if undo.changes}
+        if not undos:
+            return set()
+        outcomes = await asyncio.gather(
+            *(self.change(node, undo.edit) for node, undo in undos.items()),
+            return_exceptions=True,
+        )
+        leftover: set[str] = set()
+        for (node, undo), outcome in zip(undos.items(), outcomes, strict=True):
+            if isinstance(outcome, KubeError) and not isinstance(outcome, NotLeading):
+                leftover.update(undo.changes)
+                _log.warning(
+                    "rows were not taken back",
+                    node=node,
+                    changes=sorted(undo.changes),
+                    error=str(outcome),
+                )
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        taken = {key for undo in undos.values() for key in undo.changes}
+        _TAKEBACKS.inc(len(taken - leftover))
+        _LEFTOVERS.inc(len(leftover))
+        return leftover
+
+
+class _NodeWrite:
+    """The part of a commit that is about one node, and what came of it at the last try."""
+
+    def __init__(self) -> None:
+        self.batch = NodeBatch()
+        self.changes: dict[str, None] = {}
+        self.refused: dict[str, Refused] = {}
+        # Kept over tries: after a lost answer, rows that were added look as if they had been there.
+        self.replaced: dict[str, dict[str, Row | None]] = {}
+
+    def edit(self, current: GpuNode) -> Sequence[Row]:
+        settled = settle(current, self.batch)
+        self.refused = dict(settled.refused)
+        for change, before in settled.replaced.items():
+            self.replaced.setdefault(change, {}).update(before)
+        return settled.rows
+
+    def refuse_all(self, refused: Refused) -> None:
+        """The node has no ledger: nothing can be added, and nothing is there to be changed."""
+        self.refused = {change: refused for change, _ in self.batch.adds}
+        self.replaced = {}
+
+
+class _Undo:
+    """What has to be put back on one node for changes that were lost elsewhere."""
+
+    def __init__(self, write: _NodeWrite, lost: Collection[str]) -> None:
+        self.changes = {key for key in lost if write.replaced.get(key)}
+        self._added = [row for key, row in write.batch.adds if key in self.changes]
+        self._before = {
+            uid: row for key in self.changes for uid, row in write.replaced[key].items()
+        }
+
+    def edit(self, current: GpuNode) -> Sequence[Row]:
+        return restore_rows(tuple(current.spec.rows), self._added, self._before)
+
+
+def _split(changes: Iterable[Change]) -> dict[str, _NodeWrite]:
+    """What to do on each node."""
+    writes: dict[str, _NodeWrite] = {}
+
+    def on(node: str, change: Change) -> NodeBatch:
+        write = writes.setdefault(node, _NodeWrite())
+        write.changes[change.key] = None
+        return write.batch
+
+    for change in changes:
+        for node, uids in change.frees.items():
+            on(node, change).frees.update(uids)
+        for node, uids in change.bound.items():
+            on(node, change).bound.update(uids)
+        for node, rows in change.rows.items():
+            on(node, change).adds.extend((change.key, row) for row in rows)
+    return writes
+
+
+def _same_rows(rows: Sequence[Row], others: Sequence[Row]) -> bool:
+    """Whether both say the same of every pod, in whatever order."""
+    return len(rows) == len(others) and {r.uid: r for r in rows} == {r.uid: r for r in others}
+
+
+def _version(gpu_node: GpuNode) -> int:
+    version = gpu_node.metadata.resource_version
+    return int(version) if version.isdigit() else 0

@@ -1,0 +1,284 @@
+"""Flat arrays of what nodes have left, for the kernels: one row a node, `stride` cards a row.
+
+Used by the controller's model (cards, CPU, memory, pod slots: `NodeTable`) and by the extender
+(cards only: `CardTable`). `RowIndex` finds the ledger rows of a pod. A node keeps its row number
+`ix` until it is dropped; a dropped row has no name, no cards and is reused by the next new node.
+"""
+
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.api.demand import Demand
+from extender.api.kinds import CardShare, GpuNode, Row
+from extender.api.objects import Taint
+from extender.api.units import MILLI_PER_GPU
+
+#: In `card_free`: the node has no card of this index. Any negative figure means that nothing fits.
+ABSENT: Final = -1
+_FIRST_STRIDE: Final = 8
+
+
+@dataclass(slots=True)
+class CardTable:
+    """What every card of every node has free, by the ledger.
+
+    `card_free` is int32[n * stride]: milli free of card c of node ix at `ix * stride + c`, `ABSENT`
+    where there is none. All rows count, nominated ones too, so a card whose victims have not left
+    yet is negative. An unhealthy card has a capacity of 0. `card_mib` is int32[n]: the MiB of each
+    card of the node (of its smallest). `n_cards` is int32[n]: highest card index + 1.
+    `capacity_milli` is int32[n]: 1000 per healthy card.
+    """
+
+    names: list[str] = field(default_factory=list)
+    ix: dict[str, int] = field(default_factory=dict)
+    stride: int = _FIRST_STRIDE
+    card_free: "array[int]" = field(default_factory=lambda: array("i"))
+    card_mib: "array[int]" = field(default_factory=lambda: array("i"))
+    n_cards: "array[int]" = field(default_factory=lambda: array("i"))
+    capacity_milli: "array[int]" = field(default_factory=lambda: array("i"))
+    model: list[str] = field(default_factory=list)
+    _dropped: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """Rows in the arrays, dropped ones included."""
+        return len(self.names)
+
+    def row_for(self, name: str) -> int:
+        """The node's ix; a new row without cards when the node is not known yet."""
+        ix = self.ix.get(name)
+        if ix is not None:
+            return ix
+        if self._dropped:
+            ix = self._dropped.pop()
+            self.names[ix] = name
+        else:
+            ix = len(self.names)
+            self.names.append(name)
+            self.model.append("")
+            for column in (self.card_mib, self.n_cards, self.capacity_milli):
+                column.append(0)
+            self.card_free.extend([ABSENT] * self.stride)
+        self.ix[name] = ix
+        return ix
+
+    def set_node(self, gpu_node: GpuNode) -> int:
+        """Take the node's devices and rows as they are in `gpu_node`; returns its ix."""
+        ix = self.row_for(gpu_node.metadata.name)
+        devices = gpu_node.status.devices
+        self._clear_cards(ix)
+        n_cards = max((device.index + 1 for device in devices), default=0)
+        if n_cards > self.stride:
+            self._widen(n_cards)
+        healthy = [device for device in devices if device.health == "Healthy"]
+        at = ix * self.stride
+        for device in devices:
+            self.card_free[at + device.index] = 0
+        for device in healthy:
+            self.card_free[at + device.index] = MILLI_PER_GPU
+        self.n_cards[ix] = n_cards
+        self.capacity_milli[ix] = MILLI_PER_GPU * len(healthy)
+        self.card_mib[ix] = min((device.memory_mib for device in healthy), default=0)
+        self.model[ix] = next((device.model for device in devices if device.model), "")
+        known = {device.index for device in devices}
+        for row in gpu_node.spec.rows:
+            self.hold(ix, (card for card in row.cards if card.index in known))
+        return ix
+
+    def drop_node(self, name: str) -> None:
+        """Forget the node; nothing happens when it is not known."""
+        ix = self.ix.pop(name, None)
+        if ix is None:
+            return
+        self._clear_cards(ix)
+        self.names[ix] = ""
+        self._dropped.append(ix)
+
+    def hold(self, ix: int, cards: Iterable[CardShare]) -> None:
+        """Take `cards` of the node; the caller has checked that they exist."""
+        at = ix * self.stride
+        for card in cards:
+            self.card_free[at + card.index] -= card.milli
+
+    def give_back(self, ix: int, cards: Iterable[CardShare]) -> None:
+        """Undo `hold`."""
+        at = ix * self.stride
+        for card in cards:
+            self.card_free[at + card.index] += card.milli
+
+    def free_of(self, ix: int) -> "array[int]":
+        """Milli free of each card of the node: int32[n_cards]."""
+        at = ix * self.stride
+        return self.card_free[at : at + self.n_cards[ix]]
+
+    def copy(self) -> "CardTable":
+        """A table of its own with the same figures; costs one memory copy per column."""
+        return CardTable(
+            names=list(self.names),
+            ix=dict(self.ix),
+            stride=self.stride,
+            card_free=self.card_free[:],
+            card_mib=self.card_mib[:],
+            n_cards=self.n_cards[:],
+            capacity_milli=self.capacity_milli[:],
+            model=list(self.model),
+            _dropped=list(self._dropped),
+        )
+
+    def _clear_cards(self, ix: int) -> None:
+        at = ix * self.stride
+        self.card_free[at : at + self.stride] = array("i", [ABSENT] * self.stride)
+        self.n_cards[ix] = self.card_mib[ix] = self.capacity_milli[ix] = 0
+        self.model[ix] = ""
+
+    def _widen(self, stride: int) -> None:
+        """Lay the cards out again with more room per node."""
+        old, old_stride = self.card_free, self.stride
+        pad = array("i", [ABSENT] * (stride - old_stride))
+        wide = array("i")
+        for at in range(0, len(old), old_stride):
+            wide.extend(old[at : at + old_stride])
+            wide.extend(pad)
+        self.card_free, self.stride = wide, stride
+
+
+@dataclass(slots=True)
+class NodeFacts:
+    """What the model knows of a node besides its cards.
+
+    The free figures are what is allocatable less what every live pod on the node asks for, pods
+    with nominated rows included; so, like cards, they are negative while victims are leaving.
+    """
+
+    name: str
+    pool: str = "default"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    is_ready: bool = True
+    free_cpu_milli: int = 0
+    free_memory_mib: int = 0
+    free_pods: int = 110
+
+
+@dataclass(slots=True)
+class NodeTable:
+    """Nodes of the cluster: `cards`, and columns aligned with it by `ix`.
+
+    `is_ready` is 1 where pods may be placed: the node exists, is Ready and is not cordoned; 0 for
+    dropped rows and for nodes of which only the GpuNode is known yet. `free_cpu_milli` and
+    `free_memory_mib` are int64[n], `free_pods` int32[n]. `copy()` is what a snapshot takes.
+    """
+
+    cards: CardTable = field(default_factory=CardTable)
+    pool: list[str] = field(default_factory=list)
+    labels: list[Mapping[str, str]] = field(default_factory=list)
+    taints: list[tuple[Taint, ...]] = field(default_factory=list)
+    is_ready: bytearray = field(default_factory=bytearray)
+    free_cpu_milli: "array[int]" = field(default_factory=lambda: array("q"))
+    free_memory_mib: "array[int]" = field(default_factory=lambda: array("q"))
+    free_pods: "array[int]" = field(default_factory=lambda: array("i"))
+
+    def __len__(self) -> int:
+        """Rows in the columns, dropped ones included."""
+        return len(self.cards)
+
+    def ix_of(self, name: str) -> int | None:
+        """The node's row, or None when it is not known."""
+        return self.cards.ix.get(name)
+
+    def set_node(self, facts: NodeFacts) -> int:
+        """Take what is known of the Node; its cards stay as they are. Returns its ix."""
+        ix = self.cards.row_for(facts.name)
+        self._grow()
+        self.pool[ix] = facts.pool
+        self.labels[ix] = facts.labels
+        self.taints[ix] = facts.taints
+        self.is_ready[ix] = facts.is_ready
+        self.free_cpu_milli[ix] = facts.free_cpu_milli
+        self.free_memory_mib[ix] = facts.free_memory_mib
+        self.free_pods[ix] = facts.free_pods
+        return ix
+
+    def set_cards(self, gpu_node: GpuNode) -> int:
+        """Take the node's cards from its GpuNode; its other columns stay as they are."""
+        ix = self.cards.set_node(gpu_node)
+        self._grow()
+        return ix
+
+    def drop_node(self, name: str) -> None:
+        """Forget the node, its cards and all; nothing happens when it is not known."""
+        ix = self.cards.ix.get(name)
+        if ix is None:
+            return
+        self.cards.drop_node(name)
+        self._clear(ix)
+
+    def hold(self, ix: int, demand: Demand, cards: Iterable[CardShare] = ()) -> None:
+        """Take one pod's cards, CPU, memory and slot of the node."""
+        self.cards.hold(ix, cards)
+        self.free_cpu_milli[ix] -= demand.cpu_milli
+        self.free_memory_mib[ix] -= demand.memory_mib
+        self.free_pods[ix] -= 1
+
+    def give_back(self, ix: int, demand: Demand, cards: Iterable[CardShare] = ()) -> None:
+        """Undo `hold`."""
+        self.cards.give_back(ix, cards)
+        self.free_cpu_milli[ix] += demand.cpu_milli
+        self.free_memory_mib[ix] += demand.memory_mib
+        self.free_pods[ix] += 1
+
+    def copy(self) -> "NodeTable":
+        """A table of its own with the same figures; labels and taints themselves are shared."""
+        return NodeTable(
+            cards=self.cards.copy(),
+            pool=list(self.pool),
+            labels=list(self.labels),
+            taints=list(self.taints),
+            is_ready=self.is_ready[:],
+            free_cpu_milli=self.free_cpu_milli[:],
+            free_memory_mib=self.free_memory_mib[:],
+            free_pods=self.free_pods[:],
+        )
+
+    def _grow(self) -> None:
+        while len(self.pool) < len(self.cards):
+            self.pool.append("")
+            self.labels.append({})
+            self.taints.append(())
+            self.is_ready.append(0)
+            self.free_cpu_milli.append(0)
+            self.free_memory_mib.append(0)
+            self.free_pods.append(0)
+
+    def _clear(self, ix: int) -> None:
+        self.pool[ix] = ""
+        self.labels[ix] = {}
+        self.taints[ix] = ()
+        self.is_ready[ix] = 0
+        self.free_cpu_milli[ix] = self.free_memory_mib[ix] = self.free_pods[ix] = 0
+
+
+@dataclass(slots=True)
+class RowIndex:
+    """Which ledger rows a pod has, by its UID: normally one, two while it changes its node."""
+
+    _by_uid: dict[str, dict[str, Row]] = field(default_factory=dict)
+    _uids_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def set_rows(self, node: str, rows: Iterable[Row]) -> None:
+        """Take `rows` as all rows of `node`; costs the node's old and new rows."""
+        for uid in self._uids_of.pop(node, ()):
+            held = self._by_uid[uid]
+            del held[node]
+            if not held:
+                del self._by_uid[uid]
+        by_uid = {row.uid: row for row in rows}
+        if by_uid:
+            self._uids_of[node] = tuple(by_uid)
+        for uid, row in by_uid.items():
+            self._by_uid.setdefault(uid, {})[node] = row
+
+    def held_of(self, uid: str) -> Mapping[str, Row]:
+        """The pod's rows by node name; empty when it has none. Not to be changed."""
+        return self._by_uid.get(uid, {})

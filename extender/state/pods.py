@@ -1,0 +1,211 @@
+"""What a pod says of itself, read once per event and kept instead of the pod.
+
+Rows, projects and groups are not looked at here: `extender.state.workloads` joins them.
+"""
+
+import re
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from extender.api import names
+from extender.api.demand import (
+    GROUP_LABELS,
+    MODEL_SELECTOR,
+    PREEMPTIBILITY_LABELS,
+    PROJECT_LABELS,
+    Demand,
+    agreed,
+    first_of,
+    mentions_gpu,
+    read_compute,
+    read_min_member,
+)
+from extender.api.kinds import CardShare
+from extender.api.objects import Pod, PodSpec
+from extender.api.reasons import Reason, Refused
+from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_memory
+from extender.state.model import ANYWHERE, Constraints
+
+#: Distinct constraints that are shared before the table is started anew. Released pods are pinned
+#: to a node by name, so there are about as many as nodes; the bound is against hostile variety.
+_MAX_SHARED: Final = 20_000
+_CARD: Final = re.compile(r"([0-9]{1,2}):([1-9][0-9]{0,3}):([0-9]{1,9})", re.ASCII)
+_shared: dict[bytes, Constraints] = {}
+
+
+class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
+    """A live pod that matters to Ballast: it wants GPUs, or waits or has waited at our gate.
+
+    `group` is the name of its group, empty without one; `pools` what its annotation asks for.
+    `plan` is the controller's annotation; `written_cards` what its Binding says it holds.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    demand: Demand
+    problem: Refused | None
+    is_gated: bool
+    other_gates: tuple[str, ...]
+    is_terminating: bool
+    is_controlled: bool
+    node: str
+    priority: int
+    created_at: int
+    started_at: int
+    constraints: Constraints
+    group: str
+    min_member: int
+    project: str
+    pools: tuple[str, ...]
+    preemptibility: str
+    kind: str
+    plan: str
+    compute_request_milli: int
+    compute_limit_milli: int
+    written_cards: str
+
+
+class HostHold(Struct, frozen=True, gc=False):
+    """What one pod takes of its node besides cards."""
+
+    node: str
+    cpu_milli: int
+    memory_mib: int
+
+
+def unix_s(moment: datetime | None) -> int:
+    """Unix seconds of an API time, 0 for none."""
+    return int(moment.timestamp()) if moment else 0
+
+
+def is_ours(pod: Pod, demand: Demand | Refused) -> bool:
+    """Whether the pod is kept in full: it wants GPUs, even in words we refuse, or was at our gate.
+
+    Told from the pod as it is now, so that a restart keeps the same pods.
+    """
+    if names.GATE in pod.gates or pod.metadata.annotation(names.ANNOTATION_PLAN):
+        return True
+    return mentions_gpu(pod) if isinstance(demand, Refused) else demand.wants_gpu
+
+
+def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
+    """The facts of a pod whose `read_demand` gave `demand`."""
+    meta, spec, gates = pod.metadata, pod.spec, pod.gates
+    asked = _host_demand(pod) if isinstance(demand, Refused) else demand
+    min_member, compute, problem = _read_words(pod, asked)
+    kind = meta.label(names.LABEL_WORKLOAD_KIND)
+    return PodFacts(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        resource_version=meta.resource_version,
+        demand=asked,
+        problem=demand if isinstance(demand, Refused) else problem,
+        is_gated=names.GATE in gates,
+        other_gates=tuple(gate for gate in gates if gate != names.GATE),
+        is_terminating=meta.deletion_timestamp is not None,
+        is_controlled=meta.controller is not None,
+        node=spec.node_name,
+        priority=_priority(spec, kind),
+        created_at=unix_s(meta.creation_timestamp),
+        started_at=unix_s(pod.status.start_time),
+        constraints=_read_constraints(pod),
+        group=first_of(meta.labels, GROUP_LABELS),
+        min_member=min_member,
+        project=first_of(meta.labels, PROJECT_LABELS),
+        pools=split_names(meta.annotation(names.ANNOTATION_NODE_POOLS)),
+        preemptibility=first_of(meta.labels, PREEMPTIBILITY_LABELS),
+        kind=kind,
+        plan=meta.annotation(names.ANNOTATION_PLAN),
+        compute_request_milli=compute[0],
+        compute_limit_milli=compute[1],
+        written_cards=meta.annotation(names.ANNOTATION_CARDS),
+    )
+
+
+def _read_words(pod: Pod, demand: Demand) -> tuple[int, tuple[int, int], Refused | None]:
+    """The pod's minMember, its (guaranteed, greatest) compute share, and what is wrong."""
+    meta = pod.metadata
+    min_member, compute = 0, (min(demand.milli, MILLI_PER_GPU), MILLI_PER_GPU)
+    try:
+        for aliases in (GROUP_LABELS, PROJECT_LABELS, PREEMPTIBILITY_LABELS):
+            agreed(meta.labels, aliases)
+        min_member = read_min_member(meta.annotations, meta.labels)
+        compute = read_compute(pod, demand)
+    except UnitError as error:
+        refused = Refused(Reason.INVALID_REQUEST, f"{meta.namespace}/{meta.name}: {error}")
+        return min_member, compute, refused
+    return min_member, compute, None
+
+
+def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:
+    """What a pod without GPUs takes of the node it is bound to."""
+    host = _host_demand(pod) if isinstance(demand, Refused) else demand
+    return HostHold(pod.spec.node_name, host.cpu_milli, host.memory_mib)
+
+
+def read_cards(text: str) -> tuple[CardShare, ...]:
+    """Cards as a Binding writes them, `<index>:<milli>:<MiB>` each; empty when not understood."""
+    parts = text.split(",") if text else []
+    cards = []
+    for part in parts:
+        found = _CARD.fullmatch(part)
+        if found is None:
+            return ()
+        cards.append(CardShare(int(found[1]), int(found[2]), int(found[3])))
+    return tuple(cards)
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Comma separated names, in order, each once."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text else ()
+
+
+def share(constraints: Constraints) -> Constraints:
+    """The one object for constraints equal to these."""
+    if constraints == ANYWHERE:
+        return ANYWHERE
+    if len(_shared) >= _MAX_SHARED:
+        _shared.clear()
+    return _shared.setdefault(msgspec.msgpack.encode(constraints), constraints)
+
+
+def _read_constraints(pod: Pod) -> Constraints:
+    spec = pod.spec
+    affinity = spec.affinity and spec.affinity.node_affinity
+    return share(
+        Constraints(
+            node_selector=tuple(sorted((spec.node_selector or {}).items())),
+            affinity=affinity.required if affinity else None,
+            tolerations=tuple(spec.tolerations or ()),
+            gpu_models=split_names(pod.metadata.annotation(MODEL_SELECTOR)),
+        )
+    )
+
+
+def _priority(spec: PodSpec, kind: str) -> int:
+    """The pod's priority; the API server's admission states it, hand-made pods may only name it."""
+    if spec.priority is not None:
+        return spec.priority
+    named = spec.priority_class_name or names.CLASS_OF_KIND.get(kind, "train")
+    return names.PRIORITY_CLASSES.get(named, 0)
+
+
+def _host_demand(pod: Pod) -> Demand:
+    """CPU and memory that a refused pod's containers ask for: it may be bound all the same.
+
+    What is not understood counts nothing; init containers are left out.
+    """
+    cpu_milli = memory_mib = 0
+    for container in pod.spec.containers:
+        asked = container.resources.requests or {}
+        with suppress(UnitError):
+            cpu_milli += parse_cpu(asked.get("cpu", 0))
+            memory_mib += parse_memory(asked.get("memory", 0))
+    return Demand(cpu_milli=cpu_milli, memory_mib=memory_mib)

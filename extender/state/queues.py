@@ -1,0 +1,244 @@
+"""Departments, projects and node pools: their figures, and who belongs where.
+
+Figures are written by people: what is malformed is reported by `problems()` and the last good
+figure, or zero, is used in its place, so that one typing error never stops a queue.
+"""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from extender.api.kinds import Department, NodePool, PoolFigures, Project
+from extender.api.names import DEFAULT_POOL
+from extender.api.reasons import Reason, Refused
+from extender.api.units import UnitError, parse_gpus
+from extender.state.model import PoolQuota, PoolView, QueueView
+from extender.state.pods import unix_s
+
+V = TypeVar("V", QueueView, PoolView)
+
+#: In place of figures that never were good: nothing may be taken until they are mended.
+_NONE_YET = PoolQuota(quota_milli=0, limit_milli=0, weight=0)
+
+
+class Queues:
+    """The queue tree and the node pools. Maps handed out are never changed afterwards."""
+
+    def __init__(self) -> None:
+        self.departments: dict[str, Department] = {}
+        self.projects: dict[str, Project] = {}
+        self.pools: dict[str, NodePool] = {}
+        self.department_views: Mapping[str, QueueView] = {}
+        self.project_views: Mapping[str, QueueView] = {}
+        self.pool_views: Mapping[str, PoolView] = {DEFAULT_POOL: PoolView(DEFAULT_POOL)}
+        self._by_namespace: dict[str, tuple[str, ...]] = {}
+        self._bad_figures: dict[str, list[str]] = {}
+
+    def set_department(self, department: Department) -> None:
+        """Take the department; a change of its status alone makes nothing anew."""
+        name = department.metadata.name
+        before = self.departments.get(name)
+        self.departments[name] = department
+        if before is not None and _same(before, department):
+            return
+        last = self.department_views.get(name)
+        view = QueueView(
+            name=name,
+            created_at=unix_s(department.metadata.creation_timestamp),
+            pools=self._read_pools(f"Department {name}", department.spec.node_pools, last),
+        )
+        self.department_views = _with(self.department_views, view)
+
+    def drop_department(self, name: str) -> None:
+        """Forget the department; projects that name it fall to one of the name without quota."""
+        self.departments.pop(name, None)
+        self._bad_figures.pop(f"Department {name}", None)
+        self.department_views = _without(self.department_views, name)
+        self._fill_departments()
+
+    def set_project(self, project: Project) -> set[str]:
+        """Take the project; returns the namespaces whose pods must be looked at again."""
+        name = project.metadata.name
+        before = self.projects.get(name)
+        self.projects[name] = project
+        if before is not None and _same(before, project):
+            return set()
+        spec = project.spec
+        view = QueueView(
+            name=name,
+            parent=spec.department,
+            created_at=unix_s(project.metadata.creation_timestamp),
+            pools=self._read_pools(
+                f"Project {name}", spec.node_pools, self.project_views.get(name)
+            ),
+            reclaim_min_runtime_s=spec.min_runtime.reclaim_seconds,
+            preempt_min_runtime_s=spec.min_runtime.preempt_seconds,
+        )
+        self.project_views = _with(self.project_views, view)
+        self._fill_departments()
+        return self._list_namespaces(name, before, project)
+
+    def drop_project(self, name: str) -> set[str]:
+        """Forget the project; returns the namespaces whose pods must be looked at again."""
+        before = self.projects.pop(name, None)
+        self._bad_figures.pop(f"Project {name}", None)
+        self.project_views = _without(self.project_views, name)
+        self._fill_departments()
+        return self._list_namespaces(name, before, None)
+
+    def set_pool(self, pool: NodePool) -> bool:
+        """Take the node pool; returns whether nodes and pods must be matched with pools again."""
+        name = pool.metadata.name
+        before = self.pools.get(name)
+        self.pools[name] = pool
+        if before is not None and _same(before, pool):
+            return False
+        view = PoolView(name, pool.spec.placement.gpu, pool.spec.preemption == "Enabled")
+        self.pool_views = _with(self.pool_views, view)
+        return before is None or before.spec.node_selector != pool.spec.node_selector
+
+    def drop_pool(self, name: str) -> None:
+        """Forget the node pool; its nodes fall to other pools."""
+        self.pools.pop(name, None)
+        self.pool_views = _without(self.pool_views, name)
+        if name == DEFAULT_POOL:
+            self.pool_views = _with(self.pool_views, PoolView(DEFAULT_POOL))
+
+    def pool_of(self, labels: Mapping[str, str]) -> str:
+        """The pool of a node: the first by name that selects it, those without a selector last."""
+        catch_all = ""
+        for name in sorted(self.pools):
+            wanted = self.pools[name].spec.node_selector
+            if not wanted:
+                catch_all = catch_all or name
+            elif all(labels.get(key) == value for key, value in wanted.items()):
+                return name
+        return catch_all or DEFAULT_POOL
+
+    def project_of(self, namespace: str, named: str) -> str | Refused:
+        """The project of pods of `namespace` that name the project `named`, or none when empty."""
+        listed = self._by_namespace.get(namespace, ())
+        if named:
+            if named in listed:
+                return named
+            detail = f"no project {named} lists namespace {namespace}"
+            return Refused(Reason.UNKNOWN_PROJECT, detail)
+        if len(listed) == 1:
+            return listed[0]
+        detail = f"no project lists namespace {namespace}"
+        if listed:
+            detail = f"projects {', '.join(listed)} list namespace {namespace}: a label must choose"
+        return Refused(Reason.UNKNOWN_PROJECT, detail)
+
+    def pools_for(self, project: str, asked: tuple[str, ...]) -> tuple[str, ...] | Refused:
+        """Node pools that work of `project` may use, best first; `asked` is what the work names."""
+        if asked:
+            unknown = [name for name in asked if name not in self.pool_views]
+            if unknown:
+                detail = f"node pool {unknown[0]!r} does not exist"
+                return Refused(Reason.UNKNOWN_NODE_POOL, detail)
+            return asked
+        spec = self.projects[project].spec if project in self.projects else None
+        stated: list[str] = []
+        if spec is not None:
+            stated = spec.default_node_pools or [figures.name for figures in spec.node_pools]
+        if not stated:
+            return tuple(self.pool_views)
+        known = tuple(dict.fromkeys(name for name in stated if name in self.pool_views))
+        if not known:
+            detail = f"none of the node pools of project {project} exists: {', '.join(stated)}"
+            return Refused(Reason.UNKNOWN_NODE_POOL, detail)
+        return known
+
+    def labels_for(self, project: str, kind: str) -> Mapping[str, str]:
+        """Node labels that work of this kind must have where the project says so."""
+        if project in self.projects:
+            for selector in self.projects[project].spec.node_affinity:
+                if selector.workload_kind == kind:
+                    return selector.match_labels
+        return {}
+
+    def problems(self) -> list[str]:
+        """What in the queues is not as its author can have meant it, one sentence each."""
+        found = [text for _, texts in sorted(self._bad_figures.items()) for text in texts]
+        for name, project in sorted(self.projects.items()):
+            if project.spec.department not in self.departments:
+                found.append(f"Project {name}: department {project.spec.department} does not exist")
+            for pool in project.spec.default_node_pools:
+                if pool not in self.pool_views:
+                    found.append(f"Project {name}: default node pool {pool} does not exist")
+        return found
+
+    def _read_pools(
+        self, owner: str, listed: list[PoolFigures], last: QueueView | None
+    ) -> dict[str, PoolQuota]:
+        problems: list[str] = []
+        quotas: dict[str, PoolQuota] = {}
+        for figures in listed:
+            if figures.name in quotas:
+                problems.append(f"{owner}: node pool {figures.name} is listed twice")
+                continue
+            known = last.pools.get(figures.name, _NONE_YET) if last else _NONE_YET
+            quotas[figures.name], refused = _read_quota(figures, known)
+            problems += [f"{owner}: node pool {figures.name}: {text}" for text in refused]
+        if problems:
+            self._bad_figures[owner] = problems
+        else:
+            self._bad_figures.pop(owner, None)
+        return quotas
+
+    def _fill_departments(self) -> None:
+        """Give projects whose department does not exist one of that name without quota."""
+        wanted = {project.spec.department for project in self.projects.values()}
+        views = {n: v for n, v in self.department_views.items() if n in self.departments}
+        for name in wanted - views.keys():
+            views[name] = QueueView(name)
+        self.department_views = dict(sorted(views.items()))
+
+    def _list_namespaces(
+        self, name: str, before: Project | None, after: Project | None
+    ) -> set[str]:
+        old = set(before.spec.namespaces) if before else set()
+        new = set(after.spec.namespaces) if after else set()
+        for namespace in old - new:
+            left = tuple(n for n in self._by_namespace[namespace] if n != name)
+            if left:
+                self._by_namespace[namespace] = left
+            else:
+                del self._by_namespace[namespace]
+        for namespace in new - old:
+            listed = {*self._by_namespace.get(namespace, ()), name}
+            self._by_namespace[namespace] = tuple(sorted(listed))
+        return old | new
+
+
+def _read_quota(figures: PoolFigures, last: PoolQuota) -> tuple[PoolQuota, list[str]]:
+    """The figures of one pool, `last` where they are malformed, and what is wrong with them."""
+    gpu, problems = figures.gpu, []
+    quota_milli, limit_milli = last.quota_milli, last.limit_milli
+    try:
+        quota_milli = parse_gpus(gpu.quota)
+    except UnitError as error:
+        problems.append(f"quota: {error}")
+    try:
+        limit_milli = None if gpu.limit is None else parse_gpus(gpu.limit)
+    except UnitError as error:
+        problems.append(f"limit: {error}")
+    weight = gpu.over_quota_weight
+    if weight < 0:
+        problems.append(f"overQuotaWeight: {weight} is not 0 or more")
+        weight = last.weight
+    return PoolQuota(quota_milli, limit_milli, weight, figures.rank), problems
+
+
+def _same(before: Department | Project | NodePool, after: Department | Project | NodePool) -> bool:
+    """Whether they are one object with one spec: status and metadata may differ."""
+    return before.metadata.uid == after.metadata.uid and before.spec == after.spec
+
+
+def _with(views: Mapping[str, V], view: V) -> dict[str, V]:
+    """The views with one more, in order of their names."""
+    return dict(sorted({**views, view.name: view}.items()))
+
+
+def _without(views: Mapping[str, V], name: str) -> dict[str, V]:
+    return {key: view for key, view in views.items() if key != name}

@@ -1,0 +1,147 @@
+"""Which ledger rows no longer match their pods, kept up to date pod by pod.
+
+Nothing is decided here: a row may be newer than our picture of its pod, so a pod that we do not
+know is only a candidate until a live read confirms that it is absent.
+"""
+
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from extender.api.kinds import CardShare, Row
+from extender.state.model import PodView
+from extender.state.nodes import RowIndex
+from extender.state.pods import read_cards
+from extender.state.workloads import Workloads
+
+#: Gone UIDs remembered. Older ones are merely confirmed by a live read again.
+_MAX_GONE: Final = 65_536
+
+#: `ended`: the pod is gone or terminal. `elsewhere`: it is bound to another node. `superseded`: it
+#: is unbound and has a row that counts more. `absent`: we have never seen it.
+Cause = Literal["ended", "elsewhere", "superseded", "absent"]
+
+
+class StrayRow(Struct, frozen=True):
+    """A row that nothing needs any more, as far as we know.
+
+    `is_confirmed`: it may be freed at once. Otherwise an `absent` pod must be looked up live first,
+    and a `superseded` row needs the fence: a patch of the pod that makes older releases fail.
+    """
+
+    node: str
+    row: Row
+    cause: Cause
+    is_confirmed: bool
+
+
+class LostRow(Struct, frozen=True):
+    """A pod bound to a node whose ledger has no row for it; `cards` are what its Binding says."""
+
+    pod: PodView
+    cards: tuple[CardShare, ...]
+
+
+class GoneUids:
+    """The last UIDs that were seen to end or to be removed. A UID never comes back."""
+
+    def __init__(self, capacity: int = _MAX_GONE) -> None:
+        self._capacity = capacity
+        self._uids: dict[str, None] = {}
+
+    def add(self, uid: str) -> None:
+        """Remember the UID, and forget the oldest when there are too many."""
+        if not uid:
+            return
+        self._uids[uid] = None
+        if len(self._uids) > self._capacity:
+            del self._uids[next(iter(self._uids))]
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._uids
+
+
+class Upkeep:
+    """Sorts every UID that has a pod or a row by what is to be done about it."""
+
+    def __init__(self, rows: RowIndex, workloads: Workloads, gone: GoneUids) -> None:
+        self._rows = rows
+        self._workloads = workloads
+        self._gone = gone
+        self._stray: set[str] = set()
+        self._to_mark: set[str] = set()
+        self._lost: set[str] = set()
+        self._unplanned: set[str] = set()
+
+    def look_at(self, uid: str) -> None:
+        """The pod or its rows have changed."""
+        facts = self._workloads.facts.get(uid)
+        rows = self._rows.held_of(uid)
+        _keep(self._stray, uid, bool(self._strays_of(uid)))
+        if facts is None:
+            for uids in (self._to_mark, self._lost, self._unplanned):
+                uids.discard(uid)
+            return
+        row = rows.get(facts.node) if facts.node else None
+        _keep(self._to_mark, uid, row is not None and row.state != "bound")
+        _keep(self._lost, uid, bool(facts.node) and row is None and facts.demand.wants_gpu)
+        is_released = not facts.node and not facts.is_gated and bool(facts.plan)
+        _keep(self._unplanned, uid, is_released and not rows)
+
+    def strays(self, has_all_pods: bool) -> list[StrayRow]:
+        """Rows that may have to be freed, by node; unseen pods count only with `has_all_pods`."""
+        found = [stray for uid in self._stray for stray in self._strays_of(uid)]
+        found = [stray for stray in found if has_all_pods or stray.cause != "absent"]
+        return sorted(found, key=lambda stray: (stray.node, stray.row.uid))
+
+    def to_mark_bound(self) -> dict[str, list[str]]:
+        """UIDs of bound pods whose row does not say so yet, by node."""
+        found: dict[str, list[str]] = {}
+        for uid in sorted(self._to_mark):
+            found.setdefault(self._workloads.facts[uid].node, []).append(uid)
+        return found
+
+    def lost_rows(self) -> list[LostRow]:
+        """Bound pods without a row on their node, by UID."""
+        return [
+            LostRow(pod, read_cards(self._workloads.facts[uid].written_cards))
+            for uid in sorted(self._lost)
+            if (pod := self._workloads.pod(uid)) is not None
+        ]
+
+    def released_without_row(self) -> list[PodView]:
+        """Unbound pods that were released by a plan whose row is gone, by UID."""
+        pods = (self._workloads.pod(uid) for uid in sorted(self._unplanned))
+        return [pod for pod in pods if pod is not None]
+
+    def validate(self, uids: set[str]) -> None:
+        """Assert that looking at all of `uids` anew changes nothing."""
+        fresh = Upkeep(self._rows, self._workloads, self._gone)
+        for uid in uids:
+            fresh.look_at(uid)
+        for name in ("_stray", "_to_mark", "_lost", "_unplanned"):
+            assert getattr(fresh, name) == getattr(self, name), name
+
+    def _strays_of(self, uid: str) -> list[StrayRow]:
+        rows = self._rows.held_of(uid)
+        facts = self._workloads.facts.get(uid)
+        if facts is None:
+            is_gone = uid in self._gone
+            cause: Cause = "ended" if is_gone else "absent"
+            return [StrayRow(node, row, cause, is_gone) for node, row in rows.items()]
+        if len(rows) < 2 and not facts.node:
+            return []
+        place, _ = self._workloads.place_of(uid)
+        cause = "elsewhere" if facts.node else "superseded"
+        return [
+            StrayRow(node, row, cause, bool(facts.node) or row.state == "nominated")
+            for node, row in rows.items()
+            if node != place
+        ]
+
+
+def _keep(uids: set[str], uid: str, is_in: bool) -> None:
+    if is_in:
+        uids.add(uid)
+    else:
+        uids.discard(uid)

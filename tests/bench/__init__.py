@@ -1,0 +1,1 @@
+"""Figures, not tests: each beside a reference measured in the same run. `make bench`."""

@@ -1,0 +1,32 @@
+"""`python -m tests.bench [throughput|latency ...]`: all figures, or those of the parts named."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tests.bench import latency, throughput
+from tests.bench.figures import Figure, show
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.handles import apply_crds
+
+CRDS = Path("manifests/base/crds")
+SIZES = (200, 1000)
+
+
+def main() -> None:
+    """Measure and show."""
+    parts = sys.argv[1:] or ["throughput", "latency"]
+    figures: list[Figure] = []
+    with ControlPlane() as plane:
+        apply_crds(plane, CRDS)
+        plane.mark_baseline()
+        if "throughput" in parts:
+            for n_nodes in SIZES:
+                figures += asyncio.run(throughput.measure(plane, n_nodes))
+        if "latency" in parts:
+            figures += asyncio.run(latency.measure(plane))
+    show(figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""The objects of a benchmark: big clusters put into etcd at once, and pods to be placed on them."""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.nodes import GpuNodes
+from tests.support.controlplane.store import now
+
+CARDS = 10
+CARD_MIB = 81920
+#: Milli-GPU of the pods of a burst, in turn.
+FRACTIONS = (250, 500, 750, 1000)
+SCHEDULER = "ballast-scheduler"
+GATE = "ballast.dev/admission"
+HOLD = "bench.ballast.dev/hold"
+
+
+def seed_nodes(plane: ControlPlane, count: int, cards: int = CARDS) -> list[str]:
+    """Ready nodes that kwok keeps alive, without the cost of making them one by one."""
+    nodes = GpuNodes(count, gpus=cards, memory_mib=CARD_MIB)
+    manifests = nodes.ready_manifests(now())
+    for manifest in manifests:
+        for figures in (manifest["status"]["capacity"], manifest["status"]["allocatable"]):
+            figures["ballast.dev/gpu-milli"] = str(1000 * cards)
+    plane.store.put("minions", manifests)
+    return nodes.names()
+
+
+def seed_ledgers(
+    plane: ControlPlane, nodes: Sequence[str], pods_a_node: int = 0, namespace: str = ""
+) -> None:
+    """GpuNodes for `nodes`; with `pods_a_node` bound half-GPU pods and their rows on each."""
+    ledgers: list[dict[str, Any]] = []
+    pods: list[dict[str, Any]] = []
+    for node in nodes:
+        rows = []
+        for number in range(pods_a_node):
+            pod = _bound_pod(f"{node}-{number}", namespace, node)
+            pods.append(pod)
+            rows.append(_row(pod, number // 2))
+        ledgers.append(_ledger(node, rows))
+    plane.store.put("ballast.dev/gpunodes", ledgers)
+    plane.store.put("pods", pods)
+
+
+def gated_pod(name: str, namespace: str, milli: int) -> dict[str, Any]:
+    """A pod as the webhook leaves it."""
+    resources = {"cpu": "100m", "memory": "128Mi", "ballast.dev/gpu-milli": str(milli)}
+    pod = _pod(name, namespace, resources)
+    pod["spec"] |= {"schedulerName": SCHEDULER, "schedulingGates": [{"name": GATE}]}
+    return pod
+
+
+def held_pod(name: str, namespace: str) -> dict[str, Any]:
+    """A pod for the stock scheduler: one whole GPU, held by a gate that the benchmark removes."""
+    pod = _pod(name, namespace, {"cpu": "100m", "memory": "128Mi", "nvidia.com/gpu": "1"})
+    pod["spec"]["schedulingGates"] = [{"name": HOLD}]
+    return pod
+
+
+def department() -> dict[str, Any]:
+    """The one department of a benchmark, with quota for everything."""
+    pools = [{"name": "default", "gpu": {"quota": 100000}}]
+    return _queue("Department", "bench", {"nodePools": pools})
+
+
+def project(namespace: str) -> dict[str, Any]:
+    """The one project of a benchmark."""
+    pools = [{"name": "default", "gpu": {"quota": 100000}}]
+    return _queue(
+        "Project",
+        "bench",
+        {"department": "bench", "namespaces": [namespace], "nodePools": pools},
+    )
+
+
+def _queue(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "ballast.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def _pod(name: str, namespace: str, resources: dict[str, str]) -> dict[str, Any]:
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "bench",
+        "uid": str(uuid.uuid4()),
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app": "bench"},
+            "ownerReferences": [owner],
+            # The owner is made up, so nothing may look for it.
+            "finalizers": ["bench.ballast.dev/keep"],
+        },
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "bench",
+                    "resources": {"requests": resources, "limits": resources},
+                }
+            ],
+            "terminationGracePeriodSeconds": 0,
+        },
+    }
+
+
+def _bound_pod(name: str, namespace: str, node: str) -> dict[str, Any]:
+    pod = _pod(name, namespace, {"cpu": "100m", "ballast.dev/gpu-milli": "500"})
+    pod["metadata"] |= {"uid": str(uuid.uuid4())}
+    del pod["metadata"]["ownerReferences"], pod["metadata"]["finalizers"]
+    pod["spec"] |= {
+        "nodeName": node,
+        "schedulerName": SCHEDULER,
+        "restartPolicy": "Always",
+        "dnsPolicy": "ClusterFirst",
+        "priority": 50,
+    }
+    pod["status"] = {
+        "phase": "Running",
+        "startTime": now(),
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": now()}],
+    }
+    return pod
+
+
+def _row(pod: dict[str, Any], card: int) -> dict[str, Any]:
+    meta = pod["metadata"]
+    return {
+        "uid": meta["uid"],
+        "namespace": meta["namespace"],
+        "name": meta["name"],
+        "project": "bench",
+        "cards": [{"index": card, "milli": 500, "memoryMiB": CARD_MIB // 2}],
+        "state": "bound",
+        "epoch": 1,
+    }
+
+
+def _ledger(node: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    devices = [
+        {"index": index, "memoryMiB": CARD_MIB, "model": "A100", "health": "Healthy"}
+        for index in range(CARDS)
+    ]
+    return {
+        "apiVersion": "ballast.dev/v1alpha1",
+        "kind": "GpuNode",
+        "metadata": {"name": node, "generation": 1},
+        "spec": {"rows": rows},
+        "status": {"devices": devices},
+    }

@@ -1,0 +1,138 @@
+"""How fast the verbs answer, and how fast both programs start, at 5,000 nodes with 10,000 pods.
+
+The controller is kept in a cycle meanwhile by pods that come and wait. The reference of a latency
+is the bar it is held to.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+
+from extender.kube.client import Client
+from extender.kube.resources import PODS
+from tests.bench import cluster
+from tests.bench.figures import Figure, percentile
+from tests.bench.throughput import make_queues
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.ports import LOOPBACK
+from tests.support.installation import Installation, Program
+
+N_NODES = 5000
+PODS_A_NODE = 2
+N_CALLS = 400
+N_BINDS = 200
+FILTER_BAR_MS = 5.0
+SERVE_READY_BAR_S = 2.0
+CONTROL_READY_BAR_S = 10.0
+
+
+async def measure(plane: ControlPlane) -> list[Figure]:
+    """All figures of the big cluster."""
+    for name in ("kube-scheduler", "kwok"):
+        plane.kill(name)
+    plane.reset()
+    plane.make_namespace("bench")
+    nodes = cluster.seed_nodes(plane, N_NODES)
+    cluster.seed_ledgers(plane, nodes, PODS_A_NODE, "bench")
+    await make_queues(plane)
+    installation = Installation(plane)
+    try:
+        figures = [
+            await _ready(installation.serve, SERVE_READY_BAR_S),
+            await _ready(installation.control, CONTROL_READY_BAR_S),
+        ]
+        async with await Client.connect(plane.kubeconfig) as client:
+            busy = asyncio.create_task(_keep_busy(plane))
+            try:
+                figures += await _verbs(client, installation.serve, nodes)
+            finally:
+                busy.cancel()
+        for program in (installation.serve, installation.control):
+            figures.append(Figure(f"resident memory of {program.name}", _rss_mib(program), "MiB"))
+        return figures
+    finally:
+        installation.stop()
+
+
+async def _ready(program: Program, bar_s: float) -> Figure:
+    started = time.perf_counter()
+    await asyncio.to_thread(program.start)
+    took_s = round(time.perf_counter() - started, 2)
+    return Figure(f"{program.name} ready after start", took_s, "s", bar_s)
+
+
+async def _keep_busy(plane: ControlPlane) -> None:
+    """Pods that can't be placed come all the time, so that the controller has cycles to do."""
+    number = 0
+    while True:
+        pods = [cluster.gated_pod(f"busy-{number + ix}", "bench", 10_000) for ix in range(20)]
+        await asyncio.to_thread(plane.admin.post_all, "/api/v1/namespaces/bench/pods", pods)
+        number += 20
+        await asyncio.sleep(0.2)
+
+
+async def _verbs(client: Client, serve: Program, nodes: list[str]) -> list[Figure]:
+    url = f"http://{LOOPBACK}:{serve.port}"
+    pods = [cluster.gated_pod(f"direct-{number}", "bench", 500) for number in range(N_BINDS)]
+    for pod in pods:
+        del pod["spec"]["schedulingGates"]
+    made = [await client.create(PODS, pod, namespace="bench") for pod in pods]
+    async with aiohttp.ClientSession() as session:
+        filters = {
+            "one name": await _filter(session, url, pods[0], nodes[:1]),
+            "5,000 names": await _filter(session, url, pods[0], nodes),
+        }
+        binds: list[float] = []
+        for number, bound in enumerate(made):
+            args = {
+                "PodName": bound.metadata.name,
+                "PodNamespace": "bench",
+                "PodUID": bound.metadata.uid,
+                "Node": nodes[number * 7 % len(nodes)],
+            }
+            took_ms, answer = await _post(session, f"{url}/bind", args)
+            assert not answer.get("Error"), answer
+            binds.append(took_ms)
+    figures = []
+    for what, took in filters.items():
+        figures.append(Figure(f"filter p50, {what}", round(percentile(took, 50), 2), "ms"))
+        figures.append(
+            Figure(f"filter p99, {what}", round(percentile(took, 99), 2), "ms", FILTER_BAR_MS)
+        )
+    figures.append(Figure("bind p50, direct pod", round(percentile(binds, 50), 2), "ms"))
+    figures.append(Figure("bind p99, direct pod", round(percentile(binds, 99), 2), "ms"))
+    return figures
+
+
+async def _filter(
+    session: aiohttp.ClientSession, url: str, pod: dict[str, Any], names: list[str]
+) -> list[float]:
+    pod = pod | {"metadata": pod["metadata"] | {"uid": "00000000-0000-0000-0000-000000000001"}}
+    body = {"Pod": pod, "Nodes": None, "NodeNames": names}
+    took: list[float] = []
+    for _ in range(N_CALLS):
+        took_ms, answer = await _post(session, f"{url}/filter", body)
+        assert not answer.get("Error"), answer
+        took.append(took_ms)
+        await asyncio.sleep(0.005)
+    return took
+
+
+async def _post(session: aiohttp.ClientSession, url: str, body: Any) -> tuple[float, Any]:
+    data = orjson.dumps(body)
+    started = time.perf_counter()
+    async with session.post(url, data=data, headers={"Content-Type": "application/json"}) as answer:
+        content = await answer.read()
+    took_ms = 1000 * (time.perf_counter() - started)
+    return took_ms, orjson.loads(content)
+
+
+def _rss_mib(program: Program) -> int:
+    for line in Path(f"/proc/{program.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) // 1024
+    return 0

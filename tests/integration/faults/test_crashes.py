@@ -1,0 +1,92 @@
+"""Killing any program in the middle of a gang of eight, wherever that leaves things half done.
+
+After a restart the gang runs whole or not at all, and no row is lost or doubled. Each point is
+tried once; `make test-crashes` tries each five times.
+"""
+
+import asyncio
+import os
+
+import pytest
+
+from tests.integration.faults.scene import GANG, Scene
+from tests.support.auditor import Auditor
+
+REPEATS = int(os.environ.get("BALLAST_CRASH_REPEATS", "1"))
+CONTROL_POINTS = (
+    "control.before-rows:1",
+    "ledger.row-written:1",
+    "ledger.row-written:3",
+    "control.after-rows:1",
+    "control.before-release:1",
+    "control.released:1",
+    "control.released:4",
+    "control.released:8",
+    "control.before-report:1",
+)
+SERVE_POINTS = ("serve.before-binding:1", "serve.before-binding:5", "serve.after-binding:4")
+#: Programs that have no failpoints are killed when this many of the gang are bound.
+SEEN_BOUND = (1, 4)
+
+
+@pytest.fixture
+async def scene(cluster, audited):  # type: ignore[no-untyped-def]
+    """An installation, four nodes of two GPUs, a project; the auditor watches."""
+    async with Scene.open(cluster) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("_repeat", range(REPEATS))
+@pytest.mark.parametrize("point", CONTROL_POINTS)
+async def test_gang_is_whole_after_the_controller_is_killed(
+    scene: Scene, audited: Auditor, point: str, _repeat: int
+) -> None:
+    await scene.restart_control(failpoint=point)
+    scene.submit_gang()
+    await scene.wait_dead(scene.installation.control)
+    await asyncio.to_thread(scene.installation.control.start)
+    await scene.expect_whole_gang()
+
+
+@pytest.mark.parametrize("_repeat", range(REPEATS))
+@pytest.mark.parametrize("point", SERVE_POINTS)
+async def test_gang_is_whole_after_the_extender_is_killed(
+    scene: Scene, audited: Auditor, point: str, _repeat: int
+) -> None:
+    await scene.restart_serve(failpoint=point)
+    scene.submit_gang()
+    await scene.wait_dead(scene.installation.serve)
+    await asyncio.to_thread(scene.installation.serve.start)
+    await scene.expect_whole_gang()
+
+
+@pytest.mark.parametrize("_repeat", range(REPEATS))
+@pytest.mark.parametrize("n_bound", SEEN_BOUND)
+@pytest.mark.parametrize("program", ["kube-scheduler", "kube-apiserver"])
+async def test_gang_is_whole_after_a_part_of_kubernetes_is_killed(
+    scene: Scene, audited: Auditor, program: str, n_bound: int, _repeat: int
+) -> None:
+    scene.submit_gang()
+    await scene.wait_bound(n_bound)
+    scene.plane.kill(program)
+    await asyncio.to_thread(scene.plane.restart, program)
+    await scene.expect_whole_gang()
+
+
+async def test_two_controllers_alive_at_once_book_nothing_twice(
+    scene: Scene, audited: Auditor
+) -> None:
+    other = scene.installation.another_control("other")
+    other.start_unready()
+    try:
+        scene.submit_gang()
+        await scene.wait_rows(1)
+        scene.installation.control.freeze()
+        await scene.wait_other_leads("other")
+        scene.submit_singles(8)
+        await scene.wait_bound(GANG)
+        scene.installation.control.thaw()
+        scene.submit_singles(8, name="late")
+        await scene.expect_bound_rows_match(GANG + 8)
+    finally:
+        other.end()

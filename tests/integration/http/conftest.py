@@ -1,0 +1,15 @@
+"""The API server with one project that owns the test's namespace."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.integration.http.rig import World, world_of
+from tests.support.controlplane.handles import Api
+
+
+@pytest_asyncio.fixture
+async def world(api: Api) -> AsyncIterator[World]:
+    async with world_of(api) as made:
+        await made.add_project()
+        yield made

@@ -1,0 +1,36 @@
+"""Bodies of the objects that these tests create."""
+
+from typing import Any
+
+
+def pod(name: str, **meta: Any) -> dict[str, Any]:
+    """A pod that nothing will ever schedule or run."""
+    return {
+        "metadata": {"name": name, **meta},
+        "spec": {
+            "schedulerName": "nobody",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "main", "image": "example.invalid/none"}],
+        },
+    }
+
+
+def node(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}}
+
+
+def pool(name: str, **labels: str) -> dict[str, Any]:
+    """A NodePool: small, cluster-scoped, ours."""
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"nodeSelector": {}}}
+
+
+def disruption_budget(name: str, app: str, max_unavailable: int = 0) -> dict[str, Any]:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name},
+        "spec": {
+            "maxUnavailable": max_unavailable,
+            "selector": {"matchLabels": {"app": app}},
+        },
+    }

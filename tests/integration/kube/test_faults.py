@@ -1,0 +1,190 @@
+"""What the API server says when it is sick: answers that a healthy one never gives."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from extender.api.events import Removed
+from extender.kube import errors
+from extender.kube.client import Client
+from extender.kube.reflector import Reflector
+from extender.kube.resources import PODS
+from tests.integration.kube.fakeapi import FakeApi, pod_list, watch_error, watch_of
+from tests.integration.kube.mirror import Mirror, counted
+
+BUSY = (429, {"code": 429, "reason": "TooManyRequests", "message": "busy"})
+BROKEN = (500, {"code": 500, "reason": "InternalError", "message": "etcd is away"})
+POD = (200, {"metadata": {"name": "p", "namespace": "n", "uid": "p"}})
+
+
+@pytest_asyncio.fixture
+async def fake() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as fake:
+        yield fake
+
+
+@asynccontextmanager
+async def client_of(fake: FakeApi, folder: Path) -> AsyncIterator[Client]:
+    async with await Client.connect(fake.kubeconfig(folder)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def mirror_of(fake: FakeApi, folder: Path) -> AsyncIterator[Mirror]:
+    """What a running reflector tells about the fake's pods."""
+    mirror = Mirror()
+    async with client_of(fake, folder) as client:
+        task = asyncio.ensure_future(Reflector(client, PODS, mirror).run())
+        try:
+            yield mirror
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def test_a_list_older_than_what_was_seen_is_not_used(fake: FakeApi, tmp_path: Path) -> None:
+    stale = counted("reflector_failures", resource="pods", cause="StaleList")
+    fake.lists = [
+        pod_list(10, ["a"]),
+        pod_list(11, []),  # older than version 20: "b" and "a" are not gone, the server lags
+        pod_list(19, []),
+        pod_list(21, ["a", "b", "c"]),
+    ]
+    fake.watches = [
+        watch_of(("ADDED", "b", 20)),
+        watch_error(410, "Expired"),
+        watch_of(("BOOKMARK", "", 21)),
+    ]
+    async with mirror_of(fake, tmp_path) as mirror:
+        await mirror.until_names("a", "b", "c")
+    assert not any(isinstance(event, Removed) for event in mirror.story)
+    assert counted("reflector_failures", resource="pods", cause="StaleList") == stale + 2
+
+
+@pytest.mark.parametrize(("code", "reason"), [(410, "Gone"), (410, "Expired"), (500, "Internal")])
+async def test_an_error_inside_a_watch_leads_to_a_new_list_and_a_comparison(
+    code: int, reason: str, fake: FakeApi, tmp_path: Path
+) -> None:
+    fake.lists = [pod_list(10, ["a", "b"]), pod_list(12, ["b", "c"])]
+    fake.watches = [watch_error(code, reason), watch_of(("BOOKMARK", "", 13))]
+    async with mirror_of(fake, tmp_path) as mirror:
+        await mirror.until_names("b", "c")
+    assert fake.n_seen("list") == 2
+
+
+async def test_a_list_that_fails_half_way_removes_nothing(fake: FakeApi, tmp_path: Path) -> None:
+    half = pod_list(12, ["a"])
+    half[1]["metadata"]["continue"] = "more"  # type: ignore[index]
+    expired = (410, {"code": 410, "reason": "Expired", "message": "token"})
+    fake.lists = [pod_list(10, ["a", "b"]), half, expired, pod_list(13, ["a", "b", "z"])]
+    fake.watches = [watch_error(410, "Expired"), watch_of(("BOOKMARK", "", 14))]
+    async with mirror_of(fake, tmp_path) as mirror:
+        await mirror.until_names("a", "b", "z")
+    assert not any(isinstance(event, Removed) for event in mirror.story)
+
+
+async def test_a_watch_that_is_closed_at_once_is_not_opened_in_a_tight_loop(
+    fake: FakeApi, tmp_path: Path
+) -> None:
+    fake.lists = [pod_list(10, ["a"])]
+    fake.watches = [(200, "")]
+    async with mirror_of(fake, tmp_path):
+        await asyncio.sleep(2)  # the rate over a time is what is tested
+    assert 2 <= fake.n_seen("watch") <= 8
+    assert fake.n_seen("list") == 1
+
+
+async def test_a_relist_that_leads_nowhere_is_not_repeated_in_a_tight_loop(
+    fake: FakeApi, tmp_path: Path
+) -> None:
+    fake.lists = [pod_list(10, ["a"])]
+    fake.watches = [watch_error(410, "Expired")]
+    async with mirror_of(fake, tmp_path):
+        await asyncio.sleep(2)  # the rate over a time is what is tested
+    assert 2 <= fake.n_seen("list") <= 8
+
+
+async def test_a_watch_that_tells_garbage_is_listed_again(fake: FakeApi, tmp_path: Path) -> None:
+    fake.lists = [pod_list(10, ["a"]), pod_list(11, ["a", "b"])]
+    fake.watches = [(200, "<html>a proxy was here</html>\n"), watch_of(("BOOKMARK", "", 12))]
+    async with mirror_of(fake, tmp_path) as mirror:
+        await mirror.until_names("a", "b")
+
+
+async def test_reads_are_repeated_when_the_server_fails(fake: FakeApi, tmp_path: Path) -> None:
+    fake.lists = [BROKEN, BROKEN, pod_list(10, ["a"])]
+    async with client_of(fake, tmp_path) as client:
+        assert len((await client.list_all(PODS)).items) == 1
+    assert fake.n_seen("list") == 3
+
+
+async def test_a_write_is_not_repeated_when_nobody_knows_what_happened(
+    fake: FakeApi, tmp_path: Path
+) -> None:
+    fake.writes = [BROKEN, POD]
+    async with client_of(fake, tmp_path) as client:
+        with pytest.raises(errors.Unavailable):
+            await client.merge_patch(PODS, "p", {}, "n")
+    assert fake.n_seen("write") == 1
+
+
+@pytest.mark.parametrize("verb", ["delete", "replace"])
+async def test_a_write_is_not_repeated_when_a_kept_connection_turns_out_closed(
+    verb: str, fake: FakeApi, tmp_path: Path
+) -> None:
+    fake.lists, fake.writes, fake.n_writes_to_drop = [POD], [POD], 1
+    async with client_of(fake, tmp_path) as client:
+        await client.get(PODS, "p", "n")  # opens the connection that is kept
+        write = (
+            client.delete(PODS, "p", "n")
+            if verb == "delete"
+            else client.replace(PODS, {}, "p", "n")
+        )
+        with pytest.raises(errors.Unavailable):
+            await write
+    assert fake.n_seen("write") == 1
+
+
+async def test_a_throttled_write_waits_as_told_and_passes_the_fence_again(
+    fake: FakeApi, tmp_path: Path
+) -> None:
+    fake.writes, fake.headers = [BUSY, POD], {"Retry-After": "1"}
+    clock = asyncio.get_running_loop().time
+    checks: list[float] = []
+    async with client_of(fake, tmp_path) as client:
+        client.before_write = lambda: checks.append(clock())
+        await client.merge_patch(PODS, "p", {}, "n")
+    assert fake.n_seen("write") == 2
+    assert checks[1] - checks[0] >= 1
+
+
+async def test_a_wait_that_exceeds_the_deadline_is_not_begun(fake: FakeApi, tmp_path: Path) -> None:
+    fake.writes, fake.headers = [BUSY, POD], {"Retry-After": "60"}
+    async with client_of(fake, tmp_path) as client:
+        with pytest.raises(errors.Throttled) as caught:
+            async with asyncio.timeout(5):
+                await client.merge_patch(PODS, "p", {}, "n")
+    assert caught.value.retry_after_s == 60
+
+
+async def test_retries_of_all_callers_together_are_bounded(fake: FakeApi, tmp_path: Path) -> None:
+    fake.lists = [BROKEN]
+    async with client_of(fake, tmp_path) as client:
+        reads = [client.get(PODS, "p", "n") for _ in range(100)]
+        await asyncio.gather(*reads, return_exceptions=True)
+    assert fake.n_seen("list") <= 100 + 50
+
+
+async def test_a_refused_token_is_read_again(fake: FakeApi, tmp_path: Path) -> None:
+    refused = (401, {"code": 401, "reason": "Unauthorized", "message": "expired"})
+    fake.lists = [refused, POD]
+    async with client_of(fake, tmp_path) as client:
+        assert (await client.get(PODS, "p", "n")).metadata.name == "p"
+        fake.lists = [refused]
+        with pytest.raises(errors.Unauthorized):
+            await client.get(PODS, "p", "n")
+    assert fake.n_seen("list") == 4

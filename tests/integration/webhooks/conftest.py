@@ -1,0 +1,126 @@
+"""The webhooks as they are installed: own account, own certificate, the shipped rules."""
+
+import re
+import ssl
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import fresh_namespace
+from tests.support.controlplane.admin import ApiRefusedError
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.handles import Api, wait_for
+from tests.support.controlplane.ports import LOOPBACK, free_port
+from tests.support.installation import Program
+from tests.support.webhook_config import webhook_configurations
+
+BASE = Path(__file__).parents[3] / "manifests" / "base"
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+PROJECTS = "/apis/ballast.dev/v1alpha1/projects"
+SEEN_S = 20.0
+
+
+@dataclass(slots=True)
+class Admission:
+    """A running webhook that the API server calls, and a namespace whose project is `vision`."""
+
+    api: Api
+    program: Program
+    ca: Path
+
+    def create(self, pod: dict[str, Any], *, is_stored: bool = True) -> dict[str, Any]:
+        """The pod as the API server made it, which is stored or only tried."""
+        query = "" if is_stored else "?dryRun=All"
+        path = f"/api/v1/namespaces/{self.api.namespace}/pods{query}"
+        made: dict[str, Any] = self.api.control_plane.admin.post(path, pod)
+        return made
+
+    def refusal(self, pod: dict[str, Any]) -> str:
+        """The words with which the pod is refused; AssertionError when it is not."""
+        try:
+            self.create(pod, is_stored=False)
+        except ApiRefusedError as error:
+            return str(error)
+        raise AssertionError(f"not refused: {pod}")
+
+    def n_reviews(self) -> int:
+        """How many reviews the webhook answered so far."""
+        context = ssl.create_default_context(cafile=str(self.ca))
+        url = f"https://{LOOPBACK}:{self.program.port}/metrics"
+        with urllib.request.urlopen(url, context=context, timeout=5) as answer:
+            text = answer.read().decode()
+        found = re.findall(r"^ballast_webhook_reviews_total\{.*\} (\S+)$", text, re.MULTILINE)
+        return int(sum(map(float, found)))
+
+
+@pytest.fixture(scope="module")
+def admission(
+    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Admission]:
+    """Webhooks under their own service account, called by the API server.
+
+    One for a module: its tests make pods of different names, or only try them.
+    """
+    api = Api(control_plane, fresh_namespace(control_plane))
+    cert_dir = tmp_path_factory.mktemp("certs")
+    for folder in ("rbac", "priority-classes"):
+        api.kubectl("apply", "--server-side", "-k", str(BASE / folder))
+    program = _program(api, cert_dir)
+    program.start()
+    admission = Admission(api, program, cert_dir / "ca.crt")
+    configurations = webhook_configurations(
+        f"https://{LOOPBACK}:{program.port}", admission.ca.read_bytes()
+    )
+    admin = api.control_plane.admin
+    admin.post(PROJECTS, _project(api.namespace))
+    for configuration in configurations:
+        admin.post(CONFIGURATIONS, configuration)
+    try:
+        wait_for(lambda: _is_in_force(admission), SEEN_S, "a pod changed by the webhook")
+        yield admission
+    finally:
+        names = [each["metadata"]["name"] for each in configurations]
+        api.kubectl("delete", "mutatingwebhookconfiguration", *names)
+        program.kill()
+
+
+def _program(api: Api, cert_dir: Path) -> Program:
+    account = api.control_plane.kubeconfig_for_service_account("ballast-system", "ballast-webhooks")
+    port = free_port()
+    argv = [
+        "webhooks",
+        f"--listen={LOOPBACK}:{port}",
+        f"--cert-dir={cert_dir}",
+        f"--kubeconfig={account}",
+    ]
+    return Program("webhooks", argv, port, api.control_plane.logs / "ballast-webhooks.log")
+
+
+def _project(namespace: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "ballast.dev/v1alpha1",
+        "kind": "Project",
+        "metadata": {"name": "vision"},
+        "spec": {"department": "research", "namespaces": [namespace]},
+    }
+
+
+def _is_in_force(admission: Admission) -> bool:
+    """Whether the API server calls the webhook, and the webhook knows the project."""
+    probe = manifest("probe", {"gpu-fraction": "0.5"})
+    return "schedulingGates" in admission.create(probe, is_stored=False)["spec"]
+
+
+def manifest(name: str, notes: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    """A pod that somebody writes."""
+    containers = [{"name": "main", "image": "example.invalid/none"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": notes or {}},
+        "spec": {"containers": containers, **spec},
+    }

@@ -1,0 +1,182 @@
+"""Pods through the real API server, with the webhook as installed."""
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from extender.api import demand, names
+from tests.integration.webhooks.conftest import SEEN_S, Admission, manifest
+from tests.support.controlplane.admin import ApiRefusedError
+from tests.support.controlplane.handles import wait_for
+from tests.support.hostile import hostile_counts, hostile_fractions
+
+HALF = {"gpu-fraction": "0.5"}
+
+
+def test_half_a_card_comes_out_gated_labelled_and_counted(admission: Admission) -> None:
+    pod = admission.create(manifest("half", HALF))
+    resources = pod["spec"]["containers"][0]["resources"]
+    assert pod["metadata"]["labels"][names.LABEL_PROJECT] == "vision"
+    assert pod["metadata"]["labels"][names.LABEL_DEPARTMENT] == "research"
+    assert pod["spec"]["schedulingGates"] == [{"name": names.GATE}]
+    assert pod["spec"]["schedulerName"] == names.SCHEDULER_NAME
+    assert resources["requests"] == resources["limits"] == {names.GPU_MILLI: "500"}
+    (condition,) = pod["status"]["conditions"]
+    assert condition["reason"] == "SchedulingGated"
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "priority_class", "priority"),
+    [
+        ({}, {}, "train", 50),
+        ({names.LABEL_WORKLOAD_KIND: "inference"}, {}, "inference", 125),
+        ({}, {"priorityClassName": "build"}, "build", 100),
+    ],
+)
+def test_priority_agrees_with_its_class(
+    admission: Admission,
+    labels: dict[str, str],
+    spec: dict[str, Any],
+    priority_class: str,
+    priority: int,
+) -> None:
+    asked = manifest("one", HALF, **spec)
+    asked["metadata"]["labels"] = labels
+    pod = admission.create(asked, is_stored=False)
+    assert (pod["spec"]["priorityClassName"], pod["spec"]["priority"]) == (priority_class, priority)
+
+
+def test_every_hostile_number_is_refused_with_a_sentence(admission: Admission) -> None:
+    tried = [
+        *(({"gpu-fraction": text}, 'such as \\"0.5\\"') for text in hostile_fractions()),
+        *(({"gpu-memory": text}, "whole number from 1 to 999999999") for text in hostile_counts()),
+    ]
+    taken = [
+        notes
+        for notes, sentence in tried
+        if sentence not in admission.refusal(manifest("hostile", notes))
+    ]
+    assert taken == []
+    assert len(tried) > 500
+
+
+@pytest.mark.parametrize(
+    ("pod", "sentence"),
+    [
+        (manifest("p", {"gpu-fraction": "0.5", "gpu-memory": "8192"}), "use one of them"),
+        (manifest("p", HALF | {names.ANNOTATION_CARDS: "0:500:1"}), "written by Ballast only"),
+        (manifest("p", HALF, priorityClassName="system-node-critical"), "is not allowed"),
+        (
+            manifest("p", schedulingGates=[{"name": names.GATE}]),
+            "remove the scheduling gate",
+        ),
+    ],
+)
+def test_refusal_reaches_the_author(
+    admission: Admission, pod: dict[str, Any], sentence: str
+) -> None:
+    assert sentence in admission.refusal(pod)
+
+
+def test_pod_of_a_controller_is_changed_like_any_other(admission: Admission) -> None:
+    template = manifest("ignored", HALF, restartPolicy="Never")
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train"},
+        "spec": {
+            "template": {
+                "metadata": {"annotations": HALF},
+                "spec": template["spec"],
+            }
+        },
+    }
+    admin, namespace = admission.api.control_plane.admin, admission.api.namespace
+    admin.post(f"/apis/batch/v1/namespaces/{namespace}/jobs", job)
+    pods: list[dict[str, Any]] = []
+    path = f"/api/v1/namespaces/{namespace}/pods?labelSelector=batch.kubernetes.io/job-name=train"
+
+    def has_pod() -> bool:
+        pods[:] = admin.get(path)["items"]
+        return bool(pods)
+
+    wait_for(has_pod, SEEN_S, "the job's pod")
+    assert pods[0]["spec"]["schedulingGates"] == [{"name": names.GATE}]
+    assert pods[0]["metadata"]["labels"][names.LABEL_PROJECT] == "vision"
+
+
+def test_changed_pod_made_again_stays_as_it_is(admission: Admission) -> None:
+    first = admission.create(manifest("first", HALF))
+    copied = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "second",
+            "labels": first["metadata"]["labels"],
+            "annotations": first["metadata"]["annotations"],
+        },
+        "spec": first["spec"],
+    }
+    second = admission.create(copied)
+    assert second["spec"] == first["spec"]
+    assert second["metadata"]["labels"] == first["metadata"]["labels"]
+
+
+def test_pod_that_says_nothing_of_gpus_is_not_even_sent(admission: Admission) -> None:
+    before = admission.n_reviews()
+    pod = admission.create(manifest("plain", {"note": "x"}))
+    assert admission.n_reviews() == before
+    assert "labels" not in pod["metadata"]
+    assert "schedulingGates" not in pod["spec"]
+
+
+def test_pod_of_the_system_is_not_sent(admission: Admission) -> None:
+    before = admission.n_reviews()
+    for namespace in ("kube-system", "ballast-system"):
+        admission.api.control_plane.make_namespace(namespace)
+        path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+        probe = manifest("system", {"gpu-fraction": "nonsense"})
+        probe["spec"]["securityContext"] = {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        probe["spec"]["containers"][0]["securityContext"] = {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        admission.api.control_plane.admin.post(path, probe)
+    assert admission.n_reviews() == before
+
+
+def test_every_word_that_we_read_gets_a_pod_sent(admission: Admission) -> None:
+    notes = [*demand.GPU_ANNOTATIONS, *demand.MIN_MEMBER_KEYS[:1], demand.COMPUTE_LIMIT]
+    labels = [*demand.PROJECT_LABELS, *demand.GROUP_LABELS, *demand.PREEMPTIBILITY_LABELS]
+    words = [manifest("word", {key: "0.5"}) for key in notes]
+    for key in labels:
+        labelled = manifest("word")
+        labelled["metadata"]["labels"] = {key: "vision"}
+        words.append(labelled)
+    for resource in demand.GPU_RESOURCES:
+        asking = manifest("word")
+        asking["spec"]["containers"][0]["resources"] = {"limits": {resource: "1"}}
+        words.append(asking)
+    words.append(manifest("word", schedulerName=names.SCHEDULER_NAME))
+    missed = [word for word in words if not _is_sent(admission, word)]
+    assert missed == []
+
+
+def _is_sent(admission: Admission, pod: dict[str, Any]) -> bool:
+    before = admission.n_reviews()
+    with contextlib.suppress(ApiRefusedError):
+        admission.create(pod, is_stored=False)
+    return admission.n_reviews() > before
+
+
+def test_dead_webhook_stops_no_pod(admission: Admission) -> None:
+    admission.program.kill()
+    try:
+        pod = admission.create(manifest("unseen", HALF))
+    finally:
+        admission.program.start()
+    assert "schedulingGates" not in pod["spec"]

@@ -1,0 +1,248 @@
+"""Our kinds through the real API server: what the Structs say is stored, what is wrong refused."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from extender.api import crd, kinds
+from extender.api.kinds import (
+    CardShare,
+    Department,
+    DepartmentSpec,
+    Device,
+    GpuFigures,
+    GpuNode,
+    GpuNodeSpec,
+    GpuNodeStatus,
+    HostFigures,
+    KindSelector,
+    MinRuntime,
+    NodePool,
+    NodePoolSpec,
+    NodePoolStatus,
+    PodGroup,
+    PodGroupSpec,
+    PodGroupStatus,
+    PoolFigures,
+    PoolUse,
+    Project,
+    ProjectSpec,
+    QueueStatus,
+    QueueSummary,
+    Row,
+    TimeSlicing,
+)
+from extender.api.objects import Condition, ObjectMeta
+from tests.support.controlplane.admin import ApiRefusedError
+from tests.support.controlplane.handles import Api
+
+CONDITION = Condition(
+    type="Ready",
+    status="True",
+    reason="Seen",
+    message="m",
+    observed_generation=1,
+    last_transition_time="2026-01-01T00:00:00Z",
+)
+FIGURES = PoolFigures(
+    name="default",
+    gpu=GpuFigures(quota="2.5", limit=4, over_quota_weight=0),
+    cpu=HostFigures(quota="500m", limit="32"),
+    memory=HostFigures(quota="1.5Gi", limit="128Gi"),
+    rank=-1,
+)
+USE = QueueStatus(
+    state="OverQuota",
+    gpu=QueueSummary(quota="2.5", fair_share="4", allocated="3", requested="9", pending_pods=6),
+    node_pools=[PoolUse(name="default", quota="2.5", allocated="3")],
+    conditions=[CONDITION],
+)
+META = ObjectMeta(name="sample")
+
+SAMPLES: tuple[msgspec.Struct, ...] = (
+    Department(metadata=META, spec=DepartmentSpec(node_pools=[FIGURES]), status=USE),
+    Project(
+        metadata=META,
+        spec=ProjectSpec(
+            department="research",
+            namespaces=["team-a", "team-b"],
+            node_pools=[FIGURES],
+            default_node_pools=["default"],
+            node_affinity=[KindSelector(workload_kind="build", match_labels={"a/b": "c"})],
+            allowed_priority_classes=["train"],
+            min_runtime=MinRuntime(reclaim_seconds=60, preempt_seconds=30),
+        ),
+        status=USE,
+    ),
+    NodePool(
+        metadata=META,
+        spec=NodePoolSpec(node_selector={"a/b": "c"}, time_slicing=TimeSlicing(mode="Fair")),
+        status=NodePoolStatus(nodes=3, capacity="24", fragmented="0.5", conditions=[CONDITION]),
+    ),
+    PodGroup(
+        metadata=META,
+        spec=PodGroupSpec(
+            min_member=4,
+            project="vision",
+            preemptibility="preemptible",
+            max_concurrent_pods=4,
+            expected_run_seconds=60,
+        ),
+        status=PodGroupStatus(pending=1, conditions=[CONDITION]),
+    ),
+    GpuNode(
+        metadata=META,
+        spec=GpuNodeSpec(
+            rows=[
+                Row(
+                    uid="705ab4f5-6393-11e8-b7cc-42010a800002",
+                    namespace="team-a",
+                    name="train-1",
+                    project="vision",
+                    cards=[
+                        CardShare(index=0, milli=1000, memory_mib=81920),
+                        CardShare(index=63, milli=1, memory_mib=0),
+                    ],
+                    state="nominated",
+                    epoch=29_000_000_000_001,
+                )
+            ]
+        ),
+        status=GpuNodeStatus(
+            devices=[Device(index=0, memory_mib=81920, uuid="GPU-1", model="A100")],
+            conditions=[CONDITION],
+        ),
+    ),
+)
+
+
+def path_of(kind: str, namespace: str, name: str = "") -> str:
+    definition = next(d for d in crd.DEFINITIONS if d.kind.__name__ == kind)
+    scope = f"namespaces/{namespace}/" if definition.is_namespaced else ""
+    return f"/apis/ballast.dev/v1alpha1/{scope}{definition.plural}" + (f"/{name}" if name else "")
+
+
+def body_of(kind: str, spec: dict[str, Any], name: str = "sample") -> dict[str, Any]:
+    return {
+        "apiVersion": "ballast.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
+def test_every_field_of_a_struct_is_stored_and_read_back(api: Api, sample: msgspec.Struct) -> None:
+    kind = type(sample)
+    document = msgspec.to_builtins(sample) | {
+        "apiVersion": "ballast.dev/v1alpha1",
+        "kind": kind.__name__,
+    }
+    api.kubectl("create", "-n", api.namespace, "-f", "-", stdin=json.dumps(document))
+    status = json.dumps({"status": document["status"]})
+    where = (kind.__name__.lower(), "sample", "-n", api.namespace)
+    api.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", status)
+    stored = api.control_plane.admin.get(path_of(kind.__name__, api.namespace, "sample"))
+    read: Any = msgspec.convert(stored, kind)
+    expected: Any = sample
+    assert read.spec == expected.spec
+    assert read.status == expected.status
+
+
+def test_samples_cover_every_kind() -> None:
+    assert tuple(type(sample) for sample in SAMPLES) == kinds.KINDS
+
+
+def _row(**fields: Any) -> dict[str, Any]:
+    card = {"index": 0, "milli": 500, "memoryMiB": 1}
+    usual = {"uid": "u", "namespace": "n", "name": "p", "state": "reserved", "cards": [card]}
+    return usual | fields
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "field"),
+    [
+        ("Project", {}, "spec.department"),
+        ("Project", {"department": ""}, "spec.department"),
+        ("Project", {"department": "d", "namespaces": ["a", "a"]}, "namespaces[1]"),
+        ("Project", {"department": "d", "namespaces": ["../a"]}, "namespaces[0]"),
+        ("Project", {"department": "d", "nodePools": [{"name": "a"}] * 2}, "nodePools[1]"),
+        *(
+            (
+                "Department",
+                {"nodePools": [{"name": "a", "gpu": {"quota": quota}}]},
+                "gpu.quota",
+            )
+            for quota in (-1, "-1", "0x1", "1e3", "2.5555", "\u0665", " 1", "1\n", True, 1.5)
+        ),
+        (
+            "Department",
+            {"nodePools": [{"name": "a", "gpu": {"quota": 2, "limit": "1.5"}}]},
+            "limit must be at least quota",
+        ),
+        (
+            "Department",
+            {"nodePools": [{"name": "a", "memory": {"quota": "2Gi", "limit": "2000Mi"}}]},
+            "limit must be at least quota",
+        ),
+        ("Department", {"nodePools": [{"name": "a", "cpu": {"quota": "1Kib"}}]}, "cpu.quota"),
+        ("NodePool", {"policy": "random"}, "spec.policy"),
+        ("NodePool", {"timeSlicing": {"leaseMilliseconds": 0}}, "leaseMilliseconds"),
+        ("PodGroup", {"minMember": 0}, "spec.minMember"),
+        ("PodGroup", {"minMember": 4, "maxConcurrentPods": 3}, "at least minMember"),
+        ("GpuNode", {"rows": [_row(state="stolen")]}, "rows[0].state"),
+        ("GpuNode", {"rows": [_row(), _row(name="q")]}, "rows[1]"),
+        ("GpuNode", {"rows": [_row(cards=[{"index": 0}])]}, "rows[0].cards[0].milli"),
+        (
+            "GpuNode",
+            {"rows": [_row(cards=[{"index": 64, "milli": 1001, "memoryMiB": -1}])]},
+            "rows[0].cards[0].milli",
+        ),
+    ],
+)
+def test_what_is_wrong_is_refused_with_the_field(
+    api: Api, kind: str, spec: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(ApiRefusedError, match=r"4(00|22)") as caught:
+        api.control_plane.admin.post(path_of(kind, api.namespace), body_of(kind, spec))
+    assert field in str(caught.value)
+
+
+def test_project_of_a_group_is_settled_once(api: Api) -> None:
+    def change(project: str) -> None:
+        patch = json.dumps({"spec": {"project": project}})
+        api.kubectl("patch", "bpg", "sample", "-n", api.namespace, "--type=merge", "-p", patch)
+
+    where = path_of("PodGroup", api.namespace)
+    api.control_plane.admin.post(where, body_of("PodGroup", {"minMember": 2}))
+    change("vision")
+    with pytest.raises(Exception, match="returned non-zero") as caught:
+        change("speech")
+    assert any("project cannot be changed" in note for note in caught.value.__notes__)
+
+
+def test_spec_written_through_the_status_is_ignored(api: Api) -> None:
+    api.control_plane.admin.post(
+        path_of("GpuNode", ""), body_of("GpuNode", {"rows": [_row()]}, "node-1")
+    )
+    patch = json.dumps(
+        {"spec": {"rows": []}, "status": {"devices": [{"index": 0, "memoryMiB": 1}]}}
+    )
+    api.kubectl("patch", "gn", "node-1", "--subresource=status", "--type=merge", "-p", patch)
+    stored = api.control_plane.admin.get(path_of("GpuNode", "", "node-1"))
+    assert len(stored["spec"]["rows"]) == 1
+    assert len(stored["status"]["devices"]) == 1
+
+
+def test_columns_show_what_is_most_wanted(api: Api) -> None:
+    api.control_plane.admin.post(
+        path_of("Project", ""), body_of("Project", {"department": "research"}, "vision")
+    )
+    status = json.dumps({"status": msgspec.to_builtins(USE)})
+    api.kubectl("patch", "bproj", "vision", "--subresource=status", "--type=merge", "-p", status)
+    header, line = api.kubectl("get", "bproj").splitlines()
+    assert header.split()[:3] == ["NAME", "DEPARTMENT", "QUOTA"]
+    assert line.split()[:7] == ["vision", "research", "2.5", "4", "3", "9", "OverQuota"]
+    assert "vision" in api.kubectl("get", "ballast")

@@ -1,0 +1,154 @@
+"""The HTTPS server by itself: what it answers to good, bad and abusive requests."""
+
+import asyncio
+import gzip
+import json
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from extender.api.events import Synced
+from extender.api.kinds import Project
+from tests.support.admission import pod, review_body, usual_index
+from webhooks import certs
+from webhooks.projects import ProjectIndex
+from webhooks.server import MAX_BODY, Server
+
+REVIEW = review_body(pod().noted({"gpu-fraction": "0.5"}).body)
+
+
+class Clock:
+    """A wall clock that a test can turn."""
+
+    def __init__(self) -> None:
+        self.now = datetime.now(UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@dataclass(slots=True)
+class Running:
+    """A server on loopback, and a client that trusts its CA only."""
+
+    url: str
+    client: aiohttp.ClientSession
+    clock: Clock
+    projects: ProjectIndex
+
+    async def post(self, body: bytes, **headers: str) -> tuple[int, str]:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self.client.post(f"{self.url}/mutate", data=body, headers=named) as answer:
+            return answer.status, await answer.text()
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with self.client.get(f"{self.url}{path}") as answer:
+            return answer.status, await answer.text()
+
+
+@pytest_asyncio.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    bundle = certs.load_or_make(tmp_path)
+    clock, projects = Clock(), usual_index()
+    projects.is_synced = False
+    runner = Server(projects, bundle, now=clock, body_deadline_s=0.2).runner()
+    await runner.setup()
+    port = 0
+    try:
+        site = aiohttp.web.TCPSite(
+            runner, "127.0.0.1", port, ssl_context=certs.server_context(tmp_path)
+        )
+        await site.start()
+        port = runner.addresses[0][1]
+        trust = ssl.create_default_context(cadata=bundle.ca.decode())
+        connector = aiohttp.TCPConnector(ssl=trust)
+        async with aiohttp.ClientSession(connector=connector) as client:
+            yield Running(f"https://127.0.0.1:{port}", client, clock, projects)
+    finally:
+        await runner.cleanup()
+
+
+async def test_review_is_answered_with_its_uid(running: Running) -> None:
+    status, text = await running.post(REVIEW)
+    response = json.loads(text)["response"]
+    assert status == 200
+    assert response["uid"] == json.loads(REVIEW)["request"]["uid"]
+    assert response["allowed"]
+    assert response["patchType"] == "JSONPatch"
+
+
+async def test_ready_once_projects_are_known(running: Running) -> None:
+    assert (await running.get("/readyz"))[0] == 503
+    running.projects.deliver(Synced(Project))
+    assert await running.get("/readyz") == (200, "ok\n")
+
+
+@pytest.mark.parametrize("passed", [certs.LIFETIME, -certs.CLOCK_SKEW * 2])
+async def test_not_ready_while_the_certificate_is_not_in_force(
+    running: Running, passed: timedelta
+) -> None:
+    running.projects.deliver(Synced(Project))
+    running.clock.now += passed
+    status, text = await running.get("/readyz")
+    assert (status, text) == (503, "the serving certificate is not in force\n")
+    assert (await running.get("/healthz"))[0] == 200
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b'{"request":{}}', b"\xff" * 10])
+async def test_malformed_body_is_a_clear_400(running: Running, body: bytes) -> None:
+    status, text = await running.post(body)
+    assert status == 400
+    assert "AdmissionReview" in text
+
+
+async def test_body_above_the_bound_is_413_and_others_go_on(running: Running) -> None:
+    status, _ = await running.post(b" " * (MAX_BODY + 1))
+    assert status == 413
+    assert (await running.post(REVIEW))[0] == 200
+
+
+async def test_body_at_the_bound_is_read(running: Running) -> None:
+    status, _ = await running.post(REVIEW + b" " * (MAX_BODY - len(REVIEW)))
+    assert status == 200
+
+
+async def test_compressed_body_is_refused_unread(running: Running) -> None:
+    bomb = gzip.compress(b"0" * (64 * 2**20))
+    status, text = await running.post(bomb, Content_Encoding="gzip")
+    assert status == 415
+    assert "without Content-Encoding" in text
+
+
+async def test_slow_body_is_given_up(running: Running) -> None:
+    async def never_ending() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    async with running.client.post(f"{running.url}/mutate", data=never_ending()) as answer:
+        assert answer.status == 408
+
+
+async def test_other_methods_and_paths_are_not_served(running: Running) -> None:
+    assert (await running.get("/mutate"))[0] == 405
+    assert (await running.get("/debug"))[0] == 404
+
+
+async def test_decisions_are_counted(running: Running) -> None:
+    await running.post(REVIEW)
+    await running.post(review_body(pod().noted({"gpu-fraction": "x"}).body))
+    await running.post(b"{")
+    _, text = await running.get("/metrics")
+    for decision in ("patched", "refused", "malformed"):
+        assert f'ballast_webhook_reviews_total{{decision="{decision}"}} 1.0' in text
+
+
+async def test_client_that_does_not_know_the_ca_is_not_fooled(running: Running) -> None:
+    async with aiohttp.ClientSession() as stranger:
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await stranger.get(f"{running.url}/healthz")

@@ -1,0 +1,1 @@
+"""The model of the cluster under random histories."""

@@ -1,0 +1,167 @@
+"""A live audit: etcd's history into the checker, a clock beside it, a verdict at the end."""
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+import yaml
+
+from tests.support.auditor.checker import Checker, Violation
+from tests.support.auditor.etcd import HistoryLostError, Reader, Store
+from tests.support.auditor.history import Change, Recording
+from tests.support.auditor.rules import Limits
+from tests.support.auditor.verdict import Verdict
+
+TICK_S: Final = 1.0
+#: The name under which a kubeconfig's cluster may say where its etcd is.
+EXTENSION: Final = "ballast.dev/etcd"
+ENVIRONMENT: Final = "BALLAST_AUDIT_ETCD"
+
+
+class Auditor:
+    """`async with Auditor(kubeconfig) as auditor: ...; verdict = await auditor.finish()`.
+
+    `kubeconfig` is the path of a kubeconfig that says where etcd is (see `find_store`), or a
+    `Store`. The audit has begun, with the present state read, when the context is entered.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: str | Path | Store,
+        *,
+        limits: Limits | None = None,
+        record: Path | None = None,
+        needs_binds: bool = True,
+    ) -> None:
+        self._store = kubeconfig if isinstance(kubeconfig, Store) else find_store(kubeconfig)
+        self._needs_binds = needs_binds
+        self._recording = Recording(record) if record else None
+        self._marks: dict[str, asyncio.Event] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._session: aiohttp.ClientSession | None = None
+        self._reader: Reader | None = None
+        self.checker = Checker(limits)
+        self.violations: list[Violation] = []
+        self.faults: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession()
+        self._reader = Reader(self._store, self._session)
+        for change in await self._reader.read_state():
+            self._observe(change)
+        self._tasks = [
+            asyncio.create_task(self._follow(self._reader), name="auditor follows"),
+            asyncio.create_task(self._tick(), name="auditor ticks"),
+        ]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+        if self._recording is not None:
+            self._recording.close()
+
+    async def catch_up(self, timeout_s: float = 30.0) -> None:
+        """Return once everything written before this call has been judged."""
+        if self._reader is None:
+            raise RuntimeError("the audit has not begun")
+        mark = await self._reader.mark()
+        passed = self._marks.setdefault(mark, asyncio.Event())
+        async with asyncio.timeout(timeout_s):
+            await passed.wait()
+
+    async def finish(self, *, settle_s: float = 20.0) -> Verdict:
+        """Judge everything written so far, wait up to `settle_s` for rest, and give the verdict.
+
+        Without rest (`settle_s` 0, or figures that keep changing) the reports are not judged.
+        """
+        was_at_rest = False
+        try:
+            await self.catch_up()
+            was_at_rest = await self._come_to_rest(settle_s)
+        except (TimeoutError, aiohttp.ClientError) as error:
+            self.faults.append(f"could not read to the end: {error!r}")
+        now_s = time.monotonic()
+        self.violations += (self.checker.settle if was_at_rest else self.checker.tick)(now_s)
+        return Verdict(
+            self.checker.counts,
+            list(self.violations),
+            list(self.faults),
+            was_at_rest,
+            self._needs_binds,
+        )
+
+    async def _come_to_rest(self, settle_s: float) -> bool:
+        deadline_s = time.monotonic() + settle_s
+        while not self.checker.is_at_rest(time.monotonic()):
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            await asyncio.sleep(min(left_s, 0.1))
+        await self.catch_up()
+        return settle_s > 0
+
+    async def _follow(self, reader: Reader) -> None:
+        try:
+            async for seen in reader.changes():
+                if isinstance(seen, str):
+                    self._marks.setdefault(seen, asyncio.Event()).set()
+                else:
+                    self._observe(seen)
+        except HistoryLostError as lost:
+            self.faults.append(str(lost))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self.violations += self.checker.tick(time.monotonic())
+
+    def _observe(self, change: Change) -> None:
+        if self._recording is not None:
+            self._recording.write(change)
+        try:
+            self.violations += self.checker.observe(change)
+        except (ValueError, KeyError, TypeError) as error:
+            # One unreadable object must not end the audit, and must not pass it either.
+            self.faults.append(f"{change.subject} at revision {change.revision}: {error!r}")
+
+
+def find_store(kubeconfig: str | Path) -> Store:
+    """Where this cluster's etcd is.
+
+    Says the environment variable BALLAST_AUDIT_ETCD ("<url>" or "<url> <prefix>"), else the
+    extension `ballast.dev/etcd` ({url, prefix}) of the current context's cluster.
+    """
+    if text := os.environ.get(ENVIRONMENT):
+        return Store(*text.split())
+    path = Path(kubeconfig)
+    with contextlib.suppress(json.JSONDecodeError):
+        return _store_of(json.loads(path.read_text()), path)
+    return _store_of(yaml.safe_load(path.read_text()), path)
+
+
+def _store_of(config: dict[str, list[dict[str, dict[str, object]]]], path: Path) -> Store:
+    for entry in config.get("clusters", []):
+        extensions = entry["cluster"].get("extensions") or []
+        if isinstance(extensions, list):
+            for each in extensions:
+                if each["name"] == EXTENSION:
+                    return Store(**each["extension"])
+    raise LookupError(
+        f"{path} does not say where etcd is: give --etcd, set {ENVIRONMENT}, or add the cluster"
+        f" extension {EXTENSION}"
+    )

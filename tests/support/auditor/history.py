@@ -1,0 +1,99 @@
+"""One change of one object at one revision, and recordings of such changes.
+
+A history is what etcd holds: every write of every object in one order. A recording is a file of
+JSON lines, one change each, so that a history seen once can be judged again (`replay`).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+#: Below the API server's prefix, the folders of the objects that are followed, and their kind.
+FOLDERS: Final = {
+    "pods": "Pod",
+    "minions": "Node",
+    "events": "Event",
+    "ballast.dev/gpunodes": "GpuNode",
+    "ballast.dev/podgroups": "PodGroup",
+    "ballast.dev/projects": "Project",
+    "ballast.dev/departments": "Department",
+    "ballast.dev/nodepools": "NodePool",
+}
+NAMESPACED: Final = frozenset({"Pod", "Event", "PodGroup"})
+
+
+#: The value of an object that was deleted.
+DELETED: Final = msgspec.Raw(b"null")
+
+
+class Change(Struct, frozen=True, gc=False):
+    """`value` is the object's stored JSON, `DELETED` when it was deleted at this revision.
+
+    `seen_s` is the observer's monotonic clock. `is_initial`: the object was there before the
+    observer came, so only the state it leads to can be judged, not how it came about.
+    """
+
+    revision: int
+    seen_s: float
+    kind: str
+    namespace: str
+    name: str
+    value: msgspec.Raw
+    is_initial: bool = False
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether the object is gone from this revision on."""
+        return bytes(self.value) == b"null"
+
+    @property
+    def subject(self) -> str:
+        """`Kind namespace/name`, for people."""
+        return f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
+
+
+def locate(key: str) -> tuple[str, str, str] | None:
+    """(kind, namespace, name) of a key below the API server's prefix; None: not followed."""
+    first, _, rest = key.partition("/")
+    folder = first
+    if "." in first:
+        second, _, rest = rest.partition("/")
+        folder = f"{first}/{second}"
+    kind = FOLDERS.get(folder)
+    if kind is None:
+        return None
+    if kind in NAMESPACED:
+        namespace, _, name = rest.partition("/")
+        return kind, namespace, name
+    return kind, "", rest
+
+
+class Recording:
+    """Appends changes to a file. Close it when done."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[bytes] = path.open("wb")
+
+    def write(self, change: Change) -> None:
+        """Append one change."""
+        self._file.write(msgspec.json.encode(change) + b"\n")
+
+    def close(self) -> None:
+        """Flush and close the file."""
+        self._file.close()
+
+
+def replay(path: Path) -> Iterator[Change]:
+    """The changes of a recording, in order."""
+    decoder = msgspec.json.Decoder(Change)
+    with path.open("rb") as file:
+        for line in file:
+            yield decoder.decode(line)
+
+
+def to_raw(value: Any) -> msgspec.Raw:
+    """The stored form of a plain object, for histories made by hand."""
+    return msgspec.Raw(msgspec.json.encode(value))

@@ -1,0 +1,196 @@
+"""E2: who may be told to leave.
+
+The API server marks an evicted pod that runs in the write that starts its removal (condition
+DisruptionTarget), and deletes one that has not started; so each eviction has one revision. The
+ledger and the quotas as of that revision say whether it was allowed, and the event regarding the
+pod says what it was for:
+
+- `Reclaimed`: preemptible, and its project or its department was above its quota. What other
+  members of its gang hold counts, evicted or not, since a gang leaves whole; pods evicted earlier
+  do not. What ended by itself within the last `lag_s` counts too: the decider may not have seen it.
+- `Preempted`: preemptible, and a pod of its project with higher priority waits.
+- `Consolidated`: preemptible.
+- `GangStale`, `BindTimedOut`: always allowed.
+
+A marked eviction that no event explains is judged as reclaim when the audit ends; a deletion that
+none explains was somebody else's wish.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from extender.api.reasons import Reason
+from tests.support.auditor.rules.rule import Finding, Limits, Rule
+from tests.support.auditor.sight import EventSeen, PodSeen
+from tests.support.auditor.world import HOLDING, Step, World
+
+EXPLAINS = (
+    Reason.RECLAIMED,
+    Reason.PREEMPTED,
+    Reason.CONSOLIDATED,
+    Reason.GANG_STALE,
+    Reason.BIND_TIMED_OUT,
+)
+
+
+@dataclass(slots=True, frozen=True)
+class _Eviction:
+    """What was true of an evicted pod at its eviction's revision.
+
+    `is_certain`: it was marked as evicted; else it was deleted, and only an event can tell.
+    """
+
+    pod: PodSeen
+    is_certain: bool
+    revision: int
+    is_above: bool
+    standing: str
+    is_outranked: bool
+
+
+@dataclass(slots=True, frozen=True)
+class _Ended:
+    """What a pod held that is gone. `gang`: it was evicted as a member of this group."""
+
+    seen_s: float
+    gang: str
+    project: str
+    pool: str
+    milli: int
+
+
+class Evictions(Rule):
+    """Remembers each eviction until what it was for is known."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(limits)
+        self._open: dict[str, _Eviction] = {}
+        self._reasons: dict[str, str] = {}
+        self._ended: deque[_Ended] = deque()
+        self.n_evictions = 0
+
+    def on_step(self, world: World, step: Step) -> Iterator[Finding]:
+        self._note_end(world, step)
+        match step.before, step.after:
+            case _, EventSeen(uid=uid, reason=reason) if reason in EXPLAINS:
+                self._reasons[uid] = reason
+                yield from self._close(uid, reason)
+            case PodSeen(eviction=""), PodSeen() as pod if pod.eviction:
+                yield from self._open_case(world, step, pod, is_certain=True)
+            case PodSeen(eviction="", phase="" | "Pending") as pod, None:
+                yield from self._open_case(world, step, pod, is_certain=False)
+
+    def at_rest(self, world: World) -> Iterator[Finding]:
+        for uid in list(self._open):
+            yield from self._close(uid, "")
+
+    def _open_case(
+        self, world: World, step: Step, pod: PodSeen, *, is_certain: bool
+    ) -> Iterator[Finding]:
+        rows = world.rows_of(pod.uid)
+        if pod.asked is None or not rows:
+            return
+        self.n_evictions += is_certain
+        is_above, standing = self._standing_of(world, step, pod, rows[0][0])
+        self._open[pod.uid] = _Eviction(
+            pod, is_certain, step.revision, is_above, standing, _is_outranked(world, pod)
+        )
+        if pod.eviction == "PreemptionByScheduler":
+            yield from self._close(pod.uid, Reason.PREEMPTED)
+        elif pod.uid in self._reasons:
+            yield from self._close(pod.uid, self._reasons[pod.uid])
+
+    def _standing_of(self, world: World, step: Step, pod: PodSeen, node: str) -> tuple[bool, str]:
+        """(above quota at some level, in words). The lower of now's and `lag_s` ago's quota."""
+        pool = world.pool_of(node)
+        project = next((row.project for _, row in world.rows_of(pod.uid)), pod.project)
+        department = world.department_of(project)
+        levels = (
+            ("Project", project, world.projects),
+            ("Department", department, world.departments),
+        )
+        used = [0, 0]
+        for where, row in world.live_rows():
+            if world.pool_of(where) != pool or not _still_counts(world, pod, row.uid):
+                continue
+            used[0] += row.milli if row.project == project else 0
+            used[1] += row.milli if world.department_of(row.project) == department else 0
+        for ended in self._gone_lately(_gang(pod), step.change.seen_s):
+            if ended.pool == pool:
+                used[0] += ended.milli if ended.project == project else 0
+                used[1] += ended.milli if world.department_of(ended.project) == department else 0
+        is_above, words = False, []
+        for (kind, name, known), milli in zip(levels, used, strict=True):
+            quota = world.quota(kind, name, pool)
+            is_new = step.change.seen_s - quota.changed_s <= self.limits.lag_s
+            deserved = min(quota.now, quota.before) if is_new else quota.now
+            is_above |= name in known and milli > deserved
+            words.append(f"{kind} {name} held {milli} of {deserved} milli")
+        return is_above, ", ".join(words)
+
+    def _gone_lately(self, gang: str, now_s: float) -> Iterator[_Ended]:
+        """What still counts of what is gone, when a member of `gang` (or of none) goes."""
+        longest_s = max(self.limits.lag_s, self.limits.gang_bind_s)
+        while self._ended and now_s - self._ended[0].seen_s > longest_s:
+            self._ended.popleft()
+        for ended in self._ended:
+            is_recent = now_s - ended.seen_s <= self.limits.lag_s
+            if ended.gang == gang if ended.gang else is_recent:
+                yield ended
+
+    def _note_end(self, world: World, step: Step) -> None:
+        pod = step.before
+        if not isinstance(pod, PodSeen) or pod.has_ended or world.is_live(pod.uid):
+            return
+        gang = _gang(pod)
+        if pod.eviction and not gang:
+            return
+        for node, row in world.rows_of(pod.uid):
+            if row.state in HOLDING:
+                self._ended.append(
+                    _Ended(
+                        step.change.seen_s,
+                        gang if pod.eviction else "",
+                        row.project,
+                        world.pool_of(node),
+                        row.milli,
+                    )
+                )
+
+    def _close(self, uid: str, reason: str) -> Iterable[Finding]:
+        case = self._open.pop(uid, None)
+        if case is None or not (case.is_certain or reason):
+            return
+        self.n_evictions += not case.is_certain
+        subject, why = f"Pod {case.pod.key}", reason or "evicted, no event says why"
+        if reason in (Reason.GANG_STALE, Reason.BIND_TIMED_OUT):
+            return
+        if not case.pod.is_preemptible:
+            yield Finding("E2", subject, f"{why}, but it is not preemptible")
+        if reason in ("", Reason.RECLAIMED) and not case.is_above:
+            yield Finding("E2", subject, f"{why} at revision {case.revision}, but {case.standing}")
+        if reason == Reason.PREEMPTED and not case.is_outranked:
+            yield Finding("E2", subject, f"{why}, but nothing of higher priority waits")
+
+
+def _still_counts(world: World, victim: PodSeen, uid: str) -> bool:
+    other = world.pods_by_uid.get(uid)
+    if other is None or not other.eviction or uid == victim.uid:
+        return True
+    return _gang(other) == _gang(victim) != ""
+
+
+def _gang(pod: PodSeen) -> str:
+    """`namespace/group`, or nothing for a pod on its own."""
+    return f"{pod.namespace}/{pod.group}" if pod.group else ""
+
+
+def _is_outranked(world: World, pod: PodSeen) -> bool:
+    return any(
+        other.project == pod.project
+        and other.priority > pod.priority
+        and not other.node
+        and not other.has_ended
+        for other in world.pods.values()
+    )

@@ -1,0 +1,211 @@
+"""The state that a history leads to: a fold over changes, with the look-ups that rules need.
+
+`World.apply` is the only way in. It judges nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from extender.api import names
+from tests.support.auditor.history import Change
+from tests.support.auditor.sight import (
+    GroupSeen,
+    LedgerSeen,
+    NodeSeen,
+    PodSeen,
+    PoolSeen,
+    QueueSeen,
+    RowSeen,
+    Seen,
+    see,
+)
+
+T = TypeVar("T", NodeSeen, GroupSeen, QueueSeen, PoolSeen)
+
+#: Row states that take room on a card. `nominated` rows hold a place that is still being left.
+HOLDING = ("reserved", "bound")
+
+
+@dataclass(slots=True, frozen=True)
+class Step:
+    """One change, with what the object was and is (None: it is not there)."""
+
+    change: Change
+    before: Seen | None
+    after: Seen | None
+
+    @property
+    def revision(self) -> int:
+        return self.change.revision
+
+
+@dataclass(slots=True)
+class Since:
+    """A figure, what it was before, and when (observer's clock) it became what it is."""
+
+    now: int
+    before: int
+    changed_s: float
+
+
+@dataclass(slots=True)
+class World:
+    """Everything followed, by name, as of the last revision applied."""
+
+    pods: dict[str, PodSeen] = field(default_factory=dict)
+    pods_by_uid: dict[str, PodSeen] = field(default_factory=dict)
+    ledgers: dict[str, LedgerSeen] = field(default_factory=dict)
+    nodes: dict[str, NodeSeen] = field(default_factory=dict)
+    groups: dict[str, GroupSeen] = field(default_factory=dict)
+    members: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    projects: dict[str, QueueSeen] = field(default_factory=dict)
+    departments: dict[str, QueueSeen] = field(default_factory=dict)
+    pools: dict[str, PoolSeen] = field(default_factory=dict)
+    #: uid of a pod -> nodes with a row of it
+    row_nodes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    #: (queue kind, queue, pool) -> quota in milli
+    quotas: dict[tuple[str, str, str], Since] = field(default_factory=dict)
+    #: (node, card index) -> since when (observer's clock) it is unhealthy
+    sick_since: dict[tuple[str, int], float] = field(default_factory=dict)
+    cordoned_since: dict[str, float] = field(default_factory=dict)
+
+    def apply(self, change: Change) -> Step:
+        """Fold one change in and say what it changed."""
+        after = None if change.is_deletion else see(change.kind, change.value)
+        key = f"{change.namespace}/{change.name}"
+        before: Seen | None = None
+        match change.kind:
+            case "Pod":
+                before = self.pods.get(key)
+                self._put_pod(key, before, after)
+            case "GpuNode":
+                before = self.ledgers.get(change.name)
+                self._put_ledger(change, before, after)
+            case "Node":
+                before = _put(self.nodes, NodeSeen, change.name, after)
+                self._note_cordon(change, after)
+            case "PodGroup":
+                before = _put(self.groups, GroupSeen, key, after)
+            case "Project":
+                before = _put(self.projects, QueueSeen, change.name, after)
+                self._note_quota("Project", change, after)
+            case "Department":
+                before = _put(self.departments, QueueSeen, change.name, after)
+                self._note_quota("Department", change, after)
+            case "NodePool":
+                before = _put(self.pools, PoolSeen, change.name, after)
+        return Step(change, before, after)
+
+    # -- look-ups ----------------------------------------------------------------------------
+
+    def holds(self, row: RowSeen) -> bool:
+        """Whether the row takes room: reserved or bound, and its pod lives."""
+        return row.state in HOLDING and self.is_live(row.uid)
+
+    def is_live(self, uid: str) -> bool:
+        """Whether the pod exists and has not ended. A terminating pod lives: it may still run."""
+        pod = self.pods_by_uid.get(uid)
+        return pod is not None and not pod.has_ended
+
+    def rows_of(self, uid: str) -> list[tuple[str, RowSeen]]:
+        """(node, row) of every row of this pod."""
+        return [
+            (node, row)
+            for node in sorted(self.row_nodes.get(uid, ()))
+            for row in self.ledgers[node].rows
+            if row.uid == uid
+        ]
+
+    def live_rows(self) -> Iterator[tuple[str, RowSeen]]:
+        """(node, row) of every row that takes room. O(rows)."""
+        for name, ledger in self.ledgers.items():
+            for row in ledger.rows:
+                if self.holds(row):
+                    yield name, row
+
+    def pool_of(self, node: str) -> str:
+        """The node pool that selects the node: the first by name, one without selector last."""
+        seen = self.nodes.get(node)
+        labels = seen.labels if seen else {}
+        catch_all = ""
+        for name in sorted(self.pools):
+            selector = self.pools[name].selector
+            if not selector:
+                catch_all = catch_all or name
+            elif all(labels.get(key) == value for key, value in selector.items()):
+                return name
+        return catch_all or names.DEFAULT_POOL
+
+    def department_of(self, project: str) -> str:
+        """The project's department; empty for a project that does not exist."""
+        seen = self.projects.get(project)
+        return seen.department if seen else ""
+
+    def quota(self, kind: str, queue: str, pool: str) -> Since:
+        """The quota of a Project or Department; none stated is none."""
+        return self.quotas.get((kind, queue, pool)) or Since(0, 0, float("-inf"))
+
+    def group_pods(self, key: str) -> list[PodSeen]:
+        """The existing pods of a group `namespace/name`."""
+        return [self.pods[member] for member in sorted(self.members.get(key, ()))]
+
+    # -- folding -----------------------------------------------------------------------------
+
+    def _put_pod(self, key: str, before: PodSeen | None, after: Seen | None) -> None:
+        if before is not None:
+            self.pods_by_uid.pop(before.uid, None)
+            if before.group:
+                self.members[f"{before.namespace}/{before.group}"].discard(key)
+        self.pods.pop(key, None)
+        if isinstance(after, PodSeen):
+            self.pods[key] = after
+            self.pods_by_uid[after.uid] = after
+            if after.group:
+                self.members[f"{after.namespace}/{after.group}"].add(key)
+
+    def _put_ledger(self, change: Change, before: LedgerSeen | None, after: Seen | None) -> None:
+        for row in before.rows if before else ():
+            self.row_nodes[row.uid].discard(change.name)
+        self.ledgers.pop(change.name, None)
+        sick = set()
+        if isinstance(after, LedgerSeen):
+            self.ledgers[change.name] = after
+            for row in after.rows:
+                self.row_nodes[row.uid].add(change.name)
+            sick = {
+                (change.name, index)
+                for index, device in after.devices.items()
+                if device.health == "Unhealthy"
+            }
+        for known in [each for each in self.sick_since if each[0] == change.name]:
+            if known not in sick:
+                del self.sick_since[known]
+        for each in sick:
+            self.sick_since.setdefault(each, change.seen_s)
+
+    def _note_cordon(self, change: Change, after: Seen | None) -> None:
+        if isinstance(after, NodeSeen) and not after.is_schedulable:
+            self.cordoned_since.setdefault(change.name, change.seen_s)
+        else:
+            self.cordoned_since.pop(change.name, None)
+
+    def _note_quota(self, kind: str, change: Change, after: Seen | None) -> None:
+        quota = after.quota if isinstance(after, QueueSeen) else {}
+        known = {key[2] for key in self.quotas if key[:2] == (kind, change.name)}
+        for pool in known | set(quota):
+            key, now = (kind, change.name, pool), quota.get(pool, 0)
+            old = self.quotas.get(key)
+            if old is None:
+                # A queue that is new had no quota before, and no usage that could exceed it.
+                self.quotas[key] = Since(now, now, change.seen_s)
+            elif old.now != now:
+                self.quotas[key] = Since(now, old.now, change.seen_s)
+
+
+def _put(known: dict[str, T], kind: type[T], key: str, after: Seen | None) -> T | None:
+    before = known.pop(key, None)
+    if isinstance(after, kind):
+        known[key] = after
+    return before

@@ -1,0 +1,10 @@
+"""The real control plane that tests and the demo run on.
+
+`ControlPlane` starts etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok as
+processes on loopback. `python -m tests.support.controlplane up` does the same by hand.
+"""
+
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.process import ControlPlaneError, Process
+
+__all__ = ["ControlPlane", "ControlPlaneError", "Process"]

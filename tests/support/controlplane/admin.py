@@ -1,0 +1,103 @@
+"""A few blocking requests as cluster administrator, for the control plane's own set-up.
+
+Tests use `extender.kube` or kubectl; this exists so that the set-up depends on neither.
+"""
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tests.support.controlplane.ports import LOOPBACK
+
+TIMEOUT_S = 10.0
+#: Connections that create objects side by side; more than two cores gain nothing.
+N_WRITERS = 4
+JSON = {"Content-Type": "application/json"}
+
+
+class ApiRefusedError(Exception):
+    """The API server answered with an error status."""
+
+    def __init__(self, request: str, status: int, body: bytes) -> None:
+        super().__init__(f"{request}: {status} {body[:500].decode(errors='replace')}")
+        self.status = status
+
+
+class AdminApi:
+    """Requests as administrator; each has its own connection, so that restarts do not matter."""
+
+    def __init__(self, port: int, authority: Path, certificate: Path, key: Path) -> None:
+        self._port = port
+        self._tls = ssl.create_default_context(cafile=str(authority))
+        self._tls.load_cert_chain(str(certificate), str(key))
+
+    def is_ready(self) -> bool:
+        """Whether /readyz says ok (all start-up hooks are done)."""
+        try:
+            return self._send("GET", "/readyz", None)[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def get(self, path: str) -> Any:
+        """The decoded object or list at `path`; ApiRefusedError for an error status."""
+        return self._decoded("GET", path, None)
+
+    def has(self, path: str) -> bool:
+        """Whether there is an object at `path`."""
+        return self._send("GET", path, None)[0] == 200
+
+    def post(self, path: str, body: Mapping[str, object]) -> Any:
+        """Create; ApiRefusedError (409) when it exists."""
+        return self._decoded("POST", path, body)
+
+    def ensure(self, path: str, body: Mapping[str, object]) -> None:
+        """Create unless it exists already."""
+        try:
+            self.post(path, body)
+        except ApiRefusedError as refusal:
+            if refusal.status != 409:
+                raise
+
+    def post_all(self, path: str, bodies: Sequence[Mapping[str, object]]) -> None:
+        """Create many objects over a few kept connections; the first refusal is raised."""
+        with ThreadPoolExecutor(N_WRITERS) as writers:
+            parts = [bodies[start::N_WRITERS] for start in range(N_WRITERS)]
+            for done in [writers.submit(self._post_part, path, part) for part in parts]:
+                done.result()
+
+    def _post_part(self, path: str, bodies: Sequence[Mapping[str, object]]) -> None:
+        connection = self._connect()
+        try:
+            for body in bodies:
+                connection.request("POST", path, json.dumps(body).encode(), JSON)
+                answer = connection.getresponse()
+                content = answer.read()
+                if answer.status >= 300:
+                    raise ApiRefusedError(f"POST {path}", answer.status, content)
+        finally:
+            connection.close()
+
+    def _decoded(self, method: str, path: str, body: Mapping[str, object] | None) -> Any:
+        status, content = self._send(method, path, body)
+        if status >= 300:
+            raise ApiRefusedError(f"{method} {path}", status, content)
+        return json.loads(content)
+
+    def _send(self, method: str, path: str, body: Mapping[str, object] | None) -> tuple[int, bytes]:
+        connection = self._connect()
+        try:
+            content = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, content, JSON)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(
+            LOOPBACK, self._port, timeout=TIMEOUT_S, context=self._tls
+        )

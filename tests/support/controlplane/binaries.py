@@ -1,0 +1,58 @@
+"""Where the programs of the control plane are: given by the environment, or built once.
+
+Order: $BALLAST_CONTROLPLANE_BIN (all of them must be there), $KUBEBUILDER_ASSETS (what it
+lacks comes from the cache), the cache folder, which `builder.py` fills. The cache is keyed by the
+pinned modules, so that another pin is another folder.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.controlplane.builder import MODULES, SOURCES, build_missing
+from tests.support.controlplane.process import ControlPlaneError
+
+PROGRAMS = tuple(SOURCES)
+
+
+def find_binaries(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """Path of every program in `PROGRAMS`; builds what nobody has, which takes minutes."""
+    given = environ.get("BALLAST_CONTROLPLANE_BIN", "")
+    if given:
+        found = _present(Path(given))
+        missing = [each for each in PROGRAMS if each not in found]
+        if missing:
+            raise ControlPlaneError(
+                f"BALLAST_CONTROLPLANE_BIN={given}: has no {', '.join(missing)}; "
+                "add them, or unset it to have them built"
+            )
+        return found
+    assets = environ.get("KUBEBUILDER_ASSETS", "")
+    found = _present(Path(assets)) if assets else {}
+    missing = [each for each in PROGRAMS if each not in found]
+    if missing:
+        folder = cache_folder(environ)
+        build_missing(folder, missing)
+        found |= {each: folder / each for each in missing}
+    return found
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder for what these go.mod and go.sum files build."""
+    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "ballast" / "controlplane" / modules_digest(MODULES)
+
+
+def modules_digest(modules: Path) -> str:
+    """SHA-256 over the names and contents of the go.mod and go.sum files."""
+    digest = hashlib.sha256()
+    for file in sorted(modules.glob("*/go.*")):
+        content = file.read_bytes()
+        digest.update(f"{file.relative_to(modules)} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _present(folder: Path) -> dict[str, Path]:
+    return {each: folder / each for each in PROGRAMS if os.access(folder / each, os.X_OK)}

@@ -1,0 +1,327 @@
+"""A real control plane on loopback: its files, its processes, the order of their lives.
+
+etcd, kube-apiserver and kube-controller-manager start together; kube-scheduler and kwok when
+they are asked for. Faults are part of the interface: any component can be killed, frozen and
+started again on the same ports. Nothing here knows pytest.
+"""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tests.support.controlplane import components
+from tests.support.controlplane.admin import AdminApi
+from tests.support.controlplane.binaries import find_binaries
+from tests.support.controlplane.certificates import (
+    Authority,
+    KeyPair,
+    token_keys,
+    write_private,
+)
+from tests.support.controlplane.components import Layout, Ports
+from tests.support.controlplane.kubeconfig import write_kubeconfig
+from tests.support.controlplane.ports import LOOPBACK, free_ports
+from tests.support.controlplane.probes import is_healthy
+from tests.support.controlplane.process import ControlPlaneError, Process
+from tests.support.controlplane.schedulerconfig import write_scheduler_config
+from tests.support.controlplane.store import Store
+
+STAGES = Path(__file__).with_name("stages.yaml")
+SYSTEM_NAMESPACE = "ballast-system"
+START_S = 90.0
+#: New ports are taken this often when somebody else was quicker on one of them.
+PORT_TRIES = 5
+#: The order of starting; they end in the opposite order, etcd last (an API server without its
+#: etcd does not end on SIGTERM for minutes).
+ORDER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+API_SERVER = "kube-apiserver"
+VIEW_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view"
+IDENTITIES = {
+    "admin": ("kubernetes-admin", ("system:masters",)),
+    "controller-manager": ("system:kube-controller-manager", ()),
+    "scheduler": ("system:kube-scheduler", ()),
+    "kwok": ("kwok", ("system:masters",)),
+}
+
+
+class ControlPlane:
+    """One control plane; `start()` returns when it can be used, `stop()` leaves no process."""
+
+    def __init__(self, parent: Path | None = None) -> None:
+        """`parent` is where the work folder is made; the system's folder for such if None."""
+        self._parent = parent
+        self._processes: dict[str, Process] = {}
+        self._authority = Authority()
+        self._tokens = token_keys()
+        self._scheduler_config = ""
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start etcd, kube-apiserver and kube-controller-manager, and wait until they serve."""
+        binaries = find_binaries()
+        for attempt in range(1, PORT_TRIES + 1):
+            self._prepare(binaries)
+            try:
+                self._start_core()
+                return
+            except ControlPlaneError as error:
+                is_port_lost = "address already in use" in str(error)
+                self.stop(is_kept=not is_port_lost)
+                if attempt == PORT_TRIES or not is_port_lost:
+                    raise
+            except BaseException:
+                self.stop()
+                raise
+
+    def stop(self, *, is_kept: bool = False) -> None:
+        """End every process, and remove the work folder unless it `is_kept`."""
+        self._end_all()
+        if self._processes and not is_kept:
+            shutil.rmtree(self.work, ignore_errors=True)
+        self._processes.clear()
+
+    def __enter__(self) -> "ControlPlane":
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop(is_kept=error is not None)
+
+    # -- places -------------------------------------------------------------------------------
+
+    @property
+    def work(self) -> Path:
+        """The folder with certificates, logs and etcd's data."""
+        return self._layout.work
+
+    @property
+    def logs(self) -> Path:
+        """The folder with a log per component and the audit log."""
+        return self._layout.work / "logs"
+
+    @property
+    def audit_log(self) -> Path:
+        """JSON lines, one audit.k8s.io/v1 Event each, level Metadata, written before the answer."""
+        return self._layout.audit_log
+
+    @property
+    def url(self) -> str:
+        """The API server's URL."""
+        return f"https://{LOOPBACK}:{self.ports.api_server}"
+
+    @property
+    def kubeconfig(self) -> str:
+        """Path of the administrator's kubeconfig."""
+        return str(self._layout.kubeconfig("admin"))
+
+    @property
+    def authority(self) -> Authority:
+        """The CA that client certificates and the API server's certificate are signed by."""
+        return self._authority
+
+    def program(self, name: str) -> str:
+        """Path of one of the programs (`kubectl`, ...)."""
+        return self._layout.program(name)
+
+    def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> str:
+        """Path of a kubeconfig that logs in as this user and these groups (RBAC decides)."""
+        name = "user-" + "".join(c if c.isalnum() else "-" for c in "-".join((user, *groups)))
+        return str(self._write_kubeconfig(name, self._authority.client(user, groups)))
+
+    def kubeconfig_for_service_account(self, namespace: str, name: str) -> str:
+        """Path of a kubeconfig with a token of this service account (valid for an hour)."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        token: str = self.admin.post(path, request)["status"]["token"]
+        return str(self._write_kubeconfig(f"sa-{namespace}-{name}", token))
+
+    # -- components ---------------------------------------------------------------------------
+
+    def start_scheduler(self, config: Path | None = None, *, extender_url: str = "") -> None:
+        """Run kube-scheduler with this configuration (stock: None) and wait until it is ready.
+
+        `extender_url` replaces the address of the configuration's extender. A scheduler that
+        runs with another configuration is ended first.
+        """
+        target = self.work / "scheduler.json"
+        wanted = write_scheduler_config(
+            target, config, self._layout.kubeconfig("scheduler"), extender_url
+        )
+        current = self._processes.get("kube-scheduler")
+        if current and current.is_alive and wanted == self._scheduler_config:
+            return
+        self.kill("kube-scheduler")
+        self._scheduler_config = wanted
+        self._run("kube-scheduler", components.scheduler(self._layout, self.ports, target))
+
+    def start_kwok(self, stages: Path = STAGES) -> None:
+        """Run kwok, which plays the kubelet of every node annotated kwok.x-k8s.io/node=fake."""
+        if not self.is_running("kwok"):
+            self._run("kwok", components.kwok(self._layout, self.ports, stages))
+
+    def is_running(self, name: str) -> bool:
+        """Whether the component is alive and not frozen."""
+        process = self._processes.get(name)
+        return process is not None and process.is_alive and not process.is_frozen
+
+    def pids(self) -> dict[str, int]:
+        """Process ids of the live components."""
+        return {name: each.pid for name, each in self._processes.items() if each.is_alive}
+
+    def kill(self, name: str) -> None:
+        """`kill -9` a component and wait until it is gone; nothing when it does not run."""
+        process = self._processes.get(name)
+        if process is not None:
+            process.kill()
+
+    def restart(self, name: str) -> None:
+        """Start a component again with the same arguments and ports, killing it if it lives."""
+        process = self._process(name)
+        process.kill()
+        process.start()
+        self._wait_ready(process)
+
+    def freeze(self, name: str) -> None:
+        """SIGSTOP a component: it keeps its connections and answers nothing."""
+        self._process(name).freeze()
+
+    def thaw(self, name: str) -> None:
+        """Let a frozen component continue."""
+        self._process(name).thaw()
+
+    def compact_etcd(self) -> int:
+        """Make etcd forget all revisions but the newest; returns that one.
+
+        The API server still answers for older ones that its own cache remembers.
+        """
+        return self.store.compact()
+
+    def forget_history(self) -> int:
+        """Make every older revision answer 410: compaction, and an API server with empty caches.
+
+        Open watches are cut by this. Returns the revision that is the oldest now.
+        """
+        revision = self.compact_etcd()
+        self.restart(API_SERVER)
+        return revision
+
+    # -- content ------------------------------------------------------------------------------
+
+    def mark_baseline(self) -> None:
+        """Take what is in the cluster now as what every `reset` goes back to."""
+        self.store.remember()
+
+    def reset(self) -> int:
+        """Make everything run again and bring the content back to the baseline.
+
+        Watchers of the API see the deletions. Returns how many objects were in the way.
+        """
+        for name in ORDER[:3]:
+            process = self._process(name)
+            if process.is_frozen:
+                process.thaw()
+            if not process.is_alive:
+                self.restart(name)
+        return self.store.reset()
+
+    def make_namespace(self, name: str) -> None:
+        """Create a namespace and its `default` service account, so that pods can be made at once.
+
+        The controller would make the account too, but some time later.
+        """
+        labels = {"kubernetes.io/metadata.name": name}
+        namespace = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": labels},
+        }
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        self.admin.ensure("/api/v1/namespaces", namespace)
+        self.admin.ensure(f"/api/v1/namespaces/{name}/serviceaccounts", account)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _prepare(self, binaries: Mapping[str, Path]) -> None:
+        """A work folder with ports, certificates and kubeconfigs; nothing runs yet."""
+        work = Path(tempfile.mkdtemp(prefix="ballast-controlplane-", dir=self._parent))
+        for folder in ("pki", "kubeconfig", "logs"):
+            (work / folder).mkdir()
+        self._layout = Layout(binaries, work)
+        self.ports = Ports(*free_ports(6))
+        serving = self._authority.serving(
+            ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
+            (LOOPBACK,),
+        )
+        admin = self._authority.client(*IDENTITIES["admin"])
+        files = {
+            "ca.crt": self._authority.certificate,
+            "apiserver.crt": serving.certificate,
+            "apiserver.key": serving.key,
+            "admin.crt": admin.certificate,
+            "admin.key": admin.key,
+            "tokens.pub": self._tokens.certificate,
+            "tokens.key": self._tokens.key,
+        }
+        for name, content in files.items():
+            write_private(self._layout.pki(name), content)
+        for name, (user, groups) in IDENTITIES.items():
+            self._write_kubeconfig(name, self._authority.client(user, groups))
+        policy = json.dumps(components.AUDIT_POLICY)
+        (work / "audit-policy.json").write_text(policy)
+        self.store = Store(self.ports.etcd_client)
+        pki = self._layout.pki
+        self.admin = AdminApi(
+            self.ports.api_server, pki("ca.crt"), pki("admin.crt"), pki("admin.key")
+        )
+
+    def _start_core(self) -> None:
+        layout, ports = self._layout, self.ports
+        self._run("etcd", components.etcd(layout, ports))
+        self._run(API_SERVER, components.api_server(layout, ports))
+        self._run("kube-controller-manager", components.controller_manager(layout, ports))
+        self.make_namespace("default")
+        self.make_namespace(SYSTEM_NAMESPACE)
+        # The role `view` and its like are sums of others, made by a controller.
+        manager = self._process("kube-controller-manager")
+        manager.wait_until(lambda: bool(self.admin.get(VIEW_ROLE).get("rules")), START_S)
+        self.mark_baseline()
+
+    def _run(self, name: str, argv: Sequence[str]) -> None:
+        process = Process(name, argv, self._layout.log(name))
+        self._processes[name] = process
+        process.start()
+        self._wait_ready(process)
+
+    def _wait_ready(self, process: Process) -> None:
+        checks = {
+            "etcd": self.store.is_ready,
+            API_SERVER: self.admin.is_ready,
+            "kube-controller-manager": lambda: is_healthy(self.ports.controller_manager),
+            "kube-scheduler": lambda: is_healthy(self.ports.scheduler, "/readyz"),
+            "kwok": lambda: is_healthy(self.ports.kwok, is_tls=False),
+        }
+        process.wait_until(checks[process.name], START_S)
+
+    def _process(self, name: str) -> Process:
+        process = self._processes.get(name)
+        if process is None:
+            known = ", ".join(self._processes) or "none"
+            raise ControlPlaneError(f"{name} was never started; started: {known}")
+        return process
+
+    def _end_all(self) -> None:
+        for name in reversed(ORDER):
+            self.kill(name)
+
+    def _write_kubeconfig(self, name: str, identity: KeyPair | str) -> Path:
+        path = self._layout.kubeconfig(name)
+        return write_kubeconfig(path, self.url, self._authority.certificate, identity)

@@ -1,0 +1,191 @@
+"""The command line of every component: which flag, and what for.
+
+Pure: paths and ports in, arguments out. Starting them is `cluster.py`'s business.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.controlplane.ports import LOOPBACK
+
+SERVICE_CIDR = "10.96.0.0/16"
+ISSUER = "https://kubernetes.default.svc"
+#: What the fixtures' clusters need. Cloud, storage, certificate and autoscaling controllers are
+#: left out: they would only list and watch.
+CONTROLLERS = (
+    "clusterrole-aggregation-controller",
+    "cronjob-controller",
+    "daemonset-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "endpointslice-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "node-lifecycle-controller",
+    "pod-garbage-collector-controller",
+    "replicaset-controller",
+    "resourcequota-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "statefulset-controller",
+    "taint-eviction-controller",
+    "ttl-after-finished-controller",
+)
+#: A simulated kubelet renews its lease every quarter of this: 5,000 of them are then 100
+#: requests a second instead of 500.
+NODE_LEASE_S = 200
+#: A node is lost when its lease is this old; more than NODE_LEASE_S by some renewals.
+NODE_GRACE_S = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where the components listen on loopback."""
+
+    etcd_client: int
+    etcd_peer: int
+    api_server: int
+    controller_manager: int
+    scheduler: int
+    kwok: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where things lie: the programs, and everything else below `work`."""
+
+    binaries: Mapping[str, Path]
+    work: Path
+
+    def program(self, name: str) -> str:
+        return str(self.binaries[name])
+
+    def pki(self, name: str) -> Path:
+        return self.work / "pki" / name
+
+    def kubeconfig(self, name: str) -> Path:
+        return self.work / "kubeconfig" / name
+
+    def log(self, name: str) -> Path:
+        return self.work / "logs" / f"{name}.log"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.work / "logs" / "audit.jsonl"
+
+
+def etcd(layout: Layout, ports: Ports) -> list[str]:
+    client = f"http://{LOOPBACK}:{ports.etcd_client}"
+    peer = f"http://{LOOPBACK}:{ports.etcd_peer}"
+    return [
+        layout.program("etcd"),
+        "--name=ballast",
+        f"--data-dir={layout.work / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=ballast={peer}",
+        # The data need not outlive the machine; a killed process loses nothing by this.
+        "--unsafe-no-fsync",
+        "--quota-backend-bytes=4294967296",
+        "--log-level=warn",
+    ]
+
+
+def api_server(layout: Layout, ports: Ports) -> list[str]:
+    return [
+        layout.program("kube-apiserver"),
+        f"--etcd-servers=http://{LOOPBACK}:{ports.etcd_client}",
+        # The auditor reads etcd itself, and understands JSON.
+        "--storage-media-type=application/json",
+        # Tests compact when they want to see 410.
+        "--etcd-compaction-interval=0",
+        f"--bind-address={LOOPBACK}",
+        f"--advertise-address={LOOPBACK}",
+        f"--secure-port={ports.api_server}",
+        # There is no Service network; nobody asks for the endpoints of `kubernetes`.
+        "--endpoint-reconciler-type=none",
+        f"--service-cluster-ip-range={SERVICE_CIDR}",
+        f"--tls-cert-file={layout.pki('apiserver.crt')}",
+        f"--tls-private-key-file={layout.pki('apiserver.key')}",
+        f"--client-ca-file={layout.pki('ca.crt')}",
+        "--authorization-mode=Node,RBAC",
+        f"--service-account-issuer={ISSUER}",
+        f"--service-account-key-file={layout.pki('tokens.pub')}",
+        f"--service-account-signing-key-file={layout.pki('tokens.key')}",
+        f"--audit-policy-file={layout.work / 'audit-policy.json'}",
+        f"--audit-log-path={layout.audit_log}",
+        "--audit-log-maxsize=0",
+        "--allow-privileged=true",
+        # A benchmark must meet the limits of the code under test, not these.
+        "--max-requests-inflight=3000",
+        "--max-mutating-requests-inflight=1500",
+        "--profiling=false",
+    ]
+
+
+def controller_manager(
+    layout: Layout, ports: Ports, controllers: Sequence[str] = CONTROLLERS
+) -> list[str]:
+    kubeconfig = layout.kubeconfig("controller-manager")
+    return [
+        layout.program("kube-controller-manager"),
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={ports.controller_manager}",
+        f"--controllers={','.join(controllers)}",
+        # Each controller logs in as itself, as in a real cluster: the audit log tells them apart.
+        "--use-service-account-credentials=true",
+        f"--root-ca-file={layout.pki('ca.crt')}",
+        f"--service-account-private-key-file={layout.pki('tokens.key')}",
+        "--leader-elect=false",
+        f"--node-monitor-grace-period={NODE_GRACE_S}s",
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+        "--profiling=false",
+    ]
+
+
+def scheduler(layout: Layout, ports: Ports, config: Path) -> list[str]:
+    kubeconfig = layout.kubeconfig("scheduler")
+    return [
+        layout.program("kube-scheduler"),
+        f"--config={config}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={ports.scheduler}",
+    ]
+
+
+def kwok(layout: Layout, ports: Ports, stages: Path) -> list[str]:
+    return [
+        layout.program("kwok"),
+        f"--kubeconfig={layout.kubeconfig('kwok')}",
+        f"--config={stages}",
+        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+        f"--node-lease-duration-seconds={NODE_LEASE_S}",
+        f"--server-address={LOOPBACK}:{ports.kwok}",
+        f"--node-ip={LOOPBACK}",
+        "--cidr=10.200.0.0/16",
+    ]
+
+
+#: Every write and every read by name or list: who, what, when, and the answer's code. Bodies
+#: are left out, and so is what components ask each other all the time.
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*", "/version"]},
+        {"level": "Metadata"},
+    ],
+}

@@ -1,0 +1,138 @@
+"""What a test gets to hold: an empty API server, or a whole empty cluster.
+
+Both are views on the one control plane of the session. `conftest.py` makes them.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from extender.kube.client import Client
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.nodes import GpuNodes
+from tests.support.controlplane.process import POLL_S, ControlPlaneError
+from tests.support.controlplane.store import now
+
+KUBECTL_TIMEOUT_S = 60.0
+NODES_READY_S = 60.0
+
+
+class Api:
+    """An API server without anybody's objects, and a namespace of the test's own."""
+
+    def __init__(self, control_plane: ControlPlane, namespace: str) -> None:
+        self.control_plane = control_plane
+        self.namespace = namespace
+        self.kubeconfig = control_plane.kubeconfig
+        self.url = control_plane.url
+
+    async def client(self, kubeconfig: str | None = None) -> Client:
+        """A client as administrator, or as whom the kubeconfig says; the caller closes it."""
+        return await Client.connect(kubeconfig or self.kubeconfig)
+
+    def kubectl(self, *args: str, stdin: str = "", kubeconfig: str = "") -> str:
+        """What kubectl printed; CalledProcessError, with its words, when it failed."""
+        return run_kubectl(self.control_plane, *args, stdin=stdin, kubeconfig=kubeconfig)
+
+
+class Cluster(Api):
+    """An `Api` with kube-scheduler and kwok, and GPU nodes as many as asked for."""
+
+    def __init__(
+        self, control_plane: ControlPlane, namespace: str, scheduler_config: Path | None
+    ) -> None:
+        super().__init__(control_plane, namespace)
+        self.scheduler_config = scheduler_config
+
+    def start_scheduler(self, config: Path | None = None, *, extender_url: str = "") -> None:
+        """Run kube-scheduler with another configuration (None: the stock one) from now on."""
+        self.control_plane.start_scheduler(config, extender_url=extender_url)
+
+    def add_gpu_nodes(
+        self,
+        n: int,
+        gpus: int = 8,
+        model: str = "A100",
+        memory_mib: int = 81920,
+        *,
+        cpu: str = "96",
+        memory: str = "512Gi",
+        prefix: str = "gpu-node",
+    ) -> list[str]:
+        """Create `n` alike simulated nodes, wait until they are ready, and return their names."""
+        return self.add_nodes(GpuNodes(n, gpus, model, memory_mib, cpu, memory, prefix))
+
+    def add_nodes(self, nodes: GpuNodes) -> list[str]:
+        """Create these nodes and wait until each is ready and may be scheduled to."""
+        names = nodes.names()
+        self.control_plane.admin.post_all("/api/v1/nodes", nodes.manifests())
+        wanted = set(names)
+        wait_for(lambda: wanted <= self._ready_nodes(), NODES_READY_S, f"{len(names)} ready nodes")
+        return names
+
+    def seed_nodes(self, nodes: GpuNodes) -> list[str]:
+        """Put ready nodes straight into etcd: thousands in a second, for benchmarks.
+
+        Nothing admitted them and they carry no not-ready taint; kwok only renews their leases.
+        """
+        store = self.control_plane.store
+        store.put("minions", nodes.ready_manifests(now()))
+        return nodes.names()
+
+    def _ready_nodes(self) -> set[str]:
+        items = self.control_plane.admin.get("/api/v1/nodes")["items"]
+        return {each["metadata"]["name"] for each in items if _is_ready(each)}
+
+
+def run_kubectl(
+    control_plane: ControlPlane, *args: str, stdin: str = "", kubeconfig: str = ""
+) -> str:
+    """Run kubectl on a control plane as administrator, or as whom the kubeconfig says."""
+    command = [control_plane.program("kubectl"), *args]
+    env = os.environ | {
+        "KUBECONFIG": kubeconfig or control_plane.kubeconfig,
+        "KUBECACHEDIR": str(control_plane.work / "kubectl-cache"),
+    }
+    done = subprocess.run(
+        command,
+        input=stdin,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=KUBECTL_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        error = subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
+        error.add_note(done.stderr.strip())
+        raise error
+    return done.stdout
+
+
+def apply_crds(control_plane: ControlPlane, folder: Path) -> int:
+    """Apply every CRD in `folder`, wait until the API serves them; returns how many files."""
+    files = [each for each in sorted(folder.glob("*.yaml")) if each.stem != "kustomization"]
+    if not files:
+        return 0
+    named = [flag for file in files for flag in ("-f", str(file))]
+    run_kubectl(control_plane, "apply", "--server-side", *named)
+    run_kubectl(control_plane, "wait", "--for=condition=Established", "--timeout=30s", *named)
+    return len(files)
+
+
+def wait_for(is_met: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Return once the condition holds; ControlPlaneError, naming it, when time is up."""
+    deadline = time.monotonic() + timeout_s
+    while not is_met():
+        if time.monotonic() > deadline:
+            raise ControlPlaneError(f"not seen in {timeout_s:.0f} s: {what}")
+        time.sleep(POLL_S * 2)
+
+
+def _is_ready(node: dict[str, dict[str, list[dict[str, str]]]]) -> bool:
+    conditions = node["status"].get("conditions", [])
+    return not node["spec"].get("taints") and any(
+        each["type"] == "Ready" and each["status"] == "True" for each in conditions
+    )

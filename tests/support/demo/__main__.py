@@ -1,0 +1,138 @@
+"""`python -m tests.support.demo`; exits 0 when the story was told and the audit is clean.
+
+KEEP=1 leaves everything running afterwards, until Ctrl-C.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from tests.support.auditor import Auditor, Verdict
+from tests.support.controlplane.process import ControlPlaneError
+from tests.support.demo.board import Board
+from tests.support.demo.parts import Parts
+from tests.support.demo.screen import Screen
+from tests.support.demo.story import Outcome, Story
+from tests.support.demo.trace import read_nodes, read_workloads
+
+#: Columns where the output is not a terminal.
+WIDTH = 120
+
+NEXT = """
+Everything keeps running; Ctrl-C ends it. In another terminal:
+
+    export KUBECONFIG={kubeconfig}
+    export PATH={programs}:$PATH
+    kubectl get departments,projects
+    kubectl get gpunodes
+    kubectl create -n vision -f examples/half-gpu.yaml
+    kubectl create -n language -f examples/gang.yaml
+    kubectl create -n search -f examples/inference.yaml
+    kubectl get pods -n vision -o wide
+
+Logs: {logs}
+"""
+
+
+async def run(console: Console, *, is_kept: bool) -> int:
+    """Start, tell, judge, end. Returns the exit status."""
+    with contextlib.ExitStack() as stack:
+        console.print("starting the control plane and Ballast")
+        parts = Parts()
+        await uncut(lambda: stack.enter_context(parts))
+        await uncut(parts.install)
+        await uncut(parts.start_ballast)
+        async with Auditor(parts.store) as auditor:
+            nodes = read_nodes()
+            await uncut(lambda: parts.add_nodes(nodes))
+            board = Board(auditor)
+            screen = Screen(board.figures, console)
+            screen.say(f"{len(nodes)} nodes with {sum(each.gpus for each in nodes)} GPUs are ready")
+            drawing = asyncio.create_task(screen.run())
+            try:
+                outcome = await Story(parts.plane.admin, board, screen).tell(read_workloads())
+            finally:
+                drawing.cancel()
+                await asyncio.gather(drawing, return_exceptions=True)
+            verdict = await auditor.finish()
+            conclude(console, board, outcome, verdict)
+            is_good = verdict.is_clean and not outcome.notes
+            parts.keeps_logs = not is_good
+            if is_kept:
+                kubectl = parts.plane.program("kubectl")
+                console.print(
+                    NEXT.format(
+                        kubeconfig=parts.plane.kubeconfig,
+                        programs=Path(kubectl).parent,
+                        logs=parts.plane.logs,
+                    ),
+                    markup=False,
+                )
+                await asyncio.Event().wait()
+        return 0 if is_good else 1
+
+
+async def uncut(work: Callable[[], object]) -> None:
+    """Run blocking work in a thread; a cancellation takes effect when it is done.
+
+    So nothing is half started when the parts are ended.
+    """
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+def conclude(console: Console, board: Board, outcome: Outcome, verdict: Verdict) -> None:
+    """Print the figures and the verdict."""
+    figures = board.figures()
+    reclaim = "not in time" if outcome.reclaim_s is None else f"{outcome.reclaim_s:.1f} s"
+    console.print()
+    for name, value in (
+        ("pods submitted", f"{outcome.submitted}"),
+        ("binds", f"{figures.bound}"),
+        ("gated to bound, median", f"{board.median_wait_s():.2f} s"),
+        ("pods bound in the busiest second", f"{board.peak_binds()}"),
+        ("GPUs borrowed while the owner was away", f"{outcome.borrowed_milli / 1000:.1f}"),
+        ("time to reclaim", reclaim),
+        ("evictions", f"{figures.evicted}"),
+        ("cards shared by several pods, at most", f"{board.most_shared} of {figures.cards}"),
+    ):
+        console.print(f"  {name:40} {value}")
+    for note in outcome.notes:
+        console.print(f"  not as told: {note}")
+    console.print(str(verdict), markup=False)
+
+
+def main() -> int:
+    """Run until the end, Ctrl-C or SIGTERM."""
+    is_terminal = sys.stdout.isatty()
+    console = Console(highlight=False, soft_wrap=True, width=None if is_terminal else WIDTH)
+
+    async def told() -> int:
+        task = asyncio.ensure_future(run(console, is_kept=bool(os.environ.get("KEEP"))))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            console.print("ended")
+            return 130
+
+    try:
+        return asyncio.run(told())
+    except ControlPlaneError as error:
+        console.print(f"error: {error}", markup=False)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""A TCP proxy on loopback that breaks connections on command: cut, refuse, stall, delay.
+
+It works on bytes, so TLS passes through untouched: the API server's certificate names 127.0.0.1,
+which is also where the proxy listens. Every fault is counted, so that a test can prove that it
+injected some.
+
+    async with FaultProxy(api.url) as proxy:
+        client = await Client.connect(proxy.kubeconfig(api.kubeconfig, tmp_path))
+        proxy.cut()
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+import yaml
+
+CHUNK_BYTES = 64 * 1024
+
+
+class FaultProxy:
+    """Forwards to `upstream` (a URL with host and port) until told otherwise."""
+
+    def __init__(self, upstream: str) -> None:
+        parts = urlsplit(upstream)
+        assert parts.hostname
+        assert parts.port
+        self._scheme = parts.scheme
+        self._upstream = (parts.hostname, parts.port)
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._is_refusing = False
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._server: asyncio.Server | None = None
+        #: Seconds that each piece of an answer is held back.
+        self.delay_s = 0.0
+        #: Connections accepted; and broken by `cut` or `refuse`.
+        self.n_accepted = 0
+        self.n_cut = 0
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        self._flowing.set()
+        tasks = list(self._open)
+        self._abort_all()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def url(self) -> str:
+        """Where clients connect instead of upstream."""
+        assert self._server is not None
+        return f"{self._scheme}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    @property
+    def n_open(self) -> int:
+        """Connections open now."""
+        return len(self._open)
+
+    def kubeconfig(self, original: str, folder: Path) -> str:
+        """Writes a copy of a kubeconfig that goes through this proxy; returns its path."""
+        document = yaml.safe_load(Path(original).read_text())
+        for cluster in document["clusters"]:
+            cluster["cluster"]["server"] = self.url
+        path = folder / f"through-{urlsplit(self.url).port}.kubeconfig"
+        path.write_text(yaml.safe_dump(document))
+        path.chmod(0o600)
+        return str(path)
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def cut(self) -> int:
+        """Resets every open connection; new ones are served. Returns how many were open."""
+        n_open = len(self._open)
+        self.n_cut += n_open
+        self._abort_all()
+        return n_open
+
+    def refuse(self) -> None:
+        """Resets every open connection and each new one, at once."""
+        self._is_refusing = True
+        self.cut()
+
+    def stall(self) -> None:
+        """Forwards nothing any more and closes nothing: what a lost network looks like."""
+        self._flowing.clear()
+
+    def restore(self) -> None:
+        """Ends refusing and stalling; what a stalled connection held back is forwarded."""
+        self._is_refusing = False
+        self._flowing.set()
+
+    def _abort_all(self) -> None:
+        for task, writer in list(self._open.items()):
+            writer.transport.abort()
+            task.cancel()
+
+    # -- forwarding ------------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.n_accepted += 1
+        if self._is_refusing:
+            self.n_cut += 1
+            writer.transport.abort()
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task] = writer
+        try:
+            await self._flowing.wait()
+            await self._forward(reader, writer)
+        except (OSError, asyncio.CancelledError):
+            pass  # either side is gone, or a fault took the connection
+        finally:
+            del self._open[task]
+            writer.transport.abort()
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection(*self._upstream)
+        try:
+            async with asyncio.TaskGroup() as pumps:
+                pumps.create_task(self._pump(reader, up_writer, is_answer=False))
+                pumps.create_task(self._pump(up_reader, writer, is_answer=True))
+        except* OSError:
+            pass
+        finally:
+            up_writer.transport.abort()
+
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_answer: bool
+    ) -> None:
+        while data := await source.read(CHUNK_BYTES):
+            if is_answer and self.delay_s:
+                await asyncio.sleep(self.delay_s)
+            await self._flowing.wait()
+            sink.write(data)
+            await sink.drain()
+        sink.close()

@@ -1,0 +1,167 @@
+"""Ballast's own programs as processes beside a control plane: as installed, but on loopback.
+
+Started from the same interpreter as the tests, so what runs is the tree under test. Every
+program can be killed, frozen and started again; a failpoint can be armed for its next life.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.ports import LOOPBACK, free_port
+from tests.support.controlplane.probes import is_healthy
+from tests.support.controlplane.process import Process
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEDULER = ROOT / "manifests" / "base" / "scheduler"
+READY_S = 60.0
+GRACE_S = 8.0
+
+
+class Program:
+    """One of our processes: its port, its life, and the failpoint of its next life."""
+
+    def __init__(self, name: str, argv: list[str], port: int, log_path: Path) -> None:
+        self.name = name
+        self.port = port
+        self._argv = [sys.executable, "-m", *argv]
+        self._log_path = log_path
+        self._process = self._make("")
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process.is_alive
+
+    def start(self, failpoint: str = "") -> None:
+        """Start it, armed with `failpoint` if given; returns when it is ready."""
+        self._process = self._make(failpoint)
+        self._process.start()
+        self.wait_ready()
+
+    def start_unready(self, failpoint: str = "") -> None:
+        """Start it and return at once."""
+        self._process = self._make(failpoint)
+        self._process.start()
+
+    def wait_ready(self) -> None:
+        """Return once /readyz answers 200."""
+        self._process.wait_until(
+            lambda: is_healthy(self.port, "/readyz", is_tls=self.name == "webhooks"), READY_S
+        )
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """SIGTERM, SIGKILL after a grace."""
+        self._process.end(GRACE_S)
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self._process.freeze()
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._process.thaw()
+
+    @property
+    def log_path(self) -> Path:
+        """Where its output goes."""
+        return self._log_path
+
+    def _make(self, failpoint: str) -> Process:
+        env = dict(os.environ, PYTHONUNBUFFERED="1")
+        env.pop("BALLAST_FAILPOINT", None)
+        if failpoint:
+            env["BALLAST_FAILPOINT"] = failpoint
+        return Process(self.name, self._argv, self._log_path, env)
+
+
+class Installation:
+    """`serve` beside kube-scheduler, one controller or more, and the webhooks where asked for."""
+
+    def __init__(self, plane: ControlPlane, *, lease_s: float = 15.0, bind_s: float = 30.0) -> None:
+        self._plane = plane
+        self._lease_s = lease_s
+        self._bind_s = bind_s
+        self.serve = self._serve()
+        self.control = self.another_control("control")
+        self._others: list[Program] = []
+
+    def another_control(self, name: str) -> Program:
+        """A further controller; the caller starts and ends it."""
+        port = free_port()
+        argv = [
+            "extender",
+            "control",
+            f"--kubeconfig={self._plane.kubeconfig}",
+            f"--metrics-listen={LOOPBACK}:{port}",
+            f"--identity={name}",
+            f"--lease-duration={self._lease_s}",
+            f"--bind-timeout={self._bind_s}",
+        ]
+        return Program(name, argv, port, self._log(name))
+
+    def webhooks(self, cert_dir: Path) -> Program:
+        """The admission webhooks; the caller starts and ends them."""
+        port = free_port()
+        argv = [
+            "webhooks",
+            f"--kubeconfig={self._plane.kubeconfig}",
+            f"--listen={LOOPBACK}:{port}",
+            f"--cert-dir={cert_dir}",
+        ]
+        return Program("webhooks", argv, port, self._log("webhooks"))
+
+    def start_scheduler(self) -> None:
+        """Our kube-scheduler configuration, with the extender where `serve` listens."""
+        url = f"http://{LOOPBACK}:{self.serve.port}"
+        self._plane.start_scheduler(SCHEDULER, extender_url=url)
+
+    def start(self) -> None:
+        """serve, control, kube-scheduler and kwok; returns when all are ready."""
+        self.serve.start_unready()
+        self.control.start_unready()
+        self._plane.start_kwok()
+        self.serve.wait_ready()
+        self.control.wait_ready()
+        self.start_scheduler()
+
+    def stop(self) -> None:
+        """End our programs; the control plane goes on."""
+        self.control.kill()
+        self.serve.kill()
+
+    def _serve(self) -> Program:
+        port = free_port()
+        argv = [
+            "extender",
+            "serve",
+            f"--kubeconfig={self._plane.kubeconfig}",
+            f"--listen={LOOPBACK}:{port}",
+        ]
+        return Program("serve", argv, port, self._log("serve"))
+
+    def _log(self, name: str) -> Path:
+        return self._plane.logs / f"ballast-{name}.log"
+
+
+@contextmanager
+def installed(plane: ControlPlane, *, lease_s: float = 15.0) -> Iterator[Installation]:
+    """An installation that is running, and is ended afterwards."""
+    installation = Installation(plane, lease_s=lease_s)
+    try:
+        installation.start()
+        yield installation
+    finally:
+        installation.stop()

@@ -1,0 +1,58 @@
+"""Looking at a cluster from outside: what is bound, which rows there are. Waits have deadlines."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from extender.kube.client import Client
+from extender.kube.errors import KubeError
+from extender.kube.resources import GPU_NODES, PODS
+
+POLL_S = 0.05
+
+
+@dataclass(slots=True)
+class Sight:
+    """One look. Pods are of one namespace and not terminal; `rows` is UID -> state, all nodes."""
+
+    pods: int = 0
+    bound: set[str] = field(default_factory=set)
+    rows: dict[str, str] = field(default_factory=dict)
+    n_rows: int = 0
+
+    def is_whole(self, n_pods: int) -> bool:
+        """Whether `n_pods` are bound, each with one row that says so, and no row is left."""
+        bound_rows = {uid for uid, state in self.rows.items() if state == "bound"}
+        return len(self.bound) == n_pods == self.n_rows and bound_rows == self.bound
+
+
+async def look(client: Client, namespace: str) -> Sight:
+    """What is there now."""
+    sight = Sight()
+    for pod in (await client.list_all(PODS, namespace=namespace)).items:
+        if pod.is_terminal:
+            continue
+        sight.pods += 1
+        if pod.spec.node_name:
+            sight.bound.add(pod.metadata.uid)
+    for node in (await client.list_all(GPU_NODES)).items:
+        for row in node.spec.rows:
+            sight.rows[row.uid] = row.state
+            sight.n_rows += 1
+    return sight
+
+
+async def until(
+    is_met: Callable[[], Awaitable[bool]], timeout_s: float, what: Callable[[], object]
+) -> None:
+    """Return once `is_met`; AssertionError with `what()` when time is up. Waits out API errors."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            if await is_met():
+                return
+        except KubeError:
+            pass
+        assert time.monotonic() < deadline, f"not seen in {timeout_s:g} s: {what()}"
+        await asyncio.sleep(POLL_S)

@@ -1,0 +1,296 @@
+"""Small builders for snapshots, so that a test says in one line what the cluster looks like.
+
+    cluster = Cluster()
+    cluster.node("n0", gpus=8)
+    cluster.project("a", quota=4)
+    cluster.job("a-job", "a", gpus=1, pods=4, on="n0")      # runs there
+    cluster.job("b-job", "b", gpus="0.5")                   # waits
+    plan = decide(cluster.snapshot())
+
+GPUs are written as users write them (2, "0.5"); times are seconds. A job is a pod group when it has
+more than one pod, else a pod. Its pods are `<name>-0`, `<name>-1`, ...
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from extender.api.demand import Demand
+from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeSpec, GpuNodeStatus, Row
+from extender.api.names import CLASS_OF_KIND, NON_PREEMPTIBLE_FROM, PRIORITY_CLASSES
+from extender.api.objects import ObjectMeta, Taint
+from extender.api.reasons import Refused
+from extender.api.units import MILLI_PER_GPU, parse_gpus, share_mib, share_milli
+from extender.policy.plan import Plan
+from extender.state.model import (
+    ANYWHERE,
+    Constraints,
+    PodState,
+    PodView,
+    PoolQuota,
+    PoolView,
+    QueueView,
+    Snapshot,
+    WorkloadView,
+)
+from extender.state.nodes import NodeFacts, NodeTable
+
+NOW_S = 1_000_000
+
+Gpus = int | str
+
+
+def demand_of(gpus: Gpus = 1, *, devices: int = 1, mib: int = 0, cpu: int = 0) -> Demand:
+    """Two GPUs, half a GPU ("0.5"), a part of several (`devices`), or MiB of one."""
+    if mib:
+        return Demand(devices=devices, gpu_memory_mib=mib, cpu_milli=cpu)
+    milli = parse_gpus(gpus)
+    if milli == 0:
+        return Demand(cpu_milli=cpu)
+    if milli % MILLI_PER_GPU == 0:
+        return Demand(devices=milli // MILLI_PER_GPU, milli=MILLI_PER_GPU, cpu_milli=cpu)
+    return Demand(devices=devices, milli=milli, cpu_milli=cpu)
+
+
+@dataclass
+class _Node:
+    facts: NodeFacts
+    cards: list[Device]
+    free: list[int]
+    rows: list[Row] = field(default_factory=list)
+
+
+@dataclass
+class Cluster:
+    """A cluster in the making. Everything without a department is in one that has no bounds."""
+
+    nodes: dict[str, _Node] = field(default_factory=dict)
+    pools: dict[str, PoolView] = field(default_factory=dict)
+    departments: dict[str, QueueView] = field(default_factory=dict)
+    projects: dict[str, QueueView] = field(default_factory=dict)
+    workloads: dict[str, WorkloadView] = field(default_factory=dict)
+
+    def pool(
+        self,
+        name: str,
+        placement: Literal["binpack", "spread"] = "binpack",
+        has_preemption: bool = True,
+    ) -> None:
+        self.pools[name] = PoolView(name, placement, has_preemption)
+
+    def node(self, name: str, gpus: int = 8, **facts: Any) -> None:
+        """Facts: pool, labels, taints, is_ready, mib, model, cpu, memory, pods, unhealthy cards."""
+        mib, model = facts.pop("mib", 16384), facts.pop("model", "A100")
+        unhealthy = facts.pop("unhealthy", ())
+        taints = tuple(Taint(key=key, effect=effect) for key, effect in facts.pop("taints", ()))
+        pool = facts.setdefault("pool", "default")
+        cpu, memory = facts.pop("cpu", 1 << 40), facts.pop("memory", 1 << 40)
+        self.pools.setdefault(pool, PoolView(pool))
+        cards = [
+            Device(
+                index=c,
+                memory_mib=mib,
+                model=model,
+                health="Unhealthy" if c in unhealthy else "Healthy",
+            )
+            for c in range(gpus)
+        ]
+        known = NodeFacts(
+            name=name,
+            taints=taints,
+            free_cpu_milli=cpu,
+            free_memory_mib=memory,
+            free_pods=facts.pop("pods", 110),
+            **facts,
+        )
+        free = [0 if c in unhealthy else MILLI_PER_GPU for c in range(gpus)]
+        self.nodes[name] = _Node(known, cards, free)
+
+    def department(self, name: str, quota: Gpus = 0, **queue: Any) -> None:
+        self.departments[name] = self._queue(name, "", quota, queue, len(self.departments))
+
+    def project(self, name: str, quota: Gpus = 0, **queue: Any) -> None:
+        """Queue: department, limit, weight, rank, min_runtime, pools ({pool: PoolQuota})."""
+        department = queue.pop("department", "everybody")
+        if department == "everybody":
+            self.departments.setdefault("everybody", self._queue("everybody", "", 99999, {}, 0))
+        age = len(self.projects)
+        self.projects[name] = self._queue(name, department, quota, queue, age)
+
+    def job(self, name: str, project: str, gpus: Gpus = 1, pods: int = 1, **job: Any) -> None:
+        """Add `pods` pods, of which those `on` nodes run (one name for all, or a list of names).
+
+        Job: min (default: all pods), priority, kind, preemptible, pools, age, ran (seconds), cards
+        (indices on the node), state, devices, mib, cpu, constraints, problem, terminating, max,
+        waiting (more pods, which wait), order (of the names).
+        """
+        demand = demand_of(
+            gpus, devices=job.pop("devices", 1), mib=job.pop("mib", 0), cpu=job.pop("cpu", 0)
+        )
+        on: str | Sequence[str] = job.pop("on", ())
+        nodes = [on] * pods if isinstance(on, str) else list(on)
+        kind = job.pop("kind", "training")
+        priority = job.pop("priority", PRIORITY_CLASSES[CLASS_OF_KIND[kind]])
+        made = NOW_S - job.pop("age", 100_000 - 60 * len(self.workloads))
+        n_pods = max(pods, len(nodes)) + job.pop("waiting", 0)
+        default_state: PodState = "bound"
+        state: PodState = job.pop("state", default_state)
+        cards: Sequence[int] | None = job.pop("cards", None)
+        ran, is_leaving = job.pop("ran", 60), job.pop("terminating", False)
+        constraints: Constraints = job.pop("constraints", ANYWHERE)
+        problem: Refused | None = job.pop("problem", None)
+        views = []
+        for at in range(n_pods):
+            node = nodes[at] if at < len(nodes) else ""
+            is_held = bool(node)
+            uid = f"{name}-{at}"
+            shares = self._cards(node, demand, cards) if is_held else ()
+            views.append(
+                PodView(
+                    uid=uid,
+                    namespace="ns",
+                    name=uid,
+                    demand=demand,
+                    state=state if is_held else "gated",
+                    is_gated=not is_held or state == "nominated",
+                    is_terminating=is_leaving and is_held,
+                    node=node,
+                    cards=shares,
+                    priority=priority,
+                    created_at=made,
+                    started_at=NOW_S - ran if is_held and state == "bound" else 0,
+                    constraints=constraints,
+                )
+            )
+            if is_held:
+                self._hold(node, views[-1], project)
+        self.workloads[f"ns/{name}"] = WorkloadView(
+            key=f"ns/{name}",
+            namespace="ns",
+            name=name,
+            is_group=n_pods > 1,
+            project=project,
+            kind=kind,
+            priority=priority,
+            is_preemptible=job.pop("preemptible", priority < NON_PREEMPTIBLE_FROM),
+            min_member=job.pop("min", n_pods),
+            pools=tuple(job.pop("pools", ("default",))),
+            created_at=made,
+            pods=tuple(views),
+            max_concurrent_pods=job.pop("max", None),
+            problem=problem,
+        )
+        assert not job, f"unknown: {sorted(job)}"
+
+    def snapshot(self, *, is_reversed: bool = False) -> Snapshot:
+        """The snapshot; reversed, everything is listed the other way round."""
+        table = NodeTable()
+        names = list(self.nodes)[::-1] if is_reversed else list(self.nodes)
+        for name in names:
+            node = self.nodes[name]
+            table.set_node(node.facts)
+            table.set_cards(
+                GpuNode(
+                    metadata=ObjectMeta(name=name),
+                    spec=GpuNodeSpec(rows=list(node.rows)),
+                    status=GpuNodeStatus(devices=node.cards),
+                )
+            )
+
+        def listed(of: dict[str, Any]) -> dict[str, Any]:
+            return dict(reversed(of.items())) if is_reversed else dict(of)
+
+        workloads = listed(self.workloads)
+        if is_reversed:
+            for key, view in workloads.items():
+                fields = {name: getattr(view, name) for name in view.__struct_fields__}
+                workloads[key] = WorkloadView(**(fields | {"pods": view.pods[::-1]}))
+        return Snapshot(
+            now_s=NOW_S,
+            nodes=table,
+            pools=listed(self.pools),
+            departments=listed(self.departments),
+            projects=listed(self.projects),
+            workloads=workloads,
+        )
+
+    def _queue(
+        self, name: str, parent: str, quota: Gpus, queue: dict[str, Any], age: int
+    ) -> QueueView:
+        limit = queue.pop("limit", None)
+        figures = PoolQuota(
+            quota_milli=parse_gpus(quota),
+            limit_milli=None if limit is None else parse_gpus(limit),
+            weight=queue.pop("weight", 1),
+            rank=queue.pop("rank", 0),
+        )
+        pools = queue.pop("pools", None) or {"default": figures}
+        view = QueueView(
+            name=name,
+            parent=parent,
+            created_at=age,
+            pools=pools,
+            reclaim_min_runtime_s=queue.pop("min_runtime", 0),
+        )
+        assert not queue, f"unknown: {sorted(queue)}"
+        return view
+
+    def _cards(
+        self, node: str, demand: Demand, cards: Sequence[int] | None
+    ) -> tuple[CardShare, ...]:
+        card_mib = self.nodes[node].cards[0].memory_mib if self.nodes[node].cards else 0
+        milli, mib = demand.milli, share_mib(demand.milli, card_mib)
+        if demand.gpu_memory_mib:
+            milli, mib = share_milli(demand.gpu_memory_mib, card_mib), demand.gpu_memory_mib
+        free = self.nodes[node].free
+        # As the scenario format has it: what runs without named cards has cards of its own.
+        own = [c for c, left in enumerate(free) if left == MILLI_PER_GPU]
+        chosen = list(cards) if cards is not None else own[: demand.devices]
+        assert len(chosen) == demand.devices, f"{node} has not enough free cards"
+        return tuple(CardShare(index=c, milli=milli, memory_mib=mib) for c in chosen)
+
+    def _hold(self, node: str, pod: PodView, project: str) -> None:
+        held = self.nodes[node]
+        for card in pod.cards:
+            held.free[card.index] -= card.milli
+        held.facts.free_cpu_milli -= pod.demand.cpu_milli
+        held.facts.free_pods -= 1
+        if pod.cards:
+            held.rows.append(
+                Row(
+                    uid=pod.uid,
+                    namespace=pod.namespace,
+                    name=pod.name,
+                    project=project,
+                    cards=list(pod.cards),
+                    state=pod.state,  # type: ignore[arg-type]
+                )
+            )
+
+
+def statuses(plan: Plan) -> dict[str, str]:
+    """What the plan decided, by pod name: reserved, nominated or evicted."""
+    found = {
+        placed.pod.name: admission.state
+        for admission in plan.admissions
+        for placed in admission.placements
+    }
+    return found | {eviction.pod.name: "evicted" for eviction in plan.evictions}
+
+
+def counts(plan: Plan) -> dict[tuple[str, str], int]:
+    """How many pods of each job got which status: {("a-job", "reserved"): 4}."""
+    found: dict[tuple[str, str], int] = {}
+    for name, status in statuses(plan).items():
+        key = name.rsplit("-", 1)[0], status
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+def fair_shares(plan: Plan, pool: str = "default") -> dict[str, int]:
+    """Fair share of every project in the pool, in milli-GPU."""
+    return {
+        name: share.fair_share_milli
+        for (name, of_pool), share in plan.project_shares.items()
+        if of_pool == pool
+    }

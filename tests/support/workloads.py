@@ -1,0 +1,100 @@
+"""Queues and workloads as a user would apply them, for tests on the real control plane.
+
+Pods are written as admission leaves them (gate, scheduler name, gpu-milli), so a test of the
+controller does not depend on the webhooks.
+"""
+
+from typing import Any
+
+from extender.api import names
+
+API = "/apis/ballast.dev/v1alpha1"
+Manifest = dict[str, Any]
+
+
+def department(name: str, quota: int | str) -> Manifest:
+    """A department with this quota in the default pool."""
+    return _queue("Department", name, {"nodePools": [_figures(quota, 1)]})
+
+
+def project(
+    name: str, department_name: str, namespace: str, quota: int | str, weight: int = 1
+) -> Manifest:
+    """A project of one namespace."""
+    spec = {
+        "department": department_name,
+        "namespaces": [namespace],
+        "nodePools": [_figures(quota, weight)],
+    }
+    return _queue("Project", name, spec)
+
+
+def pod_group(name: str, namespace: str, min_member: int) -> Manifest:
+    """A gang."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"minMember": min_member},
+    }
+
+
+def job(name: str, namespace: str, n_pods: int, milli: int, *, group: str = "") -> Manifest:
+    """A Job whose pods run together and for ever; pods that are evicted come back."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "parallelism": n_pods,
+            "completions": n_pods,
+            "backoffLimit": 1000,
+            "template": pod_template(milli, group=group),
+        },
+    }
+
+
+def pod_template(
+    milli: int, *, group: str = "", priority_class: str = "", gated: bool = True
+) -> Manifest:
+    """A pod that asks for `milli` of `ballast.dev/gpu-milli`."""
+    resources = {"cpu": "100m", "memory": "64Mi", names.GPU_MILLI: str(milli)}
+    spec: Manifest = {
+        "schedulerName": names.SCHEDULER_NAME,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "containers": [
+            {
+                "name": "main",
+                "image": "example",
+                "resources": {"requests": resources, "limits": resources},
+            }
+        ],
+    }
+    if gated:
+        spec["schedulingGates"] = [{"name": names.GATE}]
+    if priority_class:
+        spec["priorityClassName"] = priority_class
+    labels = {names.LABEL_POD_GROUP: group} if group else {}
+    return {"metadata": {"labels": labels}, "spec": spec}
+
+
+def bare_pod(name: str, namespace: str, milli: int, **options: Any) -> Manifest:
+    """A pod that nothing makes again."""
+    template = pod_template(milli, **options)
+    meta = template["metadata"] | {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
+
+
+def _figures(quota: int | str, weight: int) -> Manifest:
+    gpu = {"quota": quota, "overQuotaWeight": weight}
+    return {"name": names.DEFAULT_POOL, "gpu": gpu}
+
+
+def _queue(kind: str, name: str, spec: Manifest) -> Manifest:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }

@@ -1,0 +1,53 @@
+"""How our kinds look as JSON, where that decides what the API server keeps."""
+
+import msgspec
+import pytest
+
+from extender.api import kinds
+from extender.api.kinds import (
+    NodePoolStatus,
+    PodGroupStatus,
+    PoolUse,
+    QueueStatus,
+    QueueSummary,
+    Row,
+)
+from extender.api.objects import Condition
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        QueueStatus(),
+        QueueSummary(),
+        PoolUse(name="default"),
+        NodePoolStatus(),
+        PodGroupStatus(),
+    ],
+    ids=lambda status: type(status).__name__,
+)
+def test_status_that_went_back_to_nothing_is_still_written_whole(status: msgspec.Struct) -> None:
+    assert len(msgspec.to_builtins(status)) == len(msgspec.structs.fields(status))
+
+
+def test_condition_without_a_time_has_no_null() -> None:
+    assert msgspec.to_builtins(Condition(type="Ready", status="True")) == {
+        "type": "Ready",
+        "status": "True",
+    }
+
+
+def test_row_of_a_whole_card_is_short() -> None:
+    row = Row(uid="u", namespace="n", name="p", cards=[], state="bound")
+    assert set(msgspec.to_builtins(row)) == {"uid", "namespace", "name", "cards", "state"}
+
+
+def test_milli_of_a_row_is_the_sum_of_its_cards() -> None:
+    cards = [kinds.CardShare(0, 500, 1), kinds.CardShare(1, 250, 1)]
+    assert Row(uid="u", namespace="n", name="p", cards=cards, state="bound").milli == 750
+
+
+def test_only_our_kinds_have_our_api_version() -> None:
+    assert kinds.api_version_of(kinds.Project) == "ballast.dev/v1alpha1"
+    with pytest.raises(KeyError):
+        kinds.api_version_of(Condition)

@@ -1,0 +1,56 @@
+"""Names that Kubernetes must accept, and tables that must agree with each other."""
+
+import re
+
+import pytest
+
+from extender.api import demand, names
+
+_PREFIXED = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9][-A-Za-z0-9_.]{0,62}")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *(
+            value
+            for name, value in vars(names).items()
+            if name.startswith(("LABEL_", "ANNOTATION"))
+        ),
+        *demand.PROJECT_LABELS,
+        *demand.GROUP_LABELS,
+        *demand.PREEMPTIBILITY_LABELS,
+        *demand.GPU_ANNOTATIONS,
+        names.GATE,
+        names.GPU_MILLI,
+    ],
+)
+def test_key_is_a_qualified_name(key: str) -> None:
+    assert _PREFIXED.fullmatch(key)
+
+
+def test_our_own_keys_come_first_among_their_aliases() -> None:
+    assert demand.PROJECT_LABELS[0] == names.LABEL_PROJECT
+    assert demand.GROUP_LABELS[0] == names.LABEL_POD_GROUP
+    assert demand.PREEMPTIBILITY_LABELS[0] == names.LABEL_PREEMPTIBILITY
+
+
+def test_every_kind_of_work_has_a_priority_class_of_its_own() -> None:
+    assert set(names.CLASS_OF_KIND) == set(names.KINDS)
+    assert sorted(names.CLASS_OF_KIND.values()) == sorted(names.PRIORITY_CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("priority", "word", "is_preemptible"),
+    [
+        (50, "", True),
+        (99, "", True),
+        (100, "", False),
+        (125, "preemptible", True),
+        (50, "non-preemptible", False),
+    ],
+)
+def test_explicit_word_decides_before_the_priority(
+    priority: int, word: str, is_preemptible: bool
+) -> None:
+    assert names.is_preemptible(priority, word) is is_preemptible

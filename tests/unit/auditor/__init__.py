@@ -1,0 +1,1 @@
+"""The auditor's judge, on histories made by hand."""

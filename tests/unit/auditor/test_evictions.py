@@ -1,0 +1,91 @@
+"""E2: who may be told to leave."""
+
+from typing import Any
+
+from tests.unit.auditor.story import Story
+
+
+def borrowing(quota: object = 1, n_pods: int = 3, **more: Any) -> Story:
+    """Project red with a quota of 1 and pods of 0.5 on it, by default half a GPU over quota."""
+    story = Story().node(cards=4).department("d", quota).project("red", "d", quota)
+    for ix in range(n_pods):
+        story.pod(f"p{ix}", **more)
+        story.run(f"p{ix}", cards=f"{ix // 2}:500:40000")
+    return story.wait(10)
+
+
+def test_reclaim_from_a_project_above_its_quota_is_fine() -> None:
+    story = borrowing().evict("p0", "Reclaimed").rest()
+    assert story.violations == []
+    assert story.checker.counts.evictions == 1
+
+
+def test_reclaim_from_a_project_within_its_quota_breaks_e2() -> None:
+    story = borrowing(quota=2).evict("p0", "Reclaimed")
+    assert story.broken == {"E2"}
+    assert "Project red held 1500 of 2000 milli" in story.violations[0].detail
+
+
+def test_the_second_of_two_evictions_is_judged_by_what_the_first_leaves() -> None:
+    assert borrowing().evict("p0", "Reclaimed").evict("p1", "Reclaimed").broken == {"E2"}
+
+
+def test_a_gang_may_leave_whole_though_its_first_pod_would_have_been_enough() -> None:
+    story = borrowing(group="g")
+    for ix in range(3):
+        story.evict(f"p{ix}", "Reclaimed")
+    assert story.violations == []
+
+
+def test_a_gang_may_leave_whole_though_its_first_pods_are_gone_at_once() -> None:
+    story = borrowing(group="g")
+    for ix in range(3):
+        story.evict(f"p{ix}", "Reclaimed").delete(f"p{ix}").free(f"p{ix}")
+    assert story.violations == []
+    assert story.checker.counts.evictions == 3
+
+
+def test_a_pod_that_had_not_started_is_deleted_when_evicted_and_judged_by_its_event() -> None:
+    story = borrowing(quota=2).delete("p0").event("p0", "Reclaimed")
+    assert story.broken == {"E2"}
+    assert story.checker.counts.evictions == 1
+
+
+def test_a_deletion_that_no_event_explains_is_the_owners_wish() -> None:
+    story = borrowing(quota=2).delete("p0").free("p0").rest()
+    assert story.violations == []
+    assert story.checker.counts.evictions == 0
+
+
+def test_a_victim_that_is_not_preemptible_breaks_e2() -> None:
+    story = borrowing(priority=125).evict("p0", "Reclaimed")
+    assert story.broken == {"E2"}
+    assert "not preemptible" in story.violations[0].detail
+
+
+def test_the_event_may_come_before_the_eviction() -> None:
+    assert borrowing(quota=2).event("p0", "Reclaimed").evict("p0").broken == {"E2"}
+
+
+def test_an_eviction_that_nothing_explains_is_judged_as_reclaim_at_the_end() -> None:
+    story = borrowing(quota=2).evict("p0")
+    assert story.violations == []
+    assert story.rest().broken == {"E2"}
+
+
+def test_what_ended_by_itself_a_moment_ago_counts_for_the_decider() -> None:
+    assert borrowing().end("p1").evict("p0", "Reclaimed").violations == []
+    assert borrowing().end("p1").wait(10).evict("p0", "Reclaimed").broken == {"E2"}
+
+
+def test_preemption_without_a_pod_of_higher_priority_breaks_e2() -> None:
+    assert borrowing().evict("p0", "Preempted").broken == {"E2"}
+
+
+def test_preemption_for_a_waiting_pod_of_higher_priority_is_fine() -> None:
+    story = borrowing(quota=2).pod("urgent", priority=75)
+    assert story.evict("p0", "Preempted").violations == []
+
+
+def test_a_stale_gang_may_always_be_stopped() -> None:
+    assert borrowing(quota=9).evict("p0", "GangStale").rest().violations == []

@@ -1,0 +1,98 @@
+"""A3, A4, R1: every bound pod has its row, every row its pod, and rows are freed in time."""
+
+import pytest
+
+from tests.support.auditor import Limits
+from tests.unit.auditor.story import Story, parse
+
+
+def test_a_row_freed_while_its_pod_runs_breaks_a3() -> None:
+    assert {"A3", "B3"} >= Story().node().pod("a").run("a").free("a").broken > set()
+
+
+def test_a_row_freed_on_the_deletion_timestamp_breaks_a3() -> None:
+    story = Story().node().pod("a").run("a")
+    story.change_pod("a", metadata={"deletionTimestamp": "2026-11-21T10:00:00Z"}).free("a")
+    assert "A3" in story.broken
+
+
+@pytest.mark.parametrize("leave", [Story.delete, Story.end])
+def test_a_row_may_be_freed_once_its_pod_is_gone_or_has_ended(leave: object) -> None:
+    story = Story().node().pod("a").run("a")
+    leave(story, "a")  # type: ignore[operator]
+    assert story.free("a").violations == []
+
+
+def test_a_row_freed_while_its_plan_may_still_be_bound_breaks_r1() -> None:
+    story = Story().node().pod("a").reserve("a").release("a")
+    assert story.free("a").broken == {"R1"}
+
+
+def test_a_row_may_be_freed_after_its_plan_was_taken_back() -> None:
+    story = Story().node().pod("a").reserve("a").release("a")
+    story.change_pod("a", annotations={"ballast.dev/plan": None}).free("a")
+    assert story.violations == []
+
+
+def test_a_release_without_a_row_in_the_ledger_breaks_r1() -> None:
+    assert Story().node().pod("a").release("a").broken == {"R1"}
+
+
+def test_a_release_by_an_older_plan_than_the_row_breaks_r1() -> None:
+    assert Story().node().pod("a").reserve("a").release("a", epoch=3).broken == {"R1"}
+
+
+def test_a_release_of_a_nominated_row_breaks_r1() -> None:
+    assert Story().node().pod("a").reserve("a", state="nominated").release("a").broken == {"R1"}
+
+
+def test_two_rows_of_one_bound_pod_break_a3() -> None:
+    story = Story().node().node("n2").pod("a").run("a").reserve("a", "n2")
+    assert "A3" in story.broken
+
+
+@pytest.mark.parametrize(
+    ("asks", "cards"),
+    [
+        ({"gpu-fraction": "0.25"}, "0:500:40000"),
+        ({"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}, "0:500:40000"),
+        ({"gpu-memory": "16000"}, "0:199:16000"),
+        ({"gpu-memory": "16000"}, "0:200:15000"),
+        ({"gpu-fraction": "half"}, "0:500:40000"),
+    ],
+)
+def test_a_row_that_is_not_what_the_pod_asked_for_breaks_a3(
+    asks: dict[str, str], cards: str
+) -> None:
+    assert "A3" in Story().node().pod("a", asks=asks).run("a", cards=cards).broken
+
+
+@pytest.mark.parametrize(
+    ("asks", "cards"),
+    [
+        ({"gpu-fraction": "0.25"}, "1:250:20000"),
+        ({"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}, "0:500:40000,1:500:40000"),
+        ({"gpu-memory": "16000"}, "0:200:16000"),
+    ],
+)
+def test_a_row_that_is_what_the_pod_asked_for_is_fine(asks: dict[str, str], cards: str) -> None:
+    assert Story().node().pod("a", asks=asks).run("a", cards=cards).violations == []
+
+
+def test_whole_cards_are_read_from_the_resources() -> None:
+    story = Story().node().pod("a", asks={})
+    resources = {"limits": {"nvidia.com/gpu": "2"}, "requests": {"ballast.dev/gpu-milli": "2k"}}
+    story.change_pod("a", spec={"containers": [{"name": "main", "resources": resources}]})
+    assert story.run("a", cards="0:1000:80000,1:1000:80000").violations == []
+
+
+def test_a_row_that_outlives_its_pod_breaks_a4_after_its_time() -> None:
+    story = Story(Limits(orphan_row_s=60)).node().pod("a").run("a").delete("a").wait(1)
+    assert story.wait(59).broken == set()
+    assert story.wait(2).broken == {"A4"}
+    assert len(story.wait(50).violations) == 1
+
+
+def test_a_row_of_a_pod_that_never_was_breaks_a4_after_its_time() -> None:
+    story = Story(Limits(orphan_row_s=60)).node().reserve("ghost", cards=parse("0:1:1")).wait(1)
+    assert story.wait(70).broken == {"A4"}

@@ -1,0 +1,192 @@
+"""What each queue deserves (cases after shared/scenarios/run-ai/fair-share and departments)."""
+
+import pytest
+
+from extender.policy.decide import decide
+from extender.state.model import PoolQuota
+from tests.support.snapshots import Cluster, counts, fair_shares
+
+
+def shares_of(cluster: Cluster) -> dict[str, int]:
+    """Fair shares of the projects, in GPUs where they are whole."""
+    found = fair_shares(decide(cluster.snapshot()))
+    return {name: milli // 1000 if milli % 1000 == 0 else milli for name, milli in found.items()}
+
+
+def claims(gpus: int, *wanted: int) -> Cluster:
+    """`gpus` on one node; projects a, b, c, ... are added by the test and want so many GPUs."""
+    cluster = Cluster()
+    cluster.node("n0", gpus=gpus)
+    for name, pods in zip("abcdef", wanted, strict=False):
+        cluster.job(f"{name}-jobs", name, pods=pods, min=1)
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("gpus", "queues", "wanted", "shares"),
+    [
+        pytest.param(8, [(3, 3), (1, 1)], [8, 8], [6, 2], id="over quota by quota"),
+        pytest.param(8, [(3, 1), (1, 3)], [8, 8], [4, 4], id="weight may reverse the quotas"),
+        pytest.param(6, [(2, 0), (2, 1)], [6, 6], [2, 4], id="weight none has no surplus"),
+        pytest.param(40, [(14, 2), (6, 3), (0, 1)], [40, 40, 40], [21, 16, 3], id="2 3 1 of 40"),
+        pytest.param(40, [(20, 2), (6, 3), (0, 1)], [5, 40, 40], [5, 28, 7], id="unused quota"),
+        pytest.param(12, [(0, 1), (0, 1), (0, 1)], [2, 4, 12], [2, 4, 6], id="demand caps"),
+        pytest.param(
+            20, [(0, 1), (0, 2), (0, 3), (0, 4)], [10, 3, 10, 2], [5, 3, 10, 2], id="rounds"
+        ),
+        pytest.param(10, [(0, 1), (0, 1), (0, 1)], [10, 10, 10], [4, 3, 3], id="odd to oldest"),
+        pytest.param(9, [(0, 5), (0, 3), (0, 2)], [9, 9, 9], [4, 3, 2], id="largest remainder"),
+        pytest.param(8, [(4, 1), (0, 1)], [8, 8], [6, 2], id="no quota has surplus too"),
+        pytest.param(8, [(6, 1), (6, 1)], [8, 8], [4, 4], id="oversubscribed in proportion"),
+        pytest.param(8, [(2, 1), (6, 1)], [1, 2], [1, 2], id="demand below quota"),
+    ],
+)
+def test_share_is_quota_then_surplus_by_weight(
+    gpus: int, queues: list[tuple[int, int]], wanted: list[int], shares: list[int]
+) -> None:
+    cluster = claims(gpus, *wanted)
+    for name, (quota, weight) in zip("abcdef", queues, strict=False):
+        cluster.project(name, quota, weight=weight)
+    plan = decide(cluster.snapshot())
+    assert [fair_shares(plan)[name] // 1000 for name in "abcdef"[: len(queues)]] == shares
+    got = counts(plan)
+    assert [got.get((f"{name}-jobs", "reserved"), 0) for name in "abcdef"[: len(queues)]] == shares
+
+
+def test_limit_caps_the_share_and_the_others_have_the_rest() -> None:
+    cluster = claims(12, 12, 12)
+    cluster.project("a", 2, limit=4, weight=3)
+    cluster.project("b", 2)
+    assert shares_of(cluster) == {"a": 4, "b": 8}
+
+
+def test_lower_rank_has_all_it_wants_before_the_next_rank() -> None:
+    cluster = claims(6, 6, 4)
+    cluster.project("a", weight=5, rank=2)
+    cluster.project("b", weight=1, rank=1)
+    assert shares_of(cluster) == {"a": 2, "b": 4}
+
+
+def test_fractions_of_a_rank_are_rounded_inside_it() -> None:
+    cluster = claims(7, 8, 8, 8, 8, 3)
+    for name in "abcd":
+        cluster.project(name, rank=1)
+    cluster.project("e", rank=2)
+    assert shares_of(cluster) == {"a": 2, "b": 2, "c": 2, "d": 1, "e": 0}
+
+
+def test_fractional_work_has_its_share_to_the_milli() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=1)
+    for name in "ab":
+        cluster.project(name)
+        cluster.job(f"{name}-jobs", name, "0.25", pods=4, min=1)
+    assert shares_of(cluster) == {"a": 500, "b": 500}
+
+
+def test_non_preemptible_work_beyond_quota_entitles_to_nothing() -> None:
+    cluster = claims(8)
+    cluster.project("a", 2)
+    cluster.project("b", 2)
+    cluster.job("builds", "a", pods=8, min=1, kind="build")
+    cluster.job("trains", "b", pods=8, min=1)
+    assert shares_of(cluster) == {"a": 2, "b": 6}
+
+
+def test_workload_that_cannot_be_placed_at_all_entitles_to_nothing() -> None:
+    cluster = claims(8)
+    cluster.project("a")
+    cluster.job("a-job", "a", 4, max=0)
+    assert shares_of(cluster) == {"a": 0}
+
+
+def test_departments_divide_the_surplus_by_quota_and_projects_by_weight() -> None:
+    cluster = claims(16, 16, 16, 16)
+    cluster.department("d1", 6)
+    cluster.department("d2", 2)
+    cluster.project("a", 3, department="d1", weight=1)
+    cluster.project("b", 3, department="d1", weight=2)
+    cluster.project("c", 2, department="d2", weight=9)
+    assert shares_of(cluster) == {"a": 5, "b": 7, "c": 4}
+
+
+def test_departments_without_any_quota_share_equally() -> None:
+    cluster = claims(8, 8, 8)
+    cluster.department("d1")
+    cluster.department("d2")
+    cluster.project("a", department="d1", weight=1)
+    cluster.project("b", department="d2", weight=5)
+    assert shares_of(cluster) == {"a": 4, "b": 4}
+
+
+def test_department_quota_goes_before_the_quotas_of_its_projects() -> None:
+    cluster = claims(8, 8, 8, 8)
+    cluster.department("d1", 4)
+    cluster.department("d2", 4)
+    cluster.project("a", 4, department="d1")
+    cluster.project("b", 4, department="d1")
+    cluster.project("c", 4, department="d2")
+    assert shares_of(cluster) == {"a": 2, "b": 2, "c": 4}
+
+
+def test_department_limit_bounds_its_projects_together() -> None:
+    cluster = claims(12, 12, 12)
+    cluster.department("d1", 4, limit=5)
+    cluster.department("d2", 4)
+    cluster.project("a", 4, department="d1")
+    cluster.project("b", 4, department="d2")
+    assert shares_of(cluster) == {"a": 5, "b": 7}
+
+
+def test_department_that_does_not_exist_has_the_quotas_of_its_projects() -> None:
+    cluster = claims(9, 9, 9)
+    cluster.department("d2", 3)
+    cluster.project("a", 6, department="absent")
+    cluster.project("b", 3, department="d2")
+    plan = decide(cluster.snapshot())
+    assert fair_shares(plan) == {"a": 6000, "b": 3000}
+    assert plan.department_shares["absent", "default"].quota_milli == 6000
+
+
+def test_shares_are_counted_per_node_pool() -> None:
+    cluster = Cluster()
+    for pool in ("a100", "h100"):
+        cluster.node(f"n-{pool}", gpus=4, pool=pool)
+    cluster.project("a", pools={"a100": PoolQuota(weight=1), "h100": PoolQuota(weight=3)})
+    cluster.project("b", pools={"a100": PoolQuota(weight=3), "h100": PoolQuota(weight=1)})
+    for project in "ab":
+        for pool in ("a100", "h100"):
+            cluster.job(f"{project}-{pool}", project, pods=4, min=1, pools=[pool])
+    plan = decide(cluster.snapshot())
+    assert fair_shares(plan, "a100") == {"a": 1000, "b": 3000}
+    assert fair_shares(plan, "h100") == {"a": 3000, "b": 1000}
+
+
+def test_nodes_that_are_not_ready_are_nobodys_share() -> None:
+    cluster = claims(4, 8)
+    cluster.node("n1", gpus=4, is_ready=False)
+    cluster.project("a")
+    assert shares_of(cluster) == {"a": 4}
+
+
+def test_work_outside_every_project_is_not_shared() -> None:
+    cluster = claims(8, 8)
+    cluster.project("a")
+    cluster.job("alien", "nobody", 3, on="n0")
+    assert shares_of(cluster) == {"a": 5}
+
+
+def test_published_figures_are_those_of_the_ledger() -> None:
+    cluster = claims(8)
+    cluster.project("a", 4, limit=6)
+    cluster.job("runs", "a", 2, on="n0")
+    cluster.job("leaves", "a", 1, on="n0", terminating=True)
+    cluster.job("build", "a", 1, on="n0", kind="build")
+    cluster.job("promised", "a", 1, on="n0", state="nominated")
+    cluster.job("waits", "a", 1)
+    share = decide(cluster.snapshot()).project_shares["a", "default"]
+    assert share.quota_milli == 4000
+    assert share.limit_milli == 6000
+    assert share.allocated_milli == 4000
+    assert share.allocated_non_preemptible_milli == 1000
+    assert share.requested_milli == 5000

@@ -1,0 +1,114 @@
+"""Whose turn it is (cases after shared/scenarios/run-ai/order and quota-and-kind)."""
+
+from extender.policy.decide import decide
+from tests.support.snapshots import Cluster, counts, statuses
+
+
+def cluster_of(gpus: int, *projects: str) -> Cluster:
+    cluster = Cluster()
+    cluster.node("n0", gpus=gpus)
+    for name in projects:
+        cluster.project(name)
+    return cluster
+
+
+def test_bulk_and_priority_do_not_buy_a_share() -> None:
+    cluster = cluster_of(6, "bob", "alice")
+    cluster.job("bobs", "bob", pods=20, min=1, priority=75)
+    cluster.job("alices", "alice", pods=3, min=1)
+    got = counts(decide(cluster.snapshot()))
+    assert got == {("bobs", "reserved"): 3, ("alices", "reserved"): 3}
+
+
+def test_turns_are_counted_again_after_every_pod() -> None:
+    cluster = cluster_of(5, "alice", "bob")
+    cluster.job("alice-old", "alice", pods=2, on="n0", min=1)
+    cluster.job("alice-new", "alice", pods=4, min=1)
+    cluster.job("bob-new", "bob", pods=4, min=1)
+    got = counts(decide(cluster.snapshot()))
+    assert got == {("alice-new", "reserved"): 1, ("bob-new", "reserved"): 2}
+
+
+def test_project_below_quota_goes_before_an_older_one_above() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=8)
+    cluster.project("b", 2)
+    cluster.project("a", 4)
+    cluster.job("a-old", "a", pods=3, on="n0")
+    cluster.job("b-old", "b", pods=4, on="n0")
+    cluster.job("b-new", "b", age=9000)
+    cluster.job("a-new", "a", age=10)
+    assert statuses(decide(cluster.snapshot())) == {"a-new-0": "reserved"}
+
+
+def test_most_deprived_department_goes_first() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=3)
+    for name in ("d1", "d2"):
+        cluster.department(name, 1)
+    cluster.project("a", department="d1")
+    cluster.project("b", department="d2")
+    cluster.job("a-old", "a", pods=2, on="n0", min=1)
+    cluster.job("a-new", "a", age=9000)
+    cluster.job("b-new", "b", age=10)
+    assert statuses(decide(cluster.snapshot())) == {"b-new-0": "reserved"}
+
+
+def test_inside_a_project_priority_goes_before_age_and_age_before_name() -> None:
+    for first, second in (
+        ({"priority": 75, "age": 10}, {"priority": 50, "age": 9000}),
+        ({"age": 600}, {"age": 60}),
+    ):
+        cluster = cluster_of(1, "a")
+        cluster.job("z-first", "a", **first)
+        cluster.job("a-second", "a", **second)
+        assert statuses(decide(cluster.snapshot())) == {"z-first-0": "reserved"}
+
+
+def test_build_within_quota_goes_before_training_of_higher_priority() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=2)
+    cluster.project("a", 2)
+    cluster.job("train", "a", 2, priority=150, preemptible=True)
+    cluster.job("build", "a", 2, kind="build")
+    assert statuses(decide(cluster.snapshot())) == {"build-0": "reserved"}
+
+
+def test_interactive_work_beyond_quota_has_no_precedence() -> None:
+    cluster = cluster_of(1, "a")
+    cluster.job("train", "a", priority=90)
+    cluster.job("notebook", "a", kind="interactive")
+    assert statuses(decide(cluster.snapshot())) == {"train-0": "reserved"}
+
+
+def test_training_passes_a_build_that_is_over_quota() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=4)
+    cluster.project("a", 1)
+    cluster.job("build-1", "a", on="n0", kind="build")
+    cluster.job("build-2", "a", kind="build")
+    cluster.job("train", "a")
+    assert statuses(decide(cluster.snapshot())) == {"train-0": "reserved"}
+
+
+def test_blocked_project_does_not_block_others() -> None:
+    cluster = cluster_of(4, "alice", "bob")
+    cluster.job("held", "bob", 2, on="n0", kind="build", preemptible=False)
+    cluster.job("large", "alice", 4)
+    cluster.job("small", "bob", 1)
+    assert statuses(decide(cluster.snapshot())) == {"small-0": "reserved"}
+
+
+def test_smaller_job_passes_a_blocked_head_of_its_project() -> None:
+    cluster = cluster_of(2, "a")
+    cluster.job("head", "a", 4)
+    cluster.job("next", "a", 1)
+    assert statuses(decide(cluster.snapshot())) == {"next-0": "reserved"}
+
+
+def test_minimum_of_the_next_job_goes_before_surplus() -> None:
+    cluster = cluster_of(5, "a")
+    cluster.job("e1", "a", pods=4, min=2)
+    cluster.job("e2", "a", pods=4, min=2)
+    got = counts(decide(cluster.snapshot()))
+    assert got == {("e1", "reserved"): 3, ("e2", "reserved"): 2}

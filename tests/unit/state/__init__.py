@@ -1,0 +1,1 @@
+"""The model of the cluster, by examples."""

@@ -1,0 +1,300 @@
+"""Nodes, rows and what the controller has to mend."""
+
+from typing import Any
+
+import pytest
+
+from extender.api.events import Event, Removed, Synced, Upserted
+from extender.api.kinds import Device, GpuNode
+from extender.api.objects import Node, Pod
+from extender.state.cluster import ClusterState
+from extender.state.nodes import NodeTable
+from tests.support.builders import CARD_MIB, gpu_node, node, part, pod, pool, row, whole
+
+
+def state_of(*objects: Any) -> ClusterState:
+    state = ClusterState()
+    for obj in objects:
+        state.apply(Upserted(obj))
+    state.validate_state()
+    return state
+
+
+def nodes_of(state: ClusterState) -> NodeTable:
+    state.validate_state()
+    return state.snapshot(0).nodes
+
+
+def free_cards(state: ClusterState, name: str) -> list[int]:
+    nodes = nodes_of(state)
+    return list(nodes.cards.free_of(nodes.cards.ix[name]))
+
+
+def host_of(state: ClusterState, name: str) -> tuple[int, int, int]:
+    nodes = nodes_of(state)
+    ix = nodes.cards.ix[name]
+    return nodes.free_cpu_milli[ix], nodes.free_memory_mib[ix], nodes.free_pods[ix]
+
+
+def is_ready(state: ClusterState, name: str) -> bool:
+    nodes = nodes_of(state)
+    return bool(nodes.is_ready[nodes.cards.ix[name]])
+
+
+# -- nodes -----------------------------------------------------------------------------------
+
+
+def test_a_row_takes_its_cards_even_while_its_pod_is_unknown() -> None:
+    ledger = gpu_node("n1", 2).holds(row(pod("a").build(), part(0, 300))).build()
+    assert free_cards(state_of(ledger), "n1") == [700, 1000]
+
+
+def test_a_row_keeps_its_cards_when_its_pod_is_gone_until_it_is_freed() -> None:
+    held = pod("a").needs(300).build()
+    state = state_of(held, gpu_node("n1", 1).holds(row(held, part(0, 300))).build())
+    state.apply(Removed(Pod, "uid-a", "team-a", "a"))
+    assert free_cards(state, "n1") == [700]
+    state.apply(Upserted(gpu_node("n1", 1).version(2).build()))
+    assert free_cards(state, "n1") == [1000]
+
+
+def test_an_older_version_of_a_ledger_is_passed_over() -> None:
+    state = state_of(gpu_node("n1", 1).version(10).holds(row(pod("a").build(), whole(0))).build())
+    state.apply(Upserted(gpu_node("n1", 1).version(9).build()))
+    assert free_cards(state, "n1") == [0]
+
+
+@pytest.mark.parametrize(
+    ("built", "ready"),
+    [
+        (node("n1"), True),
+        (node("n1").ready("False"), False),
+        (node("n1").ready("Unknown"), False),
+        (node("n1").ready(None), False),
+        (node("n1").cordoned(), False),
+    ],
+)
+def test_a_node_is_ready_when_it_says_so_and_is_not_cordoned(built: Any, ready: bool) -> None:
+    assert is_ready(state_of(gpu_node("n1", 1).build(), built.build()), "n1") is ready
+
+
+def test_a_ledger_without_its_node_is_not_ready_and_comes_back() -> None:
+    state = state_of(gpu_node("n1", 1).build(), node("n1").build())
+    state.apply(Removed(Node, "uid-n1", "", "n1"))
+    assert not is_ready(state, "n1")
+    state.apply(Upserted(node("n1").uid("uid-again").build()))
+    assert is_ready(state, "n1")
+
+
+def test_a_late_removal_of_an_older_node_of_the_name_is_passed_over() -> None:
+    state = state_of(gpu_node("n1", 1).build(), node("n1").uid("uid-new").build())
+    state.apply(Removed(Node, "uid-old", "", "n1"))
+    assert is_ready(state, "n1")
+
+
+def test_only_taints_that_keep_pods_away_are_kept() -> None:
+    built = node("n1").taint("a").taint("b", "NoExecute").taint("c", "PreferNoSchedule").build()
+    nodes = nodes_of(state_of(gpu_node("n1", 1).build(), built))
+    assert [taint.key for taint in nodes.taints[nodes.cards.ix["n1"]]] == ["a", "b"]
+
+
+def test_a_node_without_a_ledger_is_not_in_the_table() -> None:
+    assert nodes_of(state_of(node("n1").gpus(8).build())).ix_of("n1") is None
+
+
+def test_a_node_changes_its_pool_with_labels_and_with_pools() -> None:
+    state = state_of(gpu_node("n1", 1).build(), node("n1").labelled(gpu="h100").build())
+    nodes = nodes_of(state)
+    assert nodes.pool[nodes.cards.ix["n1"]] == "default"
+    state.apply(Upserted(pool("h", gpu="h100").build()))
+    nodes = nodes_of(state)
+    assert nodes.pool[nodes.cards.ix["n1"]] == "h"
+
+
+def test_pods_on_a_node_take_cpu_memory_and_slots() -> None:
+    state = state_of(
+        gpu_node("n1", 1).build(),
+        node("n1").host("8", "16Gi", "10").build(),
+        pod("web").direct().host("1500m", "1Gi").bound("n1").build(),
+        pod("gpu").needs(500).host("2", "2Gi").bound("n1").build(),
+        pod("waits").needs(500).host("2", "2Gi").build(),
+    )
+    assert host_of(state, "n1") == (4500, 13 * 1024, 8)
+
+
+def test_a_reserved_pod_takes_its_nodes_cpu_before_it_is_bound() -> None:
+    held = pod("a").needs(500).host("2", "2Gi").build()
+    state = state_of(
+        node("n1").host("8", "16Gi", "10").build(),
+        gpu_node("n1", 1).holds(row(held, part(0, 500))).build(),
+        held,
+    )
+    assert host_of(state, "n1") == (6000, 14 * 1024, 9)
+
+
+def test_a_pod_that_ends_gives_cpu_back() -> None:
+    web = pod("web").direct().host("1", "1Gi").bound("n1")
+    state = state_of(gpu_node("n1", 1).build(), node("n1").host("8", "16Gi").build(), web.build())
+    state.apply(Upserted(web.ended().build()))
+    assert host_of(state, "n1") == (8000, 16 * 1024, 110)
+
+
+def test_a_snapshot_is_not_changed_by_what_happens_later() -> None:
+    state = state_of(gpu_node("n1", 1).build(), node("n1").build())
+    before = state.snapshot(0)
+    held = pod("a").needs(500).build()
+    for obj in (held, gpu_node("n1", 1).version(2).holds(row(held, whole(0))).build()):
+        state.apply(Upserted(obj))
+    state.apply(Removed(Node, "uid-n1", "", "n1"))
+    state.snapshot(1)
+    ix = before.nodes.cards.ix["n1"]
+    assert list(before.nodes.cards.free_of(ix)) == [1000]
+    assert before.nodes.is_ready[ix]
+    assert before.workloads == {}
+
+
+def test_views_that_did_not_change_are_shared_by_snapshots() -> None:
+    state = state_of(pod("a").needs(500).build(), pod("b").needs(500).build())
+    before = state.snapshot(0).workloads
+    state.apply(Upserted(pod("b").needs(500).version(2).terminating().build()))
+    after = state.snapshot(1).workloads
+    assert after["team-a/a"] is before["team-a/a"]
+    assert after["team-a/b"].pods[0].is_terminating
+
+
+def test_an_event_of_a_foreign_kind_is_a_bug_that_shows() -> None:
+    with pytest.raises(KeyError):
+        ClusterState().apply(Removed(Device, "", "", ""))
+
+
+# -- rows and pods that do not match ---------------------------------------------------------
+
+
+def strays(state: ClusterState) -> list[tuple[str, str, str, bool]]:
+    state.validate_state()
+    return [(s.node, s.row.uid, s.cause, s.is_confirmed) for s in state.rows_to_free()]
+
+
+def test_a_row_of_an_unseen_pod_is_a_candidate_only_after_all_pods_were_delivered() -> None:
+    state = state_of(gpu_node("n1", 1).holds(row(pod("a").build(), whole(0))).build())
+    assert strays(state) == []
+    state.apply(Synced(Pod))
+    assert strays(state) == [("n1", "uid-a", "absent", False)]
+
+
+def test_a_row_of_a_removed_pod_is_confirmed_in_either_order() -> None:
+    held = pod("a").needs(500).build()
+    ledger = gpu_node("n1", 1).holds(row(held, whole(0))).build()
+    gone = Removed(Pod, "uid-a", "team-a", "a")
+    orders: list[list[Event]] = [
+        [Upserted(held), Upserted(ledger), gone],
+        [Upserted(ledger), Upserted(held), gone],
+        [Upserted(held), gone, Upserted(ledger)],
+    ]
+    for events in orders:
+        state = ClusterState()
+        for event in events:
+            state.apply(event)
+        assert strays(state) == [("n1", "uid-a", "ended", True)]
+
+
+def test_a_terminating_pod_keeps_its_row_and_a_terminal_one_does_not() -> None:
+    held = pod("a").needs(500).bound("n1")
+    ledger = gpu_node("n1", 1).holds(row(held.build(), whole(0), "bound")).build()
+    state = state_of(ledger, held.terminating().build())
+    assert strays(state) == []
+    state.apply(Upserted(held.ended("Failed").build()))
+    assert strays(state) == [("n1", "uid-a", "ended", True)]
+
+
+def test_a_row_on_another_node_than_the_pods_is_stray() -> None:
+    held = pod("a").needs(500).bound("n2").build()
+    state = state_of(
+        held,
+        gpu_node("n1", 1).holds(row(held, whole(0))).build(),
+        gpu_node("n2", 1).holds(row(held, whole(0), "bound")).build(),
+    )
+    assert strays(state) == [("n1", "uid-a", "elsewhere", True)]
+
+
+def test_of_two_rows_of_an_unbound_pod_the_newer_plan_counts_and_the_other_needs_the_fence() -> (
+    None
+):
+    held = pod("a").needs(500).build()
+    state = state_of(
+        held,
+        gpu_node("n1", 1).holds(row(held, whole(0), epoch=4)).build(),
+        gpu_node("n2", 1).holds(row(held, whole(0), epoch=3)).build(),
+    )
+    assert strays(state) == [("n2", "uid-a", "superseded", False)]
+    view = state.pod("uid-a")
+    assert view is not None
+    assert (view.node, view.epoch) == ("n1", 4)
+
+
+def test_a_bound_pod_with_a_reserved_row_is_to_be_marked() -> None:
+    held = pod("a").needs(500).bound("n1").build()
+    state = state_of(held, gpu_node("n1", 1).holds(row(held, part(0, 500))).build())
+    assert state.rows_to_mark_bound() == {"n1": ["uid-a"]}
+    marked = gpu_node("n1", 1).version(2).holds(row(held, part(0, 500), "bound")).build()
+    state.apply(Upserted(marked))
+    assert state.rows_to_mark_bound() == {}
+
+
+def test_a_bound_pod_without_a_row_is_told_with_the_cards_of_its_binding() -> None:
+    held = pod("a").needs(500).bound("n1").notes({"ballast.dev/cards": "3:500:8000"}).build()
+    (lost,) = state_of(held, gpu_node("n1", 4).build()).lost_rows()
+    assert (lost.pod.uid, lost.cards) == ("uid-a", tuple(part(3, 500)))
+
+
+def test_a_released_pod_whose_row_is_gone_is_told() -> None:
+    released = pod("a").needs(500).released("n1").build()
+    state = state_of(released)
+    assert [p.uid for p in state.released_without_row()] == ["uid-a"]
+    state.apply(Upserted(gpu_node("n1", 1).holds(row(released, part(0, 500))).build()))
+    assert state.released_without_row() == []
+
+
+# -- nodes and ledgers that do not match -----------------------------------------------------
+
+
+def test_a_node_with_gpus_and_no_ledger_gets_one_as_its_labels_tell() -> None:
+    state = state_of(node("n1").gpus(2, model="A100").build(), node("plain").build())
+    cards = tuple(Device(index=i, memory_mib=CARD_MIB, model="A100") for i in range(2))
+    assert state.differences().to_create == {"n1": cards}
+
+
+def test_a_ledger_without_devices_is_to_be_described() -> None:
+    state = state_of(node("n1").gpus(1).build(), gpu_node("n1").build())
+    differences = state.differences()
+    assert differences.to_create == {}
+    assert differences.to_describe.keys() == {"n1"}
+
+
+def test_gpu_milli_is_what_healthy_cards_are_worth() -> None:
+    ledger = gpu_node("n1", 2).sick(1).build()
+    state = state_of(node("n1").gpus(2).gpu_milli(2000).build(), ledger)
+    assert state.differences().gpu_milli == {"n1": 1000}
+    state.apply(Upserted(node("n1").gpus(2).gpu_milli(1000).build()))
+    assert state.differences().gpu_milli == {}
+
+
+def test_a_ledger_whose_node_is_gone_is_told() -> None:
+    state = state_of(gpu_node("n1", 1).build())
+    assert state.differences().without_node == {"n1"}
+    state.apply(Removed(GpuNode, "uid-gpu-n1", "", "n1"))
+    assert state.differences().without_node == frozenset()
+
+
+def test_a_ledger_is_to_be_labelled_with_its_nodes_pool() -> None:
+    labelled = gpu_node("n2", 1).labels({"ballast.dev/node-pool": "default"}).build()
+    state = state_of(node("n1").build(), gpu_node("n1", 1).build(), node("n2").build(), labelled)
+    assert state.differences().pool_labels == {"n1": "default"}
+
+
+@pytest.mark.parametrize("count", ["eight", "65", "-1", "08"])
+def test_labels_that_make_no_sense_are_told_and_give_no_cards(count: str) -> None:
+    state = state_of(node("n1").labels({"nvidia.com/gpu.count": count}).build())
+    assert state.differences().to_create == {}
+    (problem,) = state.problems()
+    assert problem.startswith("Node n1: ")

@@ -1,0 +1,387 @@
+"""How pods become workloads."""
+
+from typing import Any
+
+import pytest
+
+from extender.api.events import Removed, Upserted
+from extender.api.objects import ObjectMeta, PriorityClass
+from extender.api.reasons import Reason
+from extender.state.cluster import ClusterState
+from extender.state.model import WorkloadView
+from tests.support.builders import (
+    at_s,
+    department,
+    gpu_node,
+    node,
+    part,
+    pod,
+    pod_group,
+    pool,
+    project,
+    row,
+)
+
+
+def state_of(*objects: Any) -> ClusterState:
+    state = ClusterState()
+    for obj in (department("science").build(), *objects):
+        state.apply(Upserted(obj))
+    return state
+
+
+def workloads_of(state: ClusterState) -> dict[str, WorkloadView]:
+    state.validate_state()
+    return dict(state.snapshot(0).workloads)
+
+
+def only(*objects: Any) -> WorkloadView:
+    """The one workload there is, in a cluster where `team-a` has a project."""
+    (workload,) = workloads_of(state_of(project("team-a").build(), *objects)).values()
+    return workload
+
+
+def test_a_pod_without_a_group_is_a_workload_of_its_own() -> None:
+    workload = only(pod("a").needs(500).build())
+    assert (workload.key, workload.is_group, workload.min_member) == ("team-a/a", False, 1)
+    assert [p.demand.milli for p in workload.pods] == [500]
+
+
+def test_pods_of_one_group_are_one_workload_sorted_by_name() -> None:
+    workload = only(
+        pod("b").needs(500).gang("g", 2).build(), pod("a").needs(500).gang("g", 2).build()
+    )
+    assert (workload.key, workload.name, workload.min_member) == ("team-a/g", "g", 2)
+    assert [p.name for p in workload.pods] == ["a", "b"]
+
+
+def test_the_coscheduling_plugins_label_makes_a_group_too() -> None:
+    pods = [
+        pod(name)
+        .needs(500)
+        .labels({"pod-group.scheduling.sigs.k8s.io/name": "g"})
+        .labels({"pod-group.scheduling.sigs.k8s.io/min-available": "2"})
+        .build()
+        for name in "ab"
+    ]
+    assert only(*pods).min_member == 2
+
+
+def test_min_member_of_the_pod_group_wins_over_the_pods() -> None:
+    workload = only(pod_group("g", 3).build(), pod("a").needs(500).gang("g", 2).build())
+    assert workload.min_member == 3
+
+
+def test_a_pod_named_like_a_group_stays_a_workload_of_its_own() -> None:
+    lone = pod("g").needs(500).build()
+    member = pod("a").needs(500).gang("g", 1).build()
+    for order in ([lone, member], [member, lone]):
+        assert workloads_of(state_of(*order)).keys() == {"team-a/g", "team-a/g#pod"}
+
+
+def test_a_malformed_min_member_is_a_problem() -> None:
+    workload = only(pod("a").needs(500).gang("g").notes({"ballast.dev/min-member": "04"}).build())
+    assert workload.problem is not None
+    assert workload.problem.reason is Reason.INVALID_REQUEST
+
+
+def test_a_refused_request_is_a_problem_and_not_a_lost_pod() -> None:
+    workload = only(pod("a").notes({"gpu-fraction": "half"}).host("2", "1Gi").build())
+    assert workload.problem is not None
+    assert workload.problem.reason is Reason.INVALID_REQUEST
+    assert workload.pods[0].demand.cpu_milli == 2000
+
+
+def test_a_pod_without_gpus_and_gate_is_not_a_workload() -> None:
+    assert workloads_of(state_of(pod("a").direct().build())) == {}
+
+
+def test_a_pod_without_gpus_behind_our_gate_is_a_workload() -> None:
+    assert only(pod("a").build()).pods[0].demand.devices == 0
+
+
+def test_a_pod_that_ends_leaves_its_group() -> None:
+    first, second = pod("a").needs(500).gang("g", 2), pod("b").needs(500).gang("g", 2)
+    state = state_of(first.build(), second.build())
+    state.apply(Upserted(first.ended().build()))
+    assert [p.name for p in workloads_of(state)["team-a/g"].pods] == ["b"]
+
+
+def test_a_namesake_with_a_new_uid_takes_the_place_of_the_old_pod() -> None:
+    state = state_of(pod("a").needs(500).build(), pod("a").uid("uid-2").needs(250).build())
+    (workload,) = workloads_of(state).values()
+    assert [p.uid for p in workload.pods] == ["uid-2"]
+
+
+def test_a_removed_pod_does_not_come_back_by_a_late_answer() -> None:
+    late = pod("a").needs(500).build()
+    state = state_of(late)
+    state.apply(Removed(type(late), "uid-a", "team-a", "a"))
+    state.apply(Upserted(late))
+    assert workloads_of(state) == {}
+
+
+def test_an_older_version_of_a_pod_is_passed_over() -> None:
+    state = state_of(pod("a").needs(500).version(9).bound("n1").build())
+    state.apply(Upserted(pod("a").needs(500).version(8).build()))
+    assert workloads_of(state)["team-a/a"].pods[0].state == "bound"
+
+
+# -- project ---------------------------------------------------------------------------------
+
+
+def test_the_project_is_the_only_one_that_lists_the_namespace() -> None:
+    assert only(pod("a").needs(500).build()).project == "team-a"
+
+
+def test_the_label_chooses_among_the_projects_of_a_namespace() -> None:
+    state = state_of(
+        project("p").namespaces("team-a").build(),
+        project("q").namespaces("team-a").build(),
+        pod("a").needs(500).project("q").build(),
+        pod("b").needs(500).build(),
+    )
+    views = workloads_of(state)
+    assert views["team-a/a"].project == "q"
+    problem = views["team-a/b"].problem
+    assert problem is not None
+    assert problem.reason is Reason.UNKNOWN_PROJECT
+
+
+def test_a_label_of_another_teams_project_is_refused() -> None:
+    state = state_of(project("team-b").build(), pod("a").needs(500).project("team-b").build())
+    workload = workloads_of(state)["team-a/a"]
+    assert workload.project == ""
+    assert workload.problem is not None
+    assert workload.problem.reason is Reason.UNKNOWN_PROJECT
+
+
+def test_the_pod_groups_project_wins_over_the_pods_label() -> None:
+    workload = only(
+        project("p").namespaces("team-a").build(),
+        pod_group("g", 1).project("p").build(),
+        pod("a").needs(500).gang("g").project("team-a").build(),
+    )
+    assert workload.project == "p"
+
+
+def test_pods_of_one_group_that_name_two_projects_are_a_problem() -> None:
+    workload = only(
+        project("p").namespaces("team-a").build(),
+        pod("a").needs(500).gang("g").project("p").build(),
+        pod("b").needs(500).gang("g").project("team-a").build(),
+    )
+    assert workload.problem is not None
+    assert workload.problem.reason is Reason.UNKNOWN_PROJECT
+
+
+def test_a_project_that_comes_later_adopts_waiting_pods() -> None:
+    state = state_of(pod("a").needs(500).build())
+    assert workloads_of(state)["team-a/a"].project == ""
+    state.apply(Upserted(project("team-a").build()))
+    workload = workloads_of(state)["team-a/a"]
+    assert (workload.project, workload.problem) == ("team-a", None)
+
+
+def test_a_projects_node_labels_for_a_kind_of_work_bind_its_pods() -> None:
+    state = state_of(
+        project("team-a").places("training", zone="z1").build(),
+        pod("t").needs(500).kind("training").on_nodes(disk="ssd").build(),
+        pod("i").needs(500).kind("inference").build(),
+    )
+    views = workloads_of(state)
+    selector = views["team-a/t"].pods[0].constraints.node_selector
+    assert selector == (("disk", "ssd"), ("zone", "z1"))
+    assert views["team-a/i"].pods[0].constraints.node_selector == ()
+
+
+def test_equal_constraints_are_one_object() -> None:
+    state = state_of(*(pod(name).needs(500).tolerates("gpu").build() for name in "ab"))
+    first, second = workloads_of(state).values()
+    assert first.pods[0].constraints is second.pods[0].constraints
+
+
+# -- node pools ------------------------------------------------------------------------------
+
+
+def test_the_pods_own_node_pools_win() -> None:
+    workload = only(
+        pool("x", a="1").build(),
+        pool("y", a="2").build(),
+        pod("a").needs(500).pools("y", "x").build(),
+    )
+    assert workload.pools == ("y", "x")
+
+
+def test_an_unknown_node_pool_is_a_problem() -> None:
+    workload = only(pod("a").needs(500).pools("x").build())
+    assert workload.problem is not None
+    assert workload.problem.reason is Reason.UNKNOWN_NODE_POOL
+
+
+def test_without_a_word_the_projects_default_pools_count() -> None:
+    state = state_of(
+        pool("x", a="1").build(),
+        pool("y", a="2").build(),
+        project("team-a").default_pools("y").quota(4, pool="x").build(),
+        pod("a").needs(500).build(),
+    )
+    assert workloads_of(state)["team-a/a"].pools == ("y",)
+
+
+def test_without_defaults_the_pools_of_the_projects_figures_count() -> None:
+    state = state_of(
+        pool("x", a="1").build(),
+        pool("y", a="2").build(),
+        project("team-a").quota(4, pool="y").build(),
+        pod("a").needs(500).build(),
+    )
+    assert workloads_of(state)["team-a/a"].pools == ("y",)
+
+
+def test_without_any_figures_all_pools_count() -> None:
+    workload = only(pool("x", a="1").build(), pod("a").needs(500).build())
+    assert workload.pools == ("default", "x")
+
+
+def test_a_node_pool_that_comes_later_mends_the_workload() -> None:
+    state = state_of(project("team-a").build(), pod("a").needs(500).pools("x").build())
+    assert workloads_of(state)["team-a/a"].problem is not None
+    state.apply(Upserted(pool("x", a="1").build()))
+    assert workloads_of(state)["team-a/a"].problem is None
+
+
+# -- priority, preemptibility, age -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("priority", "word", "is_preemptible"),
+    [
+        (50, "", True),
+        (100, "", False),
+        (125, "preemptible", True),
+        (50, "non-preemptible", False),
+    ],
+)
+def test_preemptibility_follows_priority_unless_said(
+    priority: int, word: str, is_preemptible: bool
+) -> None:
+    waiting = pod("a").needs(500).priority(priority)
+    if word:
+        waiting.preemptibility(word)
+    assert only(waiting.build()).is_preemptible is is_preemptible
+
+
+def test_a_group_has_its_pods_highest_priority_and_is_preemptible_only_as_a_whole() -> None:
+    workload = only(
+        pod("a").needs(500).gang("g").priority(50).build(),
+        pod("b").needs(500).gang("g").priority(100).build(),
+    )
+    assert (workload.priority, workload.is_preemptible) == (100, False)
+
+
+def test_the_pod_groups_priority_class_and_word_win() -> None:
+    workload = only(
+        pod_group("g", 1).priority_class("inference").preemptibility("preemptible").build(),
+        pod("a").needs(500).gang("g").build(),
+    )
+    assert (workload.priority, workload.is_preemptible) == (125, True)
+
+
+def test_a_priority_class_of_the_cluster_gives_a_group_its_value() -> None:
+    state = state_of(
+        pod_group("g", 1).priority_class("urgent").build(), pod("a").needs(500).gang("g").build()
+    )
+    assert workloads_of(state)["team-a/g"].priority == 50
+    state.apply(Upserted(PriorityClass(ObjectMeta(name="urgent", uid="u"), value=90)))
+    assert workloads_of(state)["team-a/g"].priority == 90
+
+
+def test_a_group_is_as_old_as_its_oldest_part() -> None:
+    pods = [
+        pod("a").needs(500).gang("g").created(70).build(),
+        pod("b").needs(500).gang("g").created(60).build(),
+    ]
+    assert only(*pods).created_at == 60
+    assert only(*pods, pod_group("g", 1).created(50).build()).created_at == 50
+    assert at_s(50).timestamp() == 50
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+def test_a_pod_is_gated_nominated_reserved_and_bound_in_turn() -> None:
+    waiting = pod("a").needs(500)
+    state = state_of(node("n1").gpus(1).build(), waiting.build())
+    seen = [workloads_of(state)["team-a/a"].pods[0].state]
+    steps: list[Any] = [
+        gpu_node("n1", 1).holds(row(waiting.build(), part(0, 500), "nominated")).build(),
+        gpu_node("n1", 1).version(2).holds(row(waiting.build(), part(0, 500), epoch=7)).build(),
+        waiting.version(2).released("n1", 7).build(),
+        waiting.version(3).bound("n1", started=1_500).build(),
+    ]
+    for step in steps:
+        state.apply(Upserted(step))
+        seen.append(workloads_of(state)["team-a/a"].pods[0].state)
+    assert seen == ["gated", "nominated", "reserved", "reserved", "bound"]
+    bound = state.pod("uid-a")
+    assert bound is not None
+    assert (bound.node, bound.epoch, bound.started_at) == ("n1", 7, 1_500)
+    assert bound.cards == tuple(part(0, 500))
+
+
+def test_a_direct_pod_is_foreign_until_it_has_a_row() -> None:
+    direct = pod("a").needs(500).direct().build()
+    state = state_of(direct)
+    assert workloads_of(state)["team-a/a"].pods[0].state == "foreign"
+    state.apply(Upserted(gpu_node("n1", 1).holds(row(direct, part(0, 500))).build()))
+    assert workloads_of(state)["team-a/a"].pods[0].state == "reserved"
+
+
+def test_gates_of_others_are_told_apart_from_ours() -> None:
+    gated = pod("a").needs(500).build()
+    assert only(gated).pods[0].other_gates == ()
+
+
+# -- unfinished plans ------------------------------------------------------------------------
+
+
+def test_a_reserved_pod_that_is_still_gated_is_unfinished() -> None:
+    waiting = pod("a").needs(500).build()
+    state = state_of(waiting, gpu_node("n1", 1).holds(row(waiting, part(0, 500))).build())
+    (left,) = state.unfinished()
+    assert [p.name for p in left.held] == ["a"]
+    assert not left.is_partial
+
+
+def test_a_gang_with_some_of_its_rows_is_partial() -> None:
+    first, second = pod("a").needs(500).gang("g", 2), pod("b").needs(500).gang("g", 2)
+    ledger = gpu_node("n1", 1).holds(row(first.build(), part(0, 500), "bound")).build()
+    state = state_of(first.bound("n1").build(), second.build(), ledger)
+    (left,) = state.unfinished()
+    assert left.is_partial
+    assert left.held == ()
+
+
+def test_a_gang_whose_other_members_have_ended_is_not_partial() -> None:
+    first, second = pod("a").needs(500).gang("g", 2), pod("b").needs(500).gang("g", 2)
+    ledger = gpu_node("n1", 1).holds(row(first.build(), part(0, 500), "bound")).build()
+    state = state_of(first.bound("n1").build(), second.ended().build(), ledger)
+    assert state.unfinished() == []
+
+
+def test_a_late_member_of_a_gang_that_is_ending_is_finished_and_not_taken_back() -> None:
+    first, second, third = (pod(name).needs(500).gang("g", 3) for name in "abc")
+    rows = row(first.build(), part(0, 500), "bound"), row(second.build(), part(0, 500))
+    ledger = gpu_node("n1", 1).holds(*rows).build()
+    state = state_of(first.bound("n1").build(), second.build(), third.ended().build(), ledger)
+    (left,) = state.unfinished()
+    assert not left.is_partial
+    assert [p.name for p in left.held] == ["b"]
+
+
+def test_a_gang_of_which_nothing_runs_is_partial_even_when_it_lost_a_member() -> None:
+    first, second = pod("a").needs(500).gang("g", 3).build(), pod("b").needs(500).gang("g", 3)
+    ledger = gpu_node("n1", 1).holds(row(first, part(0, 500))).build()
+    (left,) = state_of(first, second.build(), ledger).unfinished()
+    assert left.is_partial

@@ -1,0 +1,358 @@
+"""What becomes of a pod when it is created."""
+
+from typing import Any
+
+import pytest
+
+from extender.api import names
+from extender.api.reasons import Reason
+from tests.support.admission import (
+    PodDocument,
+    decision_on,
+    index_of,
+    pod,
+    project,
+    review_body,
+    stored,
+    usual_index,
+)
+from tests.support.hostile import hostile_counts, hostile_fractions
+from webhooks.mutate import decide
+from webhooks.projects import ProjectIndex
+from webhooks.review import read
+
+GATE = {"name": names.GATE}
+HALF = {"gpu-fraction": "0.5"}
+
+
+def refusal(built: PodDocument, index: ProjectIndex | None = None) -> str:
+    decision = decision_on(built, index)
+    assert not decision.is_allowed
+    assert decision.code in (403, 422)
+    return decision.message
+
+
+def milli_of(document: dict[str, Any], container: int = 0, field: str = "containers") -> str:
+    resources = document["spec"][field][container]["resources"]
+    assert resources["requests"][names.GPU_MILLI] == resources["limits"][names.GPU_MILLI]
+    milli: str = resources["requests"][names.GPU_MILLI]
+    return milli
+
+
+def test_half_a_card_becomes_a_gated_pod_of_its_project() -> None:
+    after = stored(pod().noted(HALF))
+    assert after["metadata"]["labels"] == {
+        names.LABEL_PROJECT: "vision",
+        names.LABEL_DEPARTMENT: "research",
+        names.LABEL_WORKLOAD_KIND: "training",
+        names.LABEL_PREEMPTIBILITY: "preemptible",
+    }
+    assert after["spec"]["schedulingGates"] == [GATE]
+    assert after["spec"]["schedulerName"] == "ballast-scheduler"
+    assert after["spec"]["priorityClassName"] == "train"
+    assert milli_of(after) == "500"
+
+
+@pytest.mark.parametrize(
+    ("built", "request_milli", "limit_milli"),
+    [
+        (pod().noted(HALF), "500", "1000"),
+        (pod().noted({"gpu-memory": "8192"}), "0", "1000"),
+        (pod().asking("nvidia.com/gpu", "1"), "1000", "1000"),
+        (pod().noted(HALF | {"gpu-compute-limit": "0.75"}), "500", "750"),
+    ],
+)
+def test_compute_is_annotated_in_milli(
+    built: PodDocument, request_milli: str, limit_milli: str
+) -> None:
+    notes = stored(built)["metadata"]["annotations"]
+    assert notes[names.ANNOTATION_COMPUTE_REQUEST] == request_milli
+    assert notes[names.ANNOTATION_COMPUTE_LIMIT] == limit_milli
+
+
+def test_memory_request_asks_for_one_milli() -> None:
+    assert milli_of(stored(pod().noted({"gpu-memory": "8192"}))) == "1"
+
+
+def test_several_devices_ask_for_the_sum() -> None:
+    assert milli_of(stored(pod().noted(HALF | {"gpu-fraction-num-devices": "3"}))) == "1500"
+
+
+def test_whole_cards_ask_where_they_were_asked_for() -> None:
+    built = pod().asking("nvidia.com/gpu", "1").asking("nvidia.com/gpu", "2", container=2)
+    init = {"name": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    after = stored(built.with_spec(initContainers=[init]))
+    assert milli_of(after, 0) == "1000"
+    assert milli_of(after, 2) == "2000"
+    assert milli_of(after, 0, "initContainers") == "1000"
+    assert names.GPU_MILLI not in after["spec"]["containers"][1]["resources"].get("requests", {})
+
+
+def test_fraction_is_asked_for_by_the_container_that_is_named() -> None:
+    notes = HALF | {"gpu-fraction-container-name": "c1"}
+    after = stored(pod().asking("cpu", "1", container=1).noted(notes))
+    assert milli_of(after, 1) == "500"
+    assert after["spec"]["containers"][0]["resources"] == {}
+
+
+def test_container_without_resources_gets_them() -> None:
+    built = pod().noted(HALF).with_spec(containers=[{"name": "main"}])
+    assert milli_of(stored(built)) == "500"
+
+
+def test_zero_milli_does_not_pass_for_a_request() -> None:
+    assert milli_of(stored(pod().noted(HALF).asking(names.GPU_MILLI, "0"))) == "500"
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "kind", "priority_class", "preemptibility"),
+    [
+        ({names.LABEL_WORKLOAD_KIND: "build"}, {}, "build", "build", "non-preemptible"),
+        (
+            {names.LABEL_WORKLOAD_KIND: "interactive"},
+            {},
+            "interactive",
+            "interactive-preemptible",
+            "preemptible",
+        ),
+        (
+            {},
+            {"priorityClassName": "inference", "priority": 125},
+            "inference",
+            "inference",
+            "non-preemptible",
+        ),
+        ({}, {"priorityClassName": "mine", "priority": 7}, "training", "mine", "preemptible"),
+        (
+            {"kai.scheduler/preemptibility": "non-preemptible"},
+            {},
+            "training",
+            "train",
+            "non-preemptible",
+        ),
+    ],
+)
+def test_kind_class_and_preemptibility(
+    labels: dict[str, str],
+    spec: dict[str, Any],
+    kind: str,
+    priority_class: str,
+    preemptibility: str,
+) -> None:
+    after = stored(pod().noted(HALF).labelled(labels).with_spec(**spec))
+    assert after["metadata"]["labels"][names.LABEL_WORKLOAD_KIND] == kind
+    assert after["metadata"]["labels"][names.LABEL_PREEMPTIBILITY] == preemptibility
+    assert after["spec"]["priorityClassName"] == priority_class
+
+
+def test_number_of_the_former_class_goes_with_it() -> None:
+    after = stored(pod().noted(HALF))
+    assert "priority" not in after["spec"]
+    assert "preemptionPolicy" not in after["spec"]
+
+
+def test_named_class_is_kept_with_its_number() -> None:
+    after = stored(pod().noted(HALF).with_spec(priorityClassName="build", priority=100))
+    assert (after["spec"]["priorityClassName"], after["spec"]["priority"]) == ("build", 100)
+
+
+@pytest.mark.parametrize(
+    "key", ["pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/name"]
+)
+def test_group_is_read_from_other_schedulers_labels(key: str) -> None:
+    labels = stored(pod().noted(HALF).labelled({key: "gang-1"}))["metadata"]["labels"]
+    assert labels[names.LABEL_POD_GROUP] == "gang-1"
+
+
+def test_preemptibility_of_a_groups_pod_is_left_to_the_group() -> None:
+    after = stored(pod().noted(HALF).labelled({names.LABEL_POD_GROUP: "gang-1"}))
+    assert names.LABEL_PREEMPTIBILITY not in after["metadata"]["labels"]
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        pod(),
+        pod().asking("cpu", "1").labelled({"app": "x"}).noted({"note": "y"}),
+        pod().asking("nvidia.com/gpu", "0"),
+        pod().with_spec(schedulingGates=[{"name": "example.com/theirs"}]),
+        pod().noted(HALF | {"kubernetes.io/config.mirror": "h"}),
+        pod().noted(HALF).with_spec(nodeName="node-1"),
+        pod().noted({names.ANNOTATION_CARDS: "0:1000:1"}).with_spec(nodeName="node-1"),
+        pod(namespace="elsewhere"),
+        pod(namespace="elsewhere").labelled({"kai.scheduler/queue": "theirs"}),
+        pod(namespace="elsewhere").with_spec(schedulerName="ballast-scheduler"),
+    ],
+)
+def test_pod_is_left_alone(built: PodDocument) -> None:
+    decision = decision_on(built)
+    assert decision.is_allowed
+    assert decision.ops == ()
+    assert decision.warnings == ()
+
+
+def test_pod_of_a_daemon_set_is_labelled_but_never_gated() -> None:
+    after = stored(pod().noted(HALF).owned_by("DaemonSet"))
+    assert "schedulingGates" not in after["spec"]
+    assert after["spec"]["schedulerName"] == "ballast-scheduler"
+    assert milli_of(after) == "500"
+
+
+def test_gates_of_others_stay() -> None:
+    theirs = {"name": "kueue.x-k8s.io/admission"}
+    after = stored(pod().noted(HALF).with_spec(schedulingGates=[theirs]))
+    assert after["spec"]["schedulingGates"] == [theirs, GATE]
+
+
+def test_pod_without_gpus_that_names_its_project_is_labelled_only() -> None:
+    after = stored(pod().labelled({"runai/queue": "vision"}))
+    assert after["metadata"]["labels"][names.LABEL_PROJECT] == "vision"
+    assert after["spec"] == pod().body["spec"]
+
+
+def test_gpu_pod_without_a_project_is_left_alone_with_a_warning() -> None:
+    decision = decision_on(pod(namespace="elsewhere").noted(HALF))
+    assert decision.is_allowed
+    assert decision.ops == ()
+    assert "belongs to no project" in decision.warnings[0]
+
+
+def test_gpu_pod_without_a_project_may_not_use_our_scheduler() -> None:
+    built = pod(namespace="elsewhere").noted(HALF).with_spec(schedulerName="ballast-scheduler")
+    assert refusal(built).startswith(Reason.UNKNOWN_PROJECT)
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "speech",
+        "absent",
+        "Vision",
+        "vision ",
+        " vision",
+        "v\u0456sion",
+        "vision\n",
+        "vision\u200b",
+        "vision/",
+        "../vision",
+        "v" * 300,
+        "vision,speech",
+        "*",
+        "vision\0",
+        "\uff56ision",
+    ],
+)
+@pytest.mark.parametrize("key", ["ballast.dev/project", "runai/queue", "kai.scheduler/queue"])
+def test_project_of_others_may_not_be_claimed(key: str, label: str) -> None:
+    index = index_of(project("vision", "team-a"), project("speech", "team-b"))
+    said = refusal(pod().noted(HALF).labelled({key: label}), index)
+    assert "may not use project" in said
+    assert "it may use vision" in said
+
+
+def test_our_label_may_not_be_claimed_where_there_is_no_project() -> None:
+    built = pod(namespace="elsewhere").labelled({names.LABEL_PROJECT: "vision"})
+    assert "may not use project 'vision'" in refusal(built)
+
+
+def test_project_labels_that_differ_are_refused() -> None:
+    labels = {names.LABEL_PROJECT: "vision", "runai/queue": "speech"}
+    assert "differ" in refusal(pod().noted(HALF).labelled(labels))
+
+
+def test_empty_project_label_counts_as_none() -> None:
+    after = stored(pod().noted(HALF).labelled({names.LABEL_PROJECT: ""}))
+    assert after["metadata"]["labels"][names.LABEL_PROJECT] == "vision"
+
+
+@pytest.mark.parametrize("text", hostile_fractions(), ids=lambda text: ascii(text)[:24])
+def test_hostile_fraction_is_refused_with_a_sentence(text: str) -> None:
+    assert 'such as "0.5"' in refusal(pod().noted({"gpu-fraction": text}))
+
+
+@pytest.mark.parametrize("text", hostile_counts(), ids=lambda text: ascii(text)[:24])
+def test_hostile_memory_is_refused_with_a_sentence(text: str) -> None:
+    assert "whole number from 1" in refusal(pod().noted({"gpu-memory": text}))
+
+
+@pytest.mark.parametrize(
+    ("built", "said"),
+    [
+        (pod().noted(HALF).asking("nvidia.com/gpu", "1"), "use one of them"),
+        (pod().noted(HALF | {"gpu-fraction-container-name": "no"}), "none of its containers"),
+        (pod().noted(HALF | {names.ANNOTATION_NODE_POOLS: "a,,b"}), "is not a name"),
+        (pod().noted(HALF | {names.ANNOTATION_NODE_POOLS: "a,a"}), "different names"),
+        (pod().noted(HALF | {names.ANNOTATION_MIN_MEMBER: "0"}), "min-member"),
+        (pod().noted(HALF).labelled({names.LABEL_WORKLOAD_KIND: "Train"}), "is not one of"),
+        (pod().noted(HALF).labelled({names.LABEL_PREEMPTIBILITY: "no"}), "is not one of"),
+        (pod().noted(HALF).labelled({names.LABEL_POD_GROUP: "../x"}), "is not a name"),
+        (pod().noted(HALF | {"gpu-compute-limit": "2"}), "share between 0 and 1"),
+        (pod().with_spec(schedulingGates=[GATE]), "remove the scheduling gate"),
+        (
+            pod(namespace="elsewhere").noted(HALF).with_spec(schedulingGates=[GATE]),
+            "remove the scheduling gate",
+        ),
+    ],
+)
+def test_what_is_not_understood_is_refused_with_a_sentence(built: PodDocument, said: str) -> None:
+    assert said in refusal(built)
+
+
+@pytest.mark.parametrize(
+    "key", [names.ANNOTATION_PLAN, names.ANNOTATION_CARDS, names.ANNOTATION_REVOKED]
+)
+@pytest.mark.parametrize("namespace", ["team-a", "elsewhere"])
+def test_forged_decision_is_refused(key: str, namespace: str) -> None:
+    assert "written by Ballast only" in refusal(pod(namespace=namespace).noted({key: "0:1000:1"}))
+
+
+@pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical", "system-x"])
+def test_classes_of_the_system_are_refused(name: str) -> None:
+    built = pod().noted(HALF).with_spec(priorityClassName=name, priority=2_000_000_000)
+    assert "is not allowed in project vision; use inference or" in refusal(built)
+
+
+def test_project_limits_the_classes_of_its_pods() -> None:
+    index = index_of(project("vision", "team-a", allowed_priority_classes=["train"]))
+    assert decision_on(pod().noted(HALF), index).is_allowed
+    built = pod().noted(HALF).labelled({names.LABEL_WORKLOAD_KIND: "build"})
+    assert "use train" in refusal(built, index)
+
+
+def test_min_member_without_a_group_is_warned_of() -> None:
+    (warning,) = decision_on(pod().noted(HALF | {names.ANNOTATION_MIN_MEMBER: "4"})).warnings
+    assert "no effect without ballast.dev/pod-group" in warning
+
+
+def test_namespace_is_the_requests_where_the_object_has_none() -> None:
+    built = pod().noted(HALF)
+    del built.body["metadata"]["namespace"]
+    built.body["metadata"] |= {"generateName": "train-"}
+    del built.body["metadata"]["name"]
+    assert stored(built)["spec"]["schedulingGates"] == [GATE]
+    assert "team-a/train-:" in refusal(built.noted({"gpu-fraction": "x"}))
+
+
+@pytest.mark.parametrize("operation", ["UPDATE", "DELETE", "CONNECT"])
+def test_only_creation_is_judged(operation: str) -> None:
+    request = read(review_body(pod().noted({"gpu-fraction": "x"}).body, operation=operation))
+    assert decide(request, usual_index()).ops == ()
+    assert decide(request, usual_index()).is_allowed
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"metadata": {"annotations": {"gpu-fraction": None}}},
+        {"metadata": {"annotations": {"gpu-fraction": 0.5}}},
+        {"metadata": {"annotations": ["gpu-fraction"]}},
+        {"metadata": {}, "spec": {"containers": {}}},
+        {"metadata": {}, "spec": {"containers": [{"resources": {"requests": {"cpu": 0.5}}}]}},
+        {"metadata": {"labels": "x"}, "spec": None},
+    ],
+)
+def test_object_that_is_no_pod_is_refused_with_what_is_wrong(body: dict[str, Any]) -> None:
+    decision = decide(read(review_body(body)), usual_index())
+    assert not decision.is_allowed
+    assert decision.code == 400
+    assert "object is not a Pod" in decision.message

@@ -1,0 +1,169 @@
+"""The serving certificate: our own CA, and one leaf that it signed.
+
+The CA's key is thrown away once the leaf is signed, so there is no key to steal that could sign
+more; a renewal makes a new CA, and whoever holds the bundle adds it beside the old one. Files are
+named as in a Secret of type kubernetes.io/tls, so a mounted Secret and a folder are read alike.
+
+`python -m webhooks.certs FOLDER` makes the files without serving.
+"""
+
+import ipaddress
+import os
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import click
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from extender.api.names import SYSTEM_NAMESPACE
+
+SERVICE: Final = "ballast-webhooks"
+#: Names that the API server may call us by: the Service's, and loopback for tests and trials.
+SERVER_NAMES: Final = (
+    f"{SERVICE}.{SYSTEM_NAMESPACE}.svc",
+    f"{SERVICE}.{SYSTEM_NAMESPACE}.svc.cluster.local",
+    "localhost",
+    "127.0.0.1",
+)
+CA_FILE: Final = "ca.crt"
+CERTIFICATE_FILE: Final = "tls.crt"
+KEY_FILE: Final = "tls.key"
+
+LIFETIME: Final = timedelta(days=365)
+#: Clocks of the nodes of a cluster differ by seconds; an hour covers what is seen in the wild.
+CLOCK_SKEW: Final = timedelta(hours=1)
+
+
+@dataclass(slots=True, frozen=True)
+class Bundle:
+    """A CA and the leaf it signed, in PEM."""
+
+    ca: bytes
+    certificate: bytes
+    key: bytes
+
+    def is_valid(self, now: datetime) -> bool:
+        """Whether both certificates are in force at the wall-clock time `now`."""
+        parsed = [x509.load_pem_x509_certificate(pem) for pem in (self.ca, self.certificate)]
+        return all(c.not_valid_before_utc <= now <= c.not_valid_after_utc for c in parsed)
+
+
+def make(names: Sequence[str] = SERVER_NAMES, now: datetime | None = None) -> Bundle:
+    """A new CA, and a leaf for `names` that it signed; valid from an hour before `now`."""
+    start = (now or datetime.now(UTC)) - CLOCK_SKEW
+    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    ca = _builder("ballast-webhooks-ca", ca_key.public_key(), start)
+    ca = ca.issuer_name(_name("ballast-webhooks-ca"))
+    ca = ca.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    ca = ca.add_extension(_usage(is_ca=True), critical=True)
+    leaf = _builder(names[0], key.public_key(), start).issuer_name(_name("ballast-webhooks-ca"))
+    leaf = leaf.add_extension(
+        x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False
+    )
+    leaf = leaf.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    leaf = leaf.add_extension(_usage(is_ca=False), critical=True)
+    leaf = leaf.add_extension(
+        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
+    )
+    pem = serialization.Encoding.PEM
+    return Bundle(
+        ca=ca.sign(ca_key, hashes.SHA256()).public_bytes(pem),
+        certificate=leaf.sign(ca_key, hashes.SHA256()).public_bytes(pem),
+        key=key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
+
+
+def load(folder: Path) -> Bundle | None:
+    """The bundle in `folder`, or None where one of its files is missing."""
+    paths = [folder / name for name in (CA_FILE, CERTIFICATE_FILE, KEY_FILE)]
+    if not all(path.is_file() for path in paths):
+        return None
+    ca, certificate, key = (path.read_bytes() for path in paths)
+    return Bundle(ca, certificate, key)
+
+
+def store(bundle: Bundle, folder: Path) -> None:
+    """Writes the bundle's files; the key is readable by its owner only."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, pem, mode in (
+        (CA_FILE, bundle.ca, 0o644),
+        (CERTIFICATE_FILE, bundle.certificate, 0o644),
+        (KEY_FILE, bundle.key, 0o600),
+    ):
+        part = folder / f".{name}"
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(pem)
+        part.replace(folder / name)
+
+
+def load_or_make(folder: Path) -> Bundle:
+    """The bundle in `folder`, made and stored first where there is none."""
+    bundle = load(folder)
+    if bundle is None:
+        bundle = make()
+        store(bundle, folder)
+    return bundle
+
+
+def server_context(folder: Path) -> ssl.SSLContext:
+    """TLS 1.2 and up, with the leaf stored in `folder`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(folder / CERTIFICATE_FILE, folder / KEY_FILE)
+    return context
+
+
+def _builder(name: str, key: ec.EllipticCurvePublicKey, start: datetime) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + LIFETIME)
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    # A common name holds 64 characters at most; what counts is the alternative name.
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _usage(*, is_ca: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not is_ca,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=is_ca,
+        crl_sign=is_ca,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+@click.command(help="Makes ca.crt, tls.crt and tls.key in FOLDER, unless they are there.")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+def main(folder: Path) -> None:
+    """The command line."""
+    load_or_make(folder)
+
+
+if __name__ == "__main__":
+    main()

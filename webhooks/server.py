@@ -1,0 +1,118 @@
+"""The HTTPS server that the API server calls: POST /mutate, and health and metrics for kubelet.
+
+A review is answered from memory: no call to the API server, no await between the body and the
+answer. What the body costs is bounded: 7 MiB (two objects of 3 MiB and their frame, the bound that
+controller-runtime uses), sent within the webhook's own timeout, never decompressed.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+from aiohttp import hdrs, web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
+from prometheus_client.exposition import generate_latest
+
+from webhooks.certs import Bundle
+from webhooks.mutate import decide
+from webhooks.projects import ProjectIndex
+from webhooks.review import ReviewError, answer, read
+
+MAX_BODY: Final = 7 * 2**20
+#: The API server gives up after 3 s (`timeoutSeconds`); a body that takes longer serves nobody.
+BODY_DEADLINE_S: Final = 3.0
+#: Go's transport keeps idle connections for 90 s; ours must not close them first.
+KEEP_ALIVE_S: Final = 120.0
+
+log = structlog.get_logger("webhooks")
+
+
+class Server:
+    """Answers reviews. `now` is the wall clock by which the certificate is judged."""
+
+    def __init__(
+        self,
+        projects: ProjectIndex,
+        bundle: Bundle,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        body_deadline_s: float = BODY_DEADLINE_S,
+    ) -> None:
+        self._projects = projects
+        self._bundle = bundle
+        self._now = now
+        self._body_deadline_s = body_deadline_s
+        self.registry = CollectorRegistry()
+        self._reviews = Counter(
+            "ballast_webhook_reviews_total",
+            "Reviews answered, by decision.",
+            ["decision"],
+            registry=self.registry,
+        )
+        self._duration = Histogram(
+            "ballast_webhook_review_duration_seconds",
+            "From the whole body to the answer.",
+            registry=self.registry,
+            buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 3.0),
+        )
+
+    def runner(self) -> web.AppRunner:
+        """The server, ready to be set up and given a port."""
+        app = web.Application(client_max_size=MAX_BODY)
+        app.router.add_post("/mutate", self._mutate)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+        # A body that says it is compressed is refused, not expanded.
+        return web.AppRunner(
+            app, keepalive_timeout=KEEP_ALIVE_S, auto_decompress=False, access_log=None
+        )
+
+    async def _mutate(self, http: web.Request) -> web.Response:
+        if hdrs.CONTENT_ENCODING in http.headers:
+            return _plain(415, "send the body without Content-Encoding")
+        try:
+            async with asyncio.timeout(self._body_deadline_s):
+                body = await http.read()
+        except TimeoutError:
+            return _plain(408, f"body took longer than {self._body_deadline_s:g} s")
+        started = time.perf_counter()
+        try:
+            request = read(body)
+        except ReviewError as error:
+            self._reviews.labels("malformed").inc()
+            return _plain(400, str(error))
+        decision = decide(request, self._projects)
+        self._reviews.labels(decision.word).inc()
+        self._duration.observe(time.perf_counter() - started)
+        if not decision.is_allowed:
+            log.info(
+                "pod refused",
+                namespace=request.namespace,
+                name=request.name,
+                reason=decision.reason,
+                detail=decision.message,
+            )
+        return web.Response(body=answer(request.uid, decision), content_type="application/json")
+
+    async def _healthz(self, _http: web.Request) -> web.Response:
+        return _plain(200, "ok")
+
+    async def _readyz(self, _http: web.Request) -> web.Response:
+        """Ready once every Project is known and the certificate is in force."""
+        if not self._projects.is_synced:
+            return _plain(503, "projects are not listed yet")
+        if not self._bundle.is_valid(self._now()):
+            return _plain(503, "the serving certificate is not in force")
+        return _plain(200, "ok")
+
+    async def _metrics(self, _http: web.Request) -> web.Response:
+        body = generate_latest(self.registry)
+        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST})
+
+
+def _plain(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=f"{text}\n")

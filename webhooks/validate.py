@@ -1,0 +1,116 @@
+"""What no pod may ask for: rules that read the pod and its project and answer yes or a sentence.
+
+Here are the rules that need more than the API server's own policy language can say: numbers, names
+that must agree, and what a project allows. Every sentence says what is accepted.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from extender.api import names
+from extender.api.demand import (
+    GROUP_LABELS,
+    PREEMPTIBILITY_LABELS,
+    Demand,
+    agreed,
+    fraction_container,
+    pod_name,
+    read_compute,
+    read_min_member,
+)
+from extender.api.kinds import Project
+from extender.api.objects import Pod
+from extender.api.reasons import Reason, Refused
+from extender.api.units import UnitError
+
+#: Written by our programs only: a pod that brings one claims a decision that was never made.
+RESERVED_ANNOTATIONS: Final = (
+    names.ANNOTATION_PLAN,
+    names.ANNOTATION_CARDS,
+    names.ANNOTATION_REVOKED,
+)
+PREEMPTIBILITIES: Final = (names.PREEMPTIBLE, names.NON_PREEMPTIBLE)
+MAX_NODE_POOLS: Final = 16
+#: Classes with this prefix outrank everything, the cluster's own pods included.
+SYSTEM_CLASS_PREFIX: Final = "system-"
+
+_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+
+
+def check_reserved(pod: Pod) -> Refused | None:
+    """Why the pod claims what only our programs may write, or None."""
+    for key in RESERVED_ANNOTATIONS:
+        if key in (pod.metadata.annotations or {}):
+            return _invalid(pod, f"annotation {key} is written by Ballast only; remove it")
+    return None
+
+
+def check_words(pod: Pod) -> Refused | None:
+    """Why a label or annotation of ours is not understood, or None."""
+    meta = pod.metadata
+    try:
+        kind = meta.label(names.LABEL_WORKLOAD_KIND)
+        _one_of(names.LABEL_WORKLOAD_KIND, kind, names.KINDS)
+        preemptibility = agreed(meta.labels, PREEMPTIBILITY_LABELS)
+        _one_of(names.LABEL_PREEMPTIBILITY, preemptibility, PREEMPTIBILITIES)
+        group = agreed(meta.labels, GROUP_LABELS)
+        if group and not _DNS_LABEL.fullmatch(group):
+            raise UnitError(f"{names.LABEL_POD_GROUP}: {_not_a_name(group)}")
+        read_min_member(meta.annotations, meta.labels)
+        _check_node_pools(meta.annotation(names.ANNOTATION_NODE_POOLS))
+    except UnitError as error:
+        return _invalid(pod, str(error))
+    return None
+
+
+def check_request(pod: Pod, demand: Demand) -> Refused | None:
+    """Why what surrounds the GPU request does not fit it, or None."""
+    try:
+        fraction_container(pod)
+        read_compute(pod, demand)
+    except UnitError as error:
+        return _invalid(pod, str(error))
+    return None
+
+
+def check_class(pod: Pod, priority_class: str, project: Project) -> Refused | None:
+    """Why the project does not allow the priority class, or None."""
+    allowed = project.spec.allowed_priority_classes
+    if priority_class in allowed:
+        return None
+    if not allowed and not priority_class.startswith(SYSTEM_CLASS_PREFIX):
+        return None
+    accepted = " or ".join(allowed or names.PRIORITY_CLASSES)
+    return Refused(
+        Reason.INVALID_REQUEST,
+        f"{pod_name(pod)}: priorityClassName: {priority_class!r:.80} is not allowed in project"
+        f" {project.metadata.name}; use {accepted}",
+    )
+
+
+def _one_of(key: str, value: str, accepted: Sequence[str]) -> None:
+    if value and value not in accepted:
+        raise UnitError(f"{key}: {value!r:.80} is not one of {', '.join(accepted)}")
+
+
+def _check_node_pools(text: str) -> None:
+    if not text:
+        return
+    pools = text.split(",", MAX_NODE_POOLS)
+    if len(pools) > MAX_NODE_POOLS or len(set(pools)) < len(pools):
+        accepted = f"at most {MAX_NODE_POOLS} different names of node pools"
+        raise UnitError(f'{names.ANNOTATION_NODE_POOLS}: give {accepted}, such as "a100,default"')
+    for pool in pools:
+        if not _DNS_LABEL.fullmatch(pool):
+            raise UnitError(f"{names.ANNOTATION_NODE_POOLS}: {_not_a_name(pool)}")
+
+
+def _not_a_name(text: str) -> str:
+    return (
+        f'{text[:80]!r} is not a name of at most 63 characters of a-z, 0-9 and -, such as "train-7"'
+    )
+
+
+def _invalid(pod: Pod, what: str) -> Refused:
+    return Refused(Reason.INVALID_REQUEST, f"{pod_name(pod)}: {what}")
