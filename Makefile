@@ -7,6 +7,7 @@ PY := $(VENV)/bin/python
 PACKAGES := extender webhooks gpu_shim tests
 KERNELS := $(wildcard extender/kernels/*.pyx extender/kernels/*.pxd)
 CHECKED := build/bounds
+KERNEL_TESTS := $(wildcard $(foreach kind,unit property,$(addprefix tests/$(kind)/,kernels policy)))
 # Another release may write the lock file differently.
 UV_RELEASE := 0.13.9
 
@@ -34,7 +35,7 @@ demo: controlplane ## fair shares and reclaim on a simulated cluster; KEEP=1 lea
 test: controlplane ## run all tests; ARGS="-k name" for some
 	$(PY) -m pytest $(ARGS)
 
-test-bounds: setup ## run unit and property tests on kernels built with bounds checks
+test-bounds: setup ## run what uses the kernels on ones built with bounds checks
 	@rm -rf $(CHECKED) && mkdir -p $(CHECKED)
 	@cp -R $(PACKAGES) pyproject.toml LICENSE $(wildcard README.md manifests examples docs) $(CHECKED)/
 	@rm -f $(CHECKED)/extender/kernels/*.so $(CHECKED)/extender/kernels/*.c
@@ -46,14 +47,14 @@ test-bounds: setup ## run unit and property tests on kernels built with bounds c
 	done
 	cd $(CHECKED) && BALLAST_SHARED=$(or $(BALLAST_SHARED),$(CURDIR)/../shared) $(CURDIR)/$(PY) -m pytest \
 	    -p no:cacheprovider -W error::pytest.PytestUnraisableExceptionWarning \
-	    -m "not controlplane" tests/unit tests/property $(ARGS)
+	    -m "not controlplane" $(KERNEL_TESTS) $(ARGS)
 
 check: setup ## lint, format, types, layers and kernels, on the whole tree
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/cython-lint $(PACKAGES)
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" cython-lint --max-line-length=100 $(PACKAGES)
 
 bench: controlplane ## measure; writes build/bench.json
 	@mkdir -p build

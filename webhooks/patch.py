@@ -5,6 +5,7 @@ whose parent is absent fails as a whole, and a failed patch under `failurePolicy
 object through unchanged.
 """
 
+import copy
 from typing import Any, Final
 
 Key = str | int
@@ -80,4 +81,5 @@ class PatchBuilder:
         parent[path[depth - 1]] = value
 
     def _record(self, op: str, path: tuple[Key, ...], value: Any) -> None:
-        self.ops.append({"op": op, "path": pointer(path), "value": value})
+        # A copy: what later changes make of the value in the document are operations of their own.
+        self.ops.append({"op": op, "path": pointer(path), "value": copy.deepcopy(value)})

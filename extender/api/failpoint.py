@@ -18,7 +18,6 @@ POINTS: Final = frozenset(
         "control.released",
         "control.before-evict",
         "control.evicted",
-        "control.before-report",
         "ledger.row-written",
         "serve.before-row",
         "serve.before-binding",

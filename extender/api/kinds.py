@@ -270,6 +270,11 @@ class Row(
     reserved_at: Annotated[int, Meta(description="Unix seconds when the row was written.")] = 0
 
     @property
+    def identity(self) -> tuple[str, int, int]:
+        """Tells this row from any other that its pod had or will have; its state may move on."""
+        return self.uid, self.epoch, self.reserved_at
+
+    @property
     def milli(self) -> int:
         """Milli-GPU held over all cards."""
         return sum(card.milli for card in self.cards)

@@ -24,6 +24,7 @@ class Reason(StrEnum):
     UNKNOWN_NODE_POOL = "UnknownNodePool"
     UNKNOWN_PROJECT = "UnknownProject"
     INVALID_REQUEST = "InvalidRequest"
+    HELD_BY_OTHER_GATE = "HeldByOtherGate"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     WAITING_FOR_TURN = "WaitingForTurn"
     # A workload moves on.
@@ -56,6 +57,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.UNKNOWN_NODE_POOL: "the node pool asked for does not exist",
     Reason.UNKNOWN_PROJECT: "the project does not exist",
     Reason.INVALID_REQUEST: "the GPU request is not understood",
+    Reason.HELD_BY_OTHER_GATE: "a scheduling gate that is not ours holds its pods",
     Reason.WAITING_FOR_VICTIMS: "its place is held until the pods that leave it are gone",
     Reason.WAITING_FOR_TURN: "workloads before it are decided first",
     Reason.RESERVED: "cards are reserved in the ledger",

@@ -97,10 +97,11 @@ class Committer:
 
     def _drop(self, workload: WorkloadView) -> Change:
         """Give up the places a workload holds for itself."""
-        frees: dict[str, set[str]] = {}
+        frees: dict[str, list[Row]] = {}
         for pod in workload.pods:
-            if pod.state == "nominated":
-                frees.setdefault(pod.node, set()).add(pod.uid)
+            row = self._state.row_of(pod)
+            if pod.state == "nominated" and row is not None:
+                frees.setdefault(pod.node, []).append(row)
         return Change(workload.key, frees=frees)
 
     def _now(self, pod: PodView) -> PodView:

@@ -6,6 +6,7 @@ the plan out, report. A cycle that fails is logged, counted and followed by anot
 """
 
 import asyncio
+import gc
 import time
 from dataclasses import dataclass
 from typing import Any, Final
@@ -114,6 +115,8 @@ class Controller:
                 tasks.create_task(reflector.run())
             tasks.create_task(self._recorder.run())
             await asyncio.gather(*(reflector.wait_synced() for reflector in self._reflectors))
+            # What was listed stays: the collector need not walk it again in every cycle.
+            gc.freeze()
             log.info("model filled", nodes=len(self.state.gpu_nodes))
             tasks.create_task(election.run(self._lead))
 

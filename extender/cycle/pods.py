@@ -61,9 +61,9 @@ class PodWriter:
             started = [tasks.create_task(self._release(release)) for release in releases]
         return [task.result() for task in started]
 
-    async def revoke(self, pod: PodView, node: str, row: Row) -> bool:
+    async def revoke(self, pod: PodView, node: str, row: Row, *, keeps_plan: bool = False) -> bool:
         """Whether the unbound pod was touched, so that its row on `node` may be freed."""
-        outcome = await self._patch(pod, revoke_patch(pod, node, row))
+        outcome = await self._patch(pod, revoke_patch(pod, node, row, keeps_plan=keeps_plan))
         if outcome == "done":
             metrics.REVOKED.inc()
             log.info("row revoked", pod=pod.key, node=node, epoch=row.epoch)

@@ -34,14 +34,14 @@ log = structlog.get_logger(__name__)
 class Repairs(Struct):
     """What the ledger has to write, and which pods may go. Rows by node."""
 
-    frees: dict[str, set[str]] = field(default_factory=dict)
+    frees: dict[str, list[Row]] = field(default_factory=dict)
     bound: dict[str, set[str]] = field(default_factory=dict)
     restores: dict[str, list[Row]] = field(default_factory=dict)
     releases: list[Release] = field(default_factory=list)
 
-    def free(self, node: str, uid: str) -> None:
+    def free(self, node: str, row: Row) -> None:
         """Note a row that goes."""
-        self.frees.setdefault(node, set()).add(uid)
+        self.frees.setdefault(node, []).append(row)
 
 
 class Recovery:
@@ -83,7 +83,7 @@ class Recovery:
         unsure: list[StrayRow] = []
         for stray in strays:
             if stray.is_confirmed:
-                repairs.free(stray.node, stray.row.uid)
+                repairs.free(stray.node, stray.row)
             elif self._is_old("row", f"{stray.node}/{stray.row.uid}", now):
                 unsure.append(stray)
         self._forget("row", {f"{stray.node}/{stray.row.uid}" for stray in strays})
@@ -94,14 +94,12 @@ class Recovery:
     async def _free_if_certain(self, stray: StrayRow, repairs: Repairs) -> None:
         row = stray.row
         if stray.cause == "superseded":
-            # A released pod's plan names its newer row; only a gated one could still be released.
+            # The plan that the pod may carry names its newer row, and stays.
             pod = self._state.pod(row.uid)
-            if pod is not None and (
-                not pod.is_gated or await self._writer.revoke(pod, stray.node, row)
-            ):
-                repairs.free(stray.node, row.uid)
+            if pod is not None and await self._writer.revoke(pod, stray.node, row, keeps_plan=True):
+                repairs.free(stray.node, row)
         elif await self._writer.is_absent(row.namespace, row.name, row.uid):
-            repairs.free(stray.node, row.uid)
+            repairs.free(stray.node, row)
 
     def _restore_lost(self, repairs: Repairs) -> None:
         """Bound pods whose row somebody deleted get it back, as their Binding says."""
@@ -135,11 +133,11 @@ class Recovery:
 
     async def _take_back(self, pods: Iterable[PodView], repairs: Repairs) -> None:
         for pod in pods:
-            row = self._row_of(pod)
+            row = self._state.row_of(pod)
             if row is None or pod.state == "bound":
                 continue
             if row.state == "nominated" or await self._writer.revoke(pod, pod.node, row):
-                repairs.free(pod.node, pod.uid)
+                repairs.free(pod.node, row)
 
     async def _mend_unplanned(self, now: float) -> None:
         """Released pods whose row is gone: their owner makes them again, others go direct."""
@@ -186,11 +184,6 @@ class Recovery:
             await self._writer.forget_plan(pod)
 
     # -- small things ------------------------------------------------------------------------
-
-    def _row_of(self, pod: PodView) -> Row | None:
-        node = self._state.gpu_node(pod.node) if pod.node else None
-        rows = node.spec.rows if node else ()
-        return next((row for row in rows if row.uid == pod.uid), None)
 
     def _is_old(self, kind: str, key: str, now: float) -> bool:
         """Whether this was first seen some time ago; notes it when it is seen first."""

@@ -54,21 +54,16 @@ def nominate_patch(pod: PodView, node: str) -> Patch:
     }
 
 
-def revoke_patch(pod: PodView, node: str, row: Row) -> Patch:
+def revoke_patch(pod: PodView, node: str, row: Row, *, keeps_plan: bool = False) -> Patch:
     """Merge patch that must land before the row of an unbound pod may be freed.
 
     It moves the pod's resourceVersion on, so any release or Binding under way fails, and names
-    the row, so that none begun later uses it.
+    the row, so that none begun later uses it. `keeps_plan`: the pod's plan is about another row.
     """
-    return {
-        "metadata": {
-            "resourceVersion": pod.resource_version,
-            "annotations": {
-                ANNOTATION_PLAN: None,
-                ANNOTATION_REVOKED: f"{node} {row.epoch} {row.reserved_at}",
-            },
-        }
-    }
+    annotations: Patch = {ANNOTATION_REVOKED: f"{node} {row.epoch} {row.reserved_at}"}
+    if not keeps_plan:
+        annotations[ANNOTATION_PLAN] = None
+    return {"metadata": {"resourceVersion": pod.resource_version, "annotations": annotations}}
 
 
 def forget_plan_patch(pod: PodView) -> Patch:

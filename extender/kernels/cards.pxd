@@ -26,40 +26,37 @@ cdef inline bint cards_fit(const int* free, int n_cards, int devices, int need) 
         return True
     if need > WHOLE:
         return False
+    # No early exit: which cards fit can't be predicted, and counting all of them costs less.
     for c in range(n_cards):
-        if free[c] >= need:
-            found += 1
-            if found == devices:
-                return True
-    return False
+        found += free[c] >= need
+    return found >= devices
 
 
 cdef inline int cards_score(
     const int* free, int n_cards, int capacity, int devices, int need, bint is_spread
 ) noexcept nogil:
     """0..BEST_SCORE of a node that fits, higher is better; see `score_nodes` for the meaning."""
-    cdef int c, n_partial = 0, tightest = WHOLE, emptiest = 0
-    cdef long long idle = 0, used, full
+    cdef int c, milli, used, n_partial = 0, tightest = WHOLE, emptiest = 0, idle = 0
+    cdef bint is_partial
+    cdef long long full
     for c in range(n_cards):
-        if free[c] <= 0:
-            continue
-        idle += free[c]
-        if free[c] > emptiest:
-            emptiest = free[c]
-        if need <= free[c] < WHOLE:
-            n_partial += 1
-            if free[c] < tightest:
-                tightest = free[c]
+        # Selections rather than branches: the state of a card can't be predicted.
+        milli = free[c] if free[c] > 0 else 0
+        idle += milli
+        emptiest = milli if milli > emptiest else emptiest
+        is_partial = (need <= milli) & (milli < WHOLE)
+        n_partial += is_partial
+        tightest = milli if is_partial & (milli < tightest) else tightest
     if capacity <= 0:
         return BEST_SCORE
-    used = capacity - idle + <long long>devices * need
-    if devices == 0:
-        full = used * WHOLE // capacity
-        return <int>(500 * (WHOLE - full if is_spread else full))
-    if need == WHOLE:
-        full = used * BEST_SCORE // capacity
+    used = capacity - idle + devices * need
+    if devices and need == WHOLE:
+        full = <long long>used * BEST_SCORE // capacity
         return <int>(BEST_SCORE - full if is_spread else full)
-    full = used * WHOLE // capacity
+    # At most 64 cards of 1000 milli: this fits 32 bits, where a division is cheap.
+    full = used * <int>WHOLE // capacity
+    if devices == 0:
+        return <int>(500 * (WHOLE - full if is_spread else full))
     if is_spread:
         return <int>(900 * (WHOLE - full) + 100 * emptiest)
     if n_partial < devices:

@@ -99,12 +99,12 @@ def pick_cards(cards, int ix, demand, bint is_spread):
     cdef int n_cards = cards.n_cards[ix], stride = cards.stride
     cdef int devices = demand.devices
     cdef int need = card_need(demand.milli, demand.gpu_memory_mib, cards.card_mib[ix])
-    cdef int c, best, chosen
+    cdef int c, best, _at
     cdef unsigned long long taken = 0
     cdef const int* of = &free[ix * stride]
     if devices == 0 or not cards_fit(of, n_cards, devices, need):
         return []
-    for chosen in range(devices):
+    for _at in range(devices):
         best = -1
         for c in range(n_cards):
             if of[c] < need or (taken >> c) & 1:

@@ -68,19 +68,13 @@ def read_pending(
 ) -> Pending | Refused | None:
     """What waits of the workload, why nothing of it can be tried, or None when nothing waits."""
     waiting = [pod for pod in startable(workload) if pod.state == "gated"]
-    if not waiting:
-        is_any = any(pod.state == "gated" and not pod.is_terminating for pod in workload.pods)
-        return _at_most(workload) if is_any else None
-    if workload.problem is not None:
-        return workload.problem
+    gated = [pod for pod in workload.pods if pod.state == "gated" and not pod.is_terminating]
+    if not gated:
+        return None
     live = [pod for pod in workload.pods if _is_live(pod)]
-    lacking = workload.min_member - len(live) - len(waiting)
-    if lacking > 0:
-        have = workload.min_member - lacking
-        return Refused(
-            Reason.GANG_INCOMPLETE,
-            f"{workload.key}: has {have} of the {workload.min_member} pods that must run together",
-        )
+    refused = _why_not(workload, waiting, gated, len(live))
+    if refused is not None:
+        return refused
     usable = [pool for pool in dict.fromkeys(workload.pools) if pool in pools]
     if live and workload.min_member > 1:
         usable = [pool for pool in (held_pool(snapshot, live[0]),) if pool in pools]
@@ -103,12 +97,26 @@ def read_pending(
     )
 
 
+def _why_not(
+    workload: WorkloadView, waiting: Sequence[PodView], gated: Sequence[PodView], n_live: int
+) -> Refused | None:
+    """Why the workload can't be tried, whatever is free."""
+    if workload.problem is not None:
+        return workload.problem
+    key, lacking = workload.key, workload.min_member - n_live - len(waiting)
+    held = sorted({gate for pod in gated for gate in pod.other_gates})
+    if held and (lacking > 0 or not waiting):
+        return Refused(Reason.HELD_BY_OTHER_GATE, f"{key}: held by {', '.join(held)}")
+    if not waiting:
+        return Refused(Reason.OVER_LIMIT, f"{key}: runs {n_live} pods at once, as many as it may")
+    if lacking > 0:
+        least = workload.min_member
+        return Refused(
+            Reason.GANG_INCOMPLETE,
+            f"{key}: has {least - lacking} of the {least} pods that must run together",
+        )
+    return None
+
+
 def _is_live(pod: PodView) -> bool:
     return pod.state in ("nominated", "reserved", "bound") and not pod.is_terminating
-
-
-def _at_most(workload: WorkloadView) -> Refused:
-    return Refused(
-        Reason.OVER_LIMIT,
-        f"{workload.key}: runs {workload.max_concurrent_pods} pods at once, as many as it may",
-    )

@@ -19,7 +19,9 @@ class Queue:
 
     `allocated_milli` is what it holds or is promised, without pods that are leaving;
     `leaving_milli` is what those still hold; `held_milli` is what its reserved and bound rows hold,
-    leaving or not. `np` stands for non-preemptible work, which is part of the whole.
+    leaving or not, and `requested_milli` what it held and asked for when shares were divided. `np`
+    stands for non-preemptible work, which is part of the whole. Reclaim lets a queue take up to
+    `share_to_take_milli` and keep `share_to_keep_milli`; see `fairshare` for how they differ.
     """
 
     name: str
@@ -37,7 +39,10 @@ class Queue:
     pending_milli: int = 0
     pending_np_milli: int = 0
     has_fractions: bool = False
+    requested_milli: int = 0
     share_milli: int = 0
+    share_to_take_milli: int = 0
+    share_to_keep_milli: int = 0
 
     @property
     def age_key(self) -> tuple[int, str]:
@@ -60,18 +65,22 @@ class Queue:
         limit = self.figures.limit_milli
         return 1 << 62 if limit is None else limit
 
-    def wanted_milli(self) -> int:
+    def wanted_milli(self, is_leaving_counted: bool) -> int:
         """Demand that a fair share may answer: what could run, capped by the limits.
 
         Non-preemptible work beyond quota can't run, so it entitles to nothing; a department wants
-        what its projects want.
+        what its projects want. Pods that are leaving may or may not come back.
         """
         if self.children:
-            wanted = sum(child.wanted_milli() for child in self.children)
+            wanted = sum(child.wanted_milli(is_leaving_counted) for child in self.children)
         else:
+            wanted = self.allocated_milli + self.pending_milli
             np_milli = self.allocated_np_milli + self.pending_np_milli
+            if is_leaving_counted:
+                wanted += self.leaving_milli
+                np_milli += self.leaving_np_milli
             may_run = max(min(np_milli, self.quota_milli), self.allocated_np_milli)
-            wanted = self.allocated_milli + self.pending_milli - np_milli + may_run
+            wanted += may_run - np_milli
         return min(wanted, self.ceiling_milli)
 
     def as_share(self) -> QueueShare:
@@ -82,7 +91,7 @@ class Queue:
             fair_share_milli=self.share_milli,
             allocated_milli=self.held_milli,
             allocated_non_preemptible_milli=self.held_np_milli,
-            requested_milli=self.allocated_milli + self.pending_milli,
+            requested_milli=self.requested_milli,
         )
 
 
@@ -121,8 +130,12 @@ def held_pool(snapshot: Snapshot, pod: PodView) -> str:
 
 
 def startable(workload: WorkloadView) -> Iterable[PodView]:
-    """The pods that wait for a place, no more than may run at once."""
-    waiting = [p for p in workload.pods if p.state in _WAITING and not p.is_terminating]
+    """The pods that could start if they had a place, no more than may run at once."""
+    waiting = [
+        pod
+        for pod in workload.pods
+        if pod.state in _WAITING and not pod.is_terminating and not pod.other_gates
+    ]
     if workload.max_concurrent_pods is None:
         return waiting
     n_live = sum(p.state not in _WAITING and not p.is_terminating for p in workload.pods)

@@ -77,9 +77,13 @@ class _Reclaim:
         while (turn := turns.pop()) is not None:
             project, pending = turn
             key = pending.workload.key
+            if session.is_giving(key):
+                # It grows no more in the cycle in which it shrinks.
+                turns.settle()
+                continue
             result = self._try_chunk(project, pending)
             if isinstance(result, Refused):
-                session.waits[key] = result
+                self._explain(pending, result)
                 turns.settle()
                 continue
             if result is None:
@@ -93,6 +97,14 @@ class _Reclaim:
                 served.add(id(pending))
                 session.waits.pop(key, None)
         return served
+
+    def _explain(self, pending: Pending, refused: Refused) -> None:
+        """Say why nothing may be taken, where lack of cards is all that was known."""
+        session = self._session
+        known = session.waits.get(pending.workload.key)
+        could_ever = pending.need_milli() <= session.queues[self._pool].capacity_milli
+        if known is None or (known.reason is Reason.INSUFFICIENT_GPU and could_ever):
+            session.waits[pending.workload.key] = refused
 
     def _try_chunk(self, project: Queue, pending: Pending) -> _Attempt | Refused | None:
         """A plan held in the simulation; or why none may be made; or None where none was found."""
@@ -255,13 +267,13 @@ class _Reclaim:
     def _is_allowed(self, project: Queue, pending: Pending, attempt: _Attempt, before: int) -> bool:
         """Whether the taker stays within its share, with the cards it has got."""
         milli = sum(placement.milli for placement in attempt.placements)
-        if project.allocated_milli + milli > project.share_milli:
+        if project.allocated_milli + milli > project.share_to_take_milli:
             return False
         if self._session.check_room(project, pending.workload, milli, "later") is not None:
             return False
         department = project.parent
         assert department is not None
-        return department.allocated_milli + milli <= max(department.share_milli, before)
+        return department.allocated_milli + milli <= max(department.share_to_take_milli, before)
 
     def _undo(self, attempt: _Attempt | None, mark: int) -> None:
         if attempt is not None:
@@ -285,6 +297,9 @@ class _Reclaim:
             note = f"{giver.project.name} is above its share; {project.name} is below its own"
             for pod in unit.pods:
                 self._session.evict(Eviction(pod, giver.workload.key, Reason.RECLAIMED, key, note))
+        taker = self._victims.by_key.get(key) if self._victims else None
+        if taker is not None:
+            taker.is_barred = True
         self._note_released(attempt)
         return self._session.admit(pending, attempt.placements, self._pool, "nominated")
 
@@ -316,10 +331,10 @@ def _claim(project: Queue, pending: Pending, need: int) -> Claim | Refused:
     """What the project may take for `need` milli, or that it has its share."""
     department = project.parent
     assert department is not None
-    if project.allocated_milli + need > project.share_milli:
+    if project.allocated_milli + need > project.share_to_take_milli:
         return _has_its_share(project, pending, need)
     together = department.allocated_milli + need
-    only_siblings = together > min(department.share_milli, department.ceiling_milli)
+    only_siblings = together > min(department.share_to_take_milli, department.ceiling_milli)
     return Claim(
         project,
         is_project_in_quota=project.allocated_milli + need <= project.quota_milli,
@@ -333,7 +348,7 @@ def _has_its_share(project: Queue, pending: Pending, need: int) -> Refused:
         Reason.OVER_FAIR_SHARE,
         f"{pending.workload.key}: needs {format_gpus(need)} GPUs, {project.name} has"
         f" {format_gpus(project.allocated_milli)} of its fair share of"
-        f" {format_gpus(project.share_milli)}, and nothing is free",
+        f" {format_gpus(project.share_to_take_milli)}, and nothing is free",
     )
 
 

@@ -35,7 +35,8 @@ class _Room:
             if pod.node != self.node:
                 continue
             for card in pod.cards:
-                self.free[card.index] += sign * card.milli
+                if card.index < len(self.free):
+                    self.free[card.index] += sign * card.milli
             self.cpu_milli += sign * pod.demand.cpu_milli
             self.memory_mib += sign * pod.demand.memory_mib
             self.slots += sign
@@ -113,26 +114,27 @@ def _could_fit(room: _Room, entries: Iterable[Entry]) -> bool:
 
 def _free_cards(room: _Room, entries: Sequence[Entry], claim: Claim) -> Draft | None:
     draft = Draft(claim)
+    on_card = _by_card(entries, len(room.free))
     heap = [
         (cost, card)
         for card, free in enumerate(room.free)
-        if free < room.need_milli and (cost := _card_cost(room, entries, draft, card)) is not None
+        if free < room.need_milli
+        and (cost := _card_cost(room, on_card[card], draft, card)) is not None
     ]
     heapify(heap)
-    # What is taken makes other cards dearer, never cheaper: a popped cost that still holds is least.
+    # What is taken makes other cards no cheaper, so a popped cost that still holds is the least.
     while heap and not room.has_cards():
         known, card = heappop(heap)
-        cost = _card_cost(room, entries, draft, card)
+        cost = _card_cost(room, on_card[card], draft, card) if draft.units else known
         if cost is None or room.free[card] >= room.need_milli:
             continue
         if cost > known:
             heappush(heap, (cost, card))
             continue
-        for victim, pod in entries:
+        for victim, pod, _ in on_card[card]:
             if room.free[card] >= room.need_milli:
                 break
-            if any(share.index == card for share in pod.cards):
-                _take(draft, room, victim, pod)
+            _take(draft, room, victim, pod)
     for victim, pod in entries:
         if not room.has_cards() or room.fits():
             break
@@ -146,19 +148,28 @@ def _take(draft: Draft, room: _Room, victim: Victim, pod: PodView) -> None:
         room.add(p for p in draft.units[victim].pods if p.uid not in before)
 
 
-def _card_cost(
-    room: _Room, entries: Sequence[Entry], draft: Draft, card: int
-) -> tuple[int, bool, int, int] | None:
-    """What freeing the card costs about, on top of the draft: (tier, whole, lost, pods), or None."""
-    freed, worst, is_whole, lost, count = room.free[card], 0, False, 0, 0
+def _by_card(entries: Sequence[Entry], n_cards: int) -> list[list[tuple[Victim, PodView, int]]]:
+    """The entries on each card with the milli they hold of it, in the same order."""
+    on_card: list[list[tuple[Victim, PodView, int]]] = [[] for _ in range(n_cards)]
     for victim, pod in entries:
+        for share in pod.cards:
+            if share.index < n_cards:
+                on_card[share.index].append((victim, pod, share.milli))
+    return on_card
+
+
+def _card_cost(
+    room: _Room, holders: Sequence[tuple[Victim, PodView, int]], draft: Draft, card: int
+) -> tuple[int, bool, int, int] | None:
+    """What freeing the card costs on top of the draft: (tier, whole, lost, pods), or None."""
+    freed, worst, is_whole, lost, count = room.free[card], 0, False, 0, 0
+    for victim, pod, milli in holders:
         if freed >= room.need_milli:
             break
-        milli = next((share.milli for share in pod.cards if share.index == card), 0)
-        if not milli or pod.uid in draft.freed:
+        if pod.uid in draft.freed:
             continue
         tier = draft.claim.tier_of(victim.project, draft.queues)
-        if tier is None:
+        if tier is None or victim.is_barred:
             continue
         unit = draft.units.get(victim)
         is_core = victim.n_surplus <= (len(unit.pods) if unit else 0)

@@ -38,6 +38,7 @@ class Session:
     leaving_pools: set[str] = field(default_factory=set)
     _placed: dict[tuple[str, State], list[Placement]] = field(default_factory=dict)
     _evictions: list[Eviction] = field(default_factory=list)
+    _giving: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
@@ -112,9 +113,18 @@ class Session:
         """Put into the plan what the simulation and the queues already count."""
         self._placed.setdefault((workload.key, state), []).extend(placements)
 
+    def is_served(self, key: str) -> bool:
+        """Whether the workload is given anything in this cycle."""
+        return (key, "reserved") in self._placed or (key, "nominated") in self._placed
+
+    def is_giving(self, key: str) -> bool:
+        """Whether pods of the workload are evicted in this cycle."""
+        return key in self._giving
+
     def evict(self, eviction: Eviction) -> None:
         """Put an eviction into the plan."""
         self._evictions.append(eviction)
+        self._giving.add(eviction.workload)
 
     def plan(self) -> Plan:
         """What was decided. Shares show the snapshot's own usage."""

@@ -20,7 +20,8 @@ from extender.state.model import PodView, Snapshot, WorkloadView
 class Victim:
     """A workload that may be evicted, with its pods that still run in the pool.
 
-    `lost` is GPU-milli-seconds by pod; `n_elsewhere` counts its pods in other pools.
+    `lost` is GPU-milli-seconds by pod; `n_elsewhere` counts its pods in other pools. Who is given
+    something in this cycle `is_barred`: it keeps what it has, so that its minimum stays true.
     """
 
     workload: WorkloadView
@@ -28,6 +29,7 @@ class Victim:
     pods: dict[str, PodView]
     lost: dict[str, int]
     n_elsewhere: int = 0
+    is_barred: bool = False
 
     @property
     def n_surplus(self) -> int:
@@ -76,11 +78,13 @@ class Claim:
         else:
             is_in_quota, top = self.is_department_in_quota, project.parent
             has_top = top.allocated_milli - taken.get(top, 0)
-        above_share = has_top - max(top.share_milli, top.quota_milli)
+        above_share = has_top - max(top.share_to_keep_milli, top.quota_milli)
         above_quota = has_top - top.quota_milli
         if project is not top:
-            above_share = min(above_share, has - project.share_milli)
-            above_quota = min(above_quota, has - min(project.quota_milli, project.share_milli))
+            above_share = min(above_share, has - project.share_to_keep_milli)
+            above_quota = min(
+                above_quota, has - min(project.quota_milli, project.share_to_keep_milli)
+            )
         if above_share > 0:
             return 0, above_share
         return (1, above_quota) if is_in_quota and above_quota > 0 else None
@@ -90,10 +94,10 @@ class Claim:
         if project.parent is self.project.parent:
             if self.is_project_in_quota:
                 return project.quota_milli
-            return max(project.share_milli, project.quota_milli)
+            return max(project.share_to_keep_milli, project.quota_milli)
         if self.is_department_in_quota:
-            return min(project.quota_milli, project.share_milli)
-        return project.share_milli
+            return min(project.quota_milli, project.share_to_keep_milli)
+        return project.share_to_keep_milli
 
 
 @dataclass(slots=True)
@@ -111,7 +115,7 @@ class Draft:
         if pod.uid in self.freed:
             return True
         tier = self.claim.tier_of(victim.project, self.queues)
-        if tier is None:
+        if tier is None or victim.is_barred:
             return False
         unit = self.units.get(victim)
         n_chosen = len(unit.pods) if unit else 0
@@ -151,6 +155,7 @@ class Victims:
     """
 
     on_node: dict[int, list[tuple[Victim, PodView]]] = field(default_factory=dict)
+    by_key: dict[str, Victim] = field(default_factory=dict)
     largest_milli: dict[Queue, int] = field(default_factory=dict)
 
     def most_milli(self, claim: Claim) -> int:
@@ -195,6 +200,8 @@ def find_victims(session: Session, pool: str) -> Victims:
         lost = {pod.uid: _seconds(snapshot, pod) * pod.held_milli for pod in pods}
         by_uid = {pod.uid: pod for pod in pods}
         victim = Victim(workload, project, by_uid, lost, len(live) - len(pods))
+        found.by_key[key] = victim
+        victim.is_barred = session.is_served(key)
         sizes = sorted((pod.held_milli for pod in pods), reverse=True)
         largest = sum(sizes[: workload.min_member])
         found.largest_milli[project] = max(largest, found.largest_milli.get(project, 0))

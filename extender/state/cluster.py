@@ -10,7 +10,7 @@ from typing import Any
 
 from extender.api.demand import read_demand
 from extender.api.events import Event, Removed, Synced, Upserted
-from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project
+from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project, Row
 from extender.api.objects import Node, Pod, PriorityClass
 from extender.state.holds import HostHolds
 from extender.state.inventory import Differences, Inventory
@@ -102,6 +102,10 @@ class ClusterState:
     def gpu_node(self, name: str) -> GpuNode | None:
         """The node's ledger as it was last seen."""
         return self._gpu_nodes.get(name)
+
+    def row_of(self, pod: PodView) -> Row | None:
+        """The pod's row on the node where it is or is meant to be."""
+        return self._rows.held_of(pod.uid).get(pod.node)
 
     @property
     def gpu_nodes(self) -> Mapping[str, GpuNode]:

@@ -53,13 +53,14 @@ _log = structlog.get_logger(__name__)
 class Change:
     """One thing to do. Its `rows`, by node, land on all their nodes or on none.
 
-    `frees` and `bound` are UIDs by node whose rows go or become bound; they are facts already and
-    happen whatever becomes of `rows`. `key` tells changes of one commit apart.
+    `frees` are rows by node that go (if they are still those), `bound` UIDs by node whose rows
+    become bound; both are facts already and happen whatever becomes of `rows`. `key` tells changes
+    of one commit apart.
     """
 
     key: str
     rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
-    frees: Mapping[str, Collection[str]] = field(default_factory=dict)
+    frees: Mapping[str, Collection[Row]] = field(default_factory=dict)
     bound: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
@@ -151,9 +152,9 @@ class Ledger:
             raise error
         return next(iter(outcome.refused.values()), None)
 
-    async def free(self, uids_by_node: Mapping[str, Collection[str]]) -> None:
-        """Remove the pods' rows; the caller knows that they may go. Raises KubeError."""
-        for error in (await self.commit([Change("free", frees=uids_by_node)])).failed.values():
+    async def free(self, rows_by_node: Mapping[str, Collection[Row]]) -> None:
+        """Remove exactly these rows; the caller knows that they may go. Raises KubeError."""
+        for error in (await self.commit([Change("free", frees=rows_by_node)])).failed.values():
             raise error
 
     async def mark_bound(self, uids_by_node: Mapping[str, Collection[str]]) -> None:
@@ -284,8 +285,8 @@ def _split(changes: Iterable[Change]) -> dict[str, _NodeWrite]:
         return write.batch
 
     for change in changes:
-        for node, uids in change.frees.items():
-            on(node, change).frees.update(uids)
+        for node, freed in change.frees.items():
+            on(node, change).frees.update(row.identity for row in freed)
         for node, uids in change.bound.items():
             on(node, change).bound.update(uids)
         for node, rows in change.rows.items():

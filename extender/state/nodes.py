@@ -81,9 +81,8 @@ class CardTable:
         self.capacity_milli[ix] = MILLI_PER_GPU * len(healthy)
         self.card_mib[ix] = min((device.memory_mib for device in healthy), default=0)
         self.model[ix] = next((device.model for device in devices if device.model), "")
-        known = {device.index for device in devices}
         for row in gpu_node.spec.rows:
-            self.hold(ix, (card for card in row.cards if card.index in known))
+            self.hold(ix, row.cards)
         return ix
 
     def drop_node(self, name: str) -> None:
@@ -96,16 +95,18 @@ class CardTable:
         self._dropped.append(ix)
 
     def hold(self, ix: int, cards: Iterable[CardShare]) -> None:
-        """Take `cards` of the node; the caller has checked that they exist."""
-        at = ix * self.stride
+        """Take `cards` of the node; cards that it has no longer are passed over, here and back."""
+        at, n_cards = ix * self.stride, self.n_cards[ix]
         for card in cards:
-            self.card_free[at + card.index] -= card.milli
+            if card.index < n_cards:
+                self.card_free[at + card.index] -= card.milli
 
     def give_back(self, ix: int, cards: Iterable[CardShare]) -> None:
         """Undo `hold`."""
-        at = ix * self.stride
+        at, n_cards = ix * self.stride, self.n_cards[ix]
         for card in cards:
-            self.card_free[at + card.index] += card.milli
+            if card.index < n_cards:
+                self.card_free[at + card.index] += card.milli
 
     def free_of(self, ix: int) -> "array[int]":
         """Milli free of each card of the node: int32[n_cards]."""

@@ -16,16 +16,19 @@ from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU
 
 Rows = tuple[Row, ...]
+#: UID, epoch, and when it was reserved: `Row.identity`.
+RowIdentity = tuple[str, int, int]
 
 
 @dataclass(slots=True)
 class NodeBatch:
     """Everything to be changed on one node by one write. `adds` are (change, row), in order.
 
-    UIDs in `frees` lose their rows before anything is added, those in `bound` become `bound`.
+    Rows whose identity is in `frees` go before anything is added; rows of UIDs in `bound` become
+    `bound`. A pod's newer row is never freed in place of the one that was meant.
     """
 
-    frees: set[str] = field(default_factory=set)
+    frees: set[RowIdentity] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
     adds: list[tuple[str, Row]] = field(default_factory=list)
 
@@ -148,7 +151,7 @@ def _free(rows: Iterable[Row], batch: NodeBatch) -> Rows:
     return tuple(
         row
         for row in rows
-        if row.uid not in batch.frees or (row.uid in added and _is_kept(row, added[row.uid]))
+        if row.identity not in batch.frees or (row.uid in added and _is_kept(row, added[row.uid]))
     )
 
 

@@ -8,13 +8,14 @@ from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.nodes import GpuNodes
 from tests.support.controlplane.store import now
 
-CARDS = 10
+CARDS = 12
 CARD_MIB = 81920
 #: Milli-GPU of the pods of a burst, in turn.
 FRACTIONS = (250, 500, 750, 1000)
 SCHEDULER = "ballast-scheduler"
 GATE = "ballast.dev/admission"
 HOLD = "bench.ballast.dev/hold"
+OWNER = "owner"
 
 
 def seed_nodes(plane: ControlPlane, count: int, cards: int = CARDS) -> list[str]:
@@ -45,10 +46,20 @@ def seed_ledgers(
     plane.store.put("pods", pods)
 
 
-def gated_pod(name: str, namespace: str, milli: int) -> dict[str, Any]:
-    """A pod as the webhook leaves it."""
+def make_owner(plane: ControlPlane, namespace: str) -> str:
+    """The UID of a ConfigMap that stands for the owner of the namespace's pods."""
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": OWNER}}
+    made = plane.admin.post(f"/api/v1/namespaces/{namespace}/configmaps", body)
+    return str(made["metadata"]["uid"])
+
+
+def gated_pod(name: str, namespace: str, milli: int, owner: str) -> dict[str, Any]:
+    """A pod as the webhook leaves it; `owner` is of `make_owner`."""
     resources = {"cpu": "100m", "memory": "128Mi", "ballast.dev/gpu-milli": str(milli)}
     pod = _pod(name, namespace, resources)
+    pod["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": OWNER, "uid": owner, "controller": True}
+    ]
     pod["spec"] |= {"schedulerName": SCHEDULER, "schedulingGates": [{"name": GATE}]}
     return pod
 
@@ -86,14 +97,6 @@ def _queue(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pod(name: str, namespace: str, resources: dict[str, str]) -> dict[str, Any]:
-    owner = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "name": "bench",
-        "uid": str(uuid.uuid4()),
-        "controller": True,
-        "blockOwnerDeletion": False,
-    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -101,9 +104,6 @@ def _pod(name: str, namespace: str, resources: dict[str, str]) -> dict[str, Any]
             "name": name,
             "namespace": namespace,
             "labels": {"app": "bench"},
-            "ownerReferences": [owner],
-            # The owner is made up, so nothing may look for it.
-            "finalizers": ["bench.ballast.dev/keep"],
         },
         "spec": {
             "containers": [
@@ -121,7 +121,6 @@ def _pod(name: str, namespace: str, resources: dict[str, str]) -> dict[str, Any]
 def _bound_pod(name: str, namespace: str, node: str) -> dict[str, Any]:
     pod = _pod(name, namespace, {"cpu": "100m", "ballast.dev/gpu-milli": "500"})
     pod["metadata"] |= {"uid": str(uuid.uuid4())}
-    del pod["metadata"]["ownerReferences"], pod["metadata"]["finalizers"]
     pod["spec"] |= {
         "nodeName": node,
         "schedulerName": SCHEDULER,

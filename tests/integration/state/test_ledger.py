@@ -161,7 +161,7 @@ async def test_many_changes_cost_one_write_per_node(client: FaultyClient) -> Non
     assert (first.refused, first.failed, first.leftover) == ({}, {}, set())
     gang = {"n1": [row(C, whole(0))], "n2": [row(pod("d").build(), whole(0))]}
     changes = [
-        Change("gone", frees={"n1": [A.metadata.uid]}),
+        Change("gone", frees={"n1": [row(A, whole(0))]}),
         Change("bound", bound={"n1": [B.metadata.uid]}),
         Change("gang", rows=gang),
     ]
@@ -229,7 +229,7 @@ async def test_a_node_without_a_ledger_refuses_rows_and_ignores_frees(
     assert isinstance(refused, Refused)
     assert refused.reason is Reason.UNKNOWN_NODE
     assert uids((await live(client, "n1"))["n1"]) == set()
-    await ledger.free({"gone": [A.metadata.uid]})
+    await ledger.free({"gone": [row(A, whole(0))]})
 
 
 # -- what is known and what is live ----------------------------------------------------------
@@ -251,7 +251,7 @@ async def test_a_full_card_in_a_stale_picture_is_looked_at_again_before_refusing
     ledger = ledger_of(client, known)
     await ledger.reserve({"n1": [row(A, whole(0))]})
     stale = await live(client, "n1")
-    await ledger.free({"n1": [A.metadata.uid]})
+    await ledger.free({"n1": [row(A, whole(0))]})
     assert await ledger_of(client, stale).reserve({"n1": [row(B, whole(0))]}) is None
 
 

@@ -28,7 +28,7 @@ rows = st.builds(
 uids = st.sets(st.sampled_from(UIDS), max_size=2)
 batches = st.builds(
     NodeBatch,
-    frees=uids,
+    frees=st.sets(rows.map(lambda row: row.identity), max_size=2),
     bound=uids,
     adds=st.lists(st.tuples(st.sampled_from("abc"), rows), max_size=6),
 )

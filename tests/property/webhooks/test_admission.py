@@ -128,6 +128,7 @@ def test_gated_pod_asks_for_milli_of_our_scheduler(built: PodDocument) -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=9), inner),
     ).map(lambda tree: json.dumps(tree).encode())
 )
+@settings(deadline=None)
 def test_any_body_is_a_review_or_said_to_be_none(body: bytes) -> None:
     try:
         request = read(body)
@@ -153,6 +154,7 @@ def test_any_body_is_a_review_or_said_to_be_none(body: bytes) -> None:
         ),
     )
 )
+@settings(deadline=None)
 def test_any_object_is_answered(tree: dict[str, Any]) -> None:
     body = review_body({"metadata": {}, **{k: v for k, v in tree.items() if k != "metadata"}})
     document = json.loads(body)

@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import jsonpatch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webhooks.patch import PatchBuilder
@@ -12,13 +12,16 @@ from webhooks.patch import PatchBuilder
 keys = st.sampled_from(["a", "b", "a/b", "~", "~1", "", "0", "-"])
 values = st.none() | st.integers(0, 2) | st.booleans() | st.text("x/~", max_size=2)
 trees: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.just({}), lambda inner: st.dictionaries(keys, inner, max_size=3), max_leaves=8
+    st.none() | st.builds(dict),
+    lambda inner: st.dictionaries(keys, inner, max_size=3),
+    max_leaves=8,
 )
 documents = st.dictionaries(keys, trees, max_size=3)
 paths = st.lists(keys, min_size=1, max_size=4).map(tuple)
 
 
 @given(document=documents, edits=st.lists(st.tuples(paths, values), max_size=6))
+@settings(deadline=None)
 def test_patch_applied_elsewhere_gives_what_was_built(
     document: dict[str, Any], edits: list[tuple[tuple[str, ...], Any]]
 ) -> None:
@@ -31,6 +34,7 @@ def test_patch_applied_elsewhere_gives_what_was_built(
 
 
 @given(document=documents, path=paths, value=values)
+@settings(deadline=None)
 def test_setting_twice_is_setting_once(
     document: dict[str, Any], path: tuple[str, ...], value: Any
 ) -> None:
@@ -41,6 +45,7 @@ def test_setting_twice_is_setting_once(
 
 
 @given(document=documents, path=paths, value=values)
+@settings(deadline=None)
 def test_appending_twice_is_appending_once(
     document: dict[str, Any], path: tuple[str, ...], value: Any
 ) -> None:

@@ -19,6 +19,7 @@ from tests.support.auditor.rules import Limits
 from tests.support.auditor.verdict import Verdict
 
 TICK_S: Final = 1.0
+LOOK_S: Final = 0.1
 #: The name under which a kubeconfig's cluster may say where its etcd is.
 EXTENSION: Final = "ballast.dev/etcd"
 ENVIRONMENT: Final = "BALLAST_AUDIT_ETCD"
@@ -84,10 +85,11 @@ class Auditor:
         async with asyncio.timeout(timeout_s):
             await passed.wait()
 
-    async def finish(self, *, settle_s: float = 20.0) -> Verdict:
+    async def finish(self, *, settle_s: float = 30.0) -> Verdict:
         """Judge everything written so far, wait up to `settle_s` for rest, and give the verdict.
 
-        Without rest (`settle_s` 0, or figures that keep changing) the reports are not judged.
+        Reports have all of that time to become true. Without rest (`settle_s` 0, or figures that
+        keep changing) they are not judged.
         """
         was_at_rest = False
         try:
@@ -106,14 +108,14 @@ class Auditor:
         )
 
     async def _come_to_rest(self, settle_s: float) -> bool:
+        """Whether the figures came to rest; returns early when the reports are true then."""
         deadline_s = time.monotonic() + settle_s
-        while not self.checker.is_at_rest(time.monotonic()):
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
-                return False
-            await asyncio.sleep(min(left_s, 0.1))
+        while time.monotonic() < deadline_s:
+            if self.checker.is_at_rest(time.monotonic()) and self.checker.has_true_reports():
+                break
+            await asyncio.sleep(LOOK_S)
         await self.catch_up()
-        return settle_s > 0
+        return settle_s > 0 and self.checker.is_at_rest(time.monotonic())
 
     async def _follow(self, reader: Reader) -> None:
         try:

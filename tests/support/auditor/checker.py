@@ -12,6 +12,7 @@ from tests.support.auditor.history import Change
 from tests.support.auditor.rules import Finding, Limits, all_rules
 from tests.support.auditor.rules.binding import Binding
 from tests.support.auditor.rules.evictions import Evictions
+from tests.support.auditor.rules.queues import Queues
 from tests.support.auditor.sight import LedgerSeen, PodSeen, QueueSeen
 from tests.support.auditor.world import Step, World
 
@@ -86,6 +87,11 @@ class Checker:
         for rule in self._rules:
             found += self._told(rule.at_rest(self.world))
         return found
+
+    def has_true_reports(self) -> bool:
+        """Whether Q2 and Q4 hold now; what is at rest may still wait for its report."""
+        reports = [rule for rule in self._rules if isinstance(rule, Queues)]
+        return not any(True for rule in reports for _ in rule.at_rest(self.world))
 
     def is_at_rest(self, now_s: float) -> bool:
         """Whether rows, pods and reported figures have not changed for `Limits.rest_s`."""

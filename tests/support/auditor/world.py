@@ -118,11 +118,11 @@ class World:
             if row.uid == uid
         ]
 
-    def live_rows(self) -> Iterator[tuple[str, RowSeen]]:
-        """(node, row) of every row that takes room. O(rows)."""
+    def live_rows(self, *, with_nominated: bool = False) -> Iterator[tuple[str, RowSeen]]:
+        """(node, row) of every row that takes room, or of all rows of live pods. O(rows)."""
         for name, ledger in self.ledgers.items():
             for row in ledger.rows:
-                if self.holds(row):
+                if self.holds(row) or (with_nominated and self.is_live(row.uid)):
                     yield name, row
 
     def pool_of(self, node: str) -> str:

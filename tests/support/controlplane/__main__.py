@@ -52,7 +52,7 @@ def up(
         click.echo("# Ctrl-C ends it")
         ended.wait()
     finally:
-        plane.stop(is_kept=keep)
+        plane.stop(is_kept=keep, with_data=keep)
         if keep:
             click.echo(f"# kept: {plane.work}")
 

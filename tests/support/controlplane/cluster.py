@@ -38,6 +38,8 @@ PORT_TRIES = 5
 #: etcd does not end on SIGTERM for minutes).
 ORDER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 API_SERVER = "kube-apiserver"
+JSON_STORAGE = "application/json"
+PROTOBUF_STORAGE = "application/vnd.kubernetes.protobuf"
 VIEW_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view"
 IDENTITIES = {
     "admin": ("kubernetes-admin", ("system:masters",)),
@@ -50,9 +52,14 @@ IDENTITIES = {
 class ControlPlane:
     """One control plane; `start()` returns when it can be used, `stop()` leaves no process."""
 
-    def __init__(self, parent: Path | None = None) -> None:
-        """`parent` is where the work folder is made; the system's folder for such if None."""
+    def __init__(self, parent: Path | None = None, *, is_auditable: bool = True) -> None:
+        """`parent` is where the work folder is made; the system's folder for such if None.
+
+        `is_auditable`: etcd holds JSON, which the auditor reads; else what the API server likes
+        best, for benchmarks.
+        """
         self._parent = parent
+        self._storage = JSON_STORAGE if is_auditable else PROTOBUF_STORAGE
         self._processes: dict[str, Process] = {}
         self._authority = Authority()
         self._tokens = token_keys()
@@ -77,11 +84,15 @@ class ControlPlane:
                 self.stop()
                 raise
 
-    def stop(self, *, is_kept: bool = False) -> None:
-        """End every process, and remove the work folder unless it `is_kept`."""
+    def stop(self, *, is_kept: bool = False, with_data: bool = False) -> None:
+        """End every process and remove the work folder; the logs stay if it `is_kept`.
+
+        `with_data` keeps etcd's data, certificates and kubeconfigs besides.
+        """
         self._end_all()
-        if self._processes and not is_kept:
-            shutil.rmtree(self.work, ignore_errors=True)
+        if self._processes and not (is_kept and with_data):
+            for folder in self._layout.all_but_logs() if is_kept else (self.work,):
+                shutil.rmtree(folder, ignore_errors=True)
         self._processes.clear()
 
     def __enter__(self) -> "ControlPlane":
@@ -286,7 +297,7 @@ class ControlPlane:
     def _start_core(self) -> None:
         layout, ports = self._layout, self.ports
         self._run("etcd", components.etcd(layout, ports))
-        self._run(API_SERVER, components.api_server(layout, ports))
+        self._run(API_SERVER, components.api_server(layout, ports, self._storage))
         self._run("kube-controller-manager", components.controller_manager(layout, ports))
         self.make_namespace("default")
         self.make_namespace(SYSTEM_NAMESPACE)

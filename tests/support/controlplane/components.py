@@ -72,6 +72,10 @@ class Layout:
     def log(self, name: str) -> Path:
         return self.work / "logs" / f"{name}.log"
 
+    def all_but_logs(self) -> list[Path]:
+        """The folders that are of no use once the processes are gone."""
+        return [self.work / name for name in ("etcd", "pki", "kubeconfig", "kubectl-cache")]
+
     @property
     def audit_log(self) -> Path:
         return self.work / "logs" / "audit.jsonl"
@@ -96,12 +100,11 @@ def etcd(layout: Layout, ports: Ports) -> list[str]:
     ]
 
 
-def api_server(layout: Layout, ports: Ports) -> list[str]:
+def api_server(layout: Layout, ports: Ports, storage: str) -> list[str]:
     return [
         layout.program("kube-apiserver"),
         f"--etcd-servers=http://{LOOPBACK}:{ports.etcd_client}",
-        # The auditor reads etcd itself, and understands JSON.
-        "--storage-media-type=application/json",
+        f"--storage-media-type={storage}",
         # Tests compact when they want to see 410.
         "--etcd-compaction-interval=0",
         f"--bind-address={LOOPBACK}",

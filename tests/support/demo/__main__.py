@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +43,7 @@ Logs: {logs}
 
 async def run(console: Console, *, is_kept: bool) -> int:
     """Start, tell, judge, end. Returns the exit status."""
+    started_s = time.monotonic()
     with contextlib.ExitStack() as stack:
         console.print("starting the control plane and Ballast")
         parts = Parts()
@@ -52,7 +54,7 @@ async def run(console: Console, *, is_kept: bool) -> int:
             nodes = read_nodes()
             await uncut(lambda: parts.add_nodes(nodes))
             board = Board(auditor)
-            screen = Screen(board.figures, console)
+            screen = Screen(board.figures, console, started_s)
             screen.say(f"{len(nodes)} nodes with {sum(each.gpus for each in nodes)} GPUs are ready")
             drawing = asyncio.create_task(screen.run())
             try:

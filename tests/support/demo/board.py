@@ -60,6 +60,10 @@ class Board:
         """The state as of the last revision."""
         return self._auditor.checker.world
 
+    def capacity(self) -> int:
+        """Milli-GPU of all cards."""
+        return 1000 * sum(len(ledger.devices) for ledger in self.world.ledgers.values())
+
     def allocated(self, project: str) -> int:
         """Milli-GPU that the project's rows hold."""
         return sum(row.milli for _, row in self.world.live_rows() if row.project == project)
@@ -137,11 +141,11 @@ class Board:
                 pending_pods=waiting[name],
                 evicted=self._evicted[name],
             )
-            for name, queue in self.world.projects.items()
+            for name, queue in sorted(self.world.projects.items())
         ]
 
     def _with_departments(self, projects: list[QueueFigures]) -> Iterable[QueueFigures]:
-        for name, department in self.world.departments.items():
+        for name, department in sorted(self.world.departments.items()):
             children = [each for each in projects if each.parent == name]
             yield QueueFigures(
                 name=name,

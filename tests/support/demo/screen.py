@@ -20,10 +20,10 @@ BAR: Final = 24
 class Screen:
     """Shows `figures()` as long as `run` runs; `say` prints a line that stays."""
 
-    def __init__(self, figures: Callable[[], Figures], console: Console | None = None) -> None:
+    def __init__(self, figures: Callable[[], Figures], console: Console, started_s: float) -> None:
         self._figures = figures
-        self._console = console or Console(width=None, highlight=False, soft_wrap=True)
-        self._started_s = time.monotonic()
+        self._console = console
+        self._started_s = started_s
         self.title = ""
 
     def say(self, line: str) -> None:

@@ -63,6 +63,11 @@ def test_a_victim_that_is_not_preemptible_breaks_e2() -> None:
     assert "not preemptible" in story.violations[0].detail
 
 
+def test_a_place_held_for_a_pod_of_the_queue_counts_as_had() -> None:
+    story = borrowing(quota="1.5").pod("next").reserve("next", state="nominated")
+    assert story.evict("p0", "Reclaimed").violations == []
+
+
 def test_the_event_may_come_before_the_eviction() -> None:
     assert borrowing(quota=2).event("p0", "Reclaimed").evict("p0").broken == {"E2"}
 

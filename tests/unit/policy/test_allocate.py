@@ -1,6 +1,7 @@
 """Places, gangs, quotas and the reasons for waiting."""
 
 import pytest
+from msgspec.structs import replace
 
 from extender.api.objects import (
     NodeSelector,
@@ -66,19 +67,13 @@ class TestGangs:
     def test_gang_of_large_and_small_pods_is_packed_largest_first(self) -> None:
         cluster = one_node(3)
         cluster.node("n1", gpus=1)
-        cluster.job("gang", "a", 1, pods=1, waiting=1)
-        small = cluster.workloads["ns/gang"].pods
-        cluster.job("gang", "a", 3)
-        large = cluster.workloads["ns/gang"].pods
-        fields = {
-            name: getattr(cluster.workloads["ns/gang"], name)
-            for name in cluster.workloads["ns/gang"].__struct_fields__
-        }
-        pods = (*small[1:], *large)
-        cluster.workloads["ns/gang"] = type(cluster.workloads["ns/gang"])(
-            **(fields | {"pods": pods, "min_member": 2})
-        )
-        assert nodes_of(decide(cluster.snapshot())) == {"gang-1": "n1", "gang-0": "n0"}
+        cluster.job("large", "a", 3)
+        cluster.job("gang", "a", 1)
+        large = cluster.workloads.pop("ns/large")
+        gang = cluster.workloads["ns/gang"]
+        pods = (*gang.pods, *large.pods)
+        cluster.workloads["ns/gang"] = replace(gang, pods=pods, min_member=2)
+        assert nodes_of(decide(cluster.snapshot())) == {"gang-0": "n1", "large-0": "n0"}
 
     def test_running_gang_grows_into_idle_cards(self) -> None:
         cluster = one_node(4)
@@ -182,7 +177,6 @@ class TestPlaces:
         cluster = one_node(1)
         cluster.job("x", "a", "0.3", pods=3, min=1)
         cluster.job("y", "a", "0.1")
-        cluster.job("z", "a", "0.1")
         assert counts(decide(cluster.snapshot())) == {("x", "reserved"): 3, ("y", "reserved"): 1}
 
     def test_a_hundred_halves_land_two_per_card(self) -> None:
@@ -303,6 +297,18 @@ class TestPlaces:
 
 
 class TestReasons:
+    def test_pods_behind_another_gate_hold_no_cards(self) -> None:
+        cluster = one_node()
+        cluster.job("queued", "a", pods=2)
+        workload = cluster.workloads["ns/queued"]
+        first, second = workload.pods
+        held = replace(second, other_gates=("kueue.x-k8s.io/admission",))
+        cluster.workloads["ns/queued"] = replace(workload, pods=(first, held))
+        plan = decide(cluster.snapshot())
+        assert not plan.admissions
+        assert reason(plan, "queued") is Reason.HELD_BY_OTHER_GATE
+        assert plan.project_shares["a", "default"].requested_milli == 1000
+
     def test_lack_of_cards_says_what_is_needed_and_what_there_is(self) -> None:
         cluster = one_node(2)
         cluster.job("x", "a", "0.6", on="n0", cards=[0])

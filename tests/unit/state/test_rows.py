@@ -116,8 +116,9 @@ def test_a_reserved_row_does_not_become_nominated_again() -> None:
 
 
 def test_a_batch_frees_before_it_adds() -> None:
-    ledger = gpu_node("n1", 1).holds(row(A, whole(0))).build()
-    settled = settle(ledger, NodeBatch(frees={A.metadata.uid}, adds=[("b", row(B, whole(0)))]))
+    old = row(A, whole(0))
+    ledger = gpu_node("n1", 1).holds(old).build()
+    settled = settle(ledger, NodeBatch(frees={old.identity}, adds=[("b", row(B, whole(0)))]))
     assert [r.uid for r in settled.rows] == [B.metadata.uid]
     assert settled.refused == {}
 
@@ -137,9 +138,10 @@ def test_a_refused_change_leaves_nothing_and_does_not_stop_the_others() -> None:
 
 
 def test_a_batch_done_twice_changes_nothing_more() -> None:
-    ledger = gpu_node("n1", 2).holds(row(A, whole(0)), row(B, part(1, 500))).build()
+    old = row(A, whole(0))
+    ledger = gpu_node("n1", 2).holds(old, row(B, part(1, 500))).build()
     batch = NodeBatch(
-        frees={A.metadata.uid},
+        frees={old.identity},
         bound={B.metadata.uid, "uid-unknown"},
         adds=[("c", row(C, whole(0)))],
     )
@@ -151,8 +153,14 @@ def test_a_batch_done_twice_changes_nothing_more() -> None:
 
 def test_a_row_to_be_freed_and_added_again_as_it_is_stays() -> None:
     was = row(A, whole(0))
-    batch = NodeBatch(frees={A.metadata.uid}, adds=[("a", was)])
+    batch = NodeBatch(frees={was.identity}, adds=[("a", was)])
     assert settle(gpu_node("n1", 1).holds(was).build(), batch).rows == (was,)
+
+
+def test_a_newer_row_is_not_freed_in_place_of_the_one_that_was_meant() -> None:
+    old, newer = row(A, whole(0), epoch=1), row(A, whole(0), epoch=2)
+    ledger = gpu_node("n1", 1).holds(newer).build()
+    assert settle(ledger, NodeBatch(frees={old.identity})).rows == (newer,)
 
 
 def test_what_is_taken_back_is_what_stood_there_before() -> None:
@@ -170,8 +178,9 @@ def test_rows_that_changed_since_they_were_written_are_not_taken_back() -> None:
 
 
 def test_a_sick_card_can_still_be_emptied() -> None:
-    ledger = gpu_node("n1", 1).sick(0).holds(row(A, part(0, 500)), row(B, part(0, 500))).build()
-    settled = settle(ledger, NodeBatch(frees={A.metadata.uid}))
+    old = row(A, part(0, 500))
+    ledger = gpu_node("n1", 1).sick(0).holds(old, row(B, part(0, 500))).build()
+    settled = settle(ledger, NodeBatch(frees={old.identity}))
     assert [r.uid for r in settled.rows] == [B.metadata.uid]
     assert remove_rows(settled.rows, [B.metadata.uid]) == ()
 

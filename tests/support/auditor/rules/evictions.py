@@ -5,7 +5,8 @@ DisruptionTarget), and deletes one that has not started; so each eviction has on
 ledger and the quotas as of that revision say whether it was allowed, and the event regarding the
 pod says what it was for:
 
-- `Reclaimed`: preemptible, and its project or its department was above its quota. What other
+- `Reclaimed`: preemptible, and its project or its department was above its quota. A place that
+  is held for a pod of the queue (a `nominated` row) counts as had. What other
   members of its gang hold counts, evicted or not, since a gang leaves whole; pods evicted earlier
   do not. What ended by itself within the last `lag_s` counts too: the decider may not have seen it.
 - `Preempted`: preemptible, and a pod of its project with higher priority waits.
@@ -111,7 +112,7 @@ class Evictions(Rule):
             ("Department", department, world.departments),
         )
         used = [0, 0]
-        for where, row in world.live_rows():
+        for where, row in world.live_rows(with_nominated=True):
             if world.pool_of(where) != pool or not _still_counts(world, pod, row.uid):
                 continue
             used[0] += row.milli if row.project == project else 0

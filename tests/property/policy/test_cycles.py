@@ -1,0 +1,131 @@
+"""What holds for every cluster, checked on random ones."""
+
+from hypothesis import HealthCheck, event, given, settings
+
+from extender.policy.decide import decide
+from extender.policy.plan import Settings
+from tests.property.policy.world import apply, check_invariants, clusters, crowded, usage_of
+from tests.support.snapshots import Cluster, statuses
+
+RUN = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+ALLOCATE_ONLY = Settings(stages=("allocate",))
+
+
+@RUN
+@given(clusters())
+def test_cards_limits_quotas_and_gangs_hold_in_every_cycle(cluster: Cluster) -> None:
+    for _ in range(6):
+        after = apply(cluster, decide(cluster.snapshot()))
+        check_invariants(cluster, after)
+        cluster = after
+
+
+@RUN
+@given(clusters())
+def test_plan_does_not_depend_on_the_order_of_the_lists(cluster: Cluster) -> None:
+    plan, other = decide(cluster.snapshot()), decide(cluster.snapshot(is_reversed=True))
+    places = [
+        {p.pod.uid: (a.state, p.node, p.cards) for a in each.admissions for p in a.placements}
+        for each in (plan, other)
+    ]
+    assert places[0] == places[1]
+    assert statuses(plan) == statuses(other)
+    assert plan.waits == other.waits
+    assert plan.project_shares == other.project_shares
+    assert plan.department_shares == other.department_shares
+
+
+@RUN
+@given(clusters())
+def test_shares_add_up_and_none_passes_its_limit(cluster: Cluster) -> None:
+    plan = decide(cluster.snapshot())
+    capacity = 1000 * sum(len(node.cards) for node in cluster.nodes.values())
+    departments = plan.department_shares
+    assert sum(share.fair_share_milli for share in departments.values()) <= capacity
+    for (name, pool), share in departments.items():
+        inside = sum(
+            plan.project_shares[project.name, pool].fair_share_milli
+            for project in cluster.projects.values()
+            if project.parent == name
+        )
+        assert inside <= share.fair_share_milli
+    for share in (*departments.values(), *plan.project_shares.values()):
+        assert 0 <= share.fair_share_milli <= share.requested_milli
+        assert share.limit_milli is None or share.fair_share_milli <= share.limit_milli
+
+
+@RUN
+@given(clusters())
+def test_every_waiting_workload_has_a_reason_and_no_other_has(cluster: Cluster) -> None:
+    plan = decide(cluster.snapshot())
+    done = statuses(plan)
+    waiting = {
+        key
+        for key, workload in cluster.workloads.items()
+        if any(pod.state == "gated" and pod.name not in done for pod in workload.pods)
+    }
+    assert set(plan.waits) == waiting
+    assert all(refused.detail for refused in plan.waits.values())
+
+
+@RUN
+@given(clusters())
+def test_same_cluster_comes_to_rest(cluster: Cluster) -> None:
+    """No ping-pong: with nothing new, at most a few cycles per workload change anything."""
+    quiet = 0
+    for _ in range(4 * len(cluster.workloads) + 8):
+        plan = decide(cluster.snapshot())
+        is_leaving = any(p.is_terminating for w in cluster.workloads.values() for p in w.pods)
+        is_idle = not plan.admissions and not plan.evictions and not plan.drops
+        quiet = quiet + 1 if is_idle and not is_leaving else 0
+        if quiet == 2:
+            return
+        cluster = apply(cluster, plan)
+    raise AssertionError("it never rests")
+
+
+@RUN
+@given(crowded())
+def test_leaving_out_any_victim_breaks_the_plan(cluster: Cluster) -> None:
+    """Pods that may only go together are left out together."""
+    plan = decide(cluster.snapshot())
+    evicted = {eviction.pod.uid for eviction in plan.evictions}
+    event("victims" if evicted else "no victims")
+    for spared in {eviction.workload for eviction in plan.evictions}:
+        victim = cluster.workloads[spared]
+        pods = [pod for pod in victim.pods if pod.uid in evicted]
+        goes_whole = len(pods) == len(victim.pods)
+        for unit in [pods] if goes_whole else [[pod] for pod in pods]:
+            assert not _fits_without(cluster, evicted - {pod.uid for pod in unit}, "ns/claim")
+
+
+@RUN
+@given(crowded())
+def test_taker_stays_within_its_share_and_givers_were_above_theirs(cluster: Cluster) -> None:
+    plan = decide(cluster.snapshot())
+    shares = {name: share.fair_share_milli for (name, _), share in plan.project_shares.items()}
+    usage = usage_of(apply(cluster, plan), is_leaving_counted=False, is_promised_counted=True)
+    if plan.evictions:
+        assert usage.queues["owner"] <= shares["owner"]
+    before = usage_of(cluster, is_leaving_counted=False, is_promised_counted=True)
+    for eviction in plan.evictions:
+        project = cluster.workloads[eviction.workload].project
+        # Above its share, or above the quota of none that these projects have.
+        assert before.queues[project] > 0
+
+
+def _fits_without(cluster: Cluster, gone: set[str], chosen: str) -> bool:
+    """Whether the workload finds its place when exactly these pods have left."""
+    rest = Cluster(
+        nodes={
+            name: type(node)(
+                node.facts, node.cards, node.free, [r for r in node.rows if r.uid not in gone]
+            )
+            for name, node in cluster.nodes.items()
+        },
+        pools=cluster.pools,
+        departments=cluster.departments,
+        projects=cluster.projects,
+        workloads={chosen: cluster.workloads[chosen]},
+    )
+    return bool(decide(rest.snapshot(), ALLOCATE_ONLY).admissions)
