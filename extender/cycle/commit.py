@@ -27,6 +27,9 @@ from extender.state.model import PodView, Snapshot, WorkloadView
 #: How long a pod whose eviction a budget refused is not chosen again, in seconds.
 PROTECTED_S: Final = 30.0
 
+#: Beneficiaries whose victims are evicted side by side.
+_BENEFICIARIES_AT_ONCE: Final = 16
+
 log = structlog.get_logger(__name__)
 
 
@@ -111,24 +114,40 @@ class Committer:
     # -- evictions ---------------------------------------------------------------------------
 
     async def _evict(self, plan: Plan, snapshot: Snapshot, lost: set[str]) -> bool:
-        """Evict victims, beneficiary by beneficiary; stop one at the first refusal."""
+        """Evict victims, beneficiaries side by side; one stops at its first refusal."""
         by_beneficiary: dict[str, list[Eviction]] = {}
         for eviction in plan.evictions:
             by_beneficiary.setdefault(eviction.beneficiary, []).append(eviction)
-        told: list[str] = []
-        for beneficiary, evictions in by_beneficiary.items():
-            if f"{beneficiary} nominated" in lost or not self._are_as_planned(evictions):
-                log.info("evictions put off", workload=beneficiary, victims=len(evictions))
-                continue
-            workload = snapshot.workloads.get(beneficiary)
-            for eviction in evictions:
-                reach("control.before-evict")
-                if not await self._evict_one(eviction, workload):
-                    break
-                reach("control.evicted")
-                told.append(eviction.pod.uid)
+        limit = asyncio.Semaphore(_BENEFICIARIES_AT_ONCE)
+
+        async def make_room(beneficiary: str, evictions: list[Eviction]) -> list[str]:
+            async with limit:
+                if f"{beneficiary} nominated" not in lost and self._are_as_planned(evictions):
+                    return await self._evict_for(snapshot.workloads.get(beneficiary), evictions)
+            log.info("evictions put off", workload=beneficiary, victims=len(evictions))
+            return []
+
+        async with asyncio.TaskGroup() as tasks:
+            started = [
+                tasks.create_task(make_room(beneficiary, evictions))
+                for beneficiary, evictions in by_beneficiary.items()
+            ]
+        told = [uid for task in started for uid in task.result()]
         await self._writer.see_leaving(told)
         return bool(told)
+
+    async def _evict_for(
+        self, beneficiary: WorkloadView | None, evictions: list[Eviction]
+    ) -> list[str]:
+        """Evict one by one, so that none is lost for a plan that a refusal has ended already."""
+        told: list[str] = []
+        for eviction in evictions:
+            reach("control.before-evict")
+            if not await self._evict_one(eviction, beneficiary):
+                break
+            reach("control.evicted")
+            told.append(eviction.pod.uid)
+        return told
 
     def _are_as_planned(self, evictions: Iterable[Eviction]) -> bool:
         """Whether every victim still stands where the simulation took it from."""

@@ -56,6 +56,9 @@ KINDS: Final = (Node, GpuNode, Department, Project, NodePool, PodGroup, Pod)
 #: Epochs are lease transitions times this, plus the cycle's number.
 EPOCHS_PER_LEADER: Final = 1_000_000
 
+#: However much a cycle computed, the next one starts after this.
+_LONGEST_REST_S: Final = 1.0
+
 log = structlog.get_logger(__name__)
 
 
@@ -183,7 +186,7 @@ class _Term:
         failures = 0
         options = self._controller.options
         while True:
-            started = time.perf_counter()
+            started = time.process_time()
             is_over = False
             try:
                 await self._cycle()
@@ -198,9 +201,10 @@ class _Term:
             if is_over:
                 log.warning("stopped deciding: the Lease was not renewed in time")
                 await asyncio.Event().wait()  # the election cancels this term
-            took_s = time.perf_counter() - started
-            # At most a third of one core: the API server and kube-scheduler want the rest.
-            await asyncio.sleep(max(options.gap_s, 2 * took_s, min(5.0, 0.2 * failures)))
+            busy_s = time.process_time() - started
+            # About a third of one core: the API server and kube-scheduler want the rest.
+            rest_s = min(_LONGEST_REST_S, 2 * busy_s)
+            await asyncio.sleep(max(options.gap_s, rest_s, min(5.0, 0.2 * failures)))
             if not self._reporter.is_behind:
                 await self._controller.wait_for_change(options.tick_s)
 

@@ -11,6 +11,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes_asyncio.client import Configuration
@@ -137,7 +139,8 @@ def _open_session(configuration: Configuration, user_agent: str) -> aiohttp.Clie
     )
     session = aiohttp.ClientSession(
         connector=connector,
-        trust_env=True,
+        # Asked once: with `trust_env` aiohttp reads the environment and ~/.netrc at every request.
+        proxy=_proxy_for(configuration.host or ""),
         read_bufsize=READ_BUFFER_BYTES,
         # Compressing lists costs both sides more than the network between them.
         headers={
@@ -150,6 +153,14 @@ def _open_session(configuration: Configuration, user_agent: str) -> aiohttp.Clie
     # second write would not pass the leader's fence.
     session._retry_connection = False
     return session
+
+
+def _proxy_for(url: str) -> str | None:
+    """The proxy that the environment names for this URL, if any."""
+    parts = urlsplit(url)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get(parts.scheme)
 
 
 def _tls_context(configuration: Configuration) -> ssl.SSLContext:
