@@ -19,7 +19,7 @@ export KEEP
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup controlplane demo test test-bounds check bench lock clean
+.PHONY: help setup controlplane demo test test-bounds test-crashes check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ demo: controlplane ## fair shares and reclaim on a simulated cluster; KEEP=1 lea
 
 test: controlplane ## run all tests; ARGS="-k name" for some
 	$(PY) -m pytest $(ARGS)
+
+test-crashes: controlplane ## kill every program at every failpoint, five times each
+	BALLAST_CRASH_REPEATS=5 $(PY) -m pytest tests/integration/faults $(ARGS)
 
 test-bounds: setup ## run what uses the kernels on ones built with bounds checks
 	@rm -rf $(CHECKED) && mkdir -p $(CHECKED)

@@ -90,7 +90,7 @@ def best_node(nodes, demand, const int[::1] candidates, bint is_spread):
 
 
 def pick_cards(cards, int ix, demand, bint is_spread):
-    """Indices of the cards of node `ix` that `demand` should get, ascending; empty if they don't fit.
+    """Indices of the cards of node `ix` that `demand` gets, ascending; empty if it does not fit.
 
     Bin-pack takes the fullest cards that fit, spread the emptiest; a whole GPU needs a card that is
     all free. Among equals the lowest index wins.
