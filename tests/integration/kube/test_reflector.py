@@ -113,6 +113,9 @@ async def test_nothing_is_missed_or_doubled_over_many_cuts(
                 await client.create(NODE_POOLS, pool(f"p-{at}"))
             exists ^= {at}
             if i % 12 == 11:
+                name, is_there = f"p-{at}", at in exists
+                # It watches again, so there is something to cut.
+                await mirror.until(lambda n=name, there=is_there: (n in mirror.names) == there)  # type: ignore[misc]
                 proxy.cut()
         page = await client.list_all(NODE_POOLS)
         truth = {p.metadata.uid: p.metadata.resource_version for p in page.items}
