@@ -39,8 +39,11 @@ def pod_group(name: str, namespace: str, min_member: int) -> Manifest:
     }
 
 
-def job(name: str, namespace: str, n_pods: int, milli: int, *, group: str = "") -> Manifest:
-    """A Job whose pods run together and for ever; pods that are evicted come back."""
+def job(name: str, namespace: str, n_pods: int, milli: int, **options: Any) -> Manifest:
+    """A Job whose pods run together and for ever; pods that are evicted come back.
+
+    `options` are those of `pod_template`.
+    """
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -49,15 +52,15 @@ def job(name: str, namespace: str, n_pods: int, milli: int, *, group: str = "") 
             "parallelism": n_pods,
             "completions": n_pods,
             "backoffLimit": 1000,
-            "template": pod_template(milli, group=group),
+            "template": pod_template(milli, **options),
         },
     }
 
 
 def pod_template(
-    milli: int, *, group: str = "", priority_class: str = "", gated: bool = True
+    milli: int, *, group: str = "", gated: bool = True, labels: Manifest | None = None
 ) -> Manifest:
-    """A pod that asks for `milli` of `ballast.dev/gpu-milli`."""
+    """A pod that asks for `milli` of `ballast.dev/gpu-milli`; not `gated`: placed directly."""
     resources = {"cpu": "100m", "memory": "64Mi", names.GPU_MILLI: str(milli)}
     spec: Manifest = {
         "schedulerName": names.SCHEDULER_NAME,
@@ -73,10 +76,8 @@ def pod_template(
     }
     if gated:
         spec["schedulingGates"] = [{"name": names.GATE}]
-    if priority_class:
-        spec["priorityClassName"] = priority_class
-    labels = {names.LABEL_POD_GROUP: group} if group else {}
-    return {"metadata": {"labels": labels}, "spec": spec}
+    grouped = {names.LABEL_POD_GROUP: group} if group else {}
+    return {"metadata": {"labels": grouped | (labels or {})}, "spec": spec}
 
 
 def bare_pod(name: str, namespace: str, milli: int, **options: Any) -> Manifest:

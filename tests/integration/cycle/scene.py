@@ -1,0 +1,106 @@
+"""The stage of the controller's tests: everything running, two projects of one department."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from extender.kube.client import Client
+from tests.support import workloads
+from tests.support.controlplane.handles import Cluster
+from tests.support.installation import Installation
+from tests.support.sight import Sight, look, until
+
+DONE_S = 40.0
+LEASE_S = 3.0
+#: Seconds until a released pod that nobody binds is taken down; short, to be seen in a test.
+BIND_S = 4.0
+PROJECTS = ("team-a", "team-b")
+
+
+class Scene:
+    """Namespaces are named as the projects."""
+
+    def __init__(self, cluster: Cluster, installation: Installation, client: Client) -> None:
+        self.cluster = cluster
+        self.plane = cluster.control_plane
+        self.admin = cluster.control_plane.admin
+        self.installation = installation
+        self.client = client
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, cluster: Cluster, n_nodes: int, cards: int) -> AsyncIterator["Scene"]:
+        """`n_nodes` with `cards` each; each project has half of them as quota."""
+        plane = cluster.control_plane
+        quota = n_nodes * cards
+        plane.admin.post(f"{workloads.API}/departments", workloads.department("research", quota))
+        for name in PROJECTS:
+            plane.make_namespace(name)
+            body = workloads.project(name, "research", name, quota // 2)
+            plane.admin.post(f"{workloads.API}/projects", body)
+        installation = Installation(plane, lease_s=LEASE_S, bind_s=BIND_S)
+        try:
+            await asyncio.to_thread(cluster.add_gpu_nodes, n_nodes, cards)
+            await asyncio.to_thread(installation.start)
+            async with await cluster.client() as client:
+                scene = cls(cluster, installation, client)
+                await scene.until(
+                    lambda: scene.nodes_say_milli() == [str(1000 * cards)] * n_nodes,
+                    "every node to say its gpu-milli",
+                )
+                yield scene
+        finally:
+            installation.stop()
+
+    def submit_job(self, project: str, name: str, n_pods: int, milli: int, **options: Any) -> None:
+        """A Job of `n_pods` in the project's namespace."""
+        body = workloads.job(name, project, n_pods, milli, **options)
+        self.admin.post(f"/apis/batch/v1/namespaces/{project}/jobs", body)
+
+    def submit_pod(self, project: str, name: str, milli: int, **options: Any) -> None:
+        """A pod that nothing makes again."""
+        body = workloads.bare_pod(name, project, milli, **options)
+        self.admin.post(f"/api/v1/namespaces/{project}/pods", body)
+
+    def get(self, path: str) -> Any:
+        """One object or list of our group."""
+        return self.admin.get(f"{workloads.API}/{path}")
+
+    def nodes_say_milli(self) -> list[str]:
+        """What the nodes' status says of gpu-milli, in plain digits."""
+        nodes = self.admin.get("/api/v1/nodes")["items"]
+        said = [node["status"]["allocatable"].get("ballast.dev/gpu-milli", "") for node in nodes]
+        return [text.replace("k", "000") for text in said]
+
+    def events(self, namespace: str) -> list[tuple[str, str]]:
+        """(reason, pod) of our events in the namespace."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        return [
+            (event["reason"], event["regarding"]["name"])
+            for event in self.admin.get(path)["items"]
+            if event.get("reportingController") == "ballast-controller"
+        ]
+
+    async def look(self, project: str) -> Sight:
+        """Pods of the project's namespace, and the rows of all nodes."""
+        return await look(self.client, project)
+
+    async def until_bound(self, project: str, n_pods: int) -> None:
+        """Until exactly so many of the project's pods are bound."""
+        last = Sight()
+
+        async def is_met() -> bool:
+            nonlocal last
+            last = await self.look(project)
+            return len(last.bound) == n_pods
+
+        await until(is_met, DONE_S, lambda: f"{n_pods} bound pods of {project}; last {last}")
+
+    async def until(self, is_met: Callable[[], bool], what: str) -> None:
+        """Until the condition holds."""
+
+        async def holds() -> bool:
+            return await asyncio.to_thread(is_met)
+
+        await until(holds, DONE_S, lambda: what)

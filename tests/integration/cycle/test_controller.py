@@ -1,0 +1,188 @@
+"""The controller with real everything: what is decided, written, mended and told."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from extender.kube.resources import GPU_NODES
+from tests.integration.cycle.scene import Scene
+from tests.support import workloads
+from tests.support.auditor import Auditor
+from tests.support.controlplane.handles import Cluster
+
+
+@pytest.fixture
+async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
+    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
+    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
+        yield opened
+        await audited.finish()
+
+
+async def test_halves_share_cards_and_the_annotation_names_them(scene: Scene) -> None:
+    scene.submit_job("team-a", "halves", 4, 500)
+    await scene.until_bound("team-a", 4)
+    pods = scene.admin.get("/api/v1/namespaces/team-a/pods")["items"]
+    cards = {
+        (pod["spec"]["nodeName"], pod["metadata"]["annotations"]["ballast.dev/cards"])
+        for pod in pods
+    }
+    assert len(cards) == 2
+    assert all(text.endswith(":500:40960") for _, text in cards)
+
+
+async def test_owner_that_returns_gets_its_quota_back_by_reclaim(scene: Scene) -> None:
+    scene.submit_job("team-a", "borrower", 4, 1000)
+    await scene.until_bound("team-a", 4)
+    scene.submit_job("team-b", "owner", 2, 1000)
+    await scene.until_bound("team-b", 2)
+    await scene.until_bound("team-a", 2)
+    await scene.until(
+        lambda: sum(reason == "Reclaimed" for reason, _ in scene.events("team-a")) == 2,
+        "an event for each victim",
+    )
+
+
+async def test_victims_under_a_disruption_budget_are_left_alone(scene: Scene) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "all", "namespace": "team-a"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"keep": "yes"}}},
+    }
+    scene.admin.post("/apis/policy/v1/namespaces/team-a/poddisruptionbudgets", budget)
+    scene.submit_job("team-a", "kept", 3, 1000, labels={"keep": "yes"})
+    await scene.until_bound("team-a", 3)
+    scene.submit_job("team-a", "taken", 1, 1000)
+    await scene.until_bound("team-a", 4)
+    scene.submit_job("team-b", "owner", 2, 1000)
+    await scene.until_bound("team-b", 1)
+    evicted = {pod for reason, pod in scene.events("team-a") if reason == "Reclaimed"}
+    assert all(name.startswith("taken-") for name in evicted)
+
+
+async def test_non_preemptible_work_waits_at_its_quota_and_says_why(scene: Scene) -> None:
+    firm = {"ballast.dev/preemptibility": "non-preemptible"}
+    scene.submit_job("team-a", "firm", 3, 1000, labels=firm)
+    await scene.until_bound("team-a", 2)
+    await scene.until(
+        lambda: "NonPreemptibleOverQuota" in {reason for reason, _ in scene.events("team-a")},
+        "the reason as an event",
+    )
+
+
+async def test_gang_that_cannot_be_whole_holds_nothing_until_it_can(scene: Scene) -> None:
+    scene.submit_job("team-a", "small", 1, 1000)
+    await scene.until_bound("team-a", 1)
+    body = workloads.pod_group("gang", "team-b", 4)
+    scene.admin.post(f"{workloads.API}/namespaces/team-b/podgroups", body)
+    scene.submit_job("team-b", "gang", 4, 1000, group="gang")
+
+    def reason() -> str:
+        group = scene.get("namespaces/team-b/podgroups/gang")
+        conditions = group.get("status", {}).get("conditions", [])
+        return next((str(each["reason"]) for each in conditions), "")
+
+    await scene.until(lambda: reason() in ("InsufficientGpu", "OverFairShare"), "a reason to wait")
+    assert (await scene.look("team-b")).n_rows == 1
+    scene.plane.admin.post(
+        f"{workloads.API}/namespaces/team-b/podgroups", workloads.pod_group("next", "team-b", 3)
+    )
+    scene.submit_job("team-b", "next", 3, 1000, group="next")
+    await scene.until_bound("team-b", 3)
+
+
+async def test_group_that_only_pods_name_gets_its_pod_group_and_condition(scene: Scene) -> None:
+    scene.submit_job("team-a", "named", 2, 1000, group="named")
+    await scene.until_bound("team-a", 2)
+
+    def is_scheduled() -> bool:
+        groups = scene.get("namespaces/team-a/podgroups")["items"]
+        return [
+            (group["metadata"]["name"], group["status"]["conditions"][0]["status"])
+            for group in groups
+            if group.get("status", {}).get("conditions")
+        ] == [("named", "True")]
+
+    await scene.until(is_scheduled, "the condition Scheduled")
+
+
+async def test_status_of_queues_tells_shares_and_allocations(scene: Scene) -> None:
+    scene.submit_job("team-a", "borrower", 3, 1000)
+    await scene.until_bound("team-a", 3)
+
+    def figures(path: str) -> tuple[str, str, str]:
+        status = scene.get(path).get("status", {})
+        gpu = status.get("gpu", {})
+        return gpu.get("quota", ""), gpu.get("fairShare", ""), gpu.get("allocated", "")
+
+    await scene.until(lambda: figures("projects/team-a") == ("2", "3", "3"), "the project's share")
+    await scene.until(lambda: figures("departments/research")[::2] == ("4", "3"), "the sum")
+    assert scene.get("projects/team-a")["status"]["state"] == "OverQuota"
+
+
+async def test_rows_go_with_their_pods(scene: Scene) -> None:
+    scene.submit_pod("team-a", "lone", 500)
+    await scene.until_bound("team-a", 1)
+    scene.cluster.kubectl("delete", "pod", "lone", "-n", "team-a", "--wait=false")
+
+    def n_rows() -> int:
+        return sum(len(node["spec"]["rows"]) for node in scene.get("gpunodes")["items"])
+
+    await scene.until(lambda: n_rows() == 0, "no row")
+
+
+async def test_bare_pod_is_nominated_and_not_pinned(scene: Scene) -> None:
+    scene.submit_pod("team-a", "lone", 500)
+    await scene.until_bound("team-a", 1)
+    spec = scene.admin.get("/api/v1/namespaces/team-a/pods/lone")["spec"]
+    assert "affinity" not in spec
+
+
+async def test_direct_pods_are_placed_by_the_extender_within_the_share(scene: Scene) -> None:
+    for number in range(3):
+        scene.submit_pod("team-a", f"direct-{number}", 500, gated=False)
+    await scene.until_bound("team-a", 3)
+    sight = await scene.look("team-a")
+    assert sight.n_rows == 3
+
+
+async def test_node_status_is_asserted_again_when_somebody_zeroes_it(scene: Scene) -> None:
+    patch = '{"status":{"allocatable":{"ballast.dev/gpu-milli":"0"}}}'
+    scene.cluster.kubectl(
+        "patch", "node", "gpu-node-0000", "--subresource=status", "--type=merge", "-p", patch
+    )
+    await scene.until(lambda: scene.nodes_say_milli() == ["2000", "2000"], "gpu-milli again")
+    scene.submit_job("team-a", "any", 1, 500)
+    await scene.until_bound("team-a", 1)
+
+
+async def test_row_that_somebody_deletes_is_restored_from_the_binding(
+    scene: Scene, audited: Auditor
+) -> None:
+    scene.submit_pod("team-a", "lone", 500)
+    await scene.until_bound("team-a", 1)
+    before = await scene.look("team-a")
+    # What is done to the ledger here is a fault on purpose; the audit starts anew after it.
+    node = next(each for each in (await scene.client.list_all(GPU_NODES)).items if each.spec.rows)
+    await scene.client.merge_patch(GPU_NODES, node.metadata.name, {"spec": {"rows": []}})
+    await scene.until(
+        lambda: sum(len(each["spec"]["rows"]) for each in scene.get("gpunodes")["items"]) == 1,
+        "the row again",
+    )
+    after = await scene.look("team-a")
+    assert set(after.rows) == set(before.rows)
+    await audited.catch_up()
+    assert {each.invariant for each in audited.violations} <= {"A3", "R1"}
+    audited.violations.clear()
+
+
+async def test_pod_that_is_not_bound_in_time_is_made_again(scene: Scene) -> None:
+    scene.plane.kill("kube-scheduler")
+    scene.submit_job("team-a", "slow", 1, 1000)
+    await scene.until(
+        lambda: "BindTimedOut" in {reason for reason, _ in scene.events("team-a")},
+        "the pod taken down",
+    )
+    scene.installation.start_scheduler()
+    await scene.until_bound("team-a", 1)
