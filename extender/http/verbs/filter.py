@@ -72,6 +72,14 @@ def _keep_fitting(book: Book, claim: Claim, names: list[str]) -> Verdict:
     table, class_of = book.cards, book.class_of
     fitting = find_fitting(table, claim.demand)
     refusals = [_refuse_class(book, claim, pools, each) for each in book.classes]
+    if not any(refusals):
+        # The common case, without a step per name: all are known, and all fit.
+        ix_of = table.ix.get
+        kept = [name for name in names if (ix := ix_of(name)) is not None and fitting[ix]]
+        if len(kept) == len(names):
+            verdict = Verdict(kept)
+            _refuse_left_rows(book, claim, verdict)
+            return verdict
     verdict = Verdict([])
     keep, busy = verdict.kept.append, sentence(Reason.CARDS_BUSY)
     for name in names:

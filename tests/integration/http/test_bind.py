@@ -45,6 +45,7 @@ async def test_a_planned_pod_is_bound_without_a_write_to_the_ledger(world: World
     assert (await world.node("n1")).metadata.resource_version == before.metadata.resource_version
 
 
+@pytest.mark.binds_nothing
 async def test_a_planned_pod_is_bound_nowhere_else(world: World) -> None:
     pod = await world.add_planned("a", "n1")
     await world.add_node("n2")
@@ -103,6 +104,7 @@ async def test_a_pod_that_was_touched_after_filter_is_bound_by_its_live_version(
     assert (await world.pod("a")).spec.node_name == "n1"
 
 
+@pytest.mark.binds_nothing
 async def test_a_plan_that_was_revoked_after_filter_is_not_bound(world: World) -> None:
     pod = await world.add_planned("a", "n1")
     async with world.extender() as extender:
@@ -115,6 +117,7 @@ async def test_a_plan_that_was_revoked_after_filter_is_not_bound(world: World) -
     assert (await world.pod("a")).spec.node_name == ""
 
 
+@pytest.mark.binds_nothing
 async def test_a_direct_row_that_is_being_freed_is_not_used(world: World) -> None:
     pod = await world.add_pod("a", revoked="n1 0 77")
     await world.add_node("n1", rows=[world.row(pod, 0, reserved_at=77)])
@@ -133,6 +136,7 @@ async def test_a_direct_row_of_an_attempt_that_ended_early_is_used_again(world: 
     assert [row.reserved_at for row in await world.rows("n1", "n2")] == [77]
 
 
+@pytest.mark.binds_nothing
 async def test_a_pod_that_is_gone_is_not_bound(world: World) -> None:
     pod = await world.add_planned("a", "n1")
     async with world.extender() as extender:
@@ -141,6 +145,7 @@ async def test_a_pod_that_is_gone_is_not_bound(world: World) -> None:
         assert (await world.bind(extender, pod, "n1")).startswith("PodGone: ")
 
 
+@pytest.mark.binds_nothing
 async def test_another_pod_of_the_same_name_is_not_bound_in_its_place(world: World) -> None:
     pod = await world.add_planned("a", "n1")
     async with world.extender() as extender:
@@ -151,6 +156,7 @@ async def test_another_pod_of_the_same_name_is_not_bound_in_its_place(world: Wor
     assert (await world.pod("a")).spec.node_name == ""
 
 
+@pytest.mark.binds_nothing
 async def test_a_gated_pod_is_not_bound(world: World) -> None:
     await world.add_node("n1")
     body = {
@@ -240,6 +246,7 @@ async def test_binds_at_once_do_not_pass_a_projects_share(world: World) -> None:
     assert len(await world.rows("n1", "n2", "n3", "n4")) == 3
 
 
+@pytest.mark.binds_nothing
 async def test_a_row_that_the_cache_has_not_heard_of_is_read_live(world: World) -> None:
     async with await world.connect() as client:
         silent = Extender(client, ServeOptions(listen="127.0.0.1:0"))
@@ -251,6 +258,7 @@ async def test_a_row_that_the_cache_has_not_heard_of_is_read_live(world: World) 
         assert answer["NodeNames"] == ["n1"]
 
 
+@pytest.mark.binds_nothing
 async def test_what_is_refused_as_a_request_changes_nothing(world: World) -> None:
     await world.add_node("n1")
     pod = await world.add_pod("a")
@@ -269,6 +277,7 @@ async def test_what_is_refused_as_a_request_changes_nothing(world: World) -> Non
     assert (await world.pod("a"), await world.node("n1")) == before
 
 
+@pytest.mark.binds_nothing
 async def test_a_node_whose_card_fell_ill_after_filter_is_not_bound_to(world: World) -> None:
     pod = await world.add_planned("a", "n1")
     async with world.extender() as extender:
