@@ -91,12 +91,23 @@ async def _control(options: Any, metrics_listen: str) -> None:
 def _run(work: Coroutine[Any, Any, None]) -> None:
     """Run until it ends, SIGTERM or SIGINT; a start that can't be as asked is one sentence."""
     from extender.api.logs import configure  # noqa: PLC0415
+    from extender.http.server import ListenError  # noqa: PLC0415
+    from extender.http.tls import TlsError  # noqa: PLC0415
+    from extender.kube.errors import Misconfigured  # noqa: PLC0415
 
     configure()
     try:
         asyncio.run(_until_told(work))
-    except* ValueError as errors:
-        raise click.ClickException(str(errors.exceptions[0])) from None
+    except* (ListenError, TlsError, Misconfigured) as errors:
+        raise click.ClickException(_first(errors)) from None
+
+
+def _first(errors: BaseExceptionGroup[Exception]) -> str:
+    """What the first error in the group says, however deep it lies."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
 
 
 async def _until_told(work: Coroutine[Any, Any, None]) -> None:

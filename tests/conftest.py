@@ -15,13 +15,13 @@ import pytest
 
 from tests.support.controlplane.binaries import find_binaries
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.controlplane.handles import Api, Cluster, apply_crds
+from tests.support.controlplane.handles import Api, Cluster
 from tests.support.controlplane.process import ControlPlaneError
+from tests.support.installation import install
 
 pytest_plugins = ["tests.support.auditor.fixtures"]
 
 ROOT = Path(__file__).resolve().parent.parent
-CRDS = ROOT / "manifests" / "base" / "crds"
 SCHEDULER = ROOT / "manifests" / "base" / "scheduler"
 ON_DEMAND = ("kwok", "kube-scheduler")
 NO_PROGRAMS: pytest.StashKey[ControlPlaneError] = pytest.StashKey()
@@ -63,14 +63,15 @@ def pytest_terminal_summary(
 
 @pytest.fixture(scope="session")
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """The session's control plane: etcd, kube-apiserver, kube-controller-manager, our CRDs."""
+    """The session's control plane: etcd, kube-apiserver, kube-controller-manager, our kinds
+    and rights."""
     missing = request.config.stash.get(NO_PROGRAMS, None)
     if missing is not None:
         raise missing
     plane = ControlPlane()
     plane.start()
     try:
-        apply_crds(plane, CRDS)
+        install(plane)
         plane.mark_baseline()
         yield plane
     finally:

@@ -9,6 +9,7 @@ import structlog
 from aiohttp import web
 
 from extender.api import logs
+from extender.api import logs
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
 from extender.kube.resources import PROJECTS
@@ -71,6 +72,7 @@ def main(listen: tuple[str, int], cert_dir: Path, kubeconfig: str | None) -> Non
     """Serves admission reviews over HTTPS."""
     logs.configure()
     host, port = listen
+    logs.configure()
     asyncio.run(serve(host, port, cert_dir, kubeconfig))
 
 

@@ -2,14 +2,12 @@
 
 import asyncio
 import sys
-from pathlib import Path
 
 from tests.bench import latency, throughput
 from tests.bench.figures import Figure, show
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.controlplane.handles import apply_crds
+from tests.support.installation import install
 
-CRDS = Path("manifests/base/crds")
 SIZES = (200, 1000)
 
 
@@ -18,7 +16,7 @@ def main() -> None:
     parts = sys.argv[1:] or ["throughput", "latency"]
     figures: list[Figure] = []
     with ControlPlane(is_auditable=False) as plane:
-        apply_crds(plane, CRDS)
+        install(plane)
         plane.mark_baseline()
         if "throughput" in parts:
             for n_nodes in SIZES:

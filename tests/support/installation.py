@@ -1,24 +1,33 @@
 """Ballast's own programs as processes beside a control plane: as installed, but on loopback.
 
-Started from the same interpreter as the tests, so what runs is the tree under test. Every
-program can be killed, frozen and started again; a failpoint can be armed for its next life.
+Started from the same interpreter as the tests, so what runs is the tree under test, and logged in
+as the service accounts of `manifests/base/rbac`, so a right that is missing there fails a test.
+Every program can be killed, frozen and started again; a failpoint can be armed for its next life.
 """
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.cluster import SYSTEM_NAMESPACE, ControlPlane
+from tests.support.controlplane.handles import apply_crds, run_kubectl
 from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEDULER = ROOT / "manifests" / "base" / "scheduler"
+MANIFESTS = ROOT / "manifests" / "base"
+SCHEDULER = MANIFESTS / "scheduler"
 READY_S = 60.0
 GRACE_S = 8.0
+
+
+def install(plane: ControlPlane) -> None:
+    """What `kubectl apply` brings before any program: definitions, priority classes, rights."""
+    apply_crds(plane, MANIFESTS / "crds")
+    for folder in ("priority-classes", "rbac"):
+        run_kubectl(plane, "apply", "--server-side", "-k", str(MANIFESTS / folder))
 
 
 class Program:
@@ -58,6 +67,10 @@ class Program:
             lambda: is_healthy(self.port, "/readyz", is_tls=self.name == "webhooks"), READY_S
         )
 
+    def wait_until(self, is_met: Callable[[], bool], timeout_s: float) -> None:
+        """Return once `is_met`; an error with the log's end when it ends or time is up."""
+        self._process.wait_until(is_met, timeout_s)
+
     def kill(self) -> None:
         """SIGKILL, and wait for the end."""
         self._process.kill()
@@ -96,7 +109,6 @@ class Installation:
         self._bind_s = bind_s
         self.serve = self._serve()
         self.control = self.another_control("control")
-        self._others: list[Program] = []
 
     def another_control(self, name: str) -> Program:
         """A further controller; the caller starts and ends it."""
@@ -104,7 +116,7 @@ class Installation:
         argv = [
             "extender",
             "control",
-            f"--kubeconfig={self._plane.kubeconfig}",
+            self._kubeconfig("ballast-control"),
             f"--metrics-listen={LOOPBACK}:{port}",
             f"--identity={name}",
             f"--lease-duration={self._lease_s}",
@@ -117,7 +129,7 @@ class Installation:
         port = free_port()
         argv = [
             "webhooks",
-            f"--kubeconfig={self._plane.kubeconfig}",
+            self._kubeconfig("ballast-webhooks"),
             f"--listen={LOOPBACK}:{port}",
             f"--cert-dir={cert_dir}",
         ]
@@ -147,21 +159,19 @@ class Installation:
         argv = [
             "extender",
             "serve",
-            f"--kubeconfig={self._plane.kubeconfig}",
+            self._kubeconfig("ballast-scheduler"),
             f"--listen={LOOPBACK}:{port}",
         ]
         return Program("serve", argv, port, self._log("serve"))
 
+    def _kubeconfig(self, account: str) -> str:
+        """The option that logs a program in with the rights of its service account.
+
+        A client certificate instead of a token: one that can't run out in a long test.
+        """
+        user = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{account}"
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{SYSTEM_NAMESPACE}")
+        return f"--kubeconfig={self._plane.kubeconfig_for(user, groups)}"
+
     def _log(self, name: str) -> Path:
         return self._plane.logs / f"ballast-{name}.log"
-
-
-@contextmanager
-def installed(plane: ControlPlane, *, lease_s: float = 15.0) -> Iterator[Installation]:
-    """An installation that is running, and is ended afterwards."""
-    installation = Installation(plane, lease_s=lease_s)
-    try:
-        installation.start()
-        yield installation
-    finally:
-        installation.stop()

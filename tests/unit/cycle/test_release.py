@@ -1,0 +1,86 @@
+"""The patches on pods: what they carry, and what they leave alone."""
+
+from extender.api.kinds import CardShare, Row
+from extender.api.objects import NodeSelector, NodeSelectorTerm, Requirement
+from extender.cycle.release import (
+    forget_plan_patch,
+    nominate_patch,
+    release_patch,
+    revoke_patch,
+)
+from extender.state.model import Constraints, PodView
+
+ROW = Row(
+    uid="u", namespace="ns", name="p", cards=[CardShare(0, 500, 10)], state="reserved",
+    epoch=7, reserved_at=99,
+)  # fmt: skip
+
+
+def pod(**facts: object) -> PodView:
+    return PodView(uid="u", namespace="ns", name="p", resource_version="41", **facts)  # type: ignore[arg-type]
+
+
+def terms_of(view: PodView) -> list[dict[str, object]]:
+    affinity = release_patch(view, 7, "n1")["spec"]["affinity"]["nodeAffinity"]
+    terms: list[dict[str, object]] = affinity["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    return terms
+
+
+def test_release_names_the_plan_and_carries_the_version_it_was_decided_on() -> None:
+    metadata = release_patch(pod(), 7, "n1")["metadata"]
+    assert metadata["resourceVersion"] == "41"
+    assert metadata["annotations"]["ballast.dev/plan"] == "7 n1"
+
+
+def test_release_removes_our_gate_and_keeps_those_of_others() -> None:
+    assert release_patch(pod(), 7, "n1")["spec"]["schedulingGates"] is None
+    others = release_patch(pod(other_gates=("x.dev/hold",)), 7, "n1")["spec"]["schedulingGates"]
+    assert others == [{"name": "x.dev/hold"}]
+
+
+def test_pod_with_an_owner_is_pinned_to_its_node() -> None:
+    assert terms_of(pod()) == [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    ]
+
+
+def test_every_alternative_that_a_pod_requires_is_narrowed_and_kept() -> None:
+    zone = Requirement("zone", "In", ["a"])
+    gpu = Requirement("gpu", "Exists")
+    wants = NodeSelector([NodeSelectorTerm([zone]), NodeSelectorTerm([gpu])])
+    pin = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    assert terms_of(pod(constraints=Constraints(affinity=wants))) == [
+        {
+            "matchFields": [pin],
+            "matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}],
+        },
+        {"matchFields": [pin], "matchExpressions": [{"key": "gpu", "operator": "Exists"}]},
+    ]
+
+
+def test_pod_without_an_owner_is_not_pinned_but_nominated() -> None:
+    bare = pod(is_controlled=False)
+    assert "affinity" not in release_patch(bare, 7, "n1")["spec"]
+    assert nominate_patch(bare, "n1")["status"] == {"nominatedNodeName": "n1"}
+
+
+def test_revoking_takes_the_plan_and_names_the_row_that_may_not_be_bound() -> None:
+    annotations = revoke_patch(pod(), "n1", ROW)["metadata"]["annotations"]
+    assert annotations == {"ballast.dev/plan": None, "ballast.dev/revoked": "n1 7 99"}
+
+
+def test_revoking_an_older_row_leaves_the_plan_of_the_newer_one() -> None:
+    annotations = revoke_patch(pod(), "n1", ROW, keeps_plan=True)["metadata"]["annotations"]
+    assert annotations == {"ballast.dev/revoked": "n1 7 99"}
+
+
+def test_every_patch_carries_the_resource_version() -> None:
+    for patch in (
+        release_patch(pod(), 7, "n1"),
+        nominate_patch(pod(), "n1"),
+        revoke_patch(pod(), "n1", ROW),
+        forget_plan_patch(pod()),
+    ):
+        assert patch["metadata"]["resourceVersion"] == "41"

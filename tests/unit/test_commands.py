@@ -1,0 +1,71 @@
+"""The command line: what it offers, and how it says no."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: x
+contexts: [{name: x, context: {cluster: x, user: x}}]
+clusters: [{name: x, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: x, user: {token: t}}]
+"""
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> str:
+    path = tmp_path / "config"
+    path.write_text(KUBECONFIG)
+    return str(path)
+
+
+def ballast(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "extender", *args],
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_help_names_the_commands() -> None:
+    done = ballast("--help")
+    assert done.returncode == 0
+    assert {"serve", "control"} <= set(done.stdout.split())
+
+
+@pytest.mark.parametrize("command", ["serve", "control"])
+def test_unusable_kubeconfig_is_one_sentence(command: str, tmp_path: Path) -> None:
+    done = ballast(command, f"--kubeconfig={tmp_path / 'none'}")
+    assert done.returncode == 1
+    assert "cannot be used to reach an API server" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_address_that_is_none_is_one_sentence(kubeconfig: str) -> None:
+    done = ballast("serve", f"--kubeconfig={kubeconfig}", "--listen=nonsense")
+    assert done.returncode == 1
+    assert "such as 127.0.0.1:8888" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_extender_off_loopback_needs_certificates(kubeconfig: str) -> None:
+    done = ballast("serve", f"--kubeconfig={kubeconfig}", "--listen=0.0.0.0:0")
+    assert done.returncode == 1
+    assert "give a serving certificate" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_unknown_failpoint_is_refused_so_that_a_test_cannot_pass_on_none(kubeconfig: str) -> None:
+    done = ballast(
+        "control", f"--kubeconfig={kubeconfig}", BALLAST_FAILPOINT="control.no-such-point"
+    )
+    assert done.returncode != 0
+    assert "no such point" in done.stderr
