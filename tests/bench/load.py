@@ -12,8 +12,8 @@ from extender.kube.resources import PODS
 from tests.bench import cluster
 
 LASTS_S = 120.0
-PERIOD_S = 0.2
-PODS_A_PERIOD = 20
+PERIOD_S = 0.05
+PODS_A_PERIOD = 2
 #: More cards than a node has.
 TOO_MUCH_MILLI = 1000 * (cluster.CARDS + 1)
 

@@ -58,14 +58,22 @@ def job(name: str, namespace: str, n_pods: int, milli: int, **options: Any) -> M
 
 
 def pod_template(
-    milli: int, *, group: str = "", gated: bool = True, labels: Manifest | None = None
+    milli: int,
+    *,
+    group: str = "",
+    gated: bool = True,
+    labels: Manifest | None = None,
+    stop_s: int = 0,
 ) -> Manifest:
-    """A pod that asks for `milli` of `ballast.dev/gpu-milli`; not `gated`: placed directly."""
+    """A pod that asks for `milli` of `ballast.dev/gpu-milli`; not `gated`: placed directly.
+
+    It takes `stop_s` seconds to stop when it is told to.
+    """
     resources = {"cpu": "100m", "memory": "64Mi", names.GPU_MILLI: str(milli)}
     spec: Manifest = {
         "schedulerName": names.SCHEDULER_NAME,
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 0,
+        "terminationGracePeriodSeconds": 10 * stop_s,
         "containers": [
             {
                 "name": "main",
@@ -77,7 +85,9 @@ def pod_template(
     if gated:
         spec["schedulingGates"] = [{"name": names.GATE}]
     grouped = {names.LABEL_POD_GROUP: group} if group else {}
-    return {"metadata": {"labels": grouped | (labels or {})}, "spec": spec}
+    notes = {"simulation.ballast.dev/stop-seconds": str(stop_s)} if stop_s else {}
+    metadata = {"labels": grouped | (labels or {}), "annotations": notes}
+    return {"metadata": metadata, "spec": spec}
 
 
 def bare_pod(name: str, namespace: str, milli: int, **options: Any) -> Manifest:

@@ -43,6 +43,24 @@ async def test_owner_that_returns_gets_its_quota_back_by_reclaim(scene: Scene) -
     )
 
 
+async def test_place_is_held_while_victims_are_slow_to_leave(scene: Scene) -> None:
+    scene.submit_job("team-a", "slow", 4, 1000, stop_s=3)
+    await scene.until_bound("team-a", 4)
+    scene.submit_job("team-b", "owner", 2, 1000)
+
+    def states() -> list[str]:
+        nodes = scene.get("gpunodes")["items"]
+        return sorted(row["state"] for node in nodes for row in node["spec"]["rows"])
+
+    await scene.until(lambda: states() == ["bound"] * 4 + ["nominated"] * 2, "held places")
+    # Smaller work of the same project that comes meanwhile gets nothing of them.
+    scene.submit_job("team-b", "late", 1, 500)
+    await scene.until_bound("team-b", 2)
+    bound = scene.admin.get("/api/v1/namespaces/team-b/pods")["items"]
+    names = {pod["metadata"]["labels"]["job-name"] for pod in bound if pod["spec"].get("nodeName")}
+    assert names == {"owner"}
+
+
 async def test_victims_under_a_disruption_budget_are_left_alone(scene: Scene) -> None:
     budget = {
         "apiVersion": "policy/v1",
