@@ -21,9 +21,8 @@ BORROW_S: Final = 60.0
 FULL: Final = 0.88
 RECLAIM_S: Final = 75.0
 WRITERS: Final = 8
-#: An owner has its quota back when this part of it is allocated: the last cards may be of a
-#: shape that none of its waiting pods has.
-BACK: Final = 0.95
+#: An owner has its quota back when less than this is missing: what waits are whole pods.
+MISSING_MILLI: Final = 1000
 
 
 @dataclass(slots=True)
@@ -84,7 +83,7 @@ class Story:
         arriving = asyncio.create_task(self._submit(workloads))
         try:
             is_back = await self._until(
-                lambda: self._board.allocated(OWNER) >= BACK * wanted, RECLAIM_S
+                lambda: self._board.allocated(OWNER) > wanted - MISSING_MILLI, RECLAIM_S
             )
             took_s = time.monotonic() - started_s
             await arriving
