@@ -1,1 +1,1 @@
-"""."""
+"""Commands for people beyond the two programs belong here; there are none yet."""

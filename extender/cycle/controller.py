@@ -22,7 +22,7 @@ from extender.cycle.commit import Committer
 from extender.cycle.inventory import InventoryKeeper
 from extender.cycle.pods import PodWriter
 from extender.cycle.recovery import Recovery
-from extender.cycle.report import Reporter
+from extender.cycle.report import STATUS_PERIOD_S, Reporter
 from extender.kube.client import Client
 from extender.kube.election import Election, Leadership
 from extender.kube.errors import KubeError, NotLeading
@@ -194,10 +194,16 @@ class _Term:
                 metrics.CYCLES.labels("done").inc()
             except* NotLeading:
                 is_over = True
-            except* (KubeError, ValueError, AssertionError) as errors:
+            except* KubeError as errors:
                 failures += 1
                 metrics.CYCLES.labels("failed").inc()
-                log.error("cycle failed", errors=[str(error) for error in errors.exceptions])
+                log.warning("cycle failed", errors=[str(error) for error in errors.exceptions])
+            except* Exception as errors:
+                # A bug, or an object that nobody foresaw. The next leader would meet it as well, so
+                # this one goes on: what can still be done is done, and the log says what is wrong.
+                failures += 1
+                metrics.CYCLES.labels("broken").inc()
+                log.error("cycle broke", exc_info=errors)
             if is_over:
                 log.warning("stopped deciding: the Lease was not renewed in time")
                 await asyncio.Event().wait()  # the election cancels this term
@@ -205,8 +211,8 @@ class _Term:
             # About a third of one core: the API server and kube-scheduler want the rest.
             rest_s = min(_LONGEST_REST_S, 2 * busy_s)
             await asyncio.sleep(max(options.gap_s, rest_s, min(5.0, 0.2 * failures)))
-            if not self._reporter.is_behind:
-                await self._controller.wait_for_change(options.tick_s)
+            pause_s = STATUS_PERIOD_S if self._reporter.is_behind else options.tick_s
+            await self._controller.wait_for_change(pause_s)
 
     async def _cycle(self) -> None:
         self._number += 1
