@@ -9,7 +9,6 @@ import structlog
 from aiohttp import web
 
 from extender.api import logs
-from extender.api import logs
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
 from extender.kube.resources import PROJECTS
@@ -70,7 +69,6 @@ def _address(_context: click.Context, _option: click.Parameter, text: str) -> tu
 @click.option("--kubeconfig", help="Else $KUBECONFIG, else the service account of the pod.")
 def main(listen: tuple[str, int], cert_dir: Path, kubeconfig: str | None) -> None:
     """Serves admission reviews over HTTPS."""
-    logs.configure()
     host, port = listen
     logs.configure()
     asyncio.run(serve(host, port, cert_dir, kubeconfig))
