@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import structlog
 
-from extender.api.events import Event
+from extender.api.events import Event, Upserted
 from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project
 from extender.api.names import LEASE_NAME, SYSTEM_NAMESPACE
 from extender.api.objects import Node, Pod
@@ -131,6 +131,16 @@ class Controller:
         finally:
             metrics.IS_LEADER.set(0)
 
+    async def read_live(self) -> None:
+        """Take ledgers and pods as they are now: a watch may lag, after a freeze above all.
+
+        What the watch brings later is passed over where it is older.
+        """
+        for node in (await self._reader.list_all(GPU_NODES)).items:
+            self.state.apply(Upserted(node))
+        for pod in (await self._reader.list_all(PODS)).items:
+            self.state.apply(Upserted(pod))
+
     def _deliver(self, event: Event) -> None:
         self.state.apply(event)
         self._wake.set()
@@ -171,6 +181,7 @@ class _Term:
         self._state = state
         self._first_epoch = transitions * EPOCHS_PER_LEADER
         self._number = 0
+        self._has_read_live = False
         self._inventory = InventoryKeeper(client, state)
         pods = PodWriter(client, state)
         self._recovery = Recovery(
@@ -216,6 +227,9 @@ class _Term:
 
     async def _cycle(self) -> None:
         self._number += 1
+        if not self._has_read_live:
+            await self._controller.read_live()
+            self._has_read_live = True
         with _timed("inventory"):
             await self._inventory.keep()
         with _timed("recovery"):
