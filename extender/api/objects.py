@@ -8,7 +8,6 @@ except where Kubernetes may send an explicit null.
 from datetime import datetime
 from typing import Any
 
-import msgspec
 from msgspec import Struct, field
 
 Quantity = int | str
@@ -211,8 +210,3 @@ class Status(Struct, rename="camel", gc=False, kw_only=True):
     reason: str = ""
     code: int = 0
     details: dict[str, Any] | None = None
-
-
-def to_builtins(obj: Any) -> Any:
-    """The JSON form of a Struct, for patches and creates."""
-    return msgspec.to_builtins(obj)
