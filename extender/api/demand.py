@@ -5,6 +5,7 @@ with `gpu-fraction-num-devices`, whole cards as the resource `nvidia.com/gpu`, o
 `ballast.dev/gpu-milli` alone. Two of these that disagree are refused, never merged.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -56,12 +57,21 @@ GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.GPU_MILLI)
 
 MAX_DEVICES: Final = 64
 
+_MIG = re.compile(r"nvidia\.com/mig-([1-9])g\.[0-9]+gb(\.me)?", re.ASCII)
+
+
+def mig_slices(resource: str) -> int:
+    """Compute slices of a MIG profile's resource: 2 for nvidia.com/mig-2g.10gb, 0 for others."""
+    match = _MIG.fullmatch(resource)
+    return int(match[1]) if match else 0
+
 
 class Demand(Struct, frozen=True, gc=False):
     """What one pod needs: of GPUs, and of its node.
 
     `devices` cards, of each `milli`; a request in MiB has `gpu_memory_mib` > 0 and `milli` 0,
-    since its milli depend on the card it lands on (`extender.api.units.share_milli`).
+    since its milli depend on the card it lands on (`extender.api.units.share_milli`). `counted`
+    are resources that a node has so and so many of, MIG instances above all, sorted by name.
     """
 
     devices: int = 0
@@ -69,6 +79,12 @@ class Demand(Struct, frozen=True, gc=False):
     gpu_memory_mib: int = 0
     cpu_milli: int = 0
     memory_mib: int = 0
+    counted: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def counted_milli(self) -> int:
+        """Milli-GPU that MIG instances stand for: 1000 for every compute slice."""
+        return MILLI_PER_GPU * sum(mig_slices(name) * n for name, n in self.counted)
 
     @property
     def total_milli(self) -> int:

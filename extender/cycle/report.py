@@ -30,7 +30,7 @@ from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.kube.resources import DEPARTMENTS, NODE_POOLS, POD_GROUPS, PROJECTS, Resource
 from extender.policy.plan import Plan, QueueShare
 from extender.state.cluster import ClusterState
-from extender.state.model import Snapshot, WorkloadView
+from extender.state.model import GPU, Snapshot, WorkloadView, department_queue
 
 #: Seconds between two looks.
 STATUS_PERIOD_S: Final = 1.0
@@ -200,15 +200,18 @@ def _queue_writes(
 ) -> list[tuple[_Target, QueueStatus]]:
     """The status of every department or project."""
     is_top = resource is DEPARTMENTS
-    queues = snapshot.departments if is_top else snapshot.projects
-    shares = plan.department_shares if is_top else plan.project_shares
-    by_queue: dict[str, list[tuple[str, QueueShare]]] = {name: [] for name in queues}
-    for (queue, pool), share in sorted(shares.items()):
+    by_queue: dict[str, list[tuple[str, QueueShare]]] = {
+        name: [] for name, view in snapshot.queues.items() if (view.parent == "") == is_top
+    }
+    for (queue, pool), share in sorted(plan.shares.items()):
         if queue in by_queue:
             by_queue[queue].append((pool, share))
     pods = _count_pods(snapshot, is_top)
     return [
-        (_Target(resource, name), _queue_status(listed, *pods.get(name, (0, 0))))
+        (
+            _Target(resource, name.removeprefix(department_queue(""))),
+            _queue_status(listed, *pods.get(name, (0, 0))),
+        )
         for name, listed in by_queue.items()
     ]
 
@@ -224,7 +227,7 @@ def _count_pods(snapshot: Snapshot, by_department: bool) -> dict[str, tuple[int,
     for workload in snapshot.workloads.values():
         queue = workload.project
         if by_department:
-            project = snapshot.projects.get(queue)
+            project = snapshot.queues.get(queue)
             queue = project.parent if project else ""
         waiting, bound = counts.get(queue, (0, 0))
         n_bound = sum(pod.state == "bound" for pod in workload.pods)
@@ -236,31 +239,31 @@ def _queue_status(
     shares: list[tuple[str, QueueShare]], n_pending: int, n_running: int
 ) -> QueueStatus:
     listed = [share for _, share in shares]
-    allocated = sum(share.allocated_milli for share in listed)
-    if allocated <= sum(share.quota_milli for share in listed):
+    allocated = sum(share.allocated[GPU] for share in listed)
+    if allocated <= sum(share.quota[GPU] for share in listed):
         state = "InQuota"
-    elif all(share.allocated_milli <= share.fair_share_milli for share in listed):
+    elif all(share.allocated[GPU] <= share.fair_share[GPU] for share in listed):
         state = "OverQuota"
     else:
         state = "OverFairShare"
     return QueueStatus(
         state=state,  # type: ignore[arg-type]  # one of the three literals above
         gpu=QueueSummary(
-            quota=format_gpus(sum(share.quota_milli for share in listed)),
-            fair_share=format_gpus(sum(share.fair_share_milli for share in listed)),
+            quota=format_gpus(sum(share.quota[GPU] for share in listed)),
+            fair_share=format_gpus(sum(share.fair_share[GPU] for share in listed)),
             allocated=format_gpus(allocated),
-            requested=format_gpus(sum(share.requested_milli for share in listed)),
+            requested=format_gpus(sum(share.requested[GPU] for share in listed)),
             pending_pods=n_pending,
             running_pods=n_running,
         ),
         node_pools=[
             PoolUse(
                 name=pool,
-                quota=format_gpus(share.quota_milli),
-                fair_share=format_gpus(share.fair_share_milli),
-                allocated=format_gpus(share.allocated_milli),
-                allocated_non_preemptible=format_gpus(share.allocated_non_preemptible_milli),
-                requested=format_gpus(share.requested_milli),
+                quota=format_gpus(share.quota[GPU]),
+                fair_share=format_gpus(share.fair_share[GPU]),
+                allocated=format_gpus(share.allocated[GPU]),
+                allocated_non_preemptible=format_gpus(share.allocated_non_preemptible[GPU]),
+                requested=format_gpus(share.requested[GPU]),
             )
             for pool, share in shares
         ],

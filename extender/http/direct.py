@@ -25,8 +25,9 @@ from extender.http.claim import Claim
 from extender.http.live import LiveReader
 from extender.http.turns import Turns
 from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes_model
-from extender.http.verbs.place import Placement, pick_on
+from extender.http.verbs.place import pick_on
 from extender.state.ledger import Ledger
+from extender.state.model import PlacementRule
 from extender.state.rows import add_rows, row_of
 
 Cards = tuple[CardShare, ...]
@@ -148,7 +149,7 @@ class DirectPlacer:
                 waiting.remove(wish)
 
     def _place(
-        self, wish: Wish, node: GpuNode, rows: tuple[Row, ...], placement: Placement
+        self, wish: Wish, node: GpuNode, rows: tuple[Row, ...], placement: PlacementRule
     ) -> tuple[tuple[Row, ...], Cards | Reason]:
         """`rows` with the pod's among them, and its cards or why it has none."""
         own = row_of(rows, wish.claim.uid)

@@ -8,7 +8,7 @@ from extender.api.reasons import Refused
 from extender.policy.chunks import Pending
 from extender.policy.order import Turns
 from extender.policy.place import Moment
-from extender.policy.queues import Queue
+from extender.policy.queues import Queue, sum_amounts
 from extender.policy.session import Session
 
 
@@ -32,11 +32,11 @@ def allocate(session: Session) -> None:
 
 def _allocate_in(session: Session, pool: str, waiting: list[Pending]) -> list[Pending]:
     """Serve one pool until nothing more fits; returns what it has no place for."""
-    turns = Turns((session.project_of(p.workload, pool), p) for p in waiting)
+    turns = Turns((session.queue_of(p.workload, pool), p) for p in waiting)
     blocked = []
     while (turn := turns.pop()) is not None:
-        project, pending = turn
-        placed = _try_chunk(session, project, pending, pool)
+        leaf, pending = turn
+        placed = _try_chunk(session, leaf, pending, pool)
         if isinstance(placed, Refused):
             # The first pool's reason is the one that its owner expects to read.
             session.waits.setdefault(pending.workload.key, placed)
@@ -50,7 +50,7 @@ def _allocate_in(session: Session, pool: str, waiting: list[Pending]) -> list[Pe
 
 
 def _try_chunk(
-    session: Session, project: Queue, pending: Pending, pool: str
+    session: Session, leaf: Queue, pending: Pending, pool: str
 ) -> Pending | Refused | None:
     """Admit the next chunk now, or else on places that are being left; or why it has to wait.
 
@@ -59,17 +59,17 @@ def _try_chunk(
     refused: Refused | None = None
     moments: tuple[Moment, ...] = ("now", "later") if pool in session.leaving_pools else ("now",)
     for moment in moments:
-        least_milli = pending.need_milli()
-        why = session.check_room(project, pending.workload, least_milli, moment)
+        least = pending.need()
+        why = session.check_room(leaf, pending.workload, least, moment)
         if why is None:
             mark = session.sim.checkpoint()
             placed = session.places.place_chunk(pending.chunk, pool, moment)
             if placed is None:
                 why = session.shortages.explain(pending, pool)
             else:
-                milli = sum(placement.milli for placement in placed)
-                if milli > least_milli:
-                    why = session.check_room(project, pending.workload, milli, moment)
+                amounts = sum_amounts(placement.amounts for placement in placed)
+                if amounts != least:
+                    why = session.check_room(leaf, pending.workload, amounts, moment)
                 if why is None:
                     state = "reserved" if moment == "now" else "nominated"
                     return session.admit(pending, placed, pool, state)  # type: ignore[arg-type]

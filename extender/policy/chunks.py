@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.plan import Placement
-from extender.policy.queues import PoolQueues, held_pool, pod_milli, startable
-from extender.state.model import PodView, Snapshot, WorkloadView
+from extender.policy.queues import PoolQueues, held_pool, pod_amounts, startable, sum_amounts
+from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
 
 
 @dataclass(slots=True, eq=False)
@@ -45,9 +45,9 @@ class Pending:
         """Whether what waits is above the workload's minimum."""
         return self.n_live >= self.workload.min_member
 
-    def need_milli(self) -> int:
-        """Milli-GPU of the chunk; requests in MiB at the least that they can be."""
-        return sum(pod_milli(pod.demand, self.card_mib) for pod in self.chunk)
+    def need(self) -> Amounts:
+        """What the chunk asks for; requests in MiB at the least that they can be."""
+        return sum_amounts(pod_amounts(pod.demand, self.card_mib) for pod in self.chunk)
 
     def advance(self, placements: Sequence[Placement], pool: str) -> "Pending | None":
         """The chunk has its places in `pool`; returns itself while more pods wait."""
@@ -83,7 +83,7 @@ def read_pending(
             Reason.UNKNOWN_NODE_POOL,
             f"{workload.key}: none of its node pools exists: {', '.join(workload.pools) or '-'}",
         )
-    if workload.project not in pools[usable[0]].projects:
+    if pools[usable[0]].leaf_of(workload) is None:
         return Refused(
             Reason.UNKNOWN_PROJECT, f"{workload.key}: no project {workload.project or '-'}"
         )

@@ -25,6 +25,6 @@ def decide(snapshot: Snapshot, settings: Settings | None = None) -> Plan:
         set_shares(queues)
     session.read_pending()
     for stage in session.settings.stages:
-        stage_of = _STAGES[stage]
-        stage_of(session)
+        if stage in _STAGES:
+            _STAGES[stage](session)
     return session.plan()

@@ -1,12 +1,12 @@
-"""What each department and project of a node pool deserves, in milli-GPU.
+"""What each queue of a node pool deserves, resource by resource.
 
-Top down, twice the same rule: every queue gets the smaller of its quota and its demand, then what
-is left goes to those that want more. Departments divide it in proportion to their quotas (those
-without quota equally, after the others); the projects of a department by over-quota weight, rank by
-rank. No share exceeds demand or limit. Parts of the surplus are rounded to whole GPUs by largest
-remainder, except for queues that have fractional work, which can use every milli. When quotas
-exceed what there is, it is divided in proportion to them. Shares add up to the smaller of capacity
-and demand, save what only projects of weight 0 would take: weight 0 has no part in the surplus.
+Top down, level after level the same rule: every queue gets the smaller of its quota and its demand,
+then what is left goes to those that want more, rank by rank, by over-quota weight (departments have
+their quota as weight). No share exceeds demand or limit. Parts of the surplus are rounded to whole
+GPUs by largest remainder, except for queues that have fractional work, which can use every milli.
+When quotas exceed what there is, it is divided in proportion to them. Shares add up to the smaller
+of capacity and demand, save what only queues of weight 0 would take: weight 0 has no part in the
+surplus.
 
 Pods that are being deleted may come back (evicted ones do, when their controller makes them again)
 or not, and their successors may already be counted beside them. So while some are leaving, shares
@@ -15,74 +15,97 @@ and by the larger for what it may keep: nobody takes on the strength of a demand
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from extender.api.units import MILLI_PER_GPU
 from extender.kernels import shares
-from extender.policy.queues import PoolQueues, Queue
+from extender.policy.queues import RESOURCES, PoolQueues, Queue, frozen
+from extender.state.model import GPU, Amounts
 
-Wants = dict[Queue, int]
+_Wants = dict[Queue, int]
 
 
 def set_shares(queues: PoolQueues) -> None:
     """Set the shares of every queue; the result doesn't depend on the order they were added."""
-    everyone = [*queues.departments.values(), *queues.projects.values()]
+    everyone = list(queues.by_name.values())
     for queue in everyone:
-        queue.requested_milli = queue.allocated_milli + queue.pending_milli
-    _divide_pool(queues, {queue: queue.wanted_milli(False) for queue in everyone})
+        has, asks = queue.allocated, queue.pending
+        queue.requested = has[0] + asks[0], has[1] + asks[1], has[2] + asks[2]
+    _divide_pool(queues, everyone, is_leaving_counted=False)
     for queue in everyone:
-        queue.share_to_take_milli = queue.share_to_keep_milli = queue.share_milli
-    if any(queue.leaving_milli for queue in everyone):
-        _divide_pool(queues, {queue: queue.wanted_milli(True) for queue in everyone})
+        queue.share_to_take = queue.share_to_keep = frozen(queue.share)
+    if any(any(queue.leaving) for queue in queues.roots):
+        _divide_pool(queues, everyone, is_leaving_counted=True)
         for queue in everyone:
-            queue.share_to_take_milli = min(queue.share_to_take_milli, queue.share_milli)
-            queue.share_to_keep_milli = max(queue.share_to_keep_milli, queue.share_milli)
+            with_them = queue.share
+            queue.share_to_take = _each(min, queue.share_to_take, with_them)
+            queue.share_to_keep = _each(max, queue.share_to_keep, with_them)
 
 
-def _divide_pool(queues: PoolQueues, wants: Wants) -> None:
-    departments = sorted(queues.departments.values(), key=lambda queue: queue.age_key)
-    left = _give_quota(departments, wants, queues.capacity_milli)
-    with_quota = [queue for queue in departments if queue.quota_milli > 0]
-    without = [queue for queue in departments if queue.quota_milli == 0]
-    left = _give_surplus(with_quota, [queue.quota_milli for queue in with_quota], wants, left)
-    _give_surplus(without, [1] * len(without), wants, left)
-    for department in departments:
-        projects = sorted(department.children, key=lambda queue: queue.age_key)
-        left = _give_quota(projects, wants, department.share_milli)
-        by_rank = sorted(projects, key=lambda queue: (queue.figures.rank, queue.age_key))
+def _divide_pool(
+    queues: PoolQueues, everyone: Sequence[Queue], *, is_leaving_counted: bool
+) -> None:
+    for resource in RESOURCES:
+        wants = {queue: queue.wanted(resource, is_leaving_counted) for queue in everyone}
+        division = _Division(resource, wants)
+        division.divide(queues.roots, queues.capacity[resource])
+
+
+@dataclass(slots=True)
+class _Division:
+    """One resource of one pool being divided."""
+
+    resource: int
+    wants: _Wants
+
+    def divide(self, queues: Sequence[Queue], total: int) -> None:
+        """Divide `total` among queues of one parent, and each one's part among those below it."""
+        queues = sorted(queues, key=lambda queue: queue.age_key)
+        left = self._give_quota(queues, total)
+        by_rank = sorted(queues, key=lambda queue: (queue.figures.rank, queue.age_key))
         for _, group in groupby(by_rank, key=lambda queue: queue.figures.rank):
-            rank = list(group)
-            left = _give_surplus(rank, [queue.figures.weight for queue in rank], wants, left)
+            left = self._give_surplus(list(group), left)
+        for queue in queues:
+            if queue.children:
+                self.divide(queue.children, queue.share[self.resource])
 
+    def _give_quota(self, queues: Sequence[Queue], total: int) -> int:
+        """Give every queue its quota as far as it wants it; returns what is left of the total."""
+        resource = self.resource
+        quotas = [min(queue.quota[resource], total) for queue in queues]
+        rooms = [min(quota, self.wants[queue]) for quota, queue in zip(quotas, queues, strict=True)]
+        left = total - sum(rooms)
+        for queue, room in zip(queues, rooms, strict=True):
+            queue.share[resource] = room if left >= 0 else 0
+        return left if left >= 0 else self._grant(queues, quotas, rooms, total)
 
-def _give_quota(queues: Sequence[Queue], wants: Wants, total_milli: int) -> int:
-    """Give every queue its quota as far as it wants it; returns what is left of the total."""
-    rooms = [min(queue.quota_milli, wants[queue]) for queue in queues]
-    left = total_milli - sum(rooms)
-    for queue, room in zip(queues, rooms, strict=True):
-        queue.share_milli = room if left >= 0 else 0
-    if left >= 0:
+    def _give_surplus(self, queues: Sequence[Queue], surplus: int) -> int:
+        """Divide the surplus among queues that want more than they have; returns what is left."""
+        resource = self.resource
+        weights = [queue.figures.figures[resource].weight for queue in queues]
+        rooms = [max(0, self.wants[queue] - queue.share[resource]) for queue in queues]
+        return self._grant(queues, weights, rooms, surplus)
+
+    def _grant(
+        self, queues: Sequence[Queue], weights: list[int], rooms: list[int], surplus: int
+    ) -> int:
+        if surplus <= 0 or not any(rooms):
+            return surplus
+        granules = array(
+            "q",
+            [
+                MILLI_PER_GPU if self.resource == GPU and not queue.has_fractions else 1
+                for queue in queues
+            ],
+        )
+        grants = array("q", bytes(8 * len(queues)))
+        left = shares.divide(surplus, array("q", weights), array("q", rooms), granules, grants)
+        for queue, grant in zip(queues, grants, strict=True):
+            queue.share[self.resource] += grant
         return left
-    return _divide(queues, [queue.quota_milli for queue in queues], rooms, total_milli)
 
 
-def _give_surplus(
-    queues: Sequence[Queue], weights: list[int], wants: Wants, surplus_milli: int
-) -> int:
-    """Divide the surplus among queues that want more than they have; returns what is left."""
-    rooms = [max(0, wants[queue] - queue.share_milli) for queue in queues]
-    return _divide(queues, weights, rooms, surplus_milli)
-
-
-def _divide(
-    queues: Sequence[Queue], weights: list[int], rooms: list[int], surplus_milli: int
-) -> int:
-    if surplus_milli <= 0 or not any(rooms):
-        return surplus_milli
-    granules = array("q", [1 if queue.has_fractions else MILLI_PER_GPU for queue in queues])
-    grants = array("q", bytes(8 * len(queues)))
-    left = shares.divide(surplus_milli, array("q", weights), array("q", rooms), granules, grants)
-    for queue, grant in zip(queues, grants, strict=True):
-        queue.share_milli += grant
-    return left
+def _each(choose: Callable[[int, int], int], left: Sequence[int], right: Sequence[int]) -> Amounts:
+    return choose(left[0], right[0]), choose(left[1], right[1]), choose(left[2], right[2])

@@ -1,13 +1,20 @@
 """What a cycle decides: who gets which cards, who leaves for whom, and why the others wait."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from extender.api.kinds import CardShare
 from extender.api.reasons import Reason, Refused
-from extender.state.model import PodView, WorkloadView
+from extender.state.model import NOTHING, UNLIMITED, Amounts, PodView, WorkloadView
 
-Stage = Literal["allocate", "reclaim"]
+Stage = Literal["allocate", "consolidate", "reclaim", "preempt", "stale-gangs"]
+ALL_STAGES: tuple[Stage, ...] = ("allocate", "consolidate", "reclaim", "preempt", "stale-gangs")
+
+
+def never() -> bool:
+    """A budget that is never spent."""
+    return False
 
 
 @dataclass(slots=True, frozen=True)
@@ -15,10 +22,20 @@ class Settings:
     """What a cycle does. Stages run in the order given.
 
     `protected_pods` are UIDs that are not to be victims for now: a disruption budget refused them.
+    `max_moves` bounds the pods that consolidation moves for one workload (None: no bound).
+    `moves_reclaimed`: reclaim may move a victim instead of stopping it. `usage_weight_milli` is how
+    strongly past usage bends weights (0: not at all). `is_spent` says when the cycle's time is up:
+    it is asked between workloads, never within one. `first` are keys of workloads that the last
+    cycle had no time for.
     """
 
-    stages: tuple[Stage, ...] = ("allocate", "reclaim")
+    stages: tuple[Stage, ...] = ALL_STAGES
     protected_pods: frozenset[str] = frozenset()
+    max_moves: int | None = None
+    moves_reclaimed: bool = True
+    usage_weight_milli: int = 1000
+    is_spent: Callable[[], bool] = never
+    first: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, frozen=True)
@@ -33,6 +50,12 @@ class Placement:
     def milli(self) -> int:
         """Milli-GPU over all cards."""
         return sum(card.milli for card in self.cards)
+
+    @property
+    def amounts(self) -> Amounts:
+        """What its queue is charged for it."""
+        demand = self.pod.demand
+        return self.milli + demand.counted_milli, demand.cpu_milli, demand.memory_mib
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,19 +83,34 @@ class Eviction:
 
 
 @dataclass(slots=True, frozen=True)
-class QueueShare:
-    """A queue's figures in one node pool, in milli-GPU, as the snapshot was before this plan.
+class Move:
+    """A pod that must leave and has its new place in the same plan, where its work starts again.
 
-    `allocated_milli` is what rows hold that are reserved or bound, pods on their way out included;
-    `requested_milli` is what its live pods hold or ask for.
+    `placement.pod` is the pod that leaves; its successor gets the place. Other fields as in
+    `Eviction`.
     """
 
-    quota_milli: int = 0
-    limit_milli: int | None = None
-    fair_share_milli: int = 0
-    allocated_milli: int = 0
-    allocated_non_preemptible_milli: int = 0
-    requested_milli: int = 0
+    placement: Placement
+    workload: str
+    reason: Reason
+    beneficiary: str
+    note: str
+
+
+@dataclass(slots=True, frozen=True)
+class QueueShare:
+    """A queue's figures in one node pool, as the snapshot was before this plan.
+
+    `allocated` is what rows hold that are reserved or bound, pods on their way out included;
+    `requested` is what its live pods hold or ask for.
+    """
+
+    quota: Amounts = NOTHING
+    limit: Amounts = (UNLIMITED, UNLIMITED, UNLIMITED)
+    fair_share: Amounts = NOTHING
+    allocated: Amounts = NOTHING
+    allocated_non_preemptible: Amounts = NOTHING
+    requested: Amounts = NOTHING
 
 
 @dataclass(slots=True)
@@ -80,12 +118,15 @@ class Plan:
     """The outcome of one cycle. Shares are keyed by (queue, node pool), the rest by workload key.
 
     `waits` names every workload that still has pods without a place, `drops` the nominated ones
-    whose places will never come free and must be given up.
+    whose places will never come free and must be given up. `cut` are workloads that there was no
+    time to look at, and `cut_stages` the stages in which that was so.
     """
 
     admissions: list[Admission] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
     waits: dict[str, Refused] = field(default_factory=dict)
-    project_shares: dict[tuple[str, str], QueueShare] = field(default_factory=dict)
-    department_shares: dict[tuple[str, str], QueueShare] = field(default_factory=dict)
+    shares: dict[tuple[str, str], QueueShare] = field(default_factory=dict)
     drops: list[str] = field(default_factory=list)
+    cut: frozenset[str] = frozenset()
+    cut_stages: tuple[Stage, ...] = ()

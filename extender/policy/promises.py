@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from extender.api.reasons import Reason, Refused
 from extender.policy.place import Moment
 from extender.policy.plan import Placement
-from extender.policy.queues import held_pool
+from extender.policy.queues import Queue, add, held_amounts, held_pool, sum_amounts
 from extender.policy.session import Session
 from extender.state.model import PodView, WorkloadView
 from extender.state.nodes import NodeTable
@@ -82,19 +82,22 @@ def _may_still(session: Session, promise: _Promise, moment: Moment) -> bool:
         return False
     for pool in {held_pool(session.snapshot, pod) for pod in promise.pods}:
         queues = session.queues.get(pool)
-        project = queues.projects.get(workload.project) if queues else None
-        if project is None:
+        leaf = queues.leaf_of(workload) if queues else None
+        if leaf is None or not _may_hold(session, promise, leaf, moment):
             return False
-        for queue in project.chain:
-            leaving = queue.leaving_milli if moment == "now" else 0
-            leaving_np = queue.leaving_np_milli if moment == "now" else 0
-            if queue.allocated_milli + leaving > queue.ceiling_milli:
-                return False
-            if workload.is_preemptible:
-                continue
-            if queue.allocated_np_milli + leaving_np > queue.quota_milli:
-                return False
     return True
+
+
+def _may_hold(session: Session, promise: _Promise, leaf: Queue, moment: Moment) -> bool:
+    """Whether limits and quotas allow what the queues already count for the promise."""
+    mib = max(queues.smallest_card_mib for queues in session.queues.values())
+    amounts = sum_amounts(held_amounts(pod, mib) for pod in promise.pods)
+    is_np = not promise.workload.is_preemptible
+    mark = session.sim.checkpoint()
+    session.sim.discharge(leaf, amounts, is_np=is_np)
+    refused = session.check_room(leaf, promise.workload, amounts, moment)
+    session.sim.rollback(mark)
+    return refused is None
 
 
 def _hold(session: Session, promise: _Promise, table: NodeTable) -> bool:
@@ -128,14 +131,15 @@ def _uncharge(session: Session, promise: _Promise) -> None:
     is_np = not promise.workload.is_preemptible
     for pod in promise.pods:
         queues = session.queues.get(held_pool(session.snapshot, pod))
-        project = queues.projects.get(promise.workload.project) if queues else None
-        if project is None:
+        leaf = queues.leaf_of(promise.workload) if queues else None
+        if queues is None or leaf is None:
             continue
-        milli = pod.held_milli
-        session.sim.charge(project, -milli, -milli if is_np else 0)
-        for queue in project.chain:
-            queue.pending_milli += milli
-            queue.pending_np_milli += milli if is_np else 0
+        amounts = held_amounts(pod, queues.smallest_card_mib)
+        session.sim.discharge(leaf, amounts, is_np=is_np)
+        for queue in leaf.chain:
+            add(queue.pending, amounts)
+            if is_np:
+                add(queue.pending_np, amounts)
 
 
 def _node_names(promise: _Promise) -> list[str]:

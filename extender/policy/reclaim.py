@@ -23,11 +23,11 @@ from extender.policy.chunks import Pending
 from extender.policy.order import Turns
 from extender.policy.place import Shape, in_packing_order, shapes_of
 from extender.policy.plan import Eviction, Placement
-from extender.policy.queues import Queue
+from extender.policy.queues import Queue, sum_amounts
 from extender.policy.room import make_room
 from extender.policy.session import Session
 from extender.policy.victims import Claim, Cost, Draft, Unit, Victim, Victims, find_victims
-from extender.state.model import PodView
+from extender.state.model import GPU, PodView
 
 
 def reclaim(session: Session) -> None:
@@ -72,7 +72,7 @@ class _Reclaim:
     def serve(self, waiting: Sequence[Pending]) -> set[int]:
         """Give everybody its turn until nothing more can be taken; returns ids of what is done."""
         session, pool = self._session, self._pool
-        turns = Turns((session.project_of(p.workload, pool), p) for p in waiting)
+        turns = Turns((session.queue_of(p.workload, pool), p) for p in waiting)
         served: set[int] = set()
         while (turn := turns.pop()) is not None:
             project, pending = turn
@@ -102,25 +102,26 @@ class _Reclaim:
         """Say why nothing may be taken, where lack of cards is all that was known."""
         session = self._session
         known = session.waits.get(pending.workload.key)
-        could_ever = pending.need_milli() <= session.queues[self._pool].capacity_milli
+        could_ever = pending.need()[GPU] <= session.queues[self._pool].capacity[GPU]
         if known is None or (known.reason is Reason.INSUFFICIENT_GPU and could_ever):
             session.waits[pending.workload.key] = refused
 
     def _try_chunk(self, project: Queue, pending: Pending) -> _Attempt | Refused | None:
         """A plan held in the simulation; or why none may be made; or None where none was found."""
         session = self._session
-        need = pending.need_milli()
+        amounts = pending.need()
+        need = amounts[GPU]
         claim = _claim(project, pending, need)
         if isinstance(claim, Refused):
             return claim
-        refused = session.check_room(project, pending.workload, need, "later")
+        refused = session.check_room(project, pending.workload, amounts, "later")
         if refused is not None and not claim.only_siblings:
             return refused
         shapes = shapes_of(pending.chunk)
         if need == 0 or self._has_failed(claim, shapes):
             return None
         mark = session.sim.checkpoint()
-        before = project.parent.allocated_milli if project.parent else 0
+        before = project.parent.allocated[GPU] if project.parent else 0
         attempt = self._simulate(claim, pending.chunk, need)
         if attempt is not None and self._is_allowed(project, pending, attempt, before):
             return attempt
@@ -228,7 +229,7 @@ class _Reclaim:
                 ix = sim.later.cards.ix[pod.node]
                 sim.evict(ix, pod.demand, pod.cards)
                 victims.remove(unit.victim, pod, ix)
-            sim.charge(unit.victim.project, -unit.milli, 0)
+            sim.discharge(unit.victim.project, unit.amounts, is_np=False)
 
     def _put_back(self, attempt: _Attempt) -> None:
         """Let every victim stay without which the chunk still fits, the dearest first.
@@ -258,7 +259,7 @@ class _Reclaim:
                 sim.rollback(mark)
                 return False
             again.append(found)
-        sim.charge(unit.victim.project, unit.milli, 0)
+        sim.charge(unit.victim.project, unit.amounts, is_np=False)
         attempt.placements = [p for p in attempt.placements if p.node not in nodes] + again
         for pod in unit.pods:
             victims.restore(unit.victim, pod, cards.ix[pod.node])
@@ -267,13 +268,13 @@ class _Reclaim:
     def _is_allowed(self, project: Queue, pending: Pending, attempt: _Attempt, before: int) -> bool:
         """Whether the taker stays within its share, with the cards it has got."""
         milli = sum(placement.milli for placement in attempt.placements)
-        if project.allocated_milli + milli > project.share_to_take_milli:
+        if project.allocated[GPU] + milli > project.share_to_take[GPU]:
             return False
-        if self._session.check_room(project, pending.workload, milli, "later") is not None:
+        amounts = sum_amounts(placement.amounts for placement in attempt.placements)
+        if self._session.check_room(project, pending.workload, amounts, "later") is not None:
             return False
-        department = project.parent
-        assert department is not None
-        return department.allocated_milli + milli <= max(department.share_to_take_milli, before)
+        department = project.parent or project
+        return department.allocated[GPU] + milli <= max(department.share_to_take[GPU], before)
 
     def _undo(self, attempt: _Attempt | None, mark: int) -> None:
         if attempt is not None:
@@ -329,16 +330,15 @@ class _Reclaim:
 
 def _claim(project: Queue, pending: Pending, need: int) -> Claim | Refused:
     """What the project may take for `need` milli, or that it has its share."""
-    department = project.parent
-    assert department is not None
-    if project.allocated_milli + need > project.share_to_take_milli:
+    department = project.parent or project
+    if project.allocated[GPU] + need > project.share_to_take[GPU]:
         return _has_its_share(project, pending, need)
-    together = department.allocated_milli + need
-    only_siblings = together > min(department.share_to_take_milli, department.ceiling_milli)
+    together = department.allocated[GPU] + need
+    only_siblings = together > min(department.share_to_take[GPU], department.limit[GPU])
     return Claim(
         project,
-        is_project_in_quota=project.allocated_milli + need <= project.quota_milli,
-        is_department_in_quota=together <= department.quota_milli,
+        is_project_in_quota=project.allocated[GPU] + need <= project.quota[GPU],
+        is_department_in_quota=together <= department.quota[GPU],
         only_siblings=only_siblings,
     )
 
@@ -347,8 +347,8 @@ def _has_its_share(project: Queue, pending: Pending, need: int) -> Refused:
     return Refused(
         Reason.OVER_FAIR_SHARE,
         f"{pending.workload.key}: needs {format_gpus(need)} GPUs, {project.name} has"
-        f" {format_gpus(project.allocated_milli)} of its fair share of"
-        f" {format_gpus(project.share_to_take_milli)}, and nothing is free",
+        f" {format_gpus(project.allocated[GPU])} of its fair share of"
+        f" {format_gpus(project.share_to_take[GPU])}, and nothing is free",
     )
 
 

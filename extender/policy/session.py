@@ -15,9 +15,16 @@ from extender.policy.explain import Shortages
 from extender.policy.match import Matcher
 from extender.policy.place import Moment, Places
 from extender.policy.plan import Admission, Eviction, Placement, Plan, Settings
-from extender.policy.queues import PoolQueues, Queue, build_queues, held_pool
+from extender.policy.queues import (
+    RESOURCES,
+    PoolQueues,
+    Queue,
+    build_queues,
+    held_pool,
+    sum_amounts,
+)
 from extender.policy.simulation import Simulation
-from extender.state.model import Snapshot, WorkloadView
+from extender.state.model import CPU, GPU, Amounts, Snapshot, WorkloadView
 
 State = Literal["reserved", "nominated"]
 
@@ -69,31 +76,36 @@ class Session:
                 latest[pool] = max(position, latest.get(pool, 0))
         return sorted(latest, key=lambda pool: (latest[pool], pool))
 
-    def project_of(self, workload: WorkloadView, pool: str) -> Queue:
-        """The workload's project in the pool; both are known to exist."""
-        return self.queues[pool].projects[workload.project]
+    def queue_of(self, workload: WorkloadView, pool: str) -> Queue:
+        """The workload's queue in the pool; both are known to exist."""
+        leaf = self.queues[pool].leaf_of(workload)
+        assert leaf is not None
+        return leaf
 
     def check_room(
-        self, project: Queue, workload: WorkloadView, milli: int, moment: Moment
+        self, leaf: Queue, workload: WorkloadView, amounts: Amounts, moment: Moment
     ) -> Refused | None:
-        """Why the project may not hold `milli` more, or None when it may.
+        """Why the queue may not hold `amounts` more, or None when it may.
 
         What may start now has to leave room for pods that are on their way out and still hold.
         """
-        if milli == 0:
-            return None
-        for queue in project.chain:
-            leaving = queue.leaving_milli if moment == "now" else 0
-            has = queue.allocated_milli + leaving
-            if has + milli > queue.ceiling_milli:
-                return _refuse(Reason.OVER_LIMIT, workload, (queue, has, queue.ceiling_milli))
-            if not workload.is_preemptible:
-                leaving = queue.leaving_np_milli if moment == "now" else 0
-                has = queue.allocated_np_milli + leaving
-                if has + milli > queue.quota_milli:
-                    return _refuse(
-                        Reason.NON_PREEMPTIBLE_OVER_QUOTA, workload, (queue, has, queue.quota_milli)
-                    )
+        is_now = moment == "now"
+        for queue in leaf.chain:
+            for resource in RESOURCES:
+                more = amounts[resource]
+                if more == 0:
+                    continue
+                leaving = queue.leaving[resource] if is_now else 0
+                has, most = queue.allocated[resource] + leaving, queue.limit[resource]
+                if has + more > most:
+                    return _refuse(Reason.OVER_LIMIT, workload, (queue, resource, has, most))
+                if workload.is_preemptible:
+                    continue
+                leaving = queue.leaving_np[resource] if is_now else 0
+                has, most = queue.allocated_np[resource] + leaving, queue.quota[resource]
+                if has + more > most:
+                    reason = Reason.NON_PREEMPTIBLE_OVER_QUOTA
+                    return _refuse(reason, workload, (queue, resource, has, most))
         return None
 
     def admit(
@@ -101,9 +113,9 @@ class Session:
     ) -> Pending | None:
         """Decide it: the simulation holds the places. Returns what still waits of the workload."""
         workload = pending.workload
-        milli = sum(placement.milli for placement in placements)
-        project = self.project_of(workload, pool)
-        self.sim.charge(project, milli, 0 if workload.is_preemptible else milli)
+        amounts = sum_amounts(placement.amounts for placement in placements)
+        is_np = not workload.is_preemptible
+        self.sim.charge(self.queue_of(workload, pool), amounts, is_np=is_np)
         self.confirm(workload, placements, state)
         return pending.advance(placements, pool)
 
@@ -134,10 +146,8 @@ class Session:
             plan.admissions.append(Admission(workload, tuple(placements), state))
         plan.waits = dict(sorted(self.waits.items()))
         for pool, queues in self.queues.items():
-            for project in queues.projects.values():
-                plan.project_shares[project.name, pool] = project.as_share()
-            for department in queues.departments.values():
-                plan.department_shares[department.name, pool] = department.as_share()
+            for queue in queues.by_name.values():
+                plan.shares[queue.name, pool] = queue.as_share()
         return plan
 
     def _let_leave(self) -> None:
@@ -151,11 +161,20 @@ class Session:
                     self.leaving_pools.add(held_pool(self.snapshot, pod))
 
 
-def _refuse(reason: Reason, workload: WorkloadView, figures: tuple[Queue, int, int]) -> Refused:
-    queue, has, bound = figures
+def _refuse(
+    reason: Reason, workload: WorkloadView, figures: tuple[Queue, int, int, int]
+) -> Refused:
+    queue, resource, has, bound = figures
     word = "limit" if reason is Reason.OVER_LIMIT else "quota for non-preemptible work"
     return Refused(
         reason,
-        f"{workload.key}: {queue.name} has {format_gpus(has)} GPUs"
-        f" of its {word} of {format_gpus(bound)}",
+        f"{workload.key}: {queue.name} has {format_amount(resource, has)}"
+        f" of its {word} of {format_amount(resource, bound)}",
     )
+
+
+def format_amount(resource: int, amount: int) -> str:
+    """An amount of one resource, as people say it."""
+    if resource == GPU:
+        return f"{format_gpus(amount)} GPUs"
+    return f"{amount} milli-CPU" if resource == CPU else f"{amount} MiB of memory"

@@ -11,12 +11,13 @@ from typing import Literal
 
 from extender.api.demand import Demand
 from extender.api.kinds import CardShare
-from extender.policy.queues import Queue
+from extender.policy.queues import Queue, add, subtract
+from extender.state.model import Amounts
 from extender.state.nodes import NodeTable
 
 Cards = tuple[CardShare, ...]
 _Place = tuple[Literal["hold", "unhold", "evict", "reinstate"], int, Demand, Cards]
-_Charge = tuple[Queue, int, int]
+_Charge = tuple[Queue, Amounts, bool]
 
 
 @dataclass(slots=True)
@@ -39,9 +40,10 @@ class Simulation:
         while len(self._log) > mark:
             entry = self._log.pop()
             if len(entry) == 3:
-                queue, milli, np_milli = entry
-                queue.allocated_milli -= milli
-                queue.allocated_np_milli -= np_milli
+                queue, amounts, is_np = entry
+                subtract(queue.allocated, amounts)
+                if is_np:
+                    subtract(queue.allocated_np, amounts)
             else:
                 kind, ix, demand, cards = entry
                 self._do(_OPPOSITE[kind], ix, demand, cards)
@@ -62,12 +64,17 @@ class Simulation:
         """An evicted pod stays after all."""
         self._record("reinstate", ix, demand, cards)
 
-    def charge(self, project: Queue, milli: int, np_milli: int) -> None:
-        """Add to what the project and its department hold; negative for what leaves."""
-        for queue in project.chain:
-            queue.allocated_milli += milli
-            queue.allocated_np_milli += np_milli
-            self._log.append((queue, milli, np_milli))
+    def charge(self, leaf: Queue, amounts: Amounts, *, is_np: bool) -> None:
+        """Add to what the queue and all above it hold."""
+        for queue in leaf.chain:
+            add(queue.allocated, amounts)
+            if is_np:
+                add(queue.allocated_np, amounts)
+            self._log.append((queue, amounts, is_np))
+
+    def discharge(self, leaf: Queue, amounts: Amounts, *, is_np: bool) -> None:
+        """Take from what the queue and all above it hold."""
+        self.charge(leaf, (-amounts[0], -amounts[1], -amounts[2]), is_np=is_np)
 
     def _record(
         self,

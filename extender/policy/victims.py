@@ -11,9 +11,9 @@ be above its own share too. What cannot shrink goes whole even if its queue ends
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from extender.policy.queues import Queue, held_pool
+from extender.policy.queues import Queue, held_amounts, held_pool, sum_amounts
 from extender.policy.session import Session
-from extender.state.model import PodView, Snapshot, WorkloadView
+from extender.state.model import GPU, Amounts, PodView, Snapshot, WorkloadView
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +51,11 @@ class Unit:
         """Milli-GPU that they hold."""
         return sum(pod.held_milli for pod in self.pods)
 
+    @property
+    def amounts(self) -> Amounts:
+        """What their queue is charged for them."""
+        return sum_amounts(held_amounts(pod, 0) for pod in self.pods)
+
 
 #: Cheaper sorts first: tier, whether a queue ends below its floor, whether anything goes whole,
 #: then GPU-milli-seconds lost, priorities, pods.
@@ -68,7 +73,7 @@ class Claim:
 
     def tier_of(self, project: Queue, taken: dict[Queue, int]) -> tuple[int, int] | None:
         """(tier, milli it may give in it) of a victim's project after `taken`; None: nothing."""
-        has = project.allocated_milli - taken.get(project, 0)
+        has = project.allocated[GPU] - taken.get(project, 0)
         if project is self.project:
             return None
         if project.parent is self.project.parent:
@@ -77,13 +82,13 @@ class Claim:
             return None
         else:
             is_in_quota, top = self.is_department_in_quota, project.parent
-            has_top = top.allocated_milli - taken.get(top, 0)
-        above_share = has_top - max(top.share_to_keep_milli, top.quota_milli)
-        above_quota = has_top - top.quota_milli
+            has_top = top.allocated[GPU] - taken.get(top, 0)
+        above_share = has_top - max(top.share_to_keep[GPU], top.quota[GPU])
+        above_quota = has_top - top.quota[GPU]
         if project is not top:
-            above_share = min(above_share, has - project.share_to_keep_milli)
+            above_share = min(above_share, has - project.share_to_keep[GPU])
             above_quota = min(
-                above_quota, has - min(project.quota_milli, project.share_to_keep_milli)
+                above_quota, has - min(project.quota[GPU], project.share_to_keep[GPU])
             )
         if above_share > 0:
             return 0, above_share
@@ -93,11 +98,11 @@ class Claim:
         """The least that a victim's project can be taken down to, in whichever tier."""
         if project.parent is self.project.parent:
             if self.is_project_in_quota:
-                return project.quota_milli
-            return max(project.share_to_keep_milli, project.quota_milli)
+                return project.quota[GPU]
+            return max(project.share_to_keep[GPU], project.quota[GPU])
         if self.is_department_in_quota:
-            return min(project.quota_milli, project.share_to_keep_milli)
-        return project.share_to_keep_milli
+            return min(project.quota[GPU], project.share_to_keep[GPU])
+        return project.share_to_keep[GPU]
 
 
 @dataclass(slots=True)
@@ -165,7 +170,7 @@ class Victims:
             if claim.tier_of(project, {}) is None:
                 continue
             # The last unit is taken while anything is above the floor, so it may reach below it.
-            total += project.allocated_milli - claim.floor_of(project) + largest - 1
+            total += project.allocated[GPU] - claim.floor_of(project) + largest - 1
         return total
 
     def remove(self, victim: Victim, pod: PodView, ix: int) -> None:
@@ -188,7 +193,7 @@ def find_victims(session: Session, pool: str) -> Victims:
     found = Victims()
     for key in sorted(snapshot.workloads):
         workload = snapshot.workloads[key]
-        project = pools[pool].projects.get(workload.project)
+        project = pools[pool].leaf_of(workload)
         if not workload.is_preemptible or project is None:
             continue
         live = [p for p in workload.pods if p.node and not p.is_terminating]

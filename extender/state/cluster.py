@@ -86,8 +86,7 @@ class ClusterState:
             now_s=now_s,
             nodes=self._nodes.copy(),
             pools=self._queues.pool_views,
-            departments=self._queues.department_views,
-            projects=self._queues.project_views,
+            queues=self._queues.views(),
             workloads=self._workloads.views(),
         )
 
@@ -306,6 +305,8 @@ class ClusterState:
             free_cpu_milli=host.cpu_milli - taken.cpu_milli,
             free_memory_mib=host.memory_mib - taken.memory_mib,
             free_pods=host.n_pods - taken.n_pods,
+            cpu_milli=host.cpu_milli,
+            memory_mib=host.memory_mib,
         )
 
     def _assert_host(self, name: str, ix: int) -> None:

@@ -7,7 +7,7 @@ so snapshots share them; only `NodeTable` has arrays, and a snapshot has its own
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -23,6 +23,28 @@ from extender.state.nodes import NodeTable
 PodState = Literal["gated", "nominated", "reserved", "bound", "foreign"]
 
 
+#: GPUs in milli, CPU in milli, memory in MiB: what queues share, in this order everywhere.
+Amounts = tuple[int, int, int]
+GPU: Final = 0
+CPU: Final = 1
+MEMORY: Final = 2
+NOTHING: Final[Amounts] = (0, 0, 0)
+#: A quota or limit that binds nobody: more than there can be, and sums of it still fit 64 bits.
+UNLIMITED: Final = 1 << 50
+
+JobOrder = Literal["fifo", "strict-fifo"]
+PoolPolicy = Literal["fairshare", "demand-weighted", "priority"]
+PlacementRule = Literal["binpack", "spread", "fgd", "best-fit", "first-fit"]
+
+
+class PodTerm(Struct, frozen=True, gc=False):
+    """One required term of pod (anti-)affinity: pods of the own namespace that have all `labels`,
+    in the domain of nodes that agree on the label `topology_key`."""
+
+    topology_key: str
+    labels: tuple[tuple[str, str], ...]
+
+
 class Constraints(Struct, frozen=True, gc=False):
     """Where a pod may run, as it says itself. Equal constraints are one shared object."""
 
@@ -30,6 +52,8 @@ class Constraints(Struct, frozen=True, gc=False):
     affinity: NodeSelector | None = None
     tolerations: tuple[Toleration, ...] = ()
     gpu_models: tuple[str, ...] = ()
+    pod_affinity: tuple[PodTerm, ...] = ()
+    pod_anti_affinity: tuple[PodTerm, ...] = ()
 
 
 ANYWHERE = Constraints()
@@ -39,6 +63,8 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     """One live (not terminal) pod. Times are unix seconds; 0 where not yet known.
 
     `node` and `cards` say what it holds by its row, or where it is bound without one.
+    `group` names its leaf in the workload's tree of groups; among the pods of a workload those with
+    the higher `order` go first. `labels` are those that pod (anti-)affinity may ask for.
     `resource_version` is the version this view was read from, for patches that must not be stale;
     `is_gated` speaks of our gate, `other_gates` names those of others.
     """
@@ -46,6 +72,9 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     uid: str
     namespace: str
     name: str
+    group: str = ""
+    order: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
     resource_version: str = ""
     demand: Demand = Demand()
     state: PodState = "gated"
@@ -74,11 +103,38 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
         return sum(card.milli for card in self.cards)
 
 
+class TopologyRule(Struct, frozen=True, gc=False):
+    """How near to one another pods must (`required`) or should be: levels of a topology."""
+
+    topology: str
+    required: str | None = None
+    preferred: str | None = None
+
+
+class GroupView(Struct, frozen=True, gc=False, kw_only=True):
+    """A node of a workload's tree of groups; leaves hold pods (`PodView.group`).
+
+    `min_member` counts pods of the whole subtree; `min_groups`, where stated, how many children
+    must be satisfied. A group that holds any pod must itself be satisfied.
+    """
+
+    name: str
+    min_member: int = 0
+    min_groups: int | None = None
+    topology: TopologyRule | None = None
+    children: "tuple[GroupView, ...]" = ()
+
+
 class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     """Pods that are decided as one: a pod group, or a single pod.
 
     `key` is `namespace/name` of the group or of the pod. `pools` are the node pools it may use, in
     order of preference, already resolved. `problem` is why it can't be placed whatever is free.
+    `tree` is its groups, where it has any besides itself or asks for nearness: its root stands for
+    the workload, with the same minimum. `user` divides a project's share further, where pods name
+    one. A workload that waits evicts nobody in its first `preemption_delay_s` after `waits_since`.
+    `stale_since` is when it fell below its minimum (None: it did not); it may stay so for
+    `stale_grace_s` (None: for ever).
     """
 
     key: str
@@ -95,22 +151,59 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     pods: tuple[PodView, ...] = ()
     max_concurrent_pods: int | None = None
     expected_run_s: int | None = None
+    user: str = ""
+    tree: GroupView | None = None
+    preemption_delay_s: int = 0
+    waits_since: int = 0
+    stale_since: int | None = None
+    stale_grace_s: int | None = None
     problem: Refused | None = None
 
 
 @dataclass(slots=True, frozen=True)
-class PoolQuota:
-    """A queue's figures for GPUs in one node pool, in milli-GPU. `limit_milli` None: unlimited."""
+class Figures:
+    """A queue's figures for one resource, in its unit.
 
-    quota_milli: int = 0
-    limit_milli: int | None = None
+    `quota` and `limit` are `UNLIMITED` where nothing binds; `weight` 0 has no part in what is over
+    quota. `usage_ppm` is what it used in the past, decayed: millionths of what the pool had.
+    """
+
+    quota: int = 0
+    limit: int = UNLIMITED
     weight: int = 1
+    usage_ppm: int = 0
+
+
+#: Figures of a resource that nobody counts.
+UNBOUND: Final = Figures(quota=UNLIMITED)
+
+
+@dataclass(slots=True, frozen=True)
+class PoolQuota:
+    """A queue's figures in one node pool. Lower ranks share what is over quota first."""
+
+    gpu: Figures = Figures()
+    cpu: Figures = UNBOUND
+    memory: Figures = UNBOUND
     rank: int = 0
+
+    @property
+    def figures(self) -> tuple[Figures, Figures, Figures]:
+        """By resource, in the order of `Amounts`."""
+        return self.gpu, self.cpu, self.memory
+
+
+def department_queue(name: str) -> str:
+    """The queue that stands for a Department: a Project may have the same name."""
+    return f"department/{name}"
 
 
 @dataclass(slots=True, frozen=True)
 class QueueView:
-    """A department (`parent` empty) or a project (`parent` is its department)."""
+    """A queue: a department (`parent` empty), a project, or any level in between.
+
+    `name` is unique among all queues: a Project's own, or `department_queue` of a Department's.
+    """
 
     name: str
     parent: str = ""
@@ -125,22 +218,26 @@ class PoolView:
     """A node pool's policy."""
 
     name: str
-    gpu_placement: Literal["binpack", "spread"] = "binpack"
+    gpu_placement: PlacementRule = "binpack"
+    cpu_placement: PlacementRule = "binpack"
+    policy: PoolPolicy = "fairshare"
     has_preemption: bool = True
+    job_order: JobOrder = "fifo"
 
 
 @dataclass(slots=True)
 class Snapshot:
     """One consistent picture for one cycle. `now_s` is the only clock a policy may read.
 
-    `departments` and `projects` are keyed by name, `pools` too; `workloads` by key and hold every
-    workload with at least one live pod. `nodes` is this snapshot's own and may be changed by the
-    simulation that runs on it; everything else is shared and constant.
+    `queues` and `pools` are keyed by name; `topologies` gives the node labels of each level, the
+    widest first; `workloads` are keyed by their key and hold every workload with at least one live
+    pod. `nodes` is this snapshot's own and may be changed by the simulation that runs on it;
+    everything else is shared and constant.
     """
 
     now_s: int
     nodes: NodeTable
     pools: Mapping[str, PoolView]
-    departments: Mapping[str, QueueView]
-    projects: Mapping[str, QueueView]
+    queues: Mapping[str, QueueView]
     workloads: Mapping[str, WorkloadView]
+    topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -150,6 +150,8 @@ class NodeFacts:
 
     The free figures are what is allocatable less what every live pod on the node asks for, pods
     with nominated rows included; so, like cards, they are negative while victims are leaving.
+    `cpu_milli` and `memory_mib` are all that is allocatable; `free_counted` is what is left of the
+    resources that are counted one by one (MIG instances).
     """
 
     name: str
@@ -160,6 +162,9 @@ class NodeFacts:
     free_cpu_milli: int = 0
     free_memory_mib: int = 0
     free_pods: int = 110
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    free_counted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -168,7 +173,9 @@ class NodeTable:
 
     `is_ready` is 1 where pods may be placed: the node exists, is Ready and is not cordoned; 0 for
     dropped rows and for nodes of which only the GpuNode is known yet. `free_cpu_milli` and
-    `free_memory_mib` are int64[n], `free_pods` int32[n]. `copy()` is what a snapshot takes.
+    `free_memory_mib` are int64[n], `free_pods` int32[n], `cpu_milli` and `memory_mib` (all that is
+    allocatable) int64[n]. `free_counted` has a dict for nodes with counted resources, else None.
+    `copy()` is what a snapshot takes.
     """
 
     cards: CardTable = field(default_factory=CardTable)
@@ -179,6 +186,9 @@ class NodeTable:
     free_cpu_milli: "array[int]" = field(default_factory=lambda: array("q"))
     free_memory_mib: "array[int]" = field(default_factory=lambda: array("q"))
     free_pods: "array[int]" = field(default_factory=lambda: array("i"))
+    cpu_milli: "array[int]" = field(default_factory=lambda: array("q"))
+    memory_mib: "array[int]" = field(default_factory=lambda: array("q"))
+    free_counted: list[dict[str, int] | None] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Rows in the columns, dropped ones included."""
@@ -199,6 +209,9 @@ class NodeTable:
         self.free_cpu_milli[ix] = facts.free_cpu_milli
         self.free_memory_mib[ix] = facts.free_memory_mib
         self.free_pods[ix] = facts.free_pods
+        self.cpu_milli[ix] = facts.cpu_milli
+        self.memory_mib[ix] = facts.memory_mib
+        self.free_counted[ix] = dict(facts.free_counted) or None
         return ix
 
     def set_cards(self, gpu_node: GpuNode) -> int:
@@ -221,6 +234,8 @@ class NodeTable:
         self.free_cpu_milli[ix] -= demand.cpu_milli
         self.free_memory_mib[ix] -= demand.memory_mib
         self.free_pods[ix] -= 1
+        if demand.counted:
+            self._count(ix, demand, -1)
 
     def give_back(self, ix: int, demand: Demand, cards: Iterable[CardShare] = ()) -> None:
         """Undo `hold`."""
@@ -228,6 +243,8 @@ class NodeTable:
         self.free_cpu_milli[ix] += demand.cpu_milli
         self.free_memory_mib[ix] += demand.memory_mib
         self.free_pods[ix] += 1
+        if demand.counted:
+            self._count(ix, demand, 1)
 
     def copy(self) -> "NodeTable":
         """A table of its own with the same figures; labels and taints themselves are shared."""
@@ -240,7 +257,22 @@ class NodeTable:
             free_cpu_milli=self.free_cpu_milli[:],
             free_memory_mib=self.free_memory_mib[:],
             free_pods=self.free_pods[:],
+            cpu_milli=self.cpu_milli[:],
+            memory_mib=self.memory_mib[:],
+            free_counted=[dict(free) if free else None for free in self.free_counted],
         )
+
+    def fits_counted(self, ix: int, demand: Demand) -> bool:
+        """Whether the node has what the demand counts one by one."""
+        free = self.free_counted[ix] or {}
+        return all(free.get(name, 0) >= n for name, n in demand.counted)
+
+    def _count(self, ix: int, demand: Demand, sign: int) -> None:
+        free = self.free_counted[ix]
+        if free is None:
+            free = self.free_counted[ix] = {}
+        for name, n in demand.counted:
+            free[name] = free.get(name, 0) + sign * n
 
     def _grow(self) -> None:
         while len(self.pool) < len(self.cards):
@@ -251,6 +283,9 @@ class NodeTable:
             self.free_cpu_milli.append(0)
             self.free_memory_mib.append(0)
             self.free_pods.append(0)
+            self.cpu_milli.append(0)
+            self.memory_mib.append(0)
+            self.free_counted.append(None)
 
     def _clear(self, ix: int) -> None:
         self.pool[ix] = ""
@@ -258,6 +293,8 @@ class NodeTable:
         self.taints[ix] = ()
         self.is_ready[ix] = 0
         self.free_cpu_milli[ix] = self.free_memory_mib[ix] = self.free_pods[ix] = 0
+        self.cpu_milli[ix] = self.memory_mib[ix] = 0
+        self.free_counted[ix] = None
 
 
 @dataclass(slots=True)

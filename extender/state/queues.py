@@ -11,13 +11,20 @@ from extender.api.kinds import Department, NodePool, PoolFigures, Project
 from extender.api.names import DEFAULT_POOL
 from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError, parse_gpus
-from extender.state.model import PoolQuota, PoolView, QueueView
+from extender.state.model import (
+    UNLIMITED,
+    Figures,
+    PoolQuota,
+    PoolView,
+    QueueView,
+    department_queue,
+)
 from extender.state.pods import unix_s
 
 V = TypeVar("V", QueueView, PoolView)
 
 #: In place of figures that never were good: nothing may be taken until they are mended.
-_NONE_YET = PoolQuota(quota_milli=0, limit_milli=0, weight=0)
+_NONE_YET = PoolQuota(gpu=Figures(limit=0, weight=0))
 
 
 class Queues:
@@ -40,11 +47,12 @@ class Queues:
         self.departments[name] = department
         if before is not None and _same(before, department):
             return
-        last = self.department_views.get(name)
+        last = self.department_views.get(department_queue(name))
+        pools = self._read_pools(f"Department {name}", department.spec.node_pools, last)
         view = QueueView(
-            name=name,
+            name=department_queue(name),
             created_at=unix_s(department.metadata.creation_timestamp),
-            pools=self._read_pools(f"Department {name}", department.spec.node_pools, last),
+            pools={pool: _by_quota(figures) for pool, figures in pools.items()},
         )
         self.department_views = _with(self.department_views, view)
 
@@ -52,7 +60,7 @@ class Queues:
         """Forget the department; projects that name it fall to one of the name without quota."""
         self.departments.pop(name, None)
         self._bad_figures.pop(f"Department {name}", None)
-        self.department_views = _without(self.department_views, name)
+        self.department_views = _without(self.department_views, department_queue(name))
         self._fill_departments()
 
     def set_project(self, project: Project) -> set[str]:
@@ -65,7 +73,7 @@ class Queues:
         spec = project.spec
         view = QueueView(
             name=name,
-            parent=spec.department,
+            parent=department_queue(spec.department),
             created_at=unix_s(project.metadata.creation_timestamp),
             pools=self._read_pools(
                 f"Project {name}", spec.node_pools, self.project_views.get(name)
@@ -85,6 +93,10 @@ class Queues:
         self._fill_departments()
         return self._list_namespaces(name, before, None)
 
+    def views(self) -> dict[str, QueueView]:
+        """Every department and project."""
+        return {**self.department_views, **self.project_views}
+
     def set_pool(self, pool: NodePool) -> bool:
         """Take the node pool; returns whether nodes and pods must be matched with pools again."""
         name = pool.metadata.name
@@ -92,7 +104,13 @@ class Queues:
         self.pools[name] = pool
         if before is not None and _same(before, pool):
             return False
-        view = PoolView(name, pool.spec.placement.gpu, pool.spec.preemption == "Enabled")
+        view = PoolView(
+            name,
+            gpu_placement=pool.spec.placement.gpu,
+            cpu_placement=pool.spec.placement.cpu,
+            policy=pool.spec.policy,
+            has_preemption=pool.spec.preemption == "Enabled",
+        )
         self.pool_views = _with(self.pool_views, view)
         return before is None or before.spec.node_selector != pool.spec.node_selector
 
@@ -188,8 +206,9 @@ class Queues:
 
     def _fill_departments(self) -> None:
         """Give projects whose department does not exist one of that name without quota."""
-        wanted = {project.spec.department for project in self.projects.values()}
-        views = {n: v for n, v in self.department_views.items() if n in self.departments}
+        wanted = {department_queue(p.spec.department) for p in self.projects.values()}
+        exist = {department_queue(name) for name in self.departments}
+        views = {n: v for n, v in self.department_views.items() if n in exist}
         for name in wanted - views.keys():
             views[name] = QueueView(name)
         self.department_views = dict(sorted(views.items()))
@@ -214,20 +233,30 @@ class Queues:
 def _read_quota(figures: PoolFigures, last: PoolQuota) -> tuple[PoolQuota, list[str]]:
     """The figures of one pool, `last` where they are malformed, and what is wrong with them."""
     gpu, problems = figures.gpu, []
-    quota_milli, limit_milli = last.quota_milli, last.limit_milli
+    quota, limit = last.gpu.quota, last.gpu.limit
     try:
-        quota_milli = parse_gpus(gpu.quota)
+        quota = parse_gpus(gpu.quota)
     except UnitError as error:
         problems.append(f"quota: {error}")
     try:
-        limit_milli = None if gpu.limit is None else parse_gpus(gpu.limit)
+        limit = UNLIMITED if gpu.limit is None else parse_gpus(gpu.limit)
     except UnitError as error:
         problems.append(f"limit: {error}")
     weight = gpu.over_quota_weight
     if weight < 0:
         problems.append(f"overQuotaWeight: {weight} is not 0 or more")
-        weight = last.weight
-    return PoolQuota(quota_milli, limit_milli, weight, figures.rank), problems
+        weight = last.gpu.weight
+    return PoolQuota(Figures(quota, limit, weight), rank=figures.rank), problems
+
+
+def _by_quota(figures: PoolQuota) -> PoolQuota:
+    """A department's figures: it has a part of the surplus in proportion to its quota.
+
+    Departments without quota share equally what those with quota leave.
+    """
+    gpu = figures.gpu
+    by_quota = Figures(gpu.quota, gpu.limit, weight=gpu.quota or 1)
+    return PoolQuota(by_quota, figures.cpu, figures.memory, rank=0 if gpu.quota else 1)
 
 
 def _same(before: Department | Project | NodePool, after: Department | Project | NodePool) -> bool:

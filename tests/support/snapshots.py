@@ -26,7 +26,10 @@ from extender.api.units import MILLI_PER_GPU, parse_gpus, share_mib, share_milli
 from extender.policy.plan import Plan
 from extender.state.model import (
     ANYWHERE,
+    GPU,
+    UNLIMITED,
     Constraints,
+    Figures,
     PodState,
     PodView,
     PoolQuota,
@@ -34,6 +37,7 @@ from extender.state.model import (
     QueueView,
     Snapshot,
     WorkloadView,
+    department_queue,
 )
 from extender.state.nodes import NodeFacts, NodeTable
 
@@ -78,7 +82,7 @@ class Cluster:
         placement: Literal["binpack", "spread"] = "binpack",
         has_preemption: bool = True,
     ) -> None:
-        self.pools[name] = PoolView(name, placement, has_preemption)
+        self.pools[name] = PoolView(name, placement, has_preemption=has_preemption)
 
     def node(self, name: str, gpus: int = 8, **facts: Any) -> None:
         """Facts: pool, labels, taints, is_ready, mib, model, cpu, memory, pods, unhealthy cards."""
@@ -109,11 +113,12 @@ class Cluster:
         self.nodes[name] = _Node(known, cards, free)
 
     def department(self, name: str, quota: Gpus = 0, **queue: Any) -> None:
+        name = department_queue(name)
         self.departments[name] = self._queue(name, "", quota, queue, len(self.departments))
 
     def project(self, name: str, quota: Gpus = 0, **queue: Any) -> None:
         """Queue: department, limit, weight, rank, min_runtime, pools ({pool: PoolQuota})."""
-        department = queue.pop("department", "everybody")
+        department = department_queue(queue.pop("department", "everybody"))
         age = len(self.projects)
         self.projects[name] = self._queue(name, department, quota, queue, age)
 
@@ -208,8 +213,7 @@ class Cluster:
             now_s=NOW_S,
             nodes=table,
             pools=listed(self.pools),
-            departments=listed(self.departments),
-            projects=listed(self.projects),
+            queues=listed({**self.departments, **self.projects}),
             workloads=workloads,
         )
 
@@ -217,11 +221,11 @@ class Cluster:
         self, name: str, parent: str, quota: Gpus, queue: dict[str, Any], age: int
     ) -> QueueView:
         limit = queue.pop("limit", None)
+        milli = parse_gpus(quota)
+        weight = queue.pop("weight", 1 if parent else milli or 1)
         figures = PoolQuota(
-            quota_milli=parse_gpus(quota),
-            limit_milli=None if limit is None else parse_gpus(limit),
-            weight=queue.pop("weight", 1),
-            rank=queue.pop("rank", 0),
+            Figures(milli, UNLIMITED if limit is None else parse_gpus(limit), weight),
+            rank=queue.pop("rank", 0 if parent or milli else 1),
         )
         pools = queue.pop("pools", None) or {"default": figures}
         view = QueueView(
@@ -289,7 +293,7 @@ def counts(plan: Plan) -> dict[tuple[str, str], int]:
 def fair_shares(plan: Plan, pool: str = "default") -> dict[str, int]:
     """Fair share of every project in the pool, in milli-GPU."""
     return {
-        name: share.fair_share_milli
-        for (name, of_pool), share in plan.project_shares.items()
-        if of_pool == pool
+        name: share.fair_share[GPU]
+        for (name, of_pool), share in plan.shares.items()
+        if of_pool == pool and not name.startswith(department_queue(""))
     }

@@ -28,10 +28,10 @@ def refuse_share(
         return project.reason
     view = book.queues.project_views.get(project)
     quota = view.pools.get(pool) if view else None
-    quota_milli = quota.quota_milli if quota else 0
+    quota_milli = quota.gpu.quota if quota else 0
     use = book.use_of(project, pool)
     wanted = use.milli - leaving.milli + need
-    if quota and quota.limit_milli is not None and wanted > quota.limit_milli:
+    if quota and wanted > quota.gpu.limit:
         return Reason.OVER_LIMIT
     if not claim.is_preemptible:
         fixed = use.non_preemptible_milli - leaving.non_preemptible_milli + need

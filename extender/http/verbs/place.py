@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -10,9 +10,8 @@ from extender.api.demand import Demand
 from extender.api.kinds import CardShare, GpuNode, GpuNodeSpec, Row
 from extender.api.units import share_mib, share_milli
 from extender.kernels.nodes import fit_nodes, pick_cards, score_nodes
+from extender.state.model import PlacementRule
 from extender.state.nodes import CardTable
-
-Placement = Literal["binpack", "spread"]
 
 #: What the kernel gives a perfect node.
 FULL_SCORE: Final = 1_000_000
@@ -25,7 +24,7 @@ def find_fitting(table: CardTable, demand: Demand) -> bytearray:
     return out
 
 
-def find_scores(table: CardTable, demand: Demand, placement: Placement) -> Sequence[int]:
+def find_scores(table: CardTable, demand: Demand, placement: PlacementRule) -> Sequence[int]:
     """int32[n]: 0 to FULL_SCORE for each node whose cards take `demand`, -1 for others."""
     out = array("i", bytes(4 * len(table)))
     score_nodes(table, demand, placement == "spread", out)
@@ -33,7 +32,7 @@ def find_scores(table: CardTable, demand: Demand, placement: Placement) -> Seque
 
 
 def pick_on(
-    node: GpuNode, rows: Iterable[Row], demand: Demand, placement: Placement
+    node: GpuNode, rows: Iterable[Row], demand: Demand, placement: PlacementRule
 ) -> tuple[CardShare, ...]:
     """The cards that `demand` gets on `node` if `rows` are all its rows; empty if it fits none."""
     table = CardTable()

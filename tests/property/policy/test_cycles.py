@@ -4,6 +4,7 @@ from hypothesis import HealthCheck, event, given, settings
 
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
+from extender.state.model import GPU
 from tests.property.policy.world import apply, check_invariants, clusters, crowded, usage_of
 from tests.support.snapshots import Cluster, statuses
 
@@ -31,8 +32,7 @@ def test_plan_does_not_depend_on_the_order_of_the_lists(cluster: Cluster) -> Non
     assert places[0] == places[1]
     assert statuses(plan) == statuses(other)
     assert plan.waits == other.waits
-    assert plan.project_shares == other.project_shares
-    assert plan.department_shares == other.department_shares
+    assert plan.shares == other.shares
 
 
 @RUN
@@ -40,18 +40,17 @@ def test_plan_does_not_depend_on_the_order_of_the_lists(cluster: Cluster) -> Non
 def test_shares_add_up_and_none_passes_its_limit(cluster: Cluster) -> None:
     plan = decide(cluster.snapshot())
     capacity = 1000 * sum(len(node.cards) for node in cluster.nodes.values())
-    departments = plan.department_shares
-    assert sum(share.fair_share_milli for share in departments.values()) <= capacity
-    for (name, pool), share in departments.items():
+    departments = [name for name, _ in plan.shares if name not in cluster.projects]
+    assert sum(plan.shares[name, "default"].fair_share[GPU] for name in departments) <= capacity
+    for name in departments:
         inside = sum(
-            plan.project_shares[project.name, pool].fair_share_milli
+            plan.shares[project.name, "default"].fair_share[GPU]
             for project in cluster.projects.values()
             if project.parent == name
         )
-        assert inside <= share.fair_share_milli
-    for share in (*departments.values(), *plan.project_shares.values()):
-        assert 0 <= share.fair_share_milli <= share.requested_milli
-        assert share.limit_milli is None or share.fair_share_milli <= share.limit_milli
+        assert inside <= plan.shares[name, "default"].fair_share[GPU]
+    for share in plan.shares.values():
+        assert 0 <= share.fair_share[GPU] <= min(share.requested[GPU], share.limit[GPU])
 
 
 @RUN
@@ -103,7 +102,7 @@ def test_leaving_out_any_victim_breaks_the_plan(cluster: Cluster) -> None:
 @given(crowded())
 def test_taker_stays_within_its_share_and_givers_were_above_theirs(cluster: Cluster) -> None:
     plan = decide(cluster.snapshot())
-    shares = {name: share.fair_share_milli for (name, _), share in plan.project_shares.items()}
+    shares = {name: share.fair_share[GPU] for (name, _), share in plan.shares.items()}
     usage = usage_of(apply(cluster, plan), is_leaving_counted=False, is_promised_counted=True)
     if plan.evictions:
         assert usage.queues["owner"] <= shares["owner"]

@@ -202,9 +202,8 @@ def check_invariants(before: Cluster, after: Cluster) -> None:
     assert all(milli <= 1000 for milli in later.cards.values())
     for view in (*after.departments.values(), *after.projects.values()):
         figures = view.pools["default"]
-        if figures.limit_milli is not None:
-            assert later.queues[view.name] <= max(figures.limit_milli, was.queues[view.name])
-        assert later.fixed[view.name] <= max(figures.quota_milli, was.fixed[view.name])
+        assert later.queues[view.name] <= max(figures.gpu.limit, was.queues[view.name])
+        assert later.fixed[view.name] <= max(figures.gpu.quota, was.fixed[view.name])
     for key, workload in after.workloads.items():
         n_live = sum(bool(p.node) and not p.is_terminating for p in workload.pods)
         n_was = sum(bool(p.node) and not p.is_terminating for p in before.workloads[key].pods)

@@ -234,8 +234,7 @@ def picture(state: ClusterState) -> Any:
     return {
         "nodes": nodes_of(snapshot),
         "pools": dict(snapshot.pools),
-        "departments": dict(snapshot.departments),
-        "projects": dict(snapshot.projects),
+        "queues": dict(snapshot.queues),
         "workloads": sorted(map(nameless, snapshot.workloads.values()), key=str),
         "stray": [(stray.node, stray.row) for stray in state.rows_to_free()],
         "bound": state.rows_to_mark_bound(),

@@ -12,7 +12,7 @@ from extender.api.objects import (
 from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
 from extender.policy.plan import Plan
-from extender.state.model import Constraints, PoolQuota
+from extender.state.model import GPU, Constraints, Figures, PoolQuota
 from tests.support.snapshots import Cluster, counts, statuses
 
 
@@ -167,7 +167,7 @@ class TestQuota:
         cluster = Cluster()
         cluster.node("n0", gpus=1, pool="a100")
         cluster.node("n1", gpus=1, pool="h100")
-        cluster.project("a", pools={"a100": PoolQuota(), "h100": PoolQuota(quota_milli=1000)})
+        cluster.project("a", pools={"a100": PoolQuota(), "h100": PoolQuota(Figures(1000))})
         cluster.job("build", "a", kind="build", pools=["a100", "h100"])
         assert nodes_of(decide(cluster.snapshot())) == {"build-0": "n1"}
 
@@ -307,7 +307,7 @@ class TestReasons:
         plan = decide(cluster.snapshot())
         assert not plan.admissions
         assert reason(plan, "queued") is Reason.HELD_BY_OTHER_GATE
-        assert plan.project_shares["a", "default"].requested_milli == 1000
+        assert plan.shares["a", "default"].requested[GPU] == 1000
 
     def test_lack_of_cards_says_what_is_needed_and_what_there_is(self) -> None:
         cluster = one_node(2)

@@ -3,7 +3,7 @@
 import pytest
 
 from extender.policy.decide import decide
-from extender.state.model import PoolQuota
+from extender.state.model import GPU, Figures, PoolQuota
 from tests.support.snapshots import Cluster, counts, fair_shares
 
 
@@ -145,15 +145,19 @@ def test_department_that_does_not_exist_has_the_quotas_of_its_projects() -> None
     cluster.project("b", 3, department="d2")
     plan = decide(cluster.snapshot())
     assert fair_shares(plan) == {"a": 6000, "b": 3000}
-    assert plan.department_shares["absent", "default"].quota_milli == 6000
+    assert plan.shares["department/absent", "default"].quota[GPU] == 6000
 
 
 def test_shares_are_counted_per_node_pool() -> None:
     cluster = Cluster()
     for pool in ("a100", "h100"):
         cluster.node(f"n-{pool}", gpus=4, pool=pool)
-    cluster.project("a", pools={"a100": PoolQuota(weight=1), "h100": PoolQuota(weight=3)})
-    cluster.project("b", pools={"a100": PoolQuota(weight=3), "h100": PoolQuota(weight=1)})
+    cluster.project(
+        "a", pools={"a100": PoolQuota(Figures(weight=1)), "h100": PoolQuota(Figures(weight=3))}
+    )
+    cluster.project(
+        "b", pools={"a100": PoolQuota(Figures(weight=3)), "h100": PoolQuota(Figures(weight=1))}
+    )
     for project in "ab":
         for pool in ("a100", "h100"):
             cluster.job(f"{project}-{pool}", project, pods=4, min=1, pools=[pool])
@@ -184,9 +188,9 @@ def test_published_figures_are_those_of_the_ledger() -> None:
     cluster.job("build", "a", 1, on="n0", kind="build")
     cluster.job("promised", "a", 1, on="n0", state="nominated")
     cluster.job("waits", "a", 1)
-    share = decide(cluster.snapshot()).project_shares["a", "default"]
-    assert share.quota_milli == 4000
-    assert share.limit_milli == 6000
-    assert share.allocated_milli == 4000
-    assert share.allocated_non_preemptible_milli == 1000
-    assert share.requested_milli == 5000
+    share = decide(cluster.snapshot()).shares["a", "default"]
+    assert share.quota[GPU] == 4000
+    assert share.limit[GPU] == 6000
+    assert share.allocated[GPU] == 4000
+    assert share.allocated_non_preemptible[GPU] == 1000
+    assert share.requested[GPU] == 5000

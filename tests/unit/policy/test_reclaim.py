@@ -5,7 +5,7 @@ from typing import Any
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
-from extender.state.model import PoolQuota
+from extender.state.model import Figures, PoolQuota
 from tests.support.snapshots import Cluster, counts, fair_shares, statuses
 
 
@@ -110,7 +110,7 @@ class TestShares:
         cluster = Cluster()
         cluster.node("n0", gpus=2, pool="a100")
         cluster.node("n1", gpus=2, pool="h100")
-        cluster.project("a", pools={"a100": PoolQuota(quota_milli=2000)})
+        cluster.project("a", pools={"a100": PoolQuota(Figures(2000))})
         cluster.project("b")
         cluster.job("b-a", "b", pods=2, on="n0", min=1, ran=7200, pools=["a100"])
         cluster.job("b-h", "b", pods=2, on="n1", min=1, ran=60, pools=["h100"])

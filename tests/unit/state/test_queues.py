@@ -1,6 +1,6 @@
 """Figures of departments, projects and node pools, and who belongs where."""
 
-from extender.state.model import PoolQuota, PoolView
+from extender.state.model import Figures, PoolQuota, PoolView
 from extender.state.queues import Queues
 from tests.support.builders import department, pool, project
 
@@ -8,14 +8,16 @@ from tests.support.builders import department, pool, project
 def test_figures_become_integers() -> None:
     queues = Queues()
     queues.set_project(project("p").quota("2.5", limit=4, weight=3, rank=1).build())
-    assert queues.project_views["p"].pools == {"default": PoolQuota(2500, 4000, 3, 1)}
+    assert queues.project_views["p"].pools == {"default": PoolQuota(Figures(2500, 4000, 3), rank=1)}
 
 
 def test_a_malformed_quota_keeps_the_last_good_one_and_is_told() -> None:
     queues = Queues()
     queues.set_department(department("science").quota(8).build())
     queues.set_department(department("science").quota("eight", limit=9).build())
-    assert queues.department_views["science"].pools["default"] == PoolQuota(8000, 9000)
+    assert queues.department_views["department/science"].pools["default"] == PoolQuota(
+        Figures(8000, 9000, weight=8000)
+    )
     (problem,) = queues.problems()
     assert problem.startswith("Department science: node pool default: quota: 'eight' is not")
 
@@ -23,8 +25,8 @@ def test_a_malformed_quota_keeps_the_last_good_one_and_is_told() -> None:
 def test_a_malformed_figure_that_never_was_good_gives_nothing() -> None:
     queues = Queues()
     queues.set_department(department("science").quota("1e3", limit="many").build())
-    figures = queues.department_views["science"].pools["default"]
-    assert (figures.quota_milli, figures.limit_milli) == (0, 0)
+    figures = queues.department_views["department/science"].pools["default"]
+    assert (figures.gpu.quota, figures.gpu.limit) == (0, 0)
     assert len(queues.problems()) == 2
 
 
@@ -38,17 +40,17 @@ def test_a_mended_figure_is_no_problem_any_more() -> None:
 def test_a_pool_listed_twice_counts_once_and_is_told() -> None:
     queues = Queues()
     queues.set_department(department("science").quota(1).quota(2).build())
-    assert queues.department_views["science"].pools["default"].quota_milli == 1000
+    assert queues.department_views["department/science"].pools["default"].gpu.quota == 1000
     assert queues.problems() == ["Department science: node pool default is listed twice"]
 
 
 def test_a_project_of_a_missing_department_gets_one_without_quota() -> None:
     queues = Queues()
     queues.set_project(project("p").of("nowhere").build())
-    assert queues.department_views["nowhere"].pools == {}
+    assert queues.department_views["department/nowhere"].pools == {}
     assert queues.problems() == ["Project p: department nowhere does not exist"]
     queues.drop_project("p")
-    assert "nowhere" not in queues.department_views
+    assert "department/nowhere" not in queues.department_views
 
 
 def test_a_removed_department_stays_without_quota_while_projects_name_it() -> None:
@@ -56,7 +58,7 @@ def test_a_removed_department_stays_without_quota_while_projects_name_it() -> No
     queues.set_department(department("science").quota(8).build())
     queues.set_project(project("p").build())
     queues.drop_department("science")
-    assert queues.department_views["science"].pools == {}
+    assert queues.department_views["department/science"].pools == {}
 
 
 def test_the_first_pool_by_name_that_selects_a_node_has_it() -> None:
