@@ -1,0 +1,276 @@
+"""Who may write which field of a pod: the shipped policies, on a real API server.
+
+A tenant may do anything with pods of its own namespace that Kubernetes' role `edit` allows.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.conftest import fresh_namespace
+from tests.support.controlplane.cluster import SYSTEM_NAMESPACE, ControlPlane
+from tests.support.controlplane.handles import Api, wait_for
+from tests.support.installation import MANIFESTS
+
+pytestmark = pytest.mark.controlplane
+
+IN_FORCE_S = 30.0
+GATE = {"name": "ballast.dev/admission"}
+Body = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Tenants:
+    """Policies in force, and kubeconfigs of who acts on pods in one namespace."""
+
+    api: Api
+    tenant: str
+    controller: str
+    scheduler: str
+
+    def create(self, body: Body, *, dry: bool = True, by: str = "") -> None:
+        """Create a pod as `by`, else as the tenant; CalledProcessError when it is refused."""
+        dry_run = ["--dry-run=server"] if dry else []
+        self.api.kubectl(
+            "create",
+            "--namespace",
+            self.api.namespace,
+            *dry_run,
+            "-f",
+            "-",
+            stdin=json.dumps(body),
+            kubeconfig=by or self.tenant,
+        )
+
+    def patch(self, name: str, patch: Body, *, by: str = "", subresource: str = "") -> None:
+        """Merge-patch a pod; CalledProcessError when it is refused."""
+        of = [f"--subresource={subresource}"] if subresource else []
+        self.api.kubectl(
+            "patch",
+            "pod",
+            name,
+            "--namespace",
+            self.api.namespace,
+            "--dry-run=server",
+            "--type=merge",
+            *of,
+            "-p",
+            json.dumps(patch),
+            kubeconfig=by or self.tenant,
+        )
+
+
+def pod(name: str = "train", **spec: Any) -> Body:
+    """A gated pod that shares a GPU, as the webhook leaves it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "annotations": {"gpu-fraction": "0.5"},
+            "labels": {"ballast.dev/project": "vision"},
+        },
+        "spec": {
+            "schedulerName": "ballast-scheduler",
+            "schedulingGates": [GATE],
+            "containers": [{"name": "main", "image": "example.invalid/none"}],
+            **spec,
+        },
+    }
+
+
+def noted(body: Body, **notes: str) -> Body:
+    body["metadata"]["annotations"] = notes
+    return body
+
+
+@pytest.fixture(scope="module")
+def tenants(control_plane: ControlPlane) -> Iterator[Tenants]:
+    api = Api(control_plane, fresh_namespace(control_plane))
+    api.kubectl("apply", "--server-side", "-k", str(MANIFESTS / "rbac"))
+    api.kubectl(
+        "create", "rolebinding", "tenant", "--clusterrole=edit", "--user=tenant",
+        "--namespace", api.namespace,
+    )  # fmt: skip
+    api.kubectl("apply", "--server-side", "-k", str(MANIFESTS / "policies"))
+    accounts = ("ballast-control", "ballast-scheduler")
+    controller, scheduler = (
+        control_plane.kubeconfig_for(
+            f"system:serviceaccount:{SYSTEM_NAMESPACE}:{account}",
+            ("system:serviceaccounts", f"system:serviceaccounts:{SYSTEM_NAMESPACE}"),
+        )
+        for account in accounts
+    )
+    found = Tenants(api, control_plane.kubeconfig_for("tenant", ()), controller, scheduler)
+
+    def is_in_force() -> bool:
+        bad = pod("probe", nodeName="n0", schedulingGates=[])
+        return "spec.nodeName is preset" in refusal(lambda: found.create(bad))
+
+    wait_for(is_in_force, IN_FORCE_S, "the policies")
+    found.create(pod("held"), dry=False)
+    try:
+        yield found
+    finally:
+        api.kubectl("delete", "-k", str(MANIFESTS / "policies"))
+
+
+def refusal(act: Any) -> str:
+    """The words with which the API server refuses; empty when it does not."""
+    try:
+        act()
+    except subprocess.CalledProcessError as error:
+        return str(error.stderr)
+    return ""
+
+
+def in_container(**fields: Any) -> Body:
+    return pod(containers=[{"name": "main", "image": "i", **fields}])
+
+
+REFUSED_AT_CREATE = {
+    "a node": (pod(nodeName="n0", schedulingGates=[]), "spec.nodeName is preset"),
+    "another scheduler": (pod(schedulerName="mine"), "set it to ballast-scheduler"),
+    "no gate": (pod(schedulingGates=[]), "no Project lists this namespace, or the webhook is down"),
+    "a gate of another name": (
+        pod(schedulingGates=[{"name": "example.com/ours"}]),
+        "came without the gate",
+    ),
+    "a plan": (
+        noted(pod(), **{"gpu-fraction": "0.5", "ballast.dev/plan": "1 n0"}),
+        "only Ballast writes them",
+    ),
+    "cards": (noted(pod(), **{"ballast.dev/cards": "0:1000:1"}), "only Ballast writes them"),
+    "the host's processes": (pod(hostPID=True), "host's processes"),
+    "the host's memory segments": (pod(hostIPC=True), "host's processes or memory"),
+    "privileges": (in_container(securityContext={"privileged": True}), "may not be privileged"),
+    "SYS_ADMIN": (
+        in_container(securityContext={"capabilities": {"add": ["SYS_ADMIN"]}}),
+        "may not be privileged",
+    ),
+    "all capabilities in an init container": (
+        pod(initContainers=[
+            {"name": "i", "image": "i", "securityContext": {"capabilities": {"add": ["ALL"]}}}]),
+        "may not be privileged",
+    ),
+    "a path of the host": (
+        pod(volumes=[{"name": "v", "hostPath": {"path": "/var/lib/kubelet"}}]),
+        "may not mount paths of the host",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "word"), REFUSED_AT_CREATE.values(), ids=REFUSED_AT_CREATE)
+def test_pod_that_shares_a_gpu_is_refused_with(tenants: Tenants, body: Body, word: str) -> None:
+    assert word in refusal(lambda: tenants.create(body))
+
+
+def labels(**pairs: str | None) -> Body:
+    return {"metadata": {"labels": pairs}}
+
+
+def notes(**pairs: str | None) -> Body:
+    return {"metadata": {"annotations": pairs}}
+
+
+REFUSED_LATER = {
+    "the gate's removal": ({"spec": {"schedulingGates": []}}, "", "only Ballast removes it"),
+    "a plan": (notes(**{"ballast.dev/plan": "1 n0"}), "", "only Ballast writes them"),
+    "a plan by status": (notes(**{"ballast.dev/plan": "1 n0"}), "status", "only Ballast writes"),
+    "cards by status": (
+        notes(**{"ballast.dev/cards": "0:1000:1"}),
+        "status",
+        "only Ballast writes",
+    ),
+    "a bigger share": (notes(**{"gpu-fraction": "0.9"}), "", "delete the pod and create it again"),
+    "no share": (notes(**{"gpu-fraction": None}), "", "delete the pod and create it again"),
+    "compute": (notes(**{"gpu-compute-limit": "1"}), "", "delete the pod and create it again"),
+    "node pools": (notes(**{"ballast.dev/node-pools": "h100"}), "", "delete the pod and create"),
+    "another project": (labels(**{"ballast.dev/project": "x"}), "", "a pod's project, kind, group"),
+    "no project": (labels(**{"ballast.dev/project": None}), "", "a pod's project, kind, group"),
+    "another project's alias": (labels(**{"runai/queue": "x"}), "", "a pod's project, kind, group"),
+    "preemptibility": (labels(**{"ballast.dev/preemptibility": "non-preemptible"}), "", "a pod's"),
+    "a project by status": (labels(**{"ballast.dev/project": "x"}), "status", "a pod's project"),
+}
+
+
+@pytest.mark.parametrize(("patch", "by_way_of", "word"), REFUSED_LATER.values(), ids=REFUSED_LATER)
+def test_tenant_may_not_give_a_waiting_pod(
+    tenants: Tenants, patch: Body, by_way_of: str, word: str
+) -> None:
+    # The role `edit` has no right to status; whoever was given it still may not write this.
+    by = tenants.api.kubeconfig if by_way_of else ""
+    assert word in refusal(lambda: tenants.patch("held", patch, by=by, subresource=by_way_of))
+
+
+def test_controller_may_write_a_plan_and_remove_the_gate(tenants: Tenants) -> None:
+    release = notes(**{"ballast.dev/plan": "1 n0"}) | {"spec": {"schedulingGates": []}}
+    tenants.patch("held", release, by=tenants.controller)
+
+
+def test_tenant_may_write_what_is_its_own(tenants: Tenants) -> None:
+    tenants.patch("held", {"metadata": {"labels": {"app": "x"}, "annotations": {"note": "y"}}})
+
+
+def test_gated_pod_that_shares_a_gpu_is_made(tenants: Tenants) -> None:
+    tenants.create(pod())
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"hostPID": True, "volumes": [{"name": "v", "hostPath": {"path": "/"}}]},
+        {"nodeName": "n0"},
+        {"schedulerName": "ballast-scheduler"},
+        {"containers": [{"name": "main", "image": "i",
+                         "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+    ],
+    ids=["plain", "of a node tool", "on a node", "of our scheduler", "with a whole GPU elsewhere"],
+)  # fmt: skip
+def test_pod_that_is_no_matter_of_ours_is_let_through(tenants: Tenants, spec: Body) -> None:
+    body = pod(schedulerName="default-scheduler", schedulingGates=[])
+    body["spec"] |= spec
+    body["metadata"] = {"name": "other"}
+    tenants.create(body)
+
+
+def test_whole_gpu_of_our_scheduler_needs_the_gate(tenants: Tenants) -> None:
+    body = in_container(resources={"limits": {"nvidia.com/gpu": "1"}})
+    body["metadata"] = {"name": "whole"}
+    tenants.create(body)
+    body["spec"]["schedulingGates"] = []
+    assert "came without the gate" in refusal(lambda: tenants.create(body))
+
+
+def test_shares_in_milli_are_for_our_scheduler_only(tenants: Tenants) -> None:
+    body = in_container(resources={"limits": {"ballast.dev/gpu-milli": "500"}})
+    body["metadata"] = {"name": "milli"}
+    tenants.create(body)
+    body["spec"]["schedulerName"] = "default-scheduler"
+    assert "set it to ballast-scheduler" in refusal(lambda: tenants.create(body))
+
+
+def test_cluster_namespaces_are_left_alone(tenants: Tenants) -> None:
+    body = pod(hostPID=True, schedulingGates=[])
+    tenants.api.kubectl(
+        "create", "-f", "-", "--namespace=kube-system", "--dry-run=server", stdin=json.dumps(body)
+    )
+
+
+def test_only_the_scheduler_binds_with_cards(tenants: Tenants) -> None:
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "held", "annotations": {"ballast.dev/cards": "0:500:1"}},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n0"},
+    }
+    path = f"/api/v1/namespaces/{tenants.api.namespace}/pods/held/binding"
+    words = refusal(
+        lambda: tenants.api.kubectl("create", f"--raw={path}", "-f", "-", stdin=json.dumps(binding))
+    )
+    assert "only Ballast's extender writes one" in words
