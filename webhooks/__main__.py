@@ -2,47 +2,102 @@
 
 import asyncio
 import signal
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 import structlog
 from aiohttp import web
 
 from extender.api import logs
+from extender.api.names import SYSTEM_NAMESPACE
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
 from extender.kube.resources import PROJECTS
 from webhooks import certs
+from webhooks.certs import Bundle
 from webhooks.projects import ProjectIndex
+from webhooks.rotation import Schedule
+from webhooks.rotator import Folder, Rotator, Served
 from webhooks.server import Server
 
 log = structlog.get_logger("webhooks")
 
 
-async def serve(host: str, port: int, cert_dir: Path, kubeconfig: str | None) -> None:
+@dataclass(slots=True, frozen=True)
+class Options:
+    """Where reviews are served, and where the certificate comes from.
+
+    With `secret` it is ours: kept in that Secret, renewed, and made known to the API server; then
+    `cert_dir` is only where the running process keeps its files. Else `cert_dir` has it.
+    """
+
+    host: str
+    port: int
+    cert_dir: Path
+    kubeconfig: str | None = None
+    secret: str = ""
+    configuration: str = "ballast-webhooks"
+    schedule: Schedule = field(default_factory=Schedule)
+    check_every_s: float = 60.0
+
+
+async def serve(options: Options) -> None:
     """Serves until SIGTERM or SIGINT; reviews in progress are answered first."""
-    bundle = certs.load_or_make(cert_dir)
     projects = ProjectIndex()
-    server = Server(projects, bundle)
+    server, context = Server(projects), certs.server_context()
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+
+    def use(bundle: Bundle) -> None:
+        if options.secret:
+            certs.store(bundle, options.cert_dir)
+        certs.serve_with(context, options.cert_dir)
+        server.bundle = bundle
+
     runner = server.runner()
     async with (
-        await Client.connect(kubeconfig, user_agent="ballast-webhooks") as client,
+        await Client.connect(options.kubeconfig, user_agent="ballast-webhooks") as client,
         asyncio.TaskGroup() as tasks,
     ):
-        watch = tasks.create_task(Reflector(client, PROJECTS, projects.deliver).run())
+        keeper = await _certificate(client, options, use)
+        running = [
+            tasks.create_task(keeper.run()),
+            tasks.create_task(Reflector(client, PROJECTS, projects.deliver).run()),
+        ]
         await runner.setup()
         try:
-            context = certs.server_context(cert_dir)
-            await web.TCPSite(runner, host, port, ssl_context=context).start()
-            log.info("serving", host=host, port=port)
+            await web.TCPSite(runner, options.host, options.port, ssl_context=context).start()
+            log.info("serving", host=options.host, port=options.port)
             await stopped.wait()
         finally:
             await runner.cleanup()
-            watch.cancel()
+            for task in running:
+                task.cancel()
+
+
+async def _certificate(client: Client, options: Options, use: Served) -> Rotator | Folder:
+    """Who keeps the certificate; the first one is in use."""
+    if not options.secret:
+        certs.load_or_make(options.cert_dir)
+        folder = Folder(options.cert_dir, use, options.check_every_s)
+        folder.turn()
+        return folder
+    rotator = Rotator(
+        client,
+        SYSTEM_NAMESPACE,
+        options.secret,
+        options.configuration,
+        use,
+        options.schedule,
+        options.check_every_s,
+    )
+    await rotator.turn()
+    return rotator
 
 
 def _address(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, int]:
@@ -66,12 +121,34 @@ def _address(_context: click.Context, _option: click.Parameter, text: str) -> tu
     required=True,
     help="Folder with ca.crt, tls.crt and tls.key; they are made where they are missing.",
 )
+@click.option(
+    "--secret",
+    default="",
+    help=f"Secret in {SYSTEM_NAMESPACE} in which we keep and renew the certificate ourselves.",
+)
+@click.option(
+    "--configuration",
+    default="ballast-webhooks",
+    show_default=True,
+    help="MutatingWebhookConfiguration that has to trust it.",
+)
+@click.option("--cert-lifetime", default=90 * 86400.0, show_default=True, help="Seconds.")
+@click.option("--cert-overlap", default=120.0, show_default=True, help="Seconds.")
+@click.option("--cert-check-every", default=60.0, show_default=True, help="Seconds.")
 @click.option("--kubeconfig", help="Else $KUBECONFIG, else the service account of the pod.")
-def main(listen: tuple[str, int], cert_dir: Path, kubeconfig: str | None) -> None:
+def main(
+    listen: tuple[str, int],
+    cert_lifetime: float,
+    cert_overlap: float,
+    cert_check_every: float,
+    **given: Any,
+) -> None:
     """Serves admission reviews over HTTPS."""
     host, port = listen
+    schedule = Schedule(timedelta(seconds=cert_lifetime), timedelta(seconds=cert_overlap))
     logs.configure()
-    asyncio.run(serve(host, port, cert_dir, kubeconfig))
+    options = Options(host, port, schedule=schedule, check_every_s=cert_check_every, **given)
+    asyncio.run(serve(options))
 
 
 if __name__ == "__main__":

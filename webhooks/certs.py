@@ -18,6 +18,7 @@ from typing import Final
 
 import click
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -54,16 +55,52 @@ class Bundle:
         parsed = [x509.load_pem_x509_certificate(pem) for pem in (self.ca, self.certificate)]
         return all(c.not_valid_before_utc <= now <= c.not_valid_after_utc for c in parsed)
 
+    def is_whole(self) -> bool:
+        """Whether the key is the leaf's, and the CA signed it: a renewal may be half written."""
+        try:
+            leaf = self._leaf
+            leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(self.ca))
+            key = serialization.load_pem_private_key(self.key, password=None)
+        except (ValueError, TypeError, InvalidSignature):
+            return False
+        return key.public_key() == leaf.public_key()
 
-def make(names: Sequence[str] = SERVER_NAMES, now: datetime | None = None) -> Bundle:
+    @property
+    def made_at(self) -> datetime:
+        """When it was made, as far as certificates tell: to the second."""
+        return self._leaf.not_valid_before_utc + CLOCK_SKEW
+
+    @property
+    def ends_at(self) -> datetime:
+        """The last moment in which the leaf is in force."""
+        return self._leaf.not_valid_after_utc
+
+    @property
+    def renew_at(self) -> datetime:
+        """Two thirds into its life."""
+        return self.made_at + (self.ends_at - self.made_at) * 2 // 3
+
+    @property
+    def _leaf(self) -> x509.Certificate:
+        return x509.load_pem_x509_certificate(self.certificate)
+
+
+def make(
+    names: Sequence[str] = SERVER_NAMES,
+    now: datetime | None = None,
+    lifetime: timedelta = LIFETIME,
+) -> Bundle:
     """A new CA, and a leaf for `names` that it signed; valid from an hour before `now`."""
-    start = (now or datetime.now(UTC)) - CLOCK_SKEW
+    made = now or datetime.now(UTC)
+    start, end = made - CLOCK_SKEW, made + lifetime
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca = _builder("ballast-webhooks-ca", ca_key.public_key(), start)
+    ca = _builder("ballast-webhooks-ca", ca_key.public_key(), start, end)
     ca = ca.issuer_name(_name("ballast-webhooks-ca"))
     ca = ca.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     ca = ca.add_extension(_usage(is_ca=True), critical=True)
-    leaf = _builder(names[0], key.public_key(), start).issuer_name(_name("ballast-webhooks-ca"))
+    leaf = _builder(names[0], key.public_key(), start, end).issuer_name(
+        _name("ballast-webhooks-ca")
+    )
     leaf = leaf.add_extension(
         x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False
     )
@@ -113,22 +150,28 @@ def load_or_make(folder: Path) -> Bundle:
     return bundle
 
 
-def server_context(folder: Path) -> ssl.SSLContext:
-    """TLS 1.2 and up, with the leaf stored in `folder`."""
+def server_context() -> ssl.SSLContext:
+    """TLS 1.2 and up, as yet without a leaf: see `serve_with`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(folder / CERTIFICATE_FILE, folder / KEY_FILE)
     return context
 
 
-def _builder(name: str, key: ec.EllipticCurvePublicKey, start: datetime) -> x509.CertificateBuilder:
+def serve_with(context: ssl.SSLContext, folder: Path) -> None:
+    """Use the leaf stored in `folder` for every handshake from now on; open connections stay."""
+    context.load_cert_chain(folder / CERTIFICATE_FILE, folder / KEY_FILE)
+
+
+def _builder(
+    name: str, key: ec.EllipticCurvePublicKey, start: datetime, end: datetime
+) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(_name(name))
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
-        .not_valid_after(start + LIFETIME)
+        .not_valid_after(end)
     )
 
 

@@ -31,18 +31,17 @@ log = structlog.get_logger("webhooks")
 
 
 class Server:
-    """Answers reviews. `now` is the wall clock by which the certificate is judged."""
+    """Answers reviews. `bundle` is the certificate in use, `now` the wall clock that judges it."""
 
     def __init__(
         self,
         projects: ProjectIndex,
-        bundle: Bundle,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         body_deadline_s: float = BODY_DEADLINE_S,
     ) -> None:
         self._projects = projects
-        self._bundle = bundle
+        self.bundle: Bundle | None = None
         self._now = now
         self._body_deadline_s = body_deadline_s
         self.registry = CollectorRegistry()
@@ -105,7 +104,7 @@ class Server:
         """Ready once every Project is known and the certificate is in force."""
         if not self._projects.is_synced:
             return _plain(503, "projects are not listed yet")
-        if not self._bundle.is_valid(self._now()):
+        if self.bundle is None or not self.bundle.is_valid(self._now()):
             return _plain(503, "the serving certificate is not in force")
         return _plain(200, "ok")
 

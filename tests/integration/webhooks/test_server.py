@@ -57,13 +57,14 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     bundle = certs.load_or_make(tmp_path)
     clock, projects = Clock(), usual_index()
     projects.is_synced = False
-    runner = Server(projects, bundle, now=clock, body_deadline_s=0.2).runner()
+    server, context = Server(projects, now=clock, body_deadline_s=0.2), certs.server_context()
+    certs.serve_with(context, tmp_path)
+    server.bundle = bundle
+    runner = server.runner()
     await runner.setup()
     port = 0
     try:
-        site = aiohttp.web.TCPSite(
-            runner, "127.0.0.1", port, ssl_context=certs.server_context(tmp_path)
-        )
+        site = aiohttp.web.TCPSite(runner, "127.0.0.1", port, ssl_context=context)
         await site.start()
         port = runner.addresses[0][1]
         trust = ssl.create_default_context(cadata=bundle.ca.decode())
@@ -89,7 +90,7 @@ async def test_ready_once_projects_are_known(running: Running) -> None:
     assert await running.get("/readyz") == (200, "ok\n")
 
 
-@pytest.mark.parametrize("passed", [certs.LIFETIME, -certs.CLOCK_SKEW * 2])
+@pytest.mark.parametrize("passed", [certs.LIFETIME + timedelta(seconds=1), -certs.CLOCK_SKEW * 2])
 async def test_not_ready_while_the_certificate_is_not_in_force(
     running: Running, passed: timedelta
 ) -> None:

@@ -1,0 +1,107 @@
+"""When a serving certificate is renewed, and in which steps, so that no call ever meets a leaf that
+its caller doesn't trust yet. Pure: a chain and the time in, the next chain out.
+
+1. At two thirds of a leaf's life the next CA and leaf are made. Callers are given both CAs.
+2. Once callers have had the new CA for a while, the new leaf is served. Its CA stays beside the old
+   one, since replicas change their leaf one after the other.
+3. The oldest CA falls out of the bundle when the next renewal begins.
+
+The chain lives in one Secret that replicas write with its resourceVersion: who comes second reads
+what the first one made.
+"""
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from webhooks import certs
+from webhooks.certs import CA_FILE, CERTIFICATE_FILE, KEY_FILE, Bundle
+
+_CURRENT_CA: Final = "current-ca.crt"
+_PREVIOUS_CA: Final = "previous-ca.crt"
+_NEXT: Final = ("next-ca.crt", "next-tls.crt", "next-tls.key")
+
+
+@dataclass(slots=True, frozen=True)
+class Schedule:
+    """How long a leaf lives, and how long callers have a new CA before a leaf of it is served.
+
+    The API server learns of a changed configuration within a second or so; a minute covers one
+    that is slow, and a replica that looks only now and then.
+    """
+
+    lifetime: timedelta = timedelta(days=90)
+    overlap: timedelta = timedelta(minutes=2)
+
+
+@dataclass(slots=True, frozen=True)
+class Chain:
+    """The leaf that is served with its CA, the CA before it, and the leaf that comes next."""
+
+    current: Bundle
+    previous_ca: bytes = b""
+    next: Bundle | None = None
+
+    @property
+    def trusted(self) -> bytes:
+        """The CAs that callers must trust, in PEM: at most two."""
+        other = self.next.ca if self.next else self.previous_ca
+        return self.current.ca + other
+
+
+def advance(chain: Chain | None, now: datetime, schedule: Schedule, *, is_published: bool) -> Chain:
+    """The chain as it has to be at the wall-clock time `now`; the same one while nothing is due.
+
+    `is_published` says whether callers have been given the CAs of `chain`.
+    """
+    if chain is None:
+        return Chain(certs.make(now=now, lifetime=schedule.lifetime))
+    following = chain.next
+    if not chain.current.is_valid(now):
+        # Too late for steps: the clock jumped, or nobody ran for long.
+        usable = following if following and following.is_valid(now) else None
+        return Chain(usable or certs.make(now=now, lifetime=schedule.lifetime))
+    if following is None:
+        if now < chain.current.renew_at:
+            return chain
+        return replace(chain, next=certs.make(now=now, lifetime=schedule.lifetime))
+    if is_published and now >= following.made_at + schedule.overlap:
+        return Chain(current=following, previous_ca=chain.current.ca)
+    return chain
+
+
+def to_data(chain: Chain) -> dict[str, str]:
+    """The chain as the data of a Secret of type kubernetes.io/tls."""
+    files = {
+        CA_FILE: chain.trusted,
+        CERTIFICATE_FILE: chain.current.certificate,
+        KEY_FILE: chain.current.key,
+        _CURRENT_CA: chain.current.ca,
+        _PREVIOUS_CA: chain.previous_ca,
+    }
+    if following := chain.next:
+        parts = (following.ca, following.certificate, following.key)
+        files |= dict(zip(_NEXT, parts, strict=True))
+    return {name: base64.b64encode(pem).decode("ascii") for name, pem in files.items()}
+
+
+def from_data(data: Mapping[str, str]) -> Chain | None:
+    """The chain in the data of a Secret; None where it holds no whole one.
+
+    A Secret that somebody else made has its CA in `ca.crt` alone.
+    """
+    read = _reader(data)
+    try:
+        current = Bundle(read(_CURRENT_CA) or read(CA_FILE), read(CERTIFICATE_FILE), read(KEY_FILE))
+        following = Bundle(*(read(name) for name in _NEXT))
+        if not current.is_whole():
+            return None
+        return Chain(current, read(_PREVIOUS_CA), following if following.is_whole() else None)
+    except ValueError:
+        return None
+
+
+def _reader(data: Mapping[str, str]) -> Callable[[str], bytes]:
+    return lambda name: base64.b64decode(data.get(name, ""), validate=True)

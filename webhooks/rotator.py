@@ -1,0 +1,188 @@
+"""The serving certificate kept fresh: in the Secret, in the webhook configurations, and in memory.
+
+Every replica does the same and none leads: what has to be done follows from the Secret, which is
+written with its resourceVersion, and all writes are idempotent. While the API server is away
+nothing changes, and the leaf in memory goes on being served.
+"""
+
+import asyncio
+import base64
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import structlog
+from msgspec import Struct
+from msgspec import field as named
+
+from extender.api.objects import ObjectMeta
+from extender.kube.client import Client
+from extender.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from extender.kube.resources import Resource
+from webhooks import certs, rotation
+from webhooks.certs import Bundle
+from webhooks.rotation import Chain, Schedule
+
+#: Turns that may follow at once when another replica was faster.
+_MAX_TURNS: Final = 5
+
+log = structlog.get_logger("webhooks")
+
+
+class Secret(Struct, kw_only=True):
+    """The projection of a Secret that holds a chain."""
+
+    metadata: ObjectMeta
+    data: dict[str, str] = {}
+
+
+class ClientConfig(Struct, rename={"ca_bundle": "caBundle"}, kw_only=True):
+    """How a webhook is called; only whom its callers trust is read."""
+
+    ca_bundle: str = ""
+
+
+class Webhook(Struct, rename={"client_config": "clientConfig"}, kw_only=True):
+    """One webhook of a configuration."""
+
+    client_config: ClientConfig = named(default_factory=ClientConfig)
+
+
+class MutatingWebhookConfiguration(Struct, kw_only=True):
+    """The projection of a configuration whose webhooks we serve."""
+
+    metadata: ObjectMeta
+    webhooks: list[Webhook] = []
+
+
+SECRETS: Final = Resource(Secret, "/api/v1", "secrets")
+CONFIGURATIONS: Final = Resource(
+    MutatingWebhookConfiguration,
+    "/apis/admissionregistration.k8s.io/v1",
+    "mutatingwebhookconfigurations",
+    is_namespaced=False,
+)
+
+Served = Callable[[Bundle], None]
+
+
+@dataclass(slots=True)
+class Rotator:
+    """Keeps the chain of `secret`; `served` is called with each leaf that is to be served.
+
+    `configuration` is the name of the configuration whose callers must trust it.
+    """
+
+    client: Client
+    namespace: str
+    secret: str
+    configuration: str
+    served: Served
+    schedule: Schedule = field(default_factory=Schedule)
+    check_every_s: float = 60.0
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _current: Bundle | None = None
+
+    async def run(self) -> None:
+        """Look at the chain again and again; ends only by cancellation."""
+        while True:
+            await asyncio.sleep(self.check_every_s * random.uniform(0.8, 1.2))  # noqa: S311
+            try:
+                await self.turn()
+            except KubeError as error:
+                log.warning("certificate not checked", error=str(error))
+
+    async def turn(self) -> None:
+        """Bring Secret, configuration and leaf to where they have to be now; KubeError if not."""
+        for _ in range(_MAX_TURNS):
+            try:
+                chain = await self._advance()
+            except (Conflict, AlreadyExists):
+                continue
+            if chain.current != self._current:
+                self._current = chain.current
+                self.served(chain.current)
+                log.info("certificate served", until=chain.current.ends_at.isoformat())
+            return
+        raise Conflict(f"secret {self.namespace}/{self.secret} kept changing")
+
+    async def _advance(self) -> Chain:
+        """The chain after this turn: stored, and then published."""
+        try:
+            found = await self.client.get(SECRETS, self.secret, self.namespace)
+        except NotFound:
+            found = None
+        before = rotation.from_data(found.data) if found else None
+        is_published = before is not None and await self._publish(before)
+        chain = rotation.advance(before, self.now(), self.schedule, is_published=is_published)
+        if chain != before:
+            await self._store(chain, found)
+            await self._publish(chain)
+        return chain
+
+    async def _store(self, chain: Chain, found: Secret | None) -> None:
+        meta = {"name": self.secret, "namespace": self.namespace}
+        body = {
+            "type": "kubernetes.io/tls",
+            "metadata": meta,
+            "data": rotation.to_data(chain),
+        }
+        if found is None:
+            await self.client.create(SECRETS, body, self.namespace)
+            return
+        meta["resourceVersion"] = found.metadata.resource_version
+        await self.client.replace(SECRETS, body, self.secret, self.namespace)
+
+    async def _publish(self, chain: Chain) -> bool:
+        """Give callers the chain's CAs; whether they had them already."""
+        try:
+            found = await self.client.get(CONFIGURATIONS, self.configuration)
+        except NotFound:
+            # Nobody calls yet; whoever installs the configuration later is served by the next turn.
+            return False
+        wanted = base64.b64encode(chain.trusted).decode("ascii")
+        stale = [
+            at
+            for at, webhook in enumerate(found.webhooks)
+            if webhook.client_config.ca_bundle != wanted
+        ]
+        if not stale:
+            return True
+        version = found.metadata.resource_version
+        ops: list[dict[str, object]] = [
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
+        ]
+        ops += [
+            {"op": "add", "path": f"/webhooks/{at}/clientConfig/caBundle", "value": wanted}
+            for at in stale
+        ]
+        await self.client.json_patch(CONFIGURATIONS, self.configuration, ops)
+        return False
+
+
+@dataclass(slots=True)
+class Folder:
+    """Serves the leaf in a folder that somebody else keeps fresh, such as a mounted Secret."""
+
+    path: Path
+    served: Served
+    check_every_s: float = 60.0
+    _current: Bundle | None = None
+
+    async def run(self) -> None:
+        """Look at the files again and again; ends only by cancellation."""
+        while True:
+            await asyncio.sleep(self.check_every_s)
+            self.turn()
+
+    def turn(self) -> None:
+        """Serve what is in the folder; half a renewal is passed over until it is whole."""
+        found = certs.load(self.path)
+        if found is None or found == self._current or not found.is_whole():
+            return
+        self._current = found
+        self.served(found)
+        log.info("certificate served", until=found.ends_at.isoformat())
