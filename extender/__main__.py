@@ -5,18 +5,40 @@ Imports stay inside the commands, so that asking for help costs no Kubernetes cl
 
 import asyncio
 import contextlib
+import importlib
 import os
 import secrets
 import signal
 import socket
 import sys
 from collections.abc import Coroutine, Iterator
-from typing import Any
+from typing import Any, Final
 
 import click
 
+#: Groups of commands that live elsewhere: module and what it is called there.
+_ELSEWHERE: Final = {
+    "scenario": ("extender.cli.scenario", "scenario"),
+    "replay": ("extender.cli.replay", "replay"),
+    "bench": ("extender.cli.bench", "bench"),
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Commands(click.Group):
+    """Loads a group of commands when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_ELSEWHERE})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        module, name = _ELSEWHERE[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="ballast")
 def main() -> None:
     """GPU sharing and fair share for Kubernetes, on the stock kube-scheduler."""
@@ -43,27 +65,23 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
 @click.option("--namespace", default="ballast-system", show_default=True, help="Of the Lease.")
 @click.option("--identity", default="", help="Default: host name and a random end.")
 @click.option("--metrics-listen", default="127.0.0.1:8889", show_default=True)
-@click.option("--lease-duration", default=15.0, show_default=True, help="Seconds.")
-@click.option("--bind-timeout", default=30.0, show_default=True, help="Seconds.")
-def control(
-    kubeconfig: str,
-    namespace: str,
-    identity: str,
-    metrics_listen: str,
-    lease_duration: float,
-    bind_timeout: float,
-) -> None:
+@click.option(
+    "--lease-duration", "lease_duration_s", default=15.0, show_default=True, help="Seconds."
+)
+@click.option("--bind-timeout", "bind_timeout_s", default=30.0, show_default=True, help="Seconds.")
+@click.option(
+    "--cycle-budget",
+    "cycle_budget_s",
+    default=1.0,
+    show_default=True,
+    help="Seconds to decide in; what is left over comes first in the next cycle.",
+)
+def control(identity: str, metrics_listen: str, **given: Any) -> None:
     """Decide what runs: the fair-share cycle, one leader at a time."""
     from extender.cycle.controller import ControlOptions  # noqa: PLC0415
 
-    options = ControlOptions(
-        identity=identity
-        or f"{os.environ.get('POD_NAME') or socket.gethostname()}-{secrets.token_hex(4)}",
-        kubeconfig=kubeconfig,
-        namespace=namespace,
-        lease_duration_s=lease_duration,
-        bind_timeout_s=bind_timeout,
-    )
+    host = os.environ.get("POD_NAME") or socket.gethostname()
+    options = ControlOptions(identity=identity or f"{host}-{secrets.token_hex(4)}", **given)
     _run(_control(options, metrics_listen))
 
 

@@ -1,0 +1,94 @@
+"""Amounts as a scenario file writes them, as integers: milli-GPU, milli-CPU, and memory.
+
+A file may use so little memory that whole MiB would round it away ("750" bytes of "2000"). So each
+scenario counts memory in the largest unit that is exact for it, MiB wherever rounding is harmless.
+"""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import lru_cache
+from math import lcm
+from typing import Final
+
+from extender.api.units import UnitError, parse_cpu, parse_gpus, parse_quantity
+from extender.scenario.model import Amount, Case
+from extender.state.model import UNLIMITED
+
+MIB: Final = 1 << 20
+#: Units that are tried: decimal files come out as megabytes or kilobytes.
+_UNITS: Final = (MIB, 10**6, 1 << 10, 10**3, 1)
+#: All memory of a cluster must stay below what stands for unlimited, with room for sums.
+_MOST: Final = UNLIMITED >> 1
+
+
+@lru_cache(maxsize=4096, typed=True)
+def gpus(value: Amount) -> int:
+    """Milli-GPU: 2 -> 2000, 0.5 and "0.5" -> 500."""
+    return parse_gpus(_text(value))
+
+
+@lru_cache(maxsize=4096, typed=True)
+def cpu(value: Amount) -> int:
+    """Milli-CPU of a Kubernetes quantity."""
+    return parse_cpu(_text(value))
+
+
+@lru_cache(maxsize=4096, typed=True)
+def quantity(value: Amount) -> int:
+    """Bytes of a Kubernetes quantity."""
+    return parse_quantity(_text(value))
+
+
+def fraction(value: Amount) -> Fraction:
+    """The exact number: weights and past usage may be fractions."""
+    try:
+        found = Fraction(_text(value))
+    except (ValueError, ZeroDivisionError):
+        raise UnitError(f"{value!r} is not a number, such as 2 or 0.5") from None
+    if found < 0 or found.denominator > 10**6 or found > 10**9:
+        raise UnitError(f"{value!r} is not a number from 0 to 10^9 with at most six decimals")
+    return found
+
+
+def scale_of(weights: Iterable[Amount]) -> int:
+    """The least factor that makes all the weights whole."""
+    return lcm(*(fraction(weight).denominator for weight in weights))
+
+
+def memory_unit(case: Case) -> int:
+    """Bytes of one unit in which this scenario counts memory."""
+    tasks = [task for job in case.jobs for task in job.tasks]
+    tasks += [task for step in case.steps for job in step.add for task in job.tasks]
+    has = {quantity(node.memory) for node in case.nodes}
+    asked = {quantity(text) for text in {task.memory for task in tasks}}
+    bounds = _bounds(case)
+    if not bounds and has and asked:
+        most_pods = max(node.max_pods for node in case.nodes)
+        if min(has) // MIB >= most_pods * -(-max(asked) // MIB):
+            return MIB
+    amounts = has | asked | bounds
+    total = sum(quantity(node.memory) for node in case.nodes)
+    for unit in _UNITS:
+        if total // unit > _MOST:
+            break
+        if all(amount % unit == 0 for amount in amounts):
+            return unit
+    return MIB
+
+
+def _bounds(case: Case) -> set[int]:
+    """Bytes of all quotas and limits of memory."""
+    found = set()
+    for queue in case.queues:
+        for figures in (queue.memory, *(pool.memory for pool in queue.pools.values())):
+            for value in (figures.quota, figures.limit):
+                if isinstance(value, int | float | str):
+                    found.add(quantity(value))
+    return found
+
+
+def _text(value: Amount) -> str:
+    """The amount as text; a float that is whole loses its point, others keep every digit."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    return str(value)

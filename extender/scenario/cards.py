@@ -1,0 +1,124 @@
+"""Which cards the tasks hold that a file has running: those it names, else cards of their own."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from extender.api.demand import Demand
+from extender.api.kinds import CardShare
+from extender.api.units import MILLI_PER_GPU, share_mib, share_milli
+from extender.scenario.cluster import Cluster, n_cards
+from extender.scenario.errors import ScenarioError
+from extender.scenario.model import Node, StartState, Task
+from extender.scenario.places import Place
+
+
+@dataclass(slots=True)
+class Seated:
+    """A task that is somewhere at the start, and for how many seconds it has run there."""
+
+    id: str
+    task: Task
+    demand: Demand
+    running_s: int = 0
+    place: Place = field(default_factory=Place)
+
+    @property
+    def state(self) -> StartState:
+        """What the file says that it is."""
+        return self.task.state
+
+
+@dataclass(slots=True)
+class _Cards:
+    """Cards of one node: milli free of each, now and once all that leave have left."""
+
+    node: Node
+    now: list[int]
+    later: list[int]
+    index_of: dict[str, int] = field(default_factory=dict)
+
+    def hold(self, place: Place) -> None:
+        for card in place.cards:
+            if place.has_now:
+                self.now[card.index] -= card.milli
+            if place.has_later:
+                self.later[card.index] -= card.milli
+
+
+def seat(cluster: Cluster, held: Iterable[Place], tasks: list[Seated]) -> None:
+    """Give every task its place, beside those that are held; raises ScenarioError.
+
+    Tasks that name their cards go first. A name that is a number is that card where there is one.
+    """
+    tables = {
+        node.name: _Cards(node, [MILLI_PER_GPU] * n_cards(node), [MILLI_PER_GPU] * n_cards(node))
+        for node in cluster.case.nodes
+    }
+    for place in held:
+        if place.node:
+            tables[place.node].hold(place)
+    for each in tasks:
+        if each.task.node not in tables:
+            raise ScenarioError(f"{cluster.case.id}: {each.id}: there is no node {each.task.node}")
+    named = [each for each in tasks if each.task.cards and each.demand.devices]
+    for wants_number in (True, False):
+        for each in named:
+            _number_names(cluster, tables[each.task.node or ""], each, wants_number=wants_number)
+    for each in named:
+        table = tables[each.task.node or ""]
+        _put(cluster, table, each, [table.index_of[name] for name in each.task.cards])
+    others = [each for each in tasks if not (each.task.cards and each.demand.devices)]
+    for each in sorted(others, key=lambda each: each.state == "nominated"):
+        table = tables[each.task.node or ""]
+        _put(cluster, table, each, _own_cards(cluster, table, each))
+
+
+def card_shares(demand: Demand, card_mib: int, cards: Iterable[int]) -> tuple[CardShare, ...]:
+    """What a task with this demand holds of each of the cards, which have `card_mib` MiB each."""
+    if demand.gpu_memory_mib:
+        milli, mib = share_milli(demand.gpu_memory_mib, card_mib), demand.gpu_memory_mib
+    else:
+        milli, mib = demand.milli, share_mib(demand.milli, card_mib)
+    return tuple(CardShare(index=card, milli=milli, memory_mib=mib) for card in cards)
+
+
+def _number_names(cluster: Cluster, table: _Cards, each: Seated, *, wants_number: bool) -> None:
+    """Find a card for each name that has none yet: numbers first, so that they get their own."""
+    for name in each.task.cards:
+        is_number = name.isdecimal() and int(name) < len(table.now)
+        if name in table.index_of or is_number != wants_number:
+            continue
+        taken = set(table.index_of.values())
+        unused = [card for card in range(len(table.now)) if card not in taken]
+        if not unused:
+            raise ScenarioError(
+                f"{cluster.case.id}: {each.id}: {each.task.node} has {len(table.now)} cards,"
+                f" so none is left to be {name}"
+            )
+        table.index_of[name] = int(name) if is_number else unused[0]
+
+
+def _own_cards(cluster: Cluster, table: _Cards, each: Seated) -> list[int]:
+    """Cards that nobody else has: free ones, or for a nominated task those that come free."""
+    free = table.later if each.state == "nominated" else table.now
+    own = [card for card, milli in enumerate(free) if milli == MILLI_PER_GPU]
+    if len(own) < each.demand.devices:
+        raise ScenarioError(
+            f"{cluster.case.id}: {each.id}: needs {each.demand.devices} cards of its own on"
+            f" {each.task.node}, which has {len(own)} left"
+        )
+    return own[: each.demand.devices]
+
+
+def _put(cluster: Cluster, table: _Cards, each: Seated, cards: list[int]) -> None:
+    where = f"{cluster.case.id}: {each.id}"
+    if len(set(cards)) != each.demand.devices:
+        raise ScenarioError(
+            f"{where}: names {len(set(cards))} cards and asks for {each.demand.devices}"
+        )
+    shares = card_shares(each.demand, table.node.gpu_memory_mib, cards)
+    each.place = Place(each.state, table.node.name, shares)
+    table.hold(each.place)
+    free = table.later if each.state == "nominated" else table.now
+    if any(share.milli > MILLI_PER_GPU or free[share.index] < 0 for share in shares):
+        raise ScenarioError(f"{where}: its cards on {table.node.name} have not so much")

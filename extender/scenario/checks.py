@@ -1,0 +1,72 @@
+"""Amounts that a case writes wrongly, each with its place in the file."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from msgspec import UNSET, Struct
+
+from extender.api.units import UnitError
+from extender.scenario import amounts
+from extender.scenario.model import Case, Expectation, Figures, Job, Queue, QueuePool
+
+Read = Callable[[Any], object]
+
+_NODE: Final[dict[str, Read]] = {"cpu": amounts.cpu, "memory": amounts.quantity}
+_TASK: Final[dict[str, Read]] = {"gpu": amounts.gpus, **_NODE}
+_USAGE: Final[dict[str, Read]] = dict.fromkeys(_TASK, amounts.fraction)
+
+
+def wrong_amounts(case: Case) -> Iterator[str]:
+    """One sentence for each amount that can't be read."""
+    yield from _look("settings", "usageWeight", case.settings.usage_weight, amounts.fraction)
+    for at, node in enumerate(case.nodes):
+        yield from _fields(f"nodes[{at}]", node, _NODE)
+    for at, queue in enumerate(case.queues):
+        yield from _in_queue(f"queues[{at}]", queue)
+    yield from _in_jobs("jobs", case.jobs)
+    yield from _expected("expect", case.expect)
+    for at, step in enumerate(case.steps):
+        yield from _in_jobs(f"steps[{at}].add", step.add)
+        yield from _expected(f"steps[{at}].expect", step.expect)
+
+
+def _in_queue(place: str, queue: Queue) -> Iterator[str]:
+    yield from _fields(f"{place}.usage", queue.usage, _USAGE)
+    own = QueuePool(gpu=queue.gpu, cpu=queue.cpu, memory=queue.memory)
+    pools = {f"{place}.pools[{name}]": pool for name, pool in queue.pools.items()}
+    for where, pool in {place: own, **pools}.items():
+        yield from _in_figures(f"{where}.gpu", pool.gpu, amounts.gpus)
+        yield from _in_figures(f"{where}.cpu", pool.cpu, amounts.cpu)
+        yield from _in_figures(f"{where}.memory", pool.memory, amounts.quantity)
+
+
+def _in_figures(place: str, figures: Figures, read: Read) -> Iterator[str]:
+    fields = {"quota": read, "limit": read, "weight": amounts.fraction}
+    yield from _fields(place, figures, fields)
+
+
+def _in_jobs(place: str, jobs: Iterable[Job]) -> Iterator[str]:
+    for at, job in enumerate(jobs):
+        for task_at, task in enumerate(job.tasks):
+            yield from _fields(f"{place}[{at}].tasks[{task_at}]", task, _TASK)
+
+
+def _expected(place: str, expected: Expectation) -> Iterator[str]:
+    for name, job in expected.jobs.items():
+        yield from _look(f"{place}.jobs[{name}]", "gpus", job.gpus, amounts.gpus)
+    for name, share in expected.fair_share.items():
+        yield from _fields(f"{place}.fairShare[{name}]", share, _TASK)
+
+
+def _fields(place: str, of: Struct, fields: dict[str, Read]) -> Iterator[str]:
+    for name, read in fields.items():
+        yield from _look(place, name, getattr(of, name), read)
+
+
+def _look(place: str, name: str, value: object, read: Read) -> Iterator[str]:
+    if value is None or value is UNSET:
+        return
+    try:
+        read(value)
+    except UnitError as error:
+        yield f"{place}.{name}: {error}"

@@ -1,0 +1,232 @@
+"""What stays the same through a scenario: its nodes, node pools, queues and topologies as views."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from msgspec import UNSET
+
+from extender.api.kinds import Device, GpuNode, GpuNodeStatus
+from extender.api.objects import ObjectMeta, Taint
+from extender.scenario import amounts
+from extender.scenario.errors import ScenarioError
+from extender.scenario.model import Amount, Case, Figures, Node, Queue, QueuePool
+from extender.state import model as state
+from extender.state.nodes import NodeFacts, NodeTable
+
+HOSTNAME = "kubernetes.io/hostname"
+DEFAULT_POOL = "default"
+#: Queues of this priority have rank 0; those above it are served before.
+_USUAL_PRIORITY = 100
+_PPM = 1_000_000
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The constant half of a scenario. `memory_unit` is the bytes that one unit of memory has.
+
+    `free` is a table in which nothing runs; whoever changes it takes a copy.
+    """
+
+    case: Case
+    memory_unit: int = 1
+    queues: dict[str, Queue] = field(default_factory=dict)
+    queue_views: dict[str, state.QueueView] = field(default_factory=dict)
+    pools: dict[str, state.PoolView] = field(default_factory=dict)
+    topologies: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    free: NodeTable = field(default_factory=NodeTable)
+
+    @classmethod
+    def of(cls, case: Case) -> "Cluster":
+        """The case's cluster; raises ScenarioError where it contradicts itself."""
+        cluster = cls(case, memory_unit=amounts.memory_unit(case), pools=_pools(case))
+        for topology in case.topologies:
+            labels = tuple(level.label for level in topology.levels)
+            cluster.topologies[topology.name] = labels
+        for queue in case.queues:
+            if queue.name in cluster.queues:
+                raise ScenarioError(f"{case.id}: two queues are named {queue.name}")
+            cluster.queues[queue.name] = queue
+        scales = _weight_scales(case)
+        for age, queue in enumerate(case.queues):
+            cluster.queue_views[queue.name] = _queue_view(cluster, queue, age, scales)
+        cluster.free = cluster.make_table()
+        return cluster
+
+    def make_table(self, *, is_reversed: bool = False) -> NodeTable:
+        """A table in which nothing runs, its rows in the order of the file or the other way."""
+        table = NodeTable()
+        nodes = self.case.nodes
+        for node in reversed(nodes) if is_reversed else nodes:
+            if table.ix_of(node.name) is not None:
+                raise ScenarioError(f"{self.case.id}: two nodes are named {node.name}")
+            table.set_node(self._facts(node))
+            table.set_cards(_gpu_node(node))
+        return table
+
+    def memory(self, value: Amount, *, is_asked: bool = False) -> int:
+        """Units of memory: rounded up for what is asked, down for what there is."""
+        found = amounts.quantity(value)
+        return -(-found // self.memory_unit) if is_asked else found // self.memory_unit
+
+    def lineage(self, queue: str) -> Iterator[Queue]:
+        """The queue and its ancestors, as far as they are known; ends before a circle closes."""
+        seen = set()
+        while queue in self.queues and queue not in seen:
+            seen.add(queue)
+            yield self.queues[queue]
+            queue = self.queues[queue].parent or ""
+
+    def pool_of_node(self, node: str) -> str:
+        """The node's pool; empty where it is in none, or there is no such node."""
+        ix = self.free.ix_of(node)
+        return "" if ix is None else self.free.pool[ix]
+
+    def pools_of(self, own: list[str], queue: str) -> tuple[str, ...]:
+        """Node pools in order: the workload's list, else that of its nearest queue, else all."""
+        lists = [own, *(each.node_pools for each in self.lineage(queue))]
+        return tuple(next((names for names in lists if names), self.pools))
+
+    def _facts(self, node: Node) -> NodeFacts:
+        cpu, memory = amounts.cpu(node.cpu), self.memory(node.memory)
+        labels = {HOSTNAME: node.name, **node.labels}
+        return NodeFacts(
+            name=node.name,
+            pool=_pool_of(self.case, labels),
+            labels=labels,
+            taints=tuple(Taint(key=t.key, effect=t.effect, value=t.value) for t in node.taints),
+            is_ready=not node.unschedulable,
+            free_cpu_milli=cpu,
+            free_memory_mib=memory,
+            free_pods=node.max_pods,
+            cpu_milli=cpu,
+            memory_mib=memory,
+            free_counted=node.mig.instances,
+        )
+
+
+def n_cards(node: Node) -> int:
+    """Cards that can be asked for whole or in fractions: none where they are cut into instances."""
+    return 0 if node.mig.strategy == "mixed" else node.gpus
+
+
+def _gpu_node(node: Node) -> GpuNode:
+    devices = [
+        Device(index=at, memory_mib=node.gpu_memory_mib, model=node.gpu_model)
+        for at in range(n_cards(node))
+    ]
+    return GpuNode(metadata=ObjectMeta(name=node.name), status=GpuNodeStatus(devices=devices))
+
+
+def _pool_of(case: Case, labels: Mapping[str, str]) -> str:
+    """The first node pool whose labels the node has; empty where it is in none."""
+    if not case.node_pools:
+        return DEFAULT_POOL
+    for pool in case.node_pools:
+        if all(labels.get(key) == value for key, value in pool.match.items()):
+            return pool.name
+    return ""
+
+
+def _pools(case: Case) -> dict[str, state.PoolView]:
+    settings = case.settings
+    usual = state.PoolView(
+        name=DEFAULT_POOL,
+        gpu_placement=settings.placement.gpu,
+        cpu_placement=settings.placement.cpu,
+        policy=settings.policy,
+        has_preemption=settings.preemption,
+        job_order=settings.job_order,
+    )
+    if not case.node_pools:
+        return {usual.name: usual}
+    found = {}
+    for pool in case.node_pools:
+        placement = settings.placement if pool.placement is UNSET else pool.placement
+        found[pool.name] = state.PoolView(
+            name=pool.name,
+            gpu_placement=placement.gpu,
+            cpu_placement=placement.cpu,
+            policy=settings.policy if pool.policy is UNSET else pool.policy,
+            has_preemption=settings.preemption if pool.preemption is UNSET else pool.preemption,
+            job_order=settings.job_order,
+        )
+    return found
+
+
+def _weight_scales(case: Case) -> tuple[int, int, int]:
+    """By resource, the factor that makes all weights of the case whole."""
+    found: tuple[list[Amount], list[Amount], list[Amount]] = ([], [], [])
+    for queue in case.queues:
+        own = QueuePool(gpu=queue.gpu, cpu=queue.cpu, memory=queue.memory)
+        for of in (own, *queue.pools.values()):
+            for weights, figures in zip(found, (of.gpu, of.cpu, of.memory), strict=True):
+                if figures.weight is not UNSET:
+                    weights.append(figures.weight)
+    gpu, cpu, memory = (amounts.scale_of(weights) for weights in found)
+    return gpu, cpu, memory
+
+
+def _queue_view(
+    cluster: Cluster, queue: Queue, age: int, scales: tuple[int, int, int]
+) -> state.QueueView:
+    case = cluster.case
+    if queue.parent is not None and queue.parent not in cluster.queues:
+        raise ScenarioError(f"{case.id}: queue {queue.name}: there is no queue {queue.parent}")
+    for name in (*queue.pools, *queue.node_pools):
+        if name not in cluster.pools:
+            raise ScenarioError(f"{case.id}: queue {queue.name}: there is no node pool {name}")
+    reading = _Reading(cluster, queue, scales)
+    lineage = list(cluster.lineage(queue.name))
+    if lineage[-1].parent is not None:
+        raise ScenarioError(f"{case.id}: queue {queue.name} is its own ancestor")
+    reclaim = (each.reclaim_min_runtime for each in lineage)
+    preempt = (each.preempt_min_runtime for each in lineage)
+    return state.QueueView(
+        name=queue.name,
+        parent=queue.parent or "",
+        created_at=age,
+        pools={pool: reading.quota_in(pool) for pool in cluster.pools},
+        reclaim_min_runtime_s=int(next((s for s in reclaim if s is not UNSET), 0)),
+        preempt_min_runtime_s=int(next((s for s in preempt if s is not UNSET), 0)),
+    )
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One queue's figures on their way to integers."""
+
+    cluster: Cluster
+    queue: Queue
+    scales: tuple[int, int, int]
+
+    def quota_in(self, pool: str) -> state.PoolQuota:
+        """The queue's figures in one node pool: those given for it, else its own."""
+        queue, given = self.queue, self.queue.pools.get(pool, QueuePool())
+        pairs = (
+            (given.gpu, queue.gpu),
+            (given.cpu, queue.cpu),
+            (given.memory, queue.memory),
+        )
+        gpu, cpu, memory = (self._figures(at, *pair) for at, pair in enumerate(pairs))
+        rank = _USUAL_PRIORITY - queue.priority
+        return state.PoolQuota(gpu=gpu, cpu=cpu, memory=memory, rank=rank)
+
+    def _figures(self, at: int, given: Figures, own: Figures) -> state.Figures:
+        usual = Figures(quota=0 if at == state.GPU else None, limit=None, weight=1)
+        order = (given, own, usual)
+        quota = next(each.quota for each in order if each.quota is not UNSET)
+        limit = next(each.limit for each in order if each.limit is not UNSET)
+        weight = next(each.weight for each in order if each.weight is not UNSET)
+        used = (self.queue.usage.gpu, self.queue.usage.cpu, self.queue.usage.memory)[at]
+        return state.Figures(
+            quota=self._bound(at, quota),
+            limit=self._bound(at, limit),
+            weight=int(amounts.fraction(weight) * self.scales[at]),
+            usage_ppm=round(amounts.fraction(used) * _PPM),
+        )
+
+    def _bound(self, at: int, value: Amount | None) -> int:
+        if value is None:
+            return state.UNLIMITED
+        read = (amounts.gpus, amounts.cpu, self.cluster.memory)[at]
+        return min(read(value), state.UNLIMITED)

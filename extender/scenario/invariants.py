@@ -1,0 +1,168 @@
+"""What holds in every cycle whatever a case expects, as sentences about what does not.
+
+What a file starts with may be over a bound; then it must not grow.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from extender.api.units import MILLI_PER_GPU
+from extender.scenario.cards import card_shares
+from extender.scenario.groups import count_in, is_satisfied
+from extender.scenario.ledger import CPU, MEMORY, PODS, Ledger, ledger_later, ledger_now
+from extender.scenario.outcome import Outcome
+from extender.scenario.places import Place
+from extender.scenario.snapshot import stale_since
+from extender.scenario.world import NOW_S, RunJob, RunTask, World
+from extender.state.model import PoolQuota
+
+_RESOURCES = ("milli-GPU", "milli-CPU", "of memory")
+
+
+def violations(world: World, outcome: Outcome) -> Iterator[str]:
+    """One sentence for each rule that the cycle breaks; `world` is as it was before."""
+    yield from decided_twice(outcome)
+    yield from wrong_places(world, outcome)
+    yield from broken_gangs(world, outcome)
+    yield from protected_victims(world, outcome)
+    moments = ((ledger_now, "now"), (ledger_later, "once all have left"))
+    for ledger_of, moment in moments:
+        was, has = ledger_of(world, outcome.before), ledger_of(world, outcome.after)
+        yield from overfull(world, was, has, moment)
+        yield from passed_bounds(world, was, has, moment)
+
+
+def decided_twice(outcome: Outcome) -> Iterator[str]:
+    """A task is on one node: the plan says one thing about it."""
+    plan = outcome.plan
+    told = Counter(p.pod.uid for admission in plan.admissions for p in admission.placements)
+    told.update(eviction.pod.uid for eviction in plan.evictions)
+    told.update(move.placement.pod.uid for move in plan.moves)
+    for id_, n in told.items():
+        if n > 1:
+            yield f"{id_}: the plan decides on it {n} times"
+
+
+def wrong_places(world: World, outcome: Outcome) -> Iterator[str]:
+    """New places are on usable nodes of the job's pools, with as much of cards as is asked for."""
+    for job in world.jobs.values():
+        for task in job.tasks:
+            place, was = outcome.after[task.id], outcome.before[task.id]
+            if place is was:
+                continue
+            if place.status in ("bound", "nominated"):
+                yield from _wrong_place(world, job, task, place)
+            if place.status == "bound" and was.status not in ("pending", "nominated"):
+                yield f"{task.id}: it is {was.status} and bound once more"
+            if (place.status == "evicted" or place.is_moved) and was.status != "running":
+                yield f"{task.id}: it is to leave, but it is {was.status}"
+
+
+def _wrong_place(world: World, job: RunJob, task: RunTask, place: Place) -> Iterator[str]:
+    ix = world.cluster.free.ix_of(place.node)
+    if ix is None:
+        yield f"{task.id}: there is no node {place.node}"
+        return
+    if not world.cluster.free.is_ready[ix]:
+        yield f"{task.id}: {place.node} takes no new pods"
+    pool = world.cluster.pool_of_node(place.node)
+    if pool not in job.pools:
+        yield f"{task.id}: {place.node} is in pool {pool or '(none)'}, which the job may not use"
+    cards = world.cluster.free.cards
+    indices = {card.index for card in place.cards}
+    if len(indices) != task.demand.devices or len(indices) != len(place.cards):
+        yield f"{task.id}: asks for {task.demand.devices} cards and gets {len(indices)}"
+    if any(card >= cards.n_cards[ix] for card in indices):
+        yield f"{task.id}: {place.node} has only {cards.n_cards[ix]} cards"
+    due = {share.milli for share in card_shares(task.demand, cards.card_mib[ix], (0,))}
+    given = {card.milli for card in place.cards}
+    if task.demand.devices and given != due:
+        yield f"{task.id}: gets {sorted(given)} milli of its cards, asks for {sorted(due)}"
+
+
+def broken_gangs(world: World, outcome: Outcome) -> Iterator[str]:
+    """A gang below a minimum of its tree holds nothing, unless it started so and does not grow."""
+    for job in world.jobs.values():
+        places = [(task, outcome.after[task.id]) for task in job.tasks]
+        later = {task.id for task, place in places if place.has_later}
+        starts = {task.id for task, place in places if place.status in ("bound", "running")}
+        was = {task.id for task in job.tasks if outcome.before[task.id].has_later}
+        if later - was and not _may_run(job, later):
+            yield f"{job.spec.name}: {_below(job, later)}"
+        elif not later - was and _may_run(job, was) and not _may_run(job, later):
+            yield f"{job.spec.name}: {_below(job, later)} of those that stay"
+        if any(p.status == "bound" for t, p in places if t.id not in was) and not _may_run(
+            job, starts
+        ):
+            yield f"{job.spec.name}: some start now while others wait, and {_below(job, starts)}"
+
+
+def _may_run(job: RunJob, ids: set[str]) -> bool:
+    groups = (task.view.group for task in job.tasks if task.id in ids)
+    return is_satisfied(job.tree, count_in(job.tree, groups))
+
+
+def _below(job: RunJob, ids: set[str]) -> str:
+    if job.tree.children:
+        return f"{len(ids)} of its tasks have places, which is below a minimum of its groups"
+    return f"{len(ids)} of its tasks have places, below its minimum of {job.tree.min_member}"
+
+
+def protected_victims(world: World, outcome: Outcome) -> Iterator[str]:
+    """Work that is not preemptible stays, but for a gang that was below its minimum too long."""
+    for job in world.jobs.values():
+        if job.spec.is_preemptible or is_past_grace(job):
+            continue
+        for task in job.tasks:
+            place = outcome.after[task.id]
+            if place is not outcome.before[task.id] and (
+                place.status == "evicted" or place.is_moved
+            ):
+                yield f"{task.id}: it is not preemptible and has to leave {place.node}"
+
+
+def is_past_grace(job: RunJob) -> bool:
+    """Whether the job is below its minimum for longer than it may be."""
+    since, stale = stale_since(job), job.spec.stale
+    if since is None or stale is None or stale.grace is None:
+        return False
+    return NOW_S - since >= int(stale.grace)
+
+
+def overfull(world: World, was: Ledger, has: Ledger, moment: str) -> Iterator[str]:
+    """No card and no node holds more than it has."""
+    for (node, card), milli in has.cards.items():
+        if milli > max(MILLI_PER_GPU, was.cards[node, card]):
+            yield f"card {node}/{card}: holds {milli} milli of {MILLI_PER_GPU} {moment}"
+    free = world.cluster.free
+    for (node, resource), amount in has.nodes.items():
+        ix = free.ix_of(node)
+        if ix is None:
+            continue
+        limits = {
+            CPU: free.free_cpu_milli[ix],
+            MEMORY: free.free_memory_mib[ix],
+            PODS: free.free_pods[ix],
+        }
+        most = limits.get(resource, (free.free_counted[ix] or {}).get(resource, 0))
+        if amount > max(most, was.nodes[node, resource]):
+            yield f"{node}: holds {amount} {resource} of {most} {moment}"
+
+
+def passed_bounds(world: World, was: Ledger, has: Ledger, moment: str) -> Iterator[str]:
+    """No queue passes its limit, nor its quota with what is not preemptible; in any pool."""
+    views = world.cluster.queue_views
+    for (queue, pool, at), amount in has.queues.items():
+        figures = views[queue].pools.get(pool, PoolQuota()).figures[at]
+        if amount > max(figures.limit, was.queues[queue, pool, at]):
+            yield (
+                f"{queue}: holds {amount} {_RESOURCES[at]} in pool {pool} {moment},"
+                f" above its limit of {figures.limit}"
+            )
+    for (queue, pool, at), amount in has.fixed.items():
+        figures = views[queue].pools.get(pool, PoolQuota()).figures[at]
+        if amount > max(figures.quota, was.fixed[queue, pool, at]):
+            yield (
+                f"{queue}: holds {amount} {_RESOURCES[at]} in pool {pool} {moment} that are not"
+                f" preemptible, above its quota of {figures.quota}"
+            )

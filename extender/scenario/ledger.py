@@ -1,0 +1,78 @@
+"""Who holds how much at one moment of a cycle: of every card, every node and every queue."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.scenario.places import Place
+from extender.scenario.world import RunJob, RunTask, World
+from extender.state.model import Amounts
+
+#: Resources of a node besides its cards, as `Ledger.nodes` names them.
+CPU: Final = "milli-CPU"
+MEMORY: Final = "memory"
+PODS: Final = "pods"
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Sums over tasks. `nodes` is keyed by (node, resource), `queues` by (queue, pool, resource
+    as its index in `Amounts`); `fixed` is the part of `queues` that is not preemptible."""
+
+    cards: Counter[tuple[str, int]] = field(default_factory=Counter)
+    nodes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    queues: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    fixed: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+
+    def add(self, world: World, job: RunJob, task: RunTask, place: Place) -> None:
+        """Count one task at its place."""
+        demand = task.demand
+        for card in place.cards:
+            self.cards[place.node, card.index] += card.milli
+        self.nodes[place.node, CPU] += demand.cpu_milli
+        self.nodes[place.node, MEMORY] += demand.memory_mib
+        self.nodes[place.node, PODS] += 1
+        for name, n in demand.counted:
+            self.nodes[place.node, name] += n
+        charged = charge(task, place)
+        pool = world.cluster.pool_of_node(place.node)
+        for queue in world.cluster.lineage(job.spec.queue):
+            for at, amount in enumerate(charged):
+                self.queues[queue.name, pool, at] += amount
+                if not job.spec.is_preemptible:
+                    self.fixed[queue.name, pool, at] += amount
+
+
+def charge(task: RunTask, place: Place) -> Amounts:
+    """What a queue is charged for the task at this place."""
+    milli = sum(card.milli for card in place.cards) + task.demand.counted_milli
+    return milli, task.demand.cpu_milli, task.demand.memory_mib
+
+
+def ledger_now(world: World, places: Mapping[str, Place]) -> Ledger:
+    """What is held in the cycle itself: what leaves is still there, what is promised is not."""
+    return _ledger(world, places, _now)
+
+
+def ledger_later(world: World, places: Mapping[str, Place]) -> Ledger:
+    """What is held once all that leave have left."""
+    return _ledger(world, places, lambda place: place if place.has_later else None)
+
+
+def _ledger(
+    world: World, places: Mapping[str, Place], holds: Callable[[Place], Place | None]
+) -> Ledger:
+    ledger = Ledger()
+    for job in world.jobs.values():
+        for task in job.tasks:
+            place = holds(places[task.id])
+            if place is not None:
+                ledger.add(world, job, task, place)
+    return ledger
+
+
+def _now(place: Place) -> Place | None:
+    if place.is_moved:
+        return Place("evicted", place.from_node, place.from_cards)
+    return place if place.has_now else None

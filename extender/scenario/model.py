@@ -1,0 +1,337 @@
+"""The scenario file as it is written: one Struct for each kind of mapping, with the defaults.
+
+Fields have the names of the file in snake case. Amounts stay as they were written here; they are
+read by `extender.scenario.amounts`, so that a wrong one can be named with its place. What a mapping
+means is said where it is used: `world` (jobs), `cluster` (nodes, queues), `expect`.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from extender.policy.plan import Stage
+from extender.state.model import JobOrder, PlacementRule, PoolPolicy
+
+Amount = int | float | str
+Limit = Amount | None
+Natural = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+Seconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
+Kind = Literal["interactive", "build", "training", "inference"]
+#: What a file may say that a task is at the start.
+StartState = Literal["pending", "running", "nominated", "evicted"]
+Status = Literal["pending", "bound", "running", "nominated", "evicted"]
+
+
+class Written(Struct, rename="camel", forbid_unknown_fields=True, frozen=True, gc=False):
+    """A mapping of the file. What it does not declare is an error."""
+
+
+class Level(Written, frozen=True, kw_only=True):
+    """One level of a topology: the node label whose value names the domain."""
+
+    label: str
+
+
+class Topology(Written, frozen=True, kw_only=True):
+    """Levels, the widest first."""
+
+    name: str
+    levels: list[Level]
+
+
+class Placement(Written, frozen=True, kw_only=True):
+    """Which node is preferred, for work with GPUs and work without."""
+
+    gpu: PlacementRule = "binpack"
+    cpu: PlacementRule = "binpack"
+
+
+class Settings(Written, frozen=True, kw_only=True):
+    """What a cycle does, and what node pools do where they do not say."""
+
+    stages: list[Stage] = field(
+        default_factory=lambda: ["allocate", "consolidate", "reclaim", "preempt"]
+    )
+    policy: PoolPolicy = "fairshare"
+    preemption: bool = True
+    placement: Placement = Placement()
+    max_consolidation_victims: Natural | None = None
+    reclaim_moves_victims: bool = True
+    usage_weight: Amount = 1
+    job_order: JobOrder = "fifo"
+
+
+class Rounds(Written, frozen=True, kw_only=True):
+    """How many cycles are run and settled before the expectation is read, and how many after."""
+
+    until: Count = 1
+    after: Natural = 0
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the expectation is read in the one cycle there is, before it settles."""
+        return self.until == 1 and self.after == 0
+
+
+class Pool(Written, frozen=True, kw_only=True):
+    """A node pool: the nodes with all labels of `match`. What it does not say, the settings do."""
+
+    name: str
+    match: dict[str, str] = {}
+    policy: PoolPolicy | UnsetType = UNSET
+    preemption: bool | UnsetType = UNSET
+    placement: Placement | UnsetType = UNSET
+
+
+class NodeTaint(Written, frozen=True, kw_only=True):
+    """A taint of a node."""
+
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+class Mig(Written, frozen=True, kw_only=True):
+    """How the node's cards are cut. With strategy `mixed` only instances can be asked for."""
+
+    strategy: Literal["none", "single", "mixed"] = "none"
+    instances: dict[str, Natural] = {}
+
+
+class Node(Written, frozen=True, kw_only=True):
+    """A node and what it has."""
+
+    name: str
+    labels: dict[str, str] = {}
+    taints: list[NodeTaint] = []
+    gpus: Annotated[int, Meta(ge=0, le=64)] = 0
+    gpu_memory_mib: Natural = field(default=16384, name="gpuMemoryMiB")
+    gpu_model: str = "A100"
+    cpu: Amount = "64"
+    memory: Amount = "256Gi"
+    max_pods: Natural = 110
+    mig: Mig = Mig()
+    numa: dict[str, object] = {}
+    unschedulable: bool = False
+
+
+class Figures(Written, frozen=True, kw_only=True):
+    """A queue's figures for one resource; what is not given has the default of the resource."""
+
+    quota: Limit | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+    weight: Amount | UnsetType = UNSET
+
+
+class QueuePool(Written, frozen=True, kw_only=True):
+    """A queue's figures in one node pool; what is not given is the queue's own."""
+
+    gpu: Figures = Figures()
+    cpu: Figures = Figures()
+    memory: Figures = Figures()
+
+
+class Usage(Written, frozen=True, kw_only=True):
+    """What a queue used in the past, decayed: part of what the cluster has."""
+
+    gpu: Amount = 0
+    cpu: Amount = 0
+    memory: Amount = 0
+
+
+class Queue(Written, frozen=True, kw_only=True):
+    """A department, a project, or a level in between."""
+
+    name: str
+    parent: str | None = None
+    priority: int = 100
+    gpu: Figures = Figures()
+    cpu: Figures = Figures()
+    memory: Figures = Figures()
+    usage: Usage = Usage()
+    reclaim_min_runtime: Seconds | UnsetType = UNSET
+    preempt_min_runtime: Seconds | UnsetType = UNSET
+    node_pools: list[str] = []
+    pools: dict[str, QueuePool] = {}
+    node_types: dict[Kind, dict[str, list[str]]] = {}
+
+
+class Stale(Written, frozen=True, kw_only=True):
+    """Seconds since a gang fell below its minimum, and how many it may stay so."""
+
+    for_: Seconds = field(default=0, name="for")
+    grace: Seconds | None = 60
+
+
+class Nearness(Written, frozen=True, kw_only=True):
+    """Levels of a topology in which the pods of a group must or should be together."""
+
+    name: str
+    required: str | None = None
+    preferred: str | None = None
+
+
+class Group(Written, frozen=True, kw_only=True):
+    """A job's group, or one inside it. Without `min` or `min_groups`, all of it is needed."""
+
+    name: str = ""
+    min: Natural | None = None
+    min_groups: Natural | None = None
+    topology: Nearness | None = None
+    children: "list[Group]" = []
+
+
+class Requirement(Written, frozen=True, kw_only=True):
+    """One expression of a node affinity."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = "In"
+    values: list[str] = []
+
+
+class PodTerm(Written, frozen=True, kw_only=True):
+    """Pods with all these labels, in the same domain."""
+
+    topology_key: str
+    labels: dict[str, str] = {}
+
+
+class Toleration(Written, frozen=True, kw_only=True):
+    """A toleration as Kubernetes has it."""
+
+    key: str = ""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Task(Written, frozen=True, kw_only=True):
+    """`n` pods that ask for the same."""
+
+    name: str
+    n: Count = 1
+    state: StartState = "pending"
+    node: str | None = None
+    cards: list[str] = []
+    group: str = ""
+    order: int = 0
+    gpu: Amount | UnsetType = UNSET
+    gpu_memory: Natural | None = None
+    devices: Annotated[int, Meta(ge=1, le=64)] = 1
+    cpu: Amount = "1"
+    memory: Amount = "1G"
+    mig: dict[str, Natural] = {}
+    resources: dict[str, Natural] = {}
+    node_selector: dict[str, str] = {}
+    node_affinity: list[Requirement] = []
+    pod_affinity: list[PodTerm] = []
+    pod_anti_affinity: list[PodTerm] = []
+    tolerations: list[Toleration] = []
+
+
+class Job(Written, frozen=True, kw_only=True):
+    """A workload."""
+
+    name: str
+    tasks: list[Task]
+    queue: str = ""
+    namespace: str = "default"
+    priority: int = 50
+    preemptible: bool | None = None
+    kind: Kind = "training"
+    node_pools: list[str] = []
+    age: Seconds | None = None
+    running_for: Seconds = 0
+    preemption_delay: Seconds = 0
+    stale: Stale | None = None
+    deleted: bool = False
+    group: Group = Group()
+
+    @property
+    def is_preemptible(self) -> bool:
+        """What it says, or what its priority says."""
+        return self.priority < 100 if self.preemptible is None else self.preemptible
+
+
+class JobExpectation(Written, frozen=True, kw_only=True):
+    """What must be true of all tasks of a job, or of `count` of them."""
+
+    status: Status | list[Status] | None = None
+    node: str | None = None
+    count: Natural | None = None
+    gpus: Amount | None = None
+    reason: str | None = None
+
+
+class TaskExpectation(Written, frozen=True, kw_only=True):
+    """What must be true of one task; tasks with the same letter `card` share a card."""
+
+    status: Status | list[Status] | None = None
+    node: str | None = None
+    card: str | None = None
+
+
+class NodeExpectation(Written, frozen=True, kw_only=True):
+    """How many cards of a node are idle, and how many are being left."""
+
+    idle_gpus: int | None = None
+    releasing_gpus: int | None = None
+
+
+class AtMost(Written, frozen=True, kw_only=True):
+    """What one cycle may newly decide."""
+
+    bound: Natural | None = None
+    evicted: Natural | None = None
+    nominated: Natural | None = None
+
+
+class ShareExpectation(Written, frozen=True, kw_only=True):
+    """A queue's fair share, over all node pools."""
+
+    gpu: Limit | UnsetType = UNSET
+    cpu: Limit | UnsetType = UNSET
+    memory: Limit | UnsetType = UNSET
+
+
+class Expectation(Written, frozen=True, kw_only=True):
+    """What must come out. What is absent is not asserted."""
+
+    jobs: dict[str, JobExpectation] = {}
+    tasks: dict[str, TaskExpectation] = {}
+    nodes: dict[str, NodeExpectation] = {}
+    at_most: AtMost = AtMost()
+    fair_share: dict[str, ShareExpectation] = {}
+
+
+class Step(Written, frozen=True, kw_only=True):
+    """One more cycle after some jobs have ended and others have come."""
+
+    finish: list[str] = []
+    add: list[Job] = []
+    expect: Expectation = Expectation()
+
+
+class Case(Written, frozen=True, kw_only=True):
+    """One scenario."""
+
+    scenario: Literal["v1"]
+    id: str
+    nodes: list[Node]
+    about: str = ""
+    source: dict[str, str | int | float | None] = {}
+    tags: list[str] = []
+    settings: Settings = Settings()
+    rounds: Rounds = Rounds()
+    topologies: list[Topology] = []
+    node_pools: list[Pool] = []
+    queues: list[Queue] = []
+    jobs: list[Job] = []
+    expect: Expectation = Expectation()
+    steps: list[Step] = []
+
+    @property
+    def is_out_of_format(self) -> bool:
+        """Whether it needs what the format cannot say."""
+        return "out-of-format" in self.tags

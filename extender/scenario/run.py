@@ -1,0 +1,159 @@
+"""Running a case: cycles, settling between them, and the comparison with what it expects."""
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any, Literal
+
+from extender.policy.decide import decide
+from extender.scenario.errors import ScenarioError
+from extender.scenario.expect import Reading, excess
+from extender.scenario.invariants import violations
+from extender.scenario.model import Case, Expectation
+from extender.scenario.outcome import Outcome, decision, read_plan
+from extender.scenario.permuted import order_differences
+from extender.scenario.snapshot import settings_of, take_snapshot
+from extender.scenario.tell import Story, tell
+from extender.scenario.victims import broken_promises, n_checks, wasted_victims
+from extender.scenario.world import World
+
+#: Nanoseconds of a clock that only goes forward.
+Clock = Callable[[], int]
+#: Takes one line of decisions.
+Write = Callable[[dict[str, Any]], None]
+Result = Literal["passed", "failed", "skipped"]
+#: Tasks up to which a cycle is decided again in another order.
+_MOST_PERMUTED = 2000
+#: Tasks times victims up to which each victim is left out once.
+_MOST_CHECKS = 50_000
+
+
+@dataclass(slots=True)
+class Report:
+    """How one case came out: `reasons` says why it failed or was skipped, in sentences."""
+
+    id: str
+    result: Result
+    reasons: list[str] = field(default_factory=list)
+
+
+def run_case(case: Case, clock: Clock, write: Write | None = None) -> Report:
+    """Run it and compare; `write` is given the decisions of each cycle.
+
+    A case that contradicts itself has failed, and so has one on which deciding breaks: that is
+    its result, and the other cases have theirs.
+    """
+    if case.is_out_of_format:
+        return Report(case.id, "skipped", ["it needs what the format cannot say"])
+    report = Report(case.id, "passed")
+    try:
+        for told in _Run(case, clock, write).differences():
+            report.reasons.append(told)
+    except ScenarioError as error:
+        report.reasons.append(str(error))
+    except Exception as error:
+        frame = extract_tb(error.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}:{frame.lineno}"
+        report.reasons.append(f"deciding broke in {where}: {type(error).__name__}: {error}")
+    if report.reasons:
+        report.result = "failed"
+    return report
+
+
+def run_cycle(world: World, cycle: int, clock: Clock) -> Outcome:
+    """Decide once on the world as it is; nothing in it changes."""
+    snapshot = take_snapshot(world)
+    settings = settings_of(world.cluster.case)
+    started = clock()
+    plan = decide(snapshot, settings)
+    took_us = (clock() - started) // 1000
+    outcome = read_plan(world, plan, cycle)
+    outcome.took_us = took_us
+    return outcome
+
+
+def broken_rules(world: World, outcome: Outcome, last: Outcome | None) -> Iterator[str]:
+    """One sentence for each rule of every cycle that this one breaks; those that need deciding
+    again are looked at in cases of a usual size.
+
+    `last` is the cycle before it, where nothing else happened in between.
+    """
+    yield from violations(world, outcome)
+    if last is not None:
+        yield from broken_promises(last, outcome)
+    if len(world.tasks) <= _MOST_PERMUTED:
+        yield from order_differences(world, outcome)
+    if n_checks(world, outcome) <= _MOST_CHECKS:
+        yield from wasted_victims(world, outcome)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One case on its way. `cycle` is the last one that was decided, `last` what came of it,
+    unless jobs were added or dropped since."""
+
+    case: Case
+    clock: Clock
+    write: Write | None
+    cycle: int = 0
+    last: Outcome | None = None
+
+    def differences(self) -> Iterator[str]:
+        case = self.case
+        if case.steps and not case.rounds.is_single:
+            raise ScenarioError(f"{case.id}: steps need rounds of {{until: 1, after: 0}}")
+        world = World.of(case)
+        if case.rounds.is_single:
+            outcome = yield from self._cycle(world, case.expect)
+            yield from Reading(world, outcome.after, outcome).differences(case.expect)
+            yield from self._steps(world, outcome)
+            return
+        for _ in range(case.rounds.until):
+            outcome = yield from self._cycle(world, case.expect)
+            world.settle(outcome.after)
+        yield from Reading(world, world.places(), outcome).differences(case.expect)
+        for _ in range(case.rounds.after):
+            outcome = yield from self._cycle(world, case.expect)
+            reading = Reading(world, outcome.after, outcome)
+            for told in reading.differences(case.expect):
+                yield f"cycle {self.cycle}: {told}"
+            world.settle(outcome.after)
+
+    def _steps(self, world: World, outcome: Outcome) -> Iterator[str]:
+        for at, step in enumerate(self.case.steps):
+            world.settle(outcome.after)
+            world.finish(step.finish)
+            world.add(step.add)
+            if step.finish or step.add:
+                self.last = None
+            outcome = yield from self._cycle(world, step.expect)
+            for told in Reading(world, outcome.after, outcome).differences(step.expect):
+                yield f"step {at + 1}: {told}"
+
+    def _cycle(self, world: World, expect: Expectation) -> Generator[str, None, Outcome]:
+        self.cycle += 1
+        outcome = run_cycle(world, self.cycle, self.clock)
+        if self.write is not None:
+            self.write(decision(self.case, world, outcome))
+        yield from excess(outcome, expect.at_most)
+        for told in broken_rules(world, outcome, self.last):
+            yield f"cycle {self.cycle}: {told}"
+        self.last = outcome
+        return outcome
+
+
+def stories(case: Case, clock: Clock) -> Iterator[Story]:
+    """What happens in each cycle of the case, in sentences; raises ScenarioError."""
+    world = World.of(case)
+    outcome = run_cycle(world, 1, clock)
+    yield tell(world, outcome)
+    single = case.rounds.is_single
+    n_more = len(case.steps) if single else case.rounds.until + case.rounds.after - 1
+    for at in range(n_more):
+        world.settle(outcome.after)
+        if single:
+            world.finish(case.steps[at].finish)
+            world.add(case.steps[at].add)
+        outcome = run_cycle(world, at + 2, clock)
+        yield tell(world, outcome)

@@ -1,0 +1,90 @@
+"""A scenario as a snapshot, which is what a cycle decides on."""
+
+from extender.policy.plan import Settings
+from extender.scenario import amounts
+from extender.scenario.groups import count_in, is_plain, is_satisfied
+from extender.scenario.model import Case
+from extender.scenario.world import NOW_S, RunJob, World
+from extender.state.model import Snapshot, WorkloadView
+from extender.state.nodes import NodeTable
+
+
+def take_snapshot(world: World, *, is_reversed: bool = False) -> Snapshot:
+    """The world as it is now; reversed, whatever has no order is listed the other way round."""
+    created = world.created_at()
+    jobs = [job for job in world.jobs.values() if job.tasks]
+    if is_reversed:
+        jobs.reverse()
+        table = world.cluster.make_table(is_reversed=True)
+    else:
+        table = world.cluster.free.copy()
+    views = (view_of(job, created[job.spec.name], is_reversed=is_reversed) for job in jobs)
+    _hold(world, table)
+    queues, pools = world.cluster.queue_views, world.cluster.pools
+    return Snapshot(
+        now_s=NOW_S,
+        nodes=table,
+        pools=dict(reversed(pools.items())) if is_reversed else pools,
+        queues=dict(reversed(queues.items())) if is_reversed else queues,
+        workloads={view.key: view for view in views},
+        topologies=world.cluster.topologies,
+    )
+
+
+def settings_of(case: Case) -> Settings:
+    """What the case says that a cycle does."""
+    given = case.settings
+    return Settings(
+        stages=tuple(given.stages),
+        max_moves=given.max_consolidation_victims,
+        moves_reclaimed=given.reclaim_moves_victims,
+        usage_weight_milli=round(amounts.fraction(given.usage_weight) * 1000),
+    )
+
+
+def view_of(job: RunJob, created_at: int, *, is_reversed: bool = False) -> WorkloadView:
+    """The job as a workload, with its pods as they are."""
+    spec = job.spec
+    pods = tuple(task.as_pod() for task in job.tasks)
+    return WorkloadView(
+        key=job.key,
+        namespace=spec.namespace,
+        name=spec.name,
+        is_group=len(pods) > 1 or bool(job.tree.children),
+        project=spec.queue,
+        kind=spec.kind,
+        priority=spec.priority,
+        is_preemptible=spec.is_preemptible,
+        min_member=job.tree.min_member,
+        pools=job.pools,
+        created_at=created_at,
+        pods=pods[::-1] if is_reversed else pods,
+        tree=None if is_plain(job.tree) else job.tree,
+        preemption_delay_s=int(spec.preemption_delay),
+        waits_since=NOW_S - job.age_s,
+        stale_since=stale_since(job),
+        stale_grace_s=_grace_of(job),
+    )
+
+
+def stale_since(job: RunJob) -> int | None:
+    """When the job fell below its minimum, by its file; None while it is not below."""
+    held = [task for task in job.tasks if task.place.status in ("running", "bound")]
+    if job.spec.stale is None or not held:
+        return None
+    if is_satisfied(job.tree, count_in(job.tree, (task.view.group for task in held))):
+        return None
+    return NOW_S - int(job.spec.stale.for_)
+
+
+def _grace_of(job: RunJob) -> int | None:
+    stale = job.spec.stale
+    return None if stale is None or stale.grace is None else int(stale.grace)
+
+
+def _hold(world: World, table: NodeTable) -> None:
+    """Take from the table what every task holds or is promised."""
+    for task in world.tasks.values():
+        place = task.place
+        if place.node:
+            table.hold(table.cards.ix[place.node], task.demand, place.cards)

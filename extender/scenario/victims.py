@@ -1,0 +1,187 @@
+"""Whether a plan stops and moves no more than it needs, and for whom it says.
+
+Left out is what can stay by itself: one task where its job may go on with it, else as many of its
+job as may run together. With everything else of the plan done, the beneficiary must then lack a
+place. A queue of policy `demand-weighted` stops its own surplus even if nobody waits, so victims
+there are not looked at.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, islice
+
+from msgspec.structs import replace
+
+from extender.policy.decide import decide
+from extender.policy.plan import Settings
+from extender.scenario.groups import count_in, is_satisfied
+from extender.scenario.outcome import Outcome
+from extender.scenario.places import PENDING, Place
+from extender.scenario.snapshot import take_snapshot
+from extender.scenario.world import RunJob, World
+from extender.state.model import PodView, Snapshot, WorkloadView
+from extender.state.nodes import NodeTable
+
+_ALLOCATE = Settings(stages=("allocate",))
+#: Subsets of one job's victims that are tried; more than a hand-made case has.
+_MOST_SUBSETS = 24
+
+
+def wasted_victims(world: World, outcome: Outcome) -> Iterator[str]:
+    """One sentence for each victim that could stay, and for each that leaves for nobody's gain."""
+    for key, victims in _by_beneficiary(world, outcome).items():
+        job = next((job for job in world.jobs.values() if job.key == key), None)
+        placed = _placed(job, outcome) if job else []
+        if job is None or not any(outcome.after[id_].status == "nominated" for id_ in placed):
+            yield f"{', '.join(victims)}: leaves for {key}, which gets no place for it"
+            continue
+        for unit in _units(world, outcome, victims):
+            if _WhatIf(world, outcome, job, unit).fits(placed):
+                yield f"{', '.join(unit)}: could stay, {job.spec.name} has its place without that"
+
+
+def n_checks(world: World, outcome: Outcome) -> int:
+    """About how many tasks `wasted_victims` looks at."""
+    plan = outcome.plan
+    return len(world.tasks) * (len(plan.evictions) + len(plan.moves))
+
+
+def broken_promises(last: Outcome, outcome: Outcome) -> Iterator[str]:
+    """What was freed is used: a job whose tasks were promised places starts as many of them."""
+    promised = Counter(
+        _job_of(id_) for id_, _, after in last.changed() if after.status == "nominated"
+    )
+    started = Counter(
+        _job_of(id_)
+        for id_, before, after in outcome.changed()
+        if after.status == "bound" and before.status == "pending"
+    )
+    for job, n in promised.items():
+        if started[job] < n:
+            yield f"{job}: {n} of its tasks were promised places, {started[job]} start"
+
+
+def _job_of(id_: str) -> str:
+    return id_.rpartition("/")[0]
+
+
+def _by_beneficiary(world: World, outcome: Outcome) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    plan = outcome.plan
+    leaving = [(e.beneficiary, e.pod) for e in plan.evictions]
+    leaving += [(move.beneficiary, move.placement.pod) for move in plan.moves]
+    for beneficiary, pod in leaving:
+        pool = world.cluster.pools.get(world.cluster.pool_of_node(pod.node))
+        if beneficiary and pool is not None and pool.policy != "demand-weighted":
+            found.setdefault(beneficiary, []).append(pod.uid)
+    return found
+
+
+def _placed(job: RunJob, outcome: Outcome) -> list[str]:
+    """Tasks of the job that get places in this cycle."""
+    return [
+        task.id
+        for task in job.tasks
+        if outcome.after[task.id] is not outcome.before[task.id]
+        and outcome.after[task.id].status in ("bound", "nominated")
+        and not outcome.after[task.id].is_moved
+    ]
+
+
+def _units(world: World, outcome: Outcome, victims: list[str]) -> Iterator[list[str]]:
+    """What can be left out together, job by job."""
+    chosen = set(victims)
+    for job in world.jobs.values():
+        gone = [task for task in job.tasks if task.id in chosen]
+        moved = [task.id for task in gone if outcome.after[task.id].is_moved]
+        yield from ([id_] for id_ in moved)
+        stopped = [task for task in gone if task.id not in moved]
+        kept = [task for task in job.tasks if outcome.after[task.id].has_later]
+        subsets = (
+            list(subset)
+            for size in range(1, len(stopped) + 1)
+            for subset in combinations(stopped, size)
+        )
+        n_found = 0
+        for subset in islice(subsets, _MOST_SUBSETS * max(1, len(stopped))):
+            groups = [task.view.group for task in (*kept, *subset)]
+            if is_satisfied(job.tree, count_in(job.tree, groups)):
+                n_found += 1
+                yield [task.id for task in subset]
+                if n_found == max(len(stopped), 1):
+                    break
+        if stopped and not n_found:
+            yield [task.id for task in stopped]
+
+
+@dataclass(slots=True)
+class _WhatIf:
+    """The plan done but for `spared`, who stay; only the beneficiary waits."""
+
+    world: World
+    outcome: Outcome
+    beneficiary: RunJob
+    spared: list[str]
+
+    def fits(self, placed: list[str]) -> bool:
+        """Whether all tasks `placed` of the beneficiary find places."""
+        snapshot = self._snapshot(set(placed))
+        if snapshot is None:
+            return False
+        plan = decide(snapshot, _ALLOCATE)
+        return sum(len(admission.placements) for admission in plan.admissions) >= len(placed)
+
+    def _snapshot(self, placed: set[str]) -> Snapshot | None:
+        """That moment, or None where those who stay are in somebody's way."""
+        snapshot = take_snapshot(self.world)
+        table = self.world.cluster.free.copy()
+        workloads: dict[str, WorkloadView] = {}
+        for job in self.world.jobs.values():
+            view = snapshot.workloads.get(job.key)
+            if view is None:
+                continue
+            pods = []
+            for pod in view.pods:
+                place = self._place_of(pod, placed)
+                if place is None:
+                    continue
+                pods.append(_pod_at(pod, place))
+                if place.node:
+                    table.hold(table.cards.ix[place.node], pod.demand, place.cards)
+            if pods:
+                workloads[job.key] = replace(view, pods=tuple(pods))
+        nodes = {self.outcome.before[id_].node for id_ in self.spared}
+        if not all(_has_room(table, table.cards.ix[node]) for node in nodes):
+            return None
+        snapshot.nodes, snapshot.workloads = table, workloads
+        return snapshot
+
+    def _place_of(self, pod: PodView, placed: set[str]) -> Place | None:
+        """Where the pod is then; None where it is gone or does not matter."""
+        if pod.uid in self.spared:
+            return self.outcome.before[pod.uid]
+        if pod.uid in placed:
+            return PENDING
+        place = self.outcome.after[pod.uid]
+        return Place("running", place.node, place.cards) if place.has_later else None
+
+
+def _pod_at(pod: PodView, place: Place) -> PodView:
+    is_waiting = place.status == "pending"
+    return replace(
+        pod,
+        state="gated" if is_waiting else "bound",
+        is_gated=is_waiting,
+        is_terminating=False,
+        node=place.node,
+        cards=place.cards,
+        started_at=0 if is_waiting else pod.started_at,
+    )
+
+
+def _has_room(table: NodeTable, ix: int) -> bool:
+    """Whether no card of the node, nor the node itself, is over what it has."""
+    figures = (table.free_cpu_milli[ix], table.free_memory_mib[ix], table.free_pods[ix])
+    counted = (table.free_counted[ix] or {}).values()
+    return all(left >= 0 for left in (*table.cards.free_of(ix), *figures, *counted))

@@ -1,0 +1,48 @@
+"""Cases for the tests: our own beside this file, others' where the shared material is."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from extender.scenario.load import load
+from extender.scenario.model import Case
+
+HERE = Path(__file__).resolve().parent
+OWN = HERE / "cases"
+SHARED = Path(os.environ.get("BALLAST_SHARED", HERE.parent.parent.parent / "shared"))
+_ENTRY = re.compile(r"^## (?P<id>\S+)$", re.MULTILINE)
+_LINE = re.compile(r"`([^`]+)`")
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """What a case that we disagree with fails with."""
+
+    id: str
+    reasons: tuple[str, ...]
+
+
+def cases_in(folder: Path) -> list[Case]:
+    """All cases of the folder, or none when it is missing; what can't be read fails here."""
+    if not folder.exists():
+        return []
+    loaded = load([folder])
+    assert not loaded.broken, loaded.broken
+    return loaded.cases
+
+
+def shared_cases(folder: str) -> list[Case]:
+    """Cases of one folder of the shared scenarios, or none when it is missing."""
+    return cases_in(SHARED / "scenarios" / folder)
+
+
+def disagreements(text: str | None = None) -> dict[str, Disagreement]:
+    """The entries of disagreements.md, by id."""
+    text = (HERE / "disagreements.md").read_text() if text is None else text
+    parts = _ENTRY.split(text)[1:]
+    found = {}
+    for id_, body in zip(parts[::2], parts[1::2], strict=True):
+        differs = body.partition("Differs:")[2].partition("Why:")[0]
+        found[id_] = Disagreement(id_, tuple(_LINE.findall(differs)))
+    return found

@@ -1,0 +1,22 @@
+"""Our own cases: made from the Run:ai texts, and from the documentation of Determined."""
+
+import pytest
+
+from extender.scenario.model import Case
+from tests.scenarios.judge import judge
+from tests.scenarios.listed import OWN, cases_in
+
+
+@pytest.mark.parametrize("case", cases_in(OWN / "run-ai"), ids=lambda case: case.id)
+def test_run_ai(case: Case) -> None:
+    judge(case)
+
+
+@pytest.mark.parametrize("case", cases_in(OWN / "determined"), ids=lambda case: case.id)
+def test_determined_as_documented(case: Case) -> None:
+    judge(case)
+
+
+def test_our_cases_are_all_there() -> None:
+    assert len(cases_in(OWN / "run-ai")) == 154
+    assert len(cases_in(OWN / "determined")) == 13

@@ -1,0 +1,146 @@
+"""Reading files: what is accepted, and the sentence for what is not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from extender.scenario.errors import ScenarioError
+from extender.scenario.load import case_of, load
+from tests.unit.scenario.written import entry, job, queue
+
+
+def why(**more: Any) -> str:
+    with pytest.raises(ScenarioError) as error:
+        case_of(entry(**more), "file.yaml: x")
+    return str(error.value)
+
+
+def only_reason(path: Path) -> str:
+    loaded = load([path])
+    assert not loaded.cases
+    (broken,) = loaded.broken
+    return broken.why
+
+
+def test_unknown_field_is_named_with_file_case_and_what_is_accepted() -> None:
+    told = why(jobs=[job() | {"priorty": 3}])
+    assert told.startswith('file.yaml: x: jobs[0]: unknown field "priorty"; accepted: name, tasks')
+    assert "runningFor" in told
+
+
+def test_unknown_field_below_a_named_entry_says_which() -> None:
+    pools = {"a100": {"gpu": {"quota": 1}}, "h100": {"gpu": {"qouta": 1}}}
+    told = why(queues=[queue(pools=pools)])
+    assert told == (
+        'file.yaml: x: queues[0].pools[h100].gpu: unknown field "qouta";'
+        " accepted: quota, limit, weight"
+    )
+
+
+def test_unknown_field_in_a_group_inside_a_group_is_named() -> None:
+    inner = {"name": "b", "minimum": 2}
+    told = why(jobs=[job(group={"children": [{"name": "a", "children": [inner]}]})])
+    assert "jobs[0].group.children[0].children[0]: unknown field" in told
+
+
+def test_wrong_word_is_answered_with_the_right_ones() -> None:
+    told = why(expect={"jobs": {"j": {"status": "started"}}})
+    assert told.endswith("accepted: bound, evicted, nominated, pending, running")
+    assert "expect.jobs[j].status" in told
+
+
+def test_wrong_version_and_missing_fields_are_told() -> None:
+    assert why(scenario="v2").endswith("accepted: v1")
+    with pytest.raises(ScenarioError, match="missing required field `nodes`"):
+        case_of({"scenario": "v1", "id": "x"}, "f: x")
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"nodes": [{"name": "n", "cpu": "8 cores"}]}, "nodes[0].cpu"),
+        ({"jobs": [job(memory="1 GB")]}, "jobs[0].tasks[0].memory"),
+        ({"jobs": [job(gpu="0.12345")]}, "jobs[0].tasks[0].gpu"),
+        ({"queues": [queue(quota="-1")]}, "queues[0].gpu.quota"),
+        ({"queues": [queue(weight="much")]}, "queues[0].gpu.weight"),
+        ({"expect": {"fairShare": {"a": {"cpu": "x"}}}}, "expect.fairShare[a].cpu"),
+        ({"steps": [{"add": [job(cpu="?")]}]}, "steps[0].add[0].tasks[0].cpu"),
+        ({"settings": {"usageWeight": "x"}}, "settings.usageWeight"),
+    ],
+)
+def test_wrong_amount_is_named_with_its_place(
+    more: dict[str, Any], place: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "f.json"
+    path.write_text(json.dumps(entry(**more)))
+    assert only_reason(path).startswith(f"{path}: x: {place}: ")
+
+
+def test_notes_are_dropped_at_every_level(tmp_path: Path) -> None:
+    written = entry(jobs=[job(group={"min": 1, "x-why": 2}) | {"x-note": "n"}])
+    path = tmp_path / "f.json"
+    path.write_text(json.dumps(written | {"x-kai": {"claims": []}}))
+    loaded = load([path])
+    assert [case.id for case in loaded.cases] == ["x"]
+
+
+def test_file_holds_a_case_a_list_lines_or_documents(tmp_path: Path) -> None:
+    def numbered(n: int) -> dict[str, Any]:
+        return entry(id=f"case-{n}")
+
+    (tmp_path / "a.json").write_text(json.dumps(numbered(1)))
+    (tmp_path / "b.json").write_text(json.dumps([numbered(2), numbered(3)]))
+    (tmp_path / "c.jsonl").write_text(f"{json.dumps(numbered(4))}\n\n{json.dumps(numbered(5))}\n")
+    (tmp_path / "d.yaml").write_text(f"---\n{json.dumps(numbered(6))}\n---\n[]\n")
+    (tmp_path / "README.md").write_text("not a case")
+    loaded = load([tmp_path])
+    assert [case.id for case in loaded.cases] == [f"case-{n}" for n in range(1, 7)]
+    assert not loaded.broken
+    assert loaded.files["case-4"] == tmp_path / "c.jsonl"
+
+
+def test_id_is_unique_over_all_files(tmp_path: Path) -> None:
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(json.dumps(entry()))
+    loaded = load([tmp_path])
+    assert len(loaded.cases) == 1
+    assert loaded.broken[0].why == (
+        f"{tmp_path / 'b.json'}: x: this id is already used in {tmp_path / 'a.json'}"
+    )
+
+
+def test_other_yaml_in_a_folder_is_passed_over_but_not_when_it_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "other.yaml"
+    path.write_text("- {id: time/slices, mode: strict}\n")
+    assert load([tmp_path]).broken == []
+    assert "time/slices" in only_reason(path)
+
+
+def test_file_that_is_no_yaml_or_json_is_told_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text("a: [1\nb: 2")
+    assert only_reason(path).startswith(f"{path}: not YAML: ")
+    assert "\n" not in only_reason(path)
+    lines = tmp_path / "f.jsonl"
+    lines.write_text("{")
+    assert only_reason(lines).startswith(f"{lines}: not JSON: ")
+
+
+def test_missing_file_is_told() -> None:
+    assert "No such file" in only_reason(Path("/nowhere/f.yaml"))
+
+
+def test_one_wrong_case_does_not_hide_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    path.write_text(json.dumps([entry(id="bad", nodez=[]), entry(id="good")]))
+    loaded = load([path])
+    assert [case.id for case in loaded.cases] == ["good"]
+    assert [broken.id for broken in loaded.broken] == ["bad"]
+
+
+def test_entry_that_is_no_mapping_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    path.write_text("[3]")
+    assert "case 1" in only_reason(path)

@@ -1,0 +1,116 @@
+"""Whether victims are needed, and whether what they free is used."""
+
+from typing import Any
+
+from extender.scenario.outcome import read_plan
+from extender.scenario.victims import broken_promises, wasted_victims
+from extender.scenario.world import World
+from tests.unit.scenario.plans import Planner
+from tests.unit.scenario.written import job, node, queue, world
+
+QUEUES = [queue("old"), queue("new", quota=8)]
+
+
+def made(*jobs: dict[str, Any], **more: Any) -> World:
+    return world(**({"nodes": [node(gpus=2)], "queues": QUEUES} | more), jobs=jobs)
+
+
+def wasted(of: World, planner: Planner) -> list[str]:
+    return list(wasted_victims(of, read_plan(of, planner.plan, 1)))
+
+
+def test_victims_that_are_all_needed_are_fine() -> None:
+    of = made(job("a", "old", on="n0"), job("b", "old", on="n0"), job("c", "new", gpu=2))
+    plan = Planner(of).evict("a/t", "c").evict("b/t", "c").nominate("c/t", cards=(0, 1))
+    assert wasted(of, plan) == []
+
+
+def test_victim_too_many_could_stay() -> None:
+    of = made(job("a", "old", on="n0"), job("b", "old", on="n0"), job("c", "new"))
+    plan = Planner(of).evict("a/t", "c").evict("b/t", "c").nominate("c/t")
+    assert wasted(of, plan) == [
+        "a/t: could stay, c has its place without that",
+        "b/t: could stay, c has its place without that",
+    ]
+
+
+def test_victim_beside_an_idle_card_could_stay() -> None:
+    of = made(job("a", "old", on="n0"), job("c", "new"))
+    told = wasted(of, Planner(of).evict("a/t", "c").nominate("c/t"))
+    assert told == ["a/t: could stay, c has its place without that"]
+
+
+def test_place_that_another_has_got_in_the_same_cycle_is_not_idle() -> None:
+    of = made(job("a", "old", on="n0"), job("b", "new"), job("c", "new"))
+    plan = Planner(of).bind("b/t", cards=(1,)).evict("a/t", "c").nominate("c/t")
+    assert wasted(of, plan) == []
+
+
+def test_victims_in_the_way_of_a_limit_are_needed() -> None:
+    queues = [queue("new", quota=8, limit=1)]
+    low = job("a", "new", priority=25, on="n0")
+    of = made(low, job("c", "new", priority=75), queues=queues)
+    assert wasted(of, Planner(of).evict("a/t", "c").nominate("c/t", cards=(1,))) == []
+
+
+def test_gang_is_left_out_whole() -> None:
+    of = made(job("a", "old", n=2, on="n0"), job("c", "new"))
+    plan = Planner(of).evict("a/t-0", "c").evict("a/t-1", "c").nominate("c/t")
+    assert wasted(of, plan) == []
+
+
+def test_surplus_is_enough_where_the_whole_job_was_stopped() -> None:
+    of = made(job("a", "old", n=2, group={"min": 1}, on="n0"), job("c", "new"))
+    plan = Planner(of).evict("a/t-0", "c").evict("a/t-1", "c").nominate("c/t")
+    assert wasted(of, plan) == [
+        "a/t-0: could stay, c has its place without that",
+        "a/t-1: could stay, c has its place without that",
+    ]
+
+
+def test_minimum_of_an_elastic_job_is_left_out_together() -> None:
+    elastic = job("a", "old", n=3, group={"min": 2}, on="n0")
+    of = made(elastic, job("c", "new"), nodes=[node(gpus=3)])
+    plan = Planner(of).nominate("c/t")
+    for at in range(3):
+        plan.evict(f"a/t-{at}", "c")
+    assert wasted(of, plan)[0] == "a/t-0, a/t-1: could stay, c has its place without that"
+
+
+def test_move_that_is_not_needed_is_told() -> None:
+    nodes = [node("n0", 2), node("n1", 2)]
+    of = made(job("a", "old", on="n0"), job("c", "new", gpu=2), nodes=nodes)
+    plan = Planner(of).move("a/t", "n1", (0,), "c").nominate("c/t", "n0", (0, 1))
+    assert wasted(of, plan) == ["a/t: could stay, c has its place without that"]
+
+
+def test_move_whose_place_another_move_takes_is_needed() -> None:
+    nodes = [node("n0", 2), node("n1", 1), node("n2", 1)]
+    jobs = [job("a", "old", on="n0"), job("b", "old", on="n1"), job("c", "new", gpu=2)]
+    of = made(*jobs, nodes=nodes)
+    plan = Planner(of).move("b/t", "n2", (0,), "c").move("a/t", "n1", (0,), "c")
+    plan.nominate("c/t", "n0", (0, 1))
+    assert wasted(of, plan) == []
+
+
+def test_victim_of_nobody_is_not_looked_at() -> None:
+    of = made(job("a", "old", on="n0"))
+    assert wasted(of, Planner(of).evict("a/t")) == []
+
+
+def test_victims_for_somebody_who_gets_no_place_are_told() -> None:
+    of = made(job("a", "old", on="n0"), job("c", "new"))
+    told = wasted(of, Planner(of).evict("a/t", "c"))
+    assert told == ["a/t: leaves for default/c, which gets no place for it"]
+
+
+def test_what_was_promised_starts_in_the_next_cycle() -> None:
+    of = made(job("a", "old", on="n0"), job("b", "old", on="n0"), job("c", "new", n=2))
+    plan = Planner(of).evict("a/t", "c").nominate("c/t-0").evict("b/t", "c")
+    first = read_plan(of, plan.nominate("c/t-1", cards=(1,)).plan, 1)
+    of.settle(first.after)
+    kept = Planner(of).bind("c/t-0").bind("c/t-1", cards=(1,))
+    assert list(broken_promises(first, read_plan(of, kept.plan, 2))) == []
+    lost = Planner(of).bind("c/t-0").bind("a/t", cards=(1,))
+    told = list(broken_promises(first, read_plan(of, lost.plan, 2)))
+    assert told == ["c: 2 of its tasks were promised places, 1 start"]
