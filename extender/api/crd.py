@@ -39,6 +39,8 @@ LIST_KEYS: Final = {
     "PoolFigures": "name",
     "PoolUse": "name",
     "Row": "uid",
+    "SubGroup": "name",
+    "TopologyLevel": "nodeLabel",
 }
 #: Longest list of each Struct. A kubelet runs 110 pods by default and at most some hundreds.
 MAX_ITEMS: Final = {
@@ -49,6 +51,8 @@ MAX_ITEMS: Final = {
     "PoolFigures": 64,
     "PoolUse": 64,
     "Row": 1024,
+    "SubGroup": 64,
+    "TopologyLevel": 16,
 }
 #: Lists of plain strings hold each once and at most this many.
 MAX_STRINGS: Final = 256
@@ -91,6 +95,12 @@ RULES: Final[Mapping[str, Sequence[Rule]]] = {
             "self.maxConcurrentPods >= (has(self.minMember) ? self.minMember : 1)",
             "maxConcurrentPods must be at least minMember, or the group could never start",
             ".maxConcurrentPods",
+        ),
+        Rule(
+            "!has(self.subGroups) || self.subGroups.all(g, !has(g.parent) || g.parent == '' || "
+            "self.subGroups.exists(p, p.name == g.parent))",
+            "parent must be the name of another sub-group",
+            ".subGroups",
         ),
         Rule(
             "!has(oldSelf.project) || oldSelf.project == '' || "
@@ -189,6 +199,12 @@ DEFINITIONS: Final = (
             _AGE,
         ),
     ),
+    Definition(
+        kinds.Topology,
+        "topologies",
+        ("btopo",),
+        (Column("Widest Level", ".spec.levels[0].nodeLabel"), _AGE),
+    ),
 )
 
 
@@ -216,12 +232,17 @@ def crd(definition: Definition) -> Json:
                     "served": True,
                     "storage": True,
                     "additionalPrinterColumns": [c.as_json() for c in definition.columns],
-                    "subresources": {"status": {}},
+                    **_subresources(definition.kind),
                     "schema": {"openAPIV3Schema": schema(definition.kind)},
                 }
             ],
         },
     }
+
+
+def _subresources(kind: type[msgspec.Struct]) -> Json:
+    """Status is written apart from the rest, where a kind has one."""
+    return {"subresources": {"status": {}}} if "status" in kind.__struct_fields__ else {}
 
 
 def schema(kind: type[msgspec.Struct]) -> Json:
@@ -235,7 +256,11 @@ def schema(kind: type[msgspec.Struct]) -> Json:
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            **{k: converter.convert(found["properties"][k], k) for k in ("spec", "status")},
+            **{
+                part: converter.convert(found["properties"][part], part)
+                for part in ("spec", "status")
+                if part in found["properties"]
+            },
         },
     }
     if "spec" in found["required"]:

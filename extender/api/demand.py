@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from extender.api import names
-from extender.api.objects import Container, Pod, Quantity
+from extender.api.objects import Container, ObjectMeta, Pod, Quantity
 from extender.api.reasons import Reason, Refused
 from extender.api.units import (
     MILLI_PER_GPU,
@@ -40,6 +40,22 @@ GROUP_LABELS: Final = (
     "pod-group.scheduling.sigs.k8s.io/name",
     "pod-group.scheduling.sigs.k8s.io",
 )
+#: Labels that name the sub-group, ours first; then KAI's.
+SUB_GROUP_LABELS: Final = (names.LABEL_SUB_GROUP, "kai.scheduler/subgroup-name")
+#: Labels that name the user, ours first; then YuniKorn's.
+USER_LABELS: Final = (names.LABEL_USER, "yunikorn.apache.org/username")
+#: Annotations that ask for nearness, ours first; then KAI's and Kueue's.
+TOPOLOGY_KEYS: Final = (names.ANNOTATION_TOPOLOGY, "kai.scheduler/topology")
+TOPOLOGY_REQUIRED_KEYS: Final = (
+    names.ANNOTATION_TOPOLOGY_REQUIRED,
+    "kai.scheduler/topology-required-placement",
+    "kueue.x-k8s.io/podset-required-topology",
+)
+TOPOLOGY_PREFERRED_KEYS: Final = (
+    names.ANNOTATION_TOPOLOGY_PREFERRED,
+    "kai.scheduler/topology-preferred-placement",
+    "kueue.x-k8s.io/podset-preferred-topology",
+)
 MIN_MEMBER_KEYS: Final = (
     names.ANNOTATION_MIN_MEMBER,
     "pod-group.scheduling.sigs.k8s.io/min-available",
@@ -47,6 +63,15 @@ MIN_MEMBER_KEYS: Final = (
 
 #: Labels that say whether a pod may be evicted for others, ours first; then KAI's.
 PREEMPTIBILITY_LABELS: Final = (names.LABEL_PREEMPTIBILITY, "kai.scheduler/preemptibility")
+#: Words that a pod may say under several names, if all say the same.
+_ALIASED_LABELS: Final = (
+    GROUP_LABELS,
+    SUB_GROUP_LABELS,
+    PROJECT_LABELS,
+    USER_LABELS,
+    PREEMPTIBILITY_LABELS,
+)
+_ALIASED_NOTES: Final = (TOPOLOGY_KEYS, TOPOLOGY_REQUIRED_KEYS, TOPOLOGY_PREFERRED_KEYS)
 #: Annotations with a share of compute time ("0.5") that users write; ours are in milli.
 COMPUTE_REQUEST: Final = "gpu-compute-request"
 COMPUTE_LIMIT: Final = "gpu-compute-limit"
@@ -84,6 +109,8 @@ class Demand(Struct, frozen=True, gc=False):
     @property
     def counted_milli(self) -> int:
         """Milli-GPU that MIG instances stand for: 1000 for every compute slice."""
+        if not self.counted:
+            return 0
         return MILLI_PER_GPU * sum(mig_slices(name) * n for name, n in self.counted)
 
     @property
@@ -95,6 +122,11 @@ class Demand(Struct, frozen=True, gc=False):
     def wants_gpu(self) -> bool:
         """Whether any card is needed."""
         return self.devices > 0
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a matter of GPUs: of cards, or of instances that cards are cut into."""
+        return self.devices > 0 or bool(self.counted)
 
 
 def first_of(mapping: Mapping[str, str] | None, keys: Iterable[str]) -> str:
@@ -108,10 +140,22 @@ def first_of(mapping: Mapping[str, str] | None, keys: Iterable[str]) -> str:
 
 def agreed(mapping: Mapping[str, str] | None, keys: Iterable[str]) -> str:
     """The one value that all of `keys` with a value have; raises UnitError where two differ."""
-    said = {key: value for key in keys if (value := (mapping or {}).get(key))}
-    if len(set(said.values())) > 1:
-        raise UnitError(f"{' and '.join(said)} differ; keep one of them")
-    return next(iter(said.values()), "")
+    first, said_by = "", ""
+    for key in keys if mapping else ():
+        value = mapping.get(key) if mapping else None
+        if value and not first:
+            first, said_by = value, key
+        elif value and value != first:
+            raise UnitError(f"{said_by} and {key} differ; keep one of them")
+    return first
+
+
+def check_aliases(meta: ObjectMeta) -> None:
+    """Assert that names for one and the same word say the same; raises UnitError."""
+    for aliases in _ALIASED_LABELS:
+        agreed(meta.labels, aliases)
+    for aliases in _ALIASED_NOTES:
+        agreed(meta.annotations, aliases)
 
 
 def read_demand(pod: Pod) -> Demand | Refused:
@@ -120,9 +164,22 @@ def read_demand(pod: Pod) -> Demand | Refused:
         devices, milli, mib = _read_gpu(pod)
         cpu = _effective(pod, "cpu", parse_cpu, _overhead(pod, "cpu", parse_cpu))
         memory = _effective(pod, "memory", parse_memory, _overhead(pod, "memory", parse_memory))
+        counted = read_counted(pod)
+        if devices and counted:
+            raise UnitError(f"asks for cards and for {counted[0][0]}; use one of them")
     except UnitError as error:
         return Refused(Reason.INVALID_REQUEST, f"{pod_name(pod)}: {error}")
-    return Demand(devices, milli, mib, cpu, memory)
+    return Demand(devices, milli, mib, cpu, memory, counted)
+
+
+def read_counted(pod: Pod) -> tuple[tuple[str, int], ...]:
+    """What the pod asks for of resources that nodes count, by name; raises UnitError."""
+    found: set[str] = set()
+    for container in (*pod.spec.containers, *(pod.spec.init_containers or ())):
+        for listed in (container.resources.requests, container.resources.limits):
+            found.update(filter(mig_slices, listed or ()))
+    asked = ((name, _effective(pod, name, _count_of(name))) for name in sorted(found))
+    return tuple((name, n) for name, n in asked if n)
 
 
 def read_min_member(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> int:
@@ -177,6 +234,11 @@ def mentions_gpu(pod: Pod) -> bool:
     containers = [*pod.spec.containers, *(pod.spec.init_containers or ())]
     return any(
         _request(c, resource) not in (0, "0") for c in containers for resource in GPU_RESOURCES
+    ) or any(
+        mig_slices(name)
+        for c in containers
+        for listed in (c.resources.requests, c.resources.limits)
+        for name in listed or ()
     )
 
 

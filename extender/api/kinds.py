@@ -10,7 +10,7 @@ would keep an old value wherever the new one is a default and so left out.
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from extender.api.names import API_VERSION
 from extender.api.objects import Condition, ObjectMeta, Quantity
@@ -74,8 +74,37 @@ class PoolFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
     ] = 0
 
 
+class HostUse(Struct, rename="camel", kw_only=True):
+    """What a queue was given of CPU or memory, as Kubernetes quantities."""
+
+    fair_share: str = "0"
+    allocated: str = "0"
+    requested: str = "0"
+
+
+class PastUse(
+    Struct,
+    rename={
+        "gpu": "gpuMilliSeconds",
+        "cpu": "cpuMilliSeconds",
+        "memory": "memoryMiBSeconds",
+        "as_of": "asOf",
+    },
+    kw_only=True,
+):
+    """What was held times how long, fading; as it stood at `asOf`, in unix seconds."""
+
+    gpu: Natural = 0
+    cpu: Natural = 0
+    memory: Natural = 0
+    as_of: Natural = 0
+
+
 class PoolUse(Struct, rename="camel", kw_only=True):
-    """What a queue was given in one node pool at the last cycle; GPUs as numbers of GPUs."""
+    """What a queue was given in one node pool at the last cycle; GPUs as numbers of GPUs.
+
+    CPU and memory are told where they have a quota, past use where the node pool counts it.
+    """
 
     name: Name
     quota: str = "0"
@@ -83,6 +112,9 @@ class PoolUse(Struct, rename="camel", kw_only=True):
     allocated: str = "0"
     allocated_non_preemptible: str = "0"
     requested: str = "0"
+    cpu: HostUse | UnsetType = UNSET
+    memory: HostUse | UnsetType = UNSET
+    past: PastUse | UnsetType = UNSET
 
 
 class QueueSummary(Struct, rename="camel", kw_only=True):
@@ -155,11 +187,18 @@ class Project(Struct, rename="camel", kw_only=True):
     status: QueueStatus = field(default_factory=QueueStatus)
 
 
-class Placement(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """Which node and card is preferred, for work with GPUs and work without."""
+PlacementRule = Literal["binpack", "spread", "fgd", "best-fit", "first-fit"]
 
-    gpu: Literal["binpack", "spread"] = "binpack"
-    cpu: Literal["binpack", "spread"] = "binpack"
+
+class Placement(Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """Which node and card is preferred, for work with GPUs and work without.
+
+    `fgd` is fragmentation gradient descent: the place that makes the least GPU capacity useless for
+    the kinds of work that the pool sees.
+    """
+
+    gpu: PlacementRule = "binpack"
+    cpu: PlacementRule = "binpack"
 
 
 class TimeSlicing(Struct, rename="camel", kw_only=True, omit_defaults=True):
@@ -170,21 +209,46 @@ class TimeSlicing(Struct, rename="camel", kw_only=True, omit_defaults=True):
     precision_percent: Annotated[int, Meta(ge=1, le=50)] = 5
 
 
+class TimeBasedFairShare(Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """Whether queues that used much in the past get less of what is over quota now.
+
+    Off while the weight is 0. What was used counts half as much after every half-life.
+    """
+
+    weight_percent: Annotated[
+        int, Meta(ge=0, le=1000, description="How strongly past use bends over-quota weights.")
+    ] = 0
+    half_life_seconds: Annotated[int, Meta(ge=60, le=31_536_000)] = 604_800
+
+
 class NodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     node_selector: dict[str, str] = field(default_factory=dict)
     placement: Placement = field(default_factory=Placement)
     policy: Literal["fairshare", "demand-weighted", "priority"] = "fairshare"
     preemption: Literal["Enabled", "Disabled"] = "Enabled"
+    over_quota_weights: Annotated[
+        Literal["Enabled", "Disabled"],
+        Meta(description="Disabled: what is over quota goes to projects in proportion to quota."),
+    ] = "Enabled"
+    job_order: Annotated[
+        Literal["fifo", "strict-fifo"],
+        Meta(description="Whether a workload that has to wait lets later ones of its queue pass."),
+    ] = "fifo"
+    time_based_fair_share: TimeBasedFairShare = field(default_factory=TimeBasedFairShare)
     time_slicing: TimeSlicing = field(default_factory=TimeSlicing)
 
 
 class NodePoolStatus(Struct, rename="camel", kw_only=True):
-    """GPUs as numbers of GPUs; `fragmented` is what is free on cards that are partly used."""
+    """GPUs as numbers of GPUs; `fragmented` is what is free on cards that are partly used.
+
+    `past` is what the pool had, where past use is counted.
+    """
 
     nodes: Natural = 0
     capacity: str = "0"
     allocated: str = "0"
     fragmented: str = "0"
+    past: PastUse | None = None
     conditions: list[Condition] = field(default_factory=list)
 
 
@@ -196,8 +260,73 @@ class NodePool(Struct, rename="camel", kw_only=True):
     status: NodePoolStatus = field(default_factory=NodePoolStatus)
 
 
+class TopologyLevel(Struct, rename="camel", kw_only=True):
+    """Nodes that agree on this label, and on those of all wider levels, are one domain."""
+
+    node_label: Name
+
+
+class TopologySpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
+    levels: Annotated[
+        list[TopologyLevel], Meta(description="The widest first, such as zone, block, rack, host.")
+    ] = field(default_factory=list)
+
+
+class Topology(Struct, rename="camel", kw_only=True):
+    """How near nodes are to one another, told by labels that nodes have."""
+
+    metadata: ObjectMeta
+    spec: TopologySpec = field(default_factory=TopologySpec)
+
+
+class TopologyConstraint(Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """How near to one another pods must or should be; levels are named by their node label."""
+
+    topology: Annotated[
+        str, Meta(description="Name of a Topology; the only one that has the level when empty.")
+    ] = ""
+    required_topology_level: Annotated[
+        str, Meta(description="All pods run in one domain of this level, or none runs.")
+    ] = ""
+    preferred_topology_level: Annotated[
+        str, Meta(description="Domains of this level are tried first, then wider ones.")
+    ] = ""
+
+
+class SubGroup(Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """Pods of a group that need one another more than the rest; pods name it by a label.
+
+    A sub-group that holds any pod holds its minimum. Pods belong to sub-groups without children; a
+    minimum of one that has children counts all pods below it, and is by default the sum of theirs.
+    """
+
+    name: Name
+    parent: Annotated[str, Meta(description="The sub-group around it; the group when empty.")] = ""
+    min_member: Annotated[int, Meta(ge=0, description="Pods that run together, or none.")] = 1
+    min_sub_group: Annotated[
+        Natural | None,
+        Meta(description="Children that must have their minimum; minMember decides when absent."),
+    ] = None
+    topology_constraint: TopologyConstraint | None = None
+
+
 class PodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    min_member: Annotated[int, Meta(ge=1, description="Pods that run together or not at all.")] = 1
+    min_member: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Pods that run together or not at all. With sub-groups, the sum of their"
+            " minimums while this is 1 and minSubGroup is absent.",
+        ),
+    ] = 1
+    min_sub_group: Annotated[
+        Natural | None,
+        Meta(description="Sub-groups of the first level that must have their minimum."),
+    ] = None
+    sub_groups: Annotated[
+        list[SubGroup], Meta(description="A tree: each names the sub-group around it.")
+    ] = field(default_factory=list)
+    topology_constraint: TopologyConstraint | None = None
     project: str = ""
     node_pools: list[str] = field(default_factory=list)
     priority_class_name: str = ""
@@ -208,10 +337,21 @@ class PodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     expected_run_seconds: Annotated[
         int | None, Meta(description="Expected run time, used to backfill.")
     ] = None
+    preemption_delay_seconds: Annotated[
+        int, Meta(ge=0, description="How long it waits before other work is stopped for it.")
+    ] = 0
+    staleness_grace_seconds: Annotated[
+        int,
+        Meta(
+            ge=-1,
+            description="How long it may run with fewer pods than it must before all of it is"
+            " stopped; -1: for ever.",
+        ),
+    ] = 60
 
 
 class PodGroupStatus(Struct, rename="camel", kw_only=True):
-    """Condition types: `Reserved`, `Scheduled`, `Evicted`; reasons as in extender.api.reasons."""
+    """Condition types: `Scheduled`, and `Stale` while too few of its pods run."""
 
     pending: Natural = 0
     scheduled: Natural = 0
@@ -236,6 +376,24 @@ class CardShare(Struct, rename={"memory_mib": "memoryMiB"}, frozen=True, gc=Fals
 
 
 RowState = Literal["nominated", "reserved", "bound"]
+
+
+class MoveHold(
+    Struct,
+    rename={"cpu_milli": "cpuMilli", "memory_mib": "memoryMiB"},
+    kw_only=True,
+    frozen=True,
+    gc=False,
+):
+    """For whom a moved pod's row on its next node holds the place: what `owner` makes again.
+
+    `owner` is the UID of the pod's controller; the rest is what the pod asks of a node besides
+    cards, so that its successor is told by it and finds it free.
+    """
+
+    owner: Name
+    cpu_milli: Natural = 0
+    memory_mib: Natural = 0
 
 
 class Row(
@@ -268,6 +426,12 @@ class Row(
     state: RowState
     epoch: Annotated[int, Meta(description="The plan that made the row; 0 for a direct pod.")] = 0
     reserved_at: Annotated[int, Meta(description="Unix seconds when the row was written.")] = 0
+    counted: Annotated[
+        dict[str, int], Meta(description="MIG instances and the like, by resource.")
+    ] = field(default_factory=dict)
+    move: Annotated[
+        MoveHold | None, Meta(description="On the nominated row of a pod that leaves another node.")
+    ] = None
 
     @property
     def identity(self) -> tuple[str, int, int]:
@@ -309,7 +473,7 @@ class GpuNode(Struct, rename="camel", kw_only=True):
     status: GpuNodeStatus = field(default_factory=GpuNodeStatus)
 
 
-KINDS: tuple[type[Struct], ...] = (Department, Project, NodePool, PodGroup, GpuNode)
+KINDS: tuple[type[Struct], ...] = (Department, Project, NodePool, PodGroup, GpuNode, Topology)
 
 
 def api_version_of(kind: type[Struct]) -> str:

@@ -28,6 +28,10 @@ LABEL_PROJECT: Final = "ballast.dev/project"
 LABEL_DEPARTMENT: Final = "ballast.dev/department"
 LABEL_WORKLOAD_KIND: Final = "ballast.dev/workload-kind"
 LABEL_POD_GROUP: Final = "ballast.dev/pod-group"
+#: The leaf of its group's tree of sub-groups that the pod belongs to.
+LABEL_SUB_GROUP: Final = "ballast.dev/sub-group"
+#: Whose work it is: users of one project share what the project has.
+LABEL_USER: Final = "ballast.dev/user"
 #: `preemptible` or `non-preemptible`.
 LABEL_PREEMPTIBILITY: Final = "ballast.dev/preemptibility"
 
@@ -43,6 +47,11 @@ ANNOTATION_COMPUTE_REQUEST: Final = "ballast.dev/gpu-compute-request"
 ANNOTATION_COMPUTE_LIMIT: Final = "ballast.dev/gpu-compute-limit"
 #: Node pools in order of preference, comma separated.
 ANNOTATION_NODE_POOLS: Final = "ballast.dev/node-pools"
+#: How near to one another the pods of a group must or should be: a Topology's name (where several
+#: have the level), and levels by their node label. What the PodGroup says comes first.
+ANNOTATION_TOPOLOGY: Final = "ballast.dev/topology"
+ANNOTATION_TOPOLOGY_REQUIRED: Final = "ballast.dev/topology-required-level"
+ANNOTATION_TOPOLOGY_PREFERRED: Final = "ballast.dev/topology-preferred-level"
 #: How many pods of the group must run together (creates the PodGroup where there is none).
 ANNOTATION_MIN_MEMBER: Final = "ballast.dev/min-member"
 
@@ -54,6 +63,8 @@ NON_PREEMPTIBLE: Final = "non-preemptible"
 LABEL_GPU_COUNT: Final = "nvidia.com/gpu.count"
 LABEL_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 LABEL_GPU_MODEL: Final = "nvidia.com/gpu.product"
+#: `mixed`: cards that are cut into instances are counted by profile, and not among the GPUs.
+LABEL_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 
 #: On a GpuNode, written by the controller: the node pool of its node. The extender, which does not
 #: watch Nodes, reads it there.

@@ -94,8 +94,30 @@ class NodeAffinity(Struct, gc=False):
     )
 
 
+class LabelSelector(Struct, rename="camel", gc=False):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Requirement] | None = None
+
+
+class PodAffinityTerm(Struct, rename="camel", gc=False, kw_only=True):
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+
+
+class PodAffinity(Struct, gc=False):
+    """Affinity to pods or anti-affinity; what is only preferred is not read."""
+
+    required: list[PodAffinityTerm] | None = field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
 class Affinity(Struct, rename="camel", gc=False):
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
 
 
 class Toleration(Struct, gc=False):

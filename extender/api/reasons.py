@@ -18,11 +18,14 @@ class Reason(StrEnum):
     INSUFFICIENT_GPU = "InsufficientGpu"
     INSUFFICIENT_NODE_RESOURCES = "InsufficientNodeResources"
     NO_MATCHING_NODE = "NoMatchingNode"
+    NO_TOPOLOGY_DOMAIN = "NoTopologyDomain"
+    POD_AFFINITY_UNMET = "PodAffinityUnmet"
     NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
     OVER_FAIR_SHARE = "OverFairShare"
     OVER_LIMIT = "OverLimit"
     UNKNOWN_NODE_POOL = "UnknownNodePool"
     UNKNOWN_PROJECT = "UnknownProject"
+    UNKNOWN_TOPOLOGY = "UnknownTopology"
     INVALID_REQUEST = "InvalidRequest"
     HELD_BY_OTHER_GATE = "HeldByOtherGate"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
@@ -33,9 +36,14 @@ class Reason(StrEnum):
     # A workload is taken down.
     RECLAIMED = "Reclaimed"
     PREEMPTED = "Preempted"
-    CONSOLIDATED = "Consolidated"
+    MOVED = "Moved"
     GANG_STALE = "GangStale"
     BIND_TIMED_OUT = "BindTimedOut"
+    # An object is as its author can have meant it, or not.
+    ACCEPTED = "Accepted"
+    INVALID_FIGURES = "InvalidFigures"
+    INVALID_LABELS = "InvalidLabels"
+    UNKNOWN_REFERENCE = "UnknownReference"
     # The extender refuses a node.
     NOT_PLANNED = "NotPlanned"
     PLANNED_ELSEWHERE = "PlannedElsewhere"
@@ -51,11 +59,14 @@ SENTENCES: dict[Reason, str] = {
     Reason.INSUFFICIENT_GPU: "no node of the workload's pools has the cards free",
     Reason.INSUFFICIENT_NODE_RESOURCES: "nodes with free cards lack CPU, memory or pod slots",
     Reason.NO_MATCHING_NODE: "no node matches the selectors, tolerations and card model asked for",
+    Reason.NO_TOPOLOGY_DOMAIN: "no one domain of the required topology level has room for all pods",
+    Reason.POD_AFFINITY_UNMET: "nodes with room are barred by pod affinity or anti-affinity",
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "non-preemptible work runs within quota only",
     Reason.OVER_FAIR_SHARE: "the project has its fair share and nothing is free",
     Reason.OVER_LIMIT: "the project or its department is at its limit",
     Reason.UNKNOWN_NODE_POOL: "the node pool asked for does not exist",
     Reason.UNKNOWN_PROJECT: "the project does not exist",
+    Reason.UNKNOWN_TOPOLOGY: "the topology or the level of it that is asked for does not exist",
     Reason.INVALID_REQUEST: "the GPU request is not understood",
     Reason.HELD_BY_OTHER_GATE: "a scheduling gate that is not ours holds its pods",
     Reason.WAITING_FOR_VICTIMS: "its place is held until the pods that leave it are gone",
@@ -64,9 +75,13 @@ SENTENCES: dict[Reason, str] = {
     Reason.SCHEDULED: "every required pod is bound",
     Reason.RECLAIMED: "stopped so that a project below its fair share gets it",
     Reason.PREEMPTED: "stopped for work of higher priority in the same project",
-    Reason.CONSOLIDATED: "moved so that a fragmented workload fits",
+    Reason.MOVED: "stopped to start again on another node, so that other work fits here",
     Reason.GANG_STALE: "stopped because its gang stayed below minMember",
     Reason.BIND_TIMED_OUT: "its pods were released but not bound in time",
+    Reason.ACCEPTED: "every figure is understood, and what is named exists",
+    Reason.INVALID_FIGURES: "a figure is not understood",
+    Reason.INVALID_LABELS: "a label or figure of the node is not understood",
+    Reason.UNKNOWN_REFERENCE: "what it names does not exist",
     Reason.NOT_PLANNED: "the pod is not planned and may not be placed directly",
     Reason.PLANNED_ELSEWHERE: "the pod is planned on another node",
     Reason.PLAN_NOT_RESERVED: "the pod's plan has no row in the ledger",

@@ -6,6 +6,7 @@ Arabic digits, and `re.match("...$")` accepts a trailing newline. Values outside
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 MILLI_PER_GPU: Final = 1000
@@ -110,6 +111,7 @@ def parse_gpus(value: int | str) -> int:
     return int(whole) * MILLI_PER_GPU + int(part.ljust(3, "0"))
 
 
+@lru_cache(maxsize=4096, typed=True)
 def parse_quantity(value: int | str, per_unit: int = 1) -> int:
     """A Kubernetes quantity times `per_unit`, rounded up to an integer, as kube-scheduler rounds.
 

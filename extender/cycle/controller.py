@@ -14,12 +14,14 @@ from typing import Any, Final
 import structlog
 
 from extender.api.events import Event, Upserted
-from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project
+from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project, Topology
 from extender.api.names import LEASE_NAME, SYSTEM_NAMESPACE
 from extender.api.objects import Node, Pod
 from extender.cycle import metrics
 from extender.cycle.commit import Committer
+from extender.cycle.evict import Evictor
 from extender.cycle.inventory import InventoryKeeper
+from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.pods import PodWriter
 from extender.cycle.recovery import Recovery
 from extender.cycle.report import STATUS_PERIOD_S, Reporter
@@ -36,10 +38,11 @@ from extender.kube.resources import (
     POD_GROUPS,
     PODS,
     PROJECTS,
+    TOPOLOGIES,
     Resource,
 )
 from extender.policy.decide import decide
-from extender.policy.plan import Settings
+from extender.policy.plan import Plan, Settings
 from extender.state.cluster import ClusterState
 from extender.state.ledger import Ledger
 
@@ -49,10 +52,11 @@ WATCHED: Final[tuple[Resource[Any], ...]] = (
     DEPARTMENTS,
     PROJECTS,
     NODE_POOLS,
+    TOPOLOGIES,
     POD_GROUPS,
     PODS,
 )
-KINDS: Final = (Node, GpuNode, Department, Project, NodePool, PodGroup, Pod)
+KINDS: Final = (Node, GpuNode, Department, Project, NodePool, Topology, PodGroup, Pod)
 #: Epochs are lease transitions times this, plus the cycle's number.
 EPOCHS_PER_LEADER: Final = 1_000_000
 
@@ -75,6 +79,8 @@ class ControlOptions:
     tick_s: float = 2.0
     #: A cycle follows another after this at the earliest, so that bursts become one batch.
     gap_s: float = 0.02
+    #: Time to decide in one cycle; what is left over comes first in the next.
+    cycle_budget_s: float = 1.0
 
 
 class Controller:
@@ -182,15 +188,16 @@ class _Term:
         self._first_epoch = transitions * EPOCHS_PER_LEADER
         self._number = 0
         self._has_read_live = False
+        self._cut: frozenset[str] = frozenset()
         self._inventory = InventoryKeeper(client, state)
         pods = PodWriter(client, state)
         self._recovery = Recovery(
             state, pods, controller.recorder, controller.options.bind_timeout_s
         )
-        self._committer = Committer(
-            state, Ledger(client, state.gpu_node), pods, controller.recorder
-        )
-        self._reporter = Reporter(client, state, controller.recorder)
+        self._evictor = Evictor(state, pods, controller.recorder)
+        self._committer = Committer(state, Ledger(client, state.gpu_node), pods, self._evictor)
+        self._past_use = PastUseKeeper(state)
+        self._reporter = Reporter(client, state, controller.recorder, self._past_use)
 
     async def run(self) -> None:
         """Cycle after cycle until leading ends."""
@@ -222,8 +229,9 @@ class _Term:
             # About a third of one core: the API server and kube-scheduler want the rest.
             rest_s = min(_LONGEST_REST_S, 2 * busy_s)
             await asyncio.sleep(max(options.gap_s, rest_s, min(5.0, 0.2 * failures)))
-            pause_s = STATUS_PERIOD_S if self._reporter.is_behind else options.tick_s
-            await self._controller.wait_for_change(pause_s)
+            if not self._cut:
+                pause_s = STATUS_PERIOD_S if self._reporter.is_behind else options.tick_s
+                await self._controller.wait_for_change(pause_s)
 
     async def _cycle(self) -> None:
         self._number += 1
@@ -236,14 +244,33 @@ class _Term:
             await self._committer.repair(await self._recovery.plan())
         with _timed("snapshot"):
             snapshot = self._state.snapshot(int(time.time()))
-        settings = Settings(protected_pods=self._committer.protected())
         with _timed("decide"):
-            plan = await asyncio.to_thread(decide, snapshot, settings)
+            plan = await asyncio.to_thread(decide, snapshot, self._settings())
+        self._note_cut(plan)
+        self._past_use.step(plan, snapshot)
         with _timed("commit"):
             epoch = self._first_epoch + self._number
             await self._committer.carry_out(plan, snapshot, epoch)
         with _timed("report"):
             await self._reporter.report(plan)
+
+    def _settings(self) -> Settings:
+        """What this cycle does, and when its time is up."""
+        ends = time.monotonic() + self._controller.options.cycle_budget_s
+        return Settings(
+            protected_pods=self._evictor.protected(),
+            is_spent=lambda: time.monotonic() > ends,
+            first=self._cut,
+        )
+
+    def _note_cut(self, plan: Plan) -> None:
+        """Workloads that there was no time for are looked at first in the next cycle."""
+        self._cut = plan.cut
+        metrics.CUT_WORKLOADS.set(len(plan.cut))
+        for stage in plan.cut_stages:
+            metrics.CUT_STAGES.labels(stage).inc()
+        if plan.cut:
+            log.info("cycle cut short", workloads=len(plan.cut), stages=list(plan.cut_stages))
 
 
 def _timed(part: str) -> Any:

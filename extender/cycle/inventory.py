@@ -4,8 +4,7 @@ Until a node agent reports devices, they are what GPU feature discovery's labels
 the Node is written again whenever it differs: kubelet may zero it on a restart.
 """
 
-import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import structlog
@@ -13,8 +12,9 @@ import structlog
 from extender.api.events import Upserted
 from extender.api.kinds import Device
 from extender.api.names import GPU_MILLI, LABEL_NODE_POOL
+from extender.cycle.writes import write_all
 from extender.kube.client import Client
-from extender.kube.errors import AlreadyExists, KubeError, NotFound, NotLeading
+from extender.kube.errors import AlreadyExists
 from extender.kube.resources import GPU_NODES, NODES
 from extender.state.cluster import ClusterState
 
@@ -33,15 +33,14 @@ class InventoryKeeper:
     async def keep(self) -> None:
         """One pass; what fails is logged and tried again in the next."""
         found = self._state.differences()
-        await _at_once(
-            [
-                *(self._create(name, devices) for name, devices in found.to_create.items()),
-                *(self._describe(name, devices) for name, devices in found.to_describe.items()),
-                *(self._drop(name) for name in found.without_node),
-                *(self._label(name, pool) for name, pool in found.pool_labels.items()),
-                *(self._show_capacity(name, milli) for name, milli in found.gpu_milli.items()),
-            ]
-        )
+        writes = [
+            *(self._create(name, devices) for name, devices in found.to_create.items()),
+            *(self._describe(name, devices) for name, devices in found.to_describe.items()),
+            *(self._drop(name) for name in found.without_node),
+            *(self._label(name, pool) for name, pool in found.pool_labels.items()),
+            *(self._show_capacity(name, milli) for name, milli in found.gpu_milli.items()),
+        ]
+        await write_all(writes, at_once=_WRITES_AT_ONCE, what="inventory")
 
     async def _create(self, name: str, devices: Iterable[Device]) -> None:
         body = {"metadata": {"name": name}, "spec": {"rows": []}}
@@ -73,22 +72,3 @@ class InventoryKeeper:
         patch = {"status": {"capacity": listed, "allocatable": listed}}
         node = await self._client.merge_patch(NODES, name, patch, subresource="status")
         self._state.apply(Upserted(node))
-
-
-async def _at_once(writes: Iterable[Awaitable[None]]) -> None:
-    limit = asyncio.Semaphore(_WRITES_AT_ONCE)
-
-    async def one(write: Awaitable[None]) -> None:
-        async with limit:
-            try:
-                await write
-            except NotLeading:
-                raise
-            except NotFound:
-                pass  # gone meanwhile; the watch will say so
-            except KubeError as error:
-                log.warning("inventory not written", error=str(error))
-
-    async with asyncio.TaskGroup() as tasks:
-        for write in writes:
-            tasks.create_task(one(write))

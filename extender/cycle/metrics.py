@@ -9,6 +9,12 @@ CYCLE_SECONDS = Histogram(
     ["part"],
     buckets=[0.001 * 2**n for n in range(15)],
 )
+CUT_WORKLOADS = Gauge(
+    "ballast_control_cut_workloads", "Workloads that the last cycle had no time to look at."
+)
+CUT_STAGES = Counter(
+    "ballast_control_cut_stages", "Times that a stage ran out of the cycle's budget.", ["stage"]
+)
 RELEASED = Counter(
     "ballast_control_released_pods", "Pods whose gate was removed, by result.", ["result"]
 )

@@ -1,172 +1,220 @@
 """What people see: shares in the status of queues, conditions of pod groups, events on pods.
 
-Reports never decide anything. A status is written when it differs from what was written last, and
-not more often than once a second; `is_behind` asks for another look when something is due.
+Reports never decide anything. A status is written when it says something new, and not more often
+than once a second; `is_behind` asks for another look when something is due. A look costs one pass
+over the workloads and cards, and work for what has changed since the last.
 """
 
 import asyncio
 import time
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 import structlog
 
 from extender.api.events import Upserted
-from extender.api.kinds import (
-    NodePoolStatus,
-    PodGroupStatus,
-    PoolUse,
-    QueueStatus,
-    QueueSummary,
-)
-from extender.api.objects import Condition
-from extender.api.reasons import SENTENCES, Reason, Refused
-from extender.api.units import format_gpus
+from extender.api.kinds import Department, NodePool, Project
+from extender.api.reasons import Reason
+from extender.cycle.group_status import ended_status, group_status
 from extender.cycle.metrics import PENDING
+from extender.cycle.past_use import PastUseKeeper
+from extender.cycle.queue_status import pool_statuses, queue_status, shares_of, validity
+from extender.cycle.seen import Seen
+from extender.cycle.writes import write_all
 from extender.kube.client import Client
-from extender.kube.errors import AlreadyExists, KubeError, NotLeading
+from extender.kube.errors import AlreadyExists
 from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.kube.resources import DEPARTMENTS, NODE_POOLS, POD_GROUPS, PROJECTS, Resource
-from extender.policy.plan import Plan, QueueShare
+from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
-from extender.state.model import GPU, Snapshot, WorkloadView, department_queue
+from extender.state.model import Snapshot, WorkloadView, department_queue
+from extender.state.problems import Problem
 
 #: Seconds between two looks.
 STATUS_PERIOD_S: Final = 1.0
 _WRITES_AT_ONCE: Final = 16
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Reporter:
-    """Writes statuses and events; keeps what it wrote last so that nothing is written twice."""
+    """Writes statuses and events; remembers what it wrote last for objects that still exist."""
 
-    def __init__(self, client: Client, state: ClusterState, recorder: EventRecorder) -> None:
+    def __init__(
+        self,
+        client: Client,
+        state: ClusterState,
+        recorder: EventRecorder,
+        past_use: PastUseKeeper,
+    ) -> None:
         self._client = client
         self._state = state
         self._recorder = recorder
-        self._written: dict[tuple[str, str], bytes] = {}
-        self._conditions: dict[str, Condition] = {}
+        self._past_use = past_use
+        self._seen = Seen()
+        self._written: dict[tuple[str, str], msgspec.Struct] = {}
         self._told: dict[str, Reason] = {}
+        self._problems: frozenset[Problem] = frozenset()
         self._looked_at = float("-inf")
         self.is_behind = False
 
     async def report(self, plan: Plan) -> None:
-        """Bring every status that changed up to date; at most once a period, O(pods)."""
+        """Bring every status that changed up to date; at most once a period."""
         now = asyncio.get_running_loop().time()
         self.is_behind = now - self._looked_at < STATUS_PERIOD_S
         if self.is_behind:
             return
         self._looked_at = now
         snapshot = self._state.snapshot(int(time.time()))
-        await self._make_groups(snapshot)
-        writes = [
-            *_queue_writes(PROJECTS, snapshot, plan),
-            *_queue_writes(DEPARTMENTS, snapshot, plan),
-            *self._pool_writes(snapshot),
-            *self._group_writes(snapshot, plan),
+        changed = self._seen.look(snapshot, plan)
+        problems = self._state.problems()
+        writes = [self._make_group(snapshot.workloads[key]) for key in self._without_group(changed)]
+        all_well = await write_all(writes, at_once=_WRITES_AT_ONCE, what="pod group")
+        statuses = [
+            *self._queue_statuses(snapshot, plan, problems),
+            *self._pool_statuses(snapshot, problems),
+            *self._group_statuses(snapshot, plan, changed),
         ]
-        limit = asyncio.Semaphore(_WRITES_AT_ONCE)
-
-        async def write(target: "_Target", status: Any) -> None:
-            async with limit:
-                await self._write(target, status)
-
-        async with asyncio.TaskGroup() as tasks:
-            for target, status in writes:
-                tasks.create_task(write(target, status))
+        due = [
+            self._write(target, status)
+            for target, status in statuses
+            if self._is_new(target, status)
+        ]
+        all_well &= await write_all(due, at_once=_WRITES_AT_ONCE, what="status")
+        if not all_well:
+            self._seen.forget()
+            self.is_behind = True
+        self._forget_gone()
+        self._tell_problems(problems)
         self._tell_waits(snapshot, plan)
 
-    async def _make_groups(self, snapshot: Snapshot) -> None:
-        """A group that only pods name gets its PodGroup, so that there is somewhere to look."""
-        for workload in snapshot.workloads.values():
-            if not workload.is_group or workload.key in self._state.pod_groups:
-                continue
-            body = {
-                "metadata": {"name": workload.name, "namespace": workload.namespace},
-                "spec": {"minMember": workload.min_member},
+    def _forget_gone(self) -> None:
+        """Drop what was written to objects that exist no more, once there are some."""
+        lists = self._lists().values()
+        if len(self._written) > sum(map(len, lists)):
+            self._written = {
+                (plural, name): status
+                for (plural, name), status in self._written.items()
+                if name in self._lists()[plural]
             }
-            try:
-                group = await self._client.create(POD_GROUPS, body, namespace=workload.namespace)
-            except AlreadyExists:
-                continue
-            except KubeError as error:
-                log.warning("pod group not made", group=workload.key, error=str(error))
-                continue
-            self._state.apply(Upserted(group))
 
-    async def _write(self, target: "_Target", status: Any) -> None:
-        key, body = target.key, msgspec.json.encode(status)
-        if self._written.get(key) == body:
-            return
+    # -- pod groups --------------------------------------------------------------------------
+
+    def _without_group(self, changed: Iterable[str]) -> list[str]:
+        """Groups that only pods name: each gets its PodGroup, so that there is where to look."""
+        workloads = self._state.workloads()
+        return [
+            key
+            for key in changed
+            if key in workloads and workloads[key].is_group and key not in self._state.pod_groups
+        ]
+
+    async def _make_group(self, workload: WorkloadView) -> None:
+        body = {
+            "metadata": {"name": workload.name, "namespace": workload.namespace},
+            "spec": {"minMember": workload.min_member},
+        }
         try:
-            await self._client.merge_patch(
-                target.resource,
-                target.name,
-                {"status": msgspec.to_builtins(status)},
-                namespace=target.namespace,
-                subresource="status",
-            )
-        except NotLeading:
-            raise
-        except KubeError as error:
-            log.warning("status not written", object=target.name, error=str(error))
-            self.is_behind = True
-            return
-        self._written[key] = body
+            group = await self._client.create(POD_GROUPS, body, namespace=workload.namespace)
+        except AlreadyExists:
+            return  # the watch will bring it
+        self._state.apply(Upserted(group))
 
-    def _pool_writes(self, snapshot: Snapshot) -> list[tuple["_Target", NodePoolStatus]]:
-        return [
-            (_Target(NODE_POOLS, name), status)
-            for name, status in _pool_statuses(snapshot).items()
-            if name in self._state.node_pools
-        ]
+    def _group_statuses(
+        self, snapshot: Snapshot, plan: Plan, changed: Iterable[str]
+    ) -> Iterable[tuple["_Target", msgspec.Struct]]:
+        for key in changed:
+            group, workload = self._state.pod_groups.get(key), snapshot.workloads.get(key)
+            if group is None or (workload is not None and not workload.is_group):
+                continue
+            meta = group.metadata
+            target = _Target(POD_GROUPS, meta.name, meta.namespace)
+            if workload is None:
+                yield target, ended_status(group.status)
+            else:
+                yield target, group_status(workload, plan.waits.get(key), group.status)
 
-    def _group_writes(
-        self, snapshot: Snapshot, plan: Plan
-    ) -> list[tuple["_Target", PodGroupStatus]]:
-        return [
-            (
-                _Target(POD_GROUPS, workload.name, workload.namespace),
-                self._group_status(workload, plan.waits.get(workload.key)),
-            )
-            for workload in snapshot.workloads.values()
-            if workload.is_group and workload.key in self._state.pod_groups
-        ]
+    # -- queues and node pools ---------------------------------------------------------------
 
-    def _group_status(self, workload: WorkloadView, wait: Refused | None) -> PodGroupStatus:
-        n_bound = sum(pod.state == "bound" for pod in workload.pods)
-        n_reserved = sum(pod.state == "reserved" for pod in workload.pods)
-        if n_bound >= workload.min_member:
-            status, reason = "True", Reason.SCHEDULED
-        elif n_bound + n_reserved >= workload.min_member:
-            status, reason = "False", Reason.RESERVED
-        else:
-            status, reason = "False", wait.reason if wait else Reason.WAITING_FOR_TURN
-        return PodGroupStatus(
-            pending=len(workload.pods) - n_bound,
-            scheduled=n_bound,
-            running=sum(pod.started_at > 0 for pod in workload.pods),
-            conditions=[self._condition(workload.key, status, reason, wait)],
+    def _queue_statuses(
+        self, snapshot: Snapshot, plan: Plan, problems: list[Problem]
+    ) -> Iterable[tuple["_Target", msgspec.Struct]]:
+        shares, pods = shares_of(plan.shares), self._seen.pods_of_queues(snapshot)
+        departments: Iterable[tuple[Resource[Any], str, Department | Project]] = (
+            (DEPARTMENTS, department_queue(name), each)
+            for name, each in self._state.departments.items()
         )
+        projects = ((PROJECTS, name, each) for name, each in self._state.projects.items())
+        for resource, queue, each in (*departments, *projects):
+            name = each.metadata.name
+            found = _problems_of(each, problems)
+            conditions = validity(found, each.status.conditions)
+            counts, past = pods.get(queue, (0, 0)), self._past_use.told(queue)
+            status = queue_status(shares.get(queue, ()), counts, conditions, past)
+            yield _Target(resource, name), status
 
-    def _condition(self, key: str, status: str, reason: Reason, wait: Refused | None) -> Condition:
-        before = self._conditions.get(key)
-        if before and before.status == status:
-            since = before.last_transition_time
-        else:
-            since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        message = wait.detail if wait and wait.detail else SENTENCES[reason]
-        condition = Condition(
-            type="Scheduled",
-            status=status,
-            reason=reason,
-            message=message,
-            last_transition_time=since,
+    def _pool_statuses(
+        self, snapshot: Snapshot, problems: list[Problem]
+    ) -> Iterable[tuple["_Target", msgspec.Struct]]:
+        for name, status in pool_statuses(snapshot).items():
+            pool = self._state.node_pools.get(name)
+            if pool is not None:
+                found = _problems_of(pool, problems)
+                status.conditions = validity(found, pool.status.conditions)
+                status.past = self._past_use.told_of_pool(name)
+                yield _Target(NODE_POOLS, name), status
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def _is_new(self, target: "_Target", status: msgspec.Struct) -> bool:
+        """Whether the API server does not have it yet, as far as we know."""
+        return status not in (self._stored(target), self._written.get(target.key))
+
+    def _stored(self, target: "_Target") -> msgspec.Struct | None:
+        plural, name = target.key
+        known = self._lists()[plural].get(name)
+        return known.status if known else None
+
+    def _lists(self) -> Mapping[str, Mapping[str, Any]]:
+        """Everything that has a status of ours, by plural and key."""
+        state = self._state
+        return {
+            DEPARTMENTS.plural: state.departments,
+            PROJECTS.plural: state.projects,
+            NODE_POOLS.plural: state.node_pools,
+            POD_GROUPS.plural: state.pod_groups,
+        }
+
+    async def _write(self, target: "_Target", status: msgspec.Struct) -> None:
+        written = await self._client.merge_patch(
+            target.resource,
+            target.name,
+            {"status": msgspec.to_builtins(status)},
+            namespace=target.namespace,
+            subresource="status",
         )
-        self._conditions[key] = condition
-        return condition
+        self._written[target.key] = status
+        self._state.apply(Upserted(written))
+
+    # -- events ------------------------------------------------------------------------------
+
+    def _tell_problems(self, problems: list[Problem]) -> None:
+        """One event for each problem that is new."""
+        found = frozenset(problems)
+        for problem in sorted(found - self._problems):
+            uid = self._uid_of(problem)
+            version = "v1" if problem.kind == "Node" else PROJECTS.api_version
+            reference = ObjectRef(version, problem.kind, problem.name, "", uid)
+            self._recorder.record(reference, Reason(problem.fault), str(problem), "Warning")
+            log.warning("object is not as it can have been meant", problem=str(problem))
+        self._problems = found
+
+    def _uid_of(self, problem: Problem) -> str:
+        if problem.kind == "Node":
+            return problem.name  # as kubelet names the node in its own events
+        known = self._lists()[f"{problem.kind.lower()}s"].get(problem.name)
+        return known.metadata.uid if known else ""
 
     def _tell_waits(self, snapshot: Snapshot, plan: Plan) -> None:
         """One event for each workload whose reason to wait is new."""
@@ -192,105 +240,17 @@ class _Target(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        return self.resource.plural, f"{self.namespace}/{self.name}"
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return self.resource.plural, name
 
 
-def _queue_writes(
-    resource: Resource[Any], snapshot: Snapshot, plan: Plan
-) -> list[tuple[_Target, QueueStatus]]:
-    """The status of every department or project."""
-    is_top = resource is DEPARTMENTS
-    by_queue: dict[str, list[tuple[str, QueueShare]]] = {
-        name: [] for name, view in snapshot.queues.items() if (view.parent == "") == is_top
-    }
-    for (queue, pool), share in sorted(plan.shares.items()):
-        if queue in by_queue:
-            by_queue[queue].append((pool, share))
-    pods = _count_pods(snapshot, is_top)
-    return [
-        (
-            _Target(resource, name.removeprefix(department_queue(""))),
-            _queue_status(listed, *pods.get(name, (0, 0))),
-        )
-        for name, listed in by_queue.items()
-    ]
+def _problems_of(
+    obj: Department | Project | NodePool, problems: list[Problem]
+) -> Iterable[Problem]:
+    kind, name = type(obj).__name__, obj.metadata.name
+    return (problem for problem in problems if (problem.kind, problem.name) == (kind, name))
 
 
 def _reference(workload: WorkloadView) -> ObjectRef:
     pod = workload.pods[0]
     return ObjectRef("v1", "Pod", pod.name, pod.namespace, pod.uid)
-
-
-def _count_pods(snapshot: Snapshot, by_department: bool) -> dict[str, tuple[int, int]]:
-    """Queue -> (pods that wait, pods that are bound)."""
-    counts: dict[str, tuple[int, int]] = {}
-    for workload in snapshot.workloads.values():
-        queue = workload.project
-        if by_department:
-            project = snapshot.queues.get(queue)
-            queue = project.parent if project else ""
-        waiting, bound = counts.get(queue, (0, 0))
-        n_bound = sum(pod.state == "bound" for pod in workload.pods)
-        counts[queue] = waiting + len(workload.pods) - n_bound, bound + n_bound
-    return counts
-
-
-def _queue_status(
-    shares: list[tuple[str, QueueShare]], n_pending: int, n_running: int
-) -> QueueStatus:
-    listed = [share for _, share in shares]
-    allocated = sum(share.allocated[GPU] for share in listed)
-    if allocated <= sum(share.quota[GPU] for share in listed):
-        state = "InQuota"
-    elif all(share.allocated[GPU] <= share.fair_share[GPU] for share in listed):
-        state = "OverQuota"
-    else:
-        state = "OverFairShare"
-    return QueueStatus(
-        state=state,  # type: ignore[arg-type]  # one of the three literals above
-        gpu=QueueSummary(
-            quota=format_gpus(sum(share.quota[GPU] for share in listed)),
-            fair_share=format_gpus(sum(share.fair_share[GPU] for share in listed)),
-            allocated=format_gpus(allocated),
-            requested=format_gpus(sum(share.requested[GPU] for share in listed)),
-            pending_pods=n_pending,
-            running_pods=n_running,
-        ),
-        node_pools=[
-            PoolUse(
-                name=pool,
-                quota=format_gpus(share.quota[GPU]),
-                fair_share=format_gpus(share.fair_share[GPU]),
-                allocated=format_gpus(share.allocated[GPU]),
-                allocated_non_preemptible=format_gpus(share.allocated_non_preemptible[GPU]),
-                requested=format_gpus(share.requested[GPU]),
-            )
-            for pool, share in shares
-        ],
-    )
-
-
-def _pool_statuses(snapshot: Snapshot) -> dict[str, NodePoolStatus]:
-    """Capacity, use and fragments of every pool; O(cards)."""
-    sums = {name: [0, 0, 0, 0] for name in snapshot.pools}
-    table = snapshot.nodes
-    cards = table.cards
-    for name, ix in cards.ix.items():
-        if not name or table.pool[ix] not in sums:
-            continue
-        total = sums[table.pool[ix]]
-        capacity = cards.capacity_milli[ix]
-        free = [max(0, milli) for milli in cards.free_of(ix)]
-        total[0] += 1
-        total[1] += capacity
-        total[2] += capacity - sum(free)
-        total[3] += sum(milli for milli in free if milli < 1000)
-    return {
-        name: NodePoolStatus(
-            nodes=nodes,
-            capacity=format_gpus(capacity),
-            allocated=format_gpus(allocated),
-            fragmented=format_gpus(fragmented),
-        )
-        for name, (nodes, capacity, allocated, fragmented) in sums.items()
-    }

@@ -1,8 +1,10 @@
-"""The ledger row of a placed pod."""
+"""The ledger rows of placed pods, and of the places that are kept for moved ones."""
 
-from extender.api.kinds import Row
+from msgspec.structs import replace
+
+from extender.api.kinds import MoveHold, Row
 from extender.policy.plan import Placement
-from extender.state.model import WorkloadView
+from extender.state.model import PodView, WorkloadView
 
 
 def row_of(workload: WorkloadView, placement: Placement, **made: int | str) -> Row:
@@ -15,8 +17,22 @@ def row_of(workload: WorkloadView, placement: Placement, **made: int | str) -> R
         project=workload.project,
         group=workload.name if workload.is_group else "",
         cards=list(placement.cards),
+        counted=dict(pod.demand.counted),
         compute_request_milli=pod.compute_request_milli,
         compute_limit_milli=pod.compute_limit_milli,
         non_preemptible=not workload.is_preemptible,
         **made,  # type: ignore[arg-type]
     )
+
+
+def kept_row(workload: WorkloadView, placement: Placement, owner: str, **made: int | str) -> Row:
+    """The row that keeps `placement` for the successor that `owner` makes of the moved pod."""
+    demand = placement.pod.demand
+    move = MoveHold(owner=owner, cpu_milli=demand.cpu_milli, memory_mib=demand.memory_mib)
+    return replace(row_of(workload, placement, state="nominated", **made), move=move)
+
+
+def successor_row(workload: WorkloadView, pod: PodView, kept: Row, reserved_at: int) -> Row:
+    """The row with which `pod` takes over the place that `kept` keeps; as old as that."""
+    placement = Placement(pod, "", tuple(kept.cards))
+    return row_of(workload, placement, state="nominated", epoch=kept.epoch, reserved_at=reserved_at)

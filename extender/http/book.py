@@ -1,29 +1,30 @@
-"""The extender's small model: GPU nodes with their rows, node pools and projects, and no pods.
+"""The extender's small model: GPU nodes with their rows, node pools and queues, and no pods.
 
 One door for mutation, `Book.apply(event)`; everything else reads. A GpuNode that was read or
 written here may be newer than what the watch delivers next, so older versions are passed over.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from extender.api.events import Event, Removed, Synced, Upserted
-from extender.api.kinds import GpuNode, NodePool, Project, Row
+from extender.api.kinds import Department, GpuNode, NodePool, Project, Row
 from extender.api.names import LABEL_NODE_POOL
 from extender.api.units import UnitError, parse_gpus
 from extender.http.claim import RowName
+from extender.state.model import department_queue
 from extender.state.nodes import CardTable, RowIndex
 from extender.state.queues import Queues
 
 #: What must be listed once before any verb is answered.
-WATCHED: Final = (GpuNode, NodePool, Project)
+WATCHED: Final = (GpuNode, NodePool, Project, Department)
 
 
 @dataclass(slots=True)
 class Use:
-    """What a project's rows hold in one node pool, nominated ones too, in milli-GPU."""
+    """What a queue's rows hold in one node pool, nominated ones too, in milli-GPU."""
 
     milli: int = 0
     non_preemptible_milli: int = 0
@@ -60,7 +61,20 @@ class Book:
         self._uses: dict[tuple[str, str], Use] = {}
         self._promised: dict[tuple[str, str], Use] = {}
         self._fair_shares: dict[str, dict[str, int]] = {}
+        self._projects_of: dict[str, set[str]] = {}
         self._synced: set[type] = set()
+        self._put: dict[type, Callable[[Any], None]] = {
+            GpuNode: self._set_node,
+            NodePool: self._set_pool,
+            Project: self._set_project,
+            Department: self._set_department,
+        }
+        self._drop: dict[type, Callable[[Removed], None]] = {
+            GpuNode: self._drop_node,
+            NodePool: self._drop_pool,
+            Project: self._drop_project,
+            Department: self._drop_department,
+        }
 
     @property
     def is_synced(self) -> bool:
@@ -76,22 +90,10 @@ class Book:
         match event:
             case Synced(kind=kind):
                 self._synced.add(kind)
-            case Upserted(obj=GpuNode() as node):
-                self._set_node(node)
-            case Upserted(obj=NodePool() as pool):
-                if self.queues.set_pool(pool):
-                    self._count_again()
-            case Upserted(obj=Project() as project):
-                self.queues.set_project(project)
-                self._fair_shares[project.metadata.name] = _read_fair_shares(project)
-            case Removed(kind=kind, name=name, uid=uid) if kind is GpuNode:
-                self._drop_node(name, uid)
-            case Removed(kind=kind, name=name) if kind is NodePool:
-                self.queues.drop_pool(name)
-                self._count_again()
-            case Removed(kind=kind, name=name) if kind is Project:
-                self.queues.drop_project(name)
-                self._fair_shares.pop(name, None)
+            case Upserted(obj=obj):
+                self._put[type(obj)](obj)
+            case Removed(kind=kind):
+                self._drop[kind](event)
 
     # -- what is read ---------------------------------------------------------------------------
 
@@ -120,6 +122,19 @@ class Book:
             rows.non_preemptible_milli + promised.non_preemptible_milli,
         )
 
+    def department_of(self, project: str) -> str:
+        """The project's department; empty where it names one that does not exist."""
+        known = self.queues.projects.get(project)
+        name = known.spec.department if known else ""
+        return name if name in self.queues.departments else ""
+
+    def use_of_department(self, department: str, pool: str) -> Use:
+        """What all its projects hold in the pool."""
+        total = Use()
+        for project in self._projects_of.get(department, ()):
+            total.add(self.use_of(project, pool), 1)
+        return total
+
     @contextmanager
     def promised(self, project: str, pool: str, use: Use) -> Iterator[None]:
         """Counts `use` as the project's while its row is being written."""
@@ -130,9 +145,9 @@ class Book:
         finally:
             kept.add(use, -1)
 
-    def fair_share_of(self, project: str, pool: str) -> int:
-        """The milli-GPU last published for the project in the pool; 0 when none are."""
-        return self._fair_shares.get(project, {}).get(pool, 0)
+    def fair_share_of(self, queue: str, pool: str) -> int:
+        """The milli-GPU last published for the queue in the pool; 0 when none are."""
+        return self._fair_shares.get(queue, {}).get(pool, 0)
 
     def is_healthy(self, node: str, row: Row) -> bool:
         """Whether every card of the row is there and healthy."""
@@ -143,6 +158,40 @@ class Book:
         return all(card.index in healthy for card in row.cards)
 
     # -- how it is kept -------------------------------------------------------------------------
+
+    def _set_project(self, project: Project) -> None:
+        name = project.metadata.name
+        self._leave_department(name)
+        self._projects_of.setdefault(project.spec.department, set()).add(name)
+        self.queues.set_project(project)
+        self._fair_shares[name] = _read_fair_shares(project)
+
+    def _drop_project(self, gone: Removed) -> None:
+        self._leave_department(gone.name)
+        self.queues.drop_project(gone.name)
+        self._fair_shares.pop(gone.name, None)
+
+    def _set_department(self, department: Department) -> None:
+        self.queues.set_department(department)
+        queue = department_queue(department.metadata.name)
+        self._fair_shares[queue] = _read_fair_shares(department)
+
+    def _drop_department(self, gone: Removed) -> None:
+        self.queues.drop_department(gone.name)
+        self._fair_shares.pop(department_queue(gone.name), None)
+
+    def _set_pool(self, pool: NodePool) -> None:
+        if self.queues.set_pool(pool):
+            self._count_again()
+
+    def _drop_pool(self, gone: Removed) -> None:
+        self.queues.drop_pool(gone.name)
+        self._count_again()
+
+    def _leave_department(self, project: str) -> None:
+        known = self.queues.projects.get(project)
+        if known is not None:
+            self._projects_of.get(known.spec.department, set()).discard(project)
 
     def _set_node(self, node: GpuNode) -> None:
         name = node.metadata.name
@@ -157,9 +206,10 @@ class Book:
         self._rows.set_rows(name, node.spec.rows)
         self._classify(self.cards.set_node(node), self._pool_of[name])
 
-    def _drop_node(self, name: str, uid: str) -> None:
+    def _drop_node(self, gone: Removed) -> None:
+        name = gone.name
         before = self._nodes.get(name)
-        if before is None or before.metadata.uid != uid:
+        if before is None or before.metadata.uid != gone.uid:
             return
         self._count(before, -1)
         del self._nodes[name], self._pool_of[name]
@@ -211,9 +261,9 @@ def _is_older(node: GpuNode, known: GpuNode) -> bool:
     return int(theirs) < int(ours)
 
 
-def _read_fair_shares(project: Project) -> dict[str, int]:
+def _read_fair_shares(queue: Project | Department) -> dict[str, int]:
     shares = {}
-    for pool in project.status.node_pools:
+    for pool in queue.status.node_pools:
         try:
             shares[pool.name] = parse_gpus(pool.fair_share)
         except UnitError:

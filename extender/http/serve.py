@@ -23,7 +23,7 @@ from extender.http.server import Address, Listener, ListenError, check_reach
 from extender.http.tls import DEFAULT_CLIENTS, TlsFiles
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
-from extender.kube.resources import GPU_NODES, NODE_POOLS, PROJECTS
+from extender.kube.resources import DEPARTMENTS, GPU_NODES, NODE_POOLS, PROJECTS
 from extender.state.ledger import Ledger
 
 _log = structlog.get_logger(__name__)
@@ -70,7 +70,7 @@ class Extender:
         self.verbs = Verbs(self.book, memory, live, self.binder)
         self._reflectors: list[Reflector[Any]] = [
             Reflector(client, resource, self._deliver)
-            for resource in (GPU_NODES, NODE_POOLS, PROJECTS)
+            for resource in (GPU_NODES, NODE_POOLS, PROJECTS, DEPARTMENTS)
         ]
         self._is_listening = asyncio.Event()
         self._listeners = [

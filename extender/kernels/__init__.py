@@ -4,8 +4,12 @@ The compiled modules are required: the twins are for tests and for reading, neve
 """
 
 try:
+    from extender.kernels import baselines as baselines
+    from extender.kernels import fragments as fragments
     from extender.kernels import nodes as nodes
+    from extender.kernels import nodes_bulk as nodes_bulk
     from extender.kernels import shares as shares
+    from extender.kernels import victims as victims
 except ModuleNotFoundError as error:
     raise ImportError(
         f"the compiled kernels are missing ({error.name}); build them with `make setup`"

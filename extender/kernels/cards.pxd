@@ -1,11 +1,16 @@
-"""What one node's cards can take, and how well: the leaves that the node kernels share.
+"""What one node can take, and how well: the leaves that the node kernels share.
 
-`free` points at the node's first card: milli free, negative where nothing fits.
+`free` points at the node's first card: milli free, negative where nothing fits. Rules of placement
+are the numbers below; `extender.kernels.nodes` gives them their names.
 """
 
 cdef enum:
     WHOLE = 1000
     BEST_SCORE = 1_000_000
+    BINPACK = 0
+    SPREAD = 1
+    BEST_FIT = 2
+    FIRST_FIT = 3
 
 
 cdef inline int card_need(int milli, int mib, int card_mib) noexcept nogil:
@@ -32,13 +37,61 @@ cdef inline bint cards_fit(const int* free, int n_cards, int devices, int need) 
     return found >= devices
 
 
+cdef inline int cards_room(const int* free, int n_cards, int devices, int need, int most) noexcept nogil:
+    """How many pods with `need` milli on each of `devices` cards fit, at most `most`."""
+    cdef int c, slots, fitting, pods
+    if devices == 0:
+        return most
+    if need > WHOLE or need <= 0:
+        return 0
+    if need * 2 > WHOLE or devices == 1:
+        slots = 0
+        for c in range(n_cards):
+            slots += free[c] // need if free[c] > 0 else 0
+        return min(most, slots // devices)
+    # A card serves each pod once, so with more pods more of its slots count.
+    for pods in range(1, most + 1):
+        slots = 0
+        for c in range(n_cards):
+            fitting = free[c] // need if free[c] > 0 else 0
+            slots += min(fitting, pods)
+        if slots < pods * devices:
+            return pods - 1
+    return most
+
+
+cdef inline unsigned long long cards_pick(
+    const int* free, int n_cards, int devices, int need, int rule
+) noexcept nogil:
+    """The cards that the pod gets as a set of bits, or 0 where it does not fit or wants none."""
+    cdef int c, best, _at
+    cdef unsigned long long taken = 0
+    if devices == 0 or not cards_fit(free, n_cards, devices, need):
+        return 0
+    for _at in range(devices):
+        best = -1
+        for c in range(n_cards):
+            if free[c] < need or (taken >> c) & 1:
+                continue
+            if best < 0:
+                best = c
+            elif rule == SPREAD:
+                best = c if free[c] > free[best] else best
+            elif rule != FIRST_FIT:
+                best = c if free[c] < free[best] else best
+        taken |= <unsigned long long>1 << best
+    return taken
+
+
 cdef inline int cards_score(
-    const int* free, int n_cards, int capacity, int devices, int need, bint is_spread
+    const int* free, int n_cards, int capacity, int devices, int need, int rule
 ) noexcept nogil:
     """0..BEST_SCORE of a node that fits, higher is better; see `score_nodes` for the meaning."""
     cdef int c, milli, used, n_partial = 0, tightest = WHOLE, emptiest = 0, idle = 0
     cdef bint is_partial
     cdef long long full
+    if rule == FIRST_FIT:
+        return 0
     for c in range(n_cards):
         # Selections rather than branches: the state of a card can't be predicted.
         milli = free[c] if free[c] > 0 else 0
@@ -49,16 +102,38 @@ cdef inline int cards_score(
         tightest = milli if is_partial & (milli < tightest) else tightest
     if capacity <= 0:
         return BEST_SCORE
+    if rule == BEST_FIT:
+        # At most 64 cards of 1000 milli are left over.
+        return BEST_SCORE - 10 * (idle - devices * need)
     used = capacity - idle + devices * need
     if devices and need == WHOLE:
         full = <long long>used * BEST_SCORE // capacity
-        return <int>(BEST_SCORE - full if is_spread else full)
+        return <int>(BEST_SCORE - full if rule == SPREAD else full)
     # At most 64 cards of 1000 milli: this fits 32 bits, where a division is cheap.
     full = used * <int>WHOLE // capacity
     if devices == 0:
-        return <int>(500 * (WHOLE - full if is_spread else full))
-    if is_spread:
+        return <int>(500 * (WHOLE - full if rule == SPREAD else full))
+    if rule == SPREAD:
         return <int>(900 * (WHOLE - full) + 100 * emptiest)
     if n_partial < devices:
         return <int>(400 * full)
     return <int>(400 * full + 500_000 + 100 * (WHOLE - (tightest - need)))
+
+
+cdef inline int host_score(
+    long long free_cpu, long long all_cpu, long long free_memory, long long all_memory,
+    bint has_cards, int rule
+) noexcept nogil:
+    """0..BEST_SCORE of a node for work without GPUs: nodes without cards before all others.
+
+    The free figures are what is left with the pod on the node.
+    """
+    cdef long long used = 0
+    cdef int worse = 0 if has_cards else BEST_SCORE // 2
+    if rule == FIRST_FIT:
+        return worse
+    if all_cpu > 0 and free_cpu < all_cpu:
+        used += 250_000 - 250_000 * max(<long long>0, free_cpu) // all_cpu
+    if all_memory > 0 and free_memory < all_memory:
+        used += 250_000 - 250_000 * max(<long long>0, free_memory) // all_memory
+    return worse + <int>(500_000 - used if rule == SPREAD else used)

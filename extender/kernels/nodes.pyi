@@ -1,5 +1,10 @@
 from array import array
-from typing import Protocol
+from typing import Final, Protocol
+
+BINPACK: Final = 0
+SPREAD: Final = 1
+BEST_FIT: Final = 2
+FIRST_FIT: Final = 3
 
 class Cards(Protocol):
     stride: int
@@ -14,6 +19,8 @@ class Nodes(Protocol):
     free_cpu_milli: array[int]
     free_memory_mib: array[int]
     free_pods: array[int]
+    cpu_milli: array[int]
+    memory_mib: array[int]
 
 class Need(Protocol):
     @property
@@ -28,6 +35,6 @@ class Need(Protocol):
     def memory_mib(self) -> int: ...
 
 def fit_nodes(cards: Cards, demand: Need, out: bytearray) -> None: ...
-def score_nodes(cards: Cards, demand: Need, is_spread: bool, out: array[int]) -> None: ...
-def best_node(nodes: Nodes, demand: Need, candidates: array[int], is_spread: bool) -> int: ...
-def pick_cards(cards: Cards, ix: int, demand: Need, is_spread: bool) -> list[int]: ...
+def score_nodes(cards: Cards, demand: Need, rule: int, out: array[int]) -> None: ...
+def best_node(nodes: Nodes, demand: Need, candidates: array[int], rule: int) -> int: ...
+def pick_cards(cards: Cards, ix: int, demand: Need, rule: int) -> list[int]: ...

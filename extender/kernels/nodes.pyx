@@ -6,7 +6,10 @@
 `candidates` belong to the same table. Cost: one pass over the cards, no allocation.
 """
 
-from extender.kernels.cards cimport card_need, cards_fit, cards_score
+from extender.kernels.cards cimport card_need, cards_fit, cards_pick, cards_score, host_score
+
+#: Rules of placement, as `cards.pxd` has them.
+BINPACK, SPREAD, BEST_FIT, FIRST_FIT = range(4)
 
 
 def fit_nodes(cards, demand, unsigned char[::1] out):
@@ -24,12 +27,13 @@ def fit_nodes(cards, demand, unsigned char[::1] out):
             )
 
 
-def score_nodes(cards, demand, bint is_spread, int[::1] out):
+def score_nodes(cards, demand, int rule, int[::1] out):
     """Set out[ix] (int32[n]) to 0..1_000_000 where the node's cards take `demand`, else to -1.
 
     Bin-pack prefers the node that is fullest afterwards; a fraction first of all one whose partly
     used cards take it, the tighter the better. Spread prefers the emptiest node, then the emptiest
-    card. Work without GPUs prefers nodes without cards.
+    card. Best-fit prefers the node with the least left over, first-fit none to another. Work
+    without GPUs prefers nodes without cards.
     """
     cdef const int[::1] free = cards.card_free
     cdef const int[::1] mib = cards.card_mib
@@ -44,17 +48,18 @@ def score_nodes(cards, demand, bint is_spread, int[::1] out):
             need = card_need(milli, want_mib, mib[ix])
             if cards_fit(&free[ix * stride], n_cards[ix], devices, need):
                 out[ix] = cards_score(
-                    &free[ix * stride], n_cards[ix], capacity[ix], devices, need, is_spread
+                    &free[ix * stride], n_cards[ix], capacity[ix], devices, need, rule
                 )
             else:
                 out[ix] = -1
 
 
-def best_node(nodes, demand, const int[::1] candidates, bint is_spread):
+def best_node(nodes, demand, const int[::1] candidates, int rule):
     """The best of `candidates` (int32[m], node ix) that takes `demand`, or -1.
 
-    Cards, CPU, memory and a pod slot must fit. Among equal scores the first candidate wins, so the
-    caller's order breaks ties.
+    Cards, CPU, memory and a pod slot must fit. Work without GPUs is rated by what its node has left
+    of CPU and memory. Among equal scores the first candidate wins, so the caller's order breaks
+    ties.
     """
     cdef object cards = nodes.cards
     cdef const int[::1] free = cards.card_free
@@ -63,6 +68,8 @@ def best_node(nodes, demand, const int[::1] candidates, bint is_spread):
     cdef const int[::1] capacity = cards.capacity_milli
     cdef const long long[::1] free_cpu = nodes.free_cpu_milli
     cdef const long long[::1] free_memory = nodes.free_memory_mib
+    cdef const long long[::1] all_cpu = nodes.cpu_milli
+    cdef const long long[::1] all_memory = nodes.memory_mib
     cdef const int[::1] free_pods = nodes.free_pods
     cdef int stride = cards.stride
     cdef int devices = demand.devices, milli = demand.milli, want_mib = demand.gpu_memory_mib
@@ -78,38 +85,32 @@ def best_node(nodes, demand, const int[::1] candidates, bint is_spread):
             if memory > 0 and free_memory[ix] < memory:
                 continue
             need = card_need(milli, want_mib, mib[ix])
-            if not cards_fit(&free[ix * stride], n_cards[ix], devices, need):
+            if devices == 0:
+                score = host_score(
+                    free_cpu[ix] - cpu, all_cpu[ix], free_memory[ix] - memory, all_memory[ix],
+                    n_cards[ix] > 0, rule,
+                )
+            elif cards_fit(&free[ix * stride], n_cards[ix], devices, need):
+                score = cards_score(
+                    &free[ix * stride], n_cards[ix], capacity[ix], devices, need, rule
+                )
+            else:
                 continue
-            score = cards_score(
-                &free[ix * stride], n_cards[ix], capacity[ix], devices, need, is_spread
-            )
             if score > best_score:
                 best_score = score
                 best = ix
     return best
 
 
-def pick_cards(cards, int ix, demand, bint is_spread):
+def pick_cards(cards, int ix, demand, int rule):
     """Indices of the cards of node `ix` that `demand` gets, ascending; empty if it does not fit.
 
-    Bin-pack takes the fullest cards that fit, spread the emptiest; a whole GPU needs a card that is
-    all free. Among equals the lowest index wins.
+    Bin-pack and best-fit take the fullest cards that fit, spread the emptiest, first-fit the first;
+    a whole GPU needs a card that is all free. Among equals the lowest index wins.
     """
     cdef const int[::1] free = cards.card_free
-    cdef int n_cards = cards.n_cards[ix], stride = cards.stride
-    cdef int devices = demand.devices
+    cdef int n_cards = cards.n_cards[ix], stride = cards.stride, c
     cdef int need = card_need(demand.milli, demand.gpu_memory_mib, cards.card_mib[ix])
-    cdef int c, best, _at
-    cdef unsigned long long taken = 0
-    cdef const int* of = &free[ix * stride]
-    if devices == 0 or not cards_fit(of, n_cards, devices, need):
-        return []
-    for _at in range(devices):
-        best = -1
-        for c in range(n_cards):
-            if of[c] < need or (taken >> c) & 1:
-                continue
-            if best < 0 or (of[c] > of[best] if is_spread else of[c] < of[best]):
-                best = c
-        taken |= <unsigned long long>1 << best
+    cdef unsigned long long taken
+    taken = cards_pick(&free[ix * stride], n_cards, demand.devices, need, rule)
     return [c for c in range(n_cards) if (taken >> c) & 1]

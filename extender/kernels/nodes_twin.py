@@ -6,6 +6,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from extender.kernels.nodes import Cards, Need, Nodes
 
+BINPACK: Final = 0
+SPREAD: Final = 1
+BEST_FIT: Final = 2
+FIRST_FIT: Final = 3
+
 WHOLE: Final = 1000
 BEST_SCORE: Final = 1_000_000
 
@@ -16,35 +21,45 @@ def fit_nodes(cards: "Cards", demand: "Need", out: bytearray) -> None:
         out[ix] = _fits(_free(cards, ix), demand.devices, _need(cards, ix, demand))
 
 
-def score_nodes(cards: "Cards", demand: "Need", is_spread: bool, out: "array[int]") -> None:
+def score_nodes(cards: "Cards", demand: "Need", rule: int, out: "array[int]") -> None:
     """As `nodes.score_nodes`."""
     for ix in range(len(cards.n_cards)):
         fits = _fits(_free(cards, ix), demand.devices, _need(cards, ix, demand))
-        out[ix] = _score(cards, ix, demand, is_spread) if fits else -1
+        out[ix] = _score(cards, ix, demand, rule) if fits else -1
 
 
-def best_node(nodes: "Nodes", demand: "Need", candidates: "array[int]", is_spread: bool) -> int:
+def best_node(nodes: "Nodes", demand: "Need", candidates: "array[int]", rule: int) -> int:
     """As `nodes.best_node`."""
     best, best_score = -1, -1
     for ix in candidates:
-        if not _host_fits(nodes, ix, demand):
-            continue
-        if not _fits(_free(nodes.cards, ix), demand.devices, _need(nodes.cards, ix, demand)):
-            continue
-        score = _score(nodes.cards, ix, demand, is_spread)
+        score = rate(nodes, ix, demand, rule)
         if score > best_score:
             best, best_score = ix, score
     return best
 
 
-def pick_cards(cards: "Cards", ix: int, demand: "Need", is_spread: bool) -> list[int]:
+def pick_cards(cards: "Cards", ix: int, demand: "Need", rule: int) -> list[int]:
     """As `nodes.pick_cards`."""
     free, need = _free(cards, ix), _need(cards, ix, demand)
     if demand.devices == 0 or not _fits(free, demand.devices, need):
         return []
     fitting = [c for c, milli in enumerate(free) if milli >= need]
-    fitting.sort(key=lambda c: (-free[c] if is_spread else free[c], c))
+    if rule == SPREAD:
+        fitting.sort(key=lambda c: (-free[c], c))
+    elif rule != FIRST_FIT:
+        fitting.sort(key=lambda c: (free[c], c))
     return sorted(fitting[: demand.devices])
+
+
+def rate(nodes: "Nodes", ix: int, demand: "Need", rule: int) -> int:
+    """The node's score for `demand` with everything that it must have, or -1."""
+    if not _host_fits(nodes, ix, demand):
+        return -1
+    if demand.devices == 0:
+        return _host_score(nodes, ix, demand, rule)
+    if not _fits(_free(nodes.cards, ix), demand.devices, _need(nodes.cards, ix, demand)):
+        return -1
+    return _score(nodes.cards, ix, demand, rule)
 
 
 def _free(cards: "Cards", ix: int) -> "array[int]":
@@ -75,22 +90,40 @@ def _host_fits(nodes: "Nodes", ix: int, demand: "Need") -> bool:
     )
 
 
-def _score(cards: "Cards", ix: int, demand: "Need", is_spread: bool) -> int:
+def _host_score(nodes: "Nodes", ix: int, demand: "Need", rule: int) -> int:
+    """0..1_000_000: nodes without cards first, then by what is used of CPU and memory."""
+    worse = 0 if nodes.cards.n_cards[ix] > 0 else BEST_SCORE // 2
+    if rule == FIRST_FIT:
+        return worse
+    used = 0
+    for free, whole, wanted in (
+        (nodes.free_cpu_milli[ix], nodes.cpu_milli[ix], demand.cpu_milli),
+        (nodes.free_memory_mib[ix], nodes.memory_mib[ix], demand.memory_mib),
+    ):
+        left = free - wanted
+        if whole > 0 and left < whole:
+            used += 250_000 - 250_000 * max(0, left) // whole
+    return worse + (500_000 - used if rule == SPREAD else used)
+
+
+def _score(cards: "Cards", ix: int, demand: "Need", rule: int) -> int:
     """0..1_000_000 of a node that fits; the meaning is at `nodes.score_nodes`."""
     free, need = _free(cards, ix), _need(cards, ix, demand)
     capacity, devices = cards.capacity_milli[ix], demand.devices
-    if capacity <= 0:
-        return BEST_SCORE
-    used = capacity - sum(milli for milli in free if milli > 0) + devices * need
+    idle = sum(milli for milli in free if milli > 0)
+    if rule == FIRST_FIT or capacity <= 0:
+        return 0 if rule == FIRST_FIT else BEST_SCORE
+    if rule == BEST_FIT:
+        return BEST_SCORE - 10 * (idle - devices * need)
+    used = capacity - idle + devices * need
     if devices and need == WHOLE:
         full = used * BEST_SCORE // capacity
-        return BEST_SCORE - full if is_spread else full
+        return BEST_SCORE - full if rule == SPREAD else full
     full = used * WHOLE // capacity
+    if rule == SPREAD:
+        return 500 * (WHOLE - full) if devices == 0 else 900 * (WHOLE - full) + 100 * max(free)
     if devices == 0:
-        return 500 * (WHOLE - full if is_spread else full)
-    if is_spread:
-        return 900 * (WHOLE - full) + 100 * max(free)
+        return 500 * full
     partial = [milli for milli in free if need <= milli < WHOLE]
-    if len(partial) < devices:
-        return 400 * full
-    return 400 * full + 500_000 + 100 * (WHOLE - (min(partial) - need))
+    tightness = 500_000 + 100 * (WHOLE - (min(partial) - need)) if partial else 0
+    return 400 * full + (tightness if len(partial) >= devices else 0)

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from extender.api import names
-from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project
+from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project, Topology
 from extender.api.objects import Lease, Namespace, Node, ObjectMeta, Pod, PriorityClass
 from extender.kube.errors import RequestRefused
 
@@ -81,3 +81,4 @@ PROJECTS = Resource(Project, _OURS, "projects", is_namespaced=False)
 NODE_POOLS = Resource(NodePool, _OURS, "nodepools", is_namespaced=False)
 POD_GROUPS = Resource(PodGroup, _OURS, "podgroups")
 GPU_NODES = Resource(GpuNode, _OURS, "gpunodes", is_namespaced=False)
+TOPOLOGIES = Resource(Topology, _OURS, "topologies", is_namespaced=False)

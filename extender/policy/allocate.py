@@ -1,87 +1,162 @@
 """Stage `allocate`: free places go to whoever's turn it is, quota and limits permitting.
 
 Nobody is evicted. What only fits once pods that already leave have left is nominated, so that no
-more victims are taken for it.
+more victims are taken for it. For a big workload that is blocked a place is kept (`reservation`).
 """
 
-from extender.api.reasons import Refused
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
-from extender.policy.order import Turns
+from extender.policy.order import take_turns
 from extender.policy.place import Moment
-from extender.policy.queues import Queue, sum_amounts
-from extender.policy.session import Session
+from extender.policy.queues import Queue
+from extender.policy.session import Session, State, placed_amounts
+from extender.state.model import PodView
+
+#: Reasons that say: it may run, but there is no place for it.
+_LACKS_PLACE = (Reason.INSUFFICIENT_GPU, Reason.INSUFFICIENT_NODE_RESOURCES)
+
+#: Other portions of a workload that are tried when its first has no place. They are of different
+#: shapes; beyond a handful of them the search would cost more than it finds.
+_MOST_TRIES = 8
 
 
 def allocate(session: Session) -> None:
     """Place what fits, pool after pool; `session.pending` is left with what does not."""
     waiting: dict[str, list[Pending]] = {}
-    for pending in session.pending:
-        waiting.setdefault(pending.pools[0], []).append(pending)
-    order = session.pools_in_order()
     blocked: list[Pending] = []
+    order = session.pools_in_order()
+    for pending in session.pending:
+        _queue_up(session, pending, pending.pools, (waiting, blocked))
     while waiting:
         pool = min(waiting, key=order.index)
-        for pending in _allocate_in(session, pool, waiting.pop(pool)):
-            following = _pool_after(pending, pool)
-            if following is None:
-                blocked.append(pending)
-            else:
-                waiting.setdefault(following, []).append(pending)
+        for pending in _Round(session, pool).serve(waiting.pop(pool)):
+            following = pending.pools[pending.pools.index(pool) + 1 :]
+            _queue_up(session, pending, following, (waiting, blocked))
     session.pending = blocked
+    session.reservations.relax()
 
 
-def _allocate_in(session: Session, pool: str, waiting: list[Pending]) -> list[Pending]:
-    """Serve one pool until nothing more fits; returns what it has no place for."""
-    turns = Turns((session.queue_of(p.workload, pool), p) for p in waiting)
-    blocked = []
-    while (turn := turns.pop()) is not None:
-        leaf, pending = turn
-        placed = _try_chunk(session, leaf, pending, pool)
-        if isinstance(placed, Refused):
-            # The first pool's reason is the one that its owner expects to read.
-            session.waits.setdefault(pending.workload.key, placed)
-            blocked.append(pending)
-            turns.settle()
-        else:
-            turns.settle(placed)
-            if placed is None:
-                session.waits.pop(pending.workload.key, None)
-    return blocked
+def _queue_up(
+    session: Session,
+    pending: Pending,
+    pools: tuple[str, ...],
+    lines: tuple[dict[str, list[Pending]], list[Pending]],
+) -> None:
+    """Let it wait for the first of `pools` that shares fairly, or else for the next stages."""
+    waiting, blocked = lines
+    for pool in pools:
+        if session.snapshot.pools[pool].policy == "fairshare":
+            waiting.setdefault(pool, []).append(pending)
+            return
+    blocked.append(pending)
 
 
-def _try_chunk(
-    session: Session, leaf: Queue, pending: Pending, pool: str
-) -> Pending | Refused | None:
-    """Admit the next chunk now, or else on places that are being left; or why it has to wait.
+@dataclass(slots=True)
+class _Round:
+    """One pool's turns."""
 
-    Returns what still waits of the workload afterwards.
-    """
-    refused: Refused | None = None
-    moments: tuple[Moment, ...] = ("now", "later") if pool in session.leaving_pools else ("now",)
-    for moment in moments:
-        least = pending.need()
-        why = session.check_room(leaf, pending.workload, least, moment)
-        if why is None:
-            mark = session.sim.checkpoint()
-            placed = session.places.place_chunk(pending.chunk, pool, moment)
-            if placed is None:
-                why = session.shortages.explain(pending, pool)
+    session: Session
+    pool: str
+
+    def serve(self, waiting: list[Pending]) -> list[Pending]:
+        """Serve the pool until nothing more fits; returns what it has no place for."""
+        session = self.session
+        turns = take_turns(session, self.pool, waiting)
+        blocked = []
+        while (turn := turns.pop()) is not None:
+            leaf, pending = turn
+            key = pending.workload.key
+            placed = self._try(leaf, pending)
+            if isinstance(placed, Refused):
+                # The first pool's reason is the one that its owner expects to read.
+                session.waits.setdefault(key, placed)
+                behind = turns.pass_over()
+                blocked += [pending, *behind]
+                for passed in behind:
+                    session.waits.setdefault(passed.workload.key, _behind(passed, key))
             else:
-                amounts = sum_amounts(placement.amounts for placement in placed)
-                if amounts != least:
-                    why = session.check_room(leaf, pending.workload, amounts, moment)
-                if why is None:
-                    state = "reserved" if moment == "now" else "nominated"
-                    return session.admit(pending, placed, pool, state)  # type: ignore[arg-type]
-                session.sim.rollback(mark)
-        refused = refused or why
-    assert refused is not None
-    return refused
+                turns.settle(placed)
+                if placed is None:
+                    session.waits.pop(key, None)
+        return blocked
+
+    def _try(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
+        """Admit what the workload may start next; returns what still waits of it, or why it all
+        has to."""
+        session, pool = self.session, self.pool
+        key = pending.workload.key
+        if session.is_spent():
+            session.cut(key, "allocate")
+            return Refused(Reason.WAITING_FOR_TURN, f"{key}: the cycle had no time left for it")
+        if session.reservations.in_pool(pool) is None:
+            refused = self._try_chunks(leaf, pending)
+        else:
+            with session.reservations.open_to(pending, pool):
+                refused = self._try_chunks(leaf, pending)
+        if isinstance(refused, Refused) and refused.reason in _LACKS_PLACE:
+            return self._keep_or_tell(leaf, pending, refused)
+        return refused
+
+    def _try_chunks(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
+        """Admit the first chunk that has a place; or why the very first has none."""
+        first = self._try_chunk(leaf, pending, pending.chunk)
+        if not isinstance(first, Refused):
+            return first
+        for at, chunk in enumerate(pending.chunks()):
+            if 0 < at < _MOST_TRIES:
+                placed = self._try_chunk(leaf, pending, chunk)
+                if not isinstance(placed, Refused):
+                    return placed
+        return first
+
+    def _keep_or_tell(self, leaf: Queue, pending: Pending, refused: Refused) -> Refused:
+        """Keep a place for it, or say for whom the one is kept that it could have."""
+        session, pool = self.session, self.pool
+        kept = session.reservations.in_pool(pool)
+        if kept is None:
+            session.reservations.consider(leaf, pending, pool)
+        elif session.reservations.blocks(pending, pool):
+            return Refused(
+                Reason.WAITING_FOR_TURN,
+                f"{pending.workload.key}: its place is kept for {kept.key}, which is blocked",
+            )
+        return refused
+
+    def _try_chunk(
+        self, leaf: Queue, pending: Pending, chunk: Sequence[PodView]
+    ) -> Pending | Refused | None:
+        """Admit the chunk now, or else on places that are being left; or why it has to wait."""
+        session, pool = self.session, self.pool
+        least = pending.need() if chunk is pending.chunk else pending.need_of(chunk)
+        refused: Refused | None = None
+        moments: tuple[Moment, ...] = (
+            ("now", "later") if pool in session.leaving_pools else ("now",)
+        )
+        for moment in moments:
+            why = session.check_room(leaf, pending.workload, least, moment)
+            if why is None:
+                mark = session.sim.checkpoint()
+                placed = session.places.place_chunk(pending, pool, moment, chunk)
+                if placed is None:
+                    why = session.shortages.explain(pending, pool, chunk)
+                else:
+                    amounts = placed_amounts(placed)
+                    if amounts != least:
+                        why = session.check_room(leaf, pending.workload, amounts, moment)
+                    if why is None:
+                        state: State = "reserved" if moment == "now" else "nominated"
+                        return session.admit(pending, placed, pool, state, amounts)
+                    session.sim.rollback(mark)
+            refused = refused or why
+        assert refused is not None
+        return refused
 
 
-def _pool_after(pending: Pending, pool: str) -> str | None:
-    """The pool that the workload may try when `pool` has no place for it."""
-    if pool not in pending.pools:
-        return None
-    at = pending.pools.index(pool) + 1
-    return pending.pools[at] if at < len(pending.pools) else None
+def _behind(pending: Pending, first: str) -> Refused:
+    return Refused(
+        Reason.WAITING_FOR_TURN,
+        f"{pending.workload.key}: waits behind {first}, which is blocked, in strict order",
+    )

@@ -1,30 +1,46 @@
 """What waits of a workload, in the portions in which it is decided.
 
 The first portion, or chunk, is what its minimum lacks: placed whole or not at all. Then every
-further pod is a chunk of its own, which stands behind all minimums of equal priority.
+further unit (see `groups`) is a chunk of its own, which stands behind all minimums of equal
+priority.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
+from extender.policy.groups import is_satisfied, least_pods, next_chunks
 from extender.policy.plan import Placement
 from extender.policy.queues import PoolQueues, held_pool, pod_amounts, startable, sum_amounts
 from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
 
+#: Priority (higher first), how much of its minimum the workload has, age, name.
+_SortKey = tuple[int, int, int, str]
+
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A workload with pods that wait. `pools` is what it may still use, in order of preference."""
+    """A workload with pods that wait. `pools` is what it may still use, in order of preference.
+
+    `waiting` is in the order in which its pods are to start. `live` are those that have a place,
+    those included that were given one in this cycle; `nodes` names the places of the latter by uid.
+    `card_mib` is the memory of the largest card that it may get, on which requests in MiB are
+    least.
+    """
 
     workload: WorkloadView
     waiting: Sequence[PodView]
     pools: tuple[str, ...]
-    n_live: int
+    live: list[PodView] = field(default_factory=list)
     card_mib: int = 0
-    _sort_key: tuple[int, bool, int, str] = field(init=False)
+    nodes: dict[str, str] = field(default_factory=dict)
+    _chunk: Sequence[PodView] | None = None
+    _need: Amounts | None = None
+    _sort_key: _SortKey = field(init=False)
 
     def __post_init__(self) -> None:
+        if len(self.waiting) == 1 and self.workload.min_member <= 1 and self.workload.tree is None:
+            self._chunk = self.waiting
         self._sort_key = self._key()
 
     def __lt__(self, other: "Pending") -> bool:
@@ -33,89 +49,161 @@ class Pending:
     @property
     def chunk(self) -> Sequence[PodView]:
         """The pods to be placed next, all or none."""
-        return self.waiting[: max(1, self.workload.min_member - self.n_live)]
+        if self._chunk is None:
+            self._chunk = next(iter(self.chunks()), ())
+        return self._chunk
+
+    def chunks(self) -> Iterable[Sequence[PodView]]:
+        """`chunk`, and then what may be tried in its place when that has no room, best first."""
+        return next_chunks(self.workload, self.live, self.waiting)
+
+    @property
+    def n_live(self) -> int:
+        """Pods that have a place."""
+        return len(self.live)
 
     @property
     def is_gang(self) -> bool:
         """Whether its pods belong together in one node pool."""
-        return self.workload.min_member > 1
+        return least_pods(self.workload) > 1
 
     @property
     def is_surplus(self) -> bool:
         """Whether what waits is above the workload's minimum."""
-        return self.n_live >= self.workload.min_member
+        return bool(self.live) and is_satisfied(self.workload, self.live)
 
     def need(self) -> Amounts:
         """What the chunk asks for; requests in MiB at the least that they can be."""
-        return sum_amounts(pod_amounts(pod.demand, self.card_mib) for pod in self.chunk)
+        if self._need is None:
+            self._need = self.need_of(self.chunk)
+        return self._need
+
+    def need_of(self, chunk: Sequence[PodView]) -> Amounts:
+        """The same of any other of its chunks."""
+        if len(chunk) == 1:
+            return pod_amounts(chunk[0].demand, self.card_mib)
+        return sum_amounts(pod_amounts(pod.demand, self.card_mib) for pod in chunk)
 
     def advance(self, placements: Sequence[Placement], pool: str) -> "Pending | None":
         """The chunk has its places in `pool`; returns itself while more pods wait."""
-        self.waiting = self.waiting[len(placements) :]
-        self.n_live += len(placements)
+        if len(placements) == len(self.waiting):
+            self.waiting = ()
+            return None
+        placed = {placement.pod.uid: placement.node for placement in placements}
+        self.live.extend(placement.pod for placement in placements)
+        self.nodes.update(placed)
+        self.waiting = [pod for pod in self.waiting if pod.uid not in placed]
         if self.is_gang:
             self.pools = (pool,)
-        self._sort_key = self._key()
-        return self if self.waiting else None
+        self.restart()
+        return self
 
-    def _key(self) -> tuple[int, bool, int, str]:
+    def restart(self) -> None:
+        """Work out anew what follows from who waits and who lives."""
+        self._chunk = self._need = None
+        self._sort_key = self._key()
+
+    def _key(self) -> _SortKey:
         workload = self.workload
-        return -workload.priority, self.is_surplus, workload.created_at, workload.key
+        return -workload.priority, self._fullness(), workload.created_at, workload.key
+
+    def _fullness(self) -> int:
+        """0 below the minimum, 1 at it, 2 above: surplus waits for minimums, and the first surplus
+        of one workload goes before the second of another."""
+        if not self.live or not self.is_surplus:
+            return 0
+        return 1 if self.n_live <= least_pods(self.workload) else 2
 
 
 def read_pending(
     snapshot: Snapshot, pools: dict[str, PoolQueues], workload: WorkloadView
 ) -> Pending | Refused | None:
     """What waits of the workload, why nothing of it can be tried, or None when nothing waits."""
-    waiting = [pod for pod in startable(workload) if pod.state == "gated"]
     gated = [pod for pod in workload.pods if pod.state == "gated" and not pod.is_terminating]
     if not gated:
         return None
-    live = [pod for pod in workload.pods if _is_live(pod)]
-    refused = _why_not(workload, waiting, gated, len(live))
-    if refused is not None:
-        return refused
     usable = [pool for pool in dict.fromkeys(workload.pools) if pool in pools]
-    if live and workload.min_member > 1:
-        usable = [pool for pool in (held_pool(snapshot, live[0]),) if pool in pools]
-    if not usable:
-        return Refused(
-            Reason.UNKNOWN_NODE_POOL,
-            f"{workload.key}: none of its node pools exists: {', '.join(workload.pools) or '-'}",
-        )
-    if pools[usable[0]].leaf_of(workload) is None:
-        return Refused(
-            Reason.UNKNOWN_PROJECT, f"{workload.key}: no project {workload.project or '-'}"
-        )
-    waiting.sort(key=lambda pod: (-pod.priority, pod.created_at, pod.key))
-    return Pending(
+    pending = Pending(
         workload=workload,
-        waiting=waiting,
+        waiting=_in_order([pod for pod in startable(workload) if pod.state == "gated"]),
         pools=tuple(usable),
-        n_live=len(live),
-        card_mib=max(pools[pool].largest_card_mib for pool in usable),
+        card_mib=max([pools[pool].largest_card_mib for pool in usable], default=0),
     )
+    if len(workload.pods) > len(gated):
+        _read_live(snapshot, pools, pending)
+    return _why_not(pending, gated, pools) or pending
+
+
+def _read_live(snapshot: Snapshot, pools: dict[str, PoolQueues], pending: Pending) -> None:
+    """Take in the pods that have a place, or one kept for their successors."""
+    workload = pending.workload
+    moved = [pod for pod in workload.pods if pod.is_terminating and pod.next_node]
+    pending.live = [*moved, *(pod for pod in workload.pods if _is_live(pod))]
+    pending.nodes = {pod.uid: pod.next_node for pod in moved}
+    for pod in moved:
+        pending.waiting = _without_successor(pod, pending.waiting)
+    if pending.live and pending.is_gang:
+        pool = held_pool(snapshot, pending.live[0])
+        pending.pools = (pool,) if pool in pools else ()
+    pending.restart()
+
+
+def _in_order(pods: list[PodView]) -> list[PodView]:
+    """The pods in the order in which they are to start."""
+    if len(pods) > 1:
+        pods.sort(key=lambda pod: (-pod.order, -pod.priority, pod.created_at, pod.key))
+    return pods
 
 
 def _why_not(
-    workload: WorkloadView, waiting: Sequence[PodView], gated: Sequence[PodView], n_live: int
+    pending: Pending, gated: Sequence[PodView], pools: dict[str, PoolQueues]
 ) -> Refused | None:
     """Why the workload can't be tried, whatever is free."""
+    workload, key = pending.workload, pending.workload.key
     if workload.problem is not None:
         return workload.problem
-    key, lacking = workload.key, workload.min_member - n_live - len(waiting)
-    held = sorted({gate for pod in gated for gate in pod.other_gates})
-    if held and (lacking > 0 or not waiting):
-        return Refused(Reason.HELD_BY_OTHER_GATE, f"{key}: held by {', '.join(held)}")
-    if not waiting:
-        return Refused(Reason.OVER_LIMIT, f"{key}: runs {n_live} pods at once, as many as it may")
-    if lacking > 0:
-        least = workload.min_member
-        return Refused(
-            Reason.GANG_INCOMPLETE,
-            f"{key}: has {least - lacking} of the {least} pods that must run together",
-        )
+    if not pending.chunk:
+        return _why_too_few(pending, gated)
+    if not pending.pools:
+        names = ", ".join(workload.pools) or "-"
+        return Refused(Reason.UNKNOWN_NODE_POOL, f"{key}: none of its node pools exists: {names}")
+    if pools[pending.pools[0]].leaf_of(workload) is None:
+        return Refused(Reason.UNKNOWN_PROJECT, f"{key}: no project {workload.project or '-'}")
     return None
+
+
+def _why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
+    """Why the pods that could start are none, or not enough."""
+    key, n_live, least = pending.workload.key, pending.n_live, least_pods(pending.workload)
+    held = sorted({gate for pod in gated for gate in pod.other_gates})
+    if held:
+        return Refused(Reason.HELD_BY_OTHER_GATE, f"{key}: held by {', '.join(held)}")
+    if not pending.waiting and pending.nodes:
+        return Refused(
+            Reason.WAITING_FOR_VICTIMS,
+            f"{key}: waits for its moved pods to leave {', '.join(sorted(_left_nodes(pending)))}",
+        )
+    if not pending.waiting:
+        return Refused(Reason.OVER_LIMIT, f"{key}: runs {n_live} pods at once, as many as it may")
+    have = n_live + len(pending.waiting)
+    lacks = (
+        f"has {have} of the {least} pods that must run together"
+        if have < least
+        else "has too few pods in some of the groups that must run together"
+    )
+    return Refused(Reason.GANG_INCOMPLETE, f"{key}: {lacks}")
+
+
+def _without_successor(moved: PodView, waiting: Sequence[PodView]) -> Sequence[PodView]:
+    """`waiting` without the pod that gets the place which is kept for the successor."""
+    for at, pod in enumerate(waiting):
+        if pod.demand == moved.demand:
+            return [*waiting[:at], *waiting[at + 1 :]]
+    return waiting
+
+
+def _left_nodes(pending: Pending) -> set[str]:
+    return {pod.node for pod in pending.live if pod.uid in pending.nodes}
 
 
 def _is_live(pod: PodView) -> bool:

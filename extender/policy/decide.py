@@ -1,30 +1,73 @@
 """The door: one snapshot in, one plan out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from extender.policy.allocate import allocate
+from extender.policy.chunks import Pending
+from extender.policy.consolidate import consolidate
+from extender.policy.demand_weighted import serve_by_demand, set_demand_shares
 from extender.policy.fairshare import set_shares
 from extender.policy.plan import Plan, Settings, Stage
+from extender.policy.preempt import preempt
+from extender.policy.priority import serve_by_priority
 from extender.policy.promises import settle_promises
 from extender.policy.reclaim import reclaim
 from extender.policy.session import Session
-from extender.state.model import Snapshot
+from extender.policy.stale import evict_stale_gangs
+from extender.state.model import PoolPolicy, Snapshot
 
-_STAGES: dict[Stage, Callable[[Session], None]] = {"allocate": allocate, "reclaim": reclaim}
+#: Pools of these policies are decided whole in the stage `allocate`.
+_SERVERS: Mapping[PoolPolicy, Callable[[Session, str, list[Pending]], list[Pending]]] = {
+    "demand-weighted": serve_by_demand,
+    "priority": serve_by_priority,
+}
 
 
 def decide(snapshot: Snapshot, settings: Settings | None = None) -> Plan:
     """What to do now: pure, and the same for the same snapshot in whatever order it is listed.
 
-    The snapshot's node table is used up by the simulation. Costs about one pass over all pods, plus
-    a search per distinct shape that waits, plus what is decided.
+    The snapshot's node table is used up by the simulation. Costs about one pass over nodes, queues
+    and what is not at rest, plus a search per distinct shape that waits, plus what is decided.
     """
     session = Session(snapshot, settings or Settings())
     settle_promises(session)
-    for queues in session.queues.values():
-        set_shares(queues)
     session.read_pending()
+    for pool, queues in session.queues.items():
+        view = snapshot.pools[pool]
+        if view.policy == "demand-weighted":
+            set_demand_shares(session, queues)
+            continue
+        weight = view.usage_weight_milli
+        set_shares(queues, session.settings.usage_weight_milli if weight is None else weight)
     for stage in session.settings.stages:
         if stage in _STAGES:
             _STAGES[stage](session)
     return session.plan()
+
+
+def _allocate_by_policy(session: Session) -> None:
+    """Serve the pools that share fairly, then each of the others by its own policy."""
+    allocate(session)
+    others = {
+        name
+        for name, view in session.snapshot.pools.items()
+        # Demand-weighted queues give back what is above their shares, even if nobody waits.
+        if view.policy == "demand-weighted"
+    }
+    for pool in dict.fromkeys([*session.pools_in_order(), *sorted(others)]):
+        serve = _SERVERS.get(session.snapshot.pools[pool].policy)
+        if serve is None:
+            continue
+        here = [pending for pending in session.pending if pool in pending.pools]
+        left = {id(pending) for pending in serve(session, pool, here)}
+        gone = {id(pending) for pending in here} - left
+        session.pending = [p for p in session.pending if id(p) not in gone]
+
+
+_STAGES: Mapping[Stage, Callable[[Session], None]] = {
+    "allocate": _allocate_by_policy,
+    "consolidate": consolidate,
+    "reclaim": reclaim,
+    "preempt": preempt,
+    "stale-gangs": evict_stale_gangs,
+}

@@ -6,6 +6,8 @@ The rules are kube-scheduler's for node selectors, required node affinity and ta
 
 from array import array
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from extender.api.objects import NodeSelector, NodeSelectorTerm, Requirement, Taint, Toleration
 from extender.state.model import Constraints
@@ -14,41 +16,92 @@ from extender.state.nodes import NodeTable
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 
+@dataclass(slots=True, frozen=True, eq=False)
+class Frame:
+    """Nodes (by ix) among which pods must find their places; None: all nodes of the pool."""
+
+    name: str = ""
+    nodes: frozenset[int] | None = None
+
+
+WHOLE_POOL: Final = Frame()
+
+
 class Matcher:
-    """Candidate nodes per pool and Constraints object, worked out once each."""
+    """Candidate nodes per pool, Constraints object and frame, worked out once each."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._ready: dict[str, list[int]] = {}
-        # Constraints objects are kept beside their ids, so that an id can't be used again.
-        self._found: dict[tuple[str, int], tuple[Constraints, array[int]]] = {}
+        self._has_counted = any(nodes.free_counted)
+        # Constraints and frames are kept beside their ids, so that an id can't be used again.
+        self._found: dict[tuple[str, int, int], tuple[Constraints, Frame, array[int]]] = {}
         for name in sorted(nodes.cards.ix):
             ix = nodes.cards.ix[name]
             if nodes.is_ready[ix]:
                 self._ready.setdefault(nodes.pool[ix], []).append(ix)
 
-    def candidates(self, pool: str, constraints: Constraints) -> "array[int]":
-        """Ready nodes of the pool that the constraints allow: int32 ix in order of their names."""
-        key = pool, id(constraints)
+    def ready(self, pool: str) -> list[int]:
+        """All nodes of the pool on which pods may be placed, in order of their names."""
+        return self._ready.get(pool, [])
+
+    def candidates(
+        self, pool: str, constraints: Constraints, frame: Frame = WHOLE_POOL
+    ) -> "array[int]":
+        """Ready nodes of the frame that the constraints allow: int32 ix in order of their names."""
+        key = pool, id(constraints), id(frame)
         found = self._found.get(key)
         if found is None:
-            allowed = [ix for ix in self._ready.get(pool, ()) if self._allows(constraints, ix)]
-            found = self._found[key] = constraints, array("i", allowed)
-        return found[1]
+            allowed = array("i", self._look(pool, constraints, frame))
+            found = self._found[key] = constraints, frame, allowed
+        return found[2]
+
+    def without_instances(
+        self, pool: str, constraints: Constraints, frame: Frame = WHOLE_POOL
+    ) -> "array[int]":
+        """Those of the candidates that have no counted resources (MIG instances)."""
+        found = self.candidates(pool, constraints, frame)
+        if not self._has_counted:
+            return found
+        counted = self._nodes.free_counted
+        return array("i", [ix for ix in found if not counted[ix]])
+
+    def why_none(self, pool: str, constraints: Constraints) -> str:
+        """What keeps such pods off the ready nodes of the pool, where it has no candidate."""
+        ready = self.ready(pool)
+        if not ready:
+            return f"no node of pool {pool} is ready"
+        causes: dict[str, int] = {}
+        for ix in ready:
+            cause = self._why_not(constraints, ix)
+            causes[cause] = causes.get(cause, 0) + 1
+        listed = ", ".join(f"{n} {cause}" for cause, n in sorted(causes.items()) if cause)
+        return f"of {len(ready)} ready nodes of pool {pool}, {listed}"
+
+    def _look(self, pool: str, constraints: Constraints, frame: Frame) -> list[int]:
+        if frame.nodes is None:
+            return [ix for ix in self.ready(pool) if self._allows(constraints, ix)]
+        return [ix for ix in self.candidates(pool, constraints) if ix in frame.nodes]
 
     def _allows(self, constraints: Constraints, ix: int) -> bool:
+        return not self._why_not(constraints, ix)
+
+    def _why_not(self, constraints: Constraints, ix: int) -> str:
+        """What keeps such pods off the node, or nothing."""
         nodes = self._nodes
         labels = nodes.labels[ix]
         if any(labels.get(key) != value for key, value in constraints.node_selector):
-            return False
-        if not tolerates(constraints.tolerations, nodes.taints[ix]):
-            return False
+            return "lack a label of the node selector"
+        if nodes.taints[ix] and not tolerates(constraints.tolerations, nodes.taints[ix]):
+            return "have a taint that is not tolerated"
         if constraints.gpu_models:
             model = nodes.cards.model[ix].lower()
             if not any(wanted.lower() in model for wanted in constraints.gpu_models):
-                return False
+                return "have cards of another model"
         affinity = constraints.affinity
-        return affinity is None or selects(affinity, labels, nodes.cards.names[ix])
+        if affinity is not None and not selects(affinity, labels, nodes.cards.names[ix]):
+            return "do not meet the node affinity"
+        return ""
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> bool:

@@ -1,98 +1,167 @@
-"""Whose turn it is: the most deprived department, in it the most deprived project, in it the first
-of its line. Deprived is who holds the smallest part of its fair share; the parts are integers of
-more digits than two different ones agree in, so there is neither a float nor a tie that is none.
+"""Whose turn it is: the most deprived department, in it the most deprived project, in it the most
+deprived user, and there the first in line.
+
+Among queues of one parent those go first that hold no more than their fair share or quota; then
+those that stay within quota with what is first in their line; then the lower rank. After that the
+one goes first that would hold, with it, the smallest part of what it is due, of the resource of
+which that is most. Parts are integers of more digits than two different ones agree in, so there is
+neither a float nor a tie that is none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
 from extender.policy.chunks import Pending
-from extender.policy.queues import RESOURCES, Queue
+from extender.policy.queues import RESOURCES, Queue, frozen
+from extender.policy.session import Session
+from extender.state.model import NOTHING, Amounts
 
 #: Kinds of work that go before training, as long as their project is within its quota.
-_FIRST_KINDS = ("inference", "interactive", "build")
-
-
-#: Shares are compared as integers of this precision: two different ones of less than 2**31 milli
+_FIRST_KINDS: Final = ("inference", "interactive", "build")
+#: Parts are compared as integers of this precision: two different ones of less than 2**31 milli
 #: differ by more.
 _ONE: Final = 1 << 62
+#: A part of nothing: more than any other.
+_ENDLESS: Final = 1 << 96
+
+#: Sorts the most deprived first; see the module for what comes before what.
+TurnKey = tuple[bool, bool, int, bool, int, int, int, str]
 
 
-def deprivation(queue: Queue) -> int:
-    """How much of its fair share it holds, of the resource of which it holds most; 1 is `_ONE`."""
-    most = 0
-    for has, share in zip(queue.allocated, queue.share, strict=True):
-        if has > 0:
-            most = max(most, has * _ONE // share if share > 0 else has << 96)
-    return most
+def turn_key(queue: Queue, need: Amounts) -> TurnKey:
+    """Sorts the queue whose line begins with something that needs `need`."""
+    is_over_share = is_over_quota = has_no_due = False
+    after = before = 0
+    allocated, share, quota, due = queue.allocated, queue.share, queue.quota, queue.due
+    for resource in RESOURCES:
+        has, more = allocated[resource], need[resource]
+        together = has + more
+        if together <= 0:
+            continue
+        if together > quota[resource]:
+            is_over_quota = True
+            is_over_share = is_over_share or has > max(share[resource], quota[resource])
+        whole = due[resource]
+        if whole > 0:
+            part = together * _ONE // whole
+            part_before = has * _ONE // whole if more else part
+        else:
+            has_no_due = has_no_due or more > 0
+            part, part_before = together * _ENDLESS, has * _ENDLESS
+        after = max(after, part)
+        before = max(before, part_before)
+    rank, age, name = queue.figures.rank, queue.created_at, queue.name
+    return is_over_share, is_over_quota, rank, has_no_due, after, before, age, name
 
 
-def turn_key(queue: Queue) -> tuple[bool, int, int, str]:
-    """Sorts the most deprived first; queues without any share of GPUs come last."""
-    return not any(queue.share), deprivation(queue), *queue.age_key
+_Entry = tuple[bool, Pending]
 
 
 @dataclass(slots=True)
 class Line:
-    """What waits in one project: `first` has the kinds that go first within quota."""
+    """What waits in one queue: `kinds` has the kinds that go first within quota, `rest` the others.
+
+    Entries are marked False that the last cycle had no time for: they go before others.
+    """
 
     leaf: Queue
-    first: list[Pending] = field(default_factory=list)
-    rest: list[Pending] = field(default_factory=list)
+    overdue: Collection[str] = ()
+    kinds: list[_Entry] = field(default_factory=list)
+    rest: list[_Entry] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.first) + len(self.rest)
+        return len(self.kinds) + len(self.rest)
 
     def push(self, pending: Pending) -> None:
         """Add a workload, or bring back one that has more pods."""
-        heappush(self._heap_of(pending), pending)
+        workload = pending.workload
+        heap = self.kinds if workload.kind in _FIRST_KINDS else self.rest
+        heappush(heap, (workload.key not in self.overdue, pending))
+
+    def head(self) -> Pending:
+        """The one whose turn it is."""
+        return self._first_heap()[0][1]
 
     def pop(self) -> Pending:
         """Take the one whose turn it is."""
-        if not self.first or not self.rest:
-            return heappop(self.first or self.rest)
-        is_first = self._fits_quota(self.first[0]) or self.first[0] < self.rest[0]
-        return heappop(self.first if is_first else self.rest)
+        return heappop(self._first_heap())[1]
 
-    def _heap_of(self, pending: Pending) -> list[Pending]:
-        return self.first if pending.workload.kind in _FIRST_KINDS else self.rest
+    def clear(self) -> list[Pending]:
+        """Take all, in order."""
+        everyone = sorted([*self.kinds, *self.rest])
+        self.kinds.clear()
+        self.rest.clear()
+        return [pending for _, pending in everyone]
+
+    def _first_heap(self) -> list[_Entry]:
+        if not self.kinds or not self.rest:
+            return self.kinds or self.rest
+        is_first = self._fits_quota(self.kinds[0][1]) or self.kinds[0] < self.rest[0]
+        return self.kinds if is_first else self.rest
 
     def _fits_quota(self, pending: Pending) -> bool:
-        leaf = self.leaf
-        has = leaf.allocated if pending.workload.is_preemptible else leaf.allocated_np
+        project = self.leaf.project
+        has = project.allocated if pending.workload.is_preemptible else project.allocated_np
         need = pending.need()
-        return all(has[r] + need[r] <= leaf.quota[r] for r in RESOURCES if need[r])
+        return all(has[r] + need[r] <= project.quota[r] for r in RESOURCES if need[r])
 
 
 @dataclass(slots=True, eq=False)
 class _Branch:
     """A queue with what waits below it: the branches of its children, or its own line.
 
-    `key` is its turn key when it was last sorted in.
+    `key` is its turn key when it was last sorted in, `held` what it held then and `need` what the
+    first below it needed.
     """
 
     queue: Queue | None
     line: Line | None = None
     heap: "list[_Branch]" = field(default_factory=list)
-    key: tuple[bool, int, int, str] = (False, 0, 0, "")
+    key: TurnKey = (False, False, 0, False, 0, 0, 0, "")
+    need: Amounts = NOTHING
+    held: Amounts | None = None
 
     def __lt__(self, other: "_Branch") -> bool:
         return self.key < other.key
 
+    def set_key(self) -> bool:
+        """Work its key out again; returns whether it may have changed. Those below are in order."""
+        queue = self.queue
+        assert queue is not None
+        need = self.line.head().need() if self.line is not None else self.heap[0].need
+        held = frozen(queue.allocated)
+        if need == self.need and held == self.held:
+            return False
+        self.need, self.held = need, held
+        self.key = turn_key(queue, need)
+        return True
+
 
 class Turns:
-    """A tree of heaps over the queues of one pool. After each `pop` comes one `settle`."""
+    """A tree of heaps over the queues of one pool. After each `pop` comes one `settle` or
+    `pass_over`. `is_strict`: what has no place holds up what is behind it in its queue."""
 
-    def __init__(self, waiting: Iterable[tuple[Queue, Pending]]) -> None:
+    def __init__(
+        self,
+        waiting: Iterable[tuple[Queue, Pending]],
+        *,
+        is_strict: bool = False,
+        overdue: Collection[str] = (),
+    ) -> None:
         self._root = _Branch(None)
         self._branches: dict[Queue, _Branch] = {}
+        self._is_strict = is_strict
         for leaf, pending in waiting:
             branch = self._branch_of(leaf)
             if branch.line is None:
-                branch.line = Line(leaf)
+                branch.line = Line(leaf, overdue)
             branch.line.push(pending)
+        self._deepest_first = sorted(
+            self._branches.values(),
+            key=lambda branch: -len(branch.queue.chain if branch.queue else ()),
+        )
         self.resift()
 
     def pop(self) -> tuple[Queue, Pending] | None:
@@ -106,27 +175,44 @@ class Turns:
 
     def settle(self, again: Pending | None = None) -> None:
         """Sort in again the queue that had its turn; `again` still has pods that wait."""
-        path = [self._root]
-        while path[-1].line is None:
-            path.append(path[-1].heap[0])
-        line = path[-1].line
-        if again is not None:
+        path = self._path()
+        if again is not None and (line := path[-1].line) is not None:
             line.push(again)
-        is_empty = not line
-        for branch, above in zip(reversed(path[1:]), reversed(path[:-1]), strict=True):
-            if is_empty:
-                heappop(above.heap)
-            else:
-                _set_key(branch)
-                heapreplace(above.heap, branch)
-            is_empty = not above.heap
+        self._sort_in(path)
+
+    def pass_over(self) -> list[Pending]:
+        """The one that had its turn has no place. Returns what waits behind it and is passed over
+        as well, which is something in strict order only."""
+        path = self._path()
+        line = path[-1].line
+        behind = line.clear() if self._is_strict and line is not None else []
+        self._sort_in(path)
+        return behind
 
     def resift(self) -> None:
         """Sort everything again, after queues changed that did not have the turn."""
-        for branch in self._branches.values():
-            _set_key(branch)
-        for branch in (self._root, *self._branches.values()):
+        for branch in self._deepest_first:
             heapify(branch.heap)
+            if branch.heap or branch.line:
+                branch.set_key()
+        heapify(self._root.heap)
+
+    def _path(self) -> list[_Branch]:
+        """The branches of the queue that has the turn, from the root down."""
+        path = [self._root]
+        while path[-1].line is None:
+            path.append(path[-1].heap[0])
+        return path
+
+    def _sort_in(self, path: list[_Branch]) -> None:
+        is_empty = not path[-1].line
+        for at in range(len(path) - 1, 0, -1):
+            heap = path[at - 1].heap
+            if is_empty:
+                heappop(heap)
+                is_empty = not heap
+            elif path[at].set_key():
+                heapreplace(heap, path[at])
 
     def _branch_of(self, queue: Queue) -> _Branch:
         branch = self._branches.get(queue)
@@ -137,6 +223,10 @@ class Turns:
         return branch
 
 
-def _set_key(branch: _Branch) -> None:
-    assert branch.queue is not None
-    branch.key = turn_key(branch.queue)
+def take_turns(session: Session, pool: str, waiting: Iterable[Pending]) -> Turns:
+    """The turns of what waits in a pool, in the order of its jobs that the pool keeps."""
+    return Turns(
+        ((session.queue_of(pending.workload, pool), pending) for pending in waiting),
+        is_strict=session.snapshot.pools[pool].job_order == "strict-fifo",
+        overdue=session.settings.first,
+    )

@@ -1,59 +1,42 @@
 """Places for the pods of one chunk: nodes and cards, all of them or none.
 
-A shape that found no place is remembered: no chunk that wants as much or more is tried again until
-something is released, so a queue of identical pods that don't fit costs one search.
+Pods of one shape are placed in bulk. A shape that found no place is remembered: no chunk that wants
+as much or more is tried again until something is released, so a queue of identical pods that don't
+fit costs one search.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from extender.api.demand import Demand
 from extender.api.kinds import CardShare
 from extender.api.units import MILLI_PER_GPU, share_mib, share_milli
 from extender.kernels import nodes as kernel
-from extender.policy.match import Matcher
+from extender.kernels import nodes_bulk as bulk
+from extender.policy.affinity import Beside
+from extender.policy.chunks import Pending
+from extender.policy.fragmentation import Fragmentation
+from extender.policy.groups import has_topology
+from extender.policy.match import WHOLE_POOL, Frame, Matcher
 from extender.policy.plan import Placement
-from extender.policy.simulation import Simulation
-from extender.state.model import Constraints, PodView
+from extender.policy.shapes import Shape, alike, shapes_of
+from extender.policy.simulation import Cards, Simulation
+from extender.policy.topology import Placer, Search, Topologies
+from extender.state.model import Constraints, PlacementRule, PodView, PoolView, TopologyRule
+from extender.state.nodes import NodeTable
 
 Moment = Literal["now", "later"]
 
-
-@dataclass(slots=True)
-class Shape:
-    """`count` pods that ask for the same, under the same constraints."""
-
-    demand: Demand
-    constraints: Constraints
-    count: int
-
-    def is_no_easier_than(self, other: "Shape") -> bool:
-        """Whether it can't have a place where `other` has none."""
-        mine, its = self.demand, other.demand
-        return (
-            self.constraints is other.constraints
-            and self.count >= other.count
-            and mine.devices >= its.devices
-            and mine.milli >= its.milli
-            and mine.gpu_memory_mib >= its.gpu_memory_mib
-            and (mine.gpu_memory_mib > 0) == (its.gpu_memory_mib > 0)
-            and mine.cpu_milli >= its.cpu_milli
-            and mine.memory_mib >= its.memory_mib
-        )
-
-
-def shapes_of(pods: Iterable[PodView]) -> list[Shape]:
-    """The distinct shapes among the pods."""
-    found: dict[tuple[Demand, int], Shape] = {}
-    for pod in pods:
-        key = pod.demand, id(pod.constraints)
-        if key in found:
-            found[key].count += 1
-        else:
-            found[key] = Shape(pod.demand, pod.constraints, 1)
-    return list(found.values())
+_RULES: Final[Mapping[PlacementRule, int]] = {
+    "binpack": kernel.BINPACK,
+    "spread": kernel.SPREAD,
+    "best-fit": kernel.BEST_FIT,
+    "first-fit": kernel.FIRST_FIT,
+    # Where several pods of one shape belong together; single pods go by `fragmentation`.
+    "fgd": kernel.BINPACK,
+}
 
 
 def card_shares(card_mib: int, demand: Demand, indices: Iterable[int]) -> tuple[CardShare, ...]:
@@ -67,74 +50,326 @@ def card_shares(card_mib: int, demand: Demand, indices: Iterable[int]) -> tuple[
     return tuple(CardShare(index=index, milli=milli, memory_mib=mib) for index in indices)
 
 
+def has_room(table: NodeTable, ix: int, pod: PodView, cards: Cards) -> bool:
+    """Whether the node has just these cards, and all else that the pod asks for, free."""
+    at, n_cards, demand = ix * table.cards.stride, table.cards.n_cards[ix], pod.demand
+    return (
+        all(c.index < n_cards and table.cards.card_free[at + c.index] >= c.milli for c in cards)
+        and table.free_pods[ix] >= 1
+        and (demand.cpu_milli == 0 or table.free_cpu_milli[ix] >= demand.cpu_milli)
+        and (demand.memory_mib == 0 or table.free_memory_mib[ix] >= demand.memory_mib)
+        and (not demand.counted or table.fits_counted(ix, demand))
+    )
+
+
+@dataclass(slots=True, frozen=True)
+class _Wish:
+    """Places wanted for `n_pods` of one shape; `is_packed`: on as few nodes as there can be."""
+
+    demand: Demand
+    candidates: "array[int]"
+    rule: int
+    n_pods: int
+    is_packed: bool = False
+
+
+@dataclass(slots=True)
+class _Streak:
+    """The best places for the next pods of one shape, as long as nothing else changes the nodes.
+
+    `n_steps` is how often the simulation had touched any node when the next of `places` was the
+    best; `length` is how many were looked for at once, 0 while only one pod has asked.
+    """
+
+    demand: Demand
+    constraints: Constraints
+    length: int = 0
+    n_steps: int = -1
+    places: list[tuple[int, Cards]] = field(default_factory=list)
+
+
+#: Pods of one shape that are placed in one go: the search is cheap beside the pods it places, yet
+#: in vain when another shape comes between.
+_FIRST_STREAK: Final = 8
+_LONGEST_STREAK: Final = 512
+
+
 @dataclass(slots=True)
 class Places:
-    """The search, on a simulation. `spread` names the pools that spread instead of bin-packing."""
+    """The search, on a simulation. `beside` knows who may be near whom."""
 
     sim: Simulation
     matcher: Matcher
-    spread: frozenset[str]
-    _failed: dict[tuple[str, Moment], list[Shape]] = field(default_factory=dict)
+    topologies: Topologies
+    pools: Mapping[str, PoolView]
+    beside: Beside
+    fragmentation: Fragmentation
+    _failed: dict[tuple[str, Moment, bool], list[Shape]] = field(default_factory=dict)
+    _open: set[str] = field(default_factory=set)
+    _streaks: dict[tuple[str, Moment], _Streak] = field(default_factory=dict)
 
     def place_chunk(
-        self, pods: Sequence[PodView], pool: str, moment: Moment
+        self, pending: Pending, pool: str, moment: Moment, chunk: Sequence[PodView] | None = None
     ) -> list[Placement] | None:
-        """Hold a place for every pod in the simulation, or for none and return None."""
-        shapes = shapes_of(pods)
-        if self.has_failed(shapes, pool, moment):
+        """Hold a place for every pod of the chunk in the simulation, or for none and return None.
+
+        `chunk` is the workload's next one unless another is given.
+        """
+        pods = pending.chunk if chunk is None else chunk
+        if pending.workload.tree is not None and has_topology(pending.workload):
+            return self.lay_out(pending, pool, Taking(self, moment), self.table(moment), pods)
+        if self._failed and self.has_failed(shapes_of(pods), pool, moment):
             return None
-        mark = self.sim.checkpoint()
-        placed = []
-        for pod in in_packing_order(pods):
-            placement = self.place_pod(pod, pool, moment)
-            if placement is None:
-                self.sim.rollback(mark)
-                self._remember(shapes, pool, moment)
-                return None
-            placed.append(placement)
+        placed: list[Placement] | None
+        if len(pods) == 1:
+            one = self.place_pod(pods[0], pool, moment)
+            placed = None if one is None else [one]
+        else:
+            placed = self.place_in(pods, pool, moment)
+        if placed is None and not self.beside.concerns(pods):
+            self._remember(shapes_of(pods), pool, moment)
         return placed
 
-    def place_pod(self, pod: PodView, pool: str, moment: Moment) -> Placement | None:
+    def lay_out(
+        self,
+        pending: Pending,
+        pool: str,
+        placer: Placer,
+        could: NodeTable,
+        chunk: Sequence[PodView] | None = None,
+    ) -> list[Placement] | None:
+        """Places for the chunk in the domains that its groups need, held by `placer`, or None.
+
+        `could` has free what a domain could have free at best.
+        """
+        search = Search(self.topologies, self.matcher, pool, placer, could)
+        return search.run(pending, pending.chunk if chunk is None else chunk)
+
+    def place_in(
+        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: Frame = WHOLE_POOL
+    ) -> list[Placement] | None:
+        """Hold a place within the frame for every pod, or for none and return None."""
+        mark = self.sim.checkpoint()
+        placed: list[Placement] = []
+        for group in alike(pods):
+            if len(group) > 1 and self._may_go_in_bulk(group[0]):
+                more = self._place_alike(group, pool, moment, frame)
+            else:
+                more = self._place_singly(group, pool, moment, frame)
+            if more is None:
+                self.sim.rollback(mark)
+                return None
+            placed += more
+        return placed
+
+    def place_pod(
+        self, pod: PodView, pool: str, moment: Moment, frame: Frame = WHOLE_POOL
+    ) -> Placement | None:
         """Hold the best place for one pod in the simulation, or None."""
-        table = self.sim.now if moment == "now" else self.sim.later
-        candidates = self.matcher.candidates(pool, pod.constraints)
-        ix = kernel.best_node(table, pod.demand, candidates, pool in self.spread)
+        if frame is WHOLE_POOL and (streak := self._streak(pod, pool, moment)) is not None:
+            ix, shares = streak.places.pop()
+            self.sim.hold(ix, pod, shares)
+            streak.n_steps = len(self.sim.touched)
+            return Placement(pod, self.sim.now.cards.names[ix], shares)
+        demand, rule, table = pod.demand, self._rule(pod, pool), self.table(moment)
+        candidates = self.candidates(pod, pool, moment, frame)
+        if self._is_fgd(pod, pool):
+            ix, card = self.fragmentation.best_place(demand, candidates, pool, moment)
+            return None if ix < 0 else self.place_on(pod, ix, pool, moment, card)
+        if not demand.wants_gpu:
+            if demand.counted:
+                candidates, rule = _by_instances(table, candidates, rule), kernel.FIRST_FIT
+            else:
+                candidates = self._without_instances(pod, pool, moment, frame)
+        ix = kernel.best_node(table, demand, candidates, rule)
         return None if ix < 0 else self.place_on(pod, ix, pool, moment)
 
-    def place_on(self, pod: PodView, ix: int, pool: str, moment: Moment) -> Placement:
-        """Hold a place on node `ix`, which has it."""
-        cards = (self.sim.now if moment == "now" else self.sim.later).cards
-        indices = kernel.pick_cards(cards, ix, pod.demand, pool in self.spread)
+    def place_on(
+        self, pod: PodView, ix: int, pool: str, moment: Moment, card: int = -1
+    ) -> Placement:
+        """Hold a place on node `ix`, which has it, and there on `card` if one is named."""
+        cards = self.table(moment).cards
+        indices = [card]
+        if card < 0:
+            indices = kernel.pick_cards(cards, ix, pod.demand, self._rule(pod, pool))
         shares = card_shares(cards.card_mib[ix], pod.demand, indices)
-        self.sim.hold(ix, pod.demand, shares)
+        self.sim.hold(ix, pod, shares)
         return Placement(pod, cards.names[ix], shares)
+
+    def roomiest(self, pod: PodView, pool: str, rule: TopologyRule) -> int | None:
+        """How many such pods the roomiest domain of the required level takes now, or None."""
+        placer = Taking(self, "now")
+        search = Search(self.topologies, self.matcher, pool, placer, self.sim.now)
+        return search.roomiest(Shape(pod.demand, pod.constraints, 1), rule)
+
+    def candidates(
+        self, pod: PodView, pool: str, moment: Moment, frame: Frame = WHOLE_POOL
+    ) -> "array[int]":
+        """Nodes of the frame that the pod may use: by what it says, by who is there, and by what
+        is left of the resources that are counted one by one."""
+        found = self.matcher.candidates(pool, pod.constraints, frame)
+        demand = pod.demand
+        if demand.counted:
+            table = self.table(moment)
+            found = array("i", [ix for ix in found if table.fits_counted(ix, demand)])
+        return self.beside.allowed(pod, found, moment)
+
+    def table(self, moment: Moment) -> NodeTable:
+        """The nodes at that moment."""
+        return self.sim.now if moment == "now" else self.sim.later
 
     def has_failed(self, shapes: Iterable[Shape], pool: str, moment: Moment) -> bool:
         """Whether something no harder was tried before and had no place."""
-        failed = self._failed.get((pool, moment))
+        failed = self._failed.get((pool, moment, pool in self._open))
         return bool(failed) and any(
             shape.is_no_easier_than(known) for shape in shapes for known in failed or ()
         )
 
     def forget_failures(self, pool: str) -> None:
         """Something of the pool was released: what had no place later may have one."""
-        self._failed.pop((pool, "later"), None)
+        for is_open in (False, True):
+            self._failed.pop((pool, "later", is_open), None)
+
+    def set_open(self, pool: str, *, is_open: bool) -> None:
+        """Whether places of the pool that are kept for somebody count as free for now."""
+        if is_open:
+            self._open.add(pool)
+        else:
+            self._open.discard(pool)
+
+    def is_open(self, pool: str) -> bool:
+        """Whether places of the pool that are kept for somebody count as free for now."""
+        return pool in self._open
+
+    def _streak(self, pod: PodView, pool: str, moment: Moment) -> _Streak | None:
+        """Places for this pod and others like it, if any has come just before."""
+        demand, constraints = pod.demand, pod.constraints
+        known = self._streaks.get((pool, moment))
+        if known is None or known.constraints is not constraints or known.demand != demand:
+            self._streaks[pool, moment] = _Streak(demand, constraints)
+            return None
+        if known.places and known.n_steps == len(self.sim.touched):
+            return known
+        if not demand.wants_gpu or self._is_fgd(pod, pool) or not self._may_go_in_bulk(pod):
+            return None
+        known.length = min(_LONGEST_STREAK, 2 * known.length or _FIRST_STREAK)
+        candidates = self.matcher.candidates(pool, constraints)
+        wish = _Wish(demand, candidates, self._rule(pod, pool), known.length)
+        known.places = _find_alike(self.table(moment), wish)[::-1]
+        known.n_steps = len(self.sim.touched)
+        return known if known.places else None
+
+    def _place_singly(
+        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: Frame
+    ) -> list[Placement] | None:
+        placed = []
+        for pod in pods:
+            placement = self.place_pod(pod, pool, moment, frame)
+            if placement is None:
+                return None
+            placed.append(placement)
+        return placed
+
+    def _place_alike(
+        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: Frame
+    ) -> list[Placement] | None:
+        """Places for pods of one shape that belong together: where bin-pack doesn't say how, on as
+        few nodes as there can be."""
+        first = pods[0]
+        rule = self._rule(first, pool)
+        is_packed = first.demand.wants_gpu and (
+            rule == kernel.BEST_FIT or self._is_fgd(first, pool)
+        )
+        candidates = self.matcher.candidates(pool, first.constraints, frame)
+        wish = _Wish(first.demand, candidates, rule, len(pods), is_packed)
+        found = _find_alike(self.table(moment), wish)
+        if len(found) < len(pods):
+            return None
+        names = self.sim.now.cards.names
+        placed = []
+        for pod, (ix, shares) in zip(pods, found, strict=True):
+            self.sim.hold(ix, pod, shares)
+            placed.append(Placement(pod, names[ix], shares))
+        return placed
+
+    def _without_instances(
+        self, pod: PodView, pool: str, moment: Moment, frame: Frame
+    ) -> "array[int]":
+        """Nodes for work without GPUs: those that are partitioned into instances only where no
+        other has room."""
+        candidates = self.candidates(pod, pool, moment, frame)
+        plain = self.matcher.without_instances(pool, pod.constraints, frame)
+        if len(plain) == len(candidates):
+            return candidates
+        plain = self.beside.allowed(pod, plain, moment)
+        has_room = kernel.best_node(self.table(moment), pod.demand, plain, kernel.FIRST_FIT) >= 0
+        return plain if has_room else candidates
+
+    def _is_fgd(self, pod: PodView, pool: str) -> bool:
+        view, demand = self.pools[pool], pod.demand
+        placement = view.gpu_placement if demand.wants_gpu else view.cpu_placement
+        return placement == "fgd" and not demand.counted
+
+    def _may_go_in_bulk(self, pod: PodView) -> bool:
+        return not pod.demand.counted and not self.beside.concerns((pod,))
+
+    def _rule(self, pod: PodView, pool: str) -> int:
+        view = self.pools[pool]
+        return _RULES[view.gpu_placement if pod.demand.wants_gpu else view.cpu_placement]
 
     def _remember(self, shapes: list[Shape], pool: str, moment: Moment) -> None:
         # Of a mixed chunk it isn't known which shape failed, so only its own repetition is caught.
         if len(shapes) != 1:
             return
-        failed = self._failed.setdefault((pool, moment), [])
+        failed = self._failed.setdefault((pool, moment, pool in self._open), [])
         failed[:] = [known for known in failed if not known.is_no_easier_than(shapes[0])]
         failed.append(shapes[0])
 
 
-def in_packing_order(pods: Sequence[PodView]) -> list[PodView]:
-    """The largest first, so that small ones take what they leave; otherwise as given."""
-    if len(Counter(id(pod.demand) for pod in pods)) == 1:
-        return list(pods)
-    return sorted(pods, key=lambda pod: (-_size(pod.demand), -pod.demand.cpu_milli))
+@dataclass(slots=True)
+class Taking:
+    """A Placer that takes what is free at one moment."""
+
+    places: Places
+    moment: Moment
+
+    def place_in(self, pods: Sequence[PodView], pool: str, frame: Frame) -> list[Placement] | None:
+        """As `Places.place_in`."""
+        return self.places.place_in(pods, pool, self.moment, frame)
+
+    def cost(self, pods: Sequence[PodView], pool: str, frame: Frame) -> tuple[int, ...]:
+        """Nobody has to leave, so it costs the same everywhere."""
+        return ()
+
+    def checkpoint(self) -> int:
+        """A mark in the simulation."""
+        return self.places.sim.checkpoint()
+
+    def rollback(self, mark: int) -> None:
+        """Roll the simulation back."""
+        self.places.sim.rollback(mark)
 
 
-def _size(demand: Demand) -> int:
-    return demand.devices * (demand.milli or MILLI_PER_GPU) + demand.gpu_memory_mib
+def _find_alike(table: NodeTable, wish: _Wish) -> list[tuple[int, Cards]]:
+    """The best places, as many as there are; none is held."""
+    n_pods, demand = wish.n_pods, wish.demand
+    out_ix, out_cards = array("i", bytes(4 * n_pods)), array("Q", bytes(8 * n_pods))
+    find = bulk.pack_nodes if wish.is_packed else bulk.fill_nodes
+    n_placed = find(table, demand, wish.candidates, wish.rule, out_ix, out_cards)
+    known: dict[tuple[int, int], Cards] = {}
+    found = []
+    for ix, bits in zip(out_ix[:n_placed], out_cards, strict=False):
+        key = table.cards.card_mib[ix], bits
+        if key not in known:
+            indices = [card for card in range(bits.bit_length()) if bits >> card & 1]
+            known[key] = card_shares(key[0], demand, indices)
+        found.append((ix, known[key]))
+    return found
+
+
+def _by_instances(table: NodeTable, candidates: "array[int]", rule: int) -> "array[int]":
+    """The candidates sorted: those first that have the fewest instances left, under spread the
+    most; otherwise as they were."""
+    sign = -1 if rule == kernel.SPREAD else 1
+    left = {ix: sign * sum((table.free_counted[ix] or {}).values()) for ix in candidates}
+    return array("i", sorted(candidates, key=left.__getitem__))

@@ -49,6 +49,8 @@ class Placement:
     @property
     def milli(self) -> int:
         """Milli-GPU over all cards."""
+        if len(self.cards) == 1:
+            return self.cards[0].milli
         return sum(card.milli for card in self.cards)
 
     @property

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from extender.api.reasons import Reason, Refused
-from extender.policy.place import Moment
+from extender.policy.place import Moment, has_room
 from extender.policy.plan import Placement
-from extender.policy.queues import Queue, add, held_amounts, held_pool, sum_amounts
+from extender.policy.queues import Queue, add, held_amounts, held_pool, sum_amounts, tally_of
 from extender.policy.session import Session
 from extender.state.model import PodView, WorkloadView
 from extender.state.nodes import NodeTable
@@ -51,7 +51,8 @@ def settle_promises(session: Session) -> None:
 
 def _find(session: Session) -> list[_Promise]:
     found = []
-    for workload in session.snapshot.workloads.values():
+    for key in sorted(tally_of(session.snapshot).nominated):
+        workload = session.snapshot.workloads[key]
         pods = [p for p in workload.pods if p.state == "nominated" and not p.is_terminating]
         if pods:
             pods.sort(key=lambda pod: pod.key)
@@ -74,7 +75,10 @@ def _places(session: Session, promise: _Promise) -> list[tuple[PodView, int]]:
 def _may_still(session: Session, promise: _Promise, moment: Moment) -> bool:
     """Whether gang, nodes and queues still allow it; what it holds is counted in the queues."""
     workload, nodes = promise.workload, session.snapshot.nodes
-    n_live = sum(p.state in ("reserved", "bound") and not p.is_terminating for p in workload.pods)
+    n_live = sum(
+        bool(p.next_node) or (p.state in ("reserved", "bound") and not p.is_terminating)
+        for p in workload.pods
+    )
     if n_live + len(promise.pods) < workload.min_member:
         return False
     places = _places(session, promise)
@@ -105,25 +109,11 @@ def _hold(session: Session, promise: _Promise, table: NodeTable) -> bool:
     sim = session.sim
     mark = sim.checkpoint()
     for pod, ix in _places(session, promise):
-        if not _has_room(table, ix, pod):
+        if not has_room(table, ix, pod, pod.cards):
             sim.rollback(mark)
             return False
-        sim.hold(ix, pod.demand, pod.cards)
+        sim.hold(ix, pod, pod.cards)
     return True
-
-
-def _has_room(table: NodeTable, ix: int, pod: PodView) -> bool:
-    at = ix * table.cards.stride
-    n_cards = table.cards.n_cards[ix]
-    return (
-        all(
-            card.index < n_cards and table.cards.card_free[at + card.index] >= card.milli
-            for card in pod.cards
-        )
-        and table.free_pods[ix] >= 1
-        and (pod.demand.cpu_milli == 0 or table.free_cpu_milli[ix] >= pod.demand.cpu_milli)
-        and (pod.demand.memory_mib == 0 or table.free_memory_mib[ix] >= pod.demand.memory_mib)
-    )
 
 
 def _uncharge(session: Session, promise: _Promise) -> None:

@@ -5,12 +5,14 @@ Amounts are GPUs in milli, CPU in milli, memory in MiB, always in this order. Th
 that a rollback restores them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import gcd
+from typing import Final
 
-from extender.api.demand import Demand
-from extender.api.units import MILLI_PER_GPU, share_milli
+from extender.api.units import MILLI_PER_GPU
 from extender.policy.plan import QueueShare
+from extender.state import tally
 from extender.state.model import (
     CPU,
     GPU,
@@ -24,16 +26,29 @@ from extender.state.model import (
     QueueView,
     Snapshot,
     WorkloadView,
+    user_queue,
 )
+from extender.state.tally import Tally
 
 RESOURCES = (GPU, CPU, MEMORY)
+
+# What pods are charged is counted where it is summed up, and asked for here.
+held_amounts = tally.held_amounts
+pod_amounts = tally.pod_amounts
+startable = tally.startable
+sum_amounts = tally.sum_amounts
+
+_NO_FIGURES: Final = PoolQuota()
+#: Users of a project have equal parts of what it has, and nothing guaranteed.
+_USER_FIGURES: Final = PoolQuota(cpu=Figures(), memory=Figures())
+_UNBOUND: Final[Amounts] = (UNLIMITED, UNLIMITED, UNLIMITED)
 
 
 def _nothing() -> list[int]:
     return [0, 0, 0]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Queue:
     """A queue in one node pool: a department, a project, or any level between or below.
 
@@ -42,6 +57,9 @@ class Queue:
     `requested` what it held and asked for when shares were divided. `np` stands for non-preemptible
     work, which is part of the whole. Reclaim lets a queue take up to `share_to_take` and keep
     `share_to_keep`; see `fairshare` for how they differ. `chain` is the queue and what is above it.
+    GPU shares are rounded to its `granule`, the largest of which all its work can make use.
+    `np_quota` bounds non-preemptible work: the quota, save that users have none of their own. What
+    a queue holds is measured against `due`, the larger of quota and share, when turns are counted.
     """
 
     name: str
@@ -50,10 +68,12 @@ class Queue:
     figures: PoolQuota = field(default_factory=PoolQuota)
     reclaim_min_runtime_s: int = 0
     preempt_min_runtime_s: int = 0
+    is_user: bool = False
     children: "list[Queue]" = field(default_factory=list)
     chain: "tuple[Queue, ...]" = field(init=False)
     quota: Amounts = field(init=False)
     limit: Amounts = field(init=False)
+    np_quota: Amounts = field(init=False)
     allocated: list[int] = field(default_factory=_nothing)
     allocated_np: list[int] = field(default_factory=_nothing)
     leaving: list[int] = field(default_factory=_nothing)
@@ -62,42 +82,34 @@ class Queue:
     held_np: list[int] = field(default_factory=_nothing)
     pending: list[int] = field(default_factory=_nothing)
     pending_np: list[int] = field(default_factory=_nothing)
-    has_fractions: bool = False
+    granule: int = MILLI_PER_GPU
     requested: Amounts = NOTHING
     share: list[int] = field(default_factory=_nothing)
     share_to_take: Amounts = NOTHING
     share_to_keep: Amounts = NOTHING
+    due: Amounts = NOTHING
 
     def __post_init__(self) -> None:
         self.chain = (self,) if self.parent is None else (self, *self.parent.chain)
         gpu, cpu, memory = self.figures.figures
         self.quota = gpu.quota, cpu.quota, memory.quota
         self.limit = gpu.limit, cpu.limit, memory.limit
+        self.np_quota = _UNBOUND if self.is_user else self.quota
         if self.parent is not None:
             self.parent.children.append(self)
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name}>"
 
     @property
     def age_key(self) -> tuple[int, str]:
         """Sorts the oldest first: the order that breaks every tie."""
         return self.created_at, self.name
 
-    def wanted(self, resource: int, is_leaving_counted: bool) -> int:
-        """Demand that a fair share may answer: what could run, capped by the limits.
-
-        Non-preemptible work beyond quota can't run, so it entitles to nothing; a queue wants what
-        the queues below it want. Pods that are leaving may or may not come back.
-        """
-        if self.children:
-            wanted = sum(child.wanted(resource, is_leaving_counted) for child in self.children)
-        else:
-            wanted = self.allocated[resource] + self.pending[resource]
-            np_wanted = self.allocated_np[resource] + self.pending_np[resource]
-            if is_leaving_counted:
-                wanted += self.leaving[resource]
-                np_wanted += self.leaving_np[resource]
-            may_run = max(min(np_wanted, self.quota[resource]), self.allocated_np[resource])
-            wanted += may_run - np_wanted
-        return min(wanted, self.limit[resource])
+    @property
+    def project(self) -> "Queue":
+        """The queue itself; of a user, its project."""
+        return self.parent if self.is_user and self.parent is not None else self
 
     def as_share(self) -> QueueShare:
         """The figures to publish."""
@@ -124,45 +136,41 @@ class PoolQueues:
 
     def leaf_of(self, workload: WorkloadView) -> Queue | None:
         """The queue that the workload's pods are charged to; None when its project is unknown."""
-        return self.by_name.get(workload.project)
+        return self.leaf(workload.project, workload.user)
+
+    def leaf(self, project: str, user: str) -> Queue | None:
+        """The user's queue where the project's work names users, else the project's."""
+        queue = self.by_name.get(project)
+        if queue is None or not queue.children:
+            return queue
+        return self.by_name.get(user_queue(project, user), queue)
 
 
 def build_queues(snapshot: Snapshot) -> dict[str, PoolQueues]:
-    """The queues of every node pool with what the snapshot's pods hold and ask for."""
-    pools = {name: _empty_queues(snapshot, name) for name in sorted(snapshot.pools)}
+    """The queues of every node pool with what the snapshot's pods hold and ask for.
+
+    Costs one pass over nodes, queues and the sums of the tally.
+    """
+    summed = tally_of(snapshot)
+    listed = _parents_first(snapshot)
+    users = summed.users()
+    pools = {name: _empty_queues(listed, users, name) for name in sorted(snapshot.pools)}
     _count_capacity(snapshot, pools)
-    for workload in snapshot.workloads.values():
-        _count_workload(snapshot, pools, workload)
+    for (pool, project, user), sums in summed.sums.items():
+        if (queues := pools.get(pool)) is not None:
+            leaf = queues.leaf(project, user)
+            _count(queues, leaf, sums)
+            granule = summed.granule((pool, project, user))
+            for queue in leaf.chain if leaf and granule < MILLI_PER_GPU else ():
+                queue.granule = gcd(queue.granule, granule)
     return pools
 
 
-def pod_amounts(demand: Demand, card_mib: int) -> Amounts:
-    """What a pod without cards will be charged; a request in MiB is measured on `card_mib`."""
-    if demand.gpu_memory_mib == 0:
-        milli = demand.devices * demand.milli
-    else:
-        milli = demand.devices * min(MILLI_PER_GPU, share_milli(demand.gpu_memory_mib, card_mib))
-    if demand.counted:
-        milli += demand.counted_milli
-    return milli, demand.cpu_milli, demand.memory_mib
-
-
-def held_amounts(pod: PodView, card_mib: int) -> Amounts:
-    """What a pod is charged that has a place; without cards by its row, as if it had none yet."""
-    if not pod.cards:
-        return pod_amounts(pod.demand, card_mib)
-    demand = pod.demand
-    return pod.held_milli + demand.counted_milli, demand.cpu_milli, demand.memory_mib
-
-
-def sum_amounts(many: Iterable[Amounts]) -> Amounts:
-    """The sum, resource by resource."""
-    gpu = cpu = memory = 0
-    for amounts in many:
-        gpu += amounts[0]
-        cpu += amounts[1]
-        memory += amounts[2]
-    return gpu, cpu, memory
+def tally_of(snapshot: Snapshot) -> Tally:
+    """The snapshot's tally; it is given one where it has none."""
+    if snapshot.tally is None:
+        snapshot.tally = Tally.of(snapshot.nodes, snapshot.workloads)
+    return snapshot.tally
 
 
 def held_pool(snapshot: Snapshot, pod: PodView) -> str:
@@ -171,54 +179,52 @@ def held_pool(snapshot: Snapshot, pod: PodView) -> str:
     return "" if ix is None else snapshot.nodes.pool[ix]
 
 
-def startable(workload: WorkloadView) -> Iterable[PodView]:
-    """The pods that could start if they had a place, no more than may run at once."""
-    waiting = [
-        pod
-        for pod in workload.pods
-        if pod.state in _WAITING and not pod.is_terminating and not pod.other_gates
-    ]
-    if workload.max_concurrent_pods is None:
-        return waiting
-    n_live = sum(p.state not in _WAITING and not p.is_terminating for p in workload.pods)
-    waiting.sort(key=lambda pod: (pod.created_at, pod.key))
-    return waiting[: max(0, workload.max_concurrent_pods - n_live)]
-
-
-_WAITING = ("gated", "foreign")
-
-
 def frozen(amounts: list[int]) -> Amounts:
     """The amounts as they are now."""
     return amounts[0], amounts[1], amounts[2]
 
 
-def _empty_queues(snapshot: Snapshot, pool: str) -> PoolQueues:
-    """The tree without usage. A queue whose parent doesn't exist has one with its quotas."""
-    queues = PoolQueues(pool)
-    absent: dict[str, list[QueueView]] = {}
-    for view in snapshot.queues.values():
-        if view.parent and view.parent not in snapshot.queues:
-            absent.setdefault(view.parent, []).append(view)
-    for name in sorted(absent):
-        queues.by_name[name] = _stand_in(name, absent[name], pool)
+def _parents_first(snapshot: Snapshot) -> list[QueueView | list[QueueView]]:
+    """All queues in order of age, parents first. A list stands for a parent that doesn't exist, and
+    holds the queues that name it; queues that are their own ancestors are left out."""
     below: dict[str, list[QueueView]] = {}
     for view in sorted(snapshot.queues.values(), key=lambda view: (view.created_at, view.name)):
         below.setdefault(view.parent, []).append(view)
-    ready = [*below.get("", ()), *(v for name in sorted(absent) for v in below[name])]
-    # Queues are made parents first; views that are their own ancestors are never reached.
-    while ready:
-        view = ready.pop(0)
-        queues.by_name[view.name] = Queue(
+    absent = sorted(name for name in below if name and name not in snapshot.queues)
+    listed: list[QueueView | list[QueueView]] = [below[name] for name in absent]
+    ready = [*below.get("", ()), *(view for name in absent for view in below[name])]
+    for view in ready:
+        listed.append(view)
+        ready.extend(below.get(view.name, ()))
+    return listed
+
+
+def _empty_queues(
+    listed: Sequence[QueueView | list[QueueView]], users: Mapping[str, set[str]], pool: str
+) -> PoolQueues:
+    """The tree without usage. A queue whose parent doesn't exist has one with its quotas."""
+    queues = PoolQueues(pool)
+    by_name = queues.by_name
+    for view in listed:
+        if isinstance(view, list):
+            by_name[view[0].parent] = _stand_in(view[0].parent, view, pool)
+            continue
+        by_name[view.name] = Queue(
             name=view.name,
-            parent=queues.by_name.get(view.parent),
+            parent=by_name.get(view.parent),
             created_at=view.created_at,
-            figures=view.pools.get(pool, PoolQuota()),
+            figures=view.pools.get(pool, _NO_FIGURES),
             reclaim_min_runtime_s=view.reclaim_min_runtime_s,
             preempt_min_runtime_s=view.preempt_min_runtime_s,
         )
-        ready.extend(below.get(view.name, ()))
-    queues.roots = [queue for queue in queues.by_name.values() if queue.parent is None]
+    for project in sorted(users):
+        parent = by_name.get(project)
+        if parent is None or parent.children:
+            continue
+        for user in sorted(users[project]):
+            name = user_queue(project, user)
+            by_name[name] = Queue(name, parent, parent.created_at, _USER_FIGURES, is_user=True)
+    queues.roots = [queue for queue in by_name.values() if queue.parent is None]
     queues.roots.sort(key=lambda queue: queue.age_key)
     return queues
 
@@ -250,56 +256,28 @@ def _count_capacity(snapshot: Snapshot, pools: dict[str, PoolQueues]) -> None:
             queues.smallest_card_mib = min(queues.smallest_card_mib or mib, mib)
 
 
-def _count_workload(
-    snapshot: Snapshot, pools: dict[str, PoolQueues], workload: WorkloadView
-) -> None:
-    for pod in workload.pods:
-        if pod.state not in _WAITING:
-            _count_held(snapshot, pools, workload, pod)
-    if workload.problem is not None:
-        return
-    waiting = startable(workload)
-    for pool in dict.fromkeys(workload.pools):
-        queues = pools.get(pool)
-        leaf = queues.leaf_of(workload) if queues else None
-        if queues is None or leaf is None:
-            continue
-        for pod in waiting:
-            amounts = pod_amounts(pod.demand, queues.smallest_card_mib)
-            is_fraction = amounts[GPU] % MILLI_PER_GPU != 0
-            for queue in leaf.chain:
-                queue.has_fractions = queue.has_fractions or is_fraction
-                add(queue.pending, amounts)
-                if not workload.is_preemptible:
-                    add(queue.pending_np, amounts)
-
-
-def _count_held(
-    snapshot: Snapshot, pools: dict[str, PoolQueues], workload: WorkloadView, pod: PodView
-) -> None:
-    queues = pools.get(held_pool(snapshot, pod))
-    if queues is None:
-        return
-    amounts = held_amounts(pod, queues.smallest_card_mib)
-    leaf = queues.leaf_of(workload)
+def _count(queues: PoolQueues, leaf: Queue | None, sums: Sequence[int]) -> None:
+    """Add sums of a tally to their queue and all above it."""
     if leaf is None:
         # Work outside every queue is not shared: the others divide what it leaves.
         for resource in RESOURCES:
-            queues.capacity[resource] = max(0, queues.capacity[resource] - amounts[resource])
+            held = sums[tally.ALLOCATED + resource] + sums[tally.LEAVING + resource]
+            queues.capacity[resource] = max(0, queues.capacity[resource] - held)
         return
-    np_amounts = NOTHING if workload.is_preemptible else amounts
-    is_fraction = amounts[GPU] % MILLI_PER_GPU != 0
     for queue in leaf.chain:
-        queue.has_fractions = queue.has_fractions or is_fraction
-        if pod.is_terminating:
-            add(queue.leaving, amounts)
-            add(queue.leaving_np, np_amounts)
-        else:
-            add(queue.allocated, amounts)
-            add(queue.allocated_np, np_amounts)
-        if pod.state != "nominated":
-            add(queue.held, amounts)
-            add(queue.held_np, np_amounts)
+        for figures, at in (
+            (queue.allocated, tally.ALLOCATED),
+            (queue.allocated_np, tally.ALLOCATED_NP),
+            (queue.leaving, tally.LEAVING),
+            (queue.leaving_np, tally.LEAVING_NP),
+            (queue.held, tally.HELD),
+            (queue.held_np, tally.HELD_NP),
+            (queue.pending, tally.PENDING),
+            (queue.pending_np, tally.PENDING_NP),
+        ):
+            figures[0] += sums[at]
+            figures[1] += sums[at + 1]
+            figures[2] += sums[at + 2]
 
 
 def add(to: list[int], amounts: Amounts) -> None:

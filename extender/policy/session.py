@@ -6,15 +6,26 @@ what they decide goes through `admit` and `evict`, so usage, places and plan nev
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import format_gpus
+from extender.policy.affinity import Beside
 from extender.policy.chunks import Pending, read_pending
 from extender.policy.explain import Shortages
+from extender.policy.fragmentation import Fragmentation
 from extender.policy.match import Matcher
 from extender.policy.place import Moment, Places
-from extender.policy.plan import Admission, Eviction, Placement, Plan, Settings
+from extender.policy.plan import (
+    ALL_STAGES,
+    Admission,
+    Eviction,
+    Move,
+    Placement,
+    Plan,
+    Settings,
+    Stage,
+)
 from extender.policy.queues import (
     RESOURCES,
     PoolQueues,
@@ -22,16 +33,23 @@ from extender.policy.queues import (
     build_queues,
     held_pool,
     sum_amounts,
+    tally_of,
 )
+from extender.policy.reservation import Reservations
 from extender.policy.simulation import Simulation
+from extender.policy.topology import Topologies
 from extender.state.model import CPU, GPU, Amounts, Snapshot, WorkloadView
+
+if TYPE_CHECKING:
+    from extender.policy.solver import Solver
 
 State = Literal["reserved", "nominated"]
 
 
 @dataclass(slots=True)
 class Session:
-    """One cycle in the making. `pending` is everything that may still be placed."""
+    """One cycle in the making. `pending` is everything that may still be placed; `solvers` are the
+    searches for victims, by pool."""
 
     snapshot: Snapshot
     settings: Settings
@@ -39,29 +57,34 @@ class Session:
     queues: dict[str, PoolQueues] = field(init=False)
     places: Places = field(init=False)
     shortages: Shortages = field(init=False)
+    reservations: Reservations = field(init=False)
     pending: list[Pending] = field(default_factory=list)
     waits: dict[str, Refused] = field(default_factory=dict)
     drops: list[str] = field(default_factory=list)
     leaving_pools: set[str] = field(default_factory=set)
+    solvers: "dict[str, Solver]" = field(default_factory=dict)
     _placed: dict[tuple[str, State], list[Placement]] = field(default_factory=dict)
     _evictions: list[Eviction] = field(default_factory=list)
+    _moves: list[Move] = field(default_factory=list)
     _giving: set[str] = field(default_factory=set)
+    _cut: dict[str, Stage] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
-        spread = frozenset(
-            pool.name for pool in snapshot.pools.values() if pool.gpu_placement == "spread"
-        )
         matcher = Matcher(snapshot.nodes)
-        self.sim = Simulation(snapshot.nodes)
-        self.places = Places(self.sim, matcher, spread)
-        self.shortages = Shortages(self.sim, matcher)
+        beside = Beside(snapshot)
+        self.sim = Simulation(snapshot.nodes, beside or None)
+        topologies = Topologies(snapshot.topologies, snapshot.nodes, matcher)
+        fragmentation = Fragmentation(snapshot, self.sim)
+        self.places = Places(self.sim, matcher, topologies, snapshot.pools, beside, fragmentation)
+        self.shortages = Shortages(self.places)
+        self.reservations = Reservations(self)
         self.queues = build_queues(snapshot)
         self._let_leave()
 
     def read_pending(self) -> None:
         """Find what waits; what can't be tried at all gets its reason here."""
-        for key in sorted(self.snapshot.workloads):
+        for key in sorted(tally_of(self.snapshot).waiting):
             found = read_pending(self.snapshot, self.queues, self.snapshot.workloads[key])
             if isinstance(found, Refused):
                 self.waits[key] = found
@@ -75,6 +98,14 @@ class Session:
             for position, pool in enumerate(pending.pools):
                 latest[pool] = max(position, latest.get(pool, 0))
         return sorted(latest, key=lambda pool: (latest[pool], pool))
+
+    def is_spent(self) -> bool:
+        """Whether the cycle's time is up: asked between workloads, never within one."""
+        return self.settings.is_spent()
+
+    def cut(self, key: str, stage: Stage) -> None:
+        """The stage had no time for the workload."""
+        self._cut.setdefault(key, stage)
 
     def queue_of(self, workload: WorkloadView, pool: str) -> Queue:
         """The workload's queue in the pool; both are known to exist."""
@@ -102,21 +133,30 @@ class Session:
                 if workload.is_preemptible:
                     continue
                 leaving = queue.leaving_np[resource] if is_now else 0
-                has, most = queue.allocated_np[resource] + leaving, queue.quota[resource]
+                has, most = queue.allocated_np[resource] + leaving, queue.np_quota[resource]
                 if has + more > most:
                     reason = Reason.NON_PREEMPTIBLE_OVER_QUOTA
                     return _refuse(reason, workload, (queue, resource, has, most))
         return None
 
     def admit(
-        self, pending: Pending, placements: Sequence[Placement], pool: str, state: State
+        self,
+        pending: Pending,
+        placements: Sequence[Placement],
+        pool: str,
+        state: State,
+        amounts: Amounts | None = None,
     ) -> Pending | None:
-        """Decide it: the simulation holds the places. Returns what still waits of the workload."""
+        """Decide it: the simulation holds the places. Returns what still waits of the workload.
+
+        `amounts` are what the placements hold, where the caller knows it.
+        """
         workload = pending.workload
-        amounts = sum_amounts(placement.amounts for placement in placements)
         is_np = not workload.is_preemptible
-        self.sim.charge(self.queue_of(workload, pool), amounts, is_np=is_np)
+        held = placed_amounts(placements) if amounts is None else amounts
+        self.sim.charge(self.queue_of(workload, pool), held, is_np=is_np)
         self.confirm(workload, placements, state)
+        self.reservations.close(workload.key, pool)
         return pending.advance(placements, pool)
 
     def confirm(
@@ -125,9 +165,29 @@ class Session:
         """Put into the plan what the simulation and the queues already count."""
         self._placed.setdefault((workload.key, state), []).extend(placements)
 
+    def replace(self, key: str, old: Sequence[Placement], new: Sequence[Placement]) -> None:
+        """Some of the places for which the workload waits are others now; the caller has moved them
+        in the simulation."""
+        gone = {id(placement) for placement in old}
+        placed = self._placed[key, "nominated"]
+        placed[:] = [*(each for each in placed if id(each) not in gone), *new]
+
+    def awaited_now(self, key: str) -> Sequence[Placement]:
+        """The places that the workload is given in this cycle and still has to wait for."""
+        return self._placed.get((key, "nominated"), ())
+
+    def placed_now(self, key: str) -> list[Placement]:
+        """The places that the workload is given in this cycle."""
+        reserved = self._placed.get((key, "reserved"), [])
+        return [*reserved, *self._placed.get((key, "nominated"), ())]
+
     def is_served(self, key: str) -> bool:
         """Whether the workload is given anything in this cycle."""
         return (key, "reserved") in self._placed or (key, "nominated") in self._placed
+
+    def served(self) -> set[str]:
+        """Keys of all workloads that are given anything in this cycle."""
+        return {key for key, _ in self._placed}
 
     def is_giving(self, key: str) -> bool:
         """Whether pods of the workload are evicted in this cycle."""
@@ -138,13 +198,20 @@ class Session:
         self._evictions.append(eviction)
         self._giving.add(eviction.workload)
 
+    def move(self, move: Move) -> None:
+        """Put a move into the plan."""
+        self._moves.append(move)
+        self._giving.add(move.workload)
+
     def plan(self) -> Plan:
         """What was decided. Shares show the snapshot's own usage."""
-        plan = Plan(evictions=self._evictions, drops=self.drops)
+        plan = Plan(evictions=self._evictions, moves=self._moves, drops=self.drops)
         for (key, state), placements in self._placed.items():
             workload = self.snapshot.workloads[key]
             plan.admissions.append(Admission(workload, tuple(placements), state))
         plan.waits = dict(sorted(self.waits.items()))
+        plan.cut = frozenset(self._cut)
+        plan.cut_stages = tuple(sorted(set(self._cut.values()), key=ALL_STAGES.index))
         for pool, queues in self.queues.items():
             for queue in queues.by_name.values():
                 plan.shares[queue.name, pool] = queue.as_share()
@@ -153,12 +220,19 @@ class Session:
     def _let_leave(self) -> None:
         """Later, pods that are being deleted are gone."""
         nodes = self.snapshot.nodes
-        for workload in self.snapshot.workloads.values():
-            for pod in workload.pods:
+        for key in sorted(tally_of(self.snapshot).leaving):
+            for pod in self.snapshot.workloads[key].pods:
                 ix = nodes.ix_of(pod.node) if pod.is_terminating and pod.node else None
                 if ix is not None:
                     self.sim.later.give_back(ix, pod.demand, pod.cards)
                     self.leaving_pools.add(held_pool(self.snapshot, pod))
+
+
+def placed_amounts(placements: Sequence[Placement]) -> Amounts:
+    """What the queue is charged for all of them."""
+    if len(placements) == 1:
+        return placements[0].amounts
+    return sum_amounts(placement.amounts for placement in placements)
 
 
 def _refuse(

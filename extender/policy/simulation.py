@@ -4,27 +4,43 @@ Two tables stand for two moments. `now`: every live pod holds its place. `later`
 to leave have left. What fits now may be reserved; what fits only later must wait for victims and is
 nominated. A new hold counts in both, so `now` may turn negative where victims still are; `later`
 has at least as much free everywhere. A whole cycle runs on one Simulation: no try copies anything.
+
+Pods are given whole, not only what they ask for: `neighbours`, where anything in the snapshot cares
+who is beside whom, is told of every step.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
-from extender.api.demand import Demand
 from extender.api.kinds import CardShare
 from extender.policy.queues import Queue, add, subtract
-from extender.state.model import Amounts
+from extender.state.model import Amounts, PodView
 from extender.state.nodes import NodeTable
 
 Cards = tuple[CardShare, ...]
-_Place = tuple[Literal["hold", "unhold", "evict", "reinstate"], int, Demand, Cards]
+_Step = Literal["hold", "unhold", "evict", "reinstate"]
+_Place = tuple[_Step, int, PodView, Cards]
 _Charge = tuple[Queue, Amounts, bool]
+
+
+class Neighbours(Protocol):
+    """Who is where, now and later."""
+
+    def change(self, ix: int, pod: PodView, now: int, later: int) -> None:
+        """`pod` is there (1), is there no more (-1), or nothing changed (0), at each moment."""
 
 
 @dataclass(slots=True)
 class Simulation:
-    """`now` is the snapshot's own table and is changed; `later` is a copy made here."""
+    """`now` is the snapshot's own table and is changed; `later` is a copy made here.
+
+    `touched` has the node of every change of either table, undone ones included; who changes a
+    table beside the log adds to it.
+    """
 
     now: NodeTable
+    neighbours: Neighbours | None = None
+    touched: list[int] = field(default_factory=list)
     later: NodeTable = field(init=False)
     _log: list[_Place | _Charge] = field(default_factory=list)
 
@@ -45,24 +61,28 @@ class Simulation:
                 if is_np:
                     subtract(queue.allocated_np, amounts)
             else:
-                kind, ix, demand, cards = entry
-                self._do(_OPPOSITE[kind], ix, demand, cards)
+                step, ix, pod, cards = entry
+                self._do(_OPPOSITE[step], ix, pod, cards)
 
-    def hold(self, ix: int, demand: Demand, cards: Cards) -> None:
+    def hold(self, ix: int, pod: PodView, cards: Cards) -> None:
         """A pod takes its place."""
-        self._record("hold", ix, demand, cards)
+        self._do("hold", ix, pod, cards)
+        self._log.append(("hold", ix, pod, cards))
 
-    def unhold(self, ix: int, demand: Demand, cards: Cards) -> None:
+    def unhold(self, ix: int, pod: PodView, cards: Cards) -> None:
         """A place taken in this simulation is given up again."""
-        self._record("unhold", ix, demand, cards)
+        self._do("unhold", ix, pod, cards)
+        self._log.append(("unhold", ix, pod, cards))
 
-    def evict(self, ix: int, demand: Demand, cards: Cards) -> None:
+    def evict(self, ix: int, pod: PodView, cards: Cards) -> None:
         """A pod is told to leave: its place is free later."""
-        self._record("evict", ix, demand, cards)
+        self._do("evict", ix, pod, cards)
+        self._log.append(("evict", ix, pod, cards))
 
-    def reinstate(self, ix: int, demand: Demand, cards: Cards) -> None:
+    def reinstate(self, ix: int, pod: PodView, cards: Cards) -> None:
         """An evicted pod stays after all."""
-        self._record("reinstate", ix, demand, cards)
+        self._do("reinstate", ix, pod, cards)
+        self._log.append(("reinstate", ix, pod, cards))
 
     def charge(self, leaf: Queue, amounts: Amounts, *, is_np: bool) -> None:
         """Add to what the queue and all above it hold."""
@@ -76,36 +96,29 @@ class Simulation:
         """Take from what the queue and all above it hold."""
         self.charge(leaf, (-amounts[0], -amounts[1], -amounts[2]), is_np=is_np)
 
-    def _record(
-        self,
-        kind: Literal["hold", "unhold", "evict", "reinstate"],
-        ix: int,
-        demand: Demand,
-        cards: Cards,
-    ) -> None:
-        self._do(kind, ix, demand, cards)
-        self._log.append((kind, ix, demand, cards))
-
-    def _do(
-        self,
-        kind: Literal["hold", "unhold", "evict", "reinstate"],
-        ix: int,
-        demand: Demand,
-        cards: Cards,
-    ) -> None:
-        if kind == "hold":
+    def _do(self, step: _Step, ix: int, pod: PodView, cards: Cards) -> None:
+        demand = pod.demand
+        self.touched.append(ix)
+        now = later = 0
+        if step == "hold":
             self.now.hold(ix, demand, cards)
             self.later.hold(ix, demand, cards)
-        elif kind == "unhold":
+            now = later = 1
+        elif step == "unhold":
             self.now.give_back(ix, demand, cards)
             self.later.give_back(ix, demand, cards)
-        elif kind == "evict":
+            now = later = -1
+        elif step == "evict":
             self.later.give_back(ix, demand, cards)
+            later = -1
         else:
             self.later.hold(ix, demand, cards)
+            later = 1
+        if self.neighbours is not None:
+            self.neighbours.change(ix, pod, now, later)
 
 
-_OPPOSITE: dict[str, Literal["hold", "unhold", "evict", "reinstate"]] = {
+_OPPOSITE: dict[_Step, _Step] = {
     "hold": "unhold",
     "unhold": "hold",
     "evict": "reinstate",

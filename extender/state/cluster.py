@@ -10,15 +10,19 @@ from typing import Any
 
 from extender.api.demand import read_demand
 from extender.api.events import Event, Removed, Synced, Upserted
-from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project, Row
+from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project, Row, Topology
 from extender.api.objects import Node, Pod, PriorityClass
-from extender.state.holds import HostHolds
-from extender.state.inventory import Differences, Inventory
-from extender.state.model import PodView, Snapshot, WorkloadView
-from extender.state.nodes import CardTable, NodeFacts, NodeTable, RowIndex
-from extender.state.pods import HostHold, is_ours, read_facts, read_hold
+from extender.state.assembly import Assembly
+from extender.state.fleet import Fleet
+from extender.state.inventory import Differences
+from extender.state.members import workload_key
+from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
+from extender.state.nodes import RowIndex
+from extender.state.pods import HostHold, group_of, is_ours, read_facts, read_hold
+from extender.state.problems import Problem
 from extender.state.queues import Queues
-from extender.state.upkeep import GoneUids, LostRow, StrayRow, Upkeep
+from extender.state.topologies import Topologies
+from extender.state.upkeep import GoneUids, KeptPlace, LostRow, StrayRow, Upkeep
 from extender.state.workloads import Unfinished, Workloads
 
 
@@ -27,34 +31,34 @@ class ClusterState:
 
     def __init__(self) -> None:
         self._queues = Queues()
-        self._inventory = Inventory()
-        self._holds = HostHolds()
-        self._nodes = NodeTable()
+        self._topologies = Topologies()
+        self._fleet = Fleet(self._queues)
         self._rows = RowIndex()
         self._gone = GoneUids()
-        self._workloads = Workloads(self._rows, self._queues)
+        self._assembly = Assembly(self._rows, self._queues, self._topologies)
+        self._workloads = Workloads(self._assembly)
         self._upkeep = Upkeep(self._rows, self._workloads, self._gone)
-        self._gpu_nodes: dict[str, GpuNode] = {}
-        self._touched: set[str] = set()
         self._synced: set[type] = set()
         self._put: dict[type, Callable[[Any], None]] = {
             Pod: self._put_pod,
-            Node: self._put_node,
+            Node: self._fleet.set_host,
             GpuNode: self._put_gpu_node,
             Department: self._queues.set_department,
             Project: self._put_project,
             NodePool: self._put_pool,
-            PodGroup: self._put_group,
+            PodGroup: self._workloads.set_group,
+            Topology: self._put_topology,
             PriorityClass: self._put_priority_class,
         }
         self._drop: dict[type, Callable[[Removed], None]] = {
-            Pod: lambda gone: self._drop_pod(gone.uid),
-            Node: self._drop_node,
+            Pod: self._remove_pod,
+            Node: lambda gone: self._fleet.drop_host(gone.name, gone.uid),
             GpuNode: self._drop_gpu_node,
             Department: self._drop_department,
             Project: self._drop_project,
             NodePool: self._drop_pool,
             PodGroup: self._drop_group,
+            Topology: self._drop_topology,
             PriorityClass: self._drop_priority_class,
         }
 
@@ -77,17 +81,27 @@ class ClusterState:
             case Synced(kind):
                 self._synced.add(kind)
 
+    def set_past_use(self, past_use: Mapping[str, Mapping[str, Amounts]]) -> None:
+        """What queues used in the past, by queue and node pool, in millionths of the pool's.
+
+        It is worked out by the controller from what decisions have told, and is no object.
+        """
+        self._queues.past_use = past_use
+
     # -- what decisions read -----------------------------------------------------------------
 
     def snapshot(self, now_s: int) -> Snapshot:
         """The cluster as it is now, for one decision at the time `now_s`."""
-        self._refresh_nodes()
+        nodes = self._fleet.table()
+        self._workloads.pass_time(now_s)
         return Snapshot(
             now_s=now_s,
-            nodes=self._nodes.copy(),
+            nodes=nodes.copy(),
             pools=self._queues.pool_views,
             queues=self._queues.views(),
             workloads=self._workloads.views(),
+            topologies=self._topologies.levels,
+            tally=self._workloads.tally_in(nodes, self._fleet.n_reshaped).copy(),
         )
 
     def has_synced(self, kind: type) -> bool:
@@ -100,7 +114,7 @@ class ClusterState:
 
     def gpu_node(self, name: str) -> GpuNode | None:
         """The node's ledger as it was last seen."""
-        return self._gpu_nodes.get(name)
+        return self._fleet.gpu_nodes.get(name)
 
     def row_of(self, pod: PodView) -> Row | None:
         """The pod's row on the node where it is or is meant to be."""
@@ -109,7 +123,7 @@ class ClusterState:
     @property
     def gpu_nodes(self) -> Mapping[str, GpuNode]:
         """Every ledger by node name."""
-        return self._gpu_nodes
+        return self._fleet.gpu_nodes
 
     @property
     def departments(self) -> Mapping[str, Department]:
@@ -149,6 +163,23 @@ class ClusterState:
         """Bound GPU pods whose node's ledger has no row for them."""
         return self._upkeep.lost_rows()
 
+    def kept_places(self) -> list[KeptPlace]:
+        """Places that are kept for the successors of pods that were moved."""
+        return self._upkeep.kept_places()
+
+    def successors(self, row: Row) -> list[PodView]:
+        """Pods that wait and could take the place that the row of a moved pod keeps, in order."""
+        return self._workloads.successors(row)
+
+    def owner_of(self, pod: PodView) -> str:
+        """UID of the controller that would make the live pod again; empty where there is none."""
+        facts = self._workloads.facts.get(pod.uid)
+        return facts.owner if facts else ""
+
+    def workload_of(self, pod: PodView) -> WorkloadView | None:
+        """The pod's workload as it is now, if the pod is live."""
+        return self._workloads.workload_of(pod.uid)
+
     def released_without_row(self) -> list[PodView]:
         """Unbound pods without our gate whose plan has no row: nobody will bind them like this."""
         return self._upkeep.released_without_row()
@@ -159,39 +190,27 @@ class ClusterState:
 
     def differences(self) -> Differences:
         """How Nodes and GpuNodes differ."""
-        self._refresh_nodes()
-        return self._inventory.differences()
+        return self._fleet.differences()
 
-    def problems(self) -> list[str]:
-        """What people wrote and cannot have meant, one sentence each."""
-        return self._queues.problems() + self._inventory.problems()
+    def problems(self) -> list[Problem]:
+        """What people wrote and cannot have meant, by object."""
+        return sorted([*self._queues.problems(), *self._fleet.problems()])
 
     def validate_state(self) -> None:
         """Assert every invariant between the parts. Costs as much as building all of it anew."""
-        self._refresh_nodes()
-        index, cards = RowIndex(), CardTable()
-        for name, gpu_node in self._gpu_nodes.items():
+        index = RowIndex()
+        for name, gpu_node in self.gpu_nodes.items():
             index.set_rows(name, gpu_node.spec.rows)
-            cards.set_node(gpu_node)
-        uids = {row.uid for gpu in self._gpu_nodes.values() for row in gpu.spec.rows}
-        for uid in uids | self._workloads.facts.keys():
+        uids = {row.uid for gpu in self.gpu_nodes.values() for row in gpu.spec.rows}
+        uids |= self._workloads.facts.keys()
+        for uid in uids:
             assert index.held_of(uid) == self._rows.held_of(uid), uid
-        assert self._nodes.cards.ix.keys() == self._gpu_nodes.keys()
-        for name, ix in cards.ix.items():
-            have_ix = self._nodes.cards.ix[name]
-            assert cards.free_of(ix) == self._nodes.cards.free_of(have_ix), name
-            self._assert_host(name, have_ix)
-        for uid in self._workloads.facts:
-            hold, place = self._holds.holds().get(uid), self._workloads.place_of(uid)[0]
-            assert (hold.node if hold else "") == place, uid
-        self._holds.validate()
+        self._fleet.validate(
+            {uid: self._workloads.place_of(uid)[0] for uid in self._workloads.facts}
+        )
         self._workloads.validate()
-        self._upkeep.validate(uids | self._workloads.facts.keys())
-        fresh = Inventory()
-        fresh.hosts = self._inventory.hosts
-        for name in fresh.hosts.keys() | self._gpu_nodes.keys():
-            fresh.compare(name, self._gpu_nodes.get(name), self._pool_of(name))
-        assert fresh.differences() == self._inventory.differences()
+        self._workloads.validate_tally(self._fleet.table(), self._fleet.n_reshaped)
+        self._upkeep.validate(uids)
 
     # -- pods --------------------------------------------------------------------------------
 
@@ -203,6 +222,9 @@ class ClusterState:
         if pod.is_terminal:
             self._gone.add(meta.uid)
             self._drop_pod(meta.uid)
+            group = group_of(pod)
+            if group and pod.status.phase == "Succeeded":
+                self._workloads.note_done(meta.uid, workload_key(meta.namespace, group))
             return
         namesake = self._workloads.uid_of(meta.namespace, meta.name)
         if namesake and namesake != meta.uid:
@@ -218,10 +240,14 @@ class ClusterState:
             if known is not None:
                 self._drop_pod(meta.uid)
             hold = read_hold(pod, demand) if pod.spec.node_name else None
-            self._touched.update(self._holds.set_hold(meta.uid, hold))
+            self._fleet.set_hold(meta.uid, hold)
+
+    def _remove_pod(self, gone: Removed) -> None:
+        self._drop_pod(gone.uid)
+        self._workloads.forget_done(gone.uid)
 
     def _drop_pod(self, uid: str) -> None:
-        self._touched.update(self._holds.set_hold(uid, None))
+        self._fleet.set_hold(uid, None)
         self._workloads.drop_pod(uid)
         self._upkeep.look_at(uid)
 
@@ -231,103 +257,40 @@ class ClusterState:
         if facts is not None:
             node, _ = self._workloads.place_of(uid)
             asked = facts.demand
-            hold = HostHold(node, asked.cpu_milli, asked.memory_mib) if node else None
-            self._touched.update(self._holds.set_hold(uid, hold))
+            hold = HostHold(node, asked.cpu_milli, asked.memory_mib, asked.counted)
+            self._fleet.set_hold(uid, hold if node else None)
             self._workloads.touch_pod(uid)
         self._upkeep.look_at(uid)
 
     # -- nodes -------------------------------------------------------------------------------
 
-    def _put_node(self, node: Node) -> None:
-        if self._inventory.set_host(node):
-            self._touched.add(node.metadata.name)
-
-    def _drop_node(self, gone: Removed) -> None:
-        facts = self._inventory.hosts.get(gone.name)
-        if facts is not None and facts.uid == gone.uid:
-            self._inventory.drop_host(gone.name)
-            self._touched.add(gone.name)
-
     def _put_gpu_node(self, gpu_node: GpuNode) -> None:
         meta = gpu_node.metadata
-        before = self._gpu_nodes.get(meta.name)
+        before = self._fleet.gpu_nodes.get(meta.name)
         if before is not None and before.metadata.uid == meta.uid:
             if _is_older(meta.resource_version, before.metadata.resource_version):
                 return
             if _holds_alike(before, gpu_node):
-                self._gpu_nodes[meta.name] = gpu_node
+                self._fleet.gpu_nodes[meta.name] = gpu_node
                 return
-        self._gpu_nodes[meta.name] = gpu_node
         self._take_rows(meta.name, before, gpu_node)
 
     def _drop_gpu_node(self, gone: Removed) -> None:
-        before = self._gpu_nodes.get(gone.name)
+        before = self._fleet.gpu_nodes.get(gone.name)
         if before is not None and before.metadata.uid == gone.uid:
-            del self._gpu_nodes[gone.name]
             self._take_rows(gone.name, before, None)
 
     def _take_rows(self, name: str, before: GpuNode | None, after: GpuNode | None) -> None:
-        self._touched.add(name)
+        self._fleet.set_ledger(name, after)
         old = {row.uid: row for row in before.spec.rows} if before else {}
         new = {row.uid: row for row in after.spec.rows} if after else {}
         self._rows.set_rows(name, new.values())
         for uid in old.keys() | new.keys():
-            if old.get(uid) != new.get(uid):
+            had, has = old.get(uid), new.get(uid)
+            if had != has:
+                if (had and had.move) or (has and has.move):
+                    self._fleet.set_next_hold(name, uid, has)
                 self._place_pod(uid)
-
-    def _refresh_nodes(self) -> None:
-        """Bring the node table up to date, in name order: equal histories give equal tables."""
-        for name in sorted(self._touched):
-            gpu_node = self._gpu_nodes.get(name)
-            self._inventory.compare(name, gpu_node, self._pool_of(name))
-            if gpu_node is None:
-                self._nodes.drop_node(name)
-            else:
-                self._nodes.set_cards(gpu_node)
-                self._nodes.set_node(self._facts_of(name))
-        self._touched.clear()
-
-    def _pool_of(self, name: str) -> str:
-        host = self._inventory.hosts.get(name)
-        return self._queues.pool_of(host.labels) if host else ""
-
-    def _facts_of(self, name: str) -> NodeFacts:
-        host = self._inventory.hosts.get(name)
-        if host is None:
-            return NodeFacts(name, is_ready=False, free_pods=0)
-        taken = self._holds.taken(name)
-        return NodeFacts(
-            name=name,
-            pool=self._queues.pool_of(host.labels),
-            labels=host.labels,
-            taints=host.taints,
-            is_ready=host.is_ready,
-            free_cpu_milli=host.cpu_milli - taken.cpu_milli,
-            free_memory_mib=host.memory_mib - taken.memory_mib,
-            free_pods=host.n_pods - taken.n_pods,
-            cpu_milli=host.cpu_milli,
-            memory_mib=host.memory_mib,
-        )
-
-    def _assert_host(self, name: str, ix: int) -> None:
-        facts, nodes = self._facts_of(name), self._nodes
-        have = (
-            nodes.pool[ix],
-            nodes.taints[ix],
-            bool(nodes.is_ready[ix]),
-            nodes.free_cpu_milli[ix],
-            nodes.free_memory_mib[ix],
-            nodes.free_pods[ix],
-        )
-        want = (
-            facts.pool,
-            facts.taints,
-            facts.is_ready,
-            facts.free_cpu_milli,
-            facts.free_memory_mib,
-            facts.free_pods,
-        )
-        assert have == want, f"{name}: {have} is not {want}"
 
     # -- queues and groups -------------------------------------------------------------------
 
@@ -353,20 +316,28 @@ class ClusterState:
 
     def _touch_pools(self) -> None:
         self._workloads.touch_all()
-        self._touched.update(self._gpu_nodes)
+        self._fleet.touch_all()
 
-    def _put_group(self, group: PodGroup) -> None:
-        self._workloads.set_group(group)
+    def _put_topology(self, topology: Topology) -> None:
+        if self._topologies.set_topology(topology):
+            self._workloads.touch_all()
+
+    def _drop_topology(self, gone: Removed) -> None:
+        if _is_same(self._topologies.known.get(gone.name), gone):
+            self._topologies.drop_topology(gone.name)
+            self._workloads.touch_all()
 
     def _drop_group(self, gone: Removed) -> None:
         if _is_same(self._workloads.groups.get(f"{gone.namespace}/{gone.name}"), gone):
             self._workloads.drop_group(gone.namespace, gone.name)
 
     def _put_priority_class(self, stated: PriorityClass) -> None:
-        self._workloads.set_class_value(stated.metadata.name, stated.value)
+        if self._assembly.set_class_value(stated.metadata.name, stated.value):
+            self._workloads.touch_all()
 
     def _drop_priority_class(self, gone: Removed) -> None:
-        self._workloads.set_class_value(gone.name, None)
+        if self._assembly.set_class_value(gone.name, None):
+            self._workloads.touch_all()
 
 
 def _is_same(obj: Any, gone: Removed) -> bool:

@@ -1,7 +1,7 @@
-"""What pods take of their nodes besides cards: CPU, memory and pod slots, summed per node."""
+"""What pods take of their nodes besides cards: CPU, memory, pod slots and counted resources."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from extender.state.pods import HostHold
 
@@ -13,17 +13,18 @@ class Taken:
     cpu_milli: int = 0
     memory_mib: int = 0
     n_pods: int = 0
+    counted: dict[str, int] = field(default_factory=dict)
 
 
 class HostHolds:
-    """At most one hold per pod, by UID."""
+    """At most one hold per key: a pod's UID, or whatever else keeps a place."""
 
     def __init__(self) -> None:
         self._of: dict[str, HostHold] = {}
         self._taken: dict[str, Taken] = {}
 
     def set_hold(self, uid: str, hold: HostHold | None) -> tuple[str, ...]:
-        """Replace what the pod holds; returns the nodes whose sums changed."""
+        """Replace what is held under this key; returns the nodes whose sums changed."""
         before = self._of.pop(uid, None)
         if hold is not None:
             self._of[uid] = hold
@@ -41,7 +42,7 @@ class HostHolds:
         return self._taken.get(node) or Taken()
 
     def holds(self) -> Mapping[str, HostHold]:
-        """Every hold by UID. Not to be changed."""
+        """Every hold by its key. Not to be changed."""
         return self._of
 
     def validate(self) -> None:
@@ -56,5 +57,11 @@ class HostHolds:
         taken.cpu_milli += sign * hold.cpu_milli
         taken.memory_mib += sign * hold.memory_mib
         taken.n_pods += sign
+        for resource, n in hold.counted:
+            left = taken.counted.get(resource, 0) + sign * n
+            if left:
+                taken.counted[resource] = left
+            else:
+                del taken.counted[resource]
         if taken.n_pods == 0:
             del self._taken[hold.node]

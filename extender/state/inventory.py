@@ -3,12 +3,13 @@
 The differences are kept up to date per node, so asking for them costs what there is to do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 
 from extender.api import names
+from extender.api.demand import mig_slices
 from extender.api.kinds import Device, GpuNode
 from extender.api.objects import Node, Quantity, Taint
 from extender.api.units import (
@@ -18,13 +19,17 @@ from extender.api.units import (
     parse_positive,
     parse_quantity,
 )
+from extender.state.problems import Problem
 
 _MAX_CARDS = 64
 _BLOCKING = ("NoSchedule", "NoExecute")
 
 
 class HostFacts(Struct, frozen=True, gc=False, kw_only=True):
-    """What matters of a Node. `cards` is what its labels say of its GPUs; empty without GPUs."""
+    """What matters of a Node. `cards` is what its labels say of its GPUs; empty without GPUs.
+
+    `counted` are the instances that cards are cut into, by resource.
+    """
 
     name: str
     uid: str
@@ -37,7 +42,13 @@ class HostFacts(Struct, frozen=True, gc=False, kw_only=True):
     capacity_milli: int
     allocatable_milli: int
     cards: tuple[Device, ...]
+    counted: Mapping[str, int]
     problem: str = ""
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether there is anything for a ledger to say."""
+        return bool(self.cards or self.counted)
 
 
 @dataclass(slots=True, frozen=True)
@@ -91,8 +102,12 @@ class Inventory:
         facts = self.hosts.get(name)
         cards = facts.cards if facts else ()
         devices = gpu_node.status.devices if gpu_node else []
-        _note(self._to_create, name, cards if gpu_node is None else ())
-        _note(self._to_describe, name, cards if gpu_node is not None and not devices else ())
+        self._to_create.pop(name, None)
+        self._to_describe.pop(name, None)
+        if gpu_node is None and facts is not None and facts.has_gpus:
+            self._to_create[name] = cards
+        elif gpu_node is not None and cards and not devices:
+            self._to_describe[name] = cards
         if gpu_node is not None and facts is None:
             self._without_node.add(name)
         else:
@@ -116,9 +131,10 @@ class Inventory:
             pool_labels=dict(self._pool_labels),
         )
 
-    def problems(self) -> list[str]:
-        """What in the nodes is not understood, one sentence each."""
-        return [f"Node {name}: {problem}" for name, problem in sorted(self._bad.items())]
+    def problems(self) -> Iterable[Problem]:
+        """What in the nodes is not understood."""
+        for name, text in self._bad.items():
+            yield Problem("Node", name, "InvalidLabels", text)
 
 
 def read_host(node: Node) -> HostFacts:
@@ -150,6 +166,11 @@ def read_host(node: Node) -> HostFacts:
         capacity_milli=read(status.capacity, names.GPU_MILLI),
         allocatable_milli=read(status.allocatable, names.GPU_MILLI),
         cards=cards,
+        counted={
+            resource: read(status.allocatable, resource)
+            for resource in sorted(status.allocatable)
+            if mig_slices(resource)
+        },
         problem="; ".join(problems),
     )
 
@@ -166,17 +187,11 @@ def _read_cards(node: Node, n_plugin_cards: int) -> tuple[Device, ...]:
     meta = node.metadata
     count, memory = meta.label(names.LABEL_GPU_COUNT), meta.label(names.LABEL_GPU_MEMORY)
     n_cards = n_plugin_cards
-    if count and count != "0":
+    # Where some cards are cut into instances, the label counts them too; the plugin does not.
+    if count and count != "0" and meta.label(names.LABEL_MIG_STRATEGY) != "mixed":
         n_cards = parse_positive(count, names.LABEL_GPU_COUNT)
     if n_cards > _MAX_CARDS:
         raise UnitError(f"{n_cards} cards are more than a node can have: {_MAX_CARDS}")
     mib = parse_positive(memory, names.LABEL_GPU_MEMORY) if memory and n_cards else 0
     model = meta.label(names.LABEL_GPU_MODEL)
     return tuple(Device(index=index, memory_mib=mib, model=model) for index in range(n_cards))
-
-
-def _note(noted: dict[str, tuple[Device, ...]], name: str, devices: tuple[Device, ...]) -> None:
-    if devices:
-        noted[name] = devices
-    else:
-        noted.pop(name, None)

@@ -7,7 +7,7 @@ so snapshots share them; only `NodeTable` has arrays, and a snapshot has its own
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
@@ -16,6 +16,9 @@ from extender.api.kinds import CardShare
 from extender.api.objects import NodeSelector, Toleration
 from extender.api.reasons import Refused
 from extender.state.nodes import NodeTable
+
+if TYPE_CHECKING:
+    from extender.state.tally import Tally
 
 #: `gated`: held by our gate, no row. `nominated`: gated, its place is held until victims are gone.
 #: `reserved`: has a row that may be bound, gated or already released. `bound`: has a node.
@@ -62,7 +65,9 @@ ANYWHERE = Constraints()
 class PodView(Struct, frozen=True, gc=False, kw_only=True):
     """One live (not terminal) pod. Times are unix seconds; 0 where not yet known.
 
-    `node` and `cards` say what it holds by its row, or where it is bound without one.
+    `node` and `cards` say what it holds by its row, or where it is bound without one. A pod that
+    is moved still holds these until it is gone; `next_node` and `next_cards` are the place kept
+    for its successor.
     `group` names its leaf in the workload's tree of groups; among the pods of a workload those with
     the higher `order` go first. `labels` are those that pod (anti-)affinity may ask for.
     `resource_version` is the version this view was read from, for patches that must not be stale;
@@ -84,6 +89,8 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     is_controlled: bool = True
     node: str = ""
     cards: tuple[CardShare, ...] = ()
+    next_node: str = ""
+    next_cards: tuple[CardShare, ...] = ()
     epoch: int = 0
     compute_request_milli: int = 0
     compute_limit_milli: int = 1000
@@ -198,6 +205,11 @@ def department_queue(name: str) -> str:
     return f"department/{name}"
 
 
+def user_queue(project: str, user: str) -> str:
+    """The queue of one user's work in a project; of nobody's in particular when `user` is empty."""
+    return f"{project}/user/{user}"
+
+
 @dataclass(slots=True, frozen=True)
 class QueueView:
     """A queue: a department (`parent` empty), a project, or any level in between.
@@ -215,7 +227,7 @@ class QueueView:
 
 @dataclass(slots=True, frozen=True)
 class PoolView:
-    """A node pool's policy."""
+    """A node pool's policy. `usage_weight_milli` None: as the cycle's settings say."""
 
     name: str
     gpu_placement: PlacementRule = "binpack"
@@ -223,6 +235,7 @@ class PoolView:
     policy: PoolPolicy = "fairshare"
     has_preemption: bool = True
     job_order: JobOrder = "fifo"
+    usage_weight_milli: int | None = None
 
 
 @dataclass(slots=True)
@@ -231,8 +244,9 @@ class Snapshot:
 
     `queues` and `pools` are keyed by name; `topologies` gives the node labels of each level, the
     widest first; `workloads` are keyed by their key and hold every workload with at least one live
-    pod. `nodes` is this snapshot's own and may be changed by the simulation that runs on it;
-    everything else is shared and constant.
+    pod; `tally` sums them up, and is made by whoever needs it where it is missing. `nodes` is this
+    snapshot's own and may be changed by the simulation that runs on it; everything else is shared
+    and constant.
     """
 
     now_s: int
@@ -241,3 +255,4 @@ class Snapshot:
     queues: Mapping[str, QueueView]
     workloads: Mapping[str, WorkloadView]
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tally: "Tally | None" = None

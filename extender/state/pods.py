@@ -4,6 +4,7 @@ Rows, projects and groups are not looked at here: `extender.state.workloads` joi
 """
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
@@ -17,31 +18,54 @@ from extender.api.demand import (
     MODEL_SELECTOR,
     PREEMPTIBILITY_LABELS,
     PROJECT_LABELS,
+    SUB_GROUP_LABELS,
+    TOPOLOGY_KEYS,
+    TOPOLOGY_PREFERRED_KEYS,
+    TOPOLOGY_REQUIRED_KEYS,
+    USER_LABELS,
     Demand,
-    agreed,
+    check_aliases,
     first_of,
     mentions_gpu,
     read_compute,
+    read_counted,
     read_min_member,
 )
-from extender.api.kinds import CardShare
-from extender.api.objects import Pod, PodSpec
+from extender.api.kinds import CardShare, TopologyConstraint
+from extender.api.objects import (
+    Affinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    Requirement,
+)
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_memory
-from extender.state.model import ANYWHERE, Constraints
+from extender.state.model import ANYWHERE, Constraints, PodTerm
 
-#: Distinct constraints that are shared before the table is started anew. Released pods are pinned
-#: to a node by name, so there are about as many as nodes; the bound is against hostile variety.
+#: Distinct constraints that are shared before the table is started anew, against hostile variety.
 _MAX_SHARED: Final = 20_000
 _CARD: Final = re.compile(r"([0-9]{1,2}):([1-9][0-9]{0,3}):([0-9]{1,9})", re.ASCII)
 _shared: dict[bytes, Constraints] = {}
+#: Distinct labels that are shared: most are the same on all pods of an owner.
+_MAX_LABELS: Final = 50_000
+_labels: dict[tuple[str, str], tuple[str, str]] = {}
+
+_NO_AFFINITY: Final = Affinity()
+
+Labels = tuple[tuple[str, str], ...]
 
 
 class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     """A live pod that matters to Ballast: it wants GPUs, or waits or has waited at our gate.
 
-    `group` is the name of its group, empty without one; `pools` what its annotation asks for.
-    `plan` is the controller's annotation; `written_cards` what its Binding says it holds.
+    `group` is the name of its group, empty without one, and `sub_group` its leaf in there; `pools`
+    and `nearness` are what its annotations ask for. `plan` is the controller's annotation;
+    `written_cards` what its Binding says it holds. `owner` is the UID of the controller that would
+    make it again.
     """
 
     uid: str
@@ -53,15 +77,19 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     is_gated: bool
     other_gates: tuple[str, ...]
     is_terminating: bool
-    is_controlled: bool
+    owner: str
     node: str
     priority: int
     created_at: int
     started_at: int
     constraints: Constraints
+    labels: Labels
     group: str
+    sub_group: str
     min_member: int
     project: str
+    user: str
+    nearness: TopologyConstraint | None
     pools: tuple[str, ...]
     preemptibility: str
     kind: str
@@ -70,6 +98,11 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     compute_limit_milli: int
     written_cards: str
 
+    @property
+    def is_controlled(self) -> bool:
+        """Whether an owner makes the pod again."""
+        return bool(self.owner)
+
 
 class HostHold(Struct, frozen=True, gc=False):
     """What one pod takes of its node besides cards."""
@@ -77,6 +110,7 @@ class HostHold(Struct, frozen=True, gc=False):
     node: str
     cpu_milli: int
     memory_mib: int
+    counted: tuple[tuple[str, int], ...] = ()
 
 
 def unix_s(moment: datetime | None) -> int:
@@ -91,7 +125,12 @@ def is_ours(pod: Pod, demand: Demand | Refused) -> bool:
     """
     if names.GATE in pod.gates or pod.metadata.annotation(names.ANNOTATION_PLAN):
         return True
-    return mentions_gpu(pod) if isinstance(demand, Refused) else demand.wants_gpu
+    return mentions_gpu(pod) if isinstance(demand, Refused) else demand.is_ours
+
+
+def group_of(pod: Pod) -> str:
+    """The name of the pod's group, empty without one."""
+    return first_of(pod.metadata.labels, GROUP_LABELS)
 
 
 def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
@@ -110,15 +149,19 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         is_gated=names.GATE in gates,
         other_gates=tuple(gate for gate in gates if gate != names.GATE),
         is_terminating=meta.deletion_timestamp is not None,
-        is_controlled=meta.controller is not None,
+        owner=meta.controller.uid if meta.controller else "",
         node=spec.node_name,
         priority=_priority(spec, kind),
         created_at=unix_s(meta.creation_timestamp),
         started_at=unix_s(pod.status.start_time),
         constraints=_read_constraints(pod),
-        group=first_of(meta.labels, GROUP_LABELS),
+        labels=_share_labels(meta.labels or {}),
+        group=group_of(pod),
+        sub_group=first_of(meta.labels, SUB_GROUP_LABELS),
         min_member=min_member,
         project=first_of(meta.labels, PROJECT_LABELS),
+        user=first_of(meta.labels, USER_LABELS),
+        nearness=_read_nearness(meta.annotations or {}),
         pools=split_names(meta.annotation(names.ANNOTATION_NODE_POOLS)),
         preemptibility=first_of(meta.labels, PREEMPTIBILITY_LABELS),
         kind=kind,
@@ -134,8 +177,7 @@ def _read_words(pod: Pod, demand: Demand) -> tuple[int, tuple[int, int], Refused
     meta = pod.metadata
     min_member, compute = 0, (min(demand.milli, MILLI_PER_GPU), MILLI_PER_GPU)
     try:
-        for aliases in (GROUP_LABELS, PROJECT_LABELS, PREEMPTIBILITY_LABELS):
-            agreed(meta.labels, aliases)
+        check_aliases(meta)
         min_member = read_min_member(meta.annotations, meta.labels)
         compute = read_compute(pod, demand)
     except UnitError as error:
@@ -147,7 +189,7 @@ def _read_words(pod: Pod, demand: Demand) -> tuple[int, tuple[int, int], Refused
 def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:
     """What a pod without GPUs takes of the node it is bound to."""
     host = _host_demand(pod) if isinstance(demand, Refused) else demand
-    return HostHold(pod.spec.node_name, host.cpu_milli, host.memory_mib)
+    return HostHold(pod.spec.node_name, host.cpu_milli, host.memory_mib, host.counted)
 
 
 def read_cards(text: str) -> tuple[CardShare, ...]:
@@ -176,16 +218,80 @@ def share(constraints: Constraints) -> Constraints:
     return _shared.setdefault(msgspec.msgpack.encode(constraints), constraints)
 
 
+def _share_labels(labels: Mapping[str, str]) -> Labels:
+    """The labels by name; equal pairs are one object."""
+    if len(_labels) >= _MAX_LABELS:
+        _labels.clear()
+    return tuple(_labels.setdefault(pair, pair) for pair in sorted(labels.items()))
+
+
 def _read_constraints(pod: Pod) -> Constraints:
     spec = pod.spec
-    affinity = spec.affinity and spec.affinity.node_affinity
+    affinity = spec.affinity or _NO_AFFINITY
+    to_nodes = affinity.node_affinity
     return share(
         Constraints(
             node_selector=tuple(sorted((spec.node_selector or {}).items())),
-            affinity=affinity.required if affinity else None,
+            affinity=_without_pin(pod, to_nodes.required if to_nodes else None),
             tolerations=tuple(spec.tolerations or ()),
             gpu_models=split_names(pod.metadata.annotation(MODEL_SELECTOR)),
+            pod_affinity=_read_terms(affinity.pod_affinity),
+            pod_anti_affinity=_read_terms(affinity.pod_anti_affinity),
         )
+    )
+
+
+def _without_pin(pod: Pod, required: NodeSelector | None) -> NodeSelector | None:
+    """What the pod required of nodes before it was released: the pin to its node is not its wish.
+
+    The release adds the pin as the last field of every term (`extender.cycle.release`).
+    """
+    node = pod.metadata.annotation(names.ANNOTATION_PLAN).rpartition(" ")[2]
+    if required is None or not node:
+        return required
+    terms: list[NodeSelectorTerm] = []
+    for term in required.node_selector_terms:
+        fields = term.match_fields or []
+        if not fields or fields[-1] != Requirement("metadata.name", "In", [node]):
+            return required
+        if term.match_expressions or len(fields) > 1:
+            terms.append(NodeSelectorTerm(term.match_expressions, fields[:-1] or None))
+    return NodeSelector(terms) if terms else None
+
+
+def _read_terms(affinity: PodAffinity | None) -> tuple[PodTerm, ...]:
+    """The required terms that are about pods of the own namespace with certain labels.
+
+    A plan leaves other terms aside: kube-scheduler, which knows all pods, has the last word on
+    every one of them.
+    """
+    listed = affinity.required or () if affinity else ()
+    return tuple(term for term in map(_read_term, listed) if term is not None)
+
+
+def _read_term(term: PodAffinityTerm) -> PodTerm | None:
+    selector = term.label_selector
+    if selector is None or term.namespaces or term.namespace_selector is not None:
+        return None
+    labels = dict(selector.match_labels or {})
+    for expression in selector.match_expressions or ():
+        values = expression.values or []
+        if expression.operator != "In" or len(values) != 1:
+            return None
+        labels[expression.key] = values[0]
+    return PodTerm(term.topology_key, tuple(sorted(labels.items())))
+
+
+def _read_nearness(notes: Mapping[str, str]) -> TopologyConstraint | None:
+    """What the annotations ask of nearness; None when that is nothing."""
+    required = first_of(notes, TOPOLOGY_REQUIRED_KEYS)
+    preferred = first_of(notes, TOPOLOGY_PREFERRED_KEYS)
+    if not required and not preferred:
+        return None
+    return TopologyConstraint(
+        topology=first_of(notes, TOPOLOGY_KEYS),
+        required_topology_level=required,
+        preferred_topology_level=preferred,
     )
 
 
@@ -203,9 +309,12 @@ def _host_demand(pod: Pod) -> Demand:
     What is not understood counts nothing; init containers are left out.
     """
     cpu_milli = memory_mib = 0
+    counted: tuple[tuple[str, int], ...] = ()
+    with suppress(UnitError):
+        counted = read_counted(pod)
     for container in pod.spec.containers:
         asked = container.resources.requests or {}
         with suppress(UnitError):
             cpu_milli += parse_cpu(asked.get("cpu", 0))
             memory_mib += parse_memory(asked.get("memory", 0))
-    return Demand(cpu_milli=cpu_milli, memory_mib=memory_mib)
+    return Demand(cpu_milli=cpu_milli, memory_mib=memory_mib, counted=counted)

@@ -4,15 +4,25 @@ Figures are written by people: what is malformed is reported by `problems()` and
 figure, or zero, is used in its place, so that one typing error never stops a queue.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
-from extender.api.kinds import Department, NodePool, PoolFigures, Project
+from extender.api.kinds import (
+    Department,
+    GpuFigures,
+    HostFigures,
+    NodePool,
+    PoolFigures,
+    Project,
+)
 from extender.api.names import DEFAULT_POOL
 from extender.api.reasons import Reason, Refused
-from extender.api.units import UnitError, parse_gpus
+from extender.api.units import UnitError, parse_cpu, parse_gpus, parse_memory
 from extender.state.model import (
+    UNBOUND,
     UNLIMITED,
+    Amounts,
     Figures,
     PoolQuota,
     PoolView,
@@ -20,6 +30,7 @@ from extender.state.model import (
     department_queue,
 )
 from extender.state.pods import unix_s
+from extender.state.problems import Problem
 
 V = TypeVar("V", QueueView, PoolView)
 
@@ -37,8 +48,11 @@ class Queues:
         self.department_views: Mapping[str, QueueView] = {}
         self.project_views: Mapping[str, QueueView] = {}
         self.pool_views: Mapping[str, PoolView] = {DEFAULT_POOL: PoolView(DEFAULT_POOL)}
+        #: Queue -> node pool -> millionths of what the pool had that the queue used in the past.
+        self.past_use: Mapping[str, Mapping[str, Amounts]] = {}
         self._by_namespace: dict[str, tuple[str, ...]] = {}
-        self._bad_figures: dict[str, list[str]] = {}
+        self._pools_for: dict[tuple[str, tuple[str, ...]], tuple[str, ...] | Refused] = {}
+        self._bad_figures: dict[tuple[str, str], list[str]] = {}
 
     def set_department(self, department: Department) -> None:
         """Take the department; a change of its status alone makes nothing anew."""
@@ -48,7 +62,7 @@ class Queues:
         if before is not None and _same(before, department):
             return
         last = self.department_views.get(department_queue(name))
-        pools = self._read_pools(f"Department {name}", department.spec.node_pools, last)
+        pools = self._read_pools(("Department", name), department.spec.node_pools, last)
         view = QueueView(
             name=department_queue(name),
             created_at=unix_s(department.metadata.creation_timestamp),
@@ -59,7 +73,7 @@ class Queues:
     def drop_department(self, name: str) -> None:
         """Forget the department; projects that name it fall to one of the name without quota."""
         self.departments.pop(name, None)
-        self._bad_figures.pop(f"Department {name}", None)
+        self._bad_figures.pop(("Department", name), None)
         self.department_views = _without(self.department_views, department_queue(name))
         self._fill_departments()
 
@@ -76,26 +90,37 @@ class Queues:
             parent=department_queue(spec.department),
             created_at=unix_s(project.metadata.creation_timestamp),
             pools=self._read_pools(
-                f"Project {name}", spec.node_pools, self.project_views.get(name)
+                ("Project", name), spec.node_pools, self.project_views.get(name)
             ),
             reclaim_min_runtime_s=spec.min_runtime.reclaim_seconds,
             preempt_min_runtime_s=spec.min_runtime.preempt_seconds,
         )
         self.project_views = _with(self.project_views, view)
+        self._pools_for.clear()
         self._fill_departments()
         return self._list_namespaces(name, before, project)
 
     def drop_project(self, name: str) -> set[str]:
         """Forget the project; returns the namespaces whose pods must be looked at again."""
         before = self.projects.pop(name, None)
-        self._bad_figures.pop(f"Project {name}", None)
+        self._pools_for.clear()
+        self._bad_figures.pop(("Project", name), None)
         self.project_views = _without(self.project_views, name)
         self._fill_departments()
         return self._list_namespaces(name, before, None)
 
-    def views(self) -> dict[str, QueueView]:
-        """Every department and project."""
-        return {**self.department_views, **self.project_views}
+    def views(self) -> Mapping[str, QueueView]:
+        """Every department and project, with the weights that are in force."""
+        by_quota = {
+            name for name, pool in self.pools.items() if pool.spec.over_quota_weights == "Disabled"
+        }
+        projects = self.project_views
+        if by_quota:
+            projects = {name: _weigh_by_quota(view, by_quota) for name, view in projects.items()}
+        views = {**self.department_views, **projects}
+        for queue in self.past_use.keys() & views.keys():
+            views[queue] = _with_past(views[queue], self.past_use[queue])
+        return views
 
     def set_pool(self, pool: NodePool) -> bool:
         """Take the node pool; returns whether nodes and pods must be matched with pools again."""
@@ -110,13 +135,17 @@ class Queues:
             cpu_placement=pool.spec.placement.cpu,
             policy=pool.spec.policy,
             has_preemption=pool.spec.preemption == "Enabled",
+            job_order=pool.spec.job_order,
+            usage_weight_milli=10 * pool.spec.time_based_fair_share.weight_percent,
         )
         self.pool_views = _with(self.pool_views, view)
+        self._pools_for.clear()
         return before is None or before.spec.node_selector != pool.spec.node_selector
 
     def drop_pool(self, name: str) -> None:
         """Forget the node pool; its nodes fall to other pools."""
         self.pools.pop(name, None)
+        self._pools_for.clear()
         self.pool_views = _without(self.pool_views, name)
         if name == DEFAULT_POOL:
             self.pool_views = _with(self.pool_views, PoolView(DEFAULT_POOL))
@@ -149,6 +178,12 @@ class Queues:
 
     def pools_for(self, project: str, asked: tuple[str, ...]) -> tuple[str, ...] | Refused:
         """Node pools that work of `project` may use, best first; `asked` is what the work names."""
+        found = self._pools_for.get((project, asked))
+        if found is None:
+            found = self._pools_for[project, asked] = self._find_pools(project, asked)
+        return found
+
+    def _find_pools(self, project: str, asked: tuple[str, ...]) -> tuple[str, ...] | Refused:
         if asked:
             unknown = [name for name in asked if name not in self.pool_views]
             if unknown:
@@ -175,29 +210,33 @@ class Queues:
                     return selector.match_labels
         return {}
 
-    def problems(self) -> list[str]:
-        """What in the queues is not as its author can have meant it, one sentence each."""
-        found = [text for _, texts in sorted(self._bad_figures.items()) for text in texts]
-        for name, project in sorted(self.projects.items()):
-            if project.spec.department not in self.departments:
-                found.append(f"Project {name}: department {project.spec.department} does not exist")
+    def problems(self) -> Iterable[Problem]:
+        """What in the queues is not as its author can have meant it."""
+        for (kind, name), texts in self._bad_figures.items():
+            for text in texts:
+                yield Problem(kind, name, "InvalidFigures", text)
+        for name, project in self.projects.items():
+            department = project.spec.department
+            if department not in self.departments:
+                text = f"department {department} does not exist: it counts as one without quota"
+                yield Problem("Project", name, "UnknownReference", text)
             for pool in project.spec.default_node_pools:
                 if pool not in self.pool_views:
-                    found.append(f"Project {name}: default node pool {pool} does not exist")
-        return found
+                    text = f"default node pool {pool} does not exist: it is passed over"
+                    yield Problem("Project", name, "UnknownReference", text)
 
     def _read_pools(
-        self, owner: str, listed: list[PoolFigures], last: QueueView | None
+        self, owner: tuple[str, str], listed: list[PoolFigures], last: QueueView | None
     ) -> dict[str, PoolQuota]:
         problems: list[str] = []
         quotas: dict[str, PoolQuota] = {}
         for figures in listed:
             if figures.name in quotas:
-                problems.append(f"{owner}: node pool {figures.name} is listed twice")
+                problems.append(f"node pool {figures.name} is listed twice: the first counts")
                 continue
             known = last.pools.get(figures.name, _NONE_YET) if last else _NONE_YET
             quotas[figures.name], refused = _read_quota(figures, known)
-            problems += [f"{owner}: node pool {figures.name}: {text}" for text in refused]
+            problems += [f"node pool {figures.name}: {text}" for text in refused]
         if problems:
             self._bad_figures[owner] = problems
         else:
@@ -232,31 +271,82 @@ class Queues:
 
 def _read_quota(figures: PoolFigures, last: PoolQuota) -> tuple[PoolQuota, list[str]]:
     """The figures of one pool, `last` where they are malformed, and what is wrong with them."""
-    gpu, problems = figures.gpu, []
-    quota, limit = last.gpu.quota, last.gpu.limit
-    try:
-        quota = parse_gpus(gpu.quota)
-    except UnitError as error:
-        problems.append(f"quota: {error}")
-    try:
-        limit = UNLIMITED if gpu.limit is None else parse_gpus(gpu.limit)
-    except UnitError as error:
-        problems.append(f"limit: {error}")
-    weight = gpu.over_quota_weight
+    problems: list[str] = []
+    quota = PoolQuota(
+        gpu=_read_figures(figures.gpu, parse_gpus, last.gpu, ("gpu", problems)),
+        cpu=_read_figures(figures.cpu, parse_cpu, last.cpu, ("cpu", problems)),
+        memory=_read_figures(figures.memory, parse_memory, last.memory, ("memory", problems)),
+        rank=figures.rank,
+    )
+    return quota, problems
+
+
+def _read_figures(
+    written: GpuFigures | HostFigures,
+    parse: Callable[[int | str], int],
+    last: Figures,
+    wrong: tuple[str, list[str]],
+) -> Figures:
+    """The figures of one resource; what is malformed is added to `wrong`, under its name."""
+    resource, problems = wrong
+
+    def read(field: str, value: int | str | None, known: int) -> int:
+        try:
+            return UNLIMITED if value is None else min(UNLIMITED, parse(value))
+        except UnitError as error:
+            problems.append(f"{resource}.{field}: {error}; {_kept(known)}")
+            return known
+
+    quota = read("quota", written.quota, last.quota)
+    limit = read("limit", written.limit, last.limit)
+    weight = written.over_quota_weight
     if weight < 0:
-        problems.append(f"overQuotaWeight: {weight} is not 0 or more")
-        weight = last.gpu.weight
-    return PoolQuota(Figures(quota, limit, weight), rank=figures.rank), problems
+        problems.append(f"{resource}.overQuotaWeight: {weight} is not 0 or more")
+        weight = last.weight
+    if quota == UNLIMITED and limit == UNLIMITED:
+        return UNBOUND
+    return Figures(quota, limit, weight)
+
+
+def _kept(figure: int) -> str:
+    """What is in force in place of a malformed figure."""
+    if figure in (0, UNLIMITED):
+        return f"{'none' if figure else '0'} is in force until it is mended"
+    return "the last good one is in force"
 
 
 def _by_quota(figures: PoolQuota) -> PoolQuota:
-    """A department's figures: it has a part of the surplus in proportion to its quota.
+    """Figures of a queue that has a part of the surplus in proportion to its quota.
 
-    Departments without quota share equally what those with quota leave.
+    So it is for departments always. Those without quota share equally what the others leave.
     """
-    gpu = figures.gpu
-    by_quota = Figures(gpu.quota, gpu.limit, weight=gpu.quota or 1)
-    return PoolQuota(by_quota, figures.cpu, figures.memory, rank=0 if gpu.quota else 1)
+    gpu, cpu, memory = (
+        Figures(of.quota, of.limit, weight=of.quota if 0 < of.quota < UNLIMITED else 1)
+        for of in figures.figures
+    )
+    return PoolQuota(gpu, cpu, memory, rank=0 if gpu.quota else 1)
+
+
+def _weigh_by_quota(view: QueueView, pools: set[str]) -> QueueView:
+    """The project as it counts where weights are off in these pools."""
+    figures = {
+        pool: replace(_by_quota(quota), rank=quota.rank) if pool in pools else quota
+        for pool, quota in view.pools.items()
+    }
+    return replace(view, pools=figures)
+
+
+def _with_past(view: QueueView, used: Mapping[str, Amounts]) -> QueueView:
+    """The queue with what it used in the past, by node pool."""
+    pools = dict(view.pools)
+    for pool, amounts in used.items():
+        quota = pools.get(pool, PoolQuota())
+        gpu, cpu, memory = (
+            replace(figures, usage_ppm=ppm)
+            for figures, ppm in zip(quota.figures, amounts, strict=True)
+        )
+        pools[pool] = PoolQuota(gpu, cpu, memory, quota.rank)
+    return replace(view, pools=pools)
 
 
 def _same(before: Department | Project | NodePool, after: Department | Project | NodePool) -> bool:

@@ -163,9 +163,9 @@ def _is_kept(own: Row, row: Row) -> bool:
 
 
 def _refuse_shape(node: str, devices: Sequence[Device], row: Row) -> Refused | None:
-    """Cards must be named, once each, exist and be healthy."""
+    """Cards must be named, once each, exist and be healthy; a row may have instances instead."""
     indexes = [card.index for card in row.cards]
-    if not indexes or len(set(indexes)) != len(indexes):
+    if (not indexes and not row.counted) or len(set(indexes)) != len(indexes):
         detail = f"{_pod(row)}: row names cards {indexes} of {node}: each once, and at least one"
         return Refused(Reason.INVALID_REQUEST, detail)
     healthy = {device.index for device in devices if device.health == "Healthy"}

@@ -11,7 +11,7 @@ from msgspec import Struct
 from extender.api.kinds import CardShare, Row
 from extender.state.model import PodView
 from extender.state.nodes import RowIndex
-from extender.state.pods import read_cards
+from extender.state.pods import PodFacts, read_cards
 from extender.state.workloads import Workloads
 
 #: Gone UIDs remembered. Older ones are merely confirmed by a live read again.
@@ -33,6 +33,17 @@ class StrayRow(Struct, frozen=True):
     row: Row
     cause: Cause
     is_confirmed: bool
+
+
+class KeptPlace(Struct, frozen=True):
+    """A nominated row that keeps a place for the successor of a pod that was moved.
+
+    `is_gone`: the pod that was moved is there no more; until then it is on its way out.
+    """
+
+    node: str
+    row: Row
+    is_gone: bool
 
 
 class LostRow(Struct, frozen=True):
@@ -72,12 +83,14 @@ class Upkeep:
         self._to_mark: set[str] = set()
         self._lost: set[str] = set()
         self._unplanned: set[str] = set()
+        self._kept: set[str] = set()
 
     def look_at(self, uid: str) -> None:
         """The pod or its rows have changed."""
         facts = self._workloads.facts.get(uid)
         rows = self._rows.held_of(uid)
         _keep(self._stray, uid, bool(self._strays_of(uid)))
+        _keep(self._kept, uid, any(_keeps(row, facts) for row in rows.values()))
         if facts is None:
             for uids in (self._to_mark, self._lost, self._unplanned):
                 uids.discard(uid)
@@ -93,6 +106,16 @@ class Upkeep:
         found = [stray for uid in self._stray for stray in self._strays_of(uid)]
         found = [stray for stray in found if has_all_pods or stray.cause != "absent"]
         return sorted(found, key=lambda stray: (stray.node, stray.row.uid))
+
+    def kept_places(self) -> list[KeptPlace]:
+        """Places kept for successors, by node."""
+        found = [
+            KeptPlace(node, row, is_gone=uid not in self._workloads.facts)
+            for uid in self._kept
+            for node, row in self._rows.held_of(uid).items()
+            if row.move is not None
+        ]
+        return sorted(found, key=lambda kept: (kept.node, kept.row.uid))
 
     def to_mark_bound(self) -> dict[str, list[str]]:
         """UIDs of bound pods whose row does not say so yet, by node."""
@@ -119,7 +142,7 @@ class Upkeep:
         fresh = Upkeep(self._rows, self._workloads, self._gone)
         for uid in uids:
             fresh.look_at(uid)
-        for name in ("_stray", "_to_mark", "_lost", "_unplanned"):
+        for name in ("_stray", "_to_mark", "_lost", "_unplanned", "_kept"):
             assert getattr(fresh, name) == getattr(self, name), name
 
     def _strays_of(self, uid: str) -> list[StrayRow]:
@@ -128,7 +151,11 @@ class Upkeep:
         if facts is None:
             is_gone = uid in self._gone
             cause: Cause = "ended" if is_gone else "absent"
-            return [StrayRow(node, row, cause, is_gone) for node, row in rows.items()]
+            return [
+                StrayRow(node, row, cause, is_gone)
+                for node, row in rows.items()
+                if row.move is None
+            ]
         if len(rows) < 2 and not facts.node:
             return []
         place, _ = self._workloads.place_of(uid)
@@ -136,8 +163,16 @@ class Upkeep:
         return [
             StrayRow(node, row, cause, bool(facts.node) or row.state == "nominated")
             for node, row in rows.items()
-            if node != place
+            if node != place and not _keeps(row, facts)
         ]
+
+
+def _keeps(row: Row, facts: PodFacts | None) -> bool:
+    """Whether the row keeps a place for a successor: its pod was told to leave, or has left.
+
+    A pod that was to be moved and stays after all has no need of a second place.
+    """
+    return row.move is not None and (facts is None or (bool(facts.node) and facts.is_terminating))
 
 
 def _keep(uids: set[str], uid: str, is_in: bool) -> None:

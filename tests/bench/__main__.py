@@ -1,9 +1,12 @@
-"""`python -m tests.bench [throughput|latency ...]`: all figures, or those of the parts named."""
+"""`python -m tests.bench [quiet|throughput|latency ...]`: all figures, or those of the parts named.
+
+`quiet` needs no control plane.
+"""
 
 import asyncio
 import sys
 
-from tests.bench import latency, throughput
+from tests.bench import latency, quiet, throughput
 from tests.bench.figures import Figure, show
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.installation import install
@@ -13,7 +16,15 @@ SIZES = (200, 1000)
 
 def main() -> None:
     """Measure and show."""
-    parts = sys.argv[1:] or ["throughput", "latency"]
+    parts = sys.argv[1:] or ["quiet", "throughput", "latency"]
+    figures: list[Figure] = quiet.measure() if "quiet" in parts else []
+    if {"throughput", "latency"} & set(parts):
+        figures += _measure_live(parts)
+    show(figures)
+
+
+def _measure_live(parts: list[str]) -> list[Figure]:
+    """The figures that need the real control plane."""
     figures: list[Figure] = []
     with ControlPlane(is_auditable=False) as plane:
         install(plane)
@@ -23,7 +34,7 @@ def main() -> None:
                 figures += asyncio.run(throughput.measure(plane, n_nodes))
         if "latency" in parts:
             figures += asyncio.run(latency.measure(plane))
-    show(figures)
+    return figures
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from msgspec.structs import replace
 
@@ -23,27 +23,41 @@ from extender.api.kinds import (
     GpuNode,
     GpuNodeSpec,
     GpuNodeStatus,
+    HostFigures,
     KindSelector,
+    MoveHold,
     NodePool,
     NodePoolSpec,
     Placement,
+    PlacementRule,
     PodGroup,
     PodGroupSpec,
+    PodGroupStatus,
     PoolFigures,
     Project,
     ProjectSpec,
     Row,
     RowState,
+    SubGroup,
+    TimeBasedFairShare,
+    Topology,
+    TopologyConstraint,
+    TopologyLevel,
+    TopologySpec,
 )
 from extender.api.objects import (
+    Affinity,
     Condition,
     Container,
+    LabelSelector,
     Node,
     NodeSpec,
     NodeStatus,
     ObjectMeta,
     OwnerReference,
     Pod,
+    PodAffinity,
+    PodAffinityTerm,
     PodSpec,
     PodStatus,
     Quantity,
@@ -58,6 +72,7 @@ WorkloadKind = Literal["training", "interactive", "build", "inference"]
 
 #: The memory of a card where a test does not say, in MiB.
 CARD_MIB = 16_000
+NOT_COUNTED = HostFigures()
 JOB = OwnerReference(api_version="batch/v1", kind="Job", name="job", uid="uid-job", controller=True)
 
 
@@ -153,6 +168,34 @@ class PodBuilder(_Builder):
         self._requests.update(cpu=cpu, memory=memory)
         return self
 
+    def instances(self, resource: str, count: int) -> Self:
+        """MIG instances of one profile."""
+        self._requests[resource] = count
+        return self
+
+    def user(self, name: str) -> Self:
+        return self.labels({names.LABEL_USER: name})
+
+    def sub_group(self, name: str) -> Self:
+        return self.labels({names.LABEL_SUB_GROUP: name})
+
+    def beside(self, topology_key: str, **labels: str) -> Self:
+        """Must run in a domain with pods that have these labels."""
+        affinity = self._spec.affinity or Affinity()
+        self._spec = replace(
+            self._spec, affinity=replace(affinity, pod_affinity=_to_pods(topology_key, labels))
+        )
+        return self
+
+    def apart(self, topology_key: str, **labels: str) -> Self:
+        """Must not run in a domain with pods that have these labels."""
+        affinity = self._spec.affinity or Affinity()
+        self._spec = replace(
+            self._spec,
+            affinity=replace(affinity, pod_anti_affinity=_to_pods(topology_key, labels)),
+        )
+        return self
+
     def gang(self, name: str, min_member: int = 0) -> Self:
         self.labels({names.LABEL_POD_GROUP: name})
         return self.notes({names.ANNOTATION_MIN_MEMBER: str(min_member)}) if min_member else self
@@ -216,6 +259,11 @@ class PodBuilder(_Builder):
         self._owners = []
         return self
 
+    def made_by(self, owner: str) -> Self:
+        """Owned by the controller of this UID."""
+        self._owners = [replace(JOB, uid=owner)]
+        return self
+
     def build(self) -> Pod:
         container = Container("main", Resources(requests=dict(self._requests)))
         return Pod(
@@ -223,6 +271,11 @@ class PodBuilder(_Builder):
             spec=replace(self._spec, containers=[container]),
             status=self._status,
         )
+
+
+def _to_pods(topology_key: str, labels: Mapping[str, str]) -> PodAffinity:
+    selector = LabelSelector(match_labels=dict(labels))
+    return PodAffinity([PodAffinityTerm(topology_key=topology_key, label_selector=selector)])
 
 
 class NodeBuilder(_Builder):
@@ -242,6 +295,11 @@ class NodeBuilder(_Builder):
         """Cards as GPU feature discovery labels them."""
         self.labels({names.LABEL_GPU_COUNT: str(count), names.LABEL_GPU_MEMORY: str(mib)})
         return self.labels({names.LABEL_GPU_MODEL: model}) if model else self
+
+    def instances(self, resource: str, count: int) -> Self:
+        """MIG instances of one profile, as the device plugin counts them."""
+        self._resources[resource] = count
+        return self.labels({names.LABEL_MIG_STRATEGY: "mixed"})
 
     def gpu_milli(self, milli: int) -> Self:
         self._resources[names.GPU_MILLI] = milli
@@ -310,9 +368,12 @@ class QueueBuilder(_Builder):
         limit: Quantity | None = None,
         weight: int = 1,
         rank: int = 0,
+        cpu: HostFigures = NOT_COUNTED,
+        memory: HostFigures = NOT_COUNTED,
     ) -> Self:
         gpu = GpuFigures(quota=gpus, limit=limit, over_quota_weight=weight)
-        self._pools.append(PoolFigures(name=pool, gpu=gpu, rank=rank))
+        figures = PoolFigures(name=pool, gpu=gpu, cpu=cpu, memory=memory, rank=rank)
+        self._pools.append(figures)
         return self
 
 
@@ -363,6 +424,20 @@ class PoolBuilder(_Builder):
         self._spec = replace(self._spec, placement=Placement(gpu="spread"))
         return self
 
+    def placed(self, rule: PlacementRule) -> Self:
+        self._spec = replace(self._spec, placement=Placement(gpu=rule))
+        return self
+
+    def remembers(self, half_life_s: int, weight_percent: int = 100) -> Self:
+        """What was used in the past bends weights."""
+        rule = TimeBasedFairShare(weight_percent=weight_percent, half_life_seconds=half_life_s)
+        self._spec = replace(self._spec, time_based_fair_share=rule)
+        return self
+
+    def without_weights(self) -> Self:
+        self._spec = replace(self._spec, over_quota_weights="Disabled")
+        return self
+
     def without_preemption(self) -> Self:
         self._spec = replace(self._spec, preemption="Disabled")
         return self
@@ -378,6 +453,7 @@ class PodGroupBuilder(_Builder):
         super().__init__(name, "team-a")
         self._meta = replace(self._meta, uid=f"uid-group-{name}")
         self._spec = PodGroupSpec(min_member=min_member)
+        self._status = PodGroupStatus()
 
     def of(self, namespace: str) -> Self:
         self._meta = replace(self._meta, namespace=namespace)
@@ -399,8 +475,48 @@ class PodGroupBuilder(_Builder):
         self._spec = replace(self._spec, node_pools=list(pools))
         return self
 
+    def needs_groups(self, count: int) -> Self:
+        """Sub-groups of the first level that must have their minimum."""
+        self._spec = replace(self._spec, min_sub_group=count)
+        return self
+
+    def sub_group(self, name: str, min_member: int = 1, **more: Any) -> Self:
+        """A sub-group; more: parent, min_sub_group, topology_constraint."""
+        added = SubGroup(name=name, min_member=min_member, **more)
+        self._spec = replace(self._spec, sub_groups=[*self._spec.sub_groups, added])
+        return self
+
+    def near(self, required: str = "", preferred: str = "", *, topology: str = "") -> Self:
+        self._spec = replace(
+            self._spec,
+            topology_constraint=TopologyConstraint(
+                topology=topology,
+                required_topology_level=required,
+                preferred_topology_level=preferred,
+            ),
+        )
+        return self
+
+    def delays(self, preemption_s: int = 0, staleness_s: int = 60) -> Self:
+        self._spec = replace(
+            self._spec, preemption_delay_seconds=preemption_s, staleness_grace_seconds=staleness_s
+        )
+        return self
+
+    def told_stale(self, since: str) -> Self:
+        """As an earlier leader has left its status."""
+        stale = Condition(type="Stale", status="True", last_transition_time=since)
+        self._status = PodGroupStatus(conditions=[stale])
+        return self
+
     def build(self) -> PodGroup:
-        return PodGroup(metadata=self._meta, spec=self._spec)
+        return PodGroup(metadata=self._meta, spec=self._spec, status=self._status)
+
+
+def topology(name: str, *levels: str) -> Topology:
+    """A topology by the labels of its levels, the widest first."""
+    spec = TopologySpec(levels=[TopologyLevel(node_label=label) for label in levels])
+    return Topology(metadata=ObjectMeta(name=name, uid=f"uid-topology-{name}"), spec=spec)
 
 
 def pod(name: str) -> PodBuilder:
@@ -439,7 +555,12 @@ def pod_group(name: str, min_member: int) -> PodGroupBuilder:
 
 
 def row(
-    held_by: Pod, cards: Sequence[CardShare], state: RowState = "reserved", *, epoch: int = 1
+    held_by: Pod,
+    cards: Sequence[CardShare],
+    state: RowState = "reserved",
+    *,
+    epoch: int = 1,
+    move: MoveHold | None = None,
 ) -> Row:
     """The row of a pod."""
     meta = held_by.metadata
@@ -451,4 +572,12 @@ def row(
         cards=list(cards),
         state=state,
         epoch=epoch,
+        move=move,
     )
+
+
+def kept_row(held_by: Pod, cards: Sequence[CardShare], *, cpu_milli: int = 0) -> Row:
+    """The row that keeps a place for the successor of a pod that is moved."""
+    owner = held_by.metadata.controller
+    assert owner is not None
+    return row(held_by, cards, "nominated", move=MoveHold(owner=owner.uid, cpu_milli=cpu_milli))

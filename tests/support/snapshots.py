@@ -13,7 +13,7 @@ more than one pod, else a pod. Its pods are `<name>-0`, `<name>-1`, ...
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -30,6 +30,7 @@ from extender.state.model import (
     UNLIMITED,
     Constraints,
     Figures,
+    PlacementRule,
     PodState,
     PodView,
     PoolQuota,
@@ -46,8 +47,18 @@ NOW_S = 1_000_000
 Gpus = int | str
 
 
-def demand_of(gpus: Gpus = 1, *, devices: int = 1, mib: int = 0, cpu: int = 0) -> Demand:
-    """Two GPUs, half a GPU ("0.5"), a part of several (`devices`), or MiB of one."""
+def demand_of(
+    gpus: Gpus = 1,
+    *,
+    devices: int = 1,
+    mib: int = 0,
+    cpu: int = 0,
+    counted: tuple[tuple[str, int], ...] = (),
+) -> Demand:
+    """Two GPUs, half a GPU ("0.5"), a part of several (`devices`), MiB of one, or what is counted
+    one by one (MIG instances)."""
+    if counted:
+        return Demand(cpu_milli=cpu, counted=counted)
     if mib:
         return Demand(devices=devices, gpu_memory_mib=mib, cpu_milli=cpu)
     milli = parse_gpus(gpus)
@@ -75,17 +86,20 @@ class Cluster:
     departments: dict[str, QueueView] = field(default_factory=dict)
     projects: dict[str, QueueView] = field(default_factory=dict)
     workloads: dict[str, WorkloadView] = field(default_factory=dict)
+    topologies: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def pool(
         self,
         name: str,
-        placement: Literal["binpack", "spread"] = "binpack",
-        has_preemption: bool = True,
+        placement: PlacementRule = "binpack",
+        **view: Any,
     ) -> None:
-        self.pools[name] = PoolView(name, placement, has_preemption=has_preemption)
+        """View: has_preemption, policy, job_order, cpu_placement."""
+        self.pools[name] = PoolView(name, placement, **view)
 
     def node(self, name: str, gpus: int = 8, **facts: Any) -> None:
-        """Facts: pool, labels, taints, is_ready, mib, model, cpu, memory, pods, unhealthy cards."""
+        """Facts: pool, labels, taints, is_ready, mib, model, cpu, memory, pods, unhealthy cards,
+        free_counted."""
         mib, model = facts.pop("mib", 16384), facts.pop("model", "A100")
         unhealthy = facts.pop("unhealthy", ())
         taints = tuple(Taint(key=key, effect=effect) for key, effect in facts.pop("taints", ()))
@@ -117,7 +131,8 @@ class Cluster:
         self.departments[name] = self._queue(name, "", quota, queue, len(self.departments))
 
     def project(self, name: str, quota: Gpus = 0, **queue: Any) -> None:
-        """Queue: department, limit, weight, rank, min_runtime, pools ({pool: PoolQuota})."""
+        """Queue: department, limit, weight, rank, used (millionths of the pool in the past),
+        min_runtime, pools ({pool: PoolQuota})."""
         department = department_queue(queue.pop("department", "everybody"))
         age = len(self.projects)
         self.projects[name] = self._queue(name, department, quota, queue, age)
@@ -127,10 +142,15 @@ class Cluster:
 
         Job: min (default: all pods), priority, kind, preemptible, pools, age, ran (seconds), cards
         (indices on the node), state, devices, mib, cpu, constraints, problem, terminating, max,
-        waiting (more pods, which wait), order (of the names).
+        waiting (more pods, which wait), user, counted, labels (of the pods), groups (the leaf of
+        each pod), orders (of each pod), tree, run (seconds that it is expected to run).
         """
         demand = demand_of(
-            gpus, devices=job.pop("devices", 1), mib=job.pop("mib", 0), cpu=job.pop("cpu", 0)
+            gpus,
+            devices=job.pop("devices", 1),
+            mib=job.pop("mib", 0),
+            cpu=job.pop("cpu", 0),
+            counted=job.pop("counted", ()),
         )
         on: str | Sequence[str] = job.pop("on", ())
         nodes = [on] * pods if isinstance(on, str) else list(on)
@@ -144,6 +164,9 @@ class Cluster:
         ran, is_leaving = job.pop("ran", 60), job.pop("terminating", False)
         constraints: Constraints = job.pop("constraints", ANYWHERE)
         problem: Refused | None = job.pop("problem", None)
+        groups: Sequence[str] = job.pop("groups", [""] * n_pods)
+        orders: Sequence[int] = job.pop("orders", [0] * n_pods)
+        labels = tuple(sorted(job.pop("labels", {}).items()))
         views = []
         for at in range(n_pods):
             node = nodes[at] if at < len(nodes) else ""
@@ -155,6 +178,9 @@ class Cluster:
                     uid=uid,
                     namespace="ns",
                     name=uid,
+                    group=groups[at],
+                    order=orders[at],
+                    labels=labels,
                     demand=demand,
                     state=state if is_held else "gated",
                     is_gated=not is_held or state == "nominated",
@@ -183,6 +209,9 @@ class Cluster:
             created_at=made,
             pods=tuple(views),
             max_concurrent_pods=job.pop("max", None),
+            user=job.pop("user", ""),
+            expected_run_s=job.pop("run", None),
+            tree=job.pop("tree", None),
             problem=problem,
         )
         assert not job, f"unknown: {sorted(job)}"
@@ -215,6 +244,7 @@ class Cluster:
             pools=listed(self.pools),
             queues=listed({**self.departments, **self.projects}),
             workloads=workloads,
+            topologies=self.topologies,
         )
 
     def _queue(
@@ -224,7 +254,12 @@ class Cluster:
         milli = parse_gpus(quota)
         weight = queue.pop("weight", 1 if parent else milli or 1)
         figures = PoolQuota(
-            Figures(milli, UNLIMITED if limit is None else parse_gpus(limit), weight),
+            Figures(
+                milli,
+                UNLIMITED if limit is None else parse_gpus(limit),
+                weight,
+                queue.pop("used", 0),
+            ),
             rank=queue.pop("rank", 0 if parent or milli else 1),
         )
         pools = queue.pop("pools", None) or {"default": figures}
@@ -258,6 +293,10 @@ class Cluster:
             held.free[card.index] -= card.milli
         held.facts.free_cpu_milli -= pod.demand.cpu_milli
         held.facts.free_pods -= 1
+        free = dict(held.facts.free_counted)
+        for name, n in pod.demand.counted:
+            free[name] = free.get(name, 0) - n
+        held.facts.free_counted = free
         if pod.cards:
             held.rows.append(
                 Row(

@@ -64,6 +64,7 @@ def pod_template(
     gated: bool = True,
     labels: Manifest | None = None,
     stop_s: int = 0,
+    priority_class: str = "",
 ) -> Manifest:
     """A pod that asks for `milli` of `ballast.dev/gpu-milli`; not `gated`: placed directly.
 
@@ -82,6 +83,8 @@ def pod_template(
             }
         ],
     }
+    if priority_class:
+        spec["priorityClassName"] = priority_class
     if gated:
         spec["schedulingGates"] = [{"name": names.GATE}]
     grouped = {names.LABEL_POD_GROUP: group} if group else {}

@@ -1,9 +1,10 @@
-"""Whether a project may take more GPU in a node pool, by what the controller last published."""
+"""Whether a queue may take more GPU in a node pool, by what the controller last published."""
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import share_milli
 from extender.http.book import NOTHING, Book, Use
 from extender.http.claim import Claim
+from extender.state.model import QueueView, department_queue
 
 
 def need_milli(claim: Claim, card_mib: int) -> int:
@@ -17,19 +18,33 @@ def need_milli(claim: Claim, card_mib: int) -> int:
 def refuse_share(
     book: Book, claim: Claim, pool: str, need: int, leaving: Use = NOTHING
 ) -> Reason | None:
-    """Why the claim's project may not take `need` milli more in `pool`; None when it may.
+    """Why the claim's project or its department may not take `need` milli more; None: it may.
 
-    A project may always use its quota: the published share is what its demand was then, and this
-    pod may be new. Work that cannot be preempted stays within quota (invariant Q1). `leaving` is
-    what victims of the same project give back.
+    A queue may always use its quota: the published share is what its demand was then, and this pod
+    may be new. Work that cannot be preempted stays within quota (invariant Q1). `leaving` is what
+    victims of the same project give back. A department that does not exist binds nobody.
     """
     project = book.queues.project_of(claim.facts.namespace, claim.facts.project)
     if isinstance(project, Refused):
         return project.reason
-    view = book.queues.project_views.get(project)
+    views = book.queues.project_views
+    use = book.use_of(project, pool)
+    refused = _refuse_level(book, claim, (views.get(project), pool), need, (use, leaving))
+    department = book.department_of(project)
+    if refused is not None or not department:
+        return refused
+    view = book.queues.department_views.get(department_queue(department))
+    use = book.use_of_department(department, pool)
+    return _refuse_level(book, claim, (view, pool), need, (use, leaving))
+
+
+def _refuse_level(
+    book: Book, claim: Claim, where: tuple[QueueView | None, str], need: int, uses: tuple[Use, Use]
+) -> Reason | None:
+    """Why one queue may not take `need` milli more in a pool; `uses` is what it has and gives."""
+    (view, pool), (use, leaving) = where, uses
     quota = view.pools.get(pool) if view else None
     quota_milli = quota.gpu.quota if quota else 0
-    use = book.use_of(project, pool)
     wanted = use.milli - leaving.milli + need
     if quota and wanted > quota.gpu.limit:
         return Reason.OVER_LIMIT
@@ -37,7 +52,7 @@ def refuse_share(
         fixed = use.non_preemptible_milli - leaving.non_preemptible_milli + need
         if fixed > quota_milli:
             return Reason.NON_PREEMPTIBLE_OVER_QUOTA
-    if wanted > max(quota_milli, book.fair_share_of(project, pool)):
+    if wanted > max(quota_milli, book.fair_share_of(view.name, pool) if view else 0):
         return Reason.OVER_FAIR_SHARE
     return None
 

@@ -204,3 +204,41 @@ async def test_pod_that_is_not_bound_in_time_is_made_again(scene: Scene) -> None
     )
     scene.installation.start_scheduler()
     await scene.until_bound("team-a", 1)
+
+
+async def test_project_that_names_no_department_says_so_until_it_is_mended(scene: Scene) -> None:
+    scene.submit_pod("team-a", "lone", 500)
+    await scene.until_bound("team-a", 1)
+    body = workloads.project("team-c", "nowhere", "team-c", 1)
+    scene.admin.post(f"{workloads.API}/projects", body)
+
+    def valid() -> tuple[str, str]:
+        conditions = scene.get("projects/team-c").get("status", {}).get("conditions", [])
+        found = [each for each in conditions if each["type"] == "Valid"]
+        return (found[0]["status"], found[0]["reason"]) if found else ("", "")
+
+    await scene.until(lambda: valid() == ("False", "UnknownReference"), "the problem")
+    await scene.until(
+        lambda: ("UnknownReference", "team-c") in scene.events("default"), "an event about it"
+    )
+    scene.admin.post(f"{workloads.API}/departments", workloads.department("nowhere", 1))
+    await scene.until(lambda: valid() == ("True", "Accepted"), "the condition cleared")
+
+
+async def test_gang_that_lost_a_member_for_good_is_told_to_be_stale(scene: Scene) -> None:
+    body = workloads.pod_group("gang", "team-a", 2)
+    body["spec"]["stalenessGraceSeconds"] = -1
+    scene.admin.post(f"{workloads.API}/namespaces/team-a/podgroups", body)
+    for name in ("a", "b"):
+        scene.submit_pod("team-a", name, 1000, group="gang")
+    await scene.until_bound("team-a", 2)
+    scene.cluster.kubectl("delete", "pod", "b", "-n", "team-a", "--wait=false")
+
+    def conditions() -> dict[str, str]:
+        group = scene.get("namespaces/team-a/podgroups/gang")
+        told = group.get("status", {}).get("conditions", [])
+        return {each["type"]: each["status"] for each in told}
+
+    await scene.until(
+        lambda: conditions() == {"Scheduled": "False", "Stale": "True"}, "the condition Stale"
+    )

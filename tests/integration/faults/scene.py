@@ -1,6 +1,7 @@
 """The stage of the fault tests: a small cluster with room for one gang of eight and some halves."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -64,6 +65,28 @@ class Scene:
     def submit_singles(self, n_pods: int, name: str = "single") -> None:
         """Half-GPU pods on their own."""
         self._submit(workloads.job(name, self.cluster.namespace, n_pods, 500))
+
+    async def fragment(self) -> int:
+        """Pods of one GPU so that every node has half of its cards free; returns how many run."""
+        namespace = self.cluster.namespace
+        for number in range(N_NODES * CARDS_A_NODE):
+            self._submit(workloads.job(f"small-{number}", namespace, 1, 1000))
+        await self.wait_bound(N_NODES * CARDS_A_NODE)
+        n_taken: Counter[str] = Counter()
+        for pod in self.plane.admin.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
+            node = pod["spec"]["nodeName"]
+            n_taken[node] += 1
+            if n_taken[node] <= CARDS_A_NODE // 2:
+                job = pod["metadata"]["labels"]["job-name"]
+                self.cluster.kubectl("delete", "job", job, "-n", namespace, "--wait=false")
+        n_left = N_NODES * CARDS_A_NODE // 2
+        await self.expect_bound_rows_match(n_left)
+        return n_left
+
+    def submit_big(self) -> None:
+        """A pod that wants a whole node."""
+        milli = 1000 * CARDS_A_NODE
+        self._submit(workloads.job("big", self.cluster.namespace, 1, milli))
 
     async def restart_control(self, failpoint: str) -> None:
         """Start the controller anew with a failpoint armed."""

@@ -1,7 +1,7 @@
-"""Killing any program in the middle of a gang of eight, wherever that leaves things half done.
+"""Killing any program in the middle of a gang of eight or of a move, wherever that leaves things.
 
-After a restart the gang runs whole or not at all, and no row is lost or doubled. Each point is
-tried once; `make test-crashes` tries each five times.
+After a restart the gang runs whole or not at all, what was to be moved runs, and no row is lost or
+doubled. Each point is tried once; `make test-crashes` tries each five times.
 """
 
 import asyncio
@@ -24,6 +24,20 @@ CONTROL_POINTS = (
     "control.released:1",
     "control.released:4",
     "control.released:8",
+)
+#: While two pods are moved so that one that wants a whole node fits; the last ones lie in the
+#: hand-over of their places.
+MOVE_POINTS = (
+    "control.before-rows:1",
+    "ledger.row-written:1",
+    "ledger.row-written:2",
+    "control.after-rows:1",
+    "control.before-evict:1",
+    "control.evicted:1",
+    "control.evicted:2",
+    "ledger.row-written:4",
+    "ledger.row-written:5",
+    "control.released:1",
 )
 SERVE_POINTS = ("serve.before-binding:1", "serve.before-binding:5", "serve.after-binding:4")
 #: Programs that have no failpoints are killed when this many of the gang are bound.
@@ -73,6 +87,19 @@ async def test_gang_is_whole_after_a_part_of_kubernetes_is_killed(
     scene.plane.kill(program)
     await asyncio.to_thread(scene.plane.restart, program)
     await scene.expect_whole_gang()
+
+
+@pytest.mark.parametrize("_repeat", range(REPEATS))
+@pytest.mark.parametrize("point", MOVE_POINTS)
+async def test_moved_pods_run_again_after_the_controller_is_killed(
+    scene: Scene, audited: Auditor, point: str, _repeat: int
+) -> None:
+    n_running = await scene.fragment()
+    await scene.restart_control(failpoint=point)
+    scene.submit_big()
+    await scene.wait_dead(scene.installation.control)
+    await asyncio.to_thread(scene.installation.control.start)
+    await scene.expect_bound_rows_match(n_running + 1)
 
 
 async def test_two_controllers_alive_at_once_book_nothing_twice(

@@ -75,7 +75,7 @@ def test_same_cluster_comes_to_rest(cluster: Cluster) -> None:
     for _ in range(4 * len(cluster.workloads) + 8):
         plan = decide(cluster.snapshot())
         is_leaving = any(p.is_terminating for w in cluster.workloads.values() for p in w.pods)
-        is_idle = not plan.admissions and not plan.evictions and not plan.drops
+        is_idle = not (plan.admissions or plan.evictions or plan.moves or plan.drops)
         quiet = quiet + 1 if is_idle and not is_leaving else 0
         if quiet == 2:
             return
@@ -90,6 +90,10 @@ def test_leaving_out_any_victim_breaks_the_plan(cluster: Cluster) -> None:
     plan = decide(cluster.snapshot())
     evicted = {eviction.pod.uid for eviction in plan.evictions}
     event("victims" if evicted else "no victims")
+    if plan.moves:
+        # Where others go is in the way of those who would stay: see the unit tests.
+        event("moves")
+        return
     for spared in {eviction.workload for eviction in plan.evictions}:
         victim = cluster.workloads[spared]
         pods = [pod for pod in victim.pods if pod.uid in evicted]
@@ -100,12 +104,13 @@ def test_leaving_out_any_victim_breaks_the_plan(cluster: Cluster) -> None:
 
 @RUN
 @given(crowded())
-def test_taker_stays_within_its_share_and_givers_were_above_theirs(cluster: Cluster) -> None:
+def test_taker_stays_within_what_it_deserves_and_givers_were_above_that(cluster: Cluster) -> None:
     plan = decide(cluster.snapshot())
     shares = {name: share.fair_share[GPU] for (name, _), share in plan.shares.items()}
     usage = usage_of(apply(cluster, plan), is_leaving_counted=False, is_promised_counted=True)
     if plan.evictions:
-        assert usage.queues["owner"] <= shares["owner"]
+        quota = cluster.projects["owner"].pools["default"].gpu.quota
+        assert usage.queues["owner"] <= max(shares["owner"], quota)
     before = usage_of(cluster, is_leaving_counted=False, is_promised_counted=True)
     for eviction in plan.evictions:
         project = cluster.workloads[eviction.workload].project

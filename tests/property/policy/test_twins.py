@@ -24,6 +24,9 @@ demands = st.builds(
 )
 
 
+_FREE = [-500, -1, 0, 1, 250, 500, 750, 1000]
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> NodeTable:
     """Nodes with cards in any state: free, partly free, overfull, missing."""
@@ -34,41 +37,41 @@ def tables(draw: st.DrawFn) -> NodeTable:
                 f"n{at}",
                 free_cpu_milli=draw(st.integers(-1, 4)),
                 free_memory_mib=draw(st.integers(-1, 4)),
-                free_pods=draw(st.integers(-1, 2)),
+                free_pods=draw(st.integers(-1, 20)),
+                cpu_milli=draw(st.integers(0, 5)),
+                memory_mib=draw(st.integers(0, 5)),
             )
         )
         n_cards = draw(st.integers(0, 8))
         table.cards.n_cards[ix] = n_cards
         table.cards.card_mib[ix] = draw(st.sampled_from([0, 1, 16384, 81920]))
-        table.cards.capacity_milli[ix] = 1000 * draw(st.integers(0, n_cards))
-        for card in range(n_cards):
-            table.cards.card_free[ix * table.cards.stride + card] = draw(
-                st.sampled_from([-1, -500, 0, 1, 250, 500, 750, 1000])
-            )
+        free = draw(st.lists(st.sampled_from(_FREE), min_size=n_cards, max_size=n_cards))
+        n_healthy = draw(st.integers(sum(milli > 0 for milli in free), n_cards))
+        table.cards.capacity_milli[ix] = 1000 * n_healthy
+        first = ix * table.cards.stride
+        table.cards.card_free[first : first + n_cards] = array("i", free)
     return table
 
 
 @RUN
-@given(tables(), demands, st.booleans())
-def test_node_kernels_agree_with_their_twins(
-    table: NodeTable, demand: Demand, is_spread: bool
-) -> None:
+@given(tables(), demands, st.integers(nodes.BINPACK, nodes.FIRST_FIT))
+def test_node_kernels_agree_with_their_twins(table: NodeTable, demand: Demand, rule: int) -> None:
     n = len(table)
     fits, twin_fits = bytearray(n), bytearray(n)
     nodes.fit_nodes(table.cards, demand, fits)
     nodes_twin.fit_nodes(table.cards, demand, twin_fits)
     assert fits == twin_fits
     scores, twin_scores = array("i", [9] * n), array("i", [9] * n)
-    nodes.score_nodes(table.cards, demand, is_spread, scores)
-    nodes_twin.score_nodes(table.cards, demand, is_spread, twin_scores)
+    nodes.score_nodes(table.cards, demand, rule, scores)
+    nodes_twin.score_nodes(table.cards, demand, rule, twin_scores)
     assert scores == twin_scores
     candidates = array("i", range(n))
-    assert nodes.best_node(table, demand, candidates, is_spread) == nodes_twin.best_node(
-        table, demand, candidates, is_spread
+    assert nodes.best_node(table, demand, candidates, rule) == nodes_twin.best_node(
+        table, demand, candidates, rule
     )
     for ix in range(n):
-        cards = nodes.pick_cards(table.cards, ix, demand, is_spread)
-        assert cards == nodes_twin.pick_cards(table.cards, ix, demand, is_spread)
+        cards = nodes.pick_cards(table.cards, ix, demand, rule)
+        assert cards == nodes_twin.pick_cards(table.cards, ix, demand, rule)
         assert bool(cards) == bool(fits[ix] and demand.devices)
 
 

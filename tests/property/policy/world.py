@@ -121,7 +121,8 @@ class Usage:
 def apply(cluster: Cluster, plan: Plan) -> Cluster:
     """The next cycle's cluster: what was leaving is gone and made again, the plan is carried out.
 
-    Reserved pods are bound, nominated ones hold their promise, evicted ones are being deleted.
+    Reserved pods are bound, nominated ones hold their promise, evicted ones are being deleted, and
+    so are moved ones, whose successors hold their promise.
     """
     placed = {
         p.pod.uid: (admission.state, p.node, p.cards)
@@ -129,6 +130,7 @@ def apply(cluster: Cluster, plan: Plan) -> Cluster:
         for p in admission.placements
     }
     evicted = {eviction.pod.uid for eviction in plan.evictions}
+    moved = {move.placement.pod.uid: move.placement for move in plan.moves}
     after = Cluster(
         nodes=cluster.nodes,
         pools=cluster.pools,
@@ -138,8 +140,15 @@ def apply(cluster: Cluster, plan: Plan) -> Cluster:
     for key, workload in cluster.workloads.items():
         pods = []
         for pod in workload.pods:
-            if pod.is_terminating or (key in plan.drops and pod.state == "nominated"):
+            if pod.is_terminating and pod.next_node:
+                pods.append(_promised(pod))
+            elif pod.is_terminating or (key in plan.drops and pod.state == "nominated"):
                 pods.append(_waiting(pod))
+            elif pod.uid in moved:
+                to = moved[pod.uid]
+                pods.append(
+                    replace(pod, is_terminating=True, next_node=to.node, next_cards=to.cards)
+                )
             elif pod.uid in evicted:
                 pods.append(replace(pod, is_terminating=True))
             elif pod.uid in placed:
@@ -160,20 +169,37 @@ def _waiting(pod: PodView) -> PodView:
     return replace(pod, state="gated", node="", cards=no_cards, is_terminating=False, started_at=0)
 
 
+def _promised(pod: PodView) -> PodView:
+    """The successor of a pod that was moved."""
+    return replace(
+        pod,
+        state="nominated",
+        is_gated=True,
+        node=pod.next_node,
+        cards=pod.next_cards,
+        next_node="",
+        next_cards=(),
+        is_terminating=False,
+        started_at=0,
+    )
+
+
 def _write_rows(cluster: Cluster) -> None:
     rows: dict[str, list[Row]] = {name: [] for name in cluster.nodes}
     for workload in cluster.workloads.values():
         for pod in workload.pods:
-            if pod.node:
-                rows[pod.node].append(
-                    Row(
-                        uid=pod.uid,
-                        namespace=pod.namespace,
-                        name=pod.name,
-                        cards=list(pod.cards),
-                        state="bound" if pod.state == "bound" else "nominated",
+            places = [(pod.node, pod.cards, pod.state), (pod.next_node, pod.next_cards, "")]
+            for node, cards, state in places:
+                if node:
+                    rows[node].append(
+                        Row(
+                            uid=pod.uid,
+                            namespace=pod.namespace,
+                            name=pod.name,
+                            cards=list(cards),
+                            state="bound" if state == "bound" else "nominated",
+                        )
                     )
-                )
     cluster.nodes = {
         name: type(node)(node.facts, node.cards, node.free, rows[name])
         for name, node in cluster.nodes.items()
@@ -190,6 +216,8 @@ def usage_of(cluster: Cluster, *, is_leaving_counted: bool, is_promised_counted:
             )
             if pod.node and is_counted:
                 usage.add(cluster, workload, pod)
+            if pod.next_node and is_promised_counted:
+                usage.add(cluster, workload, _promised(pod))
     return usage
 
 
@@ -205,6 +233,10 @@ def check_invariants(before: Cluster, after: Cluster) -> None:
         assert later.queues[view.name] <= max(figures.gpu.limit, was.queues[view.name])
         assert later.fixed[view.name] <= max(figures.gpu.quota, was.fixed[view.name])
     for key, workload in after.workloads.items():
-        n_live = sum(bool(p.node) and not p.is_terminating for p in workload.pods)
-        n_was = sum(bool(p.node) and not p.is_terminating for p in before.workloads[key].pods)
+        n_live = sum(map(_is_live, workload.pods))
+        n_was = sum(map(_is_live, before.workloads[key].pods))
         assert n_live == 0 or n_live >= min(workload.min_member, n_was or workload.min_member)
+
+
+def _is_live(pod: PodView) -> bool:
+    return bool(pod.next_node) or (bool(pod.node) and not pod.is_terminating)

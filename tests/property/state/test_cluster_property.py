@@ -14,14 +14,26 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
 from extender.api.events import Event, Removed, Synced, Upserted
-from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project, Row, RowState
+from extender.api.kinds import (
+    Department,
+    GpuNode,
+    NodePool,
+    PodGroup,
+    Project,
+    Row,
+    RowState,
+    Topology,
+    TopologyConstraint,
+)
 from extender.api.objects import Node, Pod, PriorityClass
 from extender.state.cluster import ClusterState
 from extender.state.model import Snapshot, WorkloadView
 from tests.support.builders import (
     PodBuilder,
+    at_s,
     department,
     gpu_node,
+    kept_row,
     node,
     part,
     pod,
@@ -29,12 +41,15 @@ from tests.support.builders import (
     pool,
     project,
     row,
+    topology,
     whole,
 )
 
-KINDS = (Pod, Node, GpuNode, Department, Project, NodePool, PodGroup)
+KINDS = (Pod, Node, GpuNode, Department, Project, NodePool, PodGroup, Topology)
+QUEUE_KINDS = (Department, Project, NodePool, PodGroup, Topology)
 NODES = st.sampled_from(["n1", "n2", "n3"])
 #: Pod `g` has the name of a group.
+INSTANCE = "nvidia.com/mig-1g.10gb"
 PODS = st.sampled_from(["a", "b", "c", "g"])
 STATES: st.SearchStrategy[RowState] = st.sampled_from(["nominated", "reserved", "bound"])
 
@@ -78,13 +93,18 @@ class ClusterMachine(RuleBasedStateMachine):
         group=st.sampled_from(["", "g", "h"]),
         label=st.sampled_from(["", "p", "q"]),
         pools=st.sampled_from([(), ("x",), ("x", "y")]),
+        asks=st.sampled_from(["", "beside", "apart", "rack"]),
     )
     def make_pod(
-        self, name: str, milli: int, group: str, label: str, pools: tuple[str, ...]
+        self, name: str, milli: int, group: str, label: str, pools: tuple[str, ...], asks: str
     ) -> None:
         if (Pod, name) in self.objects:
             return
-        built = self.describe(name, milli, group)
+        built = self.describe(name, milli, group).labelled(app=name).user(label or "ann")
+        if asks == "rack":
+            built.notes({"ballast.dev/topology-required-level": "rack"})
+        elif asks:
+            getattr(built, asks)("zone", app="a")
         if label:
             built.project(label)
         if pools:
@@ -96,6 +116,8 @@ class ClusterMachine(RuleBasedStateMachine):
         built = pod(name).host("1", "1Gi")
         if milli:
             built.needs(milli)
+        else:
+            built.instances(INSTANCE, 2)
         return built.gang(group, 2) if group else built
 
     @rule(name=PODS, on=NODES)
@@ -126,6 +148,8 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(name=NODES, ready=st.booleans(), zone=st.sampled_from(["", "1", "2"]))
     def put_node(self, name: str, ready: bool, zone: str) -> None:
         built = node(name).gpus(2).ready("True" if ready else "False").gpu_milli(2000)
+        if zone == "2":
+            built.instances(INSTANCE, 7)
         self.put((built.labelled(zone=zone) if zone else built).build())
 
     @rule(kind=st.sampled_from([Node, GpuNode]), name=NODES)
@@ -146,6 +170,22 @@ class ClusterMachine(RuleBasedStateMachine):
             added = row(holder, cards, state, epoch=self.n_writes)
             others = [held for held in ledger.spec.rows if held.uid != added.uid]
             self.set_rows(ledger, [*others, added])
+
+    @rule(on=NODES, name=PODS)
+    def keep_place(self, on: str, name: str) -> None:
+        """The pod is moved: told to leave, with a place kept for its successor."""
+        holder, ledger = self.objects.get((Pod, name)), self.objects.get((GpuNode, on))
+        if holder is None or ledger is None or holder.spec.node_name in ("", on):
+            return
+        others = [held for held in ledger.spec.rows if held.uid != holder.metadata.uid]
+        self.set_rows(ledger, [*others, kept_row(holder, part(1, 250), cpu_milli=1000)])
+
+    @rule(name=PODS)
+    def tell_to_leave(self, name: str) -> None:
+        stored = self.objects.get((Pod, name))
+        if stored is not None and stored.spec.node_name:
+            meta = replace(stored.metadata, deletion_timestamp=at_s(2000))
+            self.put(replace(stored, metadata=meta))
 
     @rule(on=NODES, keep=st.integers(0, 2))
     def remove_rows(self, on: str, keep: int) -> None:
@@ -182,11 +222,24 @@ class ClusterMachine(RuleBasedStateMachine):
     def put_pool(self, name: str, zone: str) -> None:
         self.put((pool(name, zone=zone) if zone else pool(name)).build())
 
-    @rule(name=st.sampled_from(["g", "h"]), min_member=st.integers(1, 3))
-    def put_group(self, name: str, min_member: int) -> None:
-        self.put(pod_group(name, min_member).build())
+    @rule(
+        name=st.sampled_from(["g", "h"]),
+        min_member=st.integers(1, 3),
+        parts=st.integers(0, 2),
+        level=st.sampled_from(["", "rack"]),
+    )
+    def put_group(self, name: str, min_member: int, parts: int, level: str) -> None:
+        built = pod_group(name, min_member)
+        near = TopologyConstraint(required_topology_level=level) if level else None
+        for number in range(parts):
+            built.sub_group(f"part-{number}", number + 1, topology_constraint=near)
+        self.put(built.build())
 
-    @rule(kind=st.sampled_from([Department, Project, NodePool, PodGroup]), pick=st.integers(0, 3))
+    @rule(levels=st.sampled_from([("zone",), ("zone", "rack")]))
+    def put_topology(self, levels: tuple[str, ...]) -> None:
+        self.put(topology("dc", *levels))
+
+    @rule(kind=st.sampled_from(QUEUE_KINDS), pick=st.integers(0, 3))
     def delete_queue(self, kind: type, pick: int) -> None:
         stored = [name for held, name in sorted(self.objects, key=str) if held is kind]
         if stored:
@@ -236,6 +289,10 @@ def picture(state: ClusterState) -> Any:
         "pools": dict(snapshot.pools),
         "queues": dict(snapshot.queues),
         "workloads": sorted(map(nameless, snapshot.workloads.values()), key=str),
+        "topologies": dict(snapshot.topologies),
+        "sums": snapshot.tally and snapshot.tally.sums,
+        "kept": state.kept_places(),
+        "problems": state.problems(),
         "stray": [(stray.node, stray.row) for stray in state.rows_to_free()],
         "bound": state.rows_to_mark_bound(),
         "lost": state.lost_rows(),
@@ -261,6 +318,7 @@ def nodes_of(snapshot: Snapshot) -> dict[str, Any]:
             nodes.free_cpu_milli[ix],
             nodes.free_memory_mib[ix],
             nodes.free_pods[ix],
+            nodes.free_counted[ix],
         )
         for name, ix in nodes.cards.ix.items()
     }

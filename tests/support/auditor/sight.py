@@ -73,6 +73,7 @@ class PodSeen(Struct, frozen=True, gc=False, kw_only=True):
     project: str = ""
     priority: int = 0
     preemptibility: str = ""
+    owner: str = ""
 
     @property
     def key(self) -> str:
@@ -88,7 +89,7 @@ class PodSeen(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class RowSeen(Struct, frozen=True, gc=False, kw_only=True):
-    """A ledger row."""
+    """A ledger row. `keeps_for`: it keeps a place for what this owner makes of a moved pod."""
 
     uid: str
     key: str
@@ -97,6 +98,7 @@ class RowSeen(Struct, frozen=True, gc=False, kw_only=True):
     state: str
     epoch: int
     non_preemptible: bool
+    keeps_for: str = ""
 
     @property
     def milli(self) -> int:
@@ -193,6 +195,9 @@ def _pod(obj: Any) -> PodSeen:
         project=labels.get(names.LABEL_PROJECT, ""),
         priority=spec.get("priority") or 0,
         preemptibility=labels.get(names.LABEL_PREEMPTIBILITY, ""),
+        owner=next(
+            (ref["uid"] for ref in meta.get("ownerReferences") or () if ref.get("controller")), ""
+        ),
     )
 
 
@@ -284,6 +289,7 @@ def _ledger(obj: Any) -> LedgerSeen:
             state=row.state,
             epoch=row.epoch,
             non_preemptible=row.non_preemptible,
+            keeps_for=row.move.owner if row.move else "",
         )
         for row in rows
     )

@@ -24,7 +24,8 @@ def _schemas(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def all_schemas() -> list[dict[str, Any]]:
-    parts = [crd.schema(d.kind)["properties"][key] for d in crd.DEFINITIONS for key in PARTS]
+    bodies = [crd.schema(definition.kind)["properties"] for definition in crd.DEFINITIONS]
+    parts = [body[key] for body in bodies for key in PARTS if key in body]
     return [each for part in parts for each in _schemas(part)]
 
 

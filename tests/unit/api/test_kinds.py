@@ -20,7 +20,6 @@ from extender.api.objects import Condition
     [
         QueueStatus(),
         QueueSummary(),
-        PoolUse(name="default"),
         NodePoolStatus(),
         PodGroupStatus(),
     ],
@@ -28,6 +27,13 @@ from extender.api.objects import Condition
 )
 def test_status_that_went_back_to_nothing_is_still_written_whole(status: msgspec.Struct) -> None:
     assert len(msgspec.to_builtins(status)) == len(msgspec.structs.fields(status))
+
+
+def test_entry_of_a_list_leaves_out_resources_that_nobody_counts() -> None:
+    """A list goes out as a whole, so what is left out of an entry does not stay."""
+    assert "cpu" not in msgspec.to_builtins(PoolUse(name="default"))
+    counted = PoolUse(name="default", cpu=kinds.HostUse())
+    assert len(msgspec.to_builtins(counted)["cpu"]) == 3
 
 
 def test_condition_without_a_time_has_no_null() -> None:

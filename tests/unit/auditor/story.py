@@ -105,6 +105,7 @@ class Story:
                 "uid": f"uid-{name}",
                 "labels": labels,
                 "annotations": more.get("asks", {"gpu-fraction": fraction}),
+                "ownerReferences": [{"uid": more.get("owner", "uid-job"), "controller": True}],
             },
             "spec": {
                 "priority": more.get("priority", 50),
@@ -175,6 +176,10 @@ class Story:
         rows.append(row_of(name, **more))
         return self._write_rows(node, rows)
 
+    def keep(self, name: str, node: str, owner: str = "uid-job", **more: Any) -> Self:
+        """Keep a place on `node` for the successor of a pod that runs elsewhere."""
+        return self.reserve(name, node, state="nominated", keeps_for=owner, **more)
+
     def free(self, name: str, node: str = "n1") -> Self:
         """Remove the pod's row."""
         rows = [row for row in self._ledger(node)["spec"]["rows"] if row["uid"] != f"uid-{name}"]
@@ -205,6 +210,8 @@ def row_of(name: str, **more: Any) -> dict[str, Any]:
         "state": more.get("state", "reserved"),
         "epoch": more.get("epoch", EPOCH),
     }
+    if more.get("keeps_for"):
+        row["move"] = {"owner": more["keeps_for"]}
     return row | ({"nonPreemptible": True} if more.get("non_preemptible") else {})
 
 

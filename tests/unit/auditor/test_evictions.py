@@ -94,3 +94,25 @@ def test_preemption_for_a_waiting_pod_of_higher_priority_is_fine() -> None:
 
 def test_a_stale_gang_may_always_be_stopped() -> None:
     assert borrowing(quota=9).evict("p0", "GangStale").rest().violations == []
+
+
+def test_a_pod_may_be_moved_when_a_place_is_kept_for_its_successor() -> None:
+    story = borrowing(quota=9).node("n2").keep("p0", "n2").evict("p0", "Moved").delete("p0")
+    story.free("p0", "n1").pod("heir").free("p0", "n2").run("heir", "n2").rest()
+    assert story.violations == []
+
+
+def test_a_move_without_a_place_for_the_successor_breaks_e2() -> None:
+    story = borrowing(quota=9).evict("p0", "Moved")
+    assert story.broken == {"E2"}
+    assert "no place is kept" in story.violations[0].detail
+
+
+def test_a_move_of_a_pod_that_nothing_makes_again_breaks_e2() -> None:
+    story = borrowing(quota=9, owner="").node("n2").keep("p0", "n2", owner="uid-job")
+    assert "E2" in story.evict("p0", "Moved").broken
+
+
+def test_what_is_kept_for_a_successor_does_not_make_its_project_look_richer() -> None:
+    story = borrowing(quota="1.5").node("n2").keep("p0", "n2")
+    assert story.evict("p1", "Reclaimed").broken == {"E2"}

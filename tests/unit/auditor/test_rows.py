@@ -96,3 +96,40 @@ def test_a_row_that_outlives_its_pod_breaks_a4_after_its_time() -> None:
 def test_a_row_of_a_pod_that_never_was_breaks_a4_after_its_time() -> None:
     story = Story(Limits(orphan_row_s=60)).node().reserve("ghost", cards=parse("0:1:1")).wait(1)
     assert story.wait(70).broken == {"A4"}
+
+
+def test_a_moved_pod_has_a_second_row_that_keeps_its_successors_place() -> None:
+    story = Story().node().node("n2").pod("a").run("a").keep("a", "n2")
+    assert story.violations == []
+
+
+def test_a_kept_place_may_be_given_up_while_its_pod_stays() -> None:
+    story = Story().node().node("n2").pod("a").run("a").keep("a", "n2").free("a", "n2")
+    assert story.violations == []
+
+
+def test_a_bound_row_that_is_freed_for_a_kept_place_breaks_a5() -> None:
+    story = Story().node().node("n2").pod("a").run("a").keep("a", "n2").free("a", "n1")
+    assert "A5" in story.broken
+
+
+def test_a_second_row_that_keeps_nothing_for_a_successor_breaks_a3() -> None:
+    story = Story().node().node("n2").pod("a").run("a").reserve("a", "n2", state="nominated")
+    assert story.broken == {"A3"}
+
+
+def test_a_kept_place_that_could_be_bound_breaks_a3() -> None:
+    story = Story().node().node("n2").pod("a").run("a")
+    assert story.reserve("a", "n2", keeps_for="uid-job").broken == {"A3"}
+
+
+def test_a_place_kept_for_pods_of_another_owner_breaks_a3() -> None:
+    story = Story().node().node("n2").pod("a").run("a").keep("a", "n2", owner="uid-other")
+    assert story.broken == {"A3"}
+
+
+def test_a_kept_place_that_outlives_its_pod_for_too_long_breaks_a4() -> None:
+    story = Story().node().node("n2").pod("a").run("a").keep("a", "n2").delete("a").free("a")
+    story.wait(1)
+    assert story.violations == []
+    assert story.wait(story.checker.limits.orphan_row_s + 1).broken == {"A4"}

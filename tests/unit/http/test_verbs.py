@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from extender.api.events import Removed, Synced, Upserted
-from extender.api.kinds import GpuNode, NodePool, PoolUse, Project, QueueStatus, Row
+from extender.api.kinds import Department, GpuNode, NodePool, PoolUse, Project, QueueStatus, Row
 from extender.api.names import LABEL_NODE_POOL
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, sentence
@@ -19,6 +19,7 @@ from extender.http.wire import MetaPod, MetaVictims
 from tests.support.builders import (
     GpuNodeBuilder,
     PodBuilder,
+    department,
     gpu_node,
     part,
     pod,
@@ -244,6 +245,28 @@ def test_a_limit_binds_even_below_the_share() -> None:
     assert reasons(verdict.failed) == {"n1": Reason.OVER_LIMIT}
 
 
+@pytest.mark.parametrize(("share", "is_kept"), [("1", False), ("2", True)])
+def test_a_direct_pod_stays_within_its_departments_share(share: str, is_kept: bool) -> None:
+    other = project("team-b").quota(4).build()
+    held = row(pod("h").build(), whole(0), project="team-b")
+    science = department("science").quota("0.5").build()
+    shared = QueueStatus(node_pools=[PoolUse(name="default", fair_share=share)])
+    known = book(node("n1", held).build(), other, replace(science, status=shared))
+    verdict = filter_nodes(known, claim(pod("a").direct().needs(500)), ["n1"])
+    assert (verdict.kept == ["n1"]) is is_kept
+    known.apply(Removed(Department, "uid-science", "", "science"))
+    assert filter_nodes(known, claim(pod("a").direct().needs(500)), ["n1"]).kept == ["n1"]
+
+
+def test_a_project_that_changes_its_department_takes_its_use_along() -> None:
+    held = row(pod("h").build(), whole(0), project="team-b")
+    known = book(node("n1", held).build(), project("team-b").of("science").build())
+    assert known.use_of_department("science", "default") == Use(1000)
+    known.apply(Upserted(project("team-b").of("arts").build()))
+    assert known.use_of_department("science", "default") == Use()
+    assert known.use_of_department("arts", "default") == Use(1000)
+
+
 def test_a_direct_pod_that_has_a_row_is_kept_on_that_node_only() -> None:
     held = row(pod("a").build(), part(0, 500), epoch=0)
     known = book(node("n1", held).build(), node("n2").build())
@@ -276,6 +299,18 @@ def test_binpack_prefers_the_fuller_node_and_spread_the_emptier() -> None:
     assert packed["full"] > packed["empty"]
     assert spread["full"] < spread["empty"]
     assert all(0 <= score <= 10 for score in (*packed.values(), *spread.values()))
+
+
+def test_best_fit_wants_least_left_and_first_fit_does_not_care() -> None:
+    held = row(pod("h").build(), part(0, 500))
+    nodes = [node("big", held, cards=16).build(), node("small", cards=1).build()]
+    asked = claim(pod("a").direct().needs(500))
+    best = scores(book(*nodes, pool("default").placed("best-fit").build()), asked, ["big", "small"])
+    first = scores(
+        book(*nodes, pool("default").placed("first-fit").build()), asked, ["big", "small"]
+    )
+    assert best["small"] > best["big"]
+    assert first["small"] == first["big"]
 
 
 def test_a_node_that_is_not_known_scores_nothing() -> None:
@@ -369,9 +404,9 @@ def test_a_pool_without_preemption_gives_no_victims() -> None:
 # -- the book -------------------------------------------------------------------------------------
 
 
-def test_the_book_is_ready_when_all_three_kinds_are_listed() -> None:
+def test_the_book_is_ready_when_all_kinds_are_listed() -> None:
     known = Book()
-    for kind in (GpuNode, NodePool):
+    for kind in (GpuNode, NodePool, Department):
         known.apply(Synced(kind))
     assert not known.is_synced
     known.apply(Synced(Project))

@@ -166,3 +166,30 @@ def test_nodes_of_sixteen_cards_widen_the_table(kernel: ModuleType) -> None:
     assert table.cards.stride == 16
     assert fits(kernel, table, gpus=8) == [1, 0]
     assert kernel.pick_cards(table.cards, 1, demand_of(1), False) == [15]
+
+
+def test_best_fit_leaves_the_least_and_first_fit_does_not_compare(kernel: ModuleType) -> None:
+    table = table_with([0] * 8, [1000] * 5 + [0] * 3, [0] * 2)
+    everywhere = array("i", [0, 1, 2])
+    assert kernel.best_node(table, demand_of(1), everywhere, kernel.BINPACK) == 1
+    assert kernel.best_node(table, demand_of(1), everywhere, kernel.BEST_FIT) == 2
+    assert kernel.best_node(table, demand_of(1), everywhere, kernel.FIRST_FIT) == 0
+
+
+def test_first_fit_takes_the_first_card_with_enough_left(kernel: ModuleType) -> None:
+    table = table_with([800, 0, 500])
+    assert kernel.pick_cards(table.cards, 0, demand_of("0.5"), kernel.FIRST_FIT) == [1]
+    assert kernel.pick_cards(table.cards, 0, demand_of("0.5"), kernel.BEST_FIT) == [2]
+
+
+def test_work_without_gpus_goes_by_cpu_and_memory(kernel: ModuleType) -> None:
+    table = table_with([0], [0], [])
+    for ix in range(3):
+        table.cpu_milli[ix] = table.free_cpu_milli[ix] = 8000
+    table.free_cpu_milli[0] = 4000
+    demand = demand_of(0, cpu=1000)
+    with_cards = array("i", [1, 0])
+    assert kernel.best_node(table, demand, with_cards, kernel.BINPACK) == 0
+    assert kernel.best_node(table, demand, with_cards, kernel.SPREAD) == 1
+    for rule in (kernel.BINPACK, kernel.SPREAD, kernel.BEST_FIT, kernel.FIRST_FIT):
+        assert kernel.best_node(table, demand, array("i", [0, 1, 2]), rule) == 2

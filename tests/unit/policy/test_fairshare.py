@@ -3,7 +3,8 @@
 import pytest
 
 from extender.policy.decide import decide
-from extender.state.model import GPU, Figures, PoolQuota
+from extender.policy.plan import Settings
+from extender.state.model import GPU, Figures, PoolQuota, QueueView, user_queue
 from tests.support.snapshots import Cluster, counts, fair_shares
 
 
@@ -194,3 +195,111 @@ def test_published_figures_are_those_of_the_ledger() -> None:
     assert share.allocated[GPU] == 4000
     assert share.allocated_non_preemptible[GPU] == 1000
     assert share.requested[GPU] == 5000
+
+
+def test_nobody_gets_more_than_its_limit_by_rounding() -> None:
+    # KAI gives one of the two a whole GPU, and the other nothing.
+    cluster = Cluster()
+    cluster.node("n0", gpus=1)
+    for name in "ab":
+        cluster.project(name, limit="0.6")
+        cluster.job(f"{name}-jobs", name, "0.1", pods=8, min=1)
+    assert shares_of(cluster) == {"a": 500, "b": 500}
+
+
+def test_fractions_of_the_upper_rank_do_not_flow_to_the_lower() -> None:
+    # KAI gives the one GPU to the lower rank, since half of it is nothing to either of the upper.
+    cluster = claims(1, 1, 1, 1)
+    cluster.project("a", rank=1)
+    cluster.project("b", rank=1)
+    cluster.project("c", rank=2)
+    assert shares_of(cluster) == {"a": 1, "b": 0, "c": 0}
+
+
+def test_oversubscribed_quotas_go_to_the_lower_rank_where_they_are_equal() -> None:
+    cluster = claims(1, 1, 1)
+    cluster.project("a", 1, rank=2)
+    cluster.project("b", 1, rank=1)
+    assert shares_of(cluster) == {"a": 0, "b": 1}
+
+
+def test_oversubscribed_quotas_larger_than_the_pool_are_proportions() -> None:
+    cluster = claims(4, 8, 8)
+    cluster.project("a", 30)
+    cluster.project("b", 10)
+    assert shares_of(cluster) == {"a": 3, "b": 1}
+
+
+def test_queues_below_queues_divide_what_the_upper_one_has() -> None:
+    cluster = claims(8, 8, 8, 8)
+    cluster.department("company", 8)
+    for name, weight in (("left", 3), ("right", 1)):
+        figures = PoolQuota(Figures(weight=weight))
+        parent = "department/company"
+        cluster.departments[name] = QueueView(name, parent, pools={"default": figures})
+    for name, parent in (("a", "left"), ("b", "left"), ("c", "right")):
+        cluster.projects[name] = QueueView(
+            name, parent, created_at=ord(name), pools={"default": PoolQuota()}
+        )
+    shares = shares_of(cluster)
+    assert {name: shares[name] for name in "abc"} == {"a": 3, "b": 3, "c": 2}
+
+
+def test_users_have_equal_parts_of_their_project() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=8)
+    cluster.project("a", 4)
+    cluster.project("b", 4)
+    cluster.job("ada", "a", pods=8, min=1, user="ada")
+    cluster.job("bob", "a", pods=1, user="bob")
+    cluster.job("b-jobs", "b", pods=8, min=1)
+    shares = shares_of(cluster)
+    assert (shares["a"], shares["b"]) == (4, 4)
+    assert shares[user_queue("a", "ada")] == 3
+    assert shares[user_queue("a", "bob")] == 1
+
+
+def test_non_preemptible_demand_beyond_the_quota_of_the_department_is_none() -> None:
+    cluster = claims(8)
+    cluster.department("d1", 2)
+    cluster.department("d2", 2)
+    for name in "ab":
+        cluster.project(name, 2, department="d1")
+        cluster.job(f"{name}-builds", name, pods=2, min=1, kind="build")
+    cluster.project("c", 2, department="d2")
+    cluster.job("c-jobs", "c", pods=8, min=1)
+    assert shares_of(cluster) == {"a": 1, "b": 1, "c": 6}
+
+
+@pytest.mark.parametrize(
+    ("usage_weight_milli", "shares"),
+    [
+        pytest.param(0, [4, 4], id="switched off"),
+        # a: 1/2 + (1/2 - 3/4) = 1/4, b: 1/2 + (1/2 - 1/4) = 3/4
+        pytest.param(1000, [2, 6], id="once"),
+        # a: 1/2 + 2 (1/2 - 3/4) = 0, b: 1/2 + 2 (1/2 - 1/4) = 1
+        pytest.param(2000, [0, 8], id="twice"),
+    ],
+)
+def test_past_usage_bends_the_weights(usage_weight_milli: int, shares: list[int]) -> None:
+    cluster = claims(8, 8, 8)
+    cluster.project("a", used=750_000)
+    cluster.project("b", used=250_000)
+    plan = decide(cluster.snapshot(), Settings(usage_weight_milli=usage_weight_milli))
+    assert [fair_shares(plan)[name] // 1000 for name in "ab"] == shares
+
+
+def test_past_usage_does_not_touch_quota() -> None:
+    cluster = claims(8, 8, 8)
+    cluster.project("a", 4, used=1_000_000)
+    cluster.project("b", 0)
+    plan = decide(cluster.snapshot(), Settings(usage_weight_milli=1000))
+    assert fair_shares(plan) == {"a": 4000, "b": 4000}
+
+
+def test_what_only_heavy_users_want_is_still_given() -> None:
+    cluster = claims(8, 8, 2)
+    cluster.project("a", used=1_000_000)
+    cluster.project("b")
+    plan = decide(cluster.snapshot(), Settings(usage_weight_milli=1000))
+    assert fair_shares(plan) == {"a": 6000, "b": 2000}

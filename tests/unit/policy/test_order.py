@@ -1,6 +1,8 @@
 """Whose turn it is (cases after shared/scenarios/run-ai/order and quota-and-kind)."""
 
+from extender.api.reasons import Reason
 from extender.policy.decide import decide
+from extender.policy.plan import Settings
 from tests.support.snapshots import Cluster, counts, statuses
 
 
@@ -112,3 +114,106 @@ def test_minimum_of_the_next_job_goes_before_surplus() -> None:
     cluster.job("e2", "a", pods=4, min=2)
     got = counts(decide(cluster.snapshot()))
     assert got == {("e1", "reserved"): 3, ("e2", "reserved"): 2}
+
+
+def test_project_within_quota_goes_before_one_that_holds_a_smaller_part() -> None:
+    # a: 3 of its quota of 4, b: 2 of its share of 4 and no quota.
+    cluster = Cluster()
+    cluster.node("n0", gpus=6)
+    cluster.project("b", 0)
+    cluster.project("a", 4)
+    cluster.job("a-old", "a", pods=3, on="n0", min=1)
+    cluster.job("b-old", "b", pods=2, on="n0", min=1)
+    cluster.job("b-new", "b", pods=2, min=1)
+    cluster.job("a-new", "a")
+    assert statuses(decide(cluster.snapshot())) == {"a-new-0": "reserved"}
+
+
+def test_lower_rank_goes_first_beyond_quota() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=4)
+    cluster.project("a", rank=2)
+    cluster.project("b", rank=1)
+    cluster.job("a-jobs", "a", pods=4, min=1)
+    cluster.job("b-jobs", "b", pods=3, min=1)
+    got = counts(decide(cluster.snapshot()))
+    assert got == {("a-jobs", "reserved"): 1, ("b-jobs", "reserved"): 3}
+
+
+def test_turn_goes_by_what_would_be_held_of_the_scarcest_resource() -> None:
+    # Both hold as much of the CPU; with the next job, b holds a smaller part.
+    cluster = Cluster()
+    cluster.node("n0", gpus=8, cpu=8)
+    for name in "ab":
+        cluster.project(name)
+    cluster.job("a-next", "a", cpu=6)
+    cluster.job("b-next", "b", cpu=4, age=10)
+    assert statuses(decide(cluster.snapshot())) == {"b-next-0": "reserved"}
+
+
+def test_users_of_a_project_have_their_turns() -> None:
+    cluster = cluster_of(4, "a")
+    cluster.job("bulk", "a", pods=10, min=1, user="ada")
+    cluster.job("few", "a", pods=2, min=1, user="bob")
+    got = counts(decide(cluster.snapshot()))
+    assert got == {("bulk", "reserved"): 2, ("few", "reserved"): 2}
+
+
+def test_work_that_names_nobody_stands_beside_the_users() -> None:
+    cluster = cluster_of(2, "a")
+    cluster.job("bulk", "a", pods=10, min=1)
+    cluster.job("bobs", "a", pods=2, min=1, user="bob")
+    got = counts(decide(cluster.snapshot()))
+    assert got == {("bulk", "reserved"): 1, ("bobs", "reserved"): 1}
+
+
+def test_blocked_head_holds_up_its_project_in_strict_order_and_no_other() -> None:
+    cluster = cluster_of(2, "alice", "bob")
+    cluster.pool("default", job_order="strict-fifo")
+    cluster.job("head", "alice", 4)
+    cluster.job("next", "alice", 1)
+    cluster.job("other", "bob", 1)
+    plan = decide(cluster.snapshot())
+    assert statuses(plan) == {"other-0": "reserved"}
+    assert plan.waits["ns/next"].reason is Reason.WAITING_FOR_TURN
+
+
+def test_strict_order_holds_when_others_could_be_evicted_too() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=4)
+    cluster.project("owner", 4)
+    cluster.project("guest")
+    cluster.pool("default", job_order="strict-fifo")
+    cluster.job("guests", "guest", pods=4, on="n0", min=1)
+    cluster.job("head", "owner", 5)
+    cluster.job("next", "owner", 1)
+    assert statuses(decide(cluster.snapshot())) == {}
+
+
+def test_what_the_last_cycle_cut_goes_first_in_its_project() -> None:
+    cluster = cluster_of(1, "a")
+    cluster.job("old", "a", age=9000, priority=90)
+    cluster.job("cut", "a", age=10)
+    plan = decide(cluster.snapshot(), Settings(first=frozenset({"ns/cut"})))
+    assert statuses(plan) == {"cut-0": "reserved"}
+
+
+def test_inference_within_the_quota_of_the_project_goes_first_for_users_too() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=1)
+    cluster.project("a", 1)
+    cluster.job("train", "a", user="ada", priority=90)
+    cluster.job("serve", "a", user="ada", kind="inference", priority=75, preemptible=True)
+    assert statuses(decide(cluster.snapshot())) == {"serve-0": "reserved"}
+
+
+def test_non_preemptible_work_of_all_users_together_stays_within_quota() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=4)
+    cluster.project("a", 1)
+    cluster.job("ada", "a", user="ada", kind="build")
+    cluster.job("bob", "a", user="bob", kind="build")
+    plan = decide(cluster.snapshot())
+    assert list(statuses(plan).values()) == ["reserved"]
+    (refused,) = plan.waits.values()
+    assert refused.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA

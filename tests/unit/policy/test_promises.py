@@ -100,3 +100,46 @@ def test_promised_work_counts_as_held_so_that_nothing_is_taken_twice() -> None:
     cluster.job("first", "a", on="n0", cards=[0], state="nominated")
     cluster.job("second", "a")
     assert not statuses(decide(cluster.snapshot()))
+
+
+def moving(*, has_successor: bool) -> Cluster:
+    """A pod leaves n0; for its successor a place is kept on n1."""
+    cluster = Cluster()
+    cluster.node("n0", gpus=1)
+    cluster.node("n1", gpus=1)
+    cluster.project("a", 2)
+    cluster.job("job", "a", on="n0", pods=1, terminating=True, waiting=int(has_successor), min=1)
+    workload = cluster.workloads["ns/job"]
+    leaving, *others = workload.pods
+    moved = replace(leaving, next_node="n1", next_cards=leaving.cards)
+    cluster.workloads["ns/job"] = replace(workload, pods=(moved, *others))
+    row = cluster.nodes["n0"].rows[0]
+    cluster.nodes["n1"].rows.append(replace(row, state="nominated"))
+    return cluster
+
+
+def test_place_of_a_moved_pod_is_given_to_nobody_else() -> None:
+    cluster = moving(has_successor=False)
+    cluster.job("other", "a")
+    plan = decide(cluster.snapshot())
+    assert {p.node for a in plan.admissions for p in a.placements} == {"n0"}
+    assert statuses(plan) == {"other-0": "nominated"}
+
+
+def test_successor_of_a_moved_pod_waits_for_the_place_that_is_kept() -> None:
+    cluster = moving(has_successor=True)
+    cluster.node("n2", gpus=1)
+    plan = decide(cluster.snapshot())
+    assert not statuses(plan)
+    refused = plan.waits["ns/job"]
+    assert refused.reason is Reason.WAITING_FOR_VICTIMS
+    assert refused.detail == "ns/job: waits for its moved pods to leave n0"
+
+
+def test_further_pods_of_a_moved_workload_find_places_of_their_own() -> None:
+    cluster = moving(has_successor=True)
+    cluster.node("n2", gpus=1)
+    workload = cluster.workloads["ns/job"]
+    more = replace(workload.pods[1], uid="job-2", name="job-2")
+    cluster.workloads["ns/job"] = replace(workload, pods=(*workload.pods, more))
+    assert statuses(decide(cluster.snapshot())) == {"job-2": "reserved"}

@@ -1,6 +1,7 @@
 """Figures of departments, projects and node pools, and who belongs where."""
 
-from extender.state.model import Figures, PoolQuota, PoolView
+from extender.api.kinds import HostFigures
+from extender.state.model import UNBOUND, UNLIMITED, Figures, PoolQuota, PoolView
 from extender.state.queues import Queues
 from tests.support.builders import department, pool, project
 
@@ -11,6 +12,33 @@ def test_figures_become_integers() -> None:
     assert queues.project_views["p"].pools == {"default": PoolQuota(Figures(2500, 4000, 3), rank=1)}
 
 
+def test_cpu_and_memory_are_counted_where_a_figure_is_given() -> None:
+    queues = Queues()
+    built = project("p").quota(1, cpu=HostFigures(quota="64", limit="128500m"))
+    queues.set_project(built.quota(1, pool="x", memory=HostFigures(limit="2Ti")).build())
+    views = queues.project_views["p"].pools
+    assert views["default"].cpu == Figures(64_000, 128_500)
+    assert views["default"].memory == UNBOUND
+    assert views["x"].memory == Figures(UNLIMITED, 2 * 1024 * 1024)
+
+
+def test_a_department_shares_cpu_and_memory_by_quota_where_it_has_one() -> None:
+    queues = Queues()
+    built = department("science").quota(8, cpu=HostFigures(quota="64"))
+    queues.set_department(built.build())
+    figures = queues.department_views["department/science"].pools["default"]
+    assert figures.cpu == Figures(64_000, UNLIMITED, weight=64_000)
+    assert figures.memory == UNBOUND
+
+
+def test_a_malformed_figure_of_cpu_binds_nobody_until_it_is_mended() -> None:
+    queues = Queues()
+    queues.set_project(project("p").quota(1, cpu=HostFigures(quota="many")).build())
+    assert queues.project_views["p"].pools["default"].cpu == UNBOUND
+    (problem,) = (each for each in queues.problems() if each.fault == "InvalidFigures")
+    assert problem.text.endswith("none is in force until it is mended")
+
+
 def test_a_malformed_quota_keeps_the_last_good_one_and_is_told() -> None:
     queues = Queues()
     queues.set_department(department("science").quota(8).build())
@@ -19,7 +47,13 @@ def test_a_malformed_quota_keeps_the_last_good_one_and_is_told() -> None:
         Figures(8000, 9000, weight=8000)
     )
     (problem,) = queues.problems()
-    assert problem.startswith("Department science: node pool default: quota: 'eight' is not")
+    assert (problem.kind, problem.name, problem.fault) == (
+        "Department",
+        "science",
+        "InvalidFigures",
+    )
+    assert problem.text.startswith("node pool default: gpu.quota: 'eight' is not a number of GPUs")
+    assert problem.text.endswith("the last good one is in force")
 
 
 def test_a_malformed_figure_that_never_was_good_gives_nothing() -> None:
@@ -27,28 +61,35 @@ def test_a_malformed_figure_that_never_was_good_gives_nothing() -> None:
     queues.set_department(department("science").quota("1e3", limit="many").build())
     figures = queues.department_views["department/science"].pools["default"]
     assert (figures.gpu.quota, figures.gpu.limit) == (0, 0)
-    assert len(queues.problems()) == 2
+    assert [problem.text.rpartition("; ")[2] for problem in queues.problems()] == [
+        "0 is in force until it is mended",
+        "0 is in force until it is mended",
+    ]
 
 
 def test_a_mended_figure_is_no_problem_any_more() -> None:
     queues = Queues()
     queues.set_department(department("science").quota("eight").build())
     queues.set_department(department("science").quota("8").build())
-    assert queues.problems() == []
+    assert list(queues.problems()) == []
 
 
 def test_a_pool_listed_twice_counts_once_and_is_told() -> None:
     queues = Queues()
     queues.set_department(department("science").quota(1).quota(2).build())
     assert queues.department_views["department/science"].pools["default"].gpu.quota == 1000
-    assert queues.problems() == ["Department science: node pool default is listed twice"]
+    assert [str(problem) for problem in queues.problems()] == [
+        "Department science: node pool default is listed twice: the first counts"
+    ]
 
 
 def test_a_project_of_a_missing_department_gets_one_without_quota() -> None:
     queues = Queues()
     queues.set_project(project("p").of("nowhere").build())
     assert queues.department_views["department/nowhere"].pools == {}
-    assert queues.problems() == ["Project p: department nowhere does not exist"]
+    assert [str(problem) for problem in queues.problems()] == [
+        "Project p: department nowhere does not exist: it counts as one without quota"
+    ]
     queues.drop_project("p")
     assert "department/nowhere" not in queues.department_views
 
@@ -83,8 +124,16 @@ def test_the_default_pool_exists_whether_or_not_it_is_described() -> None:
     queues.set_pool(pool("default").spread().build())
     described = queues.pool_views["default"]
     queues.drop_pool("default")
-    assert described == PoolView("default", "spread")
+    assert described == PoolView("default", "spread", usage_weight_milli=0)
     assert queues.pool_views["default"] == PoolView("default", "binpack")
+
+
+def test_projects_share_by_quota_in_a_pool_whose_weights_are_off() -> None:
+    queues = Queues()
+    queues.set_project(project("p").quota(2, weight=5).quota(3, pool="x", weight=5).build())
+    queues.set_pool(pool("x", gpu="h100").without_weights().build())
+    figures = queues.views()["p"].pools
+    assert (figures["default"].gpu.weight, figures["x"].gpu.weight) == (5, 3000)
 
 
 def test_a_status_update_changes_nothing() -> None:

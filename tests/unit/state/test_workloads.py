@@ -2,11 +2,22 @@
 
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from extender.api.events import Removed, Upserted
-from extender.api.objects import ObjectMeta, PriorityClass
+from extender.api.objects import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    ObjectMeta,
+    PriorityClass,
+    Requirement,
+)
 from extender.api.reasons import Reason
+from extender.cycle.release import release_patch
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
 from tests.support.builders import (
@@ -385,3 +396,19 @@ def test_a_gang_of_which_nothing_runs_is_partial_even_when_it_lost_a_member() ->
     ledger = gpu_node("n1", 1).holds(row(first, part(0, 500))).build()
     (left,) = state_of(first, second.build(), ledger).unfinished()
     assert left.is_partial
+
+
+@pytest.mark.parametrize("wish", [None, [NodeSelectorTerm([Requirement("zone", "In", ["a"])])]])
+def test_the_pin_of_a_release_is_not_what_the_pod_wants_of_nodes(
+    wish: list[NodeSelectorTerm] | None,
+) -> None:
+    """Else a pod could never be moved: the one that its owner makes in its stead has no pin."""
+    held = pod("a").needs(500).build()
+    selector = NodeSelector(wish) if wish else None
+    asked = replace(held.spec, affinity=Affinity(NodeAffinity(selector)))
+    before = only(replace(held, spec=asked)).pods[0]
+    patch = release_patch(before, 7, "n1")["spec"]["affinity"]["nodeAffinity"]
+    pinned = msgspec.convert(patch, NodeAffinity)
+    released = pod("a").needs(500).released("n1", 7).build()
+    after = only(replace(released, spec=replace(released.spec, affinity=Affinity(pinned))))
+    assert after.pods[0].constraints == before.constraints

@@ -8,7 +8,8 @@ appears leaves room for the nominated rows of other pods.
 
 A2: a row of a whole card has that card to itself.
 
-A5: a bound row's cards do not change, and it does not move to another node.
+A5: a bound row's cards do not change, and it does not move to another node. What keeps a place for
+a pod's successor is not the pod's own and may go.
 """
 
 from collections import defaultdict
@@ -99,7 +100,7 @@ def _moved(world: World, before: LedgerSeen, after: LedgerSeen) -> Iterator[Find
     cards_now = {row.uid: row.cards for row in after.rows}
     for row in before.rows:
         pod = world.pods_by_uid.get(row.uid)
-        if pod is None or (row.state != "bound" and not pod.node):
+        if pod is None or row.keeps_for or (row.state != "bound" and not pod.node):
             continue
         cards = cards_now.get(row.uid)
         if cards is not None and cards != row.cards:

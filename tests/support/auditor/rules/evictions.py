@@ -10,7 +10,8 @@ pod says what it was for:
   members of its gang hold counts, evicted or not, since a gang leaves whole; pods evicted earlier
   do not. What ended by itself within the last `lag_s` counts too: the decider may not have seen it.
 - `Preempted`: preemptible, and a pod of its project with higher priority waits.
-- `Consolidated`: preemptible.
+- `Moved`: preemptible, made again by an owner, and its successor has a place on another node: a
+  `nominated` row that keeps it is there when the pod is told to leave.
 - `GangStale`, `BindTimedOut`: always allowed.
 
 A marked eviction that no event explains is judged as reclaim when the audit ends; a deletion that
@@ -29,7 +30,7 @@ from tests.support.auditor.world import HOLDING, Step, World
 EXPLAINS = (
     Reason.RECLAIMED,
     Reason.PREEMPTED,
-    Reason.CONSOLIDATED,
+    Reason.MOVED,
     Reason.GANG_STALE,
     Reason.BIND_TIMED_OUT,
 )
@@ -48,6 +49,7 @@ class _Eviction:
     is_above: bool
     standing: str
     is_outranked: bool
+    is_kept: bool
 
 
 @dataclass(slots=True, frozen=True)
@@ -89,13 +91,14 @@ class Evictions(Rule):
     def _open_case(
         self, world: World, step: Step, pod: PodSeen, *, is_certain: bool
     ) -> Iterator[Finding]:
-        rows = world.rows_of(pod.uid)
+        rows = [(node, row) for node, row in world.rows_of(pod.uid) if not row.keeps_for]
         if pod.asked is None or not rows:
             return
         self.n_evictions += is_certain
         is_above, standing = self._standing_of(world, step, pod, rows[0][0])
+        is_kept = len(world.rows_of(pod.uid)) > len(rows)
         self._open[pod.uid] = _Eviction(
-            pod, is_certain, step.revision, is_above, standing, _is_outranked(world, pod)
+            pod, is_certain, step.revision, is_above, standing, _is_outranked(world, pod), is_kept
         )
         if pod.eviction == "PreemptionByScheduler":
             yield from self._close(pod.uid, Reason.PREEMPTED)
@@ -115,6 +118,8 @@ class Evictions(Rule):
         for where, row in world.live_rows(with_nominated=True):
             if world.pool_of(where) != pool or not _still_counts(world, pod, row.uid):
                 continue
+            if row.keeps_for:
+                continue  # the pod that is moved counts where it still is
             used[0] += row.milli if row.project == project else 0
             used[1] += row.milli if world.department_of(row.project) == department else 0
         for ended in self._gone_lately(_gang(pod), step.change.seen_s):
@@ -173,6 +178,8 @@ class Evictions(Rule):
             yield Finding("E2", subject, f"{why} at revision {case.revision}, but {case.standing}")
         if reason == Reason.PREEMPTED and not case.is_outranked:
             yield Finding("E2", subject, f"{why}, but nothing of higher priority waits")
+        if reason == Reason.MOVED and not (case.pod.owner and case.is_kept):
+            yield Finding("E2", subject, f"{why}, but no place is kept for its successor")
 
 
 def _still_counts(world: World, victim: PodSeen, uid: str) -> bool:

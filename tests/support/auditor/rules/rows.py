@@ -1,7 +1,8 @@
 """A3, A4 and the fence R1: every bound pod has its row, every row has its pod.
 
 A3: a bound GPU pod that lives has exactly one row, on its node, not `nominated`, and equal to what
-it asked for.
+it asked for. Besides, a pod that is moved has one `nominated` row on another node, which keeps the
+place for its successor and names the owner that makes it.
 
 A4: a row whose pod is gone or has ended is freed within `orphan_row_s`.
 
@@ -75,6 +76,14 @@ def _row_findings(world: World, pod: PodSeen) -> Iterator[Finding]:
     if not pod.node or pod.asked is None or pod.has_ended:
         return
     subject, rows = f"Pod {pod.key}", world.rows_of(pod.uid)
+    kept = [(node, row) for node, row in rows if row.keeps_for]
+    if any(node == pod.node or row.state in HOLDING for node, row in kept) or len(kept) > 1:
+        where = ", ".join(f"{node} ({row.state})" for node, row in kept)
+        yield Finding("A3", subject, f"on {pod.node}, its successor's place is kept by {where}")
+        return
+    if any(row.keeps_for != pod.owner for _, row in kept):
+        yield Finding("A3", subject, "its successor's place is kept for another owner's pods")
+    rows = [(node, row) for node, row in rows if not row.keeps_for]
     if len(rows) != 1:
         where = ", ".join(node for node, _ in rows)
         yield Finding("A3", subject, f"bound to {pod.node} with {len(rows)} rows {where}".rstrip())

@@ -1,0 +1,43 @@
+"""Conditions of our objects: what is said, and since when it is so."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from extender.api.objects import Condition
+from extender.api.reasons import SENTENCES, Reason
+from extender.state.gangs import STALE
+
+#: Whether enough pods of a group are bound.
+SCHEDULED: Final = "Scheduled"
+#: Whether everything that an object's author wrote is understood and refers to what exists.
+VALID: Final = "Valid"
+
+__all__ = ["SCHEDULED", "STALE", "VALID", "api_time", "condition"]
+
+
+def condition(
+    kind: str, is_so: bool, reason: Reason, message: str, before: Sequence[Condition]
+) -> Condition:
+    """A condition of this type; where `before` said the same, it has been so since then."""
+    status = "True" if is_so else "False"
+    since = next(
+        (
+            each.last_transition_time
+            for each in before
+            if (each.type, each.status) == (kind, status)
+        ),
+        None,
+    )
+    return Condition(
+        type=kind,
+        status=status,
+        reason=reason,
+        message=message or SENTENCES[reason],
+        last_transition_time=since or api_time(datetime.now(UTC)),
+    )
+
+
+def api_time(moment: datetime) -> str:
+    """A time as the API writes it: UTC, whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,58 @@
+"""What a pod group says of itself: how many of its pods run, why it waits, and if it is stale."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from extender.api.kinds import PodGroupStatus
+from extender.api.objects import Condition
+from extender.api.reasons import Reason, Refused
+from extender.cycle.conditions import SCHEDULED, STALE, api_time, condition
+from extender.state.model import WorkloadView
+from extender.state.trees import is_below
+
+
+def group_status(
+    workload: WorkloadView, wait: Refused | None, before: PodGroupStatus
+) -> PodGroupStatus:
+    """The status of a group with live pods; `wait` is why some of them have no place."""
+    bound = [pod.group for pod in workload.pods if pod.state == "bound"]
+    placed = bound + [pod.group for pod in workload.pods if pod.state == "reserved"]
+    if _are_enough(workload, bound):
+        is_scheduled, reason = True, Reason.SCHEDULED
+    elif _are_enough(workload, placed):
+        is_scheduled, reason = False, Reason.RESERVED
+    else:
+        is_scheduled, reason = False, wait.reason if wait else Reason.WAITING_FOR_TURN
+    said = wait.detail if wait else ""
+    told = [condition(SCHEDULED, is_scheduled, reason, said, before.conditions)]
+    return PodGroupStatus(
+        pending=len(workload.pods) - len(bound),
+        scheduled=len(bound),
+        running=sum(pod.started_at > 0 for pod in workload.pods),
+        conditions=told + _staleness(workload, before.conditions),
+    )
+
+
+def ended_status(before: PodGroupStatus) -> PodGroupStatus:
+    """The status of a group that has no live pods any more."""
+    told = [each for each in before.conditions if each.type != STALE]
+    return replace(before, pending=0, scheduled=0, running=0, conditions=told)
+
+
+def _are_enough(workload: WorkloadView, groups: Sequence[str]) -> bool:
+    return bool(groups) and not is_below(workload.tree, workload.min_member, groups)
+
+
+def _staleness(workload: WorkloadView, before: Sequence[Condition]) -> list[Condition]:
+    """Since when the gang runs with too few pods: a leader that comes later goes by it."""
+    if workload.stale_since is None:
+        return []
+    grace = workload.stale_grace_s
+    ends = f"all of it is stopped {grace} s after it fell" if grace is not None else "it may go on"
+    told = condition(
+        STALE, True, Reason.GANG_INCOMPLETE, f"too few of its pods run: {ends}", before
+    )
+    since = datetime.fromtimestamp(workload.stale_since, UTC)
+    return [replace(told, last_transition_time=api_time(since))]

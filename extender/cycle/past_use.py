@@ -1,0 +1,132 @@
+"""What queues used in the past, where a node pool counts it: kept in their status for any leader.
+
+Every few seconds what is held now is added to the account of each queue and of the pool, and what
+is older fades. Accounts are told in statuses at most once a minute; a new leader takes them up from
+there, and takes it that since then as much was held as now.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import UnsetType
+
+from extender.api.kinds import PastUse
+from extender.policy.plan import Plan
+from extender.policy.usage import advance, as_ppm
+from extender.state.cluster import ClusterState
+from extender.state.model import NOTHING, Amounts, Snapshot, department_queue
+
+#: Seconds between two additions.
+STEP_S: Final = 5
+#: Seconds between two times that accounts are told in statuses.
+TELL_S: Final = 60
+
+#: The account of what the pool itself had.
+_POOL: Final = ""
+
+#: (queue, node pool)
+_Key = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Account:
+    used: Amounts
+    as_of: int
+
+
+class PastUseKeeper:
+    """The accounts of one term of office."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._accounts: dict[_Key, _Account] = {}
+        self._told: dict[str, dict[str, PastUse]] = {}
+        self._stepped_at = self._told_at = 0
+
+    def step(self, plan: Plan, snapshot: Snapshot) -> None:
+        """Add what the plan's queues hold, when it is time; costs nothing where nothing counts."""
+        half_lives = self._half_lives()
+        if not half_lives and not self._accounts:
+            return
+        if snapshot.now_s - self._stepped_at < STEP_S and half_lives:
+            return
+        self._stepped_at = snapshot.now_s
+        held = {key: share.allocated for key, share in plan.shares.items() if key[1] in half_lives}
+        held |= {(_POOL, pool): amounts for pool, amounts in _capacity(snapshot, half_lives)}
+        self._accounts = {
+            key: self._advanced(key, amounts, snapshot.now_s, half_lives[key[1]])
+            for key, amounts in held.items()
+        }
+        self._publish()
+        if snapshot.now_s - self._told_at >= TELL_S or not half_lives:
+            self._told_at = snapshot.now_s
+            self._told = {}
+            for (queue, pool), account in self._accounts.items():
+                self._told.setdefault(queue, {})[pool] = _told(account)
+
+    def told(self, queue: str) -> Mapping[str, PastUse]:
+        """What the status of the queue says of its past use, by node pool."""
+        return self._told.get(queue, {})
+
+    def told_of_pool(self, pool: str) -> PastUse | None:
+        """What the status of the node pool says of what it had."""
+        return self._told.get(_POOL, {}).get(pool)
+
+    def _half_lives(self) -> dict[str, int]:
+        """Node pool -> half-life, where past use is counted."""
+        return {
+            name: pool.spec.time_based_fair_share.half_life_seconds
+            for name, pool in self._state.node_pools.items()
+            if pool.spec.time_based_fair_share.weight_percent > 0
+        }
+
+    def _advanced(self, key: _Key, held: Amounts, now_s: int, half_life_s: int) -> _Account:
+        account = self._accounts.get(key) or self._stored(key)
+        if account is None:
+            return _Account(NOTHING, now_s)
+        elapsed_s = max(0, now_s - account.as_of)
+        return _Account(advance(account.used, held, elapsed_s, half_life_s), now_s)
+
+    def _stored(self, key: _Key) -> _Account | None:
+        """The account as an earlier leader has told it."""
+        queue, pool = key
+        past: PastUse | UnsetType | None = None
+        if queue == _POOL:
+            past = self._state.node_pools[pool].status.past
+        else:
+            name = queue.removeprefix(department_queue(""))
+            owners = self._state.projects if name == queue else self._state.departments
+            owner = owners.get(name)
+            for use in owner.status.node_pools if owner else ():
+                if use.name == pool:
+                    past = use.past
+        if not isinstance(past, PastUse):
+            return None
+        return _Account((past.gpu, past.cpu, past.memory), past.as_of)
+
+    def _publish(self) -> None:
+        """Let decisions see it."""
+        past_use: dict[str, dict[str, Amounts]] = {}
+        for (queue, pool), account in self._accounts.items():
+            if queue != _POOL:
+                had = self._accounts[_POOL, pool].used
+                past_use.setdefault(queue, {})[pool] = as_ppm(account.used, had)
+        self._state.set_past_use(past_use)
+
+
+def _told(account: _Account) -> PastUse:
+    gpu, cpu, memory = account.used
+    return PastUse(gpu=gpu, cpu=cpu, memory=memory, as_of=account.as_of)
+
+
+def _capacity(snapshot: Snapshot, pools: Mapping[str, int]) -> Iterable[tuple[str, Amounts]]:
+    """What the ready nodes of these pools have; one pass over the nodes."""
+    nodes, sums = snapshot.nodes, {pool: [0, 0, 0] for pool in pools}
+    for ix, pool in enumerate(nodes.pool):
+        total = sums.get(pool)
+        if total is not None and nodes.is_ready[ix]:
+            total[0] += nodes.cards.capacity_milli[ix]
+            total[1] += nodes.cpu_milli[ix]
+            total[2] += nodes.memory_mib[ix]
+    return ((pool, (total[0], total[1], total[2])) for pool, total in sums.items())

@@ -1,0 +1,136 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Fragmentation: the idle GPU of nodes that expected pods cannot use, and the best place by it.
+
+Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023; `extender.kernels.typical` says
+what the tables mean and how we widen the measure. `nodes` is a NodeTable, `fragments` a Fragments,
+`scores` a Scores; the caller vouches that they are consistent. It keeps `fragments.waste` and the
+scores of every demand, and has both renewed for nodes that have changed. Twin: `fragments_twin`.
+"""
+
+from extender.kernels.cards cimport BINPACK, WHOLE, card_need, cards_fit, cards_pick
+from extender.kernels.waste cimport MOST_TYPES, Expected, waste_of
+
+cdef enum:
+    MOST_CARDS = 64
+
+
+cdef int expect(Expected* of, typical) except -1:
+    """Fill `of` with views on `typical`, which must outlive it."""
+    cdef const long long[::1] need_cpu = typical.cpu_milli, chance = typical.chance
+    cdef const int[::1] devices = typical.devices, milli = typical.milli, weight = typical.weight
+    cdef const unsigned long long[::1] models = typical.models
+    cdef int t
+    of.n_types = <int>weight.shape[0]
+    if not 0 < of.n_types <= MOST_TYPES:
+        raise ValueError(f"{of.n_types} typical pods; between 1 and {MOST_TYPES} are possible")
+    of.need_cpu, of.devices, of.milli = &need_cpu[0], &devices[0], &milli[0]
+    of.weight, of.models, of.chance = &weight[0], &models[0], &chance[0]
+    of.total = <int>chance.shape[0] - 1
+    of.is_deep, of.is_one_draw = typical.is_deep, typical.draws == 1
+    for t in range(of.n_types):
+        of.order[t] = t
+    return 0
+
+
+cdef inline int reached(const long long[::1] steps, long long gain) noexcept nogil:
+    """How many of the steps, ascending, are at most `gain`."""
+    cdef Py_ssize_t low = 0, high = steps.shape[0], middle
+    while low < high:
+        middle = (low + high) // 2
+        if steps[middle] <= gain:
+            low = middle + 1
+        else:
+            high = middle
+    return <int>low
+
+
+def measure_nodes(nodes, fragments, const int[::1] candidates):
+    """Set `fragments.waste[ix]` of every candidate (int32[m], node ix) to its fragmentation now.
+
+    The unit is `fragments.typical.unit` to the milli. Cost: cards times types for each candidate.
+    """
+    cdef Expected of
+    cdef const int[::1] free = nodes.cards.card_free, n_cards = nodes.cards.n_cards
+    cdef const int[::1] model = fragments.model_ix
+    cdef const long long[::1] cpu = nodes.free_cpu_milli
+    cdef long long[::1] waste = fragments.waste
+    cdef int ix, stride = nodes.cards.stride
+    cdef Py_ssize_t at
+    expect(&of, fragments.typical)
+    with nogil:
+        for at in range(candidates.shape[0]):
+            ix = candidates[at]
+            waste[ix] = waste_of(&of, &free[ix * stride], n_cards[ix], model[ix], cpu[ix])
+
+
+def score_nodes(nodes, fragments, demand, const int[::1] candidates, scores):
+    """Set the score of every candidate for one pod of `demand`; higher is better.
+
+    `scores.score[ix]` is how many of `typical.steps` the fall of the node's fragmentation reaches,
+    or -1 where the pod does not fit. A fraction of one card tries each card, and `scores.card[ix]`
+    is the best, the first of equals; other pods get bin-pack's cards, and -1.
+    """
+    cdef Expected of
+    cdef object cards = nodes.cards
+    cdef const int[::1] free = cards.card_free, n_cards = cards.n_cards, mib = cards.card_mib
+    cdef const int[::1] slots = nodes.free_pods, model = fragments.model_ix
+    cdef const long long[::1] free_cpu = nodes.free_cpu_milli, free_memory = nodes.free_memory_mib
+    cdef const long long[::1] waste = fragments.waste, steps = fragments.typical.steps
+    cdef int[::1] score = scores.score, card = scores.card
+    cdef int devices = demand.devices, milli = demand.milli, want_mib = demand.gpu_memory_mib
+    cdef long long cpu = demand.cpu_milli, memory = demand.memory_mib, left
+    cdef int need, rated, c, n, ix, stride = cards.stride
+    cdef int held[MOST_CARDS]
+    cdef unsigned long long taken
+    cdef Py_ssize_t at
+    expect(&of, fragments.typical)
+    with nogil:
+        for at in range(candidates.shape[0]):
+            ix = candidates[at]
+            n = n_cards[ix]
+            score[ix] = card[ix] = -1
+            need = card_need(milli, want_mib, mib[ix])
+            if slots[ix] < 1 or (cpu > 0 and free_cpu[ix] < cpu):
+                continue
+            if memory > 0 and free_memory[ix] < memory:
+                continue
+            if not cards_fit(&free[ix * stride], n, devices, need):
+                continue
+            left = free_cpu[ix] - cpu
+            for c in range(n):
+                held[c] = free[ix * stride + c]
+            if devices != 1 or need == WHOLE:
+                taken = cards_pick(held, n, devices, need, BINPACK)
+                for c in range(n):
+                    held[c] -= need if (taken >> c) & 1 else 0
+                score[ix] = reached(steps, waste[ix] - waste_of(&of, held, n, model[ix], left))
+                continue
+            for c in range(n):
+                if held[c] < need or (c > 0 and held[c] == held[c - 1]):
+                    continue
+                held[c] -= need
+                rated = reached(steps, waste[ix] - waste_of(&of, held, n, model[ix], left))
+                held[c] += need
+                if rated > score[ix]:
+                    score[ix] = rated
+                    card[ix] = c
+
+
+def best_of(scores, const int[::1] candidates, const int[::1] model_ix, const int[::1] price):
+    """The candidate with the highest score less the price of its card model, or -1 if none fits.
+
+    `model_ix` is int32[n] as in Fragments, `price` int32[64] in points of the score. Among equals
+    the first candidate wins.
+    """
+    cdef const int[::1] score = scores.score
+    cdef long long value, best_value = 0
+    cdef int ix, best = -1
+    cdef Py_ssize_t at
+    with nogil:
+        for at in range(candidates.shape[0]):
+            ix = candidates[at]
+            value = <long long>score[ix] - price[model_ix[ix]]
+            if score[ix] >= 0 and (best < 0 or value > best_value):
+                best_value = value
+                best = ix
+    return best

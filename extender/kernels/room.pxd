@@ -1,0 +1,68 @@
+"""What it costs that pods leave, and how two such costs compare: leaves of the kernel `victims`.
+
+A cost is compared as three integers, the first that differs decides. `high`: the tier of the queues
+that give, whether one ends below its floor, whether anything goes whole, then milli-GPU-seconds
+lost by what is stopped. `moved`: those lost by what is moved. `low`: the highest priority, the
+number of pods, the age of the oldest workload, the latest turn that a pod has in its workload.
+"""
+
+cdef enum:
+    MOST_PRIORITY = (1 << 15) - 1
+    MOST_PODS = (1 << 8) - 1
+    MOST_TURN = (1 << 7) - 1
+    SINGLE = 0
+    MOVE = 1
+    CORE = 2
+    FOLLOWER = 3
+
+
+cdef struct Cost:
+    int tier, is_below, is_whole, priority, count, turn
+    long long lost, moved, age
+
+
+cdef struct Entry:
+    # A pod that leaves: alone, to another place, or as the first or another one of a core.
+    int pod, kind
+    bint is_tested
+    Cost cost
+
+
+cdef inline long long high_of(const Cost* cost) noexcept nogil:
+    """The first of the three integers."""
+    return (
+        (<long long>cost.tier << 61) | (<long long>cost.is_below << 60)
+        | (<long long>cost.is_whole << 59) | min(cost.lost, (<long long>1 << 59) - 1)
+    )
+
+
+cdef inline long long low_of(const Cost* cost) noexcept nogil:
+    """The last of the three integers."""
+    return (
+        (<long long>max(0, min(cost.priority, <int>MOST_PRIORITY)) << 48)
+        | (<long long>min(cost.count, <int>MOST_PODS) << 40)
+        | (min(cost.age, (<long long>1 << 33) - 1) << 7) | min(cost.turn, <int>MOST_TURN)
+    )
+
+
+cdef inline bint is_less(const Cost* one, const Cost* other) noexcept nogil:
+    """Whether `one` is the cheaper."""
+    cdef long long mine = high_of(one), its = high_of(other)
+    if mine != its:
+        return mine < its
+    if one.moved != other.moved:
+        return one.moved < other.moved
+    return low_of(one) < low_of(other)
+
+
+cdef inline void add_cost(Cost* total, const Cost* more) noexcept nogil:
+    """Both together."""
+    total.tier = max(total.tier, more.tier)
+    total.is_below |= more.is_below
+    total.is_whole |= more.is_whole
+    total.priority = max(total.priority, more.priority)
+    total.age = max(total.age, more.age)
+    total.turn = max(total.turn, more.turn)
+    total.count += more.count
+    total.lost += more.lost
+    total.moved += more.moved

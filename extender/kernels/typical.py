@@ -1,0 +1,199 @@
+"""The tables that the kernel `fragments` reads: pods that are expected, and two measures of them.
+
+Typical pods say what arrives, in which proportions; nothing else is known of the future. What one
+of them, m, leaves idle on a node is its `left(m)`:
+
+- all idle GPU, where m wants no GPU, or where the card model, the CPU or the cards don't suit it;
+- otherwise what lies on cards too small for it.
+
+**FGD** (Weng et al., USENIX ATC 2023). The fragmentation of a node is the mean of `left` over the
+typical pods. A pod goes where fragmentation falls most, by the integer score
+trunc(100 / (1 + e^(-fall / 1000 milli))). That integer is part of the algorithm: near a fall of 0 a
+point is 40 milli, most nodes tie, and the first of them in a fixed order is packed full. Sums are
+exact here; the published simulator adds doubles, whose rounding decides where nothing changes.
+
+**frag** (ours) asks three things more.
+
+1. How far does a node's CPU reach? To `left` comes what stays idle after as many pods m as fit, and
+   the mean of the two counts. So CPU-heavy pods go where CPU is plenty.
+2. Who will come? A node needn't take the next pod, it takes one that suits it. So its fragmentation
+   is the least `left` of the next four pods, as expected over all draws of four typical pods.
+3. Which card models run short? A model costs ten points times its pressure, which is the typical
+   demand per free GPU that may serve it, as a multiple of the cluster's mean (`price_models`).
+
+A point is 40 milli here too. Memory is not part of either measure; it must fit, that is all.
+"""
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.api.units import MILLI_PER_GPU
+
+#: Card models are numbered below this, so that a set of them is one uint64.
+MOST_MODELS: Final = 64
+ALL_MODELS: Final = (1 << MOST_MODELS) - 1
+MOST_TYPES: Final = 512
+_MOST_CARDS: Final = 64
+_POINT_MILLI: Final = 40
+_DRAWS: Final = 4
+#: Weights of `frag` add up to this.
+_TOTAL_WEIGHT: Final = 1 << 12
+#: Chances of `frag` are out of this: times 2 x 64 cards of 1000 milli they fit the kernel's int64.
+_CASES: Final = 1 << 24
+_POINTS_PER_MEAN_PRESSURE: Final = 10
+_PRECISION: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalPod:
+    """A kind of pod that is expected, `weight` times among all.
+
+    `milli` are of each of its `devices`; `models` is the set of card models it may use, as bits.
+    """
+
+    cpu_milli: int
+    devices: int
+    milli: int
+    weight: int = 1
+    models: int = ALL_MODELS
+
+
+@dataclass(slots=True)
+class Typical:
+    """Typical pods by columns, and how they are made a measure. Not to be changed.
+
+    `cpu_milli` is int64[t], `devices`, `milli` and `weight` int32[t], `models` uint64[t].
+    `chance[r]` (int64[sum of weight + 1]) is in how many of `chance[-1]` cases all draws are among
+    types that weigh r together. `is_deep` adds what as many pods as fit leave, so fragmentation is
+    in `unit` to the milli. `steps` (int64[s], ascending) are the falls that each earn a point.
+    """
+
+    cpu_milli: "array[int]"
+    devices: "array[int]"
+    milli: "array[int]"
+    weight: "array[int]"
+    models: "array[int]"
+    chance: "array[int]"
+    steps: "array[int]"
+    draws: int
+    is_deep: bool
+    unit: int
+
+
+@dataclass(slots=True)
+class Fragments:
+    """What is known of a node table's fragmentation by one measure; rows as in the table.
+
+    `model_ix` is int32[n]: the number of the node's card model. `waste` is int64[n]: the node's
+    fragmentation when `measure_nodes` last measured it.
+    """
+
+    typical: Typical
+    model_ix: "array[int]"
+    waste: "array[int]" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.waste = array("q", bytes(8 * len(self.model_ix)))
+
+
+@dataclass(slots=True)
+class Scores:
+    """Scores of one demand on every node: int32[n] each, see `fragments.score_nodes`."""
+
+    score: "array[int]"
+    card: "array[int]"
+
+    @classmethod
+    def of(cls, n_nodes: int) -> "Scores":
+        """Room for `n_nodes`; the demand fits nowhere yet."""
+        return cls(array("i", [-1]) * n_nodes, array("i", [-1]) * n_nodes)
+
+
+def fgd_measure(pods: Sequence[TypicalPod]) -> Typical:
+    """The measure of FGD; its scores are 0 to 99."""
+    total = sum(pod.weight for pod in pods)
+    logistic = (math.log(point / (100 - point)) for point in range(1, 100))
+    steps = array("q", (math.ceil(MILLI_PER_GPU * total * fall) for fall in logistic))
+    return _table(pods, draws=1, is_deep=False, chance=range(total + 1), steps=steps)
+
+
+def frag_measure(pods: Sequence[TypicalPod]) -> Typical:
+    """The measure of frag; a score is a number of points of 40 milli, the same amount added."""
+    weighed = _scale(pods)
+    chance = [rest**_DRAWS * _CASES // _TOTAL_WEIGHT**_DRAWS for rest in range(_TOTAL_WEIGHT + 1)]
+    point = 2 * _CASES * _POINT_MILLI
+    most = _MOST_CARDS * MILLI_PER_GPU // _POINT_MILLI
+    steps = array("q", (at * point - point // 2 for at in range(-most, most + 1)))
+    return _table(weighed, draws=_DRAWS, is_deep=True, chance=chance, steps=steps)
+
+
+def price_models(pods: Sequence[TypicalPod], free_milli: Mapping[int, int]) -> "array[int]":
+    """Points that a card of each model costs (int32[64]), by the free milli of each model.
+
+    The pressure on a model is the sum, over the typical pods that may use it, of the GPU they ask
+    for to the free GPU that they may use; the price is ten times its relation to the whole
+    cluster's. Where no pod names models, all models cost the same.
+    """
+    demand: dict[int, int] = {}
+    for pod in pods:
+        demand[pod.models] = demand.get(pod.models, 0) + pod.weight * pod.devices * pod.milli
+    price = array("i", [0]) * MOST_MODELS
+    asked, free = sum(demand.values()), sum(free_milli.values())
+    pressure = dict.fromkeys(free_milli, 0)
+    for models, milli in demand.items():
+        usable = [model for model in free_milli if models >> model & 1]
+        room = sum(free_milli[model] for model in usable)
+        for model in usable if room else ():
+            pressure[model] += milli * _PRECISION // room
+    for model, pressed in pressure.items() if asked else ():
+        scaled = _POINTS_PER_MEAN_PRESSURE * pressed * free // asked
+        price[model] = min((scaled + _PRECISION // 2) // _PRECISION, 1 << 30)
+    return price
+
+
+def _scale(pods: Sequence[TypicalPod]) -> list[TypicalPod]:
+    """The pods with weights that add up to `_TOTAL_WEIGHT`, by largest remainder; none with 0."""
+    total = sum(pod.weight for pod in pods)
+    shares = [divmod(pod.weight * _TOTAL_WEIGHT, total) for pod in pods]
+    short = _TOTAL_WEIGHT - sum(share for share, _ in shares)
+    by_rest = sorted(range(len(pods)), key=lambda at: (-shares[at][1], at))
+    weights = [share for share, _ in shares]
+    for at in by_rest[:short]:
+        weights[at] += 1
+    return [
+        TypicalPod(pod.cpu_milli, pod.devices, pod.milli, weight, pod.models)
+        for pod, weight in zip(pods, weights, strict=True)
+        if weight
+    ]
+
+
+def _table(
+    pods: Sequence[TypicalPod],
+    *,
+    draws: int,
+    is_deep: bool,
+    chance: Iterable[int],
+    steps: "array[int]",
+) -> Typical:
+    if not 0 < len(pods) <= MOST_TYPES:
+        raise ValueError(f"{len(pods)} typical pods; between 1 and {MOST_TYPES} are possible")
+    if any(pod.devices and not 0 < pod.milli <= MILLI_PER_GPU for pod in pods):
+        raise ValueError(
+            "a typical pod asks for cards, but for less than 1 or more than 1000 milli"
+        )
+    cases = array("q", chance)
+    return Typical(
+        cpu_milli=array("q", (pod.cpu_milli for pod in pods)),
+        devices=array("i", (pod.devices for pod in pods)),
+        milli=array("i", (pod.milli for pod in pods)),
+        weight=array("i", (pod.weight for pod in pods)),
+        models=array("Q", (pod.models for pod in pods)),
+        chance=cases,
+        steps=steps,
+        draws=draws,
+        is_deep=is_deep,
+        unit=cases[-1] * (2 if is_deep else 1),
+    )

@@ -1,0 +1,149 @@
+"""Node pools of policy `demand-weighted`: shares of GPUs in proportion to demand times weight.
+
+The claim of a queue is what it runs and what waits and could ever be placed, up to its limit.
+Non-preemptible work has its GPUs first. The rest is divided in proportion to claim times weight,
+nobody above its claim; what is over is divided again, whole GPUs by largest remainder, ties to the
+older queue. A share smaller than the smallest task of its queue is of no use: the newest such queue
+is put aside, and the division repeated. What a department gets is divided below it in the same way.
+
+A queue starts only what its share holds, even if GPUs stay idle, and stops its oldest preemptible
+work down to its share, even if nobody waits. Work without GPUs is not shared: it starts where it
+fits. The rules are those of Determined's documentation and of its fair-share scheduler
+(`master/internal/rm/agentrm/fair_share.go`), which weighs by weight alone.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from extender.api.reasons import Reason, Refused
+from extender.api.units import format_gpus
+from extender.policy.chunks import Pending
+from extender.policy.claims import divide_by_claims
+from extender.policy.fairshare import children_first, demands, set_dues, sum_requests
+from extender.policy.grant import grant
+from extender.policy.order import take_turns
+from extender.policy.place import Moment
+from extender.policy.queues import PoolQueues, Queue, frozen
+from extender.policy.session import Session
+from extender.policy.stops import Unit, may_stay, stoppable, units_in
+from extender.state.model import CPU, GPU, MEMORY, Amounts, WorkloadView
+
+
+def set_demand_shares(session: Session, queues: PoolQueues) -> None:
+    """Set the shares of every queue of the pool; CPU and memory are not shared here."""
+    everyone = children_first(queues.roots)
+    sum_requests(everyone)
+    divide_by_claims(session, queues)
+    for resource in (CPU, MEMORY):
+        wants = demands(everyone, resource, is_leaving_counted=False)
+        for queue in everyone:
+            queue.share[resource] = wants[queue]
+    for queue in everyone:
+        queue.share_to_take = queue.share_to_keep = frozen(queue.share)
+    set_dues(queues, everyone)
+
+
+def serve_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
+    """Decide what waits in the pool, and who has to give; returns what has no place."""
+    left = _start(session, pool, waiting, "now")
+    if "reclaim" in session.settings.stages and session.snapshot.pools[pool].has_preemption:
+        leaving = list(_shrink(session, pool))
+        session.places.forget_failures(pool)
+        # Who gives does not take in the same cycle.
+        giving = {unit.leaf for unit in leaving}
+        takers = [p for p in left if session.queue_of(p.workload, pool) not in giving]
+        others = [p for p in left if session.queue_of(p.workload, pool) in giving]
+        before = [(pending, set(pending.nodes)) for pending in takers]
+        left = _start(session, pool, takers, "later") + others
+        _plan_evictions(session, leaving, before)
+        return left
+    if pool in session.leaving_pools:
+        return _start(session, pool, left, "later")
+    return left
+
+
+def _start(
+    session: Session, pool: str, waiting: Iterable[Pending], moment: Moment
+) -> list[Pending]:
+    """Start what the shares hold and what fits, in turns; returns what is left."""
+    turns = take_turns(session, pool, waiting)
+    left = []
+    while (turn := turns.pop()) is not None:
+        pending = turn[1]
+        key = pending.workload.key
+        given = grant(session, pending, pool, moment, bound=_bound)
+        if isinstance(given, Refused):
+            session.waits.setdefault(key, given)
+            left += [pending, *turns.pass_over()]
+        else:
+            turns.settle(given)
+            if given is None:
+                session.waits.pop(key, None)
+    return left
+
+
+def _bound(leaf: Queue, pending: Pending, amounts: Amounts) -> Refused | None:
+    """Why the shares don't hold so much more, or None when they do."""
+    need = amounts[GPU]
+    for queue in leaf.chain if need else ():
+        has, share = queue.allocated[GPU], queue.share[GPU]
+        if has + need > share:
+            return Refused(
+                Reason.OVER_FAIR_SHARE,
+                f"{pending.workload.key}: needs {format_gpus(need)} GPUs, {queue.name} has"
+                f" {format_gpus(has)} of its share of {format_gpus(share)}",
+            )
+    return None
+
+
+def _shrink(session: Session, pool: str) -> Iterator[Unit]:
+    """Let work leave where a queue holds more than its share, the oldest first; no more than it
+    takes to get there."""
+    over = [
+        queue
+        for queue in session.queues[pool].by_name.values()
+        if not queue.children and queue.allocated[GPU] > queue.share[GPU]
+    ]
+    if not over:
+        return
+    workloads = stoppable(session, pool, Reason.RECLAIMED)
+    workloads.sort(key=lambda workload: (workload.created_at, workload.key))
+    for leaf in over:
+        going: list[Unit] = []
+        for unit in _units_of(session, pool, leaf, workloads):
+            if leaf.allocated[GPU] <= leaf.share[GPU]:
+                break
+            unit.leave(session)
+            going.append(unit)
+        for unit in reversed(going[:]):
+            fits = leaf.allocated[GPU] + unit.amounts[GPU] <= leaf.share[GPU]
+            if fits and may_stay(unit, going):
+                unit.stay(session)
+                going.remove(unit)
+        yield from going
+
+
+def _units_of(
+    session: Session, pool: str, leaf: Queue, workloads: Iterable[WorkloadView]
+) -> Iterator[Unit]:
+    """What may leave the queue, in the order of the workloads."""
+    for workload in workloads:
+        if session.queue_of(workload, pool) is leaf:
+            yield from (unit for unit in units_in(session, pool, workload) if unit.amounts[GPU])
+
+
+def _plan_evictions(
+    session: Session, leaving: Iterable[Unit], served: Sequence[tuple[Pending, set[str]]]
+) -> None:
+    """Put into the plan who leaves, and for whom where somebody has been given a place there.
+
+    `served` are workloads with the pods that had a place before.
+    """
+    takers: dict[str, str] = {}
+    for pending, had in served:
+        for uid, node in pending.nodes.items():
+            if uid not in had:
+                takers.setdefault(node, pending.workload.key)
+    for unit in leaving:
+        taker = next((takers[pod.node] for pod in unit.pods if pod.node in takers), "")
+        note = f"{unit.leaf.name} holds more than its share of {format_gpus(unit.leaf.share[GPU])}"
+        unit.evict(session, Reason.RECLAIMED, taker, note)

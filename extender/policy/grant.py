@@ -1,0 +1,49 @@
+"""Giving a workload its next chunk: a place, within limits and quotas, or the reason why not."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from extender.api.reasons import Refused
+from extender.policy.chunks import Pending
+from extender.policy.place import Moment
+from extender.policy.queues import Queue, sum_amounts
+from extender.policy.session import Session
+from extender.state.model import Amounts, PodView
+
+#: Why the workload's queue may not take so much more by its policy, or None when it may.
+Bound = Callable[[Queue, Pending, Amounts], Refused | None]
+
+
+def grant(
+    session: Session,
+    pending: Pending,
+    pool: str,
+    moment: Moment,
+    *,
+    bound: Bound | None = None,
+    chunks: Iterable[Sequence[PodView]] | None = None,
+) -> Pending | Refused | None:
+    """Admit the next chunk in the pool, reserved or (`later`) nominated; or why it has to wait.
+
+    Returns what still waits of the workload afterwards. `bound` may refuse before anything is held;
+    `chunks` are tried instead of those that come next.
+    """
+    leaf, workload = session.queue_of(pending.workload, pool), pending.workload
+    refused: Refused | None = None
+    for chunk in pending.chunks() if chunks is None else chunks:
+        amounts = pending.need_of(chunk)
+        why = (bound(leaf, pending, amounts) if bound else None) or session.check_room(
+            leaf, workload, amounts, moment
+        )
+        if why is None:
+            mark = session.sim.checkpoint()
+            placed = session.places.place_chunk(pending, pool, moment, chunk)
+            if placed is not None:
+                amounts = sum_amounts(placement.amounts for placement in placed)
+                why = session.check_room(leaf, workload, amounts, moment)
+                if why is None:
+                    state = "reserved" if moment == "now" else "nominated"
+                    return session.admit(pending, placed, pool, state)  # type: ignore[arg-type]
+                session.sim.rollback(mark)
+        refused = refused or why or session.shortages.explain(pending, pool)
+    assert refused is not None
+    return refused

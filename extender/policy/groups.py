@@ -1,0 +1,283 @@
+"""Which of a workload's pods belong together: minimums of its tree of groups, and what follows.
+
+A set of pods is a legal state when it is empty or every group that holds any of them has its
+minimum. What has to start next, and what may leave, are the smallest steps from one legal state to
+another. Most workloads are flat (one minimum, no tree) and take a short way.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
+
+from extender.state.model import GroupView, PodView, WorkloadView
+
+
+def is_satisfied(workload: WorkloadView, pods: Collection[PodView]) -> bool:
+    """Whether these pods alone are a legal state; costs one pass over them."""
+    if not pods:
+        return True
+    if not _has_groups(workload):
+        return len(pods) >= workload.min_member
+    return _read(workload, pods, ()).is_legal()
+
+
+def unit_of(workload: WorkloadView, live: Collection[PodView], pod: PodView) -> Collection[PodView]:
+    """The pods that leave when `pod` does, so that what stays of `live` is legal.
+
+    Just the pod where it is surplus, else the smallest of the groups around it that may go whole,
+    else everything.
+    """
+    if not _has_groups(workload):
+        return (pod,) if len(live) > workload.min_member else live
+    root = _read(workload, live, ())
+    leaf = root.find(pod.group)
+    candidates: Iterable[Collection[PodView]] = chain(
+        ((pod,),), (tuple(group.held()) for group in leaf.path())
+    )
+    for leaving in candidates:
+        uids = {left.uid for left in leaving}
+        if is_satisfied(workload, [other for other in live if other.uid not in uids]):
+            return leaving
+    return live
+
+
+def next_chunk(
+    workload: WorkloadView, live: Collection[PodView], waiting: Sequence[PodView]
+) -> Sequence[PodView]:
+    """What must be placed next, all or none: what minimums lack, then one unit of surplus.
+
+    `waiting` is in the order in which pods are to start. Empty when nothing waits, or when there
+    are not enough pods to reach the minimum.
+    """
+    return next(iter(next_chunks(workload, live, waiting)), ())
+
+
+def next_chunks(
+    workload: WorkloadView, live: Collection[PodView], waiting: Sequence[PodView]
+) -> Iterator[Sequence[PodView]]:
+    """`next_chunk`, and then what may be tried in its place when that has no room, best first.
+
+    Surplus of a group grows by one pod, a group that holds nothing by its minimum; the group that
+    holds least of its minimum goes first, and among pods those of the same `order` may pass one
+    another.
+    """
+    if not waiting:
+        return
+    if not _has_groups(workload):
+        yield from _flat_chunks(max(1, workload.min_member - len(live)), waiting)
+        return
+    root = _read(workload, live, waiting)
+    if not root.can_fill():
+        return
+    needed = root.fill()
+    if needed:
+        yield needed
+    else:
+        yield from root.surplus()
+
+
+def least_pods(workload: WorkloadView) -> int:
+    """How many pods the smallest legal state that isn't empty has, if there are enough of them."""
+    return _least(workload.tree) if workload.tree is not None else max(1, workload.min_member)
+
+
+def has_topology(workload: WorkloadView) -> bool:
+    """Whether any of its groups asks for nearness."""
+    return workload.tree is not None and _asks_nearness(workload.tree)
+
+
+def groups_of(tree: GroupView) -> Iterator[GroupView]:
+    """The group and all below it."""
+    yield tree
+    for child in tree.children:
+        yield from groups_of(child)
+
+
+@lru_cache(maxsize=4096)
+def leaves_below(tree: GroupView) -> frozenset[str]:
+    """Names of the leaves of the group; its own where it is one."""
+    return frozenset(group.name for group in groups_of(tree) if not group.children)
+
+
+def _has_groups(workload: WorkloadView) -> bool:
+    return workload.tree is not None and bool(workload.tree.children)
+
+
+@lru_cache(maxsize=4096)
+def _asks_nearness(tree: GroupView) -> bool:
+    return any(group.topology is not None for group in groups_of(tree))
+
+
+@lru_cache(maxsize=4096)
+def _least(group: GroupView) -> int:
+    counts = sorted(_least(child) for child in group.children if child.min_member)
+    return max(1, group.min_member, sum(counts[: group.min_groups or 0]))
+
+
+def _flat_chunks(n_pods: int, waiting: Sequence[PodView]) -> Iterator[Sequence[PodView]]:
+    """The first `n_pods`; where that is one, pods of other shapes that may pass it."""
+    if len(waiting) < n_pods:
+        return
+    yield waiting[:n_pods]
+    if n_pods == 1:
+        yield from ((pod,) for pod in _others_that_may_pass(waiting))
+
+
+def _others_that_may_pass(waiting: Sequence[PodView]) -> Iterator[PodView]:
+    first = waiting[0]
+    seen = {(first.demand, id(first.constraints))}
+    for pod in waiting:
+        if pod.order != first.order:
+            return
+        shape = pod.demand, id(pod.constraints)
+        if shape not in seen:
+            seen.add(shape)
+            yield pod
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """A group with the pods that it holds and that wait in it; those of a parent are its leaves'.
+
+    `n_held` and `n_waiting` count the whole subtree.
+    """
+
+    view: GroupView
+    parent: "_Group | None" = None
+    children: "list[_Group]" = field(default_factory=list)
+    live: list[PodView] = field(default_factory=list)
+    waiting: list[PodView] = field(default_factory=list)
+    n_held: int = 0
+    n_waiting: int = 0
+
+    def path(self) -> "Iterator[_Group]":
+        """The group and those around it, up to the root."""
+        group: _Group | None = self
+        while group is not None:
+            yield group
+            group = group.parent
+
+    def find(self, name: str) -> "_Group":
+        """The leaf of that name; the group itself where there is none."""
+        for child in self.children:
+            found = child.find(name)
+            if found is not child or found.view.name == name:
+                return found
+        return self
+
+    def held(self) -> Iterator[PodView]:
+        """The pods that it and those below it hold."""
+        yield from self.live
+        for child in self.children:
+            yield from child.held()
+
+    def is_legal(self) -> bool:
+        """Whether it holds nothing, or its minimum and that of all groups in it that it needs."""
+        return self.n_held == 0 or self._has_minimum()
+
+    def _has_minimum(self) -> bool:
+        if self.n_held < self.view.min_member or not all(c.is_legal() for c in self.children):
+            return False
+        return sum(map(_Group._counts, self.children)) >= (self.view.min_groups or 0)
+
+    def _counts(self) -> bool:
+        """Whether a parent may count it among the groups that have their minimum."""
+        return self.n_held > 0 or _may_be_empty(self.view)
+
+    def can_fill(self) -> bool:
+        """Whether enough pods wait for it to reach its minimum."""
+        usable = [child for child in self.children if child.can_fill()]
+        if any(child.n_held and child not in usable for child in self.children):
+            return False
+        if len(usable) < (self.view.min_groups or 0):
+            return False
+        within = sum(c.n_held + c.n_waiting for c in usable) + len(self.live) + len(self.waiting)
+        return within >= self.view.min_member
+
+    def fill(self) -> list[PodView]:
+        """Take what its minimum lacks out of what waits, and return it. `can_fill` holds."""
+        chosen: list[PodView] = []
+        n_ready = 0
+        for child in sorted(self.children, key=lambda child: child.n_held == 0):
+            if not child.n_held and n_ready >= (self.view.min_groups or 0):
+                break
+            if child.can_fill():
+                chosen += child.fill()
+                n_ready += 1
+        while self.n_held < self.view.min_member:
+            unit = next(self.surplus(), None)
+            if unit is None:
+                break
+            for pod in unit:
+                self.find(pod.group)._take(pod)
+            chosen += unit
+        return chosen
+
+    def surplus(self) -> "Iterator[Sequence[PodView]]":
+        """What may start next once its minimum is reached, best first; takes nothing."""
+        if self.waiting:
+            yield from _flat_chunks(1, self.waiting)
+        for child in sorted(self.children, key=_Group._fullness):
+            if child.n_waiting == 0 or not child.can_fill():
+                continue
+            if child.n_held:
+                yield from child.surplus()
+            else:
+                yield child._first_unit()
+
+    def _fullness(self) -> int:
+        """How much it holds of its minimum, in millionths."""
+        return self.n_held * 1_000_000 // max(1, self.view.min_member)
+
+    def _first_unit(self) -> Sequence[PodView]:
+        """What it must start with, on a copy: nothing is taken."""
+        copy = _grow(self.view, None)
+        _fill_in(copy, (), list(self._all_waiting()))
+        return copy.fill() or next(copy.surplus(), ())
+
+    def _all_waiting(self) -> Iterator[PodView]:
+        yield from self.waiting
+        for child in self.children:
+            yield from child._all_waiting()
+
+    def _take(self, pod: PodView) -> None:
+        self.waiting.remove(pod)
+        self.live.append(pod)
+        for group in self.path():
+            group.n_held += 1
+            group.n_waiting -= 1
+
+
+@lru_cache(maxsize=4096)
+def _may_be_empty(view: GroupView) -> bool:
+    return view.min_member == 0 and not view.min_groups
+
+
+def _read(workload: WorkloadView, live: Iterable[PodView], waiting: Iterable[PodView]) -> _Group:
+    assert workload.tree is not None
+    root = _grow(workload.tree, None)
+    _fill_in(root, live, waiting)
+    return root
+
+
+def _grow(view: GroupView, parent: _Group | None) -> _Group:
+    group = _Group(view, parent)
+    group.children = [_grow(child, group) for child in view.children]
+    return group
+
+
+def _fill_in(root: _Group, live: Iterable[PodView], waiting: Iterable[PodView]) -> None:
+    """Put pods into the leaves they name; those that name none belong to the root itself."""
+    leaves: dict[str, _Group] = {}
+    for pods, is_live in ((live, True), (waiting, False)):
+        for pod in pods:
+            leaf = leaves.get(pod.group)
+            if leaf is None:
+                leaf = leaves[pod.group] = root.find(pod.group)
+            (leaf.live if is_live else leaf.waiting).append(pod)
+            for group in leaf.path():
+                if is_live:
+                    group.n_held += 1
+                else:
+                    group.n_waiting += 1

@@ -1,0 +1,64 @@
+"""What pods ask for, without who they are: pods of one shape are placed alike, and fail alike."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from extender.api.demand import Demand
+from extender.api.units import MILLI_PER_GPU
+from extender.state.model import Constraints, PodView
+
+
+@dataclass(slots=True)
+class Shape:
+    """`count` pods that ask for the same, under the same constraints."""
+
+    demand: Demand
+    constraints: Constraints
+    count: int
+
+    def is_no_easier_than(self, other: "Shape") -> bool:
+        """Whether it can't have a place where `other` has none."""
+        mine, its = self.demand, other.demand
+        return (
+            self.constraints is other.constraints
+            and self.count >= other.count
+            and mine.devices >= its.devices
+            and mine.milli >= its.milli
+            and mine.gpu_memory_mib >= its.gpu_memory_mib
+            and (mine.gpu_memory_mib > 0) == (its.gpu_memory_mib > 0)
+            and mine.cpu_milli >= its.cpu_milli
+            and mine.memory_mib >= its.memory_mib
+            and mine.counted == its.counted
+        )
+
+
+def shapes_of(pods: Iterable[PodView]) -> list[Shape]:
+    """The distinct shapes among the pods."""
+    found: dict[tuple[Demand, int], Shape] = {}
+    for pod in pods:
+        key = pod.demand, id(pod.constraints)
+        if key in found:
+            found[key].count += 1
+        else:
+            found[key] = Shape(pod.demand, pod.constraints, 1)
+    return list(found.values())
+
+
+def in_packing_order(pods: Sequence[PodView]) -> list[PodView]:
+    """The largest first, so that small ones take what they leave; otherwise as given."""
+    if len({pod.demand for pod in pods}) == 1:
+        return list(pods)
+    return sorted(pods, key=lambda pod: (-_size(pod.demand), -pod.demand.cpu_milli))
+
+
+def alike(pods: Sequence[PodView]) -> list[list[PodView]]:
+    """The pods in packing order, those of one shape together."""
+    if len(pods) == 1:
+        return [list(pods)]
+    ordered = groupby(in_packing_order(pods), key=lambda pod: (pod.demand, id(pod.constraints)))
+    return [list(group) for _, group in ordered]
+
+
+def _size(demand: Demand) -> int:
+    return demand.devices * (demand.milli or MILLI_PER_GPU) + demand.gpu_memory_mib

@@ -1,0 +1,124 @@
+"""What may be stopped in node pools of the policies `demand-weighted` and `priority`.
+
+Which work goes, and when, is theirs to say; here is what goes together, and how it leaves and comes
+back in the simulation. Fair share has rules of its own for its victims.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from extender.api.reasons import Reason
+from extender.policy.groups import is_satisfied, unit_of
+from extender.policy.plan import Eviction
+from extender.policy.queues import Queue, held_amounts, held_pool, sum_amounts
+from extender.policy.session import Session
+from extender.state.model import Amounts, PodView, WorkloadView
+
+
+@dataclass(slots=True, eq=False)
+class Unit:
+    """Pods of one workload that leave together."""
+
+    workload: WorkloadView
+    leaf: Queue
+    pods: Sequence[PodView]
+    amounts: Amounts
+
+    def leave(self, session: Session) -> None:
+        """They are told to go: their places are free later."""
+        sim = session.sim
+        for pod in self.pods:
+            sim.evict(sim.later.cards.ix[pod.node], pod, pod.cards)
+        sim.discharge(self.leaf, self.amounts, is_np=False)
+
+    def stay(self, session: Session) -> None:
+        """Undo `leave`."""
+        sim = session.sim
+        for pod in self.pods:
+            sim.reinstate(sim.later.cards.ix[pod.node], pod, pod.cards)
+        sim.charge(self.leaf, self.amounts, is_np=False)
+
+    def evict(self, session: Session, reason: Reason, beneficiary: str, note: str) -> None:
+        """Put it into the plan."""
+        for pod in self.pods:
+            session.evict(Eviction(pod, self.workload.key, reason, beneficiary, note))
+
+
+def stoppable(session: Session, pool: str, reason: Reason) -> list[WorkloadView]:
+    """Workloads that run in the pool and may be stopped for `reason`; one pass over all work.
+
+    They are preemptible, unprotected, run whole for their minimum time, and are given nothing in
+    this cycle.
+    """
+    snapshot, protected = session.snapshot, session.settings.protected_pods
+    found = []
+    for key in sorted(snapshot.workloads):
+        workload = snapshot.workloads[key]
+        if not workload.is_preemptible or session.is_served(key) or session.is_giving(key):
+            continue
+        live = _live(workload)
+        if not any(held_pool(snapshot, pod) == pool for pod in live):
+            continue
+        leaf = session.queues[pool].leaf_of(workload)
+        if leaf is None or any(pod.state != "bound" or pod.uid in protected for pod in live):
+            continue
+        started = min(pod.started_at or snapshot.now_s for pod in live)
+        if snapshot.now_s - started >= _min_runtime_s(leaf, reason):
+            found.append(workload)
+    return found
+
+
+def units_in(session: Session, pool: str, workload: WorkloadView) -> Iterator[Unit]:
+    """The units in which the workload may leave the pool, one after the other.
+
+    Surplus goes first, in it what has run least; what cannot shrink goes whole, and then it must
+    be whole in this pool.
+    """
+    leaf = session.queue_of(workload, pool)
+    mib = session.queues[pool].smallest_card_mib
+    live = {pod.uid: pod for pod in _live(workload)}
+    here = [pod for pod in live.values() if held_pool(session.snapshot, pod) == pool]
+    here.sort(key=lambda pod: (-pod.started_at, pod.key))
+    while here:
+        pods = _next_unit(workload, list(live.values()), here)
+        uids = {pod.uid for pod in pods}
+        if not uids <= {pod.uid for pod in here}:
+            return
+        amounts = sum_amounts(held_amounts(pod, mib) for pod in pods)
+        yield Unit(workload, leaf, list(pods), amounts)
+        here = [pod for pod in here if pod.uid not in uids]
+        for uid in uids:
+            del live[uid]
+
+
+def _next_unit(
+    workload: WorkloadView, live: Collection[PodView], here: Iterable[PodView]
+) -> Collection[PodView]:
+    """The smallest unit around any of the pods `here`; around the first of those where it is one of
+    several. Pods of one group are alike in this."""
+    by_group: dict[str, PodView] = {}
+    for pod in here:
+        by_group.setdefault(pod.group, pod)
+    return min((unit_of(workload, live, pod) for pod in by_group.values()), key=len)
+
+
+def may_stay(unit: Unit, going: Iterable[Unit]) -> bool:
+    """Whether the unit's workload may go on with it, if the other units leave."""
+    leaving = {
+        pod.uid
+        for other in going
+        if other.workload is unit.workload and other is not unit
+        for pod in other.pods
+    }
+    staying = [pod for pod in _live(unit.workload) if pod.uid not in leaving]
+    return is_satisfied(unit.workload, staying)
+
+
+def _live(workload: WorkloadView) -> list[PodView]:
+    return [pod for pod in workload.pods if pod.node and not pod.is_terminating]
+
+
+def _min_runtime_s(leaf: Queue, reason: Reason) -> int:
+    if reason is Reason.PREEMPTED:
+        return max(queue.preempt_min_runtime_s for queue in leaf.chain)
+    return max(queue.reclaim_min_runtime_s for queue in leaf.chain)

@@ -1,0 +1,242 @@
+"""One plan in the making: who is placed, who is stopped, who is moved, and the way back.
+
+Everything is done in the session's simulation and in the herd at once, and can be rolled back to
+any checkpoint. A pod that is moved leaves its place and gets another; until it has one it is on the
+way. Stopped pods are taken off their queue, moved ones are not.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.policy.herd import Herd
+from extender.policy.match import WHOLE_POOL, Frame
+from extender.policy.offers import Price
+from extender.policy.plan import Placement
+from extender.policy.session import Session
+from extender.state.model import PodView
+from extender.state.nodes import NodeTable
+
+_MOST_LOST: Final = (1 << 59) - 1
+
+
+@dataclass(slots=True, eq=False)
+class Unit:
+    """Pods p of workload w that are stopped together; `tier` is that of their queue."""
+
+    pods: Sequence[int]
+    w: int
+    tier: int
+    is_below: bool
+    is_whole: bool
+    lost: int
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """A place of the taker, and where it may be."""
+
+    placement: Placement
+    frame: Frame
+
+
+@dataclass(slots=True, eq=False)
+class Trial:
+    """`touched` are nodes on which anything changed, in order; the caller keeps it for all trials.
+
+    `seats` are by uid, `units` by their first pod p, `moving` by p with the new place where one is
+    found.
+    """
+
+    session: Session
+    pool: str
+    herd: Herd
+    touched: list[int]
+    seats: dict[str, Seat] = field(default_factory=dict)
+    units: dict[int, Unit] = field(default_factory=dict)
+    moving: dict[int, Placement | None] = field(default_factory=dict)
+    _undo: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
+
+    @property
+    def placements(self) -> list[Placement]:
+        """The taker's places."""
+        return [seat.placement for seat in self.seats.values()]
+
+    def leaving(self) -> Iterator[int]:
+        """All pods p that leave their places."""
+        for unit in self.units.values():
+            yield from unit.pods
+        yield from self.moving
+
+    def checkpoint(self) -> int:
+        """A mark to roll back to."""
+        return len(self._undo)
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since `mark`, newest first."""
+        if len(self._undo) == mark:
+            return
+        self.session.sim.rollback(self._undo[mark][0])
+        while len(self._undo) > mark:
+            self._undo.pop()[1]()
+
+    def seat(self, pod: PodView, frame: Frame) -> bool:
+        """Give the pod the best place that is free later; False where none is."""
+        mark = self._mark()
+        placement = self.session.places.place_pod(pod, self.pool, "later", frame)
+        if placement is None:
+            return False
+        self._take_seat(Seat(placement, frame), mark)
+        return True
+
+    def seat_on(self, pod: PodView, ix: int, frame: Frame) -> None:
+        """Give the pod a place on node `ix`, which has it later."""
+        mark = self._mark()
+        placement = self.session.places.place_on(pod, ix, self.pool, "later")
+        self._take_seat(Seat(placement, frame), mark)
+
+    def unseat(self, uid: str) -> Seat:
+        """Take a place back; returns it."""
+        mark = self._mark()
+        seat = self.seats.pop(uid)
+        ix = self.ix_of(seat.placement.node)
+        self.session.sim.unhold(ix, seat.placement.pod, seat.placement.cards)
+        self._note(mark, [ix], lambda: self.seats.update({uid: seat}))
+        return seat
+
+    def stop(self, unit: Unit) -> None:
+        """The unit is stopped."""
+        mark = self._mark()
+        sim, herd = self.session.sim, self.herd
+        for p in unit.pods:
+            pod = herd.pods[p]
+            sim.evict(self.ix_of(pod.node), pod, pod.cards)
+        sim.discharge(herd.leaves[unit.w], herd.amounts_of(unit.pods), is_np=False)
+        self._mark_stopped(unit, True)
+        self._note(mark, self._nodes_of(unit.w), lambda: self._mark_stopped(unit, False))
+
+    def spare(self, unit: Unit) -> None:
+        """The unit, which was stopped, stays after all."""
+        mark = self._mark()
+        sim, herd = self.session.sim, self.herd
+        for p in unit.pods:
+            pod = herd.pods[p]
+            sim.reinstate(self.ix_of(pod.node), pod, pod.cards)
+        sim.charge(herd.leaves[unit.w], herd.amounts_of(unit.pods), is_np=False)
+        self._mark_stopped(unit, False)
+        self._note(mark, self._nodes_of(unit.w), lambda: self._mark_stopped(unit, True))
+
+    def displace(self, p: int) -> None:
+        """The pod leaves its place for another one, which is yet to be found."""
+        mark = self._mark()
+        herd, pod = self.herd, self.herd.pods[p]
+        ix = self.ix_of(pod.node)
+        self.session.sim.evict(ix, pod, pod.cards)
+        self._mark_moving(p, True)
+        self._note(mark, [ix], lambda: self._mark_moving(p, False))
+        assert not herd.is_here[p]
+
+    def resettle(self, p: int) -> bool:
+        """Find a new place for a displaced pod; False where there is none."""
+        mark = self._mark()
+        pod = self.herd.pods[p]
+        placement = self.session.places.place_pod(pod, self.pool, "later", WHOLE_POOL)
+        if placement is None:
+            return False
+        self.moving[p] = placement
+        self._note(mark, [self.ix_of(placement.node)], lambda: self.moving.update({p: None}))
+        return True
+
+    def restore(self, p: int) -> None:
+        """A displaced pod goes back to its old place; the new one is given up."""
+        mark = self._mark()
+        sim, pod = self.session.sim, self.herd.pods[p]
+        ixs = [self.ix_of(pod.node)]
+        placement = self.moving[p]
+        if placement is not None:
+            ixs.append(self.ix_of(placement.node))
+            sim.unhold(ixs[1], pod, placement.cards)
+        sim.reinstate(ixs[0], pod, pod.cards)
+        self._mark_moving(p, False)
+
+        def undo() -> None:
+            self._mark_moving(p, True)
+            self.moving[p] = placement
+
+        self._note(mark, ixs, undo)
+
+    def is_over(self, ix: int) -> bool:
+        """Whether the node would hold more than it has, later."""
+        return is_over(self.session.sim.later, ix)
+
+    def price(self) -> Price:
+        """What all of it costs, as the kernel has it."""
+        units, herd = self.units.values(), self.herd
+        tier = max((unit.tier for unit in units), default=0)
+        is_below, is_whole = any(u.is_below for u in units), any(u.is_whole for u in units)
+        lost = min(sum(unit.lost for unit in units), _MOST_LOST)
+        moved = sum(herd.lost[p] for p in self.moving)
+        high = (tier << 61) | (is_below << 60) | (is_whole << 59) | lost
+        age = max((herd.age[herd.owner[p]] for p in self.leaving()), default=0)
+        n_pods = sum(len(unit.pods) for unit in units) + len(self.moving)
+        return high, moved, (n_pods << 40) | age
+
+    def _take_seat(self, seat: Seat, mark: int) -> None:
+        uid = seat.placement.pod.uid
+        self.seats[uid] = seat
+        self._note(mark, [self.ix_of(seat.placement.node)], lambda: self._drop_seat(uid))
+
+    def _drop_seat(self, uid: str) -> None:
+        del self.seats[uid]
+
+    def _mark_stopped(self, unit: Unit, is_stopped: bool) -> None:
+        herd = self.herd
+        if is_stopped:
+            self.units[unit.pods[0]] = unit
+            herd.stop(unit.pods)
+        else:
+            del self.units[unit.pods[0]]
+            herd.spare(unit.pods)
+        if len(herd.members[unit.w]) > 1:
+            herd.refresh(unit.w)
+        herd.sync(herd.leaves[unit.w].chain)
+
+    def _mark_moving(self, p: int, is_moving: bool) -> None:
+        herd = self.herd
+        if is_moving:
+            self.moving[p] = None
+        else:
+            del self.moving[p]
+        herd.is_here[p] = not is_moving
+        herd.refresh(herd.owner[p])
+
+    def _mark(self) -> int:
+        return self.session.sim.checkpoint()
+
+    def _note(self, mark: int, ixs: Iterable[int], undo: Callable[[], None]) -> None:
+        """Remember how to undo a step that began at `mark` in the simulation."""
+        changed = list(ixs)
+        self.touched.extend(changed)
+
+        def undo_and_touch() -> None:
+            undo()
+            self.touched.extend(changed)
+
+        self._undo.append((mark, undo_and_touch))
+
+    def _nodes_of(self, w: int) -> Iterator[int]:
+        """Nodes of all pods of the workload: what one of them costs depends on the others."""
+        return (self.ix_of(self.herd.pods[p].node) for p in self.herd.members[w])
+
+    def ix_of(self, node: str) -> int:
+        """The node's row."""
+        return self.session.sim.later.cards.ix[node]
+
+
+def is_over(table: NodeTable, ix: int) -> bool:
+    """Whether the node holds more than it has."""
+    at = ix * table.cards.stride
+    free = table.cards.card_free[at : at + table.cards.n_cards[ix]]
+    counted = (table.free_counted[ix] or {}).values()
+    host = table.free_cpu_milli[ix], table.free_memory_mib[ix], table.free_pods[ix]
+    return any(left < 0 for left in (*free, *host, *counted))

@@ -1,0 +1,243 @@
+"""How a workload's view is made of its pods, their rows, their group, project and topologies."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from extender.api import names
+from extender.api.kinds import PodGroup, PodGroupSpec, Row, TopologyConstraint
+from extender.api.reasons import Reason, Refused
+from extender.state.model import GroupView, PodState, PodView, TopologyRule, WorkloadView
+from extender.state.nodes import RowIndex
+from extender.state.pods import Labels, PodFacts, share, unix_s
+from extender.state.queues import Queues
+from extender.state.topologies import Topologies
+from extender.state.trees import leaves_of, tree_of
+
+#: Of several rows of an unbound pod, that of the highest rank counts.
+RANK: Final = {"nominated": 0, "reserved": 1, "bound": 2}
+
+Listed = Sequence[PodFacts]
+
+
+class Assembly:
+    """Joins what is known into views. Remembers nothing but the values of priority classes."""
+
+    def __init__(self, rows: RowIndex, queues: Queues, topologies: Topologies) -> None:
+        self._rows = rows
+        self._queues = queues
+        self._topologies = topologies
+        self.class_values: dict[str, int | None] = dict(names.PRIORITY_CLASSES)
+
+    def set_class_value(self, name: str, value: int | None) -> bool:
+        """Take the value of a priority class, None when the class is gone; whether it is new."""
+        values = {**self.class_values, name: names.PRIORITY_CLASSES.get(name)}
+        if value is not None:
+            values[name] = value
+        is_new = values.get(name) != self.class_values.get(name)
+        self.class_values = values
+        return is_new
+
+    def place_of(self, facts: PodFacts) -> tuple[str, Row | None]:
+        """Where the pod is or is meant to be, and the row that says so ("" and None: nowhere)."""
+        rows = self._rows.held_of(facts.uid)
+        if facts.node:
+            return facts.node, rows.get(facts.node)
+        if not rows:
+            return "", None
+        if len(rows) == 1:
+            return next(iter(rows.items()))
+        return max(rows.items(), key=lambda held: (RANK[held[1].state], held[1].epoch, held[0]))
+
+    def node_labels_of(self, facts: Listed, group: PodGroup | None) -> Mapping[str, str]:
+        """What the pods' project demands of nodes for their kind of work."""
+        project = self._project_of(facts, group)
+        name = "" if isinstance(project, Refused) else project
+        return self._queues.labels_for(name, kind_of(facts))
+
+    def workload(
+        self, key: str, facts: Listed, group: PodGroup | None, pods: tuple[PodView, ...]
+    ) -> WorkloadView:
+        """The view of the workload with this key; `facts` and `pods` are in the same order."""
+        first = facts[0]
+        project, pools, problem = self._rights_of(facts, group)
+        tree = self._tree_of(facts, group)
+        if isinstance(tree, Refused):
+            problem, tree = problem or tree, None
+        spec = group.spec if group else PodGroupSpec(min_member=_stated_minimum(facts))
+        users = sorted({fact.user for fact in facts if fact.user})
+        return WorkloadView(
+            key=key,
+            namespace=first.namespace,
+            name=first.group or first.name,
+            is_group=bool(first.group),
+            project=project,
+            kind=kind_of(facts),
+            priority=self._priority_of(facts, group),
+            is_preemptible=self._is_preemptible(facts, group),
+            min_member=tree.min_member if tree and tree.children else spec.min_member,
+            pools=pools,
+            created_at=_created_at(facts, group),
+            pods=pods,
+            max_concurrent_pods=spec.max_concurrent_pods,
+            expected_run_s=spec.expected_run_seconds,
+            user=users[0] if users else "",
+            tree=tree,
+            preemption_delay_s=spec.preemption_delay_seconds,
+            waits_since=min((fact.created_at for fact in facts if _waits(fact)), default=0),
+            stale_grace_s=_grace_of(spec) if first.group else None,
+            problem=problem or _disagreement(users),
+        )
+
+    def pod(self, facts: PodFacts, node_labels: Mapping[str, str], labels: Labels) -> PodView:
+        """The view of one pod; `labels` are those that (anti-)affinity asks for."""
+        node, row = self.place_of(facts)
+        next_node, next_row = self._next_of(facts)
+        constraints = facts.constraints
+        if node_labels:
+            selector = tuple(sorted({**dict(constraints.node_selector), **node_labels}.items()))
+            constraints = share(msgspec.structs.replace(constraints, node_selector=selector))
+        return PodView(
+            uid=facts.uid,
+            namespace=facts.namespace,
+            name=facts.name,
+            group=facts.sub_group if facts.group else "",
+            labels=labels,
+            resource_version=facts.resource_version,
+            demand=facts.demand,
+            state=_state_of(facts, row),
+            is_gated=facts.is_gated,
+            other_gates=facts.other_gates,
+            is_terminating=facts.is_terminating,
+            is_controlled=facts.is_controlled,
+            node=node,
+            cards=tuple(row.cards) if row else (),
+            next_node=next_node,
+            next_cards=tuple(next_row.cards) if next_row else (),
+            epoch=row.epoch if row else 0,
+            compute_request_milli=facts.compute_request_milli,
+            compute_limit_milli=facts.compute_limit_milli,
+            priority=facts.priority,
+            created_at=facts.created_at,
+            started_at=facts.started_at,
+            constraints=constraints,
+        )
+
+    def _next_of(self, facts: PodFacts) -> tuple[str, Row | None]:
+        """Where the place for the pod's successor is, if the pod is moved."""
+        if facts.node and facts.is_terminating:
+            for node, row in self._rows.held_of(facts.uid).items():
+                if row.move is not None and node != facts.node:
+                    return node, row
+        return "", None
+
+    def _rights_of(
+        self, facts: Listed, group: PodGroup | None
+    ) -> tuple[str, tuple[str, ...], Refused | None]:
+        """The workload's project and node pools, and why it can't be placed, if it can't."""
+        project = self._project_of(facts, group)
+        name = "" if isinstance(project, Refused) else project
+        asked = tuple(group.spec.node_pools) if group else ()
+        asked = asked or next((fact.pools for fact in facts if fact.pools), ())
+        pools = self._queues.pools_for(name, asked)
+        problem = next((fact.problem for fact in facts if fact.problem), None)
+        for outcome in (project, pools):
+            if problem is None and isinstance(outcome, Refused):
+                problem = outcome
+        return name, () if isinstance(pools, Refused) else pools, problem
+
+    def _project_of(self, facts: Listed, group: PodGroup | None) -> str | Refused:
+        namespace = facts[0].namespace
+        named = {group.spec.project} if group and group.spec.project else set()
+        named = named or {fact.project for fact in facts if fact.project}
+        if len(named) > 1:
+            detail = f"pods of one group name projects {', '.join(sorted(named))}"
+            return Refused(Reason.UNKNOWN_PROJECT, detail)
+        return self._queues.project_of(namespace, next(iter(named), ""))
+
+    def _tree_of(self, facts: Listed, group: PodGroup | None) -> GroupView | Refused | None:
+        """The tree of groups where there are any or nearness is asked for, or what is wrong."""
+        spec = group.spec if group else PodGroupSpec(min_member=_stated_minimum(facts))
+        nearness = spec.topology_constraint
+        nearness = nearness or next((fact.nearness for fact in facts if fact.nearness), None)
+        if not spec.sub_groups and nearness is None:
+            return None
+        rule = self._rule_of(nearness)
+        if isinstance(rule, Refused):
+            return rule
+        rules: dict[str, TopologyRule] = {}
+        for sub_group in spec.sub_groups:
+            found = self._rule_of(sub_group.topology_constraint)
+            if isinstance(found, Refused):
+                return found
+            if found is not None:
+                rules[sub_group.name] = found
+        tree = tree_of(spec, rule, rules)
+        if isinstance(tree, Refused) or not tree.children:
+            return tree
+        strangers = {fact.sub_group for fact in facts} - {"", *leaves_of(tree)}
+        if strangers:
+            detail = f"its pods name sub-groups that hold no pods: {', '.join(sorted(strangers))}"
+            return Refused(Reason.INVALID_REQUEST, detail)
+        return tree
+
+    def _rule_of(self, asked: TopologyConstraint | None) -> TopologyRule | Refused | None:
+        return self._topologies.rule_of(asked) if asked else None
+
+    def _class_value(self, group: PodGroup | None) -> int | None:
+        """The priority that the group states by a class we know."""
+        return self.class_values.get(group.spec.priority_class_name) if group else None
+
+    def _priority_of(self, facts: Listed, group: PodGroup | None) -> int:
+        stated = self._class_value(group)
+        return max(fact.priority for fact in facts) if stated is None else stated
+
+    def _is_preemptible(self, facts: Listed, group: PodGroup | None) -> bool:
+        stated = self._class_value(group)
+        word = group.spec.preemptibility if group else ""
+        return all(
+            names.is_preemptible(
+                fact.priority if stated is None else stated, word or fact.preemptibility
+            )
+            for fact in facts
+        )
+
+
+def kind_of(facts: Listed) -> str:
+    """The kind of work: the first that a pod states and that we know."""
+    return next((fact.kind for fact in facts if fact.kind in names.KINDS), names.KINDS[0])
+
+
+def _waits(facts: PodFacts) -> bool:
+    return not facts.node and not facts.is_terminating
+
+
+def _stated_minimum(facts: Listed) -> int:
+    return max(1, *(fact.min_member for fact in facts)) if facts[0].group else 1
+
+
+def _grace_of(spec: PodGroupSpec) -> int | None:
+    return None if spec.staleness_grace_seconds < 0 else spec.staleness_grace_seconds
+
+
+def _disagreement(users: Sequence[str]) -> Refused | None:
+    """Why the workload can't be placed when its pods name these users."""
+    if len(users) < 2:
+        return None
+    return Refused(Reason.INVALID_REQUEST, f"pods of one group name users {', '.join(users)}")
+
+
+def _created_at(facts: Listed, group: PodGroup | None) -> int:
+    created = [fact.created_at for fact in facts if fact.created_at]
+    if group is not None and group.metadata.creation_timestamp is not None:
+        created.append(unix_s(group.metadata.creation_timestamp))
+    return min(created, default=0)
+
+
+def _state_of(facts: PodFacts, row: Row | None) -> PodState:
+    if facts.node:
+        return "bound"
+    if row is not None:
+        return row.state
+    return "gated" if facts.is_gated else "foreign"

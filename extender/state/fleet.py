@@ -1,0 +1,182 @@
+"""Nodes: their cards by the ledger, their hosts, and what pods take of both."""
+
+from collections.abc import Iterable, Mapping
+
+from extender.api.kinds import GpuNode, Row
+from extender.api.objects import Node
+from extender.state.holds import HostHolds
+from extender.state.inventory import Differences, Inventory
+from extender.state.nodes import CardTable, NodeFacts, NodeTable
+from extender.state.pods import HostHold
+from extender.state.problems import Problem
+from extender.state.queues import Queues
+
+
+class Fleet:
+    """The node table, brought up to date for the nodes that were touched since it was last read."""
+
+    def __init__(self, queues: Queues) -> None:
+        self.gpu_nodes: dict[str, GpuNode] = {}
+        self._queues = queues
+        self._inventory = Inventory()
+        self._holds = HostHolds()
+        self._nodes = NodeTable()
+        self._touched: set[str] = set()
+        #: Goes up whenever a node comes, goes, or changes its pool, readiness or size of cards.
+        self.n_reshaped = 0
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def set_host(self, node: Node) -> None:
+        """Take the Node."""
+        if self._inventory.set_host(node):
+            self._touched.add(node.metadata.name)
+
+    def drop_host(self, name: str, uid: str) -> None:
+        """Forget the Node of this UID."""
+        facts = self._inventory.hosts.get(name)
+        if facts is not None and facts.uid == uid:
+            self._inventory.drop_host(name)
+            self._touched.add(name)
+
+    def set_ledger(self, name: str, gpu_node: GpuNode | None) -> None:
+        """Take the node's ledger; None when it is gone."""
+        if gpu_node is None:
+            del self.gpu_nodes[name]
+        else:
+            self.gpu_nodes[name] = gpu_node
+        self._touched.add(name)
+
+    def set_hold(self, uid: str, hold: HostHold | None) -> None:
+        """Replace what the pod takes of its node besides cards."""
+        self._touched.update(self._holds.set_hold(uid, hold))
+
+    def set_next_hold(self, node: str, uid: str, row: Row | None) -> None:
+        """Replace what is kept of `node` for the successor of a pod that is moved there."""
+        move = row.move if row else None
+        hold = None
+        if row is not None and move is not None:
+            counted = tuple(sorted(row.counted.items()))
+            hold = HostHold(node, move.cpu_milli, move.memory_mib, counted)
+        self._touched.update(self._holds.set_hold(_next_key(node, uid), hold))
+
+    def touch_all(self) -> None:
+        """Nodes may have changed their pools."""
+        self._touched.update(self.gpu_nodes)
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def table(self) -> NodeTable:
+        """The node table as it is now. Not to be changed."""
+        self.refresh()
+        return self._nodes
+
+    def differences(self) -> Differences:
+        """How Nodes and GpuNodes differ."""
+        self.refresh()
+        return self._inventory.differences()
+
+    def problems(self) -> Iterable[Problem]:
+        """What in the nodes is not understood."""
+        return self._inventory.problems()
+
+    def refresh(self) -> None:
+        """Bring the table up to date, in name order: equal histories give equal tables."""
+        for name in sorted(self._touched):
+            gpu_node = self.gpu_nodes.get(name)
+            self._inventory.compare(name, gpu_node, self._pool_of(name))
+            before = self._shape_of(name)
+            if gpu_node is None:
+                self._nodes.drop_node(name)
+            else:
+                self._nodes.set_cards(gpu_node)
+                self._nodes.set_node(self._facts_of(name))
+            self.n_reshaped += self._shape_of(name) != before
+        self._touched.clear()
+
+    def _shape_of(self, name: str) -> tuple[str, int, int] | None:
+        ix, nodes = self._nodes.ix_of(name), self._nodes
+        if ix is None:
+            return None
+        return nodes.pool[ix], nodes.is_ready[ix], nodes.cards.card_mib[ix]
+
+    def validate(self, places: Mapping[str, str]) -> None:
+        """Assert that all of it is what making it anew gives; `places` are the pods' nodes."""
+        self.refresh()
+        cards = CardTable()
+        for gpu_node in self.gpu_nodes.values():
+            cards.set_node(gpu_node)
+        assert self._nodes.cards.ix.keys() == self.gpu_nodes.keys()
+        for name, ix in cards.ix.items():
+            have_ix = self._nodes.cards.ix[name]
+            assert cards.free_of(ix) == self._nodes.cards.free_of(have_ix), name
+            self._assert_host(name, have_ix)
+        holds = self._holds.holds()
+        for uid, place in places.items():
+            hold = holds.get(uid)
+            assert (hold.node if hold else "") == place, uid
+        moves = {
+            _next_key(name, row.uid)
+            for name, gpu_node in self.gpu_nodes.items()
+            for row in gpu_node.spec.rows
+            if row.move is not None
+        }
+        assert {key for key in holds if "@" in key} == moves
+        self._holds.validate()
+        fresh = Inventory()
+        fresh.hosts = self._inventory.hosts
+        for name in fresh.hosts.keys() | self.gpu_nodes.keys():
+            fresh.compare(name, self.gpu_nodes.get(name), self._pool_of(name))
+        assert fresh.differences() == self._inventory.differences()
+
+    def _pool_of(self, name: str) -> str:
+        host = self._inventory.hosts.get(name)
+        return self._queues.pool_of(host.labels) if host else ""
+
+    def _facts_of(self, name: str) -> NodeFacts:
+        host = self._inventory.hosts.get(name)
+        if host is None:
+            return NodeFacts(name, is_ready=False, free_pods=0)
+        taken = self._holds.taken(name)
+        return NodeFacts(
+            name=name,
+            pool=self._queues.pool_of(host.labels),
+            labels=host.labels,
+            taints=host.taints,
+            is_ready=host.is_ready,
+            free_cpu_milli=host.cpu_milli - taken.cpu_milli,
+            free_memory_mib=host.memory_mib - taken.memory_mib,
+            free_pods=host.n_pods - taken.n_pods,
+            cpu_milli=host.cpu_milli,
+            memory_mib=host.memory_mib,
+            free_counted={
+                resource: n - taken.counted.get(resource, 0) for resource, n in host.counted.items()
+            },
+        )
+
+    def _assert_host(self, name: str, ix: int) -> None:
+        facts, nodes = self._facts_of(name), self._nodes
+        have = (
+            nodes.pool[ix],
+            nodes.taints[ix],
+            bool(nodes.is_ready[ix]),
+            nodes.free_cpu_milli[ix],
+            nodes.free_memory_mib[ix],
+            nodes.free_pods[ix],
+            nodes.free_counted[ix] or {},
+        )
+        want = (
+            facts.pool,
+            facts.taints,
+            facts.is_ready,
+            facts.free_cpu_milli,
+            facts.free_memory_mib,
+            facts.free_pods,
+            facts.free_counted,
+        )
+        assert have == want, f"{name}: {have} is not {want}"
+
+
+def _next_key(node: str, uid: str) -> str:
+    """A key among the holds that no UID is equal to."""
+    return f"{uid}@{node}"

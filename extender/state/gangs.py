@@ -1,0 +1,84 @@
+"""Which gangs run with fewer pods than they must, and since when.
+
+A gang of which a pod has succeeded is on its way to its end and is never one of them. There is no
+clock here: a gang that falls is told by `judge`, and is given its time by the next `date`.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+from extender.api.kinds import PodGroup
+from extender.state.model import WorkloadView
+from extender.state.trees import is_below
+
+#: The condition of a PodGroup that says it is below its minimum, for a leader that comes later.
+STALE: Final = "Stale"
+_LIVE: Final = ("reserved", "bound")
+
+
+class Gangs:
+    """Gangs below their minimum. `groups` are the pod groups, by workload key."""
+
+    def __init__(self, groups: Mapping[str, PodGroup]) -> None:
+        self._groups = groups
+        self._done: dict[str, set[str]] = {}
+        self._done_in: dict[str, str] = {}
+        self._since: dict[str, int] = {}
+        self._undated: set[str] = set()
+
+    def note_done(self, uid: str, key: str) -> None:
+        """A pod of this workload has succeeded."""
+        self._done.setdefault(key, set()).add(uid)
+        self._done_in[uid] = key
+
+    def forget_done(self, uid: str) -> Iterable[str]:
+        """The pod is gone from the API; returns the workload of which it had succeeded."""
+        key = self._done_in.pop(uid, None)
+        if key is None:
+            return ()
+        self._done[key].discard(uid)
+        if not self._done[key]:
+            del self._done[key]
+        return (key,)
+
+    def judge(self, view: WorkloadView) -> int | None:
+        """Since when the workload is below its minimum; None when it isn't, or has no date yet."""
+        if not view.is_group or view.key in self._done or not _has_fallen(view):
+            self.drop(view.key)
+            return None
+        if view.key not in self._since:
+            self._undated.add(view.key)
+        return self._since.get(view.key)
+
+    def drop(self, key: str) -> None:
+        """The workload is gone, or not below its minimum."""
+        self._since.pop(key, None)
+        self._undated.discard(key)
+
+    def date(self, now_s: int) -> Mapping[str, int]:
+        """Give those that have none yet their time: now, or what an earlier leader has told."""
+        dated = {key: self._told_since(key) or now_s for key in self._undated}
+        self._since.update(dated)
+        self._undated.clear()
+        return dated
+
+    def _told_since(self, key: str) -> int:
+        group = self._groups.get(key)
+        for condition in group.status.conditions if group else ():
+            if condition.type == STALE and condition.status == "True":
+                return _unix_s(condition.last_transition_time or "")
+        return 0
+
+
+def _has_fallen(view: WorkloadView) -> bool:
+    live = [pod.group for pod in view.pods if pod.state in _LIVE and not pod.is_terminating]
+    return is_below(view.tree, view.min_member, live)
+
+
+def _unix_s(text: str) -> int:
+    """Unix seconds of an API time, 0 for what is none."""
+    try:
+        return int(datetime.fromisoformat(text).timestamp())
+    except ValueError:
+        return 0

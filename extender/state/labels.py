@@ -1,0 +1,49 @@
+"""Which labels of pods are looked at: those that some pod's (anti-)affinity asks for.
+
+Most clusters ask for none or a few, so views carry these alone and stay small.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from extender.state.pods import Labels, PodFacts
+
+
+class AskedLabels:
+    """How many live pods ask for each label key."""
+
+    def __init__(self) -> None:
+        self._n: Counter[str] = Counter()
+
+    def exchange(self, before: PodFacts | None, after: PodFacts | None) -> bool:
+        """A pod's facts have changed; returns whether other keys are asked for now."""
+        old = _keys_of(before) if before else frozenset()
+        new = _keys_of(after) if after else frozenset()
+        if old == new:
+            return False
+        known = set(self._n)
+        self._n.update(new - old)
+        for key in old - new:
+            self._n[key] -= 1
+            if not self._n[key]:
+                del self._n[key]
+        return known != set(self._n)
+
+    def labels_of(self, facts: PodFacts) -> Labels:
+        """The pod's labels that are asked for, by name."""
+        return tuple(pair for pair in facts.labels if pair[0] in self._n) if self._n else ()
+
+    def validate(self, facts: Iterable[PodFacts]) -> None:
+        """Assert that the counts are those of these pods."""
+        assert self._n == Counter(key for each in facts for key in _keys_of(each))
+
+
+def _keys_of(facts: PodFacts) -> frozenset[str]:
+    constraints = facts.constraints
+    if not constraints.pod_affinity and not constraints.pod_anti_affinity:
+        return _NONE
+    terms = (*constraints.pod_affinity, *constraints.pod_anti_affinity)
+    return frozenset(key for term in terms for key, _ in term.labels)
+
+
+_NONE: frozenset[str] = frozenset()

@@ -1,0 +1,272 @@
+"""What pods hold and ask for, summed up as it changes, so that a decision need not read them all.
+
+Sums are kept per node pool, project and user; a workload's part of them follows from its view and
+from the pools of the nodes alone. `ClusterState` keeps one Tally and gives each snapshot a copy;
+for a snapshot without one `Tally.of` counts from scratch.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import gcd
+from typing import TYPE_CHECKING, Final
+
+from extender.api.demand import Demand
+from extender.api.units import MILLI_PER_GPU, share_milli
+from extender.state.nodes import NodeTable
+
+if TYPE_CHECKING:
+    from extender.state.model import Amounts, PodView, WorkloadView
+
+#: (node pool, project, user); the user is empty where the workload names none.
+TallyKey = tuple[str, str, str]
+
+# A sum is a flat list: three amounts (GPU, CPU, memory) from each of these places on, then how many
+# pods are in it. Each figure is followed by the part of it that is non-preemptible.
+ALLOCATED: Final = 0
+ALLOCATED_NP: Final = 3
+LEAVING: Final = 6
+LEAVING_NP: Final = 9
+HELD: Final = 12
+HELD_NP: Final = 15
+PENDING: Final = 18
+PENDING_NP: Final = 21
+N_PODS: Final = 24
+_WIDTH: Final = 25
+
+_WAITING: Final = ("gated", "foreign")
+
+
+def pod_amounts(demand: Demand, card_mib: int) -> "Amounts":
+    """What a pod without cards will be charged; a request in MiB is measured on `card_mib`."""
+    if demand.gpu_memory_mib == 0:
+        milli = demand.devices * demand.milli
+    else:
+        milli = demand.devices * min(MILLI_PER_GPU, share_milli(demand.gpu_memory_mib, card_mib))
+    if demand.counted:
+        milli += demand.counted_milli
+    return milli, demand.cpu_milli, demand.memory_mib
+
+
+def held_amounts(pod: "PodView", card_mib: int) -> "Amounts":
+    """What a pod is charged that has a place; without cards by its row, as if it had none yet."""
+    if not pod.cards:
+        return pod_amounts(pod.demand, card_mib)
+    demand = pod.demand
+    milli = pod.cards[0].milli if len(pod.cards) == 1 else pod.held_milli
+    if demand.counted:
+        milli += demand.counted_milli
+    return milli, demand.cpu_milli, demand.memory_mib
+
+
+def startable(workload: "WorkloadView") -> "list[PodView]":
+    """The pods that could start if they had a place, no more than may run at once."""
+    waiting = [
+        pod
+        for pod in workload.pods
+        if pod.state in _WAITING and not pod.is_terminating and not pod.other_gates
+    ]
+    if workload.max_concurrent_pods is None or not waiting:
+        return waiting
+    n_live = sum(p.state not in _WAITING and not p.is_terminating for p in workload.pods)
+    waiting.sort(key=lambda pod: (pod.created_at, pod.key))
+    return waiting[: max(0, workload.max_concurrent_pods - n_live)]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums by key, and the workloads that a cycle has to look at.
+
+    `fractions` says by key how many pods hold or ask for which part of a GPU beyond whole ones.
+    `waiting` are keys of workloads with pods that our gate holds, `nominated` of those with pods
+    that are promised a place, `leaving` of those with pods on their way out, `picky` of those with
+    pods that say beside whom they run, `timed` of those that say how long they run.
+    """
+
+    sums: dict[TallyKey, list[int]] = field(default_factory=dict)
+    fractions: dict[TallyKey, dict[int, int]] = field(default_factory=dict)
+    waiting: set[str] = field(default_factory=set)
+    nominated: set[str] = field(default_factory=set)
+    leaving: set[str] = field(default_factory=set)
+    picky: set[str] = field(default_factory=set)
+    timed: set[str] = field(default_factory=set)
+    _pool_of: dict[str, str] = field(default_factory=dict)
+    _card_mib: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, nodes: NodeTable, workloads: "Mapping[str, WorkloadView]") -> "Tally":
+        """Everything counted from scratch: one pass over all pods."""
+        tally = cls()
+        tally._pool_of = _pools_of(nodes)
+        tally._card_mib = _smallest_cards(nodes)
+        for workload in workloads.values():
+            tally._count(workload, 1)
+        return tally
+
+    def copy(self) -> "Tally":
+        """A tally of its own with the same figures; costs what the sums and sets hold."""
+        return Tally(
+            sums={key: figures[:] for key, figures in self.sums.items()},
+            fractions={key: dict(counts) for key, counts in self.fractions.items()},
+            waiting=set(self.waiting),
+            nominated=set(self.nominated),
+            leaving=set(self.leaving),
+            picky=set(self.picky),
+            timed=set(self.timed),
+            _pool_of=self._pool_of,
+            _card_mib=self._card_mib,
+        )
+
+    def replace(self, before: "WorkloadView | None", after: "WorkloadView | None") -> None:
+        """A workload has changed, come (`before` is None) or gone: costs its pods."""
+        if before is not None:
+            self._count(before, -1)
+        if after is not None:
+            self._count(after, 1)
+
+    def follow(self, nodes: NodeTable, workloads: "Mapping[str, WorkloadView]") -> None:
+        """Take the node pools as they are in `nodes` now; `workloads` are those counted so far.
+
+        Costs one pass over the nodes, and where a node came, went or changed its pool one pass over
+        the workloads; where the smallest card of a pool changed everything is counted anew.
+        """
+        card_mib, pool_of = _smallest_cards(nodes), _pools_of(nodes)
+        if card_mib != self._card_mib:
+            fresh = Tally.of(nodes, workloads)
+            self.sums, self.fractions = fresh.sums, fresh.fractions
+            self._pool_of, self._card_mib = pool_of, card_mib
+        elif pool_of != self._pool_of:
+            changed = {name for name, _ in pool_of.items() ^ self._pool_of.items()}
+            moved = [
+                workload
+                for workload in workloads.values()
+                if any(pod.node in changed for pod in workload.pods)
+            ]
+            for workload in moved:
+                self._count(workload, -1)
+            self._pool_of = pool_of
+            for workload in moved:
+                self._count(workload, 1)
+
+    def granule(self, key: TallyKey) -> int:
+        """The largest part of a GPU of which all its pods ask for multiples, in milli."""
+        return gcd(MILLI_PER_GPU, *self.fractions.get(key, ()))
+
+    def users(self) -> dict[str, set[str]]:
+        """By project, the users that its work names; projects where none is named are left out."""
+        users: dict[str, set[str]] = {}
+        for _, project, user in self.sums:
+            users.setdefault(project, set()).add(user)
+        return {project: names for project, names in users.items() if names != {""}}
+
+    def _count(self, workload: "WorkloadView", sign: int) -> None:
+        """Add the workload's part to the sums, or with sign -1 take it away."""
+        seen: set[str] = set() if workload.expected_run_s is None else {"timed"}
+        for pod in workload.pods:
+            seen.add("leaving" if pod.is_terminating else pod.state)
+            if pod.state not in _WAITING:
+                self._count_held(workload, pod, sign)
+            if pod.next_node:
+                self._count_next(workload, pod, sign)
+            if pod.constraints.pod_affinity or pod.constraints.pod_anti_affinity:
+                seen.add("picky")
+        if not seen.isdisjoint(_WAITING) and workload.problem is None:
+            self._count_pending(workload, sign)
+        for word, keys in (
+            ("gated", self.waiting),
+            ("nominated", self.nominated),
+            ("leaving", self.leaving),
+            ("picky", self.picky),
+            ("timed", self.timed),
+        ):
+            if word in seen:
+                (keys.add if sign > 0 else keys.discard)(workload.key)
+
+    def _count_held(self, workload: "WorkloadView", pod: "PodView", sign: int) -> None:
+        """What the pod's row holds."""
+        pool = self._pool_of.get(pod.node)
+        if pool is None:
+            return
+        amounts = held_amounts(pod, self._card_mib.get(pool, 0))
+        figures = self._figures((pool, workload.project, workload.user), amounts[0], sign)
+        is_np = not workload.is_preemptible
+        _add(figures, LEAVING if pod.is_terminating else ALLOCATED, amounts, sign, is_np)
+        if pod.state != "nominated":
+            _add(figures, HELD, amounts, sign, is_np)
+        self._drop_empty((pool, workload.project, workload.user), figures)
+
+    def _count_next(self, workload: "WorkloadView", pod: "PodView", sign: int) -> None:
+        """The place that is kept for the successor of a pod that is moved."""
+        pool = self._pool_of.get(pod.next_node)
+        if pool is None:
+            return
+        milli = sum(card.milli for card in pod.next_cards) + pod.demand.counted_milli
+        key = pool, workload.project, workload.user
+        figures = self._figures(key, milli, sign)
+        amounts = milli, pod.demand.cpu_milli, pod.demand.memory_mib
+        _add(figures, ALLOCATED, amounts, sign, not workload.is_preemptible)
+        self._drop_empty(key, figures)
+
+    def _count_pending(self, workload: "WorkloadView", sign: int) -> None:
+        """What its waiting pods ask for, in every pool that it may use."""
+        waiting = startable(workload)
+        is_np = not workload.is_preemptible
+        for pool in dict.fromkeys(workload.pools):
+            key, card_mib = (pool, workload.project, workload.user), self._card_mib.get(pool, 0)
+            for pod in waiting:
+                amounts = pod_amounts(pod.demand, card_mib)
+                figures = self._figures(key, amounts[0], sign)
+                _add(figures, PENDING, amounts, sign, is_np)
+                self._drop_empty(key, figures)
+
+    def _figures(self, key: TallyKey, milli: int, sign: int) -> list[int]:
+        figures = self.sums.get(key)
+        if figures is None:
+            figures = self.sums[key] = [0] * _WIDTH
+        figures[N_PODS] += sign
+        if part := milli % MILLI_PER_GPU:
+            counts = self.fractions.setdefault(key, {})
+            counts[part] = counts.get(part, 0) + sign
+            if not counts[part]:
+                del counts[part]
+        return figures
+
+    def _drop_empty(self, key: TallyKey, figures: list[int]) -> None:
+        if figures[N_PODS] == 0:
+            del self.sums[key]
+            self.fractions.pop(key, None)
+
+
+def _add(figures: list[int], at: int, amounts: "Amounts", sign: int, is_np: bool) -> None:
+    gpu, cpu, memory = amounts
+    figures[at] += sign * gpu
+    figures[at + 1] += sign * cpu
+    figures[at + 2] += sign * memory
+    if is_np:
+        figures[at + 3] += sign * gpu
+        figures[at + 4] += sign * cpu
+        figures[at + 5] += sign * memory
+
+
+def _pools_of(nodes: NodeTable) -> dict[str, str]:
+    """Node pools by node name."""
+    pool = nodes.pool
+    return {name: pool[ix] for name, ix in nodes.cards.ix.items()}
+
+
+def _smallest_cards(nodes: NodeTable) -> dict[str, int]:
+    """MiB of the smallest card of every pool's ready nodes, where it has any card."""
+    smallest: dict[str, int] = {}
+    for pool, mib, is_ready in zip(nodes.pool, nodes.cards.card_mib, nodes.is_ready, strict=True):
+        if mib and is_ready and mib < smallest.get(pool, mib + 1):
+            smallest[pool] = mib
+    return smallest
+
+
+def sum_amounts(many: "Iterable[Amounts]") -> "Amounts":
+    """The sum, resource by resource."""
+    gpu = cpu = memory = 0
+    for amounts in many:
+        gpu += amounts[0]
+        cpu += amounts[1]
+        memory += amounts[2]
+    return gpu, cpu, memory

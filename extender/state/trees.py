@@ -1,0 +1,107 @@
+"""A pod group's tree of sub-groups, read from its list, and whether pods reach its minimums."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from extender.api.kinds import PodGroupSpec, SubGroup
+from extender.api.reasons import Reason, Refused
+from extender.state.model import GroupView, TopologyRule
+
+
+def tree_of(
+    spec: PodGroupSpec, rule: TopologyRule | None, rules: dict[str, TopologyRule]
+) -> GroupView | Refused:
+    """The tree with every minimum stated; `rules` are those of sub-groups, by name.
+
+    A group with sub-groups that states no minimum needs all of them.
+    """
+    below: dict[str, list[SubGroup]] = {}
+    for group in spec.sub_groups:
+        below.setdefault(group.parent, []).append(group)
+    children = tuple(_view(group, below, rules) for group in below.get("", ()))
+    if sum(_size(child) for child in children) < len(spec.sub_groups):
+        lost = sorted({group.name for group in spec.sub_groups} - _names(children))
+        detail = f"sub-groups {', '.join(lost)} are not below the group: check their parents"
+        return Refused(Reason.INVALID_REQUEST, detail)
+    if not children:
+        return GroupView(name="", min_member=spec.min_member, topology=rule)
+    stated = spec.min_member if spec.min_member > 1 else None
+    return _with_minimums("", children, (stated, spec.min_sub_group), rule)
+
+
+def leaves_of(tree: GroupView) -> Iterable[str]:
+    """Names of the groups that hold pods."""
+    if not tree.children:
+        yield tree.name
+    for child in tree.children:
+        yield from leaves_of(child)
+
+
+def is_below(tree: GroupView | None, min_member: int, groups: Sequence[str]) -> bool:
+    """Whether pods of these leaves, one entry a pod, are some but fewer than must run together."""
+    if not groups:
+        return False
+    if tree is None or not tree.children:
+        return len(groups) < min_member
+    return not _holds(tree, Counter(groups))
+
+
+def _view(
+    group: SubGroup, below: dict[str, list[SubGroup]], rules: dict[str, TopologyRule]
+) -> GroupView:
+    children = tuple(_view(child, below, rules) for child in below.get(group.name, ()))
+    rule = rules.get(group.name)
+    if not children:
+        return GroupView(name=group.name, min_member=group.min_member, topology=rule)
+    stated = group.min_member if group.min_member > 1 else None
+    return _with_minimums(group.name, children, (stated, group.min_sub_group), rule)
+
+
+def _with_minimums(
+    name: str,
+    children: tuple[GroupView, ...],
+    stated: tuple[int | None, int | None],
+    rule: TopologyRule | None,
+) -> GroupView:
+    """A group with children: those it needs bring their minimums with them."""
+    min_member, min_groups = stated
+    if min_member is None and min_groups is None:
+        min_groups = len(children)
+    least = sorted(child.min_member for child in children)[: min_groups or 0]
+    return GroupView(
+        name=name,
+        min_member=max(min_member or 0, sum(least)),
+        min_groups=min_groups,
+        topology=rule,
+        children=children,
+    )
+
+
+def _holds(group: GroupView, n_in: Counter[str]) -> bool:
+    """Whether the group and all in it that hold pods have their minimums."""
+    held = [child for child in group.children if _count(child, n_in)]
+    # Pods that name no sub-group belong to the root, whose name is empty as theirs.
+    if _count(group, n_in) < group.min_member:
+        return False
+    n_ready = sum(bool(_count(c, n_in)) or _may_be_empty(c) for c in group.children)
+    return n_ready >= (group.min_groups or 0) and all(_holds(child, n_in) for child in held)
+
+
+def _may_be_empty(group: GroupView) -> bool:
+    return group.min_member == 0 and not group.min_groups
+
+
+def _count(group: GroupView, n_in: Counter[str]) -> int:
+    own = n_in[group.name] if not group.children or not group.name else 0
+    return own + sum(_count(child, n_in) for child in group.children)
+
+
+def _size(group: GroupView) -> int:
+    return 1 + sum(_size(child) for child in group.children)
+
+
+def _names(groups: Iterable[GroupView]) -> set[str]:
+    found = set()
+    for group in groups:
+        found |= {group.name} | _names(group.children)
+    return found

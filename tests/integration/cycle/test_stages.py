@@ -1,0 +1,84 @@
+"""Every stage of the brain, carried out on real everything: who moves, stops, or is taken down."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.integration.cycle.scene import Scene
+from tests.support import workloads
+from tests.support.auditor import Auditor
+from tests.support.controlplane.handles import Cluster
+
+
+@pytest.fixture
+async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
+    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
+    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
+        yield opened
+        await audited.finish()
+
+
+def bound_on(scene: Scene, project: str) -> dict[str, str]:
+    """Node of each bound pod that stays, by the name of its Job."""
+    pods: list[dict[str, Any]] = scene.admin.get(f"/api/v1/namespaces/{project}/pods")["items"]
+    return {
+        pod["metadata"]["labels"]["job-name"]: pod["spec"]["nodeName"]
+        for pod in pods
+        if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+def reasons(scene: Scene, namespace: str) -> set[str]:
+    return {reason for reason, _ in scene.events(namespace)}
+
+
+async def leave_one_card_on_each_node(scene: Scene) -> None:
+    """Team-a runs a pod on each of two nodes, which have a free card each."""
+    names = [f"small-{at}" for at in range(4)]
+    for name in names:
+        scene.submit_job("team-a", name, 1, 1000)
+    await scene.until_bound("team-a", 4)
+    on = bound_on(scene, "team-a")
+    for node in sorted(set(on.values())):
+        name = next(name for name in names if on[name] == node)
+        scene.cluster.kubectl("delete", "job", name, "-n", "team-a", "--wait=false")
+    await scene.until_bound("team-a", 2)
+
+
+async def test_pod_is_moved_so_that_a_bigger_one_fits(scene: Scene) -> None:
+    await leave_one_card_on_each_node(scene)
+    before = bound_on(scene, "team-a")
+    scene.submit_job("team-b", "big", 1, 2000)
+    await scene.until_bound("team-b", 1)
+    await scene.until(lambda: len(bound_on(scene, "team-a")) == 2, "both pods running again")
+    after = bound_on(scene, "team-a")
+    assert len(set(before.values())) == 2
+    assert set(after.values()) == {"gpu-node-0000", "gpu-node-0001"} - {
+        bound_on(scene, "team-b")["big"]
+    }
+    await scene.until(lambda: "Moved" in reasons(scene, "team-a"), "the event Moved")
+    assert "Reclaimed" not in reasons(scene, "team-a")
+
+
+async def test_work_of_higher_priority_takes_from_its_own_project(scene: Scene) -> None:
+    scene.submit_job("team-a", "low", 2, 1000, priority_class="train")
+    scene.submit_job("team-b", "other", 2, 1000)
+    await scene.until_bound("team-a", 2)
+    await scene.until_bound("team-b", 2)
+    scene.submit_job("team-a", "urgent", 1, 1000, priority_class="interactive-preemptible")
+    await scene.until(lambda: "urgent" in bound_on(scene, "team-a"), "the urgent pod")
+    await scene.until(lambda: "Preempted" in reasons(scene, "team-a"), "the event Preempted")
+    assert not reasons(scene, "team-b") & {"Reclaimed", "Preempted", "Moved"}
+
+
+async def test_gang_that_stays_below_its_minimum_is_taken_down_whole(scene: Scene) -> None:
+    body = workloads.pod_group("gang", "team-a", 2)
+    body["spec"]["stalenessGraceSeconds"] = 2
+    scene.admin.post(f"{workloads.API}/namespaces/team-a/podgroups", body)
+    for name in ("a", "b"):
+        scene.submit_pod("team-a", name, 1000, group="gang")
+    await scene.until_bound("team-a", 2)
+    scene.cluster.kubectl("delete", "pod", "b", "-n", "team-a", "--wait=false")
+    await scene.until_bound("team-a", 0)
+    await scene.until(lambda: "GangStale" in reasons(scene, "team-a"), "the event GangStale")

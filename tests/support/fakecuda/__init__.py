@@ -1,0 +1,79 @@
+"""A driver of ours with one virtual card, for tests: how it is built, and what its log says."""
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpu_shim.native.build import HERE as NATIVE
+from gpu_shim.native.build import compile_c
+
+HERE: Final = Path(__file__).resolve().parent
+UUID: Final = "GPU-00112233-4455-6677-8899-aabbccddeeff"
+SECOND: Final = UUID[:-2] + "01"
+MIB: Final = 1 << 20
+_MAX_PROCESSES: Final = 256
+_MAX_RUNS: Final = 262144
+_RUNS_AT: Final = 32 + 16 * _MAX_PROCESSES
+_SIZE: Final = _RUNS_AT + 24 * _MAX_RUNS
+
+
+def build(into: Path) -> None:
+    """Make the two libraries in a folder."""
+    into.mkdir(parents=True, exist_ok=True)
+    names = (NATIVE / "names_cuda.txt").read_text().split()
+    symbols = into / "symbols.c"
+    symbols.write_text(
+        '#include "cuda.h"\n'
+        "int fake_stub(void) { return NOT_SUPPORTED; }\n"
+        + "".join(
+            f'__attribute__((weak, alias("fake_stub"))) void {name}(void);\n' for name in names
+        )
+        + "const struct fake_symbol fake_symbols[] = {\n"
+        + "".join(f'    {{"{name}", {name}}},\n' for name in names)
+        + f"}};\nconst int fake_n_symbols = {len(names)};\n"
+    )
+    own = ("-fvisibility=default", f"-I{HERE}", "-Wl,-Bsymbolic", "-Wno-attribute-alias")
+    cuda = [symbols, *(HERE / name for name in ("device.c", "cuda.c", "streams.c"))]
+    compile_c(into / "libcuda.so.1", cuda, "-Wl,-soname,libcuda.so.1", *own)
+    nvml = [HERE / name for name in ("device.c", "nvml.c")]
+    compile_c(into / "libnvidia-ml.so.1", nvml, "-Wl,-soname,libnvidia-ml.so.1", *own)
+
+
+@dataclass(slots=True, frozen=True)
+class Run:
+    """One thing that ran on the card, in nanoseconds of the monotonic clock."""
+
+    pid: int
+    tag: int
+    card: int
+    start_ns: int
+    end_ns: int
+
+
+class Card:
+    """The virtual card: a file that every process maps."""
+
+    def __init__(self, path: Path, total_mib: int = 16384, context_mib: int = 0) -> None:
+        self.path = path
+        path.write_bytes(struct.pack("<QQ", total_mib * MIB, context_mib * MIB))
+        os.truncate(path, _SIZE)
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), _SIZE)
+
+    @property
+    def used_mib(self) -> int:
+        """What processes have of the card."""
+        found = (
+            struct.unpack_from("<IIQ", self._map, 32 + 16 * at) for at in range(_MAX_PROCESSES)
+        )
+        return sum(int(n_bytes) for pid, _, n_bytes in found if pid) // MIB
+
+    def runs(self) -> Iterator[Run]:
+        """Everything that ran, in the order it was launched."""
+        (n_runs,) = struct.unpack_from("<Q", self._map, 24)
+        for at in range(min(n_runs, _MAX_RUNS)):
+            yield Run(*struct.unpack_from("<IHHQQ", self._map, _RUNS_AT + 24 * at))

@@ -1,0 +1,407 @@
+/* A libcuda.so.1 for tests: contexts, memory of every kind, and how symbols are looked up.
+ *
+ * Only what the shim's tests call does anything; every other name of the driver is in stubs.c.
+ */
+#define _GNU_SOURCE
+#include "cuda.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int has_context;
+static char contexts[2]; /* one for each card */
+__thread int fake_device;
+static int give(uint64_t address);
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Allocations of this process: addresses are counted up, nothing lies behind them. */
+static struct block {
+    uint64_t address, bytes;
+    struct pool *pool;
+} blocks[65536];
+static uint64_t next_address = 0x7f0000000000;
+
+static struct pool {
+    uint64_t used, reserved, threshold;
+} default_pool;
+
+int cuInit(unsigned flags)
+{
+    (void)flags;
+    return fake_card() ? 0 : NO_DEVICE;
+}
+
+int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDeviceGetCount(int *count) { *count = fake_n_cards(); return 0; }
+
+int cuDeviceGet(int *device, int ordinal)
+{
+    *device = ordinal;
+    return ordinal < fake_n_cards() ? 0 : INVALID;
+}
+
+int cuCtxGetDevice(int *device) { *device = fake_device; return has_context ? 0 : NO_CONTEXT; }
+
+int cuDeviceGetUuid_v2(unsigned char uuid[16], int device)
+{
+    for (int i = 0; i < 16; i++)
+        uuid[i] = (unsigned char)(i * 0x11);
+    if (device)
+        uuid[15] = (unsigned char)device;
+    return 0;
+}
+
+int cuDeviceGetUuid(unsigned char uuid[16], int device) { return cuDeviceGetUuid_v2(uuid, device); }
+
+static int enter(void)
+{
+    if (!has_context && !fake_take(fake_card()->context_bytes))
+        return OUT_OF_MEMORY;
+    has_context = 1;
+    return 0;
+}
+
+int cuCtxCreate_v2(void **context, unsigned flags, int device)
+{
+    (void)flags;
+    *context = &contexts[device];
+    return enter();
+}
+
+int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    return cuCtxCreate_v2(context, 0, device);
+}
+
+/* Everything in it goes with it. */
+int cuDevicePrimaryCtxReset_v2(int device)
+{
+    (void)device;
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        if (blocks[i].address && !blocks[i].pool)
+            give(blocks[i].address);
+    }
+    fake_give(has_context ? fake_card()->context_bytes : 0);
+    has_context = 0;
+    return 0;
+}
+
+int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *is_active)
+{
+    (void)device;
+    *flags = 0;
+    *is_active = has_context;
+    return 0;
+}
+
+int cuCtxGetCurrent(void **context)
+{
+    *context = has_context ? &contexts[fake_device] : NULL;
+    return 0;
+}
+
+int cuCtxSetCurrent(void *context) { fake_device = (int)((char *)context - contexts); return 0; }
+int cuCtxPushCurrent_v2(void *context) { return cuCtxSetCurrent(context); }
+int cuCtxPopCurrent_v2(void **context) { return cuCtxGetCurrent(context); }
+
+/* -- memory -------------------------------------------------------------------------------- */
+
+static int put(uint64_t *address, uint64_t bytes, struct pool *pool)
+{
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        if (blocks[i].address)
+            continue;
+        *address = next_address;
+        next_address += (bytes + 0x1fffff) & ~(uint64_t)0x1fffff;
+        blocks[i] = (struct block){*address, bytes, pool};
+        return 0;
+    }
+    return OUT_OF_MEMORY;
+}
+
+static int take(uint64_t *address, uint64_t bytes)
+{
+    if (!bytes)
+        return INVALID;
+    if (!fake_take(bytes))
+        return OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    int status = put(address, bytes, NULL);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static int give(uint64_t address)
+{
+    int status = INVALID;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; address && i < sizeof blocks / sizeof *blocks; i++) {
+        struct block *block = &blocks[i];
+        if (block->address != address)
+            continue;
+        if (block->pool) {
+            block->pool->used -= block->bytes;
+            if (block->pool->reserved > block->pool->threshold) {
+                uint64_t kept = block->pool->used > block->pool->threshold ? block->pool->used
+                                                                          : block->pool->threshold;
+                fake_give(block->pool->reserved - kept);
+                block->pool->reserved = kept;
+            }
+        } else {
+            fake_give(block->bytes);
+        }
+        *block = (struct block){0};
+        status = 0;
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+int cuMemAlloc_v2(uint64_t *at, size_t bytes) { return take(at, bytes); }
+int cuMemFree_v2(uint64_t at) { return at ? give(at) : 0; }
+int cuMemFreeAsync(uint64_t at, void *stream) { (void)stream; return give(at); }
+int cuMemFreeAsync_ptsz(uint64_t at, void *stream) { (void)stream; return give(at); }
+
+int cuMemAllocManaged(uint64_t *at, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    return take(at, bytes);
+}
+
+int cuMemAllocPitch_v2(uint64_t *at, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+    (void)element;
+    *pitch = (width + 511) & ~(size_t)511;
+    return take(at, *pitch * height);
+}
+
+int cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
+{
+    struct fake_card *card = fake_card();
+    *total = card->total_bytes;
+    *free_bytes = card->total_bytes - fake_used();
+    return 0;
+}
+
+int cuDeviceTotalMem_v2(size_t *total, int device)
+{
+    (void)device;
+    *total = fake_card()->total_bytes;
+    return 0;
+}
+
+/* -- pools --------------------------------------------------------------------------------- */
+
+int cuMemAllocFromPoolAsync(uint64_t *at, size_t bytes, struct pool *pool, void *stream)
+{
+    (void)stream;
+    if (!bytes)
+        return INVALID;
+    pthread_mutex_lock(&lock);
+    uint64_t slack = pool->reserved - pool->used;
+    uint64_t more = bytes > slack ? bytes - slack : 0;
+    int status = fake_take(more) ? put(at, bytes, pool) : OUT_OF_MEMORY;
+    if (!status) {
+        pool->reserved += more;
+        pool->used += bytes;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+int cuMemAllocAsync(uint64_t *at, size_t bytes, void *stream)
+{
+    return cuMemAllocFromPoolAsync(at, bytes, &default_pool, stream);
+}
+
+int cuMemAllocAsync_ptsz(uint64_t *at, size_t bytes, void *stream)
+{
+    return cuMemAllocFromPoolAsync(at, bytes, &default_pool, stream);
+}
+
+int cuMemPoolCreate(struct pool **pool, const void *properties)
+{
+    (void)properties;
+    *pool = calloc(1, sizeof **pool);
+    return 0;
+}
+
+int cuMemPoolTrimTo(struct pool *pool, size_t keep)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t kept = pool->used > keep ? pool->used : keep;
+    if (pool->reserved > kept) {
+        fake_give(pool->reserved - kept);
+        pool->reserved = kept;
+    }
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+int cuMemPoolDestroy(struct pool *pool)
+{
+    fake_give(pool->reserved);
+    free(pool);
+    return 0;
+}
+
+int cuMemPoolSetAttribute(struct pool *pool, int attribute, void *value)
+{
+    if (attribute == 4)
+        pool->threshold = *(uint64_t *)value;
+    return 0;
+}
+
+int cuMemPoolGetAttribute(struct pool *pool, int attribute, void *value)
+{
+    *(uint64_t *)value = attribute == 5 ? pool->reserved : attribute == 7 ? pool->used : 0;
+    return 0;
+}
+
+int cuDeviceGetMemPool(struct pool **pool, int device) { (void)device; *pool = &default_pool; return 0; }
+int cuDeviceGetDefaultMemPool(struct pool **pool, int device) { return cuDeviceGetMemPool(pool, device); }
+
+/* -- virtual memory management --------------------------------------------------------------- */
+
+struct physical {
+    uint64_t bytes;
+    int n_holds;
+};
+
+static struct mapping {
+    uint64_t address;
+    struct physical *physical;
+} mappings[4096];
+
+int cuMemCreate(uint64_t *handle, size_t bytes, const void *properties, unsigned long long flags)
+{
+    (void)properties, (void)flags;
+    if (!fake_take(bytes))
+        return OUT_OF_MEMORY;
+    struct physical *made = malloc(sizeof *made);
+    *made = (struct physical){bytes, 1};
+    *handle = (uint64_t)(uintptr_t)made;
+    return 0;
+}
+
+static void let_go(struct physical *physical)
+{
+    if (--physical->n_holds)
+        return;
+    fake_give(physical->bytes);
+    free(physical);
+}
+
+int cuMemRelease(uint64_t handle) { let_go((struct physical *)(uintptr_t)handle); return 0; }
+
+int cuMemAddressReserve(uint64_t *at, size_t bytes, size_t align, uint64_t hint, uint64_t flags)
+{
+    (void)align, (void)hint, (void)flags;
+    pthread_mutex_lock(&lock);
+    *at = next_address;
+    next_address += bytes;
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+int cuMemMap(uint64_t at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags)
+{
+    (void)bytes, (void)offset, (void)flags;
+    struct physical *physical = (struct physical *)(uintptr_t)handle;
+    for (int i = 0; i < 4096; i++) {
+        if (!mappings[i].address) {
+            mappings[i] = (struct mapping){at, physical};
+            physical->n_holds++;
+            return 0;
+        }
+    }
+    return OUT_OF_MEMORY;
+}
+
+int cuMemUnmap(uint64_t at, size_t bytes)
+{
+    for (int i = 0; i < 4096; i++) {
+        if (mappings[i].address >= at && mappings[i].address < at + bytes) {
+            let_go(mappings[i].physical);
+            mappings[i].address = 0;
+        }
+    }
+    return 0;
+}
+
+int cuMemRetainAllocationHandle(uint64_t *handle, void *at)
+{
+    for (int i = 0; i < 4096; i++) {
+        if (mappings[i].address == (uint64_t)(uintptr_t)at) {
+            mappings[i].physical->n_holds++;
+            *handle = (uint64_t)(uintptr_t)mappings[i].physical;
+            return 0;
+        }
+    }
+    return INVALID;
+}
+
+/* -- arrays ---------------------------------------------------------------------------------- */
+
+int cuArrayCreate_v2(uint64_t *array, const struct array_2d *want)
+{
+    return take(array, want->width * (want->height ? want->height : 1) * want->n_channels * 4);
+}
+
+int cuArray3DCreate_v2(uint64_t *array, const struct array_3d *want)
+{
+    return take(array, want->width * (want->height ? want->height : 1) *
+                           (want->depth ? want->depth : 1) * want->n_channels * 4);
+}
+
+int cuArrayDestroy(uint64_t array) { return give(array); }
+
+/* -- look-up --------------------------------------------------------------------------------- */
+
+static void *own(const char *name)
+{
+    for (int i = 0; i < fake_n_symbols; i++) {
+        if (!strcmp(fake_symbols[i].name, name))
+            return (void *)(uintptr_t)fake_symbols[i].function;
+    }
+    return NULL;
+}
+
+/* What a newer driver has and no table of ours knows. */
+static int from_the_future(void) { return 0; }
+
+/* As the driver does it: by base name, version and flags; here the newest variant there is. */
+int cuGetProcAddress_v2(const char *name, void **found, int version, uint64_t flags, int *status)
+{
+    char full[128];
+    static const char *const endings[] = {"_v3", "_v2", ""};
+    (void)version;
+    *found = NULL;
+    for (int i = 0; !*found && i < 6; i++) {
+        int is_per_thread = i < 3;
+        if (is_per_thread && !(flags & 2))
+            continue;
+        snprintf(full, sizeof full, "%s%s%s", name, endings[i % 3], is_per_thread ? "_ptsz" : "");
+        *found = own(full);
+    }
+    if (!strcmp(name, "cuFromTheFuture"))
+        *found = (void *)(uintptr_t)from_the_future;
+    if (status)
+        *status = *found ? 0 : 1;
+    return *found ? 0 : NOT_FOUND;
+}
+
+int cuGetProcAddress(const char *name, void **found, int version, uint64_t flags)
+{
+    return cuGetProcAddress_v2(name, found, version, flags, NULL);
+}
+
+/* Five arguments, to see that trampolines pass them on. */
+int cuMemcpyPeer(uint64_t to, void *to_context, uint64_t from, void *from_context, size_t bytes)
+{
+    return (int)(to + (uintptr_t)to_context + from + (uintptr_t)from_context + bytes);
+}

@@ -1,0 +1,36 @@
+/* What the parts of the fake libcuda share: error codes and the few layouts that are passed in. */
+#ifndef FAKECUDA_CUDA_H
+#define FAKECUDA_CUDA_H
+
+#include "device.h"
+
+#include <stddef.h>
+
+enum { INVALID = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NO_CONTEXT = 201, NOT_FOUND = 500 };
+enum { NOT_READY = 600, NOT_SUPPORTED = 801, CAPTURE_UNSUPPORTED = 900 };
+
+struct array_2d {
+    size_t width, height;
+    int format;
+    unsigned n_channels;
+};
+
+struct array_3d {
+    size_t width, height, depth;
+    int format;
+    unsigned n_channels, flags;
+};
+
+/* The card of the calling thread's context. */
+extern __thread int fake_device;
+
+/* Every name of the driver, in a generated file. */
+struct fake_symbol {
+    const char *name;
+    void (*function)(void);
+};
+
+extern const struct fake_symbol fake_symbols[];
+extern const int fake_n_symbols;
+
+#endif

@@ -1,0 +1,110 @@
+/* The shared card: mapping, memory, log. */
+#define _GNU_SOURCE
+#include "device.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct fake_card *the_card;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void map_card(void)
+{
+    const char *path = getenv("FAKECUDA_STATE");
+    int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return;
+    void *at = mmap(NULL, sizeof *the_card, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (at != MAP_FAILED)
+        the_card = at;
+}
+
+struct fake_card *fake_card(void)
+{
+    pthread_once(&once, map_card);
+    return the_card;
+}
+
+uint64_t fake_used(void)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < FAKE_MAX_PROCESSES; i++) {
+        struct fake_process *process = &the_card->processes[i];
+        uint32_t pid = process->pid;
+        if (pid && kill((pid_t)pid, 0) && errno == ESRCH) {
+            process->bytes = 0;
+            atomic_compare_exchange_strong(&process->pid, &pid, 0);
+        }
+        sum += process->bytes;
+    }
+    return sum;
+}
+
+static struct fake_process *ours(struct fake_card *card)
+{
+    uint32_t pid = (uint32_t)getpid();
+    for (int i = 0; i < FAKE_MAX_PROCESSES; i++) {
+        if (card->processes[i].pid == pid)
+            return &card->processes[i];
+    }
+    for (int i = 0; i < FAKE_MAX_PROCESSES; i++) {
+        uint32_t nobody = 0;
+        if (atomic_compare_exchange_strong(&card->processes[i].pid, &nobody, pid))
+            return &card->processes[i];
+    }
+    abort();
+}
+
+int fake_take(uint64_t bytes)
+{
+    struct fake_card *card = fake_card();
+    if (fake_used() + bytes > card->total_bytes)
+        return 0;
+    ours(card)->bytes += bytes;
+    return 1;
+}
+
+void fake_give(uint64_t bytes)
+{
+    ours(fake_card())->bytes -= bytes;
+}
+
+uint64_t fake_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void fake_sleep_until(uint64_t until_ns)
+{
+    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        continue;
+}
+
+int fake_n_cards(void)
+{
+    const char *said = getenv("FAKECUDA_CARDS");
+    return said ? atoi(said) : 1;
+}
+
+void fake_log(int on, uint64_t start_ns, uint64_t end_ns)
+{
+    static _Atomic uint32_t tag = UINT32_MAX;
+    if (tag == UINT32_MAX) {
+        const char *said = getenv("FAKECUDA_TAG");
+        tag = said ? (uint32_t)atoi(said) : 0;
+    }
+    struct fake_card *card = fake_card();
+    uint64_t at = atomic_fetch_add(&card->n_runs, 1);
+    card->runs[at % FAKE_MAX_RUNS] =
+        (struct fake_run){(uint32_t)getpid(), (uint16_t)tag, (uint16_t)on, start_ns, end_ns};
+}

@@ -1,0 +1,58 @@
+/* The virtual card that all test processes share, and what two fake libraries say about it.
+ *
+ * The card is a file that $FAKECUDA_STATE names, mapped by every process: its memory, which
+ * process has how much of it, and a log of everything that ran, with start and end. There is one
+ * clock, CLOCK_MONOTONIC. Kernels take the time their name says and run the moment their stream is
+ * free: nothing keeps two processes apart, so whatever order the log shows is the shim's doing.
+ */
+#ifndef FAKECUDA_DEVICE_H
+#define FAKECUDA_DEVICE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define FAKE_MAX_PROCESSES 256
+#define FAKE_MAX_RUNS 262144
+#define FAKE_UUID "GPU-00112233-4455-6677-8899-aabbccddeeff"
+
+struct fake_process {
+    _Atomic uint32_t pid;
+    uint32_t pad;
+    _Atomic uint64_t bytes;
+};
+
+/* One thing that ran: `tag` is $FAKECUDA_TAG of its process, a small number. There may be two cards
+ * ($FAKECUDA_CARDS); the second has the first's memory and a UUID that ends in 01. */
+struct fake_run {
+    uint32_t pid;
+    uint16_t tag;
+    uint16_t card;
+    uint64_t start_ns;
+    uint64_t end_ns;
+};
+
+struct fake_card {
+    uint64_t total_bytes;   /* set by the test */
+    uint64_t context_bytes; /* what a process takes with its first context; set by the test */
+    uint64_t reserved;
+    _Atomic uint64_t n_runs;
+    struct fake_process processes[FAKE_MAX_PROCESSES];
+    struct fake_run runs[FAKE_MAX_RUNS];
+};
+
+/* The card, mapped at first use; NULL where there is none. */
+struct fake_card *fake_card(void);
+
+/* Take bytes of the card for this process, or 0 where they are not there. */
+int fake_take(uint64_t bytes);
+void fake_give(uint64_t bytes);
+
+/* What all processes that live have of it. */
+uint64_t fake_used(void);
+
+uint64_t fake_now_ns(void);
+void fake_sleep_until(uint64_t until_ns);
+void fake_log(int card, uint64_t start_ns, uint64_t end_ns);
+int fake_n_cards(void);
+
+#endif

@@ -1,0 +1,145 @@
+"""What statuses say, and since when."""
+
+from extender.api.kinds import PodGroupStatus
+from extender.api.objects import Condition
+from extender.api.reasons import Reason, Refused
+from extender.cycle.conditions import SCHEDULED, STALE, VALID, condition
+from extender.cycle.group_status import ended_status, group_status
+from extender.cycle.queue_status import queue_status, validity
+from extender.cycle.seen import Seen
+from extender.policy.plan import Plan, QueueShare
+from extender.state.model import GroupView, PodState, PodView, Snapshot, WorkloadView
+from extender.state.nodes import NodeTable
+from extender.state.problems import Problem
+
+LONG_AGO = "2020-01-01T00:00:00Z"
+
+
+def workload(*states: PodState, **facts: object) -> WorkloadView:
+    pods = tuple(
+        PodView(uid=f"u{ix}", namespace="ns", name=f"p{ix}", state=state)
+        for ix, state in enumerate(states)
+    )
+    made: dict[str, object] = {"min_member": len(states), "project": "team"} | facts
+    return WorkloadView(key="ns/g", namespace="ns", name="g", is_group=True, pods=pods, **made)  # type: ignore[arg-type]
+
+
+def reason_of(status: PodGroupStatus, kind: str = SCHEDULED) -> str:
+    return next((each.reason for each in status.conditions if each.type == kind), "")
+
+
+# -- conditions ------------------------------------------------------------------------------
+
+
+def test_a_condition_that_stays_keeps_its_time() -> None:
+    before = [Condition(type=VALID, status="True", last_transition_time=LONG_AGO)]
+    assert condition(VALID, True, Reason.ACCEPTED, "", before).last_transition_time == LONG_AGO
+    changed = condition(VALID, False, Reason.UNKNOWN_REFERENCE, "", before)
+    assert changed.last_transition_time not in (None, LONG_AGO)
+
+
+def test_all_problems_of_an_object_stand_in_one_condition() -> None:
+    problems = [
+        Problem("Project", "p", "InvalidFigures", "a figure"),
+        Problem("Project", "p", "UnknownReference", "a name"),
+    ]
+    (told,) = validity(problems, [])
+    assert (told.status, told.reason, told.message) == (
+        "False",
+        "InvalidFigures",
+        "a figure; a name",
+    )
+    (mended,) = validity([], [told])
+    assert (mended.status, mended.reason) == ("True", "Accepted")
+
+
+# -- queues ----------------------------------------------------------------------------------
+
+
+def test_cpu_and_memory_are_told_where_they_are_counted() -> None:
+    share = QueueShare(
+        quota=(4000, 64_000, 1 << 50), fair_share=(4000, 8000, 0), allocated=(1000, 2000, 512)
+    )
+    status = queue_status((("default", share),), (1, 2), [], {})
+    (use,) = status.node_pools
+    assert (use.fair_share, use.allocated) == ("4", "1")
+    assert use.cpu.allocated == "2000m"  # type: ignore[union-attr]
+    assert not use.memory
+    assert (status.gpu.pending_pods, status.gpu.running_pods) == (1, 2)
+
+
+def test_a_queue_above_its_fair_share_says_so() -> None:
+    share = QueueShare(quota=(1000, 0, 0), fair_share=(2000, 0, 0), allocated=(3000, 0, 0))
+    assert queue_status((("default", share),), (0, 0), [], {}).state == "OverFairShare"
+
+
+# -- pod groups ------------------------------------------------------------------------------
+
+
+def test_a_group_is_scheduled_when_its_minimum_is_bound() -> None:
+    status = group_status(workload("bound", "bound", "gated", min_member=2), None, PodGroupStatus())
+    assert (status.scheduled, status.pending, reason_of(status)) == (2, 1, "Scheduled")
+
+
+def test_a_group_whose_sub_groups_lack_their_minimums_is_not_scheduled() -> None:
+    tree = GroupView(
+        name="",
+        min_member=2,
+        min_groups=2,
+        children=(GroupView(name="a", min_member=1), GroupView(name="b", min_member=1)),
+    )
+    group = workload("bound", "bound", min_member=2, tree=tree)
+    status = group_status(group, None, PodGroupStatus())
+    assert reason_of(status) == "WaitingForTurn"
+
+
+def test_a_group_that_waits_says_why() -> None:
+    wait = Refused(Reason.OVER_LIMIT, "the project has 4 of 4")
+    status = group_status(workload("gated", "gated"), wait, PodGroupStatus())
+    assert status.conditions[0].message == "the project has 4 of 4"
+    assert reason_of(status) == "OverLimit"
+
+
+def test_a_stale_group_tells_a_later_leader_since_when() -> None:
+    stale = workload("bound", "gated", stale_since=1_577_836_800, stale_grace_s=60)
+    status = group_status(stale, None, PodGroupStatus())
+    told = next(each for each in status.conditions if each.type == STALE)
+    assert (told.status, told.last_transition_time) == ("True", LONG_AGO)
+    whole = group_status(workload("bound", "bound"), None, status)
+    assert reason_of(whole, STALE) == ""
+
+
+def test_a_group_that_ended_has_no_pods_and_keeps_its_last_word() -> None:
+    status = group_status(workload("bound", "bound"), None, PodGroupStatus())
+    ended = ended_status(status)
+    assert (ended.pending, ended.scheduled, ended.running) == (0, 0, 0)
+    assert ended.conditions == status.conditions
+
+
+# -- what is looked at -----------------------------------------------------------------------
+
+
+def snapshot(*workloads: WorkloadView) -> Snapshot:
+    return Snapshot(0, NodeTable(), {}, {}, {view.key: view for view in workloads})
+
+
+def test_only_what_changed_is_looked_at_again() -> None:
+    seen, view = Seen(), workload("bound", "gated")
+    assert seen.look(snapshot(view), Plan()) == ["ns/g"]
+    assert seen.look(snapshot(view), Plan()) == []
+    waits = {"ns/g": Refused(Reason.OVER_LIMIT)}
+    assert seen.look(snapshot(view), Plan(waits=waits)) == ["ns/g"]
+    assert seen.look(snapshot(view), Plan(waits=waits)) == []
+    assert seen.look(snapshot(workload("bound", "bound")), Plan()) == ["ns/g"]
+    assert seen.look(snapshot(), Plan()) == ["ns/g"]
+    assert seen.look(snapshot(), Plan()) == []
+
+
+def test_pods_of_queues_are_counted_as_they_change() -> None:
+    seen = Seen()
+    seen.look(snapshot(workload("bound", "gated")), Plan())
+    assert seen.pods_of_queues(snapshot()) == {"team": (1, 1)}
+    seen.look(snapshot(workload("bound", "bound")), Plan())
+    assert seen.pods_of_queues(snapshot()) == {"team": (0, 2)}
+    seen.look(snapshot(), Plan())
+    assert seen.pods_of_queues(snapshot()) == {"team": (0, 0)}

@@ -1,0 +1,129 @@
+"""Pod affinity and anti-affinity: who may be near whom, running or placed in the same cycle."""
+
+from extender.api.reasons import Reason
+from extender.policy.decide import decide
+from extender.policy.plan import Plan, Settings
+from extender.state.model import Constraints, PodTerm
+from tests.support.snapshots import Cluster, counts, statuses
+
+ZONE, HOST = "zone", "kubernetes.io/hostname"
+
+
+def cluster_of(*zones: str, gpus: int = 2) -> Cluster:
+    """Nodes n0, n1, ... in these zones."""
+    cluster = Cluster()
+    cluster.project("a", 100)
+    for at, zone in enumerate(zones):
+        cluster.node(f"n{at}", gpus=gpus, labels={ZONE: zone, HOST: f"n{at}"})
+    return cluster
+
+
+def beside(key: str, **labels: str) -> Constraints:
+    return Constraints(pod_affinity=(PodTerm(key, tuple(labels.items())),))
+
+
+def apart(key: str, **labels: str) -> Constraints:
+    return Constraints(pod_anti_affinity=(PodTerm(key, tuple(labels.items())),))
+
+
+def allocated(cluster: Cluster) -> Plan:
+    return decide(cluster.snapshot(), Settings(stages=("allocate",)))
+
+
+def nodes(plan: Plan) -> dict[str, str]:
+    return {p.pod.name: p.node for a in plan.admissions for p in a.placements}
+
+
+def test_affinity_goes_where_such_a_pod_runs() -> None:
+    cluster = cluster_of("east", "west", "west")
+    cluster.job("db", "a", 2, on="n2", labels={"app": "db"})
+    cluster.job("web", "a", constraints=beside(ZONE, app="db"))
+    assert nodes(allocated(cluster)) == {"web-0": "n1"}
+
+
+def test_affinity_waits_where_no_such_pod_runs() -> None:
+    cluster = cluster_of("east", "west")
+    cluster.job("web", "a", constraints=beside(ZONE, app="db"))
+    plan = allocated(cluster)
+    assert not statuses(plan)
+    assert plan.waits["ns/web"].reason is Reason.POD_AFFINITY_UNMET
+
+
+def test_affinity_to_ones_own_kind_lets_the_first_choose() -> None:
+    cluster = cluster_of("east", "west", "west")
+    alike = beside(ZONE, app="db")
+    cluster.job("db", "a", pods=4, labels={"app": "db"}, constraints=alike)
+    assert set(nodes(allocated(cluster)).values()) == {"n1", "n2"} or not nodes(allocated(cluster))
+    cluster.job("pair", "a", pods=2, labels={"app": "cache"}, constraints=beside(ZONE, app="cache"))
+    placed = nodes(allocated(cluster))
+    assert len({placed["pair-0"], placed["pair-1"]} & {"n0"}) in (0, 1)
+
+
+def test_affinity_is_met_by_a_pod_placed_in_the_same_cycle() -> None:
+    cluster = cluster_of("east", "west")
+    cluster.job("fill", "a", 2, on="n0")
+    cluster.job("db", "a", labels={"app": "db"})
+    cluster.job("web", "a", constraints=beside(HOST, app="db"))
+    assert nodes(allocated(cluster)) == {"db-0": "n1", "web-0": "n1"}
+
+
+def test_anti_affinity_keeps_away_from_running_pods() -> None:
+    cluster = cluster_of("east", "east", "west")
+    cluster.job("db", "a", on="n0", labels={"app": "db"})
+    cluster.job("web", "a", constraints=apart(ZONE, app="db"))
+    assert nodes(allocated(cluster)) == {"web-0": "n2"}
+
+
+def test_anti_affinity_of_running_pods_keeps_others_away() -> None:
+    cluster = cluster_of("east", "east", "west")
+    cluster.job("quiet", "a", on="n0", constraints=apart(ZONE, app="noisy"))
+    cluster.job("noisy", "a", labels={"app": "noisy"})
+    assert nodes(allocated(cluster)) == {"noisy-0": "n2"}
+
+
+def test_anti_affinity_spreads_the_pods_of_one_workload() -> None:
+    cluster = cluster_of("east", "east", "west")
+    cluster.job(
+        "web", "a", pods=4, min=1, labels={"app": "web"}, constraints=apart(HOST, app="web")
+    )
+    assert sorted(nodes(allocated(cluster)).values()) == ["n0", "n1", "n2"]
+
+
+def test_gang_waits_when_anti_affinity_leaves_too_few_domains() -> None:
+    cluster = cluster_of("east", "east", "west")
+    cluster.job("web", "a", pods=3, labels={"app": "web"}, constraints=apart(ZONE, app="web"))
+    assert not statuses(allocated(cluster))
+    cluster.job("pair", "a", pods=2, labels={"app": "db"}, constraints=apart(ZONE, app="db"))
+    assert counts(allocated(cluster)) == {("pair", "reserved"): 2}
+
+
+def test_terms_speak_of_the_own_namespace_only() -> None:
+    cluster = cluster_of("east")
+    cluster.job("db", "a", on="n0", labels={"app": "db"})
+    held = cluster.workloads["ns/db"]
+    pod = held.pods[0]
+    elsewhere = type(pod)(
+        **{name: getattr(pod, name) for name in pod.__struct_fields__} | {"namespace": "other"}
+    )
+    cluster.workloads["ns/db"] = type(held)(
+        **{name: getattr(held, name) for name in held.__struct_fields__} | {"pods": (elsewhere,)}
+    )
+    cluster.job("web", "a", constraints=apart(HOST, app="db"))
+    assert nodes(allocated(cluster)) == {"web-0": "n0"}
+
+
+def test_place_left_by_a_hated_neighbour_is_waited_for() -> None:
+    cluster = cluster_of("east")
+    cluster.job("db", "a", on="n0", labels={"app": "db"}, terminating=True)
+    cluster.job("web", "a", constraints=apart(HOST, app="db"))
+    assert statuses(allocated(cluster)) == {"web-0": "nominated"}
+
+
+def test_nodes_without_the_label_are_in_no_domain() -> None:
+    cluster = cluster_of("east")
+    cluster.node("bare", gpus=2)
+    cluster.job("db", "a", on="n0", labels={"app": "db"})
+    cluster.job("web", "a", constraints=apart(ZONE, app="db"))
+    assert nodes(allocated(cluster)) == {"web-0": "bare"}
+    cluster.job("near", "a", constraints=beside(ZONE, app="db"))
+    assert nodes(allocated(cluster))["near-0"] == "n0"

@@ -1,0 +1,202 @@
+"""Node pools of policy `demand-weighted` (rules of shared/scenarios/determined)."""
+
+from typing import Any
+
+import pytest
+
+from extender.api.reasons import Reason
+from extender.policy.decide import decide
+from extender.policy.plan import Settings
+from extender.state.model import Constraints
+from tests.support.snapshots import Cluster, counts, fair_shares, statuses
+
+
+def pool_of(*gpus: int, **view: Any) -> Cluster:
+    cluster = Cluster()
+    cluster.pool("default", policy="demand-weighted", **view)
+    for at, count in enumerate(gpus):
+        cluster.node(f"n{at}", gpus=count)
+    return cluster
+
+
+def search(cluster: Cluster, queue: str, pods: int, **job: Any) -> None:
+    """A queue's jobs: as many independent pods of one GPU."""
+    cluster.job(f"{queue}-jobs", queue, pods=pods, min=1, **job)
+
+
+def shares_of(cluster: Cluster) -> dict[str, int]:
+    return {n: milli // 1000 for n, milli in fair_shares(decide(cluster.snapshot())).items()}
+
+
+@pytest.mark.parametrize(
+    ("weights", "demands", "shares"),
+    [
+        pytest.param((1, 1), (10, 30), (2, 6), id="by demand"),
+        pytest.param((3, 1), (10, 30), (4, 4), id="by demand times weight"),
+        pytest.param((10, 30), (3, 7), (1, 7), id="capped by demand"),
+        pytest.param((10, 1), (2, 10), (2, 6), id="the rest is divided again"),
+        pytest.param((1, 1), (2, 2), (2, 2), id="all that is wanted"),
+    ],
+)
+def test_shares_go_by_demand_times_weight(
+    weights: tuple[int, int], demands: tuple[int, int], shares: tuple[int, int]
+) -> None:
+    cluster = pool_of(8)
+    for name, weight, pods in zip("xy", weights, demands, strict=True):
+        cluster.project(name, weight=weight)
+        search(cluster, name, pods)
+    plan = decide(cluster.snapshot())
+    assert tuple(fair_shares(plan)[name] // 1000 for name in "xy") == shares
+    assert counts(plan) == {
+        (f"{n}-jobs", "reserved"): share for n, share in zip("xy", shares, strict=True)
+    }
+
+
+def test_limit_caps_the_claim() -> None:
+    cluster = pool_of(8)
+    cluster.project("x", limit=2)
+    cluster.project("y")
+    search(cluster, "x", 20)
+    search(cluster, "y", 30)
+    assert shares_of(cluster) == {"x": 1, "y": 7}
+
+
+def test_share_too_small_for_any_task_is_put_aside_the_newest_first() -> None:
+    cluster = pool_of(2)
+    for name in "xy":
+        cluster.project(name)
+        cluster.job(f"{name}-job", name, 2)
+    plan = decide(cluster.snapshot())
+    assert statuses(plan) == {"x-job-0": "reserved"}
+    assert fair_shares(plan) == {"x": 2000, "y": 0}
+
+
+def test_gang_counts_as_one_task() -> None:
+    cluster = pool_of(2, 2)
+    cluster.project("x")
+    cluster.project("y")
+    cluster.job("gang", "x", 2, pods=2)
+    search(cluster, "y", 4)
+    assert counts(decide(cluster.snapshot())) == {("y-jobs", "reserved"): 4}
+
+
+def test_what_could_never_be_placed_is_no_claim() -> None:
+    cluster = pool_of(4)
+    cluster.project("x")
+    cluster.project("y")
+    cluster.job("too-large", "x", 5)
+    cluster.job("nowhere", "x", 4, constraints=Constraints(node_selector=(("no", "such"),)))
+    search(cluster, "y", 4)
+    assert shares_of(cluster) == {"x": 0, "y": 4}
+
+
+def test_non_preemptible_work_has_its_gpus_first() -> None:
+    cluster = pool_of(8)
+    cluster.department("everybody", 8)
+    cluster.project("x", 4)
+    cluster.project("y")
+    search(cluster, "x", 4, kind="build")
+    search(cluster, "y", 36)
+    assert shares_of(cluster) == {"x": 4, "y": 4}
+
+
+def test_nothing_starts_beyond_the_share_even_if_gpus_stay_idle() -> None:
+    cluster = pool_of(4)
+    cluster.project("x")
+    cluster.project("y")
+    cluster.job("large", "x", 4)
+    cluster.job("small", "y", 1)
+    plan = decide(cluster.snapshot())
+    assert statuses(plan) == {"small-0": "reserved"}
+    assert plan.waits["ns/large"].reason is Reason.OVER_FAIR_SHARE
+
+
+def test_newcomer_gets_its_share_on_a_full_pool() -> None:
+    cluster = pool_of(8)
+    cluster.project("x")
+    cluster.project("y")
+    search(cluster, "x", 8, on="n0")
+    search(cluster, "y", 8)
+    plan = decide(cluster.snapshot())
+    assert counts(plan) == {("x-jobs", "evicted"): 4, ("y-jobs", "nominated"): 4}
+    assert {eviction.beneficiary for eviction in plan.evictions} == {"ns/y-jobs"}
+    assert {eviction.reason for eviction in plan.evictions} == {Reason.RECLAIMED}
+
+
+def test_lowered_limit_stops_the_oldest_though_nobody_waits() -> None:
+    cluster = pool_of(4)
+    cluster.project("x", limit=2)
+    for age in (400, 300, 200, 100):
+        cluster.job(f"aged-{age}", "x", on="n0", age=age)
+    plan = decide(cluster.snapshot())
+    assert statuses(plan) == {"aged-400-0": "evicted", "aged-300-0": "evicted"}
+    assert {eviction.beneficiary for eviction in plan.evictions} == {""}
+
+
+def test_no_more_is_stopped_than_brings_the_queue_to_its_share() -> None:
+    cluster = pool_of(4)
+    cluster.project("x", limit=1)
+    cluster.job("old", "x", 1, on="n0", age=900)
+    cluster.job("new", "x", 3, on="n0", age=100)
+    assert statuses(decide(cluster.snapshot())) == {"new-0": "evicted"}
+
+
+def test_non_preemptible_work_stays_above_the_share() -> None:
+    cluster = pool_of(4)
+    cluster.project("x", 4, limit=2)
+    cluster.job("build", "x", 4, on="n0", kind="build")
+    assert statuses(decide(cluster.snapshot())) == {}
+
+
+@pytest.mark.parametrize("way", ["pool", "stage"])
+def test_nobody_is_stopped_without_preemption(way: str) -> None:
+    cluster = pool_of(4, has_preemption=way != "pool")
+    cluster.project("x", limit=2)
+    search(cluster, "x", 4, on="n0")
+    stages = ("allocate", "reclaim") if way == "pool" else ("allocate",)
+    assert statuses(decide(cluster.snapshot(), Settings(stages=stages))) == {}  # type: ignore[arg-type]
+
+
+def test_running_work_makes_a_small_share_useful() -> None:
+    # x has a share of 2 of 4: too small for what waits, but not for what runs.
+    cluster = pool_of(4)
+    cluster.project("y")
+    cluster.project("x")
+    cluster.job("runs", "x", 1, on="n0")
+    cluster.job("waits", "x", 3)
+    search(cluster, "y", 4)
+    plan = decide(cluster.snapshot())
+    assert counts(plan) == {("y-jobs", "reserved"): 2}
+    assert fair_shares(plan) == {"x": 2000, "y": 2000}
+
+
+def test_zero_slot_work_starts_where_it_fits() -> None:
+    cluster = pool_of(1)
+    cluster.project("x")
+    search(cluster, "x", 1, on="n0")
+    cluster.job("notebook", "x", 0, cpu=1)
+    assert statuses(decide(cluster.snapshot())) == {"notebook-0": "reserved"}
+
+
+def test_departments_divide_by_the_claims_below_them() -> None:
+    cluster = pool_of(8)
+    for name in ("d1", "d2"):
+        cluster.department(name, weight=1)
+    cluster.project("a", department="d1")
+    cluster.project("b", department="d1")
+    cluster.project("c", department="d2")
+    search(cluster, "a", 4)
+    search(cluster, "b", 12)
+    search(cluster, "c", 16)
+    assert shares_of(cluster) == {"a": 1, "b": 3, "c": 4}
+
+
+def test_share_too_small_for_the_gang_that_runs_is_put_aside() -> None:
+    cluster = pool_of(6)
+    cluster.project("x")
+    cluster.project("y")
+    cluster.job("gang", "y", 1, pods=4, on="n0")
+    search(cluster, "x", 18)
+    plan = decide(cluster.snapshot())
+    assert fair_shares(plan) == {"x": 6000, "y": 0}
+    assert counts(plan)["gang", "evicted"] == 4

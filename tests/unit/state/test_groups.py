@@ -1,0 +1,231 @@
+"""What a pod group says beyond its minimum: sub-groups, nearness, users, being stale."""
+
+from typing import Any
+
+import pytest
+
+from extender.api.events import Removed, Upserted
+from extender.api.kinds import TopologyConstraint
+from extender.api.objects import Pod
+from extender.api.reasons import Reason
+from extender.state.cluster import ClusterState
+from extender.state.model import GroupView, TopologyRule, WorkloadView
+from tests.support.builders import (
+    PodBuilder,
+    gpu_node,
+    part,
+    pod,
+    pod_group,
+    project,
+    row,
+    topology,
+    whole,
+)
+
+TREE = topology("dc", "zone", "rack")
+
+
+def state_of(*objects: Any) -> ClusterState:
+    state = ClusterState()
+    for obj in (project("team-a").build(), *objects):
+        state.apply(Upserted(obj))
+    return state
+
+
+def view_of(state: ClusterState, now_s: int = 0) -> WorkloadView:
+    state.validate_state()
+    (workload,) = state.snapshot(now_s).workloads.values()
+    return workload
+
+
+def member(name: str = "a", sub_group: str = "") -> PodBuilder:
+    built = pod(name).needs(1000).gang("g")
+    return built.sub_group(sub_group) if sub_group else built
+
+
+# -- sub-groups ------------------------------------------------------------------------------
+
+
+def test_a_group_that_states_no_minimum_needs_all_its_sub_groups() -> None:
+    group = pod_group("g", 1).sub_group("leader").sub_group("workers", 4)
+    workload = view_of(state_of(group.build(), member(sub_group="leader").build()))
+    assert workload.min_member == 5
+    assert workload.tree == GroupView(
+        name="",
+        min_member=5,
+        min_groups=2,
+        children=(
+            GroupView(name="leader", min_member=1),
+            GroupView(name="workers", min_member=4),
+        ),
+    )
+    assert [each.group for each in workload.pods] == ["leader"]
+
+
+def test_a_tree_has_the_minimums_that_are_stated_at_every_level() -> None:
+    group = pod_group("g", 3).sub_group("replica", 2, min_sub_group=1)
+    group.sub_group("leader", parent="replica").sub_group("workers", 2, parent="replica")
+    tree = view_of(state_of(group.build(), member(sub_group="leader").build())).tree
+    assert tree is not None
+    assert (tree.min_member, tree.min_groups) == (3, None)
+    assert (tree.children[0].min_member, tree.children[0].min_groups) == (2, 1)
+    assert [leaf.name for leaf in tree.children[0].children] == ["leader", "workers"]
+
+
+def test_sub_groups_that_surround_one_another_are_a_problem() -> None:
+    group = pod_group("g", 2).sub_group("x", parent="y").sub_group("y", parent="x")
+    problem = view_of(state_of(group.build(), member().build())).problem
+    assert problem is not None
+    assert problem.reason is Reason.INVALID_REQUEST
+    assert "x, y" in problem.detail
+
+
+def test_a_pod_of_a_sub_group_that_holds_no_pods_is_a_problem() -> None:
+    group = pod_group("g", 2).sub_group("workers", 2)
+    problem = view_of(state_of(group.build(), member(sub_group="leader").build())).problem
+    assert problem is not None
+    assert "leader" in problem.detail
+
+
+# -- nearness --------------------------------------------------------------------------------
+
+
+def test_nearness_that_the_group_asks_for_is_its_root() -> None:
+    group = pod_group("g", 2).near("rack", topology="dc").build()
+    tree = view_of(state_of(TREE, group, member().build())).tree
+    assert tree == GroupView(name="", min_member=2, topology=TopologyRule("dc", "rack"))
+
+
+def test_a_topology_need_not_be_named_where_only_one_has_the_level() -> None:
+    other = topology("power", "row")
+    group = pod_group("g", 2).near(preferred="rack").build()
+    tree = view_of(state_of(TREE, other, group, member().build())).tree
+    assert tree is not None
+    assert tree.topology == TopologyRule("dc", None, "rack")
+
+
+def test_sub_groups_ask_for_nearness_of_their_own() -> None:
+    near = TopologyConstraint(required_topology_level="rack")
+    group = pod_group("g", 1).sub_group("workers", 2, topology_constraint=near).build()
+    tree = view_of(state_of(TREE, group, member(sub_group="workers").build())).tree
+    assert tree is not None
+    assert tree.children[0].topology == TopologyRule("dc", "rack")
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {"ballast.dev/topology-required-level": "rack"},
+        {"kai.scheduler/topology": "dc", "kai.scheduler/topology-required-placement": "rack"},
+        {"kueue.x-k8s.io/podset-required-topology": "rack"},
+    ],
+    ids=["ours", "kai", "kueue"],
+)
+def test_pods_ask_for_nearness_without_a_pod_group(notes: dict[str, str]) -> None:
+    pods = [member(name).notes(notes).build() for name in "ab"]
+    tree = view_of(state_of(TREE, *pods)).tree
+    assert tree is not None
+    assert tree.topology == TopologyRule("dc", "rack")
+
+
+@pytest.mark.parametrize(("level", "name"), [("rack", "nowhere"), ("row", "dc"), ("row", "")])
+def test_a_level_that_does_not_exist_is_a_problem_until_it_does(level: str, name: str) -> None:
+    group = pod_group("g", 2).near(level, topology=name).build()
+    state = state_of(TREE, group, member().build())
+    problem = view_of(state).problem
+    assert problem is not None
+    assert problem.reason is Reason.UNKNOWN_TOPOLOGY
+    state.apply(Upserted(topology(name or "other", "zone", level)))
+    assert view_of(state).problem is None
+
+
+# -- users and labels ------------------------------------------------------------------------
+
+
+def test_a_workload_is_its_users() -> None:
+    workload = view_of(state_of(member().user("ann").build()))
+    assert workload.user == "ann"
+
+
+def test_pods_of_one_group_that_name_two_users_are_a_problem() -> None:
+    pods = member("a").user("ann").build(), member("b").user("bob").build()
+    problem = view_of(state_of(*pods)).problem
+    assert problem is not None
+    assert "ann, bob" in problem.detail
+
+
+def test_pods_carry_the_labels_that_some_affinity_asks_for_and_no_others() -> None:
+    plain = pod("a").needs(500).labelled(app="db", tier="back").build()
+    state = state_of(plain)
+    assert view_of(state).pods[0].labels == ()
+    asking = pod("b").needs(500).apart("kubernetes.io/hostname", app="db").build()
+    state.apply(Upserted(asking))
+    assert {p.name: p.labels for w in state.workloads().values() for p in w.pods} == {
+        "a": (("app", "db"),),
+        "b": (),
+    }
+    state.validate_state()
+    state.apply(Removed(Pod, "uid-b", "team-a", "b"))
+    assert view_of(state).pods[0].labels == ()
+
+
+# -- stale gangs -----------------------------------------------------------------------------
+
+
+def running(*names: str) -> list[Any]:
+    """Bound members of `g`, each on a card of n1."""
+    pods = [member(name).bound("n1").build() for name in names]
+    rows = [row(each, whole(ix), "bound") for ix, each in enumerate(pods)]
+    return [gpu_node("n1", 4).holds(*rows).build(), *pods]
+
+
+def test_a_gang_that_lost_a_member_is_stale_since_it_was_first_seen_so() -> None:
+    state = state_of(pod_group("g", 2).build(), *running("a", "b"))
+    assert view_of(state, 100).stale_since is None
+    state.apply(Removed(Pod, "uid-b", "team-a", "b"))
+    assert view_of(state, 110).stale_since == 110
+    assert view_of(state, 120).stale_since == 110
+    assert view_of(state, 120).stale_grace_s == 60
+
+
+def test_a_gang_that_is_whole_again_is_not_stale() -> None:
+    state = state_of(pod_group("g", 2).build(), *running("a"))
+    assert view_of(state, 100).stale_since == 100
+    for obj in running("a", "b"):
+        state.apply(Upserted(obj))
+    assert view_of(state, 110).stale_since is None
+
+
+def test_a_gang_of_which_a_pod_has_succeeded_is_on_its_way_to_its_end() -> None:
+    state = state_of(pod_group("g", 2).build(), *running("a", "b"))
+    state.apply(Upserted(member("b").bound("n1").ended().build()))
+    assert view_of(state, 100).stale_since is None
+    state.apply(Removed(Pod, "uid-b", "team-a", "b"))
+    assert view_of(state, 110).stale_since == 110
+
+
+def test_a_gang_of_which_a_pod_has_failed_is_stale() -> None:
+    state = state_of(pod_group("g", 2).build(), *running("a", "b"))
+    state.apply(Upserted(member("b").bound("n1").ended("Failed").build()))
+    assert view_of(state, 100).stale_since == 100
+
+
+def test_a_later_leader_goes_by_what_an_earlier_one_has_told() -> None:
+    told = pod_group("g", 2).told_stale("1970-01-01T00:01:30Z").build()
+    assert view_of(state_of(told, *running("a")), 100).stale_since == 90
+
+
+def test_a_gang_that_waits_or_is_half_reserved_holds_what_it_must() -> None:
+    waiting = member("a").build()
+    state = state_of(pod_group("g", 2).build(), waiting)
+    assert view_of(state, 100).stale_since is None
+    held = row(waiting, part(0, 500), "nominated")
+    state.apply(Upserted(gpu_node("n1", 1).holds(held).build()))
+    assert view_of(state, 100).stale_since is None
+
+
+def test_a_group_may_be_stale_for_ever_or_wait_before_it_evicts() -> None:
+    group = pod_group("g", 2).delays(preemption_s=300, staleness_s=-1).build()
+    workload = view_of(state_of(group, *running("a"), member("b").created(70).build()))
+    assert (workload.stale_grace_s, workload.preemption_delay_s) == (None, 300)
+    assert workload.waits_since == 70
