@@ -1,0 +1,225 @@
+"""The openb trace (Alibaba, cluster-trace-gpu-v2023) as its folder has it: nodes, pods, references.
+
+Files are CSV, plain or gzipped: `openb_node_list_gpu_node.csv`, `openb_pod_list_<trace>.csv` and,
+not required, `reference_alloc_by_seed.csv` with the published results. Cite Weng et al., "Beware
+of Fragmentation", USENIX ATC 2023. What is read is checked; what doesn't fit is a `DataError` that
+names the file and the line.
+"""
+
+import csv
+import gzip
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from extender.api.demand import Demand
+from extender.api.kinds import Device, GpuNode, GpuNodeStatus
+from extender.api.objects import ObjectMeta
+from extender.api.units import MILLI_PER_GPU
+from extender.kernels.typical import ALL_MODELS, MOST_MODELS, TypicalPod
+from extender.state.nodes import NodeFacts, NodeTable
+
+NODES: Final = "openb_node_list_gpu_node.csv"
+PODS: Final = "openb_pod_list_{}.csv"
+REFERENCE: Final = "reference_alloc_by_seed.csv"
+#: Percent of the cluster's GPUs that have been asked for when a replay ends.
+LAST_PERCENT: Final = 130
+#: Pods that a node of the reference simulator takes.
+_PODS_PER_NODE: Final = 1001
+_MOST_GPUS_PER_NODE: Final = 64
+#: Largest amount of CPU (milli) and memory (MiB) of anything.
+_MOST: Final = 10**8
+#: Typical pods are the most frequent kinds that hold this percentage of all pods.
+_TYPICAL_PERCENT: Final = 95
+
+
+class DataError(Exception):
+    """The folder does not hold what is needed; the message says where, and what is accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A kind of pod: what it asks for, and the card models it may use, as bits."""
+
+    demand: Demand
+    models: int
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The nodes before anything arrives; `model_ix` (int32[n]) numbers their card models."""
+
+    nodes: NodeTable
+    model_ix: "array[int]"
+    model_names: dict[str, int]
+    total_milli: int
+
+    def models_named(self, spec: str) -> int:
+        """The models of `A|B` as bits, all models for ""; names that no node has stand for none."""
+        if not spec:
+            return ALL_MODELS
+        numbers = (self.model_names.get(name) for name in spec.split("|"))
+        return sum({1 << number for number in numbers if number is not None})
+
+
+@dataclass(slots=True)
+class Trace:
+    """A pod list: `pods` are indices into `shapes` in the order of the pods' names.
+
+    `typical` are the kinds of pods that are to be expected.
+    """
+
+    name: str
+    shapes: list[Shape]
+    pods: list[int]
+    typical: list[TypicalPod]
+
+
+def trace_names(folder: Path) -> list[str]:
+    """The names of all pod lists in the folder, in alphabetic order."""
+    head, tail = PODS.split("{}")
+    files = (file.name.removesuffix(".gz") for file in folder.glob(f"{head}*{tail}*"))
+    return sorted({name[len(head) : -len(tail)] for name in files if name.endswith(tail)})
+
+
+def load_cluster(folder: Path) -> Cluster:
+    """The GPU nodes, with all their cards free."""
+    nodes, model_names = NodeTable(), dict[str, int]()
+    model_ix, total = array("i"), 0
+    for row in _rows(folder, NODES, ("sn", "cpu_milli", "memory_mib", "gpu", "model")):
+        gpus = row.number("gpu", _MOST_GPUS_PER_NODE)
+        facts = NodeFacts(
+            row["sn"],
+            free_cpu_milli=row.number("cpu_milli"),
+            free_memory_mib=row.number("memory_mib"),
+            free_pods=_PODS_PER_NODE,
+        )
+        if facts.name in nodes.cards.ix:
+            raise row.error("sn", "a name that no other node has")
+        nodes.set_node(facts)
+        devices = [Device(index=at, memory_mib=0, model=row["model"]) for at in range(gpus)]
+        nodes.set_cards(
+            GpuNode(metadata=ObjectMeta(name=facts.name), status=GpuNodeStatus(devices=devices))
+        )
+        model_ix.append(model_names.setdefault(row["model"], len(model_names)))
+        if len(model_names) > MOST_MODELS:
+            raise row.error("model", f"at most {MOST_MODELS} different models")
+        total += gpus * MILLI_PER_GPU
+    if not total:
+        raise DataError(f"{folder / NODES}: no node has a GPU")
+    return Cluster(nodes, model_ix, model_names, total)
+
+
+def load_trace(folder: Path, name: str, cluster: Cluster) -> Trace:
+    """The pods of one list; which models they may use is told in the cluster's numbers."""
+    names = trace_names(folder)
+    if name not in names:
+        known = ", ".join(names) or f"none; files are named {PODS.format('<trace>')}[.gz]"
+        raise DataError(f"{folder}: no trace {name!r}; there are: {known}")
+    shapes: dict[Shape, int] = {}
+    kinds: Counter[tuple[int, int, int, str]] = Counter()
+    pods: list[tuple[str, int]] = []
+    columns = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+    for row in _rows(folder, PODS.format(name), columns):
+        devices = row.number("num_gpu", _MOST_GPUS_PER_NODE)
+        milli = row.number("gpu_milli", MILLI_PER_GPU)
+        if (devices == 0) != (milli == 0) or (devices > 1 and milli < MILLI_PER_GPU):
+            raise row.error("gpu_milli", "0 without GPUs, 1000 with several, 1 to 1000 with one")
+        cpu, spec = row.number("cpu_milli"), row.get("gpu_spec")
+        demand = Demand(devices, milli, 0, cpu, row.number("memory_mib"))
+        shape = Shape(demand, cluster.models_named(spec))
+        pods.append((row["name"], shapes.setdefault(shape, len(shapes))))
+        kinds[cpu, milli, devices, spec] += 1
+    if not pods:
+        raise DataError(f"{folder / PODS.format(name)}: no pods")
+    return Trace(name, list(shapes), [at for _, at in sorted(pods)], _typical(kinds, cluster))
+
+
+def load_reference(folder: Path) -> dict[tuple[str, str], dict[int, list[float]]]:
+    """Published curves by (trace, policy in lower case) and seed; empty if the file is absent.
+
+    Entry k of a curve, k = 0 to 130, is the allocation in % of all GPUs when k % of them had been
+    asked for.
+    """
+    if _find(folder, REFERENCE) is None:
+        return {}
+    head = PODS.split("{}", maxsplit=1)[0]
+    curves: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for row in _rows(folder, REFERENCE, ("workload", "sc_policy", "seed", str(LAST_PERCENT))):
+        try:
+            curve = [float(row[str(percent)]) for percent in range(LAST_PERCENT + 1)]
+        except (KeyError, ValueError):
+            raise row.error("0", f"a number in each column 0 to {LAST_PERCENT}") from None
+        policy = row["sc_policy"].rpartition("-")[2].lower()
+        by_seed = curves.setdefault((row["workload"].removeprefix(head), policy), {})
+        by_seed[row.number("seed")] = curve
+    return curves
+
+
+def _typical(kinds: Mapping[tuple[int, int, int, str], int], cluster: Cluster) -> list[TypicalPod]:
+    """The most frequent kinds, until they hold 95 % of the pods; equal counts: the larger first."""
+    ranked = sorted(kinds.items(), key=lambda each: (each[1], each[0]), reverse=True)
+    enough = _TYPICAL_PERCENT * sum(kinds.values())
+    typical: list[TypicalPod] = []
+    held = 0
+    for (cpu, milli, devices, spec), count in ranked:
+        typical.append(TypicalPod(cpu, devices, milli, count, cluster.models_named(spec)))
+        held += count
+        if 100 * held >= enough:
+            break
+    return typical
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line of a file, which knows where it is."""
+
+    file: Path
+    line: int
+    fields: Mapping[str, str]
+
+    def __getitem__(self, column: str) -> str:
+        return self.fields[column]
+
+    def get(self, column: str) -> str:
+        return self.fields.get(column) or ""
+
+    def number(self, column: str, most: int = _MOST) -> int:
+        text = self.get(column)
+        if not (text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= most):
+            raise self.error(column, f"a whole number from 0 to {most}")
+        return int(text)
+
+    def error(self, column: str, accepted: str) -> DataError:
+        return DataError(
+            f"{self.file}, line {self.line}: {column} is {self.get(column)!r:.80}; "
+            f"accepted is {accepted}"
+        )
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    return next((file for end in (".gz", "") if (file := folder / (name + end)).is_file()), None)
+
+
+def _rows(folder: Path, name: str, columns: Sequence[str]) -> Iterator[_Row]:
+    """The lines of the file; raises DataError when it is missing, broken or lacks a column."""
+    file = _find(folder, name)
+    if file is None:
+        raise DataError(f"{folder}: no {name} or {name}.gz in this folder")
+    opened = gzip.open if file.suffix == ".gz" else open
+    try:
+        with opened(file, "rt", encoding="utf-8", newline="") as text:
+            reader = csv.DictReader(text)
+            missing = [name for name in columns if name not in (reader.fieldnames or ())]
+            if missing:
+                raise DataError(f"{file}: no column {', '.join(missing)}")
+            for fields in reader:
+                row = _Row(file, reader.line_num, fields)
+                if any(fields[name] is None for name in columns):
+                    raise DataError(f"{file}, line {reader.line_num}: fields are missing")
+                yield row
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{file}: {error}") from error

@@ -1,0 +1,290 @@
+"""The policies of the openb replay: given the next pod, which node and which cards it gets.
+
+Six are those of the FGD paper (Weng et al., USENIX ATC 2023), by their published reference
+simulator; `frag` is ours, and `extender.kernels.typical` tells its rule. All see the same: what the
+nodes have left, the pod, and which kinds of pods are typical. A pod that is placed stays.
+
+Pods only arrive, so between two pods of one shape few nodes change. The scores of each shape are
+kept, and only nodes that have changed since are scored again.
+"""
+
+import random
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from extender.api.demand import Demand
+from extender.api.kinds import CardShare
+from extender.api.units import MILLI_PER_GPU
+from extender.kernels import baselines, fragments, nodes
+from extender.kernels.typical import (
+    MOST_MODELS,
+    Fragments,
+    Scores,
+    Typical,
+    TypicalPod,
+    fgd_measure,
+    frag_measure,
+    price_models,
+)
+from extender.replay.openb_data import Cluster, Shape
+
+_NO_PRICE: Final = array("i", [0]) * MOST_MODELS
+_BINPACK: Final = 0
+
+
+@dataclass(slots=True)
+class Start:
+    """What a policy begins with: an empty cluster, its nodes in the order that breaks ties."""
+
+    cluster: Cluster
+    order: "array[int]"
+    typical: Sequence[TypicalPod]
+    rng: random.Random
+
+
+class Policy(ABC):
+    """A cluster that fills up, and the rule by which it does."""
+
+    name: ClassVar[str]
+
+    def __init__(self, start: Start) -> None:
+        self.nodes = start.cluster.nodes.copy()
+        self.model_ix = start.cluster.model_ix
+        self._order = start.order
+        self._allowed: dict[int, array[int]] = {}
+
+    def place(self, shape: Shape) -> bool:
+        """Give a pod of `shape` its place for good; False if it fits nowhere."""
+        ix = self.choose(shape)
+        if ix < 0:
+            return False
+        milli = shape.demand.milli
+        cards = [CardShare(at, milli, 0) for at in self.pick_cards(ix, shape)]
+        self.nodes.hold(ix, shape.demand, cards)
+        self.note(ix, shape)
+        return True
+
+    @abstractmethod
+    def choose(self, shape: Shape) -> int:
+        """The node that a pod of `shape` gets, or -1 if it fits nowhere."""
+
+    def pick_cards(self, ix: int, shape: Shape) -> list[int]:
+        """The cards of node `ix` that it gets: the tightest that fit, the first of equals."""
+        return nodes.pick_cards(self.nodes.cards, ix, shape.demand, _BINPACK)
+
+    def note(self, ix: int, shape: Shape) -> None:  # noqa: B027 - most policies remember nothing
+        """A pod of `shape` has been placed on node `ix`."""
+
+    def allowed(self, models: int) -> "array[int]":
+        """Nodes whose card model is among `models`, in the order that breaks ties."""
+        found = self._allowed.get(models)
+        if found is None:
+            found = array("i", (ix for ix in self._order if models >> self.model_ix[ix] & 1))
+            self._allowed[models] = found
+        return found
+
+
+class RandomPolicy(Policy):
+    """Any node that takes the pod, each as likely; and any of its cards that does."""
+
+    name = "random"
+
+    def __init__(self, start: Start) -> None:
+        super().__init__(start)
+        self._rng = start.rng
+        self._feasible: dict[Shape, array[int]] = {}
+
+    def choose(self, shape: Shape) -> int:
+        """Each node that takes the pod has the same chance."""
+        # What a node refuses once it refuses for ever, since nothing is ever given back.
+        feasible = self._feasible.get(shape)
+        if feasible is None:
+            feasible = self._feasible[shape] = self.allowed(shape.models)[:]
+        while feasible:
+            at = self._rng.randrange(len(feasible))
+            one = feasible[at : at + 1]
+            if nodes.best_node(self.nodes, shape.demand, one, _BINPACK) >= 0:
+                return one[0]
+            feasible[at] = feasible[-1]
+            feasible.pop()
+        return -1
+
+    def pick_cards(self, ix: int, shape: Shape) -> list[int]:
+        """For a fraction, each card that takes it has the same chance."""
+        demand = shape.demand
+        if demand.devices != 1 or demand.milli == MILLI_PER_GPU:
+            return super().pick_cards(ix, shape)
+        free = self.nodes.cards.free_of(ix)
+        return [self._rng.choice([at for at, milli in enumerate(free) if milli >= demand.milli])]
+
+
+class ScoringPolicy(Policy):
+    """The node with the highest score, the first of equals."""
+
+    def __init__(self, start: Start) -> None:
+        super().__init__(start)
+        self._scores: dict[Shape, Scores] = {}
+        #: Per set of models: the nodes that have changed, oldest first, and who has seen how many.
+        self._changed: dict[int, array[int]] = {}
+        self._seen: dict[Shape, int] = {}
+
+    @abstractmethod
+    def rescore(self, demand: Demand, stale: "array[int]", scores: Scores) -> None:
+        """Bring the scores of the `stale` nodes up to date."""
+
+    def price(self, shape: Shape) -> "array[int]":
+        """Points that a node of each card model costs a pod of `shape`: int32[64]."""
+        return _NO_PRICE
+
+    def choose(self, shape: Shape) -> int:
+        """The node with the highest score less its price, the first of equals."""
+        everyone = self.allowed(shape.models)
+        scores = self._scores_of(shape, everyone)
+        return fragments.best_of(scores, everyone, self.model_ix, self.price(shape))
+
+    def note(self, ix: int, shape: Shape) -> None:
+        """Remember that the scores of node `ix` are stale."""
+        model = self.model_ix[ix]
+        for models, changed in self._changed.items():
+            if models >> model & 1:
+                changed.append(ix)
+
+    def card_of(self, ix: int, shape: Shape) -> int:
+        """The card that the score of node `ix` is for, or -1 where scores don't say."""
+        return self._scores[shape].card[ix]
+
+    def _scores_of(self, shape: Shape, everyone: "array[int]") -> Scores:
+        changed = self._changed.setdefault(shape.models, array("i"))
+        seen = self._seen.get(shape)
+        self._seen[shape] = len(changed)
+        if seen is None:
+            scores = self._scores[shape] = Scores.of(len(self.nodes))
+            stale = everyone
+        else:
+            scores = self._scores[shape]
+            stale = everyone if len(changed) - seen > len(everyone) else changed[seen:]
+        if stale:
+            self.rescore(shape.demand, stale, scores)
+        return scores
+
+
+class FgdPolicy(ScoringPolicy):
+    """Fragmentation gradient descent."""
+
+    name = "fgd"
+
+    def __init__(self, start: Start) -> None:
+        super().__init__(start)
+        self.fragments = Fragments(self.measure(start.typical), self.model_ix)
+        fragments.measure_nodes(self.nodes, self.fragments, self._order)
+
+    def measure(self, typical: Sequence[TypicalPod]) -> Typical:
+        """What counts as fragmentation."""
+        return fgd_measure(typical)
+
+    def rescore(self, demand: Demand, stale: "array[int]", scores: Scores) -> None:
+        """By the fall of fragmentation."""
+        fragments.score_nodes(self.nodes, self.fragments, demand, stale, scores)
+
+    def pick_cards(self, ix: int, shape: Shape) -> list[int]:
+        """For a fraction, the card by which fragmentation falls most."""
+        card = self.card_of(ix, shape)
+        return [card] if card >= 0 else super().pick_cards(ix, shape)
+
+    def note(self, ix: int, shape: Shape) -> None:
+        """Measure the node anew."""
+        super().note(ix, shape)
+        fragments.measure_nodes(self.nodes, self.fragments, array("i", [ix]))
+
+
+class FragPolicy(FgdPolicy):
+    """Our own; the rule is told in `extender.kernels.typical`."""
+
+    name = "frag"
+
+    def __init__(self, start: Start) -> None:
+        super().__init__(start)
+        self._typical = start.typical
+        self._free_milli: dict[int, int] = {}
+        for ix in start.order:
+            free = sum(self.nodes.cards.free_of(ix))
+            model = self.model_ix[ix]
+            self._free_milli[model] = self._free_milli.get(model, 0) + free
+
+    def measure(self, typical: Sequence[TypicalPod]) -> Typical:
+        """What counts as fragmentation."""
+        return frag_measure(typical)
+
+    def price(self, shape: Shape) -> "array[int]":
+        """Card models that run short are dear; work without GPUs pays nothing."""
+        if not shape.demand.wants_gpu:
+            return _NO_PRICE
+        return price_models(self._typical, self._free_milli)
+
+    def note(self, ix: int, shape: Shape) -> None:
+        """Measure the node anew, and count what its model has left."""
+        super().note(ix, shape)
+        self._free_milli[self.model_ix[ix]] -= shape.demand.total_milli
+
+
+class _Baseline(ScoringPolicy):
+    """A packing policy of the paper; `rule` is a constant of `extender.kernels.baselines`."""
+
+    rule: ClassVar[int]
+
+    def __init__(self, start: Start) -> None:
+        super().__init__(start)
+        #: Kinds of pods on each node, as the kernel counts them: uint64[n].
+        self.tags = array("Q", [0]) * len(self.nodes)
+
+    def rescore(self, demand: Demand, stale: "array[int]", scores: Scores) -> None:
+        """By the rule of the policy."""
+        baselines.score_nodes(self.nodes, self, demand, stale, scores)
+
+    def note(self, ix: int, shape: Shape) -> None:
+        """Remember the kind of pod on the node."""
+        super().note(ix, shape)
+        demand = shape.demand
+        if demand.devices:
+            self.tags[ix] |= 1 << (demand.devices if demand.milli == MILLI_PER_GPU else 0)
+
+
+class DotProductPolicy(_Baseline):
+    """The least product of what is free on the node and what the pod asks for (as in Tetris)."""
+
+    name, rule = "dotprod", baselines.DOT_PRODUCT
+
+
+class ClusteringPolicy(_Baseline):
+    """Pods of the same kind together (as in Gandiva)."""
+
+    name, rule = "gpuclustering", baselines.CLUSTERING
+
+
+class PackingPolicy(_Baseline):
+    """Shared cards first, then used nodes, then small ones (as in MLaaS)."""
+
+    name, rule = "gpupacking", baselines.PACKING
+
+
+class BestFitPolicy(_Baseline):
+    """The least CPU and GPU left over."""
+
+    name, rule = "bestfit", baselines.BEST_FIT
+
+
+POLICIES: Final[dict[str, type[Policy]]] = {
+    policy.name: policy
+    for policy in (
+        FragPolicy,
+        FgdPolicy,
+        BestFitPolicy,
+        PackingPolicy,
+        ClusteringPolicy,
+        DotProductPolicy,
+        RandomPolicy,
+    )
+}
