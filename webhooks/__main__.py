@@ -18,6 +18,7 @@ from extender.kube.reflector import Reflector
 from extender.kube.resources import PROJECTS
 from webhooks import certs
 from webhooks.certs import Bundle
+from webhooks.owners.reader import Reader
 from webhooks.projects import ProjectIndex
 from webhooks.rotation import Schedule
 from webhooks.rotator import Folder, Rotator, Served
@@ -64,6 +65,7 @@ async def serve(options: Options) -> None:
         await Client.connect(options.kubeconfig, user_agent="ballast-webhooks") as client,
         asyncio.TaskGroup() as tasks,
     ):
+        server.read_owner = Reader(client.get_raw, registry=server.registry).read
         keeper = await _certificate(client, options, use)
         running = [
             tasks.create_task(keeper.run()),

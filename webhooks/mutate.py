@@ -1,11 +1,14 @@
-"""What a pod is made into when it is created. Pure: a request and the known projects in, a
-decision out.
+"""What a pod is made into when it is created. Pure: a request, the known projects and what its
+owner says of it in, a decision out.
 
 A pod that says nothing about GPUs and has none of our words is left alone byte for byte. So are
 mirror pods and pods that already have a node: nothing may be decided about them any more. A GPU pod
 in a namespace of a project gets labels, priority, the request `ballast.dev/gpu-milli`, our
 scheduler and, unless a DaemonSet made it, the gate. A DaemonSet waits for its pods node by node, so
 a gated one would stall its roll-out; such a pod is placed directly by the extender.
+
+Pods that their owner needs together get the group and the minimum that follow from it
+(`webhooks.owners`), unless they name a group themselves; one that does is left to its author.
 
 A GPU pod in a namespace without a project is not ours: it is left alone with a warning. It is
 refused when it asks for our scheduler, which would otherwise place it outside every quota.
@@ -22,6 +25,7 @@ from extender.api.demand import (
     MIN_MEMBER_KEYS,
     PREEMPTIBILITY_LABELS,
     PROJECT_LABELS,
+    SUB_GROUP_LABELS,
     Demand,
     agreed,
     first_of,
@@ -37,6 +41,7 @@ from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, UnitError, parse_whole
 from webhooks import validate
+from webhooks.owners.origin import NOBODY, Origin
 from webhooks.patch import PatchBuilder
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, malformed, patched, refused, warned
@@ -61,10 +66,30 @@ class _Case:
     project: Project
     kind: str
     priority_class: str
+    origin: Origin
+
+    @property
+    def stated_group(self) -> str:
+        """The group that the pod itself names."""
+        return first_of(self.pod.metadata.labels, GROUP_LABELS)
+
+    @property
+    def group(self) -> str:
+        """The group that the pod names, else its owner's where that makes a difference."""
+        if stated := self.stated_group:
+            return stated
+        is_needed = not self.origin.is_alone or _states_minimum(self.pod)
+        return self.origin.group if is_needed and self.demand.is_ours else ""
 
 
-def decide(request: Request, projects: ProjectIndex) -> Decision:
+def decide(request: Request, projects: ProjectIndex, origin: Origin = NOBODY) -> Decision:
     """What becomes of the pod in `request`; anything but a pod's creation is let through."""
+    pod = read_pod(request)
+    return pod if isinstance(pod, Decision) else judge(pod, request, projects, origin)
+
+
+def read_pod(request: Request) -> Pod | Decision:
+    """The pod that has to be judged, or the decision where there is none."""
     if request.operation != "CREATE" or request.kind.kind != "Pod" or request.sub_resource:
         return allowed()
     try:
@@ -75,11 +100,25 @@ def decide(request: Request, projects: ProjectIndex) -> Decision:
         return allowed()
     # The API server fills both in only after admission.
     pod.metadata.namespace = request.namespace
-    case = _judge(pod, projects)
+    return pod
+
+
+def wants_origin(pod: Pod, projects: ProjectIndex) -> bool:
+    """Whether what its owner says of the pod would change anything."""
+    meta = pod.metadata
+    is_told = meta.label(names.LABEL_WORKLOAD_KIND) and first_of(meta.labels, GROUP_LABELS)
+    if is_told or meta.controller is None or not mentions_gpu(pod):
+        return False
+    return projects.project_of(meta.namespace) is not None
+
+
+def judge(pod: Pod, request: Request, projects: ProjectIndex, origin: Origin) -> Decision:
+    """What becomes of the pod that `request` is about."""
+    case = _judge(pod, projects, origin)
     if isinstance(case, Decision):
         return case
     ops = _ops(case, msgspec.json.decode(request.object))
-    return patched(ops, *_warnings(pod))
+    return patched(ops, *_warnings(case))
 
 
 def _is_concerned(pod: Pod) -> bool:
@@ -94,7 +133,7 @@ def _is_concerned(pod: Pod) -> bool:
     return any(word.startswith(prefix) for word in words)
 
 
-def _judge(pod: Pod, projects: ProjectIndex) -> _Case | Decision:
+def _judge(pod: Pod, projects: ProjectIndex, origin: Origin) -> _Case | Decision:
     """The pod as a case to act on, or the decision that ends the matter."""
     project = _project_of(pod, projects)
     if isinstance(project, Refused):
@@ -105,8 +144,13 @@ def _judge(pod: Pod, projects: ProjectIndex) -> _Case | Decision:
     if isinstance(demand, Refused):
         return refused(demand)
     named = pod.spec.priority_class_name
-    kind = pod.metadata.label(names.LABEL_WORKLOAD_KIND) or KIND_OF_CLASS.get(named, USUAL_KIND)
-    case = _Case(pod, demand, project, kind, named or names.CLASS_OF_KIND.get(kind, ""))
+    kind = (
+        pod.metadata.label(names.LABEL_WORKLOAD_KIND)
+        or KIND_OF_CLASS.get(named)
+        or origin.work
+        or USUAL_KIND
+    )
+    case = _Case(pod, demand, project, kind, named or names.CLASS_OF_KIND.get(kind, ""), origin)
     objection = _objection(case)
     return refused(objection) if objection else case
 
@@ -117,7 +161,7 @@ def _objection(case: _Case) -> Refused | None:
     why = validate.check_reserved(pod) or validate.check_words(pod)
     if why:
         return why
-    if case.demand.wants_gpu:
+    if case.demand.is_ours:
         return validate.check_request(pod, case.demand) or validate.check_class(
             pod, case.priority_class, case.project
         )
@@ -172,10 +216,12 @@ def _ops(case: _Case, document: dict[str, Any]) -> list[dict[str, Any]]:
     """The operations that make the pod what it has to be."""
     patch = PatchBuilder(document)
     _label(patch, case)
+    _join_group(patch, case)
     if case.demand.wants_gpu:
         _annotate(patch, case)
-        _set_priority(patch, case)
         _request_milli(patch, case)
+    if case.demand.is_ours:
+        _set_priority(patch, case)
         patch.set(("spec", "schedulerName"), names.SCHEDULER_NAME)
         owner = case.pod.metadata.controller
         if owner is None or owner.kind != "DaemonSet":
@@ -184,10 +230,9 @@ def _ops(case: _Case, document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _label(patch: PatchBuilder, case: _Case) -> None:
-    labels = case.pod.metadata.labels
-    group = first_of(labels, GROUP_LABELS)
-    preemptibility = first_of(labels, PREEMPTIBILITY_LABELS)
-    if not preemptibility and not group and case.demand.wants_gpu:
+    group = case.group
+    preemptibility = first_of(case.pod.metadata.labels, PREEMPTIBILITY_LABELS)
+    if not preemptibility and not group and case.demand.is_ours:
         # A group's own word counts for its pods, so theirs is left open.
         preemptibility = _usual_preemptibility(case)
     for key, value in (
@@ -199,6 +244,28 @@ def _label(patch: PatchBuilder, case: _Case) -> None:
     ):
         if value:
             patch.set(("metadata", "labels", key), value)
+
+
+def _join_group(patch: PatchBuilder, case: _Case) -> None:
+    """Writes what the owner says of the group, where the pod names no group itself.
+
+    Whoever names a group may mean pods of several owners, so one owner's figures are not for it.
+    """
+    if not case.group or case.stated_group:
+        return
+    origin, labels = case.origin, case.pod.metadata.labels
+    if origin.gang.min_member > 1 and not _states_minimum(case.pod):
+        key = names.ANNOTATION_MIN_MEMBER
+        patch.set(("metadata", "annotations", key), str(origin.gang.min_member))
+    if origin.sub_group and not first_of(labels, SUB_GROUP_LABELS):
+        patch.set(("metadata", "labels", names.LABEL_SUB_GROUP), origin.sub_group)
+
+
+def _states_minimum(pod: Pod) -> bool:
+    meta = pod.metadata
+    return bool(
+        first_of(meta.annotations, MIN_MEMBER_KEYS) or first_of(meta.labels, MIN_MEMBER_KEYS)
+    )
 
 
 def _usual_preemptibility(case: _Case) -> str:
@@ -269,12 +336,8 @@ def _set_milli(patch: PatchBuilder, place: _Place, milli: int) -> None:
         patch.set(("spec", *place, "resources", key, names.GPU_MILLI), str(milli))
 
 
-def _warnings(pod: Pod) -> list[str]:
+def _warnings(case: _Case) -> list[str]:
     """What is legal but will not do what its author may expect."""
-    meta = pod.metadata
-    has_minimum = first_of(meta.annotations, MIN_MEMBER_KEYS) or first_of(
-        meta.labels, MIN_MEMBER_KEYS
-    )
-    if has_minimum and not first_of(meta.labels, GROUP_LABELS):
+    if _states_minimum(case.pod) and not case.group:
         return [f"{names.ANNOTATION_MIN_MEMBER} has no effect without {names.LABEL_POD_GROUP}"]
     return []

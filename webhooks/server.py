@@ -1,8 +1,9 @@
 """The HTTPS server that the API server calls: POST /mutate, and health and metrics for kubelet.
 
-A review is answered from memory: no call to the API server, no await between the body and the
-answer. What the body costs is bounded: 7 MiB (two objects of 3 MiB and their frame, the bound that
-controller-runtime uses), sent within the webhook's own timeout, never decompressed.
+A review is answered from memory, but for pods whose gang only their owner knows: the owner is read
+within the webhook's timeout (`webhooks.owners.reader`). What the body costs is bounded: 7 MiB (two
+objects of 3 MiB and their frame, the bound that controller-runtime uses), sent within the webhook's
+own timeout, never decompressed.
 """
 
 import asyncio
@@ -17,9 +18,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, H
 from prometheus_client.exposition import generate_latest
 
 from webhooks.certs import Bundle
-from webhooks.mutate import decide
+from webhooks.mutate import judge, read_pod, wants_origin
+from webhooks.owners.origin import NOBODY
+from webhooks.owners.trace import WITHIN_S, Read, trace
 from webhooks.projects import ProjectIndex
-from webhooks.review import ReviewError, answer, read
+from webhooks.review import Decision, Request, ReviewError, answer, read
 
 MAX_BODY: Final = 7 * 2**20
 #: The API server gives up after 3 s (`timeoutSeconds`); a body that takes longer serves nobody.
@@ -31,7 +34,10 @@ log = structlog.get_logger("webhooks")
 
 
 class Server:
-    """Answers reviews. `bundle` is the certificate in use, `now` the wall clock that judges it."""
+    """Answers reviews. `bundle` is the certificate in use, `now` the wall clock that judges it.
+
+    `read_owner` reads the owner of a pod; without it pods stand for themselves.
+    """
 
     def __init__(
         self,
@@ -39,11 +45,14 @@ class Server:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         body_deadline_s: float = BODY_DEADLINE_S,
+        owner_deadline_s: float = WITHIN_S,
     ) -> None:
         self._projects = projects
         self.bundle: Bundle | None = None
+        self.read_owner: Read | None = None
         self._now = now
         self._body_deadline_s = body_deadline_s
+        self._owner_deadline_s = owner_deadline_s
         self.registry = CollectorRegistry()
         self._reviews = Counter(
             "ballast_webhook_reviews_total",
@@ -84,7 +93,7 @@ class Server:
         except ReviewError as error:
             self._reviews.labels("malformed").inc()
             return _plain(400, str(error))
-        decision = decide(request, self._projects)
+        decision = await self._decide(request)
         self._reviews.labels(decision.word).inc()
         self._duration.observe(time.perf_counter() - started)
         if not decision.is_allowed:
@@ -96,6 +105,15 @@ class Server:
                 detail=decision.message,
             )
         return web.Response(body=answer(request.uid, decision), content_type="application/json")
+
+    async def _decide(self, request: Request) -> Decision:
+        pod = read_pod(request)
+        if isinstance(pod, Decision):
+            return pod
+        origin = NOBODY
+        if self.read_owner and wants_origin(pod, self._projects):
+            origin = await trace(pod.metadata, self.read_owner, self._owner_deadline_s)
+        return judge(pod, request, self._projects, origin)
 
     async def _healthz(self, _http: web.Request) -> web.Response:
         return _plain(200, "ok")

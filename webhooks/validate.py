@@ -14,6 +14,7 @@ from extender.api.demand import (
     PREEMPTIBILITY_LABELS,
     Demand,
     agreed,
+    check_aliases,
     fraction_container,
     pod_name,
     read_compute,
@@ -57,6 +58,7 @@ def check_words(pod: Pod) -> Refused | None:
         group = agreed(meta.labels, GROUP_LABELS)
         if group and not _DNS_LABEL.fullmatch(group):
             raise UnitError(f"{names.LABEL_POD_GROUP}: {_not_a_name(group)}")
+        check_aliases(meta)
         read_min_member(meta.annotations, meta.labels)
         _check_node_pools(meta.annotation(names.ANNOTATION_NODE_POOLS))
     except UnitError as error:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from extender.api import names
+from webhooks.owners.table import TABLE
 
 MANIFESTS = Path(__file__).parents[3] / "manifests"
 KUSTOMIZATIONS = sorted(MANIFESTS.rglob("kustomization.yaml"))
@@ -89,8 +90,9 @@ def test_extender_changes_nothing_but_bindings_and_the_ledger() -> None:
     assert writes == {("pods/binding", "create"), ("gpunodes", "patch")}
 
 
-def test_webhooks_read_projects_and_change_nothing_but_who_trusts_them() -> None:
-    assert _granted("ballast-webhooks") == {
+def test_webhooks_read_projects_and_owners_and_change_nothing_but_who_trusts_them() -> None:
+    owners = {(kind.plural, "get") for kind in TABLE if kind.plural}
+    assert _granted("ballast-webhooks") - owners == {
         ("projects", "list"),
         ("projects", "watch"),
         ("mutatingwebhookconfigurations", "get"),

@@ -1,0 +1,75 @@
+"""The server by itself, with owners that are read: what a review says, and how long it waits."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import jsonpatch
+import pytest_asyncio
+
+from extender.api import names
+from tests.support.admission import review_body, usual_index
+from tests.support.owners import Document, Shelf, child, unread
+from webhooks.owners.batch import COMPLETION_INDEX
+from webhooks.owners.reader import Reader
+from webhooks.owners.trace import Read
+from webhooks.server import Server
+
+Ask = Callable[[Read], Awaitable[str]]
+
+
+def train() -> Document:
+    job = unread("batch/v1", "Job", "train")
+    gpu = {"containers": [{"name": "m", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}
+    job["spec"] = {
+        "completionMode": "Indexed",
+        "completions": 4,
+        "parallelism": 4,
+        "template": {"spec": gpu},
+    }
+    return job
+
+
+POD = child(train(), {COMPLETION_INDEX: "0"}).body
+
+
+@pytest_asyncio.fixture
+async def ask() -> AsyncIterator[Ask]:
+    """Posts the creation of a pod of `train`, and gives the patch that comes back."""
+    server = Server(usual_index(), owner_deadline_s=0.1)
+    runner = server.runner()
+    await runner.setup()
+    await aiohttp.web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/mutate"
+    body = review_body(POD)
+    async with aiohttp.ClientSession() as client:
+
+        async def post(read: Read) -> str:
+            server.read_owner = read
+            async with client.post(url, data=body) as answer:
+                response: dict[str, Any] = (await answer.json())["response"]
+            assert response["allowed"]
+            return base64.b64decode(response["patch"]).decode()
+
+        yield post
+    await runner.cleanup()
+
+
+async def test_gang_of_the_owner_is_in_the_patch(ask: Ask) -> None:
+    patch = await ask(Reader(Shelf(train()).get).read)
+    after = jsonpatch.apply_patch(POD, json.loads(patch))["metadata"]
+    assert after["labels"][names.LABEL_POD_GROUP] == "job-train"
+    assert after["annotations"][names.ANNOTATION_MIN_MEMBER] == "4"
+
+
+async def test_pod_gets_its_gate_though_its_owner_is_never_read(ask: Ask) -> None:
+    async def silent(_asked: object) -> None:
+        await asyncio.Event().wait()
+
+    patch = await ask(silent)
+    assert names.GATE in patch
+    assert "job-train" in patch
+    assert names.ANNOTATION_MIN_MEMBER not in patch

@@ -1,0 +1,1 @@
+"""Who made a pod, and which other pods it therefore needs."""

@@ -1,0 +1,62 @@
+"""Job: an Indexed one whose pods all run at once is a gang; pods of any other run by themselves.
+
+With fewer pods at a time than completions, or without an index, a pod can't know its peers: it
+takes the next piece of work and ends. Indices that have succeeded, or failed for good, get no pod
+any more, so a pod that is made again does not wait for them.
+
+Source: kubernetes/api batch/v1 JobSpec; labels of KEP-2214 and KEP-4017.
+"""
+
+import re
+from typing import Final
+
+from msgspec import Struct, field
+
+from extender.api.objects import ObjectMeta
+from webhooks.owners.origin import Owner, Role, Shape, Template
+
+#: On the pods of an Indexed Job: as a label since 1.28, before as an annotation only.
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_SPAN: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
+
+
+class JobSpec(Struct, rename="camel"):
+    """How many pods a Job has in all, and at once."""
+
+    parallelism: int = 1
+    completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    template: Template = field(default_factory=Template)
+
+
+class _JobStatus(Struct, rename="camel"):
+    succeeded: int = 0
+    failed_indexes: str = ""
+
+
+class Job(Owner):
+    """A Job of batch/v1."""
+
+    spec: JobSpec = field(default_factory=JobSpec)
+    status: _JobStatus = field(default_factory=_JobStatus)
+
+
+def is_plain(meta: ObjectMeta) -> bool:
+    """Whether this pod of a Job has no index, and thus no peers that it could know."""
+    return not meta.label(COMPLETION_INDEX) and not meta.annotation(COMPLETION_INDEX)
+
+
+def shape(job: Job) -> Shape | None:
+    """The gang of a Job whose indices all run at once, else None."""
+    spec = job.spec
+    n = spec.completions or 0
+    if spec.completion_mode != "Indexed" or n < 2 or spec.parallelism != n:
+        return None
+    left = n - job.status.succeeded - count_indexes(job.status.failed_indexes)
+    return Shape([Role("", left, spec.template)])
+
+
+def count_indexes(text: str) -> int:
+    """How many indices a text such as "1,3-5" lists; what is none counts 0."""
+    found = filter(None, map(_SPAN.fullmatch, text.split(",")))
+    return sum(max(0, int(span[2] or span[1]) - int(span[1]) + 1) for span in found)

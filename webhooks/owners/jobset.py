@@ -1,0 +1,84 @@
+"""JobSet, which is also what a TrainJob of Kubeflow's Trainer makes: one gang of all its Jobs.
+
+Jobs that start only after others (in order, or by `dependsOn`) are a later stage; Jobs that have
+succeeded need no pods any more. So the trainer of a TrainJob is a gang of its own, though it comes
+after Jobs that fetch the data: these ask for no GPU.
+
+Source: kubernetes-sigs/jobset api/jobset/v1alpha2; kubeflow/trainer pkg/runtime.
+"""
+
+from typing import Final
+
+from msgspec import Struct, field
+
+from extender.api.objects import ObjectMeta
+from webhooks.owners.batch import JobSpec
+from webhooks.owners.origin import Owner, Role, Shape
+
+NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+UID: Final = "jobset.sigs.k8s.io/jobset-uid"
+REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+
+
+class _JobTemplate(Struct):
+    spec: JobSpec = field(default_factory=JobSpec)
+
+
+class _Dependency(Struct):
+    name: str = ""
+
+
+class _ReplicatedJob(Struct, rename="camel"):
+    name: str = ""
+    replicas: int = 1
+    template: _JobTemplate = field(default_factory=_JobTemplate)
+    depends_on: list[_Dependency] | None = None
+
+
+class _StartupPolicy(Struct, rename="camel"):
+    startup_policy_order: str = ""
+
+
+class _JobSetSpec(Struct, rename="camel"):
+    replicated_jobs: list[_ReplicatedJob] | None = None
+    startup_policy: _StartupPolicy | None = None
+
+
+class _ReplicatedJobStatus(Struct):
+    name: str = ""
+    succeeded: int = 0
+
+
+class _JobSetStatus(Struct, rename="camel"):
+    replicated_jobs_status: list[_ReplicatedJobStatus] | None = None
+
+
+class JobSet(Owner):
+    """A JobSet."""
+
+    spec: _JobSetSpec = field(default_factory=_JobSetSpec)
+    status: _JobSetStatus = field(default_factory=_JobSetStatus)
+
+
+def role_of(meta: ObjectMeta) -> str:
+    """The replicated Job that the pod belongs to."""
+    return meta.label(REPLICATED_JOB)
+
+
+def shape(job_set: JobSet) -> Shape:
+    """One role for each replicated Job."""
+    policy = job_set.spec.startup_policy
+    is_in_order = policy is not None and policy.startup_policy_order == "InOrder"
+    done = {each.name: each.succeeded for each in job_set.status.replicated_jobs_status or ()}
+    stages: dict[str, int] = {}
+    roles = []
+    for ix, job in enumerate(job_set.spec.replicated_jobs or ()):
+        before = [stages[each.name] for each in job.depends_on or () if each.name in stages]
+        stages[job.name] = ix if is_in_order else 1 + max(before, default=-1)
+        n_pods = (job.replicas - done.get(job.name, 0)) * _at_once(job.template.spec)
+        roles.append(Role(job.name, n_pods, job.template.spec.template, stages[job.name]))
+    return Shape(roles)
+
+
+def _at_once(spec: JobSpec) -> int:
+    return spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)

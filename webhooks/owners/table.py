@@ -1,0 +1,205 @@
+"""Every kind of owner that we know, one entry each; other kinds are one group for each owner.
+
+An entry says how a pod's labels tell that it belongs to such an owner (`claim`), where the owner is
+read (`plural`, `version`; never, where they are empty), and what follows from it (`shape`). Whoever
+adds a kind that is read adds the verb `get` to manifests/base/rbac/webhooks.yaml; a test compares.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from extender.api.objects import ObjectMeta, OwnerReference
+from webhooks.owners import batch, jobset, kubeflow, ray
+from webhooks.owners import leaderworkerset as lws
+from webhooks.owners.origin import Owner, Shape
+
+INFERENCE: Final = "inference"
+INTERACTIVE: Final = "interactive"
+
+
+@dataclass(slots=True, frozen=True)
+class Claim:
+    """Which owner a pod's labels name; `uid` is empty where they don't tell it."""
+
+    name: str
+    uid: str = ""
+
+
+def _alone(_owner: Any) -> None:
+    return None
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Kind:
+    """One kind of owner.
+
+    `shape` gives None where pods don't need one another; without it they are a group of which the
+    size is not known. `part_of` names the part of the owner that
+    forms a group of its own, `role_of` the pod's role. `climbs`: another known kind may stand above
+    it. `version` is the one to read where no reference names one.
+    """
+
+    api_group: str
+    kind: str
+    shape: Callable[[Any], Shape | None] | None = None
+    version: str = ""
+    plural: str = ""
+    document: type[Owner] = Owner
+    claim: Callable[[ObjectMeta, OwnerReference], Claim | None] | None = None
+    part_of: Callable[[ObjectMeta], str] | None = None
+    role_of: Callable[[ObjectMeta], str] | None = None
+    work: str = ""
+    climbs: bool = False
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no owner of this kind needs its pods to run together."""
+        return self.shape is _alone
+
+
+def _by_label(key: str) -> Callable[[ObjectMeta, OwnerReference], Claim | None]:
+    """A claim by one label, whose value is the owner's name."""
+
+    def claim(meta: ObjectMeta, _ref: OwnerReference) -> Claim | None:
+        name = meta.label(key)
+        return Claim(name) if name else None
+
+    return claim
+
+
+def _of_job_set(meta: ObjectMeta, _ref: OwnerReference) -> Claim | None:
+    name = meta.label(jobset.NAME)
+    return Claim(name, meta.label(jobset.UID)) if name else None
+
+
+def _of_lws(meta: ObjectMeta, _ref: OwnerReference) -> Claim | None:
+    name = meta.label(lws.NAME)
+    return Claim(name) if name and lws.replica_of(meta) else None
+
+
+def _of_mpi_launcher(meta: ObjectMeta, ref: OwnerReference) -> Claim | None:
+    name = meta.label(kubeflow.JOB_NAME)
+    is_launcher = ref.kind == "Job" and meta.label(kubeflow.OPERATOR) == kubeflow.MPI_OPERATOR
+    return Claim(name) if name and is_launcher else None
+
+
+def _of_ray_service(meta: ObjectMeta, ref: OwnerReference) -> Claim | None:
+    if ref.kind == "RayCluster" and ray.is_of_service(meta):
+        return Claim(ref.name, ref.uid)
+    return None
+
+
+def _of_spark(meta: ObjectMeta, _ref: OwnerReference) -> Claim | None:
+    if not meta.label("spark-role"):
+        return None
+    name = meta.label("sparkoperator.k8s.io/app-name") or meta.label("spark-app-selector")
+    return Claim(name) if name else None
+
+
+def _of_deployment(meta: ObjectMeta, ref: OwnerReference) -> Claim | None:
+    """A ReplicaSet of a Deployment is named after it and the hash of its template."""
+    end = f"-{meta.label('pod-template-hash')}"
+    if ref.kind == "ReplicaSet" and len(end) > 1 and ref.name.endswith(end):
+        return Claim(ref.name.removesuffix(end))
+    return None
+
+
+def _of_plain_job(meta: ObjectMeta, ref: OwnerReference) -> Claim | None:
+    is_job = ref.kind == "Job" and ref.api_version.startswith("batch/")
+    return Claim(ref.name, ref.uid) if is_job and batch.is_plain(meta) else None
+
+
+def _kubeflow(kind: str, plural: str, version: str = "v1", **more: Any) -> Kind:
+    return Kind(
+        "kubeflow.org",
+        kind,
+        kubeflow.shape,
+        version,
+        plural,
+        kubeflow.KubeflowJob,
+        role_of=kubeflow.role_of,
+        **more,
+    )
+
+
+def _ray(**more: Any) -> Kind:
+    return Kind(
+        "ray.io",
+        "RayCluster",
+        ray.shape,
+        "v1",
+        "rayclusters",
+        ray.RayCluster,
+        role_of=ray.role_of,
+        **more,
+    )
+
+
+#: Claims are tried in this order, so what is made of other known kinds comes before these.
+TABLE: Final[Sequence[Kind]] = (
+    Kind(
+        "leaderworkerset.x-k8s.io",
+        "LeaderWorkerSet",
+        lws.shape,
+        "v1",
+        "leaderworkersets",
+        lws.LeaderWorkerSet,
+        claim=_of_lws,
+        part_of=lws.replica_of,
+        role_of=lws.role_of,
+    ),
+    Kind(
+        "jobset.x-k8s.io",
+        "JobSet",
+        jobset.shape,
+        "v1alpha2",
+        "jobsets",
+        jobset.JobSet,
+        claim=_of_job_set,
+        role_of=jobset.role_of,
+    ),
+    _kubeflow("MPIJob", "mpijobs", "v2beta1", claim=_of_mpi_launcher),
+    _kubeflow("PyTorchJob", "pytorchjobs"),
+    _kubeflow("TFJob", "tfjobs"),
+    _kubeflow("XGBoostJob", "xgboostjobs"),
+    _kubeflow("JAXJob", "jaxjobs"),
+    _kubeflow("PaddleJob", "paddlejobs"),
+    _ray(claim=_of_ray_service, work=INFERENCE),
+    _ray(),
+    # Executors are made by the driver, once it runs.
+    Kind("sparkoperator.k8s.io", "SparkApplication", claim=_of_spark),
+    Kind(
+        "kubeflow.org",
+        "Notebook",
+        _alone,
+        claim=_by_label("notebook-name"),
+        work=INTERACTIVE,
+    ),
+    Kind(
+        "serving.kserve.io",
+        "InferenceService",
+        _alone,
+        claim=_by_label("serving.kserve.io/inferenceservice"),
+        work=INFERENCE,
+    ),
+    Kind(
+        "serving.knative.dev",
+        "Service",
+        _alone,
+        claim=_by_label("serving.knative.dev/service"),
+        work=INFERENCE,
+    ),
+    # Steps come one after the other, as the workflow's author ordered them.
+    Kind("argoproj.io", "Workflow", _alone),
+    Kind("apps", "Deployment", _alone, claim=_of_deployment),
+    Kind("apps", "ReplicaSet", _alone),
+    Kind("", "ReplicationController", _alone),
+    Kind("apps", "StatefulSet", _alone, "v1", "statefulsets", climbs=True),
+    Kind("batch", "Job", _alone, claim=_of_plain_job),
+    Kind("batch", "Job", batch.shape, "v1", "jobs", batch.Job, climbs=True),
+)
+
+#: By API group and kind; of two entries for one kind the later is for what no claim speaks of.
+BY_KIND: Final = {(each.api_group, each.kind): each for each in TABLE}
+CLAIMING: Final = [(each, each.claim) for each in TABLE if each.claim is not None]

@@ -1,0 +1,139 @@
+"""From a pod to its owner: what its labels tell, else its owner references upward.
+
+Labels are asked first, since they cost nothing. A look-up is made for two reasons only: because the
+owner's spec says how many pods belong together, or because another known kind may stand above the
+pod's controller. What cannot be read leaves the pods in one group without a minimum, which never
+waits for a pod that does not come.
+
+Labels are the tenant's to write. Whoever forges them joins a group of the same namespace, as the
+pod-group label allows anyway; no name is looked up in another namespace.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from extender.api.objects import ObjectMeta, OwnerReference
+from webhooks.owners.origin import NOBODY, Gang, Origin, Owner, gang_of, group_name
+from webhooks.owners.table import BY_KIND, CLAIMING, Claim, Kind
+
+#: Owners above the first that are looked at; no known chain has more than four.
+MAX_DEPTH: Final = 6
+#: Goes into a path, and a reference is the tenant's to write.
+_VERSION: Final = re.compile(r"v[0-9]{1,3}((alpha|beta)[0-9]{1,3})?", re.ASCII)
+
+
+@dataclass(slots=True, frozen=True)
+class Asked:
+    """An owner to be read. `uid` is empty where only its name is known.
+
+    `asker` is the UID of the pod's controller, so that an answer of an owner's former life, which
+    had the same name and another controller below it, is not taken for this one's.
+    """
+
+    kind: Kind
+    version: str
+    namespace: str
+    name: str
+    uid: str
+    asker: str
+
+
+Read = Callable[[Asked], Awaitable[Owner | None]]
+
+
+#: What all reads for one pod may take together: the API server waits 3 s for a review.
+WITHIN_S: Final = 2.0
+
+
+async def trace(meta: ObjectMeta, read: Read, within_s: float = WITHIN_S) -> Origin:
+    """What follows from the owner of the pod with this metadata (its namespace filled in).
+
+    Owners that are not read `within_s` from now count as not known.
+    """
+    ends_at = asyncio.get_running_loop().time() + within_s
+
+    async def read_in_time(asked: Asked) -> Owner | None:
+        try:
+            async with asyncio.timeout_at(ends_at):
+                return await read(asked)
+        except TimeoutError:
+            return None
+
+    return await _trace(meta, read_in_time)
+
+
+async def _trace(meta: ObjectMeta, read: Read) -> Origin:
+    ref = meta.controller
+    if ref is None or ref.kind in ("DaemonSet", "Node"):
+        return NOBODY
+    for kind, claim in CLAIMING:
+        if claimed := claim(meta, ref):
+            return await _told(meta, kind, claimed, read)
+    return await _climb(meta, ref, read)
+
+
+async def _told(meta: ObjectMeta, kind: Kind, claim: Claim, read: Read) -> Origin:
+    """What the owner that the labels name means for the pod."""
+    owner = None
+    if kind.plural:
+        asker = meta.controller.uid if meta.controller else ""
+        asked = Asked(kind, kind.version, meta.namespace, claim.name, claim.uid, asker)
+        owner = await read(asked)
+    return _origin(meta, kind, claim, owner)
+
+
+async def _climb(meta: ObjectMeta, first: OwnerReference, read: Read) -> Origin:
+    """Follows references up to the highest owner that we know; an unknown controller is one."""
+    ref, kind = first, _kind_of(first)
+    if kind is None:
+        return Origin(group=_group_of_unknown(first))
+    seen = {ref.uid}
+    owner = await _read_ref(meta, kind, ref, read)
+    while owner is not None and kind.climbs and len(seen) <= MAX_DEPTH:
+        above = owner.metadata.controller
+        higher = _kind_of(above) if above else None
+        if above is None or higher is None or above.uid in seen:
+            break
+        ref, kind = above, higher
+        seen.add(ref.uid)
+        owner = await _read_ref(meta, kind, ref, read)
+    return _origin(meta, kind, Claim(ref.name, ref.uid), owner)
+
+
+async def _read_ref(meta: ObjectMeta, kind: Kind, ref: OwnerReference, read: Read) -> Owner | None:
+    if not kind.plural:
+        return None
+    version = ref.api_version.rpartition("/")[2]
+    if not _VERSION.fullmatch(version):
+        version = kind.version
+    return await read(Asked(kind, version, meta.namespace, ref.name, ref.uid, ref.uid))
+
+
+def _origin(meta: ObjectMeta, kind: Kind, claim: Claim, owner: Owner | None) -> Origin:
+    part = kind.part_of(meta) if kind.part_of else ""
+    group = group_name(kind.kind.lower(), claim.name, part)
+    if kind.is_alone:
+        return Origin(kind.work, group, is_alone=True)
+    gang = Gang()
+    if owner is not None and kind.shape is not None:
+        shape = kind.shape(owner)
+        if shape is None:
+            return Origin(kind.work, group, is_alone=True)
+        gang = gang_of(shape)
+    role = kind.role_of(meta) if kind.role_of else ""
+    is_known = any(role == name for name, _ in gang.sub_groups)
+    return Origin(kind.work, group, False, gang, role if is_known else "")
+
+
+def _kind_of(ref: OwnerReference) -> Kind | None:
+    return BY_KIND.get((ref.api_version.rpartition("/")[0], ref.kind))
+
+
+def _group_of_unknown(ref: OwnerReference) -> str:
+    """Named after the kind; after its API group too where we know another of that name."""
+    is_taken = any(ref.kind == kind for _, kind in BY_KIND)
+    kind = f"{ref.kind}.{ref.api_version.rpartition('/')[0]}" if is_taken else ref.kind
+    return group_name(kind.lower(), ref.name)
