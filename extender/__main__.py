@@ -21,6 +21,8 @@ _ELSEWHERE: Final = {
     "scenario": ("extender.cli.scenario", "scenario"),
     "replay": ("extender.cli.replay", "replay"),
     "bench": ("extender.cli.bench", "bench"),
+    "time-slicing": ("gpu_shim.cli", "time_slicing"),
+    "gpu": ("gpu_shim.cli", "gpu"),
 }
 
 

@@ -1,4 +1,5 @@
 """The node side: memory caps and time slices for every container that shares a card.
 
-Nothing is here yet. Until it is, a fraction is placed and counted exactly, and enforced by nothing.
+`policy` decides whose turn it is, `native` is what runs inside containers, `arbiter` opens and
+closes their gates, `agent` follows the ledger, `cases` checks all of it against scenarios.
 """

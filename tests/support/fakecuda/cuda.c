@@ -107,7 +107,7 @@ int cuCtxSetCurrent(void *context) { fake_device = (int)((char *)context - conte
 int cuCtxPushCurrent_v2(void *context) { return cuCtxSetCurrent(context); }
 int cuCtxPopCurrent_v2(void **context) { return cuCtxGetCurrent(context); }
 
-/* -- memory -------------------------------------------------------------------------------- */
+/* -- memory ---------------------------------------------------------------------------------- */
 
 static int put(uint64_t *address, uint64_t bytes, struct pool *pool)
 {
@@ -194,7 +194,7 @@ int cuDeviceTotalMem_v2(size_t *total, int device)
     return 0;
 }
 
-/* -- pools --------------------------------------------------------------------------------- */
+/* -- pools ----------------------------------------------------------------------------------- */
 
 int cuMemAllocFromPoolAsync(uint64_t *at, size_t bytes, struct pool *pool, void *stream)
 {
@@ -262,8 +262,12 @@ int cuMemPoolGetAttribute(struct pool *pool, int attribute, void *value)
     return 0;
 }
 
-int cuDeviceGetMemPool(struct pool **pool, int device) { (void)device; *pool = &default_pool; return 0; }
-int cuDeviceGetDefaultMemPool(struct pool **pool, int device) { return cuDeviceGetMemPool(pool, device); }
+int cuDeviceGetMemPool(struct pool **pool, int device)
+{
+    (void)device;
+    *pool = &default_pool;
+    return 0;
+}
 
 /* -- virtual memory management --------------------------------------------------------------- */
 
@@ -359,49 +363,3 @@ int cuArray3DCreate_v2(uint64_t *array, const struct array_3d *want)
 }
 
 int cuArrayDestroy(uint64_t array) { return give(array); }
-
-/* -- look-up --------------------------------------------------------------------------------- */
-
-static void *own(const char *name)
-{
-    for (int i = 0; i < fake_n_symbols; i++) {
-        if (!strcmp(fake_symbols[i].name, name))
-            return (void *)(uintptr_t)fake_symbols[i].function;
-    }
-    return NULL;
-}
-
-/* What a newer driver has and no table of ours knows. */
-static int from_the_future(void) { return 0; }
-
-/* As the driver does it: by base name, version and flags; here the newest variant there is. */
-int cuGetProcAddress_v2(const char *name, void **found, int version, uint64_t flags, int *status)
-{
-    char full[128];
-    static const char *const endings[] = {"_v3", "_v2", ""};
-    (void)version;
-    *found = NULL;
-    for (int i = 0; !*found && i < 6; i++) {
-        int is_per_thread = i < 3;
-        if (is_per_thread && !(flags & 2))
-            continue;
-        snprintf(full, sizeof full, "%s%s%s", name, endings[i % 3], is_per_thread ? "_ptsz" : "");
-        *found = own(full);
-    }
-    if (!strcmp(name, "cuFromTheFuture"))
-        *found = (void *)(uintptr_t)from_the_future;
-    if (status)
-        *status = *found ? 0 : 1;
-    return *found ? 0 : NOT_FOUND;
-}
-
-int cuGetProcAddress(const char *name, void **found, int version, uint64_t flags)
-{
-    return cuGetProcAddress_v2(name, found, version, flags, NULL);
-}
-
-/* Five arguments, to see that trampolines pass them on. */
-int cuMemcpyPeer(uint64_t to, void *to_context, uint64_t from, void *from_context, size_t bytes)
-{
-    return (int)(to + (uintptr_t)to_context + from + (uintptr_t)from_context + bytes);
-}

@@ -21,8 +21,8 @@ struct fake_process {
     _Atomic uint64_t bytes;
 };
 
-/* One thing that ran: `tag` is $FAKECUDA_TAG of its process, a small number. There may be two cards
- * ($FAKECUDA_CARDS); the second has the first's memory and a UUID that ends in 01. */
+/* One thing that ran: `tag` is $FAKECUDA_TAG of its process, a small number. There may be two
+ * cards ($FAKECUDA_CARDS); the second has the first's memory and a UUID that ends in 01. */
 struct fake_run {
     uint32_t pid;
     uint16_t tag;

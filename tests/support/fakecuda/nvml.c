@@ -30,6 +30,12 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
     return index ? 2 : 0;
 }
 
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
+{
+    *device = fake_card();
+    return strcmp(uuid, FAKE_UUID) ? 6 : 0;
+}
+
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length)
 {
     (void)device;

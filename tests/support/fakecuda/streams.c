@@ -1,5 +1,5 @@
-/* Streams, events, capture, graphs and launches. A stream is the time at which it is free; a kernel
- * is the microseconds in its name (spin_5000), so nothing runs and everything is logged.
+/* Streams, events, capture, graphs and launches. A stream is the time at which it is free; a
+ * kernel is the microseconds in its name (spin_5000), so nothing runs and everything is logged.
  */
 #include "cuda.h"
 
@@ -161,7 +161,7 @@ int cuEventSynchronize(void *event)
     return 0;
 }
 
-/* -- capture and graphs ------------------------------------------------------------------------ */
+/* -- capture and graphs ---------------------------------------------------------------------- */
 
 int cuThreadExchangeStreamCaptureMode(int *mode)
 {

@@ -1,0 +1,1 @@
+"""The node agent: what its node's GpuNode says becomes caps and shares of containers."""

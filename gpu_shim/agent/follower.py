@@ -1,0 +1,52 @@
+"""What the API says about this node, handed to the agent: its GpuNode and its node pool."""
+
+from dataclasses import dataclass, field
+
+from extender.api.events import Event, Removed, Synced, Upserted
+from extender.api.kinds import GpuNode, NodePool, TimeSlicing
+from extender.api.names import DEFAULT_POOL, LABEL_NODE_POOL
+from gpu_shim.agent.agent import Agent
+
+
+@dataclass(slots=True)
+class Follower:
+    """Tells the agent whatever changes, once both kinds are known.
+
+    With `is_by_pool` the node's pool says how time is dealt; a node without one slices none.
+    """
+
+    agent: Agent
+    is_by_pool: bool
+    node: GpuNode | None = None
+    pools: dict[str, TimeSlicing] = field(default_factory=dict)
+    synced: set[type] = field(default_factory=set)
+
+    def take(self, event: Event) -> None:
+        """One event of either reflector."""
+        if isinstance(event, Synced):
+            self.synced.add(event.kind)
+        elif isinstance(event, Upserted):
+            self._upsert(event.obj)
+        else:
+            self._remove(event)
+        if self.synced >= ({GpuNode, NodePool} if self.is_by_pool else {GpuNode}):
+            if self.is_by_pool:
+                self.agent.slice_by(self._rules())
+            self.agent.apply(self.node)
+
+    def _upsert(self, obj: object) -> None:
+        if isinstance(obj, NodePool):
+            self.pools[obj.metadata.name] = obj.spec.time_slicing
+        elif isinstance(obj, GpuNode) and obj.metadata.name == self.agent.node:
+            self.node = obj
+
+    def _remove(self, event: Removed) -> None:
+        if event.kind is NodePool:
+            self.pools.pop(event.name, None)
+        elif event.name == self.agent.node:
+            self.node = None
+
+    def _rules(self) -> TimeSlicing:
+        """How the pool of this node slices time."""
+        pool = self.node.metadata.label(LABEL_NODE_POOL) if self.node is not None else ""
+        return self.pools.get(pool or DEFAULT_POOL, TimeSlicing())

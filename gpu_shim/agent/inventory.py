@@ -1,0 +1,40 @@
+"""The cards of the node, from a file: for nodes that are described rather than asked.
+
+devices:
+- {index: 0, uuid: GPU-..., memoryMiB: 81920, model: NVIDIA-H100}
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from extender.api.kinds import Device
+
+
+class InventoryError(Exception):
+    """The file can't be used; the message names it and says why."""
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    devices: list[Device]
+
+
+def read_inventory(path: Path) -> Sequence[Device]:
+    """The cards in order of their indices; raises InventoryError."""
+    try:
+        found = msgspec.convert(yaml.safe_load(path.read_text("utf-8")), _File).devices
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InventoryError(f"{path}: {' '.join(str(error).split())}") from error
+    devices = sorted(found, key=lambda device: device.index)
+    if len({device.index for device in devices}) < len(devices):
+        raise InventoryError(f"{path}: two devices have the same index")
+    if not all(device.uuid and device.memory_mib for device in devices):
+        raise InventoryError(f"{path}: every device needs uuid and memoryMiB")
+    return devices
+
+
+def by_index(devices: Sequence[Device]) -> Mapping[int, Device]:
+    """The same, to be looked up by the indices that ledger rows use."""
+    return {device.index: device for device in devices}

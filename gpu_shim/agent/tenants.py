@@ -1,0 +1,68 @@
+"""Ledger rows as tenants of the arbiter: which pods share cards, with what caps and shares.
+
+A row is all that counts; what a pod's annotations say is not looked at here.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from extender.api.kinds import Device, Row
+from extender.api.units import MILLI_PER_GPU
+from gpu_shim.arbiter.container import Card
+from gpu_shim.policy.shares import Claim, Mode
+
+
+@dataclass(slots=True, frozen=True)
+class Tenant:
+    """One pod that shares cards. `uid` names it in every path, so it is checked."""
+
+    uid: str
+    namespace: str
+    pod: str
+    claim: Claim
+    cards: tuple[Card, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Rejected:
+    """A row that can't be served, and why."""
+
+    uid: str
+    why: str
+
+
+def tenants_of(
+    rows: Iterable[Row], devices: Mapping[int, Device], mode: Mode
+) -> tuple[list[Tenant], list[Rejected]]:
+    """Tenants of all bound rows that share a card; whole cards are left alone."""
+    tenants, rejected = list[Tenant](), list[Rejected]()
+    for row in rows:
+        if row.state != "bound" or all(card.milli == MILLI_PER_GPU for card in row.cards):
+            continue
+        if why := _fault(row, devices):
+            rejected.append(Rejected(row.uid, why))
+        else:
+            tenants.append(_tenant(row, devices, mode))
+    return tenants, rejected
+
+
+def _fault(row: Row, devices: Mapping[int, Device]) -> str:
+    if not row.uid.replace("-", "").isalnum() or not row.uid.isascii():
+        return "its uid is not one"
+    missing = [card.index for card in row.cards if card.index not in devices]
+    if missing:
+        return f"card {missing[0]} is not on this node"
+    if row.compute_request_milli > row.compute_limit_milli:
+        return f"request {row.compute_request_milli} milli is above {row.compute_limit_milli}"
+    return ""
+
+
+def _tenant(row: Row, devices: Mapping[int, Device], mode: Mode) -> Tenant:
+    request = Fraction(row.compute_request_milli, MILLI_PER_GPU)
+    limit = Fraction(row.compute_limit_milli, MILLI_PER_GPU)
+    # A limit of one is what nobody stated; strict mode then holds a share to itself.
+    if mode == "strict" and limit == 1 and request:
+        limit = request
+    cards = tuple(Card(devices[each.index].uuid, each.memory_mib) for each in row.cards)
+    return Tenant(row.uid, row.namespace, row.name, Claim(row.uid, request, limit), cards)

@@ -1,0 +1,4 @@
+"""The arbiter: one process on the node that opens and closes the gates of all containers.
+
+`wire` and `pages` are what it shares with the native library, `referee` decides, `server` does.
+"""

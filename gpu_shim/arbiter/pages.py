@@ -1,0 +1,173 @@
+"""Shared memory of one container: its memory table and its grants, and who may write them.
+
+Both are memory files without a name, handed over by descriptor. The table can't be resized, so no
+tenant can make us fault; the grants can't be written by whoever maps them after us.
+"""
+
+import ctypes
+import fcntl
+import mmap
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpu_shim.arbiter import wire
+from gpu_shim.arbiter.wire import Gate
+
+_ADD_SEALS: Final = 1033
+_GET_SEALS: Final = 1034
+_NO_SEALS, _NO_SHRINK, _NO_GROW, _NO_FUTURE_WRITE = 1, 2, 4, 16
+_FIXED: Final = _NO_SHRINK | _NO_GROW
+_INT, _U32, _U64 = ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
+_FUNCTIONS: Final = (
+    ("pages_set_gate", _INT, _U32, _U64),
+    ("pages_set_cap", _INT, _U64),
+    ("pages_set_overhead", _INT, _U64),
+    ("pages_used", _INT),
+    ("pages_forget", _INT),
+    ("pages_reconcile",),
+    ("pages_reserve", _INT, _INT, _U64),
+    ("pages_give_back", _INT, _INT, _U64),
+)
+
+
+class Library:
+    """The atomic operations, in C."""
+
+    def __init__(self, path: Path) -> None:
+        self._c = ctypes.CDLL(str(path))
+        for name, *kinds in _FUNCTIONS:
+            function = getattr(self._c, name)
+            function.argtypes = [ctypes.c_void_p, *kinds]
+            function.restype = ctypes.c_uint64 if name == "pages_used" else ctypes.c_uint32
+
+    def call(self, name: str, page: "ctypes.Array[ctypes.c_char]", *arguments: int) -> int:
+        """What the function of this name returns for the page and the arguments."""
+        return int(getattr(self._c, name)(page, *arguments))
+
+
+def _map(fd: int, size: int) -> "tuple[mmap.mmap, ctypes.Array[ctypes.c_char]]":
+    mapped = mmap.mmap(fd, size)
+    return mapped, (ctypes.c_char * size).from_buffer(mapped)
+
+
+def _fresh(name: str, size: int) -> int:
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    return fd
+
+
+@dataclass(slots=True, frozen=True)
+class Use:
+    """What one process has, how its gate treated it, and how often it asked for what we lack."""
+
+    pid: int
+    used_bytes: tuple[int, ...]
+    n_gate_waits: int
+    gate_wait_ns: int
+    longest_wait_ns: int
+    n_unknown: int
+
+
+class Table:
+    """Memory of a container: caps, what is reserved, and by which process."""
+
+    def __init__(self, library: Library, uuids: Iterable[str], fd: int = -1) -> None:
+        self._library = library
+        uuids = list(uuids)
+        is_new = fd < 0
+        self.fd = _fresh("ballast-table", wire.TABLE_SIZE) if is_new else fd
+        if is_new:
+            fcntl.fcntl(self.fd, _ADD_SEALS, _FIXED | _NO_SEALS)
+        self._map, self._page = _map(self.fd, wire.TABLE_SIZE)
+        head = (wire.MAGIC, wire.VERSION, len(uuids), wire.MAX_SLOTS)
+        wire.TABLE_HEAD.pack_into(self._map, 0, *head)
+        for card, uuid in enumerate(uuids):
+            at = wire.TABLE_HEAD.size + card * wire.ACCOUNT.size
+            self._map[at : at + 48] = uuid.encode().ljust(48, b"\0")
+
+    @staticmethod
+    def is_usable(fd: int) -> bool:
+        """Whether a descriptor that a process sent is a table that an arbiter once made."""
+        try:
+            is_fixed = int(fcntl.fcntl(fd, _GET_SEALS)) & _FIXED == _FIXED
+            return is_fixed and os.fstat(fd).st_size == wire.TABLE_SIZE
+        except OSError:
+            return False
+
+    def set_cap(self, card: int, n_bytes: int) -> None:
+        """Set what all processes together may have of a card."""
+        self._library.call("pages_set_cap", self._page, card, n_bytes)
+
+    def set_overhead(self, card: int, n_bytes: int) -> None:
+        """Set what is charged besides: contexts, and what no hook saw."""
+        self._library.call("pages_set_overhead", self._page, card, n_bytes)
+
+    def used_bytes(self, card: int) -> int:
+        """What all processes together have reserved of a card."""
+        return self._library.call("pages_used", self._page, card)
+
+    def take_slot(self, pid: int, wish: int = -1) -> int:
+        """A slot for a process, the one it had before where that is free or its own; -1: full."""
+        order: list[int] = [wish, *range(wire.MAX_SLOTS)]
+        for slot in order if 0 <= wish < wire.MAX_SLOTS else order[1:]:
+            at = self._slot_at(slot)
+            owner = int.from_bytes(self._map[at : at + 4], "little")
+            if owner in (0, pid if slot == wish else 0):
+                self._map[at : at + 4] = pid.to_bytes(4, "little")
+                return slot
+        return -1
+
+    def owners(self) -> list[tuple[int, int]]:
+        """(slot, pid) of every slot that is taken."""
+        found = []
+        for slot in range(wire.MAX_SLOTS):
+            at = self._slot_at(slot)
+            if pid := int.from_bytes(self._map[at : at + 4], "little"):
+                found.append((slot, pid))
+        return found
+
+    def forget(self, slot: int) -> bool:
+        """Free what a process that is gone had; False: reconcile later."""
+        return bool(self._library.call("pages_forget", self._page, slot))
+
+    def reconcile(self) -> bool:
+        """Make the accounts the sums of the slots; False where something moved meanwhile."""
+        return bool(self._library.call("pages_reconcile", self._page))
+
+    def uses(self) -> list[Use]:
+        """Every process's figures."""
+        found = []
+        for slot, pid in self.owners():
+            _, _, *rest = wire.SLOT.unpack_from(self._map, self._slot_at(slot))
+            found.append(Use(pid, tuple(rest[:16]), *rest[16:20]))
+        return found
+
+    def _slot_at(self, slot: int) -> int:
+        return wire.TABLE_HEAD.size + wire.MAX_CARDS * wire.ACCOUNT.size + slot * wire.SLOT.size
+
+
+class Grants:
+    """The gates of a container. Only this object writes them."""
+
+    def __init__(self, library: Library, n_cards: int) -> None:
+        self._library = library
+        self.fd = _fresh("ballast-grants", wire.GRANTS_SIZE)
+        self._map, self._page = _map(self.fd, wire.GRANTS_SIZE)
+        wire.GRANTS_HEAD.pack_into(self._map, 0, wire.MAGIC, wire.VERSION, n_cards, 0, 0)
+        # Our own mapping stays writable; no other can become so.
+        seals = _FIXED | _NO_FUTURE_WRITE | _NO_SEALS
+        fcntl.fcntl(self.fd, _ADD_SEALS, seals)
+        for card in range(n_cards):
+            self.set_gate(card, Gate.CLOSED, 0)
+
+    def set_gate(self, card: int, gate: Gate, deadline_ns: int) -> int:
+        """Set a gate and wake who waits for it; its generation then."""
+        return self._library.call("pages_set_gate", self._page, card, int(gate), deadline_ns)
+
+    def beat(self, now_ns: int) -> None:
+        """Say that somebody is there."""
+        at = 16
+        self._map[at : at + 8] = now_ns.to_bytes(8, "little")

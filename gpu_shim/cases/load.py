@@ -1,0 +1,98 @@
+"""Reading case files: what is wrong with one is a sentence with file, case and field."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from gpu_shim.cases.model import Case, case_of
+
+ENDINGS: Final = (".yaml", ".yml", ".json")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?", re.DOTALL)
+_AT = re.compile(r"(.*?) - at `\$(.*)`", re.DOTALL)
+
+
+@dataclass(slots=True, frozen=True)
+class Broken:
+    """A case, or a whole file, that can't be used, and why: one sentence that names it."""
+
+    id: str
+    why: str
+
+
+@dataclass(slots=True)
+class Loaded:
+    """The cases of some files in their order, and what could not be read."""
+
+    cases: list[Case] = field(default_factory=list)
+    broken: list[Broken] = field(default_factory=list)
+
+
+def load(paths: Iterable[Path]) -> Loaded:
+    """The cases of files and folders. In a folder, files without cases of ours are passed over."""
+    loaded, known = Loaded(), set[str]()
+    for path, is_named in _files(paths):
+        try:
+            entries = _entries(path)
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            loaded.broken.append(Broken(str(path), f"{path}: {' '.join(str(error).split())}"))
+            continue
+        if not is_named and not any(_is_ours(entry) for entry in entries):
+            continue
+        for at, entry in enumerate(entries):
+            _take(loaded, known, path, at, entry)
+    return loaded
+
+
+def _is_ours(entry: object) -> bool:
+    return isinstance(entry, dict) and {"lease", "workloads"} <= entry.keys()
+
+
+def _files(paths: Iterable[Path]) -> Iterator[tuple[Path, bool]]:
+    for path in paths:
+        if path.is_dir():
+            yield from (
+                (found, False)
+                for found in sorted(path.rglob("*"))
+                if found.suffix in ENDINGS and found.is_file()
+            )
+        else:
+            yield path, True
+
+
+def _entries(path: Path) -> list[Any]:
+    text = path.read_text("utf-8")
+    if path.suffix == ".json":
+        documents = [json.loads(text, parse_float=str)]
+    else:
+        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+    return [entry for each in documents for entry in (each if isinstance(each, list) else [each])]
+
+
+def _take(loaded: Loaded, known: set[str], path: Path, at: int, entry: object) -> None:
+    named = entry.get("id") if isinstance(entry, dict) else None
+    name = named if isinstance(named, str) and named else f"case {at + 1}"
+    try:
+        case = case_of(entry)
+    except msgspec.ValidationError as error:
+        loaded.broken.append(Broken(name, f"{path}: {name}: {_explain(str(error))}"))
+        return
+    if case.id in known:
+        loaded.broken.append(Broken(name, f"{path}: {name}: this id is already used"))
+        return
+    known.add(case.id)
+    loaded.cases.append(case)
+
+
+def _explain(message: str) -> str:
+    """The decoder's message with the field's place first."""
+    if found := _UNKNOWN.fullmatch(message):
+        return f"unknown field {(found[2] or '').lstrip('.') + '.' if found[2] else ''}{found[1]}"
+    if found := _AT.fullmatch(message):
+        return f"field {found[2].lstrip('.') or 'of the case'}: {found[1]}"
+    return message

@@ -1,0 +1,80 @@
+"""What came out of a case, and how it is compared with what the case expects."""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from msgspec import Struct, field
+
+from gpu_shim.cases.model import Case
+
+
+class Held(Struct):
+    """What one workload was due and held, in seconds; its leases in each full plan."""
+
+    due_s: Fraction = Fraction(0)
+    held_s: Fraction = Fraction(0)
+    leases: list[Fraction] = field(default_factory=list)
+
+
+class Outcome(Struct):
+    """What one run of a case gave.
+
+    `tolerance_s` is how far held time may be from what is expected; where the clock was a real one,
+    `room` is the part of all time by which anything may be off.
+    """
+
+    seconds: Fraction
+    held: dict[str, Held]
+    refused: dict[str, str] = field(default_factory=dict)
+    tolerance_s: Fraction = Fraction(0)
+    room: Fraction = Fraction(0)
+
+
+def differences(case: Case, outcome: Outcome) -> list[str]:
+    """One sentence for each thing that is not as expected."""
+    found = case.claims()[1]
+    if case.plan is not None and case.plan != case.lease / case.precision:
+        found.append(f"plan is {case.lease / case.precision} s, expected {case.plan}")
+    if sorted(outcome.refused) != sorted(case.refused()):
+        said = ", ".join(f"{name} ({why})" for name, why in outcome.refused.items()) or "nobody"
+        found.append(f"refused is {said}, expected {', '.join(case.refused()) or 'nobody'}")
+    found += _in_time(case, outcome)
+    found += _in_leases(case, outcome)
+    return found
+
+
+def _in_time(case: Case, outcome: Outcome) -> Iterator[str]:
+    """Shares and seconds: what was due is exact, what was held is within the tolerance of it."""
+    expected = {name: share * outcome.seconds for name, share in case.expect.share.items()}
+    for name, seconds in (*expected.items(), *case.expect.seconds.items()):
+        held = outcome.held.get(name, Held())
+        room = (case.expect.slack + outcome.room) * outcome.seconds
+        if abs(held.due_s - seconds) > room:
+            yield f"{name}: due {_shown(held.due_s)} s of {outcome.seconds}, expected {seconds}"
+        off = abs(held.held_s - seconds)
+        if off > room and (off >= outcome.tolerance_s):
+            yield f"{name}: held {_shown(held.held_s)} s of {outcome.seconds}, expected {seconds}"
+
+
+def _in_leases(case: Case, outcome: Outcome) -> Iterator[str]:
+    """Leases in each plan; the slack is of the plan, so it is some leases too.
+
+    One plan may be off by two and a half times as much as a long run.
+    """
+    room = (case.expect.slack + 5 * outcome.room / 2) / case.precision
+    for name, (least, most) in case.expect.leases.items():
+        counts = outcome.held.get(name, Held()).leases
+        wrong = [count for count in counts if not least - room <= count <= most + room]
+        if wrong:
+            yield f"{name}: {_few(wrong)} leases in a plan, expected {least} to {most}"
+        if not counts and name not in outcome.refused:
+            yield f"{name}: no full plan was run"
+
+
+def _shown(seconds: Fraction) -> str:
+    """An exact number where it is short, else a decimal."""
+    return str(seconds) if seconds.denominator < 10**6 else f"{float(seconds):.4f}"
+
+
+def _few(counts: Sequence[Fraction]) -> str:
+    return ", ".join(map(_shown, sorted(set(counts))[:4]))

@@ -1,0 +1,181 @@
+"""A case on real processes: the arbiter, the native library, and a worker for each workload.
+
+All times are a tenth of the case's. What is compared is the time each workload held the card by the
+arbiter's account, in which a lease lasts until its last kernel has ended.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.pages import Library
+from gpu_shim.arbiter.server import Arbiter
+from gpu_shim.cases import worker
+from gpu_shim.cases.model import SECOND, Case, Workload
+from gpu_shim.cases.outcome import Held, Outcome
+from gpu_shim.native.build import build
+from gpu_shim.policy.leases import Card as Account
+from gpu_shim.policy.leases import Settings
+
+#: Times are divided by this.
+SCALE: Final = 10
+#: A share may be off by one point over the whole run.
+ROOM: Final = Fraction(1, 100)
+CAP_MIB: Final = 1024
+LIBRARIES: Final = ("libcuda.so.1", "libnvidia-ml.so.1")
+_FOREVER_S: Final = 1e6
+
+
+class StageError(Exception):
+    """There is nothing to run on."""
+
+
+@dataclass(slots=True)
+class Stage:
+    """Where cases are played: a driver, our libraries, and how many plans are measured."""
+
+    driver: Path
+    libraries: Path | None = None
+    n_plans: int = 12
+    _built: "tempfile.TemporaryDirectory[str] | None" = None
+
+    def run(self, case: Case) -> Outcome:
+        """Play one case; takes its window, or so many plans, over `SCALE`."""
+        with tempfile.TemporaryDirectory(prefix="slices-") as place:
+            if self.libraries is None and self._built is None:
+                self._built = tempfile.TemporaryDirectory(prefix="ballast-native-")
+                build(Path(self._built.name))
+            libraries = self.libraries or Path(self._built.name if self._built else "")
+            play = Play(case, self.driver, libraries, Path(place))
+            return asyncio.run(play.run(self.n_plans))
+
+
+@dataclass(slots=True)
+class Play:
+    """One case on the stage."""
+
+    case: Case
+    driver: Path
+    libraries: Path
+    place: Path
+    workers: list[asyncio.subprocess.Process] = field(default_factory=list)
+
+    async def run(self, n_plans: int) -> Outcome:
+        """Start everything, measure, end everything."""
+        case = self.case
+        settings = Settings(int(case.lease * SECOND / SCALE), case.precision)
+        arbiter = Arbiter(Library(self.libraries / "libballast-pages.so"), settings, grace_s=0)
+        beating = asyncio.create_task(arbiter.run())
+        try:
+            uuid = self._uuid()
+            refused = self._admit(arbiter, uuid)
+            for each in case.workloads:
+                if each.name not in refused and each.busy is not False:
+                    await self._start(each)
+            return await self._measure(arbiter, uuid, n_plans, refused)
+        finally:
+            for process in self.workers:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+            beating.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beating
+
+    def _environment(self) -> dict[str, str]:
+        return os.environ | {"LD_LIBRARY_PATH": str(self.driver)}
+
+    def _uuid(self) -> str:
+        command = [sys.executable, "-I", str(worker.__file__), "uuid"]
+        done = subprocess.run(  # noqa: S603
+            command, env=self._environment(), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise StageError(f"the driver in {self.driver} has no GPU to run on")
+        return done.stdout.strip()
+
+    def _admit(self, arbiter: Arbiter, uuid: str) -> dict[str, str]:
+        refused = {}
+        for claim in self.case.claims()[0]:
+            home = self.place / claim.name
+            (home / "lib").mkdir(parents=True)
+            for library in LIBRARIES:
+                shutil.copy(self.libraries / library, home / "lib")
+            (home / "gpu.conf").write_text(f"card {uuid} {CAP_MIB}\n")
+            door = home / "run" / "arbiter.sock"
+            if why := arbiter.admit(claim, door, (Card(uuid, CAP_MIB),)):
+                refused[claim.name] = why
+        return refused
+
+    async def _start(self, workload: Workload) -> None:
+        home = self.place / workload.name
+        preload = " ".join(str(home / "lib" / each) for each in LIBRARIES)
+        always = isinstance(workload.busy, bool)
+        spans = [(Fraction(0), Fraction(int(_FOREVER_S)))] if always else workload.spans()
+        scaled = json.dumps([[float(at / SCALE) for at in span] for span in spans])
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", str(worker.__file__), "work", scaled),
+            env=self._environment() | {"LD_PRELOAD": preload},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        self.workers.append(process)
+        if await process.stdout.readline() != b"ready\n":
+            raise StageError(f"{workload.name}: the worker did not start")
+
+    async def _measure(
+        self, arbiter: Arbiter, uuid: str, n_plans: int, refused: dict[str, str]
+    ) -> Outcome:
+        case = self.case
+        plan_s = float(case.lease / case.precision) / SCALE
+        begin = time.monotonic() + 0.05
+        for process in self.workers:
+            assert process.stdin is not None
+            process.stdin.write(f"{begin}\n".encode())
+        # The first two plans are for starting.
+        length_s = plan_s * n_plans if case.window is None else float(case.window) / SCALE
+        first = begin + (2 * plan_s if case.window is None else 0.0)
+        await asyncio.sleep(max(0.0, first - time.monotonic()))
+        account = arbiter.referee.node.cards[uuid]
+        before, n_plans_before = self._sample(account), account.n_plans
+        plans = dict[str, list[Fraction]]()
+        while (left_s := first + length_s - time.monotonic()) > 0:
+            await asyncio.sleep(min(left_s, 0.005))
+            if account.n_plans > n_plans_before and account.last_plan_ns > 0.9 * plan_s * 1e9:
+                for name, tenant in account.tenants.items():
+                    part = Fraction(tenant.held_last_plan_ns, account.last_plan_ns)
+                    plans.setdefault(name, []).append(part / case.precision)
+            n_plans_before = account.n_plans
+        seconds = case.window or Fraction(round(length_s * 1000), 1000) * SCALE
+        after = self._sample(account)
+        held = {
+            name: Held(
+                (after[name][0] - due) * SCALE / SECOND,
+                Fraction((after[name][1] - held) * SCALE, SECOND),
+                [] if case.window is not None else plans.get(name, [])[1:],
+            )
+            for name, (due, held) in before.items()
+        }
+        # Who stops may have waited for its last lease, and is due time until it has had it.
+        ends = [end for each in case.workloads for _, end in each.spans() if end < seconds]
+        room = ROOM + len(ends) * case.lease / seconds
+        tolerance = Fraction(0) if case.window is None else case.lease + ROOM * seconds
+        return Outcome(seconds, held, refused, tolerance, room)
+
+    def _sample(self, account: Account) -> Mapping[str, tuple[Fraction, int]]:
+        """What each was due and has held until now."""
+        account.advance(time.monotonic_ns())
+        return {name: (each.due_ns, each.held_ns) for name, each in account.tenants.items()}

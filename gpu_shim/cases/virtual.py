@@ -1,0 +1,133 @@
+"""A case in virtual time: the policy alone, exact."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import lcm
+
+from gpu_shim.cases.model import SECOND, Case
+from gpu_shim.cases.outcome import Held, Outcome
+from gpu_shim.policy.leases import Card, Settings
+
+#: Leases of the longest run. A case whose shares come out even only later is held to one lease.
+LONGEST = 20_000
+
+
+def settings_of(case: Case) -> Settings:
+    """The policy's settings; leases are just as long as the case says."""
+    return Settings(lease_ns=int(case.lease * SECOND), precision=case.precision)
+
+
+def admit(case: Case, card: Card) -> dict[str, str]:
+    """Take every workload in, in order; who was refused, and why."""
+    refused = {}
+    for claim in case.claims()[0]:
+        if why := card.admit(claim, card.now_ns):
+            refused[claim.name] = why
+    return refused
+
+
+def run(case: Case) -> Outcome:
+    """Run the case's window; where nothing varies, as many plans as make all shares whole leases.
+
+    A share that is no whole number of leases at the window's end is held to within one lease;
+    within two where workloads come and go, for one may owe a lease when another leaves.
+    """
+    card = Card(settings_of(case))
+    refused = admit(case, card)
+    scene = _Scene(case, card)
+    seconds = _length(case, card)
+    scene.run_until(int(seconds * SECOND))
+    held = {
+        name: Held(
+            tenant.due_ns / SECOND, Fraction(tenant.held_ns, SECOND), scene.counts.get(name, [])
+        )
+        for name, tenant in card.tenants.items()
+    }
+    n_leases = seconds / case.lease
+    is_even = all((each.due_s / case.lease).denominator == 1 for each in held.values())
+    is_grid = all(
+        (at / case.lease).denominator == 1
+        for each in case.workloads
+        for at, _ in each.changes(seconds)
+    )
+    is_exact = is_even and is_grid and n_leases.denominator == 1
+    tolerance = Fraction(0) if is_exact else case.lease * (2 if case.is_varying else 1)
+    return Outcome(seconds, held, refused, tolerance)
+
+
+def _length(case: Case, card: Card) -> Fraction:
+    """Seconds to run."""
+    plan_s = case.lease / case.precision
+    if case.window is not None:
+        return case.window
+    if case.is_varying:
+        ends = [end for each in case.workloads for _, end in each.spans()]
+        return max(ends, default=plan_s)
+    for each in case.workloads:
+        if each.name in card.tenants:
+            card.set_busy(each.name, bool(each.busy), 0)
+    n_leases = lcm(*(tenant.share.denominator for tenant in card.tenants.values()), 20)
+    whole = lcm(n_leases, case.precision.denominator)
+    return case.lease * min(max(whole, 200), LONGEST)
+
+
+@dataclass(slots=True)
+class _Scene:
+    """Workloads that become busy and idle on a card whose work stops the moment a lease ends."""
+
+    case: Case
+    card: Card
+    counts: dict[str, list[Fraction]] = field(default_factory=dict)
+    _since_ns: int = 0
+    _current: dict[str, int] = field(default_factory=dict)
+
+    def run_until(self, end_ns: int) -> None:
+        """Lease after lease, change after change."""
+        card = self.card
+        changes = self._changes(end_ns)
+        change = next(changes, None)
+        while True:
+            while change is not None and change[0] == card.now_ns:
+                self._apply(change[1], change[2])
+                change = next(changes, None)
+            self._turn_plan()
+            if card.now_ns >= end_ns:
+                return
+            if card.holder is None:
+                self._count(card.pick(card.now_ns).name)
+            assert card.holder is not None
+            until_ns = min(card.holder.until_ns, end_ns, change[0] if change else end_ns)
+            card.advance(until_ns)
+            if until_ns >= card.holder.until_ns:
+                card.end(until_ns)
+
+    def _changes(self, end_ns: int) -> Iterator[tuple[int, str, bool]]:
+        found = [
+            (int(at * SECOND), each.name, is_busy)
+            for each in self.case.workloads
+            if each.name in self.card.tenants
+            for at, is_busy in each.changes(Fraction(end_ns, SECOND))
+        ]
+        # Who stops at a moment stops before others begin at it.
+        return iter(sorted(found, key=lambda each: (each[0], each[2])))
+
+    def _apply(self, name: str, is_busy: bool) -> None:
+        card = self.card
+        if card.tenants[name].is_busy == is_busy:
+            return
+        card.set_busy(name, is_busy, card.now_ns)
+        self._since_ns, self._current = card.now_ns, {}
+        if card.holder is not None and card.holder.name in ("", name):
+            card.end(card.now_ns)
+
+    def _turn_plan(self) -> None:
+        """Keep the counts of a plan that is over, if the same set was busy all through it."""
+        plan_ns = self.card.settings.plan_ns
+        if self.card.now_ns >= self._since_ns + plan_ns:
+            for name in self.card.tenants:
+                self.counts.setdefault(name, []).append(Fraction(self._current.get(name, 0)))
+            self._since_ns, self._current = self._since_ns + int(plan_ns), {}
+
+    def _count(self, name: str) -> None:
+        self._current[name] = self._current.get(name, 0) + 1

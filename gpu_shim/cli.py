@@ -1,0 +1,134 @@
+"""The command `ballast time-slicing`: cases of time on one card, run and compared."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from gpu_shim.cases import virtual
+from gpu_shim.cases.load import load
+from gpu_shim.cases.model import Case
+from gpu_shim.cases.outcome import Outcome, differences
+from gpu_shim.top import look
+
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+class Verdict(msgspec.Struct):
+    """What became of one case."""
+
+    id: str
+    verdict: str
+    differences: list[str]
+    seconds: str = ""
+    held: dict[str, str] = {}
+    due: dict[str, str] = {}
+    refused: dict[str, str] = {}
+
+
+@click.group("time-slicing")
+def time_slicing() -> None:
+    """Shares of time on one card."""
+
+
+@time_slicing.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--mode", type=click.Choice(["virtual", "real"]), default="virtual")
+@click.option("--json", "is_json", is_flag=True, help="One JSON object for each case.")
+@click.option("--driver", type=_FOLDER, help="Real: folder of the libcuda.so.1 to run on.")
+@click.option("--libraries", type=_FOLDER, help="Real: our built libraries; default: built anew.")
+@click.option("--plans", default=12, show_default=True, help="Real: plans to measure.")
+@click.option("--only", default="", help="Only cases whose id contains this.")
+def run(paths: tuple[Path, ...], mode: str, is_json: bool, only: str, **real: Any) -> None:
+    """Run the cases of files and folders; the last line counts them.
+
+    Virtual runs the policy alone and is exact. Real runs the arbiter and a process for each
+    workload on a driver whose kernels are named by their time (spin_1000), with all times a tenth.
+    """
+    runner = _runner(mode, **real)
+    loaded = load(paths)
+    verdicts = [Verdict(broken.id, "failed", [broken.why]) for broken in loaded.broken]
+    for verdict in verdicts:
+        _tell(verdict, is_json)
+    for case in (case for case in loaded.cases if only in case.id):
+        verdicts.append(_judge(case, runner(case)))
+        _tell(verdicts[-1], is_json)
+    sys.exit(_summary(verdicts))
+
+
+def _runner(
+    mode: str, driver: Path | None, libraries: Path | None, plans: int
+) -> Callable[[Case], Outcome]:
+    """What runs a case; raises UsageError where the options do not go together."""
+    if mode == "virtual":
+        return virtual.run
+    if driver is None:
+        raise click.UsageError("--mode real needs --driver")
+    from gpu_shim.cases import real  # noqa: PLC0415
+
+    stage = real.Stage(driver, libraries, plans)
+
+    def play(case: Case) -> Outcome:
+        try:
+            return stage.run(case)
+        except real.StageError as error:
+            raise click.ClickException(str(error)) from None
+
+    return play
+
+
+def _judge(case: Case, outcome: Outcome) -> Verdict:
+    found = differences(case, outcome)
+    return Verdict(
+        case.id,
+        "failed" if found else "passed",
+        found,
+        str(outcome.seconds),
+        {name: str(held.held_s) for name, held in outcome.held.items()},
+        {name: str(held.due_s) for name, held in outcome.held.items()},
+        outcome.refused,
+    )
+
+
+def _tell(verdict: Verdict, is_json: bool) -> None:
+    if is_json:
+        click.echo(msgspec.json.encode(verdict).decode())
+        return
+    click.echo(f"{verdict.verdict}  {verdict.id}")
+    for each in verdict.differences:
+        click.echo(f"        {each}")
+
+
+def _summary(verdicts: Sequence[Verdict]) -> int:
+    """Print the counts; 1 where something failed, or where nothing was there to pass."""
+    n_failed = sum(each.verdict == "failed" for each in verdicts)
+    click.echo(f"{len(verdicts) - n_failed} passed, {n_failed} failed, 0 skipped")
+    return int(n_failed > 0 or not verdicts)
+
+
+@click.group()
+def gpu() -> None:
+    """The GPUs of one node."""
+
+
+@gpu.command()
+@click.option(
+    "--url", default="http://127.0.0.1:8890/metrics", show_default=True, help="The agent."
+)
+@click.option("--every", default=2.0, show_default=True, help="Seconds between two tables.")
+@click.option("--once", is_flag=True, help="One table, then end.")
+def top(url: str, every: float, once: bool) -> None:
+    """Show cards and pods, memory and share held against entitled, until stopped."""
+    while True:
+        try:
+            text = look(url, every)
+        except OSError as error:
+            raise click.ClickException(f"no agent at {url}: {error}") from None
+        if not once:
+            click.clear()
+        click.echo(text)
+        if once:
+            return

@@ -1,0 +1,1 @@
+"""The libraries that stand in front of the driver's, in C, and how they are built."""

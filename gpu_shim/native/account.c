@@ -1,0 +1,199 @@
+/* A hash table with one lock: allocating is no launch path. Its memory is mapped, not allocated,
+ * since we may be called from within the program's own allocator.
+ */
+#define _GNU_SOURCE
+#include "account.h"
+#include "client.h"
+#include "driver.h"
+#include "names.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct entry {
+    uint64_t key, bytes, link, context;
+    uint8_t kind, state; /* 0 never used, 1 in use, 2 dropped */
+    int16_t card;
+};
+
+static struct entry *entries;
+static size_t n_entries, n_filled;
+
+static size_t place_of(enum account_kind kind, uint64_t key, size_t room)
+{
+    uint64_t hash = (key ^ (uint64_t)kind << 56) * UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)(hash >> 20) & (room - 1);
+}
+
+static struct entry *find(enum account_kind kind, uint64_t key)
+{
+    for (size_t i = 0, at = n_entries ? place_of(kind, key, n_entries) : 0; i < n_entries; i++) {
+        struct entry *entry = &entries[(at + i) & (n_entries - 1)];
+        if (!entry->state)
+            return NULL;
+        if (entry->state == 1 && entry->key == key && entry->kind == kind)
+            return entry;
+    }
+    return NULL;
+}
+
+static struct entry *put(struct entry *to, size_t room, struct entry made)
+{
+    size_t at = place_of(made.kind, made.key, room);
+    while (to[at].state == 1)
+        at = (at + 1) & (room - 1);
+    n_filled += !to[at].state;
+    to[at] = made;
+    return &to[at];
+}
+
+/* A fresh table once half of this one is filled: twice as large only where that is by what lives
+ * and not by what was dropped. Without memory for it, what comes is not kept. */
+static bool make_room(void)
+{
+    size_t n_live = 0, room = n_entries ? n_entries : 4096;
+    if (2 * (n_filled + 1) <= n_entries)
+        return true;
+    for (size_t i = 0; i < n_entries; i++)
+        n_live += entries[i].state == 1;
+    if (4 * (n_live + 1) > room)
+        room *= 2;
+    struct entry *more = mmap(NULL, room * sizeof *more, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (more == MAP_FAILED)
+        return n_filled + 1 < n_entries;
+    n_filled = 0;
+    for (size_t i = 0; i < n_entries; i++) {
+        if (entries[i].state == 1)
+            put(more, room, entries[i]);
+    }
+    if (entries)
+        munmap(entries, n_entries * sizeof *entries);
+    entries = more;
+    n_entries = room;
+    return true;
+}
+
+static struct entry *add(enum account_kind kind, uint64_t key, int card)
+{
+    struct entry made = {.key = key, .kind = (uint8_t)kind, .state = 1, .card = (int16_t)card};
+    return make_room() ? put(entries, n_entries, made) : NULL;
+}
+
+bool account_take(int card, uint64_t bytes)
+{
+    if (card < 0)
+        return true;
+    client_lock();
+    bool fits = table_reserve(client.table, client.slot, card, bytes);
+    client_unlock();
+    return fits;
+}
+
+void account_give(int card, uint64_t bytes)
+{
+    if (card < 0)
+        return;
+    client_lock();
+    table_give_back(client.table, client.slot, card, bytes);
+    client_unlock();
+}
+
+void account_keep(enum account_kind kind, uint64_t key, int card, uint64_t bytes, uint64_t link)
+{
+    void *context = NULL;
+    if (kind == ACCOUNT_BLOCK && card >= 0 && REAL(cuCtxGetCurrent)(&context))
+        context = NULL;
+    client_lock();
+    struct entry *entry = find(kind, key);
+    if (entry || (entry = add(kind, key, card))) {
+        entry->card = (int16_t)card;
+        entry->context = (uint64_t)(uintptr_t)context;
+        entry->bytes = bytes;
+        entry->link = link;
+    }
+    client_unlock();
+}
+
+bool account_drop(enum account_kind kind, uint64_t key, int *card, uint64_t *bytes, uint64_t *link)
+{
+    client_lock();
+    struct entry *entry = find(kind, key);
+    if (entry) {
+        *card = entry->card;
+        *bytes = entry->bytes;
+        *link = entry->link;
+        entry->state = 2;
+    }
+    client_unlock();
+    return entry != NULL;
+}
+
+void account_drop_context(uint64_t context)
+{
+    client_lock();
+    for (size_t i = 0; context && i < n_entries; i++) {
+        struct entry *entry = &entries[i];
+        /* What came from a pool is the pool's, which outlives the context. */
+        if (entry->state != 1 || entry->kind != ACCOUNT_BLOCK || entry->context != context ||
+            entry->link)
+            continue;
+        table_give_back(client.table, client.slot, entry->card, entry->bytes);
+        entry->state = 2;
+    }
+    client_unlock();
+}
+
+uint64_t account_count(enum account_kind kind, uint64_t key, int64_t change)
+{
+    client_lock();
+    struct entry *entry = find(kind, key);
+    if (!entry)
+        entry = add(kind, key, -1);
+    uint64_t after = entry ? (entry->link += (uint64_t)change) : 0;
+    client_unlock();
+    return after;
+}
+
+void account_settle(enum account_kind kind, uint64_t key, int card, uint64_t bytes)
+{
+    if (card < 0)
+        return;
+    client_lock();
+    struct entry *entry = find(kind, key);
+    if (entry || (entry = add(kind, key, card))) {
+        if (bytes > entry->bytes)
+            table_charge(client.table, client.slot, card, bytes - entry->bytes);
+        else if (bytes < entry->bytes)
+            table_give_back(client.table, client.slot, card, entry->bytes - bytes);
+        entry->bytes = bytes;
+    }
+    client_unlock();
+}
+
+bool account_view(int card, uint64_t *cap, uint64_t *used)
+{
+    if (card < 0 || !client.table)
+        return false;
+    client_lock();
+    *cap = client.table->cards[card].cap_bytes;
+    *used = table_used(client.table, card) + client.table->cards[card].overhead_bytes;
+    client_unlock();
+    return true;
+}
+
+bool account_next(enum account_kind kind, uint64_t from, uint64_t to, uint64_t *key)
+{
+    bool is_found = false;
+    client_lock();
+    for (size_t i = 0; i < n_entries && !is_found; i++) {
+        struct entry *entry = &entries[i];
+        is_found = entry->state == 1 && entry->kind == kind && entry->key >= from;
+        is_found = is_found && entry->key < to;
+        if (is_found)
+            *key = entry->key;
+    }
+    client_unlock();
+    return is_found;
+}

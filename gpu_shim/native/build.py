@@ -1,0 +1,59 @@
+"""Builds the native libraries with gcc, from the sources beside this file.
+
+Nothing of CUDA is needed. No symbol newer than glibc 2.17 is used, so that one build serves every
+image.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from gpu_shim.native import generate
+
+HERE: Final = Path(__file__).resolve().parent
+CUDA_SOURCES: Final = (
+    "kind_cuda.c", "driver.c", "lookup.c", "client.c", "table.c", "account.c", "gate.c",
+    "memory.c", "pools.c", "launches.c", "contexts.c",
+)  # fmt: skip
+NVML_SOURCES: Final = ("nvml.c", "driver.c")
+FLAGS: Final = (
+    "-std=c11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden", "-fno-plt",
+    "-Wall", "-Wextra", "-Werror", "-fno-stack-protector", "-Wl,-z,now", "-Wl,--hash-style=both",
+)  # fmt: skip
+#: Functions of old versions live in these on an old glibc; on a new one they are empty.
+LIBRARIES: Final = ("-Wl,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2")
+
+
+class BuildError(Exception):
+    """The compiler refused; the message is what it said."""
+
+
+def build(into: Path) -> None:
+    """Make `libcuda.so.1`, `libnvidia-ml.so.1` and `libballast-pages.so` in a folder."""
+    into.mkdir(parents=True, exist_ok=True)
+    _library(into, "libcuda.so.1", "names_cuda.txt", CUDA_SOURCES)
+    _library(into, "libnvidia-ml.so.1", "names_nvml.txt", NVML_SOURCES)
+    compile_c(into / "libballast-pages.so", [HERE / "pages.c", HERE / "table.c"])
+
+
+def compile_c(output: Path, sources: list[Path], *flags: str) -> None:
+    """One shared library from C sources; raises BuildError."""
+    command = ["gcc", *FLAGS, *flags, "-o", str(output), *map(str, sources), *LIBRARIES]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise BuildError(done.stderr)
+
+
+def _library(into: Path, soname: str, names: str, sources: tuple[str, ...]) -> None:
+    work = into / f"{soname}.d"
+    work.mkdir(exist_ok=True)
+    made, header = work / "names.c", work / "names.h"
+    files = [HERE / name for name in sources]
+    generate.main([str(HERE / names), str(made), str(header), *map(str, files)])
+    places = (f"-I{work}", f"-I{HERE}", "-include", "oldest.h", f"-Wl,-soname,{soname}")
+    compile_c(into / soname, [made, *files], *places)
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]))

@@ -1,0 +1,318 @@
+/* Configuration, connection, and the one thread that we add to a program.
+ *
+ * The thread answers the arbiter while the program's own threads compute, wait or hold the GIL. It
+ * blocks every signal, so that none meant for the program ends up on it.
+ */
+#define _GNU_SOURCE
+#include "client.h"
+#include "driver.h"
+#include "files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MS UINT64_C(1000000)
+#define SILENCE (1000 * MS)
+#define RETRY (100 * MS)
+
+struct client client;
+
+static pthread_mutex_t setup = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int is_ready, is_ending, is_serving;
+static int fd = -1, table_fd = -1;
+static char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+
+uint64_t client_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void client_lock(void) { pthread_mutex_lock(&lock); }
+void client_unlock(void) { pthread_mutex_unlock(&lock); }
+
+bool client_is_orphan(const struct ballast_grants *grants, uint64_t now_ns)
+{
+    uint64_t beat = atomic_load(&((struct ballast_grants *)grants)->heartbeat_ns);
+    return now_ns > beat && now_ns - beat > SILENCE;
+}
+
+void client_wait(const struct ballast_grants *grants, uint32_t seen, uint64_t at_most_ns)
+{
+    struct timespec most = {(time_t)(at_most_ns / 1000000000u), (long)(at_most_ns % 1000000000u)};
+    syscall(SYS_futex, &grants->changes, FUTEX_WAIT, seen, &most, NULL, 0);
+}
+
+void client_count_unknown(void)
+{
+    if (client_ready())
+        atomic_fetch_add(&client.table->slots[client.slot].n_unknown, 1);
+}
+
+int client_card(const char *uuid)
+{
+    for (int card = 0; card < client.n_cards; card++) {
+        if (!strcmp(client.uuids[card], uuid))
+            return card;
+    }
+    return -1;
+}
+
+/* -- configuration --------------------------------------------------------------------------- */
+
+/* gpu.conf: lines `card UUID MIB`. The mount is read-only and root's: what it says is so. */
+static void read_configuration(struct ballast_table *table)
+{
+    char path[4200], text[4096], *line, *rest = text;
+    snprintf(path, sizeof path, "%s/gpu.conf", driver_home());
+    snprintf(socket_path, sizeof socket_path, "%s/run/arbiter.sock", driver_home());
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return;
+    ssize_t n = read(file, text, sizeof text - 1);
+    close(file);
+    text[n > 0 ? n : 0] = '\0';
+    while ((line = strsep(&rest, "\n")) && client.n_cards < BALLAST_MAX_CARDS) {
+        unsigned long long mib;
+        int card = client.n_cards;
+        if (sscanf(line, "card %47s %llu", client.uuids[card], &mib) != 2)
+            continue;
+        memcpy(table->cards[card].uuid, client.uuids[card], sizeof client.uuids[card]);
+        table->cards[card].cap_bytes = (uint64_t)mib << 20;
+        client.n_cards++;
+    }
+}
+
+static struct ballast_table *private_table(void)
+{
+    void *at = mmap(NULL, sizeof *client.table, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* -- connection ------------------------------------------------------------------------------ */
+
+static void *map_checked(int file, size_t size, int protection)
+{
+    struct stat about;
+    if (file_of(file, &about) || (size_t)about.st_size < size)
+        return NULL;
+    void *at = mmap(NULL, size, protection, MAP_SHARED, file, 0);
+    if (at != MAP_FAILED && *(uint32_t *)at == BALLAST_MAGIC)
+        return at;
+    if (at != MAP_FAILED)
+        munmap(at, size);
+    return NULL;
+}
+
+/* One message with at most two descriptors. */
+static ssize_t exchange(int to, struct ballast_message *message, int *files, int n, bool is_send)
+{
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(2 * sizeof(int))];
+    } control = {.room = {0}};
+    struct iovec part = {message, sizeof *message};
+    struct msghdr whole = {.msg_iov = &part, .msg_iovlen = 1};
+    if (n) {
+        whole.msg_control = control.room;
+        whole.msg_controllen = is_send ? CMSG_SPACE((size_t)n * sizeof(int)) : sizeof control.room;
+    }
+    if (!is_send) {
+        ssize_t got = recvmsg(to, &whole, MSG_CMSG_CLOEXEC);
+        struct cmsghdr *head = CMSG_FIRSTHDR(&whole);
+        if (head && head->cmsg_type == SCM_RIGHTS)
+            memcpy(files, CMSG_DATA(head), head->cmsg_len - CMSG_LEN(0));
+        return got;
+    }
+    if (n) {
+        struct cmsghdr *head = CMSG_FIRSTHDR(&whole);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN((size_t)n * sizeof(int));
+        memcpy(CMSG_DATA(head), files, (size_t)n * sizeof(int));
+    }
+    return sendmsg(to, &whole, MSG_NOSIGNAL);
+}
+
+/* Take the container's table for ours, with all that this process has reserved already. */
+static void adopt(struct ballast_table *table, int slot, int file)
+{
+    client_lock();
+    struct ballast_table *before = client.table;
+    bool is_same = table_fd >= 0 && client.slot == slot;
+    for (int card = 0; before && !is_same && card < client.n_cards; card++)
+        table_charge(table, slot, card, before->slots[client.slot].used_bytes[card]);
+    client.table = table;
+    client.slot = slot;
+    if (table_fd >= 0)
+        close(table_fd);
+    table_fd = file;
+    client_unlock();
+}
+
+static bool connect_arbiter(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct ballast_message message = {.kind = BALLAST_HELLO, .value = BALLAST_VERSION};
+    struct timeval patience = {2, 0};
+    int files[2] = {-1, -1}, to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    memcpy(address.sun_path, socket_path, sizeof address.sun_path);
+    message.pid = (uint64_t)getpid();
+    if (to < 0 || connect(to, (struct sockaddr *)&address, sizeof address))
+        goto refused;
+    setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    message.card = table_fd >= 0 ? (uint8_t)client.slot : 0;
+    if (exchange(to, &message, &table_fd, table_fd >= 0, true) != sizeof message ||
+        exchange(to, &message, files, 2, false) != sizeof message)
+        goto refused;
+    if (message.kind != BALLAST_WELCOME || message.value >= BALLAST_MAX_SLOTS)
+        goto refused;
+    void *table = map_checked(files[0], sizeof *client.table, PROT_READ | PROT_WRITE);
+    void *grants = map_checked(files[1], sizeof(struct ballast_grants), PROT_READ);
+    if (!table || !grants)
+        goto refused;
+    adopt(table, (int)message.value, files[0]);
+    close(files[1]);
+    gate_forget();
+    fd = to;
+    /* The page before stays mapped: a thread may be reading it. */
+    atomic_store(&client.grants, grants);
+    return true;
+refused:
+    for (int i = 0; i < 2; i++) {
+        if (files[i] >= 0)
+            close(files[i]);
+    }
+    if (to >= 0)
+        close(to);
+    return false;
+}
+
+bool client_send(enum ballast_kind kind, int card, uint32_t value)
+{
+    struct ballast_message message = {.kind = (uint8_t)kind, .card = (uint8_t)card, .value = value};
+    return fd >= 0 && send(fd, &message, sizeof message, MSG_NOSIGNAL) == sizeof message;
+}
+
+/* Whether the arbiter hung up. It sends nothing after WELCOME. */
+static bool is_cut(void)
+{
+    char byte;
+    ssize_t got = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* At exit the driver takes itself down while our thread still runs: it must not call it any more.
+ * A thread that waits for a long kernel is not waited for. */
+static void at_exit(void)
+{
+    atomic_store(&is_ending, 1);
+    for (int i = 0; i < 1000 && is_serving; i++)
+        usleep(1000);
+}
+
+static uint64_t serve(void)
+{
+    uint64_t pause = RETRY;
+    atomic_store(&is_serving, 1);
+    if (!is_ending)
+        pause = gate_service();
+    atomic_store(&is_serving, 0);
+    return pause;
+}
+
+static void *help(void *nothing)
+{
+    uint64_t looked_ns = 0;
+    for (;;) {
+        /* Read before the gates are looked at, so that no change after that is slept through. */
+        struct ballast_grants *grants = atomic_load(&client.grants);
+        uint32_t changes = grants ? atomic_load(&grants->changes) : 0;
+        uint64_t now = client_now_ns(), pause = serve();
+        if (now - looked_ns >= RETRY) {
+            looked_ns = now;
+            if (fd >= 0 && is_cut()) {
+                close(fd);
+                fd = -1;
+            }
+            if (fd < 0)
+                connect_arbiter();
+        }
+        if (grants)
+            client_wait(grants, changes, pause < RETRY ? pause : RETRY);
+        else
+            usleep(RETRY / 1000);
+    }
+    return nothing;
+}
+
+static void start_helper(void)
+{
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    if (!pthread_create(&thread, NULL, help, NULL))
+        pthread_detach(thread);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* A forked child shares nothing with us: it would keep the parent's connection open past the
+ * parent's death, and the helper thread is not in it. */
+static void in_child(void)
+{
+    pthread_mutex_init(&setup, NULL);
+    pthread_mutex_init(&lock, NULL);
+    if (fd >= 0)
+        close(fd);
+    if (table_fd >= 0)
+        close(table_fd);
+    fd = table_fd = -1;
+    client.n_cards = 0;
+    client.table = NULL;
+    client.slot = 0;
+    atomic_store(&client.grants, NULL);
+    gate_forget();
+    is_serving = 0;
+    is_ready = 0;
+}
+
+bool client_ready(void)
+{
+    if (is_ready)
+        return client.n_cards > 0;
+    pthread_mutex_lock(&setup);
+    if (!is_ready) {
+        static bool has_handlers;
+        if (!has_handlers) {
+            pthread_atfork(NULL, NULL, in_child);
+            /* After the driver's own, so it runs before them. */
+            atexit(at_exit);
+        }
+        has_handlers = true;
+        client.table = private_table();
+        if (client.table)
+            read_configuration(client.table);
+        if (client.n_cards) {
+            connect_arbiter();
+            start_helper();
+        }
+        is_ready = 1;
+    }
+    pthread_mutex_unlock(&setup);
+    return client.n_cards > 0;
+}

@@ -1,0 +1,55 @@
+/* This process's end of the arbiter's socket, and what came over it.
+ *
+ * Nothing happens before the program's first driver call, and nothing at all where the mount holds
+ * no configuration. Without an arbiter the caps of the configuration hold for this process alone,
+ * and launches are free.
+ */
+#ifndef BALLAST_CLIENT_H
+#define BALLAST_CLIENT_H
+
+#include "layout.h"
+#include "table.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct client {
+    int n_cards;                                   /* cards of this container that have a cap */
+    char uuids[BALLAST_MAX_CARDS][48];
+    struct ballast_table *table;                   /* the container's, or one of our own */
+    int slot;
+    struct ballast_grants *_Atomic grants;         /* NULL where there never was an arbiter */
+};
+
+extern struct client client;
+
+/* Read the configuration and connect, once; true where there is anything to enforce. */
+bool client_ready(void);
+
+/* Tell the arbiter; false where nobody is there. */
+bool client_send(enum ballast_kind kind, int card, uint32_t value);
+
+/* Whether the arbiter has been silent for so long that gates are open. */
+bool client_is_orphan(const struct ballast_grants *grants, uint64_t now_ns);
+
+/* The container's card with this UUID, or -1. */
+int client_card(const char *uuid);
+
+/* A program asked for an entry point that our tables do not have: it passes, and is counted. */
+void client_count_unknown(void);
+
+uint64_t client_now_ns(void);
+
+/* Wait until a grant changes from what `seen` says, for at most so long. */
+void client_wait(const struct ballast_grants *grants, uint32_t seen, uint64_t at_most_ns);
+
+/* Guards the table's pointer and every figure that must move with it; not the launch path. */
+void client_lock(void);
+void client_unlock(void);
+
+/* What the helper thread does for the gates whenever it wakes; how long it may sleep then. */
+uint64_t gate_service(void);
+/* The connection is a new one: the arbiter knows nothing of what we want. */
+void gate_forget(void);
+
+#endif

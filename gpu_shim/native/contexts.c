@@ -1,0 +1,88 @@
+/* Contexts as they come and go: the gate drains them, and their memory goes with them. */
+#include "account.h"
+#include "client.h"
+#include "driver.h"
+#include "gate.h"
+#include "names.h"
+
+#include <stdatomic.h>
+
+#define MAX_DEVICES 64
+
+static _Atomic(void *) primaries[MAX_DEVICES];
+
+static int made(int status, void **context)
+{
+    if (!status && context && client_ready())
+        gate_add_context(*context);
+    return status;
+}
+
+HOOK(cuCtxCreate_v2)(void **context, unsigned flags, int device)
+{
+    return made(REAL(cuCtxCreate_v2)(context, flags, device), context);
+}
+
+HOOK(cuCtxCreate_v3)(void **context, void *affinities, int n, unsigned flags, int device)
+{
+    return made(REAL(cuCtxCreate_v3)(context, affinities, n, flags, device), context);
+}
+
+HOOK(cuCtxCreate_v4)(void **context, void *how, unsigned flags, int device)
+{
+    return made(REAL(cuCtxCreate_v4)(context, how, flags, device), context);
+}
+
+HOOK(cuDevicePrimaryCtxRetain)(void **context, int device)
+{
+    int status = made(REAL(cuDevicePrimaryCtxRetain)(context, device), context);
+    if (!status && context && device >= 0 && device < MAX_DEVICES)
+        primaries[device] = *context;
+    return status;
+}
+
+/* Taken off before the driver destroys it, so that the helper thread does not wait for it after. */
+HOOK(cuCtxDestroy_v2)(void *context)
+{
+    gate_remove_context(context);
+    int status = REAL(cuCtxDestroy_v2)(context);
+    if (!status && client_ready())
+        account_drop_context((uint64_t)(uintptr_t)context);
+    return status;
+}
+
+/* A primary context ends with its last release, or by force; its memory with it. */
+static int left(int status, int device)
+{
+    unsigned flags;
+    int is_active = 1;
+    if (status || device < 0 || device >= MAX_DEVICES || !client_ready())
+        return status;
+    if (!REAL(cuDevicePrimaryCtxGetState)(device, &flags, &is_active) && !is_active) {
+        void *context = primaries[device];
+        primaries[device] = NULL;
+        gate_remove_context(context);
+        account_drop_context((uint64_t)(uintptr_t)context);
+    }
+    return status;
+}
+
+HOOK(cuDevicePrimaryCtxRelease)(int device)
+{
+    return left(REAL(cuDevicePrimaryCtxRelease)(device), device);
+}
+
+HOOK(cuDevicePrimaryCtxRelease_v2)(int device)
+{
+    return left(REAL(cuDevicePrimaryCtxRelease_v2)(device), device);
+}
+
+HOOK(cuDevicePrimaryCtxReset)(int device)
+{
+    return left(REAL(cuDevicePrimaryCtxReset)(device), device);
+}
+
+HOOK(cuDevicePrimaryCtxReset_v2)(int device)
+{
+    return left(REAL(cuDevicePrimaryCtxReset_v2)(device), device);
+}

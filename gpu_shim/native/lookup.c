@@ -1,0 +1,138 @@
+/* How programs find the driver's functions, and how they are led to ours.
+ *
+ * Who links libcuda.so.1, or opens it by that name, has us, since the loader knows us by this
+ * SONAME. Left are those who open it by path (dlopen: led to us), who hold the real driver's
+ * handle (dlsym: our function for its), and who ask the driver itself (cuGetProcAddress: the
+ * same, by pointer). dlopen and dlsym look at who called them, so both leave by a jump, with
+ * nothing of ours on the stack.
+ */
+#define _GNU_SOURCE
+#include "client.h"
+#include "driver.h"
+#include "names.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Called from assembler below. */
+#define CALLED __attribute__((used, noinline))
+
+/* The real driver is dlopened from within driver.c; until it is, no handle can be its. */
+static void *opened_driver;
+
+CALLED void *lookup_symbol(void *handle, const char *name)
+{
+    if (!name || strncmp(name, "cu", 2))
+        return NULL;
+    if (!opened_driver && driver_functions[IX_cuInit])
+        opened_driver = driver_handle();
+    if (!opened_driver || handle != opened_driver)
+        return NULL;
+    int index = driver_index(name);
+    if (index < 0 || !libc_dlsym(handle, name))
+        return NULL;
+    return (void *)(uintptr_t)driver_names[index].ours;
+}
+
+/* What to open in place of a path: our own library for any path to the driver's. */
+CALLED const char *lookup_path(const char *path)
+{
+    static const char *const names[] = {"libcuda.so", "libnvidia-ml.so"};
+    static char sibling[4200];
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    const char *base = slash ? slash + 1 : path;
+    for (int i = 0; base && i < 2; i++) {
+        size_t length = strlen(names[i]);
+        if (strncmp(base, names[i], length) || (base[length] && base[length] != '.'))
+            continue;
+        if (i == 0)
+            return driver_own_path();
+        snprintf(sibling, sizeof sibling, "%s/lib/libnvidia-ml.so.1", driver_home());
+        return sibling;
+    }
+    return path;
+}
+
+CALLED void *lookup_libc_dlsym(void)
+{
+    static void *found;
+    if (!found)
+        found = libc_dlsym(RTLD_NEXT, "dlsym");
+    return found;
+}
+
+CALLED void *lookup_libc_dlopen(void)
+{
+    static void *found;
+    if (!found)
+        found = libc_dlsym(RTLD_NEXT, "dlopen");
+    return found;
+}
+
+#ifdef __x86_64__
+__asm__(".text\n"
+        ".globl dlsym\n.type dlsym,@function\n"
+        "dlsym:\n"
+        "  push %rdi; push %rsi; sub $8, %rsp\n"
+        "  call lookup_symbol@PLT\n"
+        "  test %rax, %rax\n"
+        "  jnz 1f\n"
+        "  call lookup_libc_dlsym@PLT\n"
+        "  add $8, %rsp; pop %rsi; pop %rdi\n"
+        "  jmp *%rax\n"
+        "1: add $24, %rsp\n"
+        "  ret\n"
+        ".globl dlopen\n.type dlopen,@function\n"
+        "dlopen:\n"
+        "  push %rdi; push %rsi; sub $8, %rsp\n"
+        "  call lookup_path@PLT\n"
+        "  mov %rax, 16(%rsp)\n"
+        "  call lookup_libc_dlopen@PLT\n"
+        "  add $8, %rsp; pop %rsi; pop %rdi\n"
+        "  jmp *%rax\n");
+#endif
+
+/* Our function for what the driver found under a base name, or the driver's own where we have
+ * none. The pointer tells which of its variants the driver chose; where it is none that it
+ * exports, the flags tell: 2 asks for the variant of per-thread default streams. */
+static void *ours_for(const char *base, void *found, uint64_t flags)
+{
+    static const char *const endings[] = {"", "_v2", "_v3", "_v4", "_ptsz", "_v2_ptsz",
+                                          "_ptds", "_v2_ptds", "_v3_ptsz"};
+    char full[160];
+    void *guess = NULL;
+    int is_known = 0;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        snprintf(full, sizeof full, "%s%s", base, endings[i]);
+        int index = driver_index(full);
+        if (index < 0)
+            continue;
+        is_known = 1;
+        void *ours = (void *)(uintptr_t)driver_names[index].ours;
+        if (libc_dlsym(driver_handle(), full) == found)
+            return ours;
+        int is_per_thread = strstr(endings[i], "_pt") != NULL;
+        if (driver_names[index].is_hook && is_per_thread == ((flags & 2) != 0))
+            guess = ours;
+    }
+    if (!is_known)
+        client_count_unknown();
+    return guess ? guess : found;
+}
+
+HOOK(cuGetProcAddress_v2)(const char *name, void **found, int version, uint64_t flags, int *status)
+{
+    int result = REAL(cuGetProcAddress_v2)(name, found, version, flags, status);
+    if (!result && name && found && *found)
+        *found = ours_for(name, *found, flags);
+    return result;
+}
+
+HOOK(cuGetProcAddress)(const char *name, void **found, int version, uint64_t flags)
+{
+    int result = REAL(cuGetProcAddress)(name, found, version, flags);
+    if (!result && name && found && *found)
+        *found = ours_for(name, *found, flags);
+    return result;
+}

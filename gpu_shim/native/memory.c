@@ -1,0 +1,200 @@
+/* Every way to take device memory by a size: plain, pitched, managed, arrays; and what is
+ * reported.
+ *
+ * The order is always: reserve, ask the driver, keep or give back. A request that would pass the
+ * cap never reaches the driver, and fails as it fails on a full card.
+ */
+#include "account.h"
+#include "client.h"
+#include "driver.h"
+#include "gate.h"
+#include "names.h"
+#include "table.h"
+
+#include <string.h>
+
+/* Ask the driver for what has been reserved; keep it, or give it back where the driver refuses. */
+#define TAKE(bytes, key, call)                                          \
+    do {                                                                \
+        int card = gate_current_card();                                 \
+        uint64_t charge = table_rounded(bytes);                         \
+        if (!account_take(card, charge))                                \
+            return CUDA_OUT_OF_MEMORY;                                  \
+        int status = (call);                                            \
+        if (status)                                                     \
+            account_give(card, charge);                                 \
+        else                                                            \
+            account_keep(ACCOUNT_BLOCK, (uint64_t)(key), card, charge, 0); \
+        return status;                                                  \
+    } while (0)
+
+static void drop(uint64_t key)
+{
+    int card;
+    uint64_t bytes, link;
+    if (key && account_drop(ACCOUNT_BLOCK, key, &card, &bytes, &link))
+        account_give(card, bytes);
+}
+
+HOOK(cuInit)(unsigned flags)
+{
+    int status = REAL(cuInit)(flags);
+    if (!status)
+        client_ready();
+    return status;
+}
+
+HOOK(cuMemAlloc_v2)(uint64_t *at, size_t bytes)
+{
+    TAKE(bytes, *at, REAL(cuMemAlloc_v2)(at, bytes));
+}
+
+HOOK(cuMemAllocManaged)(uint64_t *at, size_t bytes, unsigned flags)
+{
+    TAKE(bytes, *at, REAL(cuMemAllocManaged)(at, bytes, flags));
+}
+
+/* The driver chooses the pitch: rows of 512 bytes are reserved, and what it chose is charged. */
+HOOK(cuMemAllocPitch_v2)(uint64_t *at, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+    int card = gate_current_card();
+    uint64_t row = (width + 511) & ~(uint64_t)511;
+    if (height && row > UINT64_MAX / 2 / height)
+        return CUDA_OUT_OF_MEMORY;
+    uint64_t charge = table_rounded(row * height);
+    if (!account_take(card, charge))
+        return CUDA_OUT_OF_MEMORY;
+    int status = REAL(cuMemAllocPitch_v2)(at, pitch, width, height, element);
+    if (status) {
+        account_give(card, charge);
+        return status;
+    }
+    account_keep(ACCOUNT_BLOCK, *at, card, charge, 0);
+    account_settle(ACCOUNT_BLOCK, *at, card, table_rounded(*pitch * height));
+    return 0;
+}
+
+/* Addresses of 32 bits: nothing built since 2010 calls these, and they would go round the cap. */
+HOOK(cuMemAlloc)(unsigned *at, unsigned bytes)
+{
+    return client_ready() ? CUDA_NOT_SUPPORTED : REAL(cuMemAlloc)(at, bytes);
+}
+
+HOOK(cuMemAllocPitch)(unsigned *at, unsigned *pitch, unsigned width, unsigned height, unsigned size)
+{
+    return client_ready() ? CUDA_NOT_SUPPORTED
+                          : REAL(cuMemAllocPitch)(at, pitch, width, height, size);
+}
+
+HOOK(cuMemFree_v2)(uint64_t at)
+{
+    int status = REAL(cuMemFree_v2)(at);
+    if (!status)
+        drop(at);
+    return status;
+}
+
+/* -- arrays ---------------------------------------------------------------------------------- */
+
+struct array_2d {
+    size_t width, height;
+    int format;
+    unsigned n_channels;
+};
+
+struct array_3d {
+    size_t width, height, depth;
+    int format;
+    unsigned n_channels, flags;
+};
+
+/* CUarray_format: 8-bit numbers are 1 and 8, 16-bit 2, 9 and half 0x10, the others have 32. */
+static uint64_t texel(int format, unsigned n_channels)
+{
+    bool is_byte = format == 1 || format == 8;
+    bool is_short = format == 2 || format == 9 || format == 0x10;
+    return (uint64_t)(is_byte ? 1 : is_short ? 2 : 4) * n_channels;
+}
+
+static uint64_t at_least_one(uint64_t n)
+{
+    return n ? n : 1;
+}
+
+static uint64_t volume(const struct array_3d *want)
+{
+    return want->width * at_least_one(want->height) * at_least_one(want->depth) *
+           texel(want->format, want->n_channels);
+}
+
+HOOK(cuArrayCreate_v2)(uint64_t *array, const struct array_2d *want)
+{
+    struct array_3d same = {want->width, want->height, 0, want->format, want->n_channels, 0};
+    TAKE(volume(&same), *array, REAL(cuArrayCreate_v2)(array, want));
+}
+
+HOOK(cuArray3DCreate_v2)(uint64_t *array, const struct array_3d *want)
+{
+    TAKE(volume(want), *array, REAL(cuArray3DCreate_v2)(array, want));
+}
+
+/* Every level has a quarter of the one before, or less: a third more than the first is enough. */
+HOOK(cuMipmappedArrayCreate)(uint64_t *array, const struct array_3d *want, unsigned n_levels)
+{
+    uint64_t first = volume(want);
+    TAKE(n_levels > 1 ? first + first / 3 : first, *array,
+         REAL(cuMipmappedArrayCreate)(array, want, n_levels));
+}
+
+HOOK(cuArrayDestroy)(uint64_t array)
+{
+    int status = REAL(cuArrayDestroy)(array);
+    if (!status)
+        drop(array);
+    return status;
+}
+
+HOOK(cuMipmappedArrayDestroy)(uint64_t array)
+{
+    int status = REAL(cuMipmappedArrayDestroy)(array);
+    if (!status)
+        drop(array);
+    return status;
+}
+
+/* -- what is reported ------------------------------------------------------------------------ */
+
+/* Programs pass NULL for what they do not want to know. */
+HOOK(cuMemGetInfo_v2)(size_t *free_bytes, size_t *total)
+{
+    size_t card_free = 0, card_total = 0;
+    uint64_t cap, used;
+    int status = REAL(cuMemGetInfo_v2)(&card_free, &card_total);
+    if (!status && account_view(gate_current_card(), &cap, &used)) {
+        uint64_t left = cap > used ? cap - used : 0;
+        card_total = cap < card_total ? cap : card_total;
+        card_free = left < card_free ? left : card_free;
+    }
+    if (!status && free_bytes)
+        *free_bytes = card_free;
+    if (!status && total)
+        *total = card_total;
+    return status;
+}
+
+HOOK(cuDeviceTotalMem_v2)(size_t *total, int device)
+{
+    uint64_t cap, used;
+    int status = REAL(cuDeviceTotalMem_v2)(total, device);
+    if (!status && total && client_ready() && account_view(gate_card_of(device), &cap, &used) &&
+        cap < *total)
+        *total = cap;
+    return status;
+}
+
+/* The same for our NVML library, which lives in the same process: 0 where there is a cap. */
+__attribute__((visibility("default"))) int ballast_view(const char *uuid, uint64_t *cap,
+                                                        uint64_t *used)
+{
+    return client_ready() && account_view(client_card(uuid), cap, used) ? 0 : -1;
+}

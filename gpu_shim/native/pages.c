@@ -1,0 +1,60 @@
+/* What the arbiter does to shared pages: Python has neither atomic writes nor futexes. */
+#define _GNU_SOURCE
+#include "layout.h"
+#include "table.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* Set a gate and wake whoever waits for it; its generation then. The deadline is written first, so
+ * that nobody sees a lease with the deadline of the one before. */
+EXPORTED uint32_t pages_set_gate(struct ballast_grants *grants, int card, uint32_t state,
+                                 uint64_t deadline_ns)
+{
+    struct ballast_grant *grant = &grants->cards[card];
+    atomic_store(&grant->deadline_ns, deadline_ns);
+    atomic_store(&grant->state, state);
+    uint32_t generation = atomic_fetch_add(&grant->generation, 1) + 1;
+    atomic_fetch_add(&grants->changes, 1);
+    syscall(SYS_futex, &grants->changes, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    return generation;
+}
+
+EXPORTED int pages_forget(struct ballast_table *table, int slot)
+{
+    return table_forget(table, slot);
+}
+
+EXPORTED int pages_reconcile(struct ballast_table *table)
+{
+    return table_reconcile(table);
+}
+
+EXPORTED uint64_t pages_used(struct ballast_table *table, int card)
+{
+    return table_used(table, card);
+}
+
+EXPORTED void pages_set_cap(struct ballast_table *table, int card, uint64_t bytes)
+{
+    atomic_store(&table->cards[card].cap_bytes, bytes);
+}
+
+EXPORTED void pages_set_overhead(struct ballast_table *table, int card, uint64_t bytes)
+{
+    atomic_store(&table->cards[card].overhead_bytes, bytes);
+}
+
+EXPORTED int pages_reserve(struct ballast_table *table, int slot, int card, uint64_t bytes)
+{
+    return table_reserve(table, slot, card, bytes);
+}
+
+EXPORTED void pages_give_back(struct ballast_table *table, int slot, int card, uint64_t bytes)
+{
+    table_give_back(table, slot, card, bytes);
+}

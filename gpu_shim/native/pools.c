@@ -1,0 +1,230 @@
+/* Memory that outlives its frees: pools, physical memory of the VMM, graphs' nodes.
+ *
+ * A pool keeps what is freed, so it is charged what it has reserved, not what is in use. Physical
+ * memory lives until its last handle and its last mapping are gone, in whatever order.
+ */
+#include "account.h"
+#include "client.h"
+#include "driver.h"
+#include "gate.h"
+#include "names.h"
+#include "table.h"
+
+#include <string.h>
+
+enum { POOL_RESERVED = 5, POOL_USED = 7, GRAPH_RESERVED = 2 };
+enum { ON_DEVICE = 1 };
+
+/* -- pools ----------------------------------------------------------------------------------- */
+
+static uint64_t attribute(uint64_t pool, int which)
+{
+    uint64_t value = 0;
+    return pool && !REAL(cuMemPoolGetAttribute)(pool, which, &value) ? value : 0;
+}
+
+static void settle(uint64_t pool, int card)
+{
+    account_settle(ACCOUNT_POOL, pool, card, table_rounded(attribute(pool, POOL_RESERVED)));
+}
+
+static uint64_t current_pool(void)
+{
+    int device = 0;
+    uint64_t pool = 0;
+    if (REAL(cuCtxGetDevice)(&device) || REAL(cuDeviceGetMemPool)(&pool, device))
+        return 0;
+    return pool;
+}
+
+/* What a pool has free it gives out without asking; the rest is reserved first, and handed over to
+ * the pool's own account when the driver has made it so. */
+#define TAKE_FROM(pool, call)                                                     \
+    do {                                                                          \
+        int card = gate_current_card();                                           \
+        uint64_t slack = attribute(pool, POOL_RESERVED) - attribute(pool, POOL_USED); \
+        uint64_t more = bytes > slack ? table_rounded(bytes - slack) : 0;         \
+        if (!account_take(card, more))                                            \
+            return CUDA_OUT_OF_MEMORY;                                            \
+        int status = (call);                                                      \
+        account_give(card, more);                                                 \
+        settle(pool, card);                                                       \
+        if (!status)                                                              \
+            account_keep(ACCOUNT_BLOCK, *at, card, 0, pool);                      \
+        return status;                                                            \
+    } while (0)
+
+HOOK(cuMemAllocAsync)(uint64_t *at, size_t bytes, void *stream)
+{
+    uint64_t pool = client_ready() ? current_pool() : 0;
+    TAKE_FROM(pool, REAL(cuMemAllocAsync)(at, bytes, stream));
+}
+
+HOOK(cuMemAllocAsync_ptsz)(uint64_t *at, size_t bytes, void *stream)
+{
+    uint64_t pool = client_ready() ? current_pool() : 0;
+    TAKE_FROM(pool, REAL(cuMemAllocAsync_ptsz)(at, bytes, stream));
+}
+
+HOOK(cuMemAllocFromPoolAsync)(uint64_t *at, size_t bytes, uint64_t pool, void *stream)
+{
+    TAKE_FROM(pool, REAL(cuMemAllocFromPoolAsync)(at, bytes, pool, stream));
+}
+
+HOOK(cuMemAllocFromPoolAsync_ptsz)(uint64_t *at, size_t bytes, uint64_t pool, void *stream)
+{
+    TAKE_FROM(pool, REAL(cuMemAllocFromPoolAsync_ptsz)(at, bytes, pool, stream));
+}
+
+static void drop(uint64_t at)
+{
+    int card;
+    uint64_t bytes, pool;
+    if (!account_drop(ACCOUNT_BLOCK, at, &card, &bytes, &pool))
+        return;
+    if (pool)
+        settle(pool, card);
+    else
+        account_give(card, bytes);
+}
+
+HOOK(cuMemFreeAsync)(uint64_t at, void *stream)
+{
+    int status = REAL(cuMemFreeAsync)(at, stream);
+    if (!status)
+        drop(at);
+    return status;
+}
+
+HOOK(cuMemFreeAsync_ptsz)(uint64_t at, void *stream)
+{
+    int status = REAL(cuMemFreeAsync_ptsz)(at, stream);
+    if (!status)
+        drop(at);
+    return status;
+}
+
+HOOK(cuMemPoolTrimTo)(uint64_t pool, size_t keep)
+{
+    int status = REAL(cuMemPoolTrimTo)(pool, keep);
+    settle(pool, gate_current_card());
+    return status;
+}
+
+HOOK(cuMemPoolDestroy)(uint64_t pool)
+{
+    int card;
+    uint64_t bytes, link;
+    int status = REAL(cuMemPoolDestroy)(pool);
+    if (!status && account_drop(ACCOUNT_POOL, pool, &card, &bytes, &link))
+        account_give(card, bytes);
+    return status;
+}
+
+/* -- virtual memory management --------------------------------------------------------------- */
+
+/* CUmemAllocationProp as far as we read it. */
+struct properties {
+    int type, handle_types;
+    struct {
+        int type, id;
+    } location;
+};
+
+_Static_assert(offsetof(struct properties, location) == 8, "CUmemAllocationProp");
+
+/* The link of a handle counts its holds: handles given out, and mappings. */
+HOOK(cuMemCreate)(uint64_t *handle, size_t bytes, const struct properties *want,
+                  unsigned long long flags)
+{
+    bool is_ours = client_ready() && want && want->location.type == ON_DEVICE;
+    int card = is_ours ? gate_card_of(want->location.id) : -1;
+    uint64_t charge = table_rounded(bytes);
+    if (!account_take(card, charge))
+        return CUDA_OUT_OF_MEMORY;
+    int status = REAL(cuMemCreate)(handle, bytes, want, flags);
+    if (status)
+        account_give(card, charge);
+    else
+        account_keep(ACCOUNT_PHYSICAL, *handle, card, charge, 1);
+    return status;
+}
+
+static void let_go(uint64_t handle)
+{
+    int card;
+    uint64_t bytes, link;
+    if (!account_count(ACCOUNT_PHYSICAL, handle, -1) &&
+        account_drop(ACCOUNT_PHYSICAL, handle, &card, &bytes, &link))
+        account_give(card, bytes);
+}
+
+HOOK(cuMemRelease)(uint64_t handle)
+{
+    int status = REAL(cuMemRelease)(handle);
+    if (!status)
+        let_go(handle);
+    return status;
+}
+
+HOOK(cuMemRetainAllocationHandle)(uint64_t *handle, void *at)
+{
+    int status = REAL(cuMemRetainAllocationHandle)(handle, at);
+    if (!status)
+        account_count(ACCOUNT_PHYSICAL, *handle, 1);
+    return status;
+}
+
+HOOK(cuMemMap)(uint64_t at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags)
+{
+    int status = REAL(cuMemMap)(at, bytes, offset, handle, flags);
+    if (!status) {
+        account_count(ACCOUNT_PHYSICAL, handle, 1);
+        account_keep(ACCOUNT_MAPPING, at, -1, 0, handle);
+    }
+    return status;
+}
+
+HOOK(cuMemUnmap)(uint64_t at, size_t bytes)
+{
+    int card;
+    uint64_t key, none, handle;
+    int status = REAL(cuMemUnmap)(at, bytes);
+    while (!status && account_next(ACCOUNT_MAPPING, at, at + bytes, &key)) {
+        if (account_drop(ACCOUNT_MAPPING, key, &card, &none, &handle))
+            let_go(handle);
+    }
+    return status;
+}
+
+/* -- graphs ---------------------------------------------------------------------------------- */
+
+/* CUDA_MEM_ALLOC_NODE_PARAMS: pool properties of 88 bytes, two words, the size. */
+struct node_parameters {
+    unsigned char properties[88];
+    const void *access;
+    size_t n_access, bytes;
+    uint64_t at;
+};
+
+/* A node takes its memory at the launch; one that can't fit is refused here, by its size. */
+HOOK(cuGraphAddMemAllocNode)(void **node, void *graph, void *const *before, size_t n_before,
+                             struct node_parameters *want)
+{
+    uint64_t cap, used;
+    if (want && account_view(gate_current_card(), &cap, &used) &&
+        (used > cap || table_rounded(want->bytes) > cap - used))
+        return CUDA_OUT_OF_MEMORY;
+    return REAL(cuGraphAddMemAllocNode)(node, graph, before, n_before, want);
+}
+
+/* After a launch: what the device keeps for graphs is charged as one pool, named by its device. */
+void pools_settle_graphs(int card)
+{
+    int device = 0;
+    uint64_t reserved = 0;
+    if (card < 0 || REAL(cuCtxGetDevice)(&device) ||
+        REAL(cuDeviceGetGraphMemAttribute)(device, GRAPH_RESERVED, &reserved))
+        return;
+    account_settle(ACCOUNT_POOL, (uint64_t)device + 1, card, table_rounded(reserved));
+}

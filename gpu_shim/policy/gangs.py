@@ -1,0 +1,133 @@
+"""Several cards of one node, and tenants that need more than one of them at once.
+
+A collective kernel spins on one card until its peer runs on the other, so a tenant with several
+cards gets them together or not at all: one gang lease. A gang whose turn it is on one card waits
+for its others; until they are free, a card is lent to whoever fits before the last of them ends.
+Nothing is held while waiting, so gangs that overlap can't block one another; the gang that has
+waited longest goes first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from gpu_shim.policy.leases import NOBODY, Card, Grant, Settings
+from gpu_shim.policy.shares import Claim
+
+#: A lent card is not worth a hand-over below this part of a lease.
+LEAST_LOAN: Final = Fraction(1, 10)
+#: What one gang gives back another may use: levels only fall, and soon by next to nothing.
+LEVELLINGS: Final = 4
+
+
+@dataclass(slots=True)
+class Node:
+    """The cards of a node. `waiting` are gangs whose turn has come, in the order it came."""
+
+    settings: Settings
+    cards: dict[str, Card] = field(default_factory=dict)
+    cards_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+
+    def admit(self, claim: Claim, cards: tuple[str, ...], now_ns: int) -> str:
+        """Take a tenant in on all of `cards`, or on none and say why."""
+        for at, card in enumerate(cards):
+            self.cards.setdefault(card, Card(self.settings, now_ns))
+            known = self.cards[card].tenants.get(claim.name)
+            if why := self.cards[card].admit(claim, now_ns):
+                if known is None:
+                    for taken in cards[:at]:
+                        self.cards[taken].remove(claim.name, now_ns)
+                return f"{card}: {why}"
+        self.cards_of[claim.name] = cards
+        self._level(now_ns)
+        return ""
+
+    def remove(self, name: str, now_ns: int) -> None:
+        """Forget a tenant on all its cards."""
+        for card in self.cards_of.pop(name, ()):
+            self.cards[card].remove(name, now_ns)
+        if name in self.waiting:
+            self.waiting.remove(name)
+        self._level(now_ns)
+
+    def set_busy(self, name: str, is_busy: bool, now_ns: int) -> None:
+        """Say whether a tenant wants its cards."""
+        for card in self.cards_of[name]:
+            self.cards[card].set_busy(name, is_busy, now_ns)
+        if not is_busy and name in self.waiting:
+            self.waiting.remove(name)
+        self._level(now_ns)
+
+    def end(self, card: str, now_ns: int) -> None:
+        """The card's lease is over and nothing of it is left on the card."""
+        self.cards[card].end(now_ns)
+
+    def turn(self, card: str, now_ns: int) -> str:
+        """Whose turn it is on the card; nobody's where the name is empty."""
+        return next(iter(self._order(card, now_ns)), NOBODY)
+
+    def pick(self, card: str, now_ns: int) -> Mapping[str, Grant]:
+        """Grants that begin now: of the free `card`, and of others where a gang begins on it."""
+        until_ns = 0
+        for name in self._order(card, now_ns):
+            gang = self._gang(name)
+            if len(gang) == 1:
+                return {card: self.cards[card].grant(name, now_ns, until_ns)}
+            if all(self._is_free(other) for other in gang) and not self._is_behind(name):
+                return self._begin_gang(name, now_ns)
+            if name not in self.waiting:
+                self.waiting.append(name)
+            lease_ns = self.cards[card].lease_ns
+            free_ns = self._free_ns(gang, now_ns + lease_ns)
+            until_ns = min(until_ns or free_ns, free_ns)
+            if until_ns - now_ns < LEAST_LOAN * lease_ns:
+                until_ns = max(until_ns, now_ns + int(LEAST_LOAN * lease_ns))
+                break
+        return {card: self.cards[card].grant(NOBODY, now_ns, until_ns)}
+
+    def _order(self, card: str, now_ns: int) -> list[str]:
+        """Names in the order of their turns: gangs that wait for this card first."""
+        names = [tenant.name for tenant in self.cards[card].ranked(now_ns)]
+        first = [name for name in self.waiting if card in self.cards_of[name] and name in names]
+        return first + [name for name in names if name not in first]
+
+    def _gang(self, name: str) -> tuple[str, ...]:
+        return self.cards_of.get(name, (NOBODY,))
+
+    def _is_free(self, card: str) -> bool:
+        holder = self.cards[card].holder
+        return holder is None or holder.name == NOBODY
+
+    def _is_behind(self, name: str) -> bool:
+        """Whether a gang that has waited longer wants one of its cards."""
+        older = self.waiting[: self.waiting.index(name)] if name in self.waiting else self.waiting
+        return any(set(self.cards_of[each]) & set(self.cards_of[name]) for each in older)
+
+    def _free_ns(self, gang: tuple[str, ...], otherwise_ns: int) -> int:
+        """When the last of these cards should be free; `otherwise_ns` where all are."""
+        holders = [self.cards[card].holder for card in gang]
+        return max((h.until_ns for h in holders if h and h.name), default=otherwise_ns)
+
+    def _begin_gang(self, name: str, now_ns: int) -> Mapping[str, Grant]:
+        gang = self.cards_of[name]
+        until_ns = now_ns + min(self.cards[card].lease_ns for card in gang)
+        for card in gang:
+            self.cards[card].end(now_ns)
+        if name in self.waiting:
+            self.waiting.remove(name)
+        return {card: self.cards[card].grant(name, now_ns, until_ns) for card in gang}
+
+    def _level(self, now_ns: int) -> None:
+        """Hold every gang on each card to what its scarcest card gives, so that none idles."""
+        gangs = {name: cards for name, cards in self.cards_of.items() if len(cards) > 1}
+        for name, cards in gangs.items():
+            for card in cards:
+                self.cards[card].set_cap(name, Fraction(1), now_ns)
+        for _ in range(LEVELLINGS):
+            for name, cards in gangs.items():
+                least = min(self.cards[card].tenants[name].share for card in cards)
+                for card in cards:
+                    if self.cards[card].tenants[name].share > least:
+                        self.cards[card].set_cap(name, least, now_ns)

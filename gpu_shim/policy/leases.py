@@ -1,0 +1,286 @@
+"""Which tenant of one card has the next lease.
+
+Time is dealt in plans. At its start a plan sets how many leases each tenant has in it: the whole
+part of its share, and for some one more, so that what a share misses or takes too much by whole
+leases is carried over. Those are chosen by earliest pseudo-deadline, which keeps everybody within
+one lease of its exact share for ever (Baruah et al., Proportionate progress, 1996). Inside the plan
+leases alternate by lag, the time due minus the time held: of those that are not ahead, the one
+whose next lease is due first (Bennett and Zhang, WF2Q, 1996). Time nobody is due is held by nobody,
+under the same rules.
+
+Held time is charged as it was, not as it was granted: who overran has fewer leases until it is
+repaid, who yielded early keeps what it did not use. A change of who is busy starts a new plan; lags
+live on.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil, floor
+from typing import Final
+
+from gpu_shim.policy.shares import Claim, excess_of, split
+
+NOBODY: Final = ""
+#: A plan may last longer than it should by this part, when leases overran.
+LONGEST_DELAY: Final = Fraction(1, 4)
+#: A rest of a quota below this part of a lease is not worth a hand-over; it is carried over.
+LEAST_REST: Final = Fraction(1, 5)
+_MS: Final = 1_000_000
+
+
+@dataclass(slots=True, frozen=True)
+class Settings:
+    """How finely time is dealt. A plan is `lease_ns / precision` long.
+
+    With `longest_gap_ns` leases shrink where the smallest guaranteed share would make its tenant
+    wait for longer than that between two leases; never below `shortest_ns`.
+    """
+
+    lease_ns: int = 250 * _MS
+    precision: Fraction = Fraction(1, 20)
+    longest_gap_ns: int = 0
+    shortest_ns: int = 20 * _MS
+
+    @property
+    def plan_ns(self) -> Fraction:
+        """Length of the cycle in which everybody gets what is due."""
+        return self.lease_ns / self.precision
+
+    def lease_among(self, busy: Iterable[Claim]) -> int:
+        """Length of a lease while these are busy."""
+        least = min((claim.request for claim in busy if claim.request), default=Fraction(1))
+        if not self.longest_gap_ns or least == 1:
+            return self.lease_ns
+        fitting = floor(self.longest_gap_ns * least / (1 - least))
+        return min(self.lease_ns, max(self.shortest_ns, fitting))
+
+
+@dataclass(slots=True, frozen=True)
+class Grant:
+    """The card is `name`'s, or nobody's where the name is empty.
+
+    It must stop launching at `until_ns`, so that what it has launched ends about at `end_ns`.
+    """
+
+    name: str
+    until_ns: int
+    end_ns: int
+    is_contended: bool
+
+
+@dataclass(slots=True)
+class Tenant:
+    """One claim on the card and its account. Times are nanoseconds, `lag` is exact.
+
+    `cap` is what other cards leave of the limit to a tenant that needs several at once, `drain_ns`
+    how long its work lately went on after it had to stop launching.
+    """
+
+    claim: Claim
+    cap: Fraction = Fraction(1)
+    drain_ns: int = 0
+    is_busy: bool = False
+    share: Fraction = Fraction(0)
+    lag: Fraction = Fraction(0)
+    due_ns: Fraction = Fraction(0)
+    held_ns: int = 0
+    overrun_ns: int = 0
+    quota: int = 0
+    held_in_plan_ns: int = 0
+    held_last_plan_ns: int = 0
+
+    @property
+    def name(self) -> str:
+        """Its name, which is unique on the card."""
+        return self.claim.name
+
+
+@dataclass(slots=True)
+class Card:
+    """The account of one card. Every call passes the time, which never goes back."""
+
+    settings: Settings = field(default_factory=Settings)
+    now_ns: int = 0
+    tenants: dict[str, Tenant] = field(default_factory=dict)
+    holder: Grant | None = None
+    lease_ns: int = field(init=False)
+    n_plans: int = 0
+    last_plan_ns: int = 0
+    _nobody: Tenant = field(init=False)
+    _plan_begin_ns: int = 0
+    _plan_end_ns: Fraction = Fraction(0)
+    _is_stale: bool = True
+
+    def __post_init__(self) -> None:
+        self.lease_ns = self.settings.lease_ns
+        self._nobody = Tenant(Claim(NOBODY, Fraction(0), Fraction(1)), is_busy=True)
+
+    # -- who is there --------------------------------------------------------------------------
+
+    def admit(self, claim: Claim, now_ns: int) -> str:
+        """Take a tenant in, or give it new shares; says why not where it does not fit."""
+        others = [each.claim for name, each in self.tenants.items() if name != claim.name]
+        if why := excess_of([*others, claim]):
+            return why
+        self.advance(now_ns)
+        if claim.name in self.tenants:
+            self.tenants[claim.name].claim = claim
+        else:
+            self.tenants[claim.name] = Tenant(claim)
+        self._change()
+        return ""
+
+    def remove(self, name: str, now_ns: int) -> None:
+        """Forget a tenant; its lease, where it has one, ends now."""
+        self.advance(now_ns)
+        if self.holder is not None and self.holder.name == name:
+            self.holder = None
+        if (tenant := self.tenants.pop(name, None)) is not None:
+            self._nobody.lag += tenant.lag
+        self._change()
+
+    def set_busy(self, name: str, is_busy: bool, now_ns: int) -> None:
+        """Say whether a tenant wants the card. What it is due grows only while it does."""
+        tenant = self.tenants[name]
+        if tenant.is_busy != is_busy:
+            self.advance(now_ns)
+            tenant.is_busy = is_busy
+            self._change()
+
+    def set_cap(self, name: str, cap: Fraction, now_ns: int) -> None:
+        """Hold a tenant below its limit for as long as another of its cards gives it no more."""
+        tenant = self.tenants[name]
+        if tenant.cap != cap:
+            self.advance(now_ns)
+            tenant.cap = cap
+            self._change()
+
+    def _change(self) -> None:
+        """Work out shares anew; the next pick starts a plan."""
+        busy = [
+            replace(tenant.claim, limit=min(tenant.claim.limit, tenant.cap))
+            for tenant in self.tenants.values()
+            if tenant.is_busy
+        ]
+        shares = split(busy)
+        for name, tenant in self.tenants.items():
+            tenant.share = shares.get(name, Fraction(0))
+        self._nobody.share = 1 - sum(shares.values(), start=Fraction(0))
+        self.lease_ns = self.settings.lease_among(busy)
+        self._is_stale = True
+
+    # -- the account ---------------------------------------------------------------------------
+
+    def advance(self, now_ns: int) -> None:
+        """Charge the time since the last call: everybody is due a part, the holder had it all."""
+        took = now_ns - self.now_ns
+        if took <= 0:
+            return
+        bound = self.settings.plan_ns
+        holder = self._account(self.holder.name if self.holder else NOBODY)
+        for tenant in (*self.tenants.values(), self._nobody):
+            due = tenant.share * took
+            tenant.due_ns += due
+            lag = tenant.lag + due - (took if tenant is holder else 0)
+            tenant.lag = max(-bound, min(bound, lag))
+        holder.held_ns += took
+        holder.held_in_plan_ns += took
+        if self.holder is not None:
+            late = max(0, now_ns - max(self.holder.end_ns, self.now_ns))
+            holder.overrun_ns += late if holder is not self._nobody else 0
+        self.now_ns = now_ns
+
+    def end(self, now_ns: int) -> None:
+        """The holder has nothing left on the card: its lease is over and is charged to here."""
+        self.advance(now_ns)
+        self.holder = None
+
+    def drained(self, name: str, took_ns: int) -> None:
+        """A lease's work went on for so long after the gate; next time it closes earlier."""
+        if (tenant := self.tenants.get(name)) is not None:
+            tenant.drain_ns += (took_ns - tenant.drain_ns) // 4
+
+    def _account(self, name: str) -> Tenant:
+        return self.tenants.get(name, self._nobody)
+
+    # -- who is next ---------------------------------------------------------------------------
+
+    def ranked(self, now_ns: int) -> list[Tenant]:
+        """Those that may have the free card now, the one to take first; may end with nobody."""
+        self.advance(now_ns)
+        open_ = [] if self._is_stale else self._with_budget()
+        if now_ns >= self._plan_end_ns:
+            # Late, since leases took longer than they should: what is due in this plan is given
+            # first, and idle time makes up for it.
+            is_over = now_ns >= self._plan_end_ns + self.settings.plan_ns * LONGEST_DELAY
+            open_ = [] if is_over else [each for each in open_ if each is not self._nobody]
+        if not open_:
+            self._begin_plan()
+            open_ = self._with_budget()
+        return sorted(open_, key=self._urgency)
+
+    def grant(self, name: str, now_ns: int, until_ns: int = 0) -> Grant:
+        """Give the free card to `name` for a lease, or to an earlier moment."""
+        end_ns = now_ns + self._length_for(self._account(name))
+        end_ns = min(until_ns or end_ns, end_ns)
+        # Never by more than half, or work that drains slowly would have no time at all.
+        early_ns = min(self._account(name).drain_ns, (end_ns - now_ns) // 2)
+        others = any(each.is_busy for other, each in self.tenants.items() if other != name)
+        is_all = self._account(name).share == 1
+        self.holder = Grant(name, end_ns - early_ns, end_ns, others or not is_all)
+        return self.holder
+
+    def pick(self, now_ns: int) -> Grant:
+        """Give the free card to whose turn it is."""
+        assert self.holder is None, "the lease before has not ended"
+        ranked = self.ranked(now_ns)
+        return self.grant(ranked[0].name if ranked else NOBODY, now_ns)
+
+    def _with_budget(self) -> list[Tenant]:
+        """Busy tenants, and nobody, with something left of their quotas in this plan."""
+        return [
+            tenant
+            for tenant in (*self.tenants.values(), self._nobody)
+            if tenant.is_busy and self._left_of(tenant) >= self.lease_ns * LEAST_REST
+        ]
+
+    def _left_of(self, tenant: Tenant) -> int:
+        """What is left of its quota in this plan."""
+        return tenant.quota * self.lease_ns - tenant.held_in_plan_ns
+
+    def _length_for(self, tenant: Tenant) -> int:
+        """A lease; the last of a plan is what makes up the quota."""
+        left = self._left_of(tenant)
+        return left if 0 < 2 * left < 3 * self.lease_ns else self.lease_ns
+
+    def _urgency(self, tenant: Tenant) -> tuple[bool, Fraction, Fraction]:
+        """Sorts those not ahead by when their next lease is due, then the others by lag."""
+        if tenant.lag < 0 or not tenant.share:
+            return True, -tenant.lag, Fraction(0)
+        return False, (self.lease_ns - tenant.lag) / tenant.share, -tenant.lag
+
+    def _begin_plan(self) -> None:
+        """Set every quota; Σ quotas is the plan's leases unless debts or limits forbid it."""
+        n_leases = max(1, floor(self.settings.plan_ns / self.lease_ns))
+        self.n_plans += 1
+        self.last_plan_ns = self.now_ns - self._plan_begin_ns
+        self._plan_begin_ns = self.now_ns
+        self._plan_end_ns = Fraction(self.now_ns + n_leases * self.lease_ns)
+        self._is_stale = False
+        dealt, wanting = 0, list[tuple[int, Fraction, Tenant]]()
+        for tenant in (*self.tenants.values(), self._nobody):
+            tenant.held_last_plan_ns, tenant.held_in_plan_ns = tenant.held_in_plan_ns, 0
+            lag = tenant.lag / self.lease_ns
+            owed = int(lag)
+            due = tenant.share * n_leases if tenant.is_busy else Fraction(0)
+            most = ceil(tenant.claim.limit * n_leases) if due else 0
+            tenant.quota = max(0, min(floor(due) + owed, most))
+            dealt += tenant.quota
+            carried, part = lag - owed, due - floor(due)
+            if part and carried + part > 0 and tenant.quota < most:
+                deadline = (1 - carried) / part
+                wanting.append((ceil(deadline), deadline, tenant))
+        wanting.sort(key=lambda each: each[:2])
+        for _, _, tenant in wanting[: max(0, n_leases - dealt)]:
+            tenant.quota += 1

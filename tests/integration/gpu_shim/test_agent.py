@@ -1,0 +1,142 @@
+"""The agent as a program: a GpuNode on one side, containers on the other."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.integration.gpu_shim.scene import Scene, until
+from tests.integration.kube.fakeapi import FakeApi
+from tests.support.fakecuda import UUID
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def gpu_node(*rows: tuple[str, int, int], version: str = "5") -> dict[str, object]:
+    """A GpuNode whose rows are (uid, milli, MiB) on its only card."""
+    return {
+        "metadata": {"name": "node-1", "uid": "n", "resourceVersion": version},
+        "spec": {
+            "rows": [
+                {
+                    "uid": uid,
+                    "namespace": "team",
+                    "name": f"pod-{uid}",
+                    "cards": [{"index": 0, "milli": milli, "memoryMiB": mib}],
+                    "computeRequestMilli": milli,
+                    "state": "bound",
+                }
+                for uid, milli, mib in rows
+            ]
+        },
+    }
+
+
+def listing(*nodes: dict[str, object]) -> tuple[int, object]:
+    return 200, {"kind": "GpuNodeList", "metadata": {"resourceVersion": "5"}, "items": list(nodes)}
+
+
+@dataclass(slots=True)
+class Node:
+    """The agent's program, its API server, and the view into its pods' folders."""
+
+    scene: Scene
+    api: FakeApi
+    port: int
+    processes: list[asyncio.subprocess.Process] = field(default_factory=list)
+
+    async def start(self) -> asyncio.subprocess.Process:
+        """Start the agent and wait until it is ready."""
+        inventory = self.scene.root / "cards.yaml"
+        card = {"index": 0, "uuid": UUID, "memoryMiB": 16384}
+        inventory.write_text(json.dumps({"devices": [card]}))
+        arguments = {
+            "node": "node-1",
+            "inventory": inventory,
+            "state": self.scene.root / "pods",
+            "libraries": self.scene.native,
+            "kubeconfig": self.api.kubeconfig(self.scene.root),
+            "listen": f"127.0.0.1:{self.port}",
+            "lease-ms": 25,
+            "mode": "fair",
+        }
+        options = [text for key, value in arguments.items() for text in (f"--{key}", str(value))]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gpu_shim", *options),
+            cwd=ROOT,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        self.processes.append(process)
+        await self.reads("readyz", lambda text: text == "ok\n")
+        return process
+
+    async def reads(self, page: str, holds: Callable[[str], bool], within_s: float = 20.0) -> str:
+        """The page as soon as it is as wanted."""
+        text, end = "", asyncio.get_running_loop().time() + within_s
+        async with aiohttp.ClientSession() as session:
+            while asyncio.get_running_loop().time() < end:
+                try:
+                    async with session.get(f"http://127.0.0.1:{self.port}/{page}") as answer:
+                        text = await answer.text()
+                    if holds(text):
+                        return text
+                except aiohttp.ClientConnectionError:
+                    pass
+                await asyncio.sleep(0.05)
+        raise AssertionError(f"{page}: {text}")
+
+
+@pytest.fixture
+async def node(scene: Scene) -> AsyncIterator[Node]:
+    await scene.stop()
+    (scene.root / "pods").mkdir()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    node = gpu_node(("a", 250, 64), ("b", 750, 100))
+    async with FakeApi([listing(node)], [(200, "")], [(200, node)]) as api:
+        made = Node(scene, api, port)
+        yield made
+        for process in made.processes:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+async def test_rows_become_caps_and_metrics_and_go_with_their_pods(node: Node) -> None:
+    process = await node.start()
+    assert await node.scene.ask("pods/a", "begin(); tell(memory())") == [64, 64]
+    program = await node.scene.run("pods/b", "begin(); plain(40 * MIB); tell(memory()); hear()")
+    assert await program.answer() == [60, 100]
+    used = (
+        f'ballast_gpu_memory_used_bytes{{card="{UUID}",namespace="team",pod="pod-b"}} 4.194304e+07'
+    )
+    await node.reads("metrics", lambda text: used in text)
+    changed = {"type": "MODIFIED", "object": gpu_node(("b", 750, 100), version="6")}
+    node.api.watches = [(200, json.dumps(changed) + "\n")]
+    await until(lambda: not node.scene.home("pods/a").exists(), within_s=20)
+    assert node.api.n_seen("write") == 1
+    process.send_signal(signal.SIGTERM)
+    assert await process.wait() == 0
+
+
+async def test_an_agent_that_is_killed_and_comes_back_keeps_caps_and_what_is_used(
+    node: Node,
+) -> None:
+    process = await node.start()
+    code = "begin(); plain(40 * MIB); tell(1); hear(); tell([memory(), plain(30 * MIB)[0]])"
+    program = await node.scene.run("pods/a", code)
+    await program.answer()
+    process.kill()
+    await process.wait()
+    await node.start()
+    await node.reads("metrics", lambda text: "4.194304e+07" in text)
+    await program.say()
+    assert await program.answer() == [[24, 64], 2]

@@ -1,0 +1,270 @@
+"""Shares of time on real processes: the virtual card's log says who ran when."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterable
+
+import pytest
+
+from tests.integration.gpu_shim.scene import Scene, until
+from tests.support.fakecuda import SECOND, UUID, Run
+
+BUSY = "begin(); tell(0); work(1000, 60)"
+
+
+def in_window(runs: Iterable[Run], start_ns: int, end_ns: int) -> list[Run]:
+    """What ran in a window, cut to it."""
+    return [
+        Run(run.pid, run.tag, run.card, max(run.start_ns, start_ns), min(run.end_ns, end_ns))
+        for run in runs
+        if run.end_ns > start_ns and run.start_ns < end_ns
+    ]
+
+
+def busy_ns(runs: list[Run], tag: int) -> int:
+    return sum(run.end_ns - run.start_ns for run in runs if run.tag == tag)
+
+
+def overlap_ns(runs: list[Run]) -> int:
+    """Time in which kernels of more than one container ran."""
+    marks = sorted(
+        mark for run in runs for mark in ((run.start_ns, 1, run.tag), (run.end_ns, -1, run.tag))
+    )
+    running, last, found = dict[int, int](), 0, 0
+    for at, change, tag in sorted(marks, key=lambda mark: mark[:2]):
+        if sum(n > 0 for n in running.values()) > 1:
+            found += at - last
+        running[tag] = running.get(tag, 0) + change
+        last = at
+    return found
+
+
+async def measure(scene: Scene, seconds: float) -> list[Run]:
+    """What runs from now on for so long; after a warm-up of a plan."""
+    await asyncio.sleep(0.3)
+    start = asyncio.get_running_loop().time()
+    await asyncio.sleep(seconds)
+    end = asyncio.get_running_loop().time()
+    return in_window(scene.card.runs(), int(start * 1e9), int(end * 1e9))
+
+
+@pytest.mark.parametrize("limit", ["1", ""])
+async def test_a_quarter_and_three_quarters_are_held_and_do_not_overlap(
+    scene: Scene, limit: str
+) -> None:
+    scene.container("a", "1/4", limit or "1/4")
+    scene.container("b", "3/4", limit or "3/4")
+    for name in "ab":
+        await (await scene.run(name, BUSY)).answer()
+    runs = await measure(scene, 1.8)
+    a, b = (busy_ns(runs, scene.tag(name)) for name in "ab")
+    assert abs(a / (a + b) - 0.25) < 0.04
+    assert overlap_ns(runs) < 0.02 * (a + b)
+
+
+async def test_strict_alone_has_its_share_and_no_more(scene: Scene) -> None:
+    scene.container("a", "1/2", "1/2")
+    await (await scene.run("a", BUSY)).answer()
+    runs = await measure(scene, 1.5)
+    assert 0.3 < busy_ns(runs, scene.tag("a")) / 1.5e9 < 0.54
+
+
+async def test_fair_alone_has_everything(scene: Scene) -> None:
+    scene.container("a", "1/4", "1")
+    await (await scene.run("a", BUSY)).answer()
+    runs = await measure(scene, 1.0)
+    assert busy_ns(runs, scene.tag("a")) > 0.6e9
+
+
+def n_waits(scene: Scene, name: str) -> int:
+    """How often the container's programs waited at the gate."""
+    return sum(use.n_gate_waits for use in scene.table(name).uses())
+
+
+async def test_where_time_is_not_sliced_nobody_waits_and_memory_is_held(scene: Scene) -> None:
+    scene.arbiter.is_timed = False
+    scene.container("a", "1/2", "1/2")
+    scene.container("b", "1/2", "1/2")
+    for name in "ab":
+        await (await scene.run(name, BUSY)).answer()
+    runs = await measure(scene, 0.5)
+    assert {run.tag for run in runs} == {scene.tag("a"), scene.tag("b")}
+    assert n_waits(scene, "a") == n_waits(scene, "b") == 0
+    assert await scene.ask("a", "begin(); tell(plain(65 * MIB)[0])") == 2
+
+
+async def test_time_slicing_goes_on_and_off_live_and_memory_stays(scene: Scene) -> None:
+    scene.container("a", "1/4", "1/4")
+    program = await scene.run("a", "begin(); plain(10 * MIB); tell(0); work(1000, 60)")
+    await program.answer()
+    await until(lambda: n_waits(scene, "a") > 0)
+    settings = scene.arbiter.settings
+    scene.arbiter.configure(settings, is_timed=False)
+    await until(lambda: len(scene.arbiter.containers["a"].connections) == 1)
+    await asyncio.sleep(0.2)
+    before = n_waits(scene, "a")
+    assert await measure(scene, 0.4)
+    assert n_waits(scene, "a") == before
+    scene.arbiter.configure(settings, is_timed=True)
+    await until(lambda: n_waits(scene, "a") > before + 3)
+    assert scene.used_mib("a") == 10
+
+
+async def test_processes_of_one_container_share_its_lease(scene: Scene) -> None:
+    scene.container("a", "1/2", "1/2")
+    scene.container("b", "1/2", "1/2")
+    for name in "aab":
+        await (await scene.run(name, BUSY)).answer()
+    runs = await measure(scene, 1.5)
+    assert overlap_ns(runs) < 0.02 * 1.5e9
+    assert len({run.pid for run in runs if run.tag == scene.tag("a")}) == 2
+
+
+async def test_who_goes_quiet_leaves_the_card_and_has_it_back_when_it_returns(scene: Scene) -> None:
+    scene.container("a", "1/4", "1")
+    scene.container("b", "3/4", "1")
+    a = await scene.run("a", BUSY)
+    b = await scene.run("b", "begin(); work(1000, 0.5); tell(1); hear(); tell(2); work(1000, 60)")
+    await a.answer()
+    await b.answer()
+    runs = await measure(scene, 0.6)
+    assert busy_ns(runs, scene.tag("a")) > 0.4e9
+    await b.say()
+    await b.answer()
+    runs = await measure(scene, 1.5)
+    shares = [busy_ns(runs, scene.tag(name)) for name in "ab"]
+    assert abs(shares[0] / sum(shares) - 0.25) < 0.05
+
+
+async def test_a_killed_holder_hands_over_at_once(scene: Scene) -> None:
+    scene.container("a", "1/2", "1")
+    scene.container("b", "1/2", "1")
+    programs = [await scene.run(name, BUSY) for name in "ab"]
+    for program in programs:
+        await program.answer()
+    await asyncio.sleep(0.3)
+    await programs[0].kill()
+    runs = await measure(scene, 0.5)
+    assert busy_ns(runs, scene.tag("b")) > 0.3e9
+
+
+async def test_a_stopped_holder_does_not_hold_up_others_for_good(scene: Scene) -> None:
+    scene.arbiter.referee.drain_ns = 100_000_000
+    scene.container("a", "1/2", "1")
+    scene.container("b", "1/2", "1")
+    programs = [await scene.run(name, BUSY) for name in "ab"]
+    for program in programs:
+        await program.answer()
+    await asyncio.sleep(0.2)
+    os.kill(programs[0].process.pid, signal.SIGSTOP)
+    runs = await measure(scene, 1.0)
+    os.kill(programs[0].process.pid, signal.SIGCONT)
+    assert busy_ns(runs, scene.tag("b")) > 0.1e9
+    assert scene.arbiter.referee.desks[UUID].n_late > 0
+
+
+async def test_without_an_arbiter_gates_open_after_a_second(scene: Scene) -> None:
+    scene.container("a", "1/2", "1/2")
+    scene.container("b", "1/2", "1/2")
+    for name in "ab":
+        await (await scene.run(name, BUSY)).answer()
+    await asyncio.sleep(0.2)
+    await scene.stop()
+    await asyncio.sleep(1.0)
+    runs = await measure(scene, 0.5)
+    # Half each would be what is due; together it is more than all there is.
+    assert sum(busy_ns(runs, scene.tag(name)) for name in "ab") > 0.55e9
+
+
+async def test_shares_re_form_after_a_restart(scene: Scene) -> None:
+    scene.container("a", "1/4", "1/4")
+    scene.container("b", "3/4", "3/4")
+    for name in "ab":
+        await (await scene.run(name, BUSY)).answer()
+    await scene.stop()
+    scene.start(grace_s=0.3)
+    scene.container("a", "1/4", "1/4")
+    scene.container("b", "3/4", "3/4")
+    await until(lambda: len(scene.arbiter.referee.processes) == 2)
+    runs = await measure(scene, 1.5)
+    shares = [busy_ns(runs, scene.tag(name)) for name in "ab"]
+    assert abs(shares[0] / sum(shares) - 0.25) < 0.05
+
+
+async def test_a_capture_is_neither_gated_nor_broken(scene: Scene) -> None:
+    """While its gate is shut, a program captures; the graph runs when it opens."""
+    scene.container("a", "1/2", "1/2")
+    scene.container("b", "1/2", "1/2")
+    await (await scene.run("b", BUSY)).answer()
+    code = """
+begin(); spin = kernel(1000); stream = c_void_p(); cuda.cuStreamCreate(byref(stream), 1)
+done = []
+for turn in range(20):
+    graph = c_void_p()
+    done.append(cuda.cuStreamBeginCapture_v2(stream, 0))
+    done += [launch(spin, stream) for _ in range(3)]
+    time.sleep(0.01)
+    done.append(cuda.cuStreamEndCapture(stream, byref(graph)))
+    done.append(cuda.cuGraphLaunch(graph, stream))
+tell(done)
+"""
+    assert set(await scene.ask("a", code)) == {0}
+    runs = list(scene.card.runs())
+    assert overlap_ns(runs) < 0.03e9
+
+
+async def test_many_threads_pass_the_gate(scene: Scene) -> None:
+    scene.container("a", "1/2", "1/2")
+    scene.container("b", "1/2", "1/2")
+    await (await scene.run("b", BUSY)).answer()
+    code = """
+begin()
+threads = [threading.Thread(target=work, args=(200, 1.0)) for _ in range(6)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+tell(0)
+"""
+    assert await scene.ask("a", code) == 0
+
+
+async def test_waits_at_the_gate_are_counted(scene: Scene) -> None:
+    scene.container("a", "1/2", "1/2")
+    await (await scene.run("a", BUSY)).answer()
+    await asyncio.sleep(0.5)
+    (use,) = scene.table("a").uses()
+    assert use.n_gate_waits > 0
+    assert 0 < use.longest_wait_ns < 0.2e9
+
+
+async def test_a_program_with_two_cards_has_both_or_none(scene: Scene) -> None:
+    cards = f"card {UUID} 64\ncard {SECOND} 64\n"
+    scene.container("g", "1/2", "1/2", cards=(UUID, SECOND))
+    scene.container("a", "1/2", "1/2")
+    scene.container("b", "1/2", "1/2", cards=(SECOND,))
+    assert (scene.home("g") / "gpu.conf").read_text() == cards
+    both = """
+def on(device):
+    context = c_void_p(); cuda.cuDevicePrimaryCtxRetain(byref(context), device)
+    cuda.cuCtxSetCurrent(context); work(1000, 60)
+begin(); tell(0)
+threads = [threading.Thread(target=on, args=(device,)) for device in (0, 1)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    second = """
+begin(); context = c_void_p(); cuda.cuDevicePrimaryCtxRetain(byref(context), 1)
+cuda.cuCtxSetCurrent(context); tell(0); work(1000, 60)
+"""
+    for name, code in (("g", both), ("a", BUSY), ("b", second)):
+        await (await scene.run(name, code, FAKECUDA_CARDS="2")).answer()
+    runs = await measure(scene, 1.8)
+    for card in (0, 1):
+        here = [run for run in runs if run.card == card]
+        assert overlap_ns(here) < 0.05e9
+        assert abs(busy_ns(here, scene.tag("g")) / 1.8e9 - 0.5) < 0.1
+    gang = [run for run in runs if run.tag == scene.tag("g")]
+    alone = overlap_ns([Run(0, run.card, 0, run.start_ns, run.end_ns) for run in gang])
+    assert alone > 0.8 * min(
+        busy_ns([r for r in gang if r.card == c], scene.tag("g")) for c in (0, 1)
+    )

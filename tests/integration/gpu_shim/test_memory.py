@@ -1,0 +1,287 @@
+"""The memory cap: exact over every way to allocate and over all processes of a container."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from gpu_shim.policy.leases import Settings
+from tests.integration.gpu_shim.scene import Scene, until
+
+WAYS = ("plain", "managed", "pitched", "queued", "array", "physical")
+OUT_OF_MEMORY = 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_the_cap_can_be_filled_exactly_and_not_by_a_byte_more(scene: Scene, way: str) -> None:
+    scene.container("a", cap_mib=64)
+    code = f"""
+begin()
+status, at = {way}(64 * MIB)
+more = {way}(512)[0]
+tell([status, more, free("{way}", at), {way}(65 * MIB)[0], {way}(64 * MIB)[0]])
+"""
+    assert await scene.ask("a", code) == [0, OUT_OF_MEMORY, 0, OUT_OF_MEMORY, 0]
+
+
+async def test_ways_to_allocate_share_one_cap(scene: Scene) -> None:
+    scene.container("a", cap_mib=60)
+    code = f"begin(); tell([way(10 * MIB)[0] for way in ({', '.join(WAYS)}, plain)])"
+    assert await scene.ask("a", code) == [0, 0, 0, 0, 0, 0, OUT_OF_MEMORY]
+
+
+async def test_what_is_reported_is_the_cap(scene: Scene) -> None:
+    scene.container("a", cap_mib=100)
+    code = """
+begin(); plain(10 * MIB)
+total = c_size_t(); cuda.cuDeviceTotalMem_v2(byref(total), 0)
+nvml = ctypes.CDLL("libnvidia-ml.so.1"); device = c_void_p()
+nvml.nvmlInit_v2(); nvml.nvmlDeviceGetHandleByIndex_v2(0, byref(device))
+first, second = (c_uint64 * 3)(), (c_uint64 * 5)(2)
+nvml.nvmlDeviceGetMemoryInfo(device, first); nvml.nvmlDeviceGetMemoryInfo_v2(device, second)
+tell([memory(), total.value // MIB, [n // MIB for n in first], [n // MIB for n in second[1:]]])
+"""
+    assert await scene.ask("a", code) == [[90, 100], 100, [100, 90, 10], [100, 0, 90, 10]]
+
+
+async def test_null_where_a_figure_is_not_wanted_is_no_crash(scene: Scene) -> None:
+    scene.container("a")
+    code = "begin(); tell([cuda.cuMemGetInfo_v2(NOTHING, NOTHING), cuda.cuMemFree_v2(c_uint64(0))])"
+    assert await scene.ask("a", code) == [0, 0]
+
+
+async def test_a_pool_is_charged_what_it_keeps_until_it_is_trimmed(scene: Scene) -> None:
+    scene.container("a")
+    code = """
+begin()
+pool = c_void_p(); cuda.cuDeviceGetMemPool(byref(pool), 0)
+cuda.cuMemPoolSetAttribute(pool, 4, byref(c_uint64(1 << 40)))
+at = queued(32 * MIB)[1]; free("queued", at)
+kept = memory()[0]; again = queued(32 * MIB)[0]; reused = memory()[0]
+tell([kept, again, reused, cuda.cuMemPoolTrimTo(pool, c_size_t(0)), memory()[0]])
+"""
+    assert await scene.ask("a", code) == [32, 0, 32, 0, 32]
+
+
+async def test_physical_memory_is_charged_until_its_last_mapping_is_gone(scene: Scene) -> None:
+    scene.container("a")
+    code = """
+begin()
+handle = physical(32 * MIB)[1]; at = c_uint64()
+cuda.cuMemAddressReserve(byref(at), c_size_t(32 * MIB), c_size_t(0), c_uint64(0), c_uint64(0))
+cuda.cuMemMap(at, c_size_t(32 * MIB), c_size_t(0), c_uint64(handle), c_uint64(0))
+free("physical", handle); mapped = memory()[0]
+cuda.cuMemUnmap(at, c_size_t(32 * MIB))
+tell([mapped, memory()[0]])
+"""
+    assert await scene.ask("a", code) == [32, 64]
+
+
+async def test_what_goes_with_its_context_is_given_back(scene: Scene) -> None:
+    scene.container("a")
+    code = """
+begin(); plain(40 * MIB); at = queued(8 * MIB)[1]
+before = memory()[0]; cuda.cuDevicePrimaryCtxReset_v2(0); begin()
+tell([before, memory()[0], free("queued", at), memory()[0]])
+"""
+    assert await scene.ask("a", code) == [16, 56, 0, 64]
+
+
+async def test_a_request_the_driver_refuses_is_given_back(scene: Scene) -> None:
+    scene.container("a", cap_mib=32768)
+    assert await scene.ask("a", "begin(); tell([plain(20000 * MIB)[0], memory()[0]])") == [
+        OUT_OF_MEMORY,
+        16384,
+    ]
+    assert scene.used_mib("a") == 0
+
+
+async def test_processes_that_race_never_pass_the_cap_and_leave_nothing(scene: Scene) -> None:
+    scene.container("a", cap_mib=64)
+    code = """
+import random
+begin(); mine, refused = [], 0
+for turn in range(3000):
+    if mine and random.random() < 0.5:
+        free("plain", mine.pop())
+    else:
+        status, at = plain(random.choice([512, 4096, MIB, 3 * MIB, 7 * MIB]))
+        refused += status == 2
+        if not status:
+            mine.append(at)
+for at in mine:
+    free("plain", at)
+tell(refused)
+"""
+    programs = [await scene.run("a", code) for _ in range(4)]
+    highest = 0.0
+    answers = asyncio.gather(*(program.answer() for program in programs))
+    while not answers.done():
+        highest = max(highest, scene.card.used_mib)
+        await asyncio.sleep(0.005)
+    assert sum(await answers) > 0
+    assert 0 < highest <= 64
+    assert scene.used_mib("a") == 0
+
+
+async def test_a_killed_process_gives_back_at_once(scene: Scene) -> None:
+    scene.container("a")
+    other = await scene.run(
+        "a", "begin(); tell(plain(10 * MIB)[0]); hear(); tell(plain(54 * MIB)[0])"
+    )
+    await other.answer()
+    program = await scene.run("a", "begin(); tell(plain(50 * MIB)[0]); hear()")
+    assert await program.answer() == 0
+    assert scene.used_mib("a") == 60
+    await program.kill()
+    await until(lambda: scene.used_mib("a") == 10)
+    await other.say()
+    assert await other.answer() == 0
+
+
+async def test_killed_anywhere_in_a_change_the_accounts_come_right(scene: Scene) -> None:
+    scene.container("a")
+    code = "begin(); tell(0)\nwhile True:\n    free('plain', plain(MIB)[1])"
+    for _ in range(10):
+        program = await scene.run("a", code)
+        await program.answer()
+        await asyncio.sleep(0.01)
+        await program.kill()
+    await until(lambda: scene.used_mib("a") == 0)
+
+
+async def test_a_fork_is_a_process_of_its_own(scene: Scene) -> None:
+    scene.container("a")
+    code = """
+begin(); plain(10 * MIB)
+child = os.fork()
+if not child:
+    begin(); plain(20 * MIB); tell("child"); hear(); os._exit(0)
+tell("parent"); hear()
+"""
+    program = await scene.run("a", code)
+    assert {await program.answer(), await program.answer()} == {"parent", "child"}
+    assert scene.used_mib("a") == 30
+    os.kill(program.process.pid, signal.SIGKILL)
+    await until(lambda: scene.used_mib("a") == 20)
+    await program.say()
+    await until(lambda: scene.used_mib("a") == 0)
+
+
+async def test_a_cap_changes_live(scene: Scene) -> None:
+    scene.container("a", cap_mib=64)
+    code = "begin(); plain(60 * MIB); tell(memory()); hear(); tell([memory(), plain(30 * MIB)[0]])"
+    program = await scene.run("a", code)
+    assert await program.answer() == [4, 64]
+    scene.container("a", cap_mib=100)
+    await program.say()
+    assert await program.answer() == [[40, 100], 0]
+
+
+async def test_contexts_and_what_no_hook_saw_are_charged(scene: Scene) -> None:
+    scene.container("a", cap_mib=64)
+    program = await scene.run("a", "begin(); tell(1); hear(); tell([memory(), plain(61 * MIB)[0]])")
+    await program.answer()
+    scene.table("a").set_overhead(0, 4 << 20)
+    await program.say()
+    assert await program.answer() == [[60, 64], OUT_OF_MEMORY]
+
+
+async def test_without_an_arbiter_the_configured_cap_still_holds(scene: Scene) -> None:
+    await scene.stop()
+    scene.container("a", cap_mib=64)
+    assert await scene.ask("a", "begin(); tell([memory(), plain(65 * MIB)[0]])") == [
+        [64, 64],
+        OUT_OF_MEMORY,
+    ]
+
+
+async def test_an_arbiter_that_comes_back_finds_what_was_reserved(scene: Scene) -> None:
+    scene.container("a", cap_mib=64)
+    code = "begin(); plain(40 * MIB); tell(1); hear(); tell(plain(30 * MIB)[0])"
+    programs = [
+        await scene.run("a", code),
+        await scene.run("a", "begin(); plain(4 * MIB); tell(1); hear()"),
+    ]
+    for program in programs:
+        await program.answer()
+    await scene.stop()
+    scene.start(grace_s=0.5)
+    scene.container("a", cap_mib=64)
+    await until(lambda: len(scene.arbiter.referee.processes) == 2)
+    assert scene.used_mib("a") == 44
+    await programs[0].say()
+    assert await programs[0].answer() == OUT_OF_MEMORY
+    await programs[1].kill()
+    await until(lambda: scene.used_mib("a") == 40)
+
+
+async def test_who_died_while_nobody_was_there_is_freed_when_somebody_comes_back(
+    scene: Scene,
+) -> None:
+    scene.container("a", cap_mib=64)
+    code = "begin(); plain(20 * MIB); tell(1); hear()"
+    programs = [await scene.run("a", code) for _ in range(2)]
+    for program in programs:
+        await program.answer()
+    await scene.stop()
+    await programs[0].kill()
+    scene.start(grace_s=0.5)
+    scene.container("a", cap_mib=64)
+    await until(lambda: len(scene.arbiter.referee.processes) == 1)
+    await until(lambda: scene.used_mib("a") == 20)
+
+
+async def test_an_arbiter_that_comes_late_takes_over_what_processes_have(scene: Scene) -> None:
+    await scene.stop()
+    scene.container("a", cap_mib=64)
+    program = await scene.run(
+        "a", "begin(); plain(40 * MIB); tell(1); hear(); tell(plain(30 * MIB)[0])"
+    )
+    await program.answer()
+    scene.start()
+    scene.container("a", cap_mib=64)
+    await until(lambda: len(scene.arbiter.referee.processes) == 1)
+    await until(lambda: scene.used_mib("a") == 40)
+    await program.say()
+    assert await program.answer() == OUT_OF_MEMORY
+
+
+async def test_without_configuration_nothing_is_touched(scene: Scene) -> None:
+    scene.container("a")
+    (scene.home("a") / "gpu.conf").unlink()
+    assert await scene.ask("a", "begin(); tell([plain(100 * MIB)[0], memory()[1]])") == [0, 16384]
+
+
+async def test_a_container_can_not_write_its_grants_or_resize_its_table(scene: Scene) -> None:
+    scene.container("a")
+    code = """
+import mmap
+begin(); told = []
+for fd in range(3, 20):
+    try:
+        name = os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        continue
+    if "ballast-table" in name:
+        try:
+            os.ftruncate(fd, 0); told.append("resized")
+        except OSError:
+            told.append("fixed")
+for line in open("/proc/self/maps"):
+    if "ballast-grants" in line:
+        told.append(line.split()[1])
+tell(told)
+"""
+    assert await scene.ask("a", code) == ["fixed", "r--s"]
+
+
+async def test_a_program_without_a_driver_is_told_so_and_lives(place: Path, native: Path) -> None:
+    scene = Scene(place, native, place / "none", Settings())
+    scene.container("a")
+    try:
+        assert await scene.ask("a", "tell([cuda.cuInit(0), cuda.cuCtxSynchronize()])") == [100, 100]
+    finally:
+        await scene.close()

@@ -1,0 +1,42 @@
+"""`ballast gpu top`: two looks at an agent's metrics as a table."""
+
+from click.testing import CliRunner
+
+from gpu_shim import top
+from gpu_shim.cli import gpu
+
+PAGE = """
+# TYPE ballast_gpu_memory_used_bytes gauge
+ballast_gpu_memory_used_bytes{{card="GPU-a",namespace="team",pod="p"}} 4.194304e+07
+# TYPE ballast_gpu_memory_cap_bytes gauge
+ballast_gpu_memory_cap_bytes{{card="GPU-a",namespace="team",pod="p"}} 6.7108864e+07
+# TYPE ballast_gpu_share_entitled_ratio gauge
+ballast_gpu_share_entitled_ratio{{card="GPU-a",namespace="team",pod="p"}} 0.25
+# TYPE ballast_gpu_held_seconds counter
+ballast_gpu_held_seconds_total{{card="GPU-a",namespace="team",pod="p"}} {held}
+"""
+
+
+def test_shares_are_those_between_two_looks() -> None:
+    before, after = (top.figures(PAGE.format(held=held)) for held in (10.0, 10.5))
+    (line,) = top.lines(before, after, took_s=2.0)
+    assert (line.pod, line.used_mib, line.cap_mib) == ("team/p", 40, 64)
+    assert (line.held, line.entitled) == (0.25, 0.25)
+
+
+def test_a_pod_that_was_not_there_before_has_held_nothing_yet() -> None:
+    (line,) = top.lines({}, top.figures(PAGE.format(held=9)), took_s=2.0)
+    assert line.held == 0
+
+
+def test_the_table_has_a_line_for_each_pod_and_card() -> None:
+    found = top.lines({}, top.figures(PAGE.format(held=9)), took_s=2.0)
+    head, row = top.table(found).splitlines()
+    assert head.split() == ["CARD", "POD", "MEMORY", "CAP", "HELD", "ENTITLED", "LONGEST", "WAIT"]
+    assert row.split() == ["GPU-a", "team/p", "40", "MiB", "64", "MiB", "0.0%", "25.0%", "0", "ms"]
+
+
+def test_where_no_agent_answers_it_says_so() -> None:
+    done = CliRunner().invoke(gpu, ["top", "--once", "--url", "http://127.0.0.1:1/metrics"])
+    assert done.exit_code == 1
+    assert "no agent at http://127.0.0.1:1/metrics" in done.output
