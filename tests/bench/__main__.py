@@ -1,12 +1,11 @@
-"""`python -m tests.bench [quiet|throughput|latency ...]`: all figures, or those of the parts named.
-
-`quiet` needs no control plane.
+"""`python -m tests.bench [shapes|quiet|throughput|latency ...]`: all figures, or those of the parts
+named. `shapes` and `quiet` need no control plane.
 """
 
 import asyncio
 import sys
 
-from tests.bench import latency, quiet, throughput
+from tests.bench import latency, quiet, shapes, throughput
 from tests.bench.figures import Figure, show
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.installation import install
@@ -16,8 +15,9 @@ SIZES = (200, 1000)
 
 def main() -> None:
     """Measure and show."""
-    parts = sys.argv[1:] or ["quiet", "throughput", "latency"]
-    figures: list[Figure] = quiet.measure() if "quiet" in parts else []
+    parts = sys.argv[1:] or ["shapes", "quiet", "throughput", "latency"]
+    figures: list[Figure] = shapes.measure() if "shapes" in parts else []
+    figures += quiet.measure() if "quiet" in parts else []
     if {"throughput", "latency"} & set(parts):
         figures += _measure_live(parts)
     show(figures)

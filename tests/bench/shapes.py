@@ -1,0 +1,152 @@
+"""What one cycle costs on the shared shapes of work, each in its own process, and how that grows.
+
+The inputs are made by `bench/shapes.py` of the shared material; without it there is nothing to
+measure, which is said. References are the bars we hold ourselves to. The gang with a topology is
+ours.
+"""
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench.figures import Figure
+
+ROOT: Final = Path(__file__).parents[2]
+SHAPES: Final = (
+    Path(os.environ.get("BALLAST_SHARED", ROOT.parent / "shared")) / "bench" / "shapes.py"
+)
+N_RUNS: Final = 5
+TIMEOUT_S: Final = 300
+GROWTH: Final = (1, 2, 4)
+
+
+@dataclass(slots=True, frozen=True)
+class Shape:
+    """Arguments of the shape, and the bar in milliseconds."""
+
+    arguments: tuple[str, ...]
+    bar_ms: float
+
+    @property
+    def name(self) -> str:
+        """As a table says it."""
+        return " ".join(word.lstrip("-") for word in self.arguments)
+
+
+#: Shape and bar, as the project's goals name them.
+BARS: Final = (
+    Shape(("reclaim-many", "--nodes", "500"), 1000),
+    Shape(("reclaim-many", "--nodes", "500", "--queues", "20"), 1000),
+    Shape(("reclaim-many", "--nodes", "5000", "--jobs", "10000", "--queues", "20"), 5000),
+    *(
+        Shape(("gang-impossible", "--nodes", str(n)), bar_ms)
+        for n, bar_ms in ((10, 5), (50, 25), (100, 50), (1000, 500))
+    ),
+    *(
+        Shape(("reclaim-gang", "--nodes", str(n)), bar_ms)
+        for n, bar_ms in ((500, 200), (1000, 500))
+    ),
+    *(
+        Shape(("full-node", "--nodes", str(n)), bar_ms)
+        for n, bar_ms in ((16, 5), (64, 10), (128, 20))
+    ),
+    *(
+        Shape(("consolidate", "--nodes", "50", "--jobs", str(n)), bar_ms)
+        for n, bar_ms in ((10, 50), (25, 100))
+    ),
+    Shape(("pending", "--nodes", "100"), 20),
+    Shape(("mixed", "--nodes", "100"), 20),
+)
+#: Shapes whose growth is fitted, and the number of nodes to start from.
+GROWING: Final = (
+    ("reclaim-many", 125),
+    ("gang-impossible", 100),
+    ("reclaim-gang", 250),
+    ("full-node", 64),
+    ("consolidate", 50),
+    ("pending", 100),
+)
+
+
+def measure() -> list[Figure]:
+    """Median times of one cycle beside the bars, the largest process, and exponents of growth."""
+    if not SHAPES.exists():
+        print(f"shapes: {SHAPES} is missing; set BALLAST_SHARED to its folder", file=sys.stderr)
+        return []
+    figures = []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "shape.json"
+        largest_mib = 0.0
+        for shape in BARS:
+            _write(file, *shape.arguments)
+            timing = _time(file)
+            largest_mib = max(largest_mib, timing["peak_rss_mib"])
+            figures.append(Figure(shape.name, _rounded(timing["median_ms"]), "ms", shape.bar_ms))
+        file.write_text(json.dumps(_near_gang(512)))
+        name = "gang of 512 pods on 512 nodes with a topology level"
+        figures.append(Figure(name, _rounded(_time(file)["median_ms"]), "ms", 300))
+        figures.append(Figure("largest of these processes", round(largest_mib), "MiB", 1024))
+        for name, n_nodes in GROWING:
+            took_ms = []
+            for factor in GROWTH:
+                _write(file, name, "--nodes", str(n_nodes * factor))
+                took_ms.append(_time(file)["median_ms"])
+            power = round(_exponent(took_ms), 2)
+            figures.append(Figure(f"{name} grows with nodes to the power of", power, ""))
+    return figures
+
+
+def _write(file: Path, *arguments: str) -> None:
+    with file.open("w") as out:
+        command = [sys.executable, str(SHAPES), *arguments]
+        subprocess.run(command, stdout=out, check=True, timeout=TIMEOUT_S)
+
+
+def _time(file: Path) -> dict[str, Any]:
+    """The timing of the one case in the file."""
+    command = [sys.executable, "-m", "extender", "bench", "cycle", "--json"]
+    command += ["--shape", str(file), "--repeat", str(N_RUNS)]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=TIMEOUT_S, cwd=ROOT)
+    timing: dict[str, Any] = json.loads(done.stdout)[0]
+    return timing
+
+
+def _exponent(took_ms: list[float]) -> float:
+    """The slope of the least-squares line through the logarithms."""
+    xs, ys = [math.log(factor) for factor in GROWTH], [math.log(each) for each in took_ms]
+    return statistics.linear_regression(xs, ys).slope
+
+
+def _rounded(milliseconds: float) -> float:
+    return float(f"{milliseconds:.3g}")
+
+
+def _near_gang(n_pods: int) -> dict[str, Any]:
+    """A gang of whole nodes that must lie in one zone of two, the second of which is half full."""
+    nodes = [
+        {"name": f"n{i}", "gpus": 8, "labels": {"zone": f"z{i // n_pods}", "rack": f"r{i // 16}"}}
+        for i in range(n_pods + n_pods // 2)
+    ]
+    near = {"name": "site", "required": "zone", "preferred": "rack"}
+    return {
+        "scenario": "v1",
+        "id": f"bench/near-gang-{n_pods}",
+        "topologies": [{"name": "site", "levels": [{"label": "zone"}, {"label": "rack"}]}],
+        "nodes": nodes,
+        "queues": [{"name": "q", "gpu": {"quota": 8 * n_pods}}],
+        "jobs": [
+            {
+                "name": "gang",
+                "queue": "q",
+                "group": {"min": n_pods, "topology": near},
+                "tasks": [{"name": "t", "n": n_pods, "gpu": 8}],
+            }
+        ],
+    }
