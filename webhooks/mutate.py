@@ -35,6 +35,7 @@ from extender.api.demand import (
     pod_name,
     read_compute,
     read_demand,
+    write_sub_groups,
 )
 from extender.api.kinds import Project
 from extender.api.objects import Pod
@@ -253,19 +254,23 @@ def _join_group(patch: PatchBuilder, case: _Case) -> None:
     """
     if not case.group or case.stated_group:
         return
-    origin, labels = case.origin, case.pod.metadata.labels
-    if origin.gang.min_member > 1 and not _states_minimum(case.pod):
-        key = names.ANNOTATION_MIN_MEMBER
-        patch.set(("metadata", "annotations", key), str(origin.gang.min_member))
-    if origin.sub_group and not first_of(labels, SUB_GROUP_LABELS):
-        patch.set(("metadata", "labels", names.LABEL_SUB_GROUP), origin.sub_group)
+    origin, stated = case.origin, first_of(case.pod.metadata.labels, SUB_GROUP_LABELS)
+    sub_group = stated or origin.sub_group
+    if not _states_minimum(case.pod):
+        if origin.gang.min_member > 1:
+            key = names.ANNOTATION_MIN_MEMBER
+            patch.set(("metadata", "annotations", key), str(origin.gang.min_member))
+        if sub_group in dict(origin.gang.sub_groups):
+            key = names.ANNOTATION_SUB_GROUPS
+            patch.set(("metadata", "annotations", key), write_sub_groups(origin.gang.sub_groups))
+    if sub_group and not stated:
+        patch.set(("metadata", "labels", names.LABEL_SUB_GROUP), sub_group)
 
 
 def _states_minimum(pod: Pod) -> bool:
     meta = pod.metadata
-    return bool(
-        first_of(meta.annotations, MIN_MEMBER_KEYS) or first_of(meta.labels, MIN_MEMBER_KEYS)
-    )
+    keys = (*MIN_MEMBER_KEYS, names.ANNOTATION_SUB_GROUPS)
+    return bool(first_of(meta.annotations, keys) or first_of(meta.labels, MIN_MEMBER_KEYS))
 
 
 def _usual_preemptibility(case: _Case) -> str:
@@ -339,5 +344,8 @@ def _set_milli(patch: PatchBuilder, place: _Place, milli: int) -> None:
 def _warnings(case: _Case) -> list[str]:
     """What is legal but will not do what its author may expect."""
     if _states_minimum(case.pod) and not case.group:
-        return [f"{names.ANNOTATION_MIN_MEMBER} has no effect without {names.LABEL_POD_GROUP}"]
+        notes = case.pod.metadata.annotations or {}
+        keys = names.ANNOTATION_SUB_GROUPS, names.ANNOTATION_MIN_MEMBER
+        key = next((key for key in keys if key in notes), names.ANNOTATION_MIN_MEMBER)
+        return [f"{key} has no effect without {names.LABEL_POD_GROUP}"]
     return []

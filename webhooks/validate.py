@@ -4,12 +4,12 @@ Here are the rules that need more than the API server's own policy language can 
 that must agree, and what a project allows. Every sentence says what is accepted.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
 from extender.api import names
 from extender.api.demand import (
+    DNS_LABEL,
     GROUP_LABELS,
     PREEMPTIBILITY_LABELS,
     Demand,
@@ -19,6 +19,7 @@ from extender.api.demand import (
     pod_name,
     read_compute,
     read_min_member,
+    read_sub_groups,
 )
 from extender.api.kinds import Project
 from extender.api.objects import Pod
@@ -35,8 +36,6 @@ PREEMPTIBILITIES: Final = (names.PREEMPTIBLE, names.NON_PREEMPTIBLE)
 MAX_NODE_POOLS: Final = 16
 #: Classes with this prefix outrank everything, the cluster's own pods included.
 SYSTEM_CLASS_PREFIX: Final = "system-"
-
-_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
 def check_reserved(pod: Pod) -> Refused | None:
@@ -56,10 +55,11 @@ def check_words(pod: Pod) -> Refused | None:
         preemptibility = agreed(meta.labels, PREEMPTIBILITY_LABELS)
         _one_of(names.LABEL_PREEMPTIBILITY, preemptibility, PREEMPTIBILITIES)
         group = agreed(meta.labels, GROUP_LABELS)
-        if group and not _DNS_LABEL.fullmatch(group):
+        if group and not DNS_LABEL.fullmatch(group):
             raise UnitError(f"{names.LABEL_POD_GROUP}: {_not_a_name(group)}")
         check_aliases(meta)
-        read_min_member(meta.annotations, meta.labels)
+        min_member = read_min_member(meta.annotations, meta.labels)
+        read_sub_groups(meta.annotations, min_member)
         _check_node_pools(meta.annotation(names.ANNOTATION_NODE_POOLS))
     except UnitError as error:
         return _invalid(pod, str(error))
@@ -104,7 +104,7 @@ def _check_node_pools(text: str) -> None:
         accepted = f"at most {MAX_NODE_POOLS} different names of node pools"
         raise UnitError(f'{names.ANNOTATION_NODE_POOLS}: give {accepted}, such as "a100,default"')
     for pool in pools:
-        if not _DNS_LABEL.fullmatch(pool):
+        if not DNS_LABEL.fullmatch(pool):
             raise UnitError(f"{names.ANNOTATION_NODE_POOLS}: {_not_a_name(pool)}")
 
 

@@ -44,6 +44,12 @@ GROUP_LABELS: Final = (
 SUB_GROUP_LABELS: Final = (names.LABEL_SUB_GROUP, "kai.scheduler/subgroup-name")
 #: Labels that name the user, ours first; then YuniKorn's.
 USER_LABELS: Final = (names.LABEL_USER, "yunikorn.apache.org/username")
+#: Sub-groups in order, with the pods of each that must run together.
+SubGroups = tuple[tuple[str, int], ...]
+MAX_SUB_GROUPS: Final = 64
+#: What names of our own making look like: a label of a DNS name.
+DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_COUNT: Final = re.compile(r"0|[1-9][0-9]{0,5}", re.ASCII)
 #: Annotations that ask for nearness, ours first; then KAI's and Kueue's.
 TOPOLOGY_KEYS: Final = (names.ANNOTATION_TOPOLOGY, "kai.scheduler/topology")
 TOPOLOGY_REQUIRED_KEYS: Final = (
@@ -186,6 +192,40 @@ def read_min_member(annotations: Mapping[str, str] | None, labels: Mapping[str, 
     """Pods of the group that must run together as the pod says, or 0; raises UnitError."""
     text = agreed(annotations, MIN_MEMBER_KEYS) or agreed(labels, MIN_MEMBER_KEYS)
     return parse_positive(text, "min-member") if text else 0
+
+
+def read_sub_groups(annotations: Mapping[str, str] | None, min_member: int) -> SubGroups:
+    """Sub-groups as the pod states them beside its `min_member` (0: none); raises UnitError."""
+    key = names.ANNOTATION_SUB_GROUPS
+    text = first_of(annotations, (key,))
+    if not text:
+        return ()
+    parts = text.split(",", MAX_SUB_GROUPS)
+    found = tuple(_sub_group(part) for part in parts[:MAX_SUB_GROUPS])
+    if len(parts) > MAX_SUB_GROUPS or len(dict(found)) < len(found):
+        raise UnitError(f"{key}: give at most {MAX_SUB_GROUPS} different names")
+    total = sum(n_pods for _, n_pods in found)
+    if min_member and total > min_member:
+        raise UnitError(
+            f"{key}: {total} pods in all are more than min-member, {min_member}; raise min-member"
+            " or leave it out"
+        )
+    return found
+
+
+def write_sub_groups(sub_groups: SubGroups) -> str:
+    """The text that `read_sub_groups` reads."""
+    return ",".join(f"{name}={n_pods}" for name, n_pods in sub_groups)
+
+
+def _sub_group(text: str) -> tuple[str, int]:
+    name, _, count = text.partition("=")
+    if not DNS_LABEL.fullmatch(name) or not _COUNT.fullmatch(count):
+        raise UnitError(
+            f"{names.ANNOTATION_SUB_GROUPS}: {text[:80]!r} is not a name of at most 63 characters"
+            ' of a-z, 0-9 and -, and a whole number up to 999999, such as "driver=1,workers=8"'
+        )
+    return name, int(count)
 
 
 def gpu_milli_request(demand: Demand) -> int:

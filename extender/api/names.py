@@ -52,8 +52,12 @@ ANNOTATION_NODE_POOLS: Final = "ballast.dev/node-pools"
 ANNOTATION_TOPOLOGY: Final = "ballast.dev/topology"
 ANNOTATION_TOPOLOGY_REQUIRED: Final = "ballast.dev/topology-required-level"
 ANNOTATION_TOPOLOGY_PREFERRED: Final = "ballast.dev/topology-preferred-level"
-#: How many pods of the group must run together (creates the PodGroup where there is none).
+#: How many pods of the group must run together (creates the PodGroup where there is none). On a
+#: PodGroup whose minMember is the same: the pods have said so, and what they say now counts.
 ANNOTATION_MIN_MEMBER: Final = "ballast.dev/min-member"
+#: The sub-groups of the group, all needed, and the pods of each that must run together:
+#: `driver=1,workers=8`. What a PodGroup says of sub-groups comes first.
+ANNOTATION_SUB_GROUPS: Final = "ballast.dev/sub-groups"
 
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"

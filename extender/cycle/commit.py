@@ -13,6 +13,7 @@ from extender.api.events import Upserted
 from extender.api.failpoint import reach
 from extender.api.kinds import Row
 from extender.cycle.evict import Evictor
+from extender.cycle.moves import HandOver
 from extender.cycle.pods import PodWriter, Release
 from extender.cycle.recovery import Repairs
 from extender.cycle.rows import kept_row, row_of
@@ -23,6 +24,8 @@ from extender.state.model import PodView, Snapshot, WorkloadView
 
 #: Admissions of one workload differ in their state: some places may be free and others left.
 _NOMINATED: Final = "nominated"
+#: Times that kept places are handed over in one cycle, while pods come.
+_HAND_OVERS: Final = 5
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +40,7 @@ class Committer:
         self._ledger = ledger
         self._writer = writer
         self._evictor = evictor
+        self._hand_over = HandOver(state)
 
     async def repair(self, repairs: Repairs) -> None:
         """Write what recovery found, then release the pods of plans that are whole."""
@@ -46,11 +50,22 @@ class Committer:
             for node, rows in repairs.restores.items()
             for row in rows
         ]
-        changes += repairs.hand_overs
-        if repairs.frees or repairs.bound or len(changes) > 1:
+        if repairs.frees or repairs.bound or repairs.restores:
             await self._write(changes)
         if repairs.releases:
             await self._writer.release(repairs.releases)
+
+    async def hand_over(self) -> None:
+        """Hand kept places to those who came for them.
+
+        Looks again after each write, and ends without an await when there is nobody: a snapshot
+        that is taken at once shows no pod as waiting whose place is kept.
+        """
+        for _ in range(_HAND_OVERS):
+            changes = self._hand_over.changes()
+            if not changes:
+                return
+            await self._write(changes)
 
     async def carry_out(self, plan: Plan, snapshot: Snapshot, epoch: int) -> None:
         """Do what the plan says."""

@@ -242,6 +242,8 @@ class _Term:
             await self._inventory.keep()
         with _timed("recovery"):
             await self._committer.repair(await self._recovery.plan())
+            await self._committer.hand_over()
+        # From here on no await until the snapshot is taken.
         with _timed("snapshot"):
             snapshot = self._state.snapshot(int(time.time()))
         with _timed("decide"):

@@ -1,11 +1,13 @@
 """Who leaves, for whom, and who was told.
 
 Pods that leave for one workload are evicted one by one, so that none is lost for a plan that a
-disruption budget has ended already; those of different workloads side by side.
+disruption budget has ended already; those of different workloads side by side. Pods of one project
+leave in the plan's order: each was chosen for what its project had after those before it.
 """
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -22,8 +24,8 @@ from extender.state.model import PodView, Snapshot, WorkloadView
 #: How long a pod whose eviction a budget refused is not chosen again, in seconds.
 PROTECTED_S: Final = 30.0
 
-#: Workloads for which others leave that are served side by side.
-_CASES_AT_ONCE: Final = 16
+#: Evictions under way at once.
+_EVICTIONS_AT_ONCE: Final = 16
 #: Names in an event before "and N more".
 _NAMED: Final = 3
 
@@ -38,6 +40,7 @@ class Evictor:
         self._writer = writer
         self._recorder = recorder
         self._protected: dict[str, float] = {}
+        self._limit = asyncio.Semaphore(_EVICTIONS_AT_ONCE)
 
     def protected(self) -> frozenset[str]:
         """UIDs of pods that a disruption budget has lately kept from being evicted."""
@@ -47,37 +50,49 @@ class Evictor:
 
     async def evict(self, plan: Plan, snapshot: Snapshot, without_place: set[str]) -> None:
         """Evict what the plan says, but nobody for workloads whose places did not land."""
-        cases: dict[tuple[str, str], list[Eviction]] = {}
+        cases: dict[tuple[str, str], list[_Turn]] = {}
+        last: dict[str, asyncio.Event] = {}
         for eviction in (*plan.evictions, *map(_as_eviction, plan.moves)):
+            project = snapshot.workloads[eviction.workload].project
+            turn = _Turn(eviction, last.get(project))
+            last[project] = turn.is_over
             # What leaves for nobody leaves with its own workload.
             stale = "" if eviction.beneficiary else eviction.workload
-            cases.setdefault((eviction.beneficiary, stale), []).append(eviction)
-        limit = asyncio.Semaphore(_CASES_AT_ONCE)
+            cases.setdefault((eviction.beneficiary, stale), []).append(turn)
 
-        async def settle(beneficiary: str, evictions: list[Eviction]) -> list[str]:
-            async with limit:
+        async def settle(beneficiary: str, turns: list[_Turn]) -> list[str]:
+            try:
+                evictions = [turn.eviction for turn in turns]
                 if beneficiary not in without_place and self._are_as_planned(evictions):
-                    return await self._settle(snapshot.workloads.get(beneficiary), evictions)
-            log.info("evictions put off", workload=beneficiary, victims=len(evictions))
-            return []
+                    return await self._settle(snapshot.workloads.get(beneficiary), turns)
+                log.info("evictions put off", workload=beneficiary, victims=len(turns))
+                return []
+            finally:
+                for turn in turns:
+                    turn.is_over.set()
 
         async with asyncio.TaskGroup() as tasks:
             started = [
-                tasks.create_task(settle(beneficiary, evictions))
-                for (beneficiary, _), evictions in cases.items()
+                tasks.create_task(settle(beneficiary, turns))
+                for (beneficiary, _), turns in cases.items()
             ]
         await self._writer.see_leaving([uid for task in started for uid in task.result()])
 
     async def _settle(
-        self, beneficiary: WorkloadView | None, evictions: Sequence[Eviction]
+        self, beneficiary: WorkloadView | None, turns: "Sequence[_Turn]"
     ) -> list[str]:
         """Evict for one workload until one is refused; returns the UIDs of those that leave."""
         told: list[Eviction] = []
-        for eviction in evictions:
+        for turn in turns:
+            if turn.before is not None:
+                await turn.before.wait()
             reach("control.before-evict")
-            if await self._evict_one(eviction, beneficiary):
+            async with self._limit:
+                is_leaving = await self._evict_one(turn.eviction, beneficiary)
+            turn.is_over.set()
+            if is_leaving:
                 reach("control.evicted")
-                told.append(eviction)
+                told.append(turn.eviction)
             elif beneficiary is not None:
                 break
         if beneficiary is not None and beneficiary.pods and told:
@@ -114,6 +129,15 @@ class Evictor:
         related = _reference(beneficiary.pods[0]) if beneficiary and beneficiary.pods else None
         self._recorder.record(_reference(pod), eviction.reason, eviction.note, "Warning", related)
         return True
+
+
+@dataclass(slots=True)
+class _Turn:
+    """An eviction that waits until the one of its project that the plan has before it is over."""
+
+    eviction: Eviction
+    before: asyncio.Event | None
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 def _as_eviction(move: Move) -> Eviction:

@@ -19,8 +19,9 @@ from extender.state.model import PodView, WorkloadView
 from extender.state.trees import is_below
 from extender.state.upkeep import KeptPlace
 
-#: How long a place is kept once its pod is gone: owners make pods again within a second or two.
-KEPT_S: Final = 30.0
+#: How long a place is kept once its pod is gone. A ReplicaSet makes another at once; a Job waits
+#: 10 s after the first pod that failed, and every further time twice as long.
+KEPT_S: Final = 60.0
 #: How long in all: pods may take minutes to stop, and on a node that is lost they never do.
 KEPT_IN_ALL_S: Final = 900.0
 

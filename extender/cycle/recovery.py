@@ -13,13 +13,11 @@ from msgspec import Struct, field
 
 from extender.api.kinds import Row
 from extender.api.reasons import SENTENCES, Reason
-from extender.cycle.moves import HandOver
 from extender.cycle.pods import PodWriter, Release
 from extender.cycle.rows import row_of
 from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.policy.plan import Placement
 from extender.state.cluster import ClusterState
-from extender.state.ledger import Change
 from extender.state.model import PodView, WorkloadView
 from extender.state.upkeep import StrayRow
 
@@ -39,7 +37,6 @@ class Repairs(Struct):
     frees: dict[str, list[Row]] = field(default_factory=dict)
     bound: dict[str, set[str]] = field(default_factory=dict)
     restores: dict[str, list[Row]] = field(default_factory=dict)
-    hand_overs: list[Change] = field(default_factory=list)
     releases: list[Release] = field(default_factory=list)
 
     def free(self, node: str, row: Row) -> None:
@@ -61,7 +58,6 @@ class Recovery:
         self._writer = writer
         self._recorder = recorder
         self._bind_timeout_s = bind_timeout_s
-        self._hand_over = HandOver(state)
         self._first_seen: dict[tuple[str, str], float] = {}
         self._looked_at = float("-inf")
 
@@ -73,7 +69,6 @@ class Recovery:
         for node, uids in self._state.rows_to_mark_bound().items():
             repairs.bound[node] = set(uids)
         self._restore_lost(repairs)
-        repairs.hand_overs = self._hand_over.changes()
         await self._finish_or_take_back(repairs)
         await self._mend_unplanned(now)
         if now - self._looked_at >= _LOOK_PERIOD_S:

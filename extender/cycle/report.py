@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from extender.api import names
 from extender.api.events import Upserted
 from extender.api.kinds import Department, NodePool, Project
 from extender.api.reasons import Reason
@@ -112,7 +113,11 @@ class Reporter:
 
     async def _make_group(self, workload: WorkloadView) -> None:
         body = {
-            "metadata": {"name": workload.name, "namespace": workload.namespace},
+            "metadata": {
+                "name": workload.name,
+                "namespace": workload.namespace,
+                "annotations": {names.ANNOTATION_MIN_MEMBER: str(workload.min_member)},
+            },
             "spec": {"minMember": workload.min_member},
         }
         try:

@@ -37,7 +37,9 @@ cdef inline bint cards_fit(const int* free, int n_cards, int devices, int need) 
     return found >= devices
 
 
-cdef inline int cards_room(const int* free, int n_cards, int devices, int need, int most) noexcept nogil:
+cdef inline int cards_room(
+    const int* free, int n_cards, int devices, int need, int most
+) noexcept nogil:
     """How many pods with `need` milli on each of `devices` cards fit, at most `most`."""
     cdef int c, slots, fitting, pods
     if devices == 0:

@@ -28,8 +28,9 @@ cdef class _Table:
         self.capacity, self.stride, self.slots = cards.capacity_milli, cards.stride, nodes.free_pods
         self.free_cpu, self.all_cpu = nodes.free_cpu_milli, nodes.cpu_milli
         self.free_memory, self.all_memory = nodes.free_memory_mib, nodes.memory_mib
-        self.devices, self.milli, self.want_mib = demand.devices, demand.milli, demand.gpu_memory_mib
-        self.cpu, self.memory, self.rule = demand.cpu_milli, demand.memory_mib, rule
+        self.devices, self.milli, self.rule = demand.devices, demand.milli, rule
+        self.want_mib = demand.gpu_memory_mib
+        self.cpu, self.memory = demand.cpu_milli, demand.memory_mib
 
     cdef int room(self, int ix, int most) noexcept nogil:
         """How many of the pods the node takes, at most `most`."""

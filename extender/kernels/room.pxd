@@ -21,6 +21,10 @@ cdef struct Cost:
     long long lost, moved, age
 
 
+cdef struct Price:
+    long long high, moved, low
+
+
 cdef struct Entry:
     # A pod that leaves: alone, to another place, or as the first or another one of a core.
     int pod, kind

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Which pods leave a node so that one more fits, and what that costs. Twin: `victims_twin`.
 
-A `Room` is bound to a table of nodes, a herd (pods that may be told to leave), the terms on which
+A `Room` is bound to some nodes of a table, a herd (pods that may be told to leave), the terms on which
 they may, and one pod's demand (`extender.policy.herd` and `terms` describe the arrays); it reads
 them anew in every call and changes none. Cards are freed one by one, the cheapest first, then pods
 leave for what else the node lacks; what proves needless stays after all, and one unit that does it
@@ -14,26 +14,12 @@ from libc.string cimport memcpy
 
 from extender.kernels.cards cimport WHOLE, card_need, cards_fit, cards_room
 from extender.kernels.room cimport (
-    CORE, FOLLOWER, MOVE, SINGLE, Cost, Entry, add_cost, high_of, is_less, low_of,
+    CORE, FOLLOWER, MOVE, SINGLE, Cost, Entry, Price, add_cost, high_of, is_less, low_of,
 )
 
 #: `high` of a node on which nothing helps.
 IMPOSSIBLE = 0x7FFFFFFFFFFFFFFF
-
-
-def cheapest(const long long[::1] high, const long long[::1] moved, const long long[::1] low):
-    """The first position (of int64[m]) with the least cost, or -1 where every one is impossible."""
-    cdef Py_ssize_t at, best = -1
-    cdef long long most = 0x7FFFFFFFFFFFFFFF
-    for at in range(high.shape[0]):
-        if high[at] > most or high[at] == 0x7FFFFFFFFFFFFFFF:
-            continue
-        if high[at] < most or moved[at] < moved[best] or (
-            moved[at] == moved[best] and low[at] < low[best]
-        ):
-            best = at
-            most = high[at]
-    return best
+cdef long long NEVER = 0x7FFFFFFFFFFFFFFF
 
 
 def sum_idle(nodes, const int[::1] candidates, long long[::1] out):
@@ -90,8 +76,11 @@ cdef class Room:
     cdef unsigned char* is_gone
     cdef Entry* entries
     cdef Entry* saved
+    # What room costs on each of `candidates`, as it was when it was last asked for.
+    cdef const int[::1] candidates
+    cdef Price* prices
 
-    def __cinit__(self, nodes, herd, terms, demand, extra_need, extra_free, extra_held):
+    def __cinit__(self, nodes, candidates, herd, terms, demand, extra_need, extra_free, extra_held):
         cards = nodes.cards
         self.free, self.mib, self.n_cards = cards.card_free, cards.card_mib, cards.n_cards
         self.stride, self.slots = cards.stride, nodes.free_pods
@@ -117,7 +106,9 @@ cdef class Room:
         self.is_gone = <unsigned char*>calloc(self.most_pods + 1, 1)
         self.entries = <Entry*>calloc(2 * self.most_pods + 2, sizeof(Entry))
         self.taken = <long long*>calloc(self.n_floors + self.n_extra + 1, sizeof(long long))
-        if not (self.is_gone and self.entries and self.taken):
+        self.candidates = candidates
+        self.prices = <Price*>calloc(self.candidates.shape[0] + 1, sizeof(Price))
+        if not (self.is_gone and self.entries and self.taken and self.prices):
             raise MemoryError
         self.saved = self.entries + self.most_pods + 1
         self.left_extra = self.taken + self.n_floors
@@ -126,24 +117,57 @@ cdef class Room:
         release(self.is_gone)
         release(self.entries)
         release(self.taken)
+        release(self.prices)
 
-    def costs(
-        self, const int[::1] candidates, const int[::1] at, long long[::1] high,
-        long long[::1] moved, long long[::1] low,
-    ):
-        """Set high, moved and low (int64[m]) at each of the positions `at` in `candidates`."""
+    def update(self, const int[::1] at):
+        """Work out again what room costs at these positions in `candidates`."""
         cdef Py_ssize_t each
-        cdef int pos
-        cdef Cost total
         with nogil:
             for each in range(at.shape[0]):
-                pos = at[each]
-                if self.draft(candidates[pos]):
-                    total = self.total(0)
-                    high[pos], moved[pos], low[pos] = high_of(&total), total.moved, low_of(&total)
-                else:
-                    high[pos] = 0x7FFFFFFFFFFFFFFF
-                self.undo(0)
+                self.set_price(at[each])
+
+    def update_all(self):
+        """The same everywhere."""
+        cdef int at
+        with nogil:
+            for at in range(<int>self.candidates.shape[0]):
+                self.set_price(at)
+
+    def price(self, int at):
+        """What it costs there, as (high, moved, low): the smaller is the cheaper."""
+        return self.prices[at].high, self.prices[at].moved, self.prices[at].low
+
+    def exclude(self, int at):
+        """It is impossible there until it is worked out again."""
+        self.prices[at].high = NEVER
+
+    def cheapest(self):
+        """The first position of the least cost, or -1 where it is impossible everywhere."""
+        cdef Py_ssize_t at, best = -1
+        cdef long long most = NEVER
+        for at in range(self.candidates.shape[0]):
+            if self.prices[at].high > most or self.prices[at].high == NEVER:
+                continue
+            if best < 0 or self.prices[at].high < most or (
+                self.prices[at].moved < self.prices[best].moved
+            ) or (
+                self.prices[at].moved == self.prices[best].moved
+                and self.prices[at].low < self.prices[best].low
+            ):
+                best = at
+                most = self.prices[at].high
+        return best
+
+    cdef void set_price(self, int at) noexcept nogil:
+        cdef Cost total
+        if self.draft(self.candidates[at]):
+            total = self.total(0)
+            self.prices[at].high = high_of(&total)
+            self.prices[at].moved = total.moved
+            self.prices[at].low = low_of(&total)
+        else:
+            self.prices[at].high = NEVER
+        self.undo(0)
 
     def choose(self, int ix, int[::1] out):
         """How many pods leave node `ix`; their indices are in out. -1 where nothing helps."""
@@ -155,13 +179,13 @@ cdef class Room:
         self.undo(0)
         return n
 
-    def capacity(self, const int[::1] candidates, int most):
-        """How many pods fit on the nodes together with everything gone that may go, or `most`."""
+    def capacity(self, int most):
+        """How many pods fit on all candidates together with everything gone that may go, or `most`."""
         cdef Py_ssize_t each
         cdef long long total = 0
         with nogil:
-            for each in range(candidates.shape[0]):
-                self.load(candidates[each])
+            for each in range(self.candidates.shape[0]):
+                self.load(self.candidates[each])
                 self.leave_all(1)
                 total += self.n_fitting(most)
                 self.leave_all(-1)
@@ -248,7 +272,7 @@ cdef class Room:
         for p in range(self.first, self.last):
             is_meant = self.is_gone[p - self.first]
             if sign > 0:
-                is_meant = self.price(p, &entry)
+                is_meant = self.appraise(p, &entry)
             if is_meant:
                 self.leave(p, sign)
 
@@ -311,7 +335,7 @@ cdef class Room:
         for p in range(self.first, self.last):
             if self.is_gone[p - self.first] or not self.helps(p, card):
                 continue
-            if not self.price(p, &entry):
+            if not self.appraise(p, &entry):
                 continue
             size = self.amounts[3 * p] if self.is_by_size else 0
             if best < 0 or size > best_size or (size == best_size and is_less(&entry.cost, &least)):
@@ -336,7 +360,7 @@ cdef class Room:
             or (self.memory > self.left_memory and self.amounts[3 * p + 2] > 0)
         )
 
-    cdef bint price(self, int p, Entry* entry) noexcept nogil:
+    cdef bint appraise(self, int p, Entry* entry) noexcept nogil:
         """Whether the pod may go, and at what price, after those that are chosen."""
         cdef int at, w = self.owner[p], n_singles = 0
         cdef long long lost = 0
@@ -398,7 +422,7 @@ cdef class Room:
         """Choose the pod, which may go, and what of its core is on the node."""
         cdef int other
         cdef Entry* entry = &self.entries[self.n_entries]
-        self.price(p, entry)
+        self.appraise(p, entry)
         self.n_entries += 1
         self.change(entry, 1)
         if entry.kind != CORE:
@@ -503,7 +527,7 @@ cdef class Room:
         memcpy(self.saved, self.entries, n_saved * sizeof(Entry))
         self.undo(0)
         for p in range(self.first, self.last):
-            if not self.price(p, &self.entries[0]):
+            if not self.appraise(p, &self.entries[0]):
                 continue
             self.take(p)
             cost = self.total(0)

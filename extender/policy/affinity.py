@@ -71,30 +71,42 @@ class Beside:
             census = self._known[pod.namespace, term]
             _count(census.keepers, labels, term, (now, later))
 
-    def _suits(self, pod: PodView, ix: int, moment: _Moment) -> bool:
+    def stands(self, pod: PodView, ix: int, moment: _Moment) -> bool:
+        """The same for a pod that is counted on node `ix` already: whether it may stay there."""
+        return not self._known or self._suits(pod, ix, moment, is_there=True)
+
+    def _suits(self, pod: PodView, ix: int, moment: _Moment, *, is_there: bool = False) -> bool:
+        """Whether the pod and everybody in the node's domains suit one another. `is_there`: the pod
+        itself is among those that are counted."""
         labels, constraints = self._nodes.labels[ix], pod.constraints
+        itself = int(is_there)
         for term in constraints.pod_anti_affinity:
             domain = labels.get(term.topology_key)
-            if domain and self._known[pod.namespace, term].present[moment][domain] > 0:
+            census = self._known[pod.namespace, term]
+            if domain and census.present[moment][domain] > itself * census.speaks_of(pod):
                 return False
         for census in self._census_of(pod):
             domain = labels.get(census.term.topology_key)
-            if domain and census.keepers[moment][domain] > 0:
+            own = itself * (census.term in constraints.pod_anti_affinity)
+            if domain and census.keepers[moment][domain] > own:
                 return False
         return all(
-            self._has_company(pod, term, labels, moment) for term in constraints.pod_affinity
+            self._has_company(pod, term, labels, (moment, itself))
+            for term in constraints.pod_affinity
         )
 
     def _has_company(
-        self, pod: PodView, term: PodTerm, labels: Mapping[str, str], moment: _Moment
+        self, pod: PodView, term: PodTerm, labels: Mapping[str, str], when: tuple[_Moment, int]
     ) -> bool:
         domain = labels.get(term.topology_key)
         if not domain:
             return False
+        moment, itself = when
         census = self._known[pod.namespace, term]
+        own = itself * census.speaks_of(pod)
         present = census.present[moment]
-        return present[domain] > 0 or (
-            census.speaks_of(pod) and not any(n > 0 for n in present.values())
+        return present[domain] > own or (
+            census.speaks_of(pod) and sum(n for n in present.values() if n > 0) <= own
         )
 
     def _census_of(self, pod: PodView) -> Sequence[_Census]:
@@ -116,9 +128,11 @@ class Beside:
             return
         for workload in snapshot.workloads.values():
             for pod in workload.pods:
-                ix = snapshot.nodes.ix_of(pod.node) if pod.node else None
-                if ix is not None:
-                    self.change(ix, pod, 1, 0 if pod.is_terminating else 1)
+                later = 0 if pod.is_terminating else 1
+                for node, is_there_later in ((pod.node, later), (pod.next_node, 1)):
+                    ix = snapshot.nodes.ix_of(node) if node else None
+                    if ix is not None:
+                        self.change(ix, pod, 1, is_there_later)
 
 
 def _has_terms(pod: PodView) -> bool:

@@ -103,7 +103,7 @@ class _Round:
     def _try_chunks(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
         """Admit the first chunk that has a place; or why the very first has none."""
         first = self._try_chunk(leaf, pending, pending.chunk)
-        if not isinstance(first, Refused):
+        if not isinstance(first, Refused) or len(pending.waiting) == 1:
             return first
         for at, chunk in enumerate(pending.chunks()):
             if 0 < at < _MOST_TRIES:
@@ -137,6 +137,8 @@ class _Round:
         )
         for moment in moments:
             why = session.check_room(leaf, pending.workload, least, moment)
+            if why is None and moment == "later" and self._may_start_elsewhere(pending, chunk):
+                break
             if why is None:
                 mark = session.sim.checkpoint()
                 placed = session.places.place_chunk(pending, pool, moment, chunk)
@@ -153,6 +155,21 @@ class _Round:
             refused = refused or why
         assert refused is not None
         return refused
+
+    def _may_start_elsewhere(self, pending: Pending, chunk: Sequence[PodView]) -> bool:
+        """Whether a pool that it would use next has a place now: better than waiting here."""
+        session = self.session
+        need = pending.need_of(chunk)
+        for pool in pending.pools[pending.pools.index(self.pool) + 1 :]:
+            leaf = session.queues[pool].leaf_of(pending.workload)
+            if leaf is None or session.check_room(leaf, pending.workload, need, "now") is not None:
+                continue
+            mark = session.sim.checkpoint()
+            placed = session.places.place_chunk(pending, pool, "now", chunk)
+            session.sim.rollback(mark)
+            if placed is not None:
+                return True
+        return False
 
 
 def _behind(pending: Pending, first: str) -> Refused:

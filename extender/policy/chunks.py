@@ -5,7 +5,7 @@ further unit (see `groups`) is a chunk of its own, which stands behind all minim
 priority.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
@@ -14,8 +14,8 @@ from extender.policy.plan import Placement
 from extender.policy.queues import PoolQueues, held_pool, pod_amounts, startable, sum_amounts
 from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
 
-#: Priority (higher first), how much of its minimum the workload has, age, name.
-_SortKey = tuple[int, int, int, str]
+#: Priority (higher first), how much of its minimum the workload has, age, name: no two are equal.
+SortKey = tuple[int, int, int, str]
 
 
 @dataclass(slots=True, eq=False)
@@ -36,15 +36,15 @@ class Pending:
     nodes: dict[str, str] = field(default_factory=dict)
     _chunk: Sequence[PodView] | None = None
     _need: Amounts | None = None
-    _sort_key: _SortKey = field(init=False)
+    sort_key: SortKey = field(init=False)
 
     def __post_init__(self) -> None:
         if len(self.waiting) == 1 and self.workload.min_member <= 1 and self.workload.tree is None:
             self._chunk = self.waiting
-        self._sort_key = self._key()
+        self.sort_key = self._key()
 
     def __lt__(self, other: "Pending") -> bool:
-        return self._sort_key < other._sort_key
+        return self.sort_key < other.sort_key
 
     @property
     def chunk(self) -> Sequence[PodView]:
@@ -101,9 +101,9 @@ class Pending:
     def restart(self) -> None:
         """Work out anew what follows from who waits and who lives."""
         self._chunk = self._need = None
-        self._sort_key = self._key()
+        self.sort_key = self._key()
 
-    def _key(self) -> _SortKey:
+    def _key(self) -> SortKey:
         workload = self.workload
         return -workload.priority, self._fullness(), workload.created_at, workload.key
 
@@ -115,26 +115,41 @@ class Pending:
         return 1 if self.n_live <= least_pods(self.workload) else 2
 
 
-def read_pending(
-    snapshot: Snapshot, pools: dict[str, PoolQueues], workload: WorkloadView
-) -> Pending | Refused | None:
-    """What waits of the workload, why nothing of it can be tried, or None when nothing waits."""
-    gated = [pod for pod in workload.pods if pod.state == "gated" and not pod.is_terminating]
-    if not gated:
-        return None
-    usable = [pool for pool in dict.fromkeys(workload.pools) if pool in pools]
-    pending = Pending(
-        workload=workload,
-        waiting=_in_order([pod for pod in startable(workload) if pod.state == "gated"]),
-        pools=tuple(usable),
-        card_mib=max([pools[pool].largest_card_mib for pool in usable], default=0),
-    )
-    if len(workload.pods) > len(gated):
-        _read_live(snapshot, pools, pending)
-    return _why_not(pending, gated, pools) or pending
+class Reader:
+    """Reads what waits in one cycle. What depends on the list of pools alone is worked out once."""
+
+    def __init__(self, snapshot: Snapshot, pools: Mapping[str, PoolQueues]) -> None:
+        self._snapshot = snapshot
+        self._pools = pools
+        self._usable: dict[tuple[str, ...], tuple[tuple[str, ...], int]] = {}
+
+    def read(self, workload: WorkloadView) -> Pending | Refused | None:
+        """What waits of the workload, why none of it can be tried, or None when nothing waits."""
+        pods = workload.pods
+        gated = [pod for pod in pods if pod.state == "gated" and not pod.is_terminating]
+        if not gated:
+            return None
+        if len(pods) == 1 and not pods[0].other_gates and workload.max_concurrent_pods is None:
+            waiting = gated
+        else:
+            waiting = _in_order([pod for pod in startable(workload) if pod.state == "gated"])
+        usable, card_mib = self._pools_of(workload.pools)
+        pending = Pending(workload, waiting, usable, card_mib=card_mib)
+        if len(pods) > len(gated):
+            _read_live(self._snapshot, self._pools, pending)
+        return _why_not(pending, gated, self._pools) or pending
+
+    def _pools_of(self, listed: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+        """Those of the pools that exist, and the memory of their largest card."""
+        found = self._usable.get(listed)
+        if found is None:
+            usable = tuple(pool for pool in dict.fromkeys(listed) if pool in self._pools)
+            card_mib = max((self._pools[pool].largest_card_mib for pool in usable), default=0)
+            found = self._usable[listed] = usable, card_mib
+        return found
 
 
-def _read_live(snapshot: Snapshot, pools: dict[str, PoolQueues], pending: Pending) -> None:
+def _read_live(snapshot: Snapshot, pools: Mapping[str, PoolQueues], pending: Pending) -> None:
     """Take in the pods that have a place, or one kept for their successors."""
     workload = pending.workload
     moved = [pod for pod in workload.pods if pod.is_terminating and pod.next_node]
@@ -156,7 +171,7 @@ def _in_order(pods: list[PodView]) -> list[PodView]:
 
 
 def _why_not(
-    pending: Pending, gated: Sequence[PodView], pools: dict[str, PoolQueues]
+    pending: Pending, gated: Sequence[PodView], pools: Mapping[str, PoolQueues]
 ) -> Refused | None:
     """Why the workload can't be tried, whatever is free."""
     workload, key = pending.workload, pending.workload.key

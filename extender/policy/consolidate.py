@@ -10,19 +10,21 @@ Each plan places work that waited and takes no place from anybody, so what waits
 with nothing new it ends.
 """
 
+from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
+from extender.kernels.victims import sum_idle
 from extender.policy.chunks import Pending
 from extender.policy.herd import Herd
-from extender.policy.queues import sum_amounts
-from extender.policy.reclaim import deserved
+from extender.policy.queues import RESOURCES, Queue, sum_amounts
+from extender.policy.reclaim import deserved_in
 from extender.policy.session import Session
-from extender.policy.taking import Claim, Taking, first_over
+from extender.policy.taking import Taking, first_over
 from extender.policy.terms import Rule, Terms, TermsBuilder
-from extender.policy.trial import Trial
-from extender.state.model import GPU
+from extender.policy.trial import Claim, Trial
+from extender.state.model import Amounts
 
 
 def consolidate(session: Session) -> None:
@@ -31,18 +33,35 @@ def consolidate(session: Session) -> None:
         view = session.snapshot.pools[pool]
         if view.policy != "fairshare" or "spread" in (view.gpu_placement, view.cpu_placement):
             continue
-        here = [
-            pending
-            for pending in session.pending
-            if pool in pending.pools and pending.workload.is_preemptible
-        ]
-        Taking(session, pool, "consolidate", _Consolidate(session, pool).rules_of).serve(here)
+        # Moving makes nothing idle that is not, so what needs more than that is left out at once.
+        gpu, cpu, memory = _idle(session, pool)
+        here = []
+        for pending in session.pending:
+            if pool in pending.pools and pending.workload.is_preemptible:
+                need = pending.need()
+                if need[0] <= gpu and need[1] <= cpu and need[2] <= memory:
+                    here.append(pending)
+        stage = _Consolidate(session, pool, deserved_in(session.queues[pool]))
+        Taking(session, pool, "consolidate", stage.rules_of).serve(here)
 
 
 @dataclass(slots=True)
 class _Consolidate:
     session: Session
     pool: str
+    deserved: dict[Queue, Amounts]
+    rule: Rule = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rule = Rule(
+            reason=Reason.MOVED,
+            terms=_nobody_stops,
+            may_keep=self._may_keep,
+            note=lambda claim, giver: f"{claim.key} has room without {giver.name}",
+            can_stop=False,
+            max_moves=self.session.settings.max_moves,
+            is_move_bounded=True,
+        )
 
     def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
         """The one rule, unless the queue may not hold the claim, or others go first."""
@@ -50,46 +69,46 @@ class _Consolidate:
         refused = session.check_room(claim.leaf, workload, claim.need, "later")
         if refused is not None:
             return refused
-        if first_over(claim, deserved) is not None and self._does_anybody_deserve():
+        if first_over(claim, self.deserved) is not None and self._does_anybody_deserve():
             return Refused(
                 Reason.OVER_FAIR_SHARE,
-                f"{workload.key}: nobody is moved for it while others wait within their shares",
+                f"{claim.key}: nobody is moved for it while others wait within their shares",
             )
-        return [self._rule(claim)]
+        return (self.rule,)
 
     def _does_anybody_deserve(self) -> bool:
         """Whether reclaim could yet serve work that waits within its share."""
-        session = self.session
+        session, pool = self.session, self.pool
         if "reclaim" not in session.settings.stages:
             return False
-        return session.snapshot.pools[self.pool].has_preemption and any(
-            self._is_deserving(pending) for pending in session.pending if self.pool in pending.pools
+        return session.snapshot.pools[pool].has_preemption and any(
+            self._is_deserving(pending) for pending in session.pending if pool in pending.pools
         )
 
     def _is_deserving(self, pending: Pending) -> bool:
-        leaf = self.session.queue_of(pending.workload, self.pool)
-        claim = Claim(leaf, pending, pending.chunk, pending.need())
-        return first_over(claim, deserved) is None
-
-    def _rule(self, claim: Claim) -> Rule:
-        return Rule(
-            key=("consolidate",),
-            reason=Reason.MOVED,
-            terms=self._terms,
-            may_keep=lambda trial: self._may_keep(claim, trial),
-            note=lambda giver: giver.name,
-            can_stop=False,
-            max_moves=self.session.settings.max_moves,
-            most_moved_milli=claim.need[GPU],
+        need = pending.need()
+        return all(
+            not need[r] or queue.allocated[r] + need[r] <= self.deserved[queue][r]
+            for queue in self.session.queue_of(pending.workload, self.pool).chain
+            for r in RESOURCES
         )
-
-    def _terms(self, herd: Herd) -> Terms:
-        terms = TermsBuilder(herd)
-        for _ in herd.queues:
-            terms.add(0, is_mobile=True)
-        return terms.finish(herd.nobody)
 
     def _may_keep(self, claim: Claim, trial: Trial) -> bool:
         amounts = sum_amounts(placement.amounts for placement in trial.placements)
         workload = claim.pending.workload
         return self.session.check_room(claim.leaf, workload, amounts, "later") is None
+
+
+def _idle(session: Session, pool: str) -> "array[int]":
+    """What the pool's nodes have free together, once those that leave have left."""
+    idle = array("q", bytes(24))
+    ready = array("i", session.places.matcher.ready(pool))
+    sum_idle(session.sim.later, ready, idle)
+    return idle
+
+
+def _nobody_stops(herd: Herd) -> Terms:
+    terms = TermsBuilder(herd)
+    for _ in herd.queues:
+        terms.add(0, is_mobile=True)
+    return terms.finish(herd.nobody)

@@ -1,6 +1,6 @@
 """The least that must leave so that as much of a workload fits as can, in policy `priority`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.policy.chunks import Pending
@@ -181,7 +181,19 @@ def spare_together(session: Session, pool: str, taken: Sequence[Taken]) -> list[
         if may_stay(unit, siblings) and _can_spare(session, pool, unit, taker):
             siblings.remove(unit)
             spared.add(id(unit))
-    return [(unit, taker) for unit, taker in taken if id(unit) not in spared]
+    left = [(unit, taker) for unit, taker in taken if id(unit) not in spared]
+    last = {unit.workload.key: taker for unit, taker in left}
+    # Work that goes whole goes for the one who took the last of it: no part could stay alone.
+    return [
+        (unit, last[unit.workload.key] if _goes_whole(unit, going) else taker)
+        for unit, taker in left
+    ]
+
+
+def _goes_whole(unit: Unit, going: Mapping[str, Sequence[Unit]]) -> bool:
+    """Whether nothing of the unit's workload stays."""
+    n_going = sum(len(each.pods) for each in going[unit.workload.key])
+    return n_going == sum(bool(p.node) and not p.is_terminating for p in unit.workload.pods)
 
 
 def _can_spare(session: Session, pool: str, unit: Unit, taker: WorkloadView) -> bool:

@@ -8,9 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from extender.api.demand import Demand, mig_slices
 from extender.api.reasons import Reason, Refused
-from extender.api.units import MILLI_PER_GPU, share_milli
+from extender.api.units import MILLI_PER_GPU
+from extender.kernels import nodes as kernel
 from extender.policy.chunks import Pending
 from extender.policy.groups import groups_of
 from extender.state.model import Constraints, PodView, TopologyRule
@@ -35,8 +38,10 @@ class Shortages:
     ) -> Refused:
         """Why the chunk has no place in `pool` now."""
         pods = pending.chunk if chunk is None else chunk
-        largest = max(pods, key=lambda pod: pod.demand.devices * (pod.demand.milli or 1))
-        rule = _required(pending)
+        largest = pods[0]
+        if len(pods) > 1:
+            largest = max(pods, key=lambda pod: pod.demand.devices * (pod.demand.milli or 1))
+        rule = _required(pending) if pending.workload.tree is not None else None
         is_picky = self.places.beside.concerns(pods)
         key = pool, id(largest.constraints), largest.demand, len(pods), rule is not None
         known = None if is_picky or rule else self._known.get(key)
@@ -54,7 +59,7 @@ class Shortages:
         if not candidates:
             return Reason.NO_MATCHING_NODE, matcher.why_none(pool, pod.constraints)
         needs = describe(pod.demand) + (f" in each of {n_pods} pods" if n_pods > 1 else "")
-        fitting = [ix for ix in candidates if self._n_fitting(ix, pod.demand) >= pod.demand.devices]
+        fitting = self._fitting(pod.demand, candidates)
         if not fitting:
             return Reason.INSUFFICIENT_GPU, f"needs {needs}; {self._most_cards(pod, candidates)}"
         counted = self._lacking_instances(pod.demand, fitting)
@@ -70,20 +75,34 @@ class Shortages:
             return Reason.POD_AFFINITY_UNMET, f"needs {needs}; {why}"
         return Reason.INSUFFICIENT_GPU, f"needs {needs}; not all of them fit at once"
 
+    def _fitting(self, demand: Demand, candidates: "array[int]") -> list[int]:
+        """The candidates whose cards take the demand."""
+        cards = self.places.sim.now.cards
+        fits = bytearray(len(cards))
+        kernel.fit_nodes(cards, demand, fits)
+        return [ix for ix in candidates if fits[ix]]
+
     def _most_cards(self, pod: PodView, candidates: "array[int]") -> str:
         """The most that any candidate has of what the pod wants."""
-        cards = self.places.sim.now.cards
-        if pod.demand.devices > 1:
-            best = max(self._n_fitting(ix, pod.demand) for ix in candidates)
-            return f"one node has at most {best} such cards"
-        free, ix, card = max(
-            ((milli, ix, c) for ix in candidates for c, milli in self._of(ix)),
-            key=lambda found: found[0],
-            default=(0, 0, 0),
-        )
-        if free <= 0:
+        demand, cards = pod.demand, self.places.sim.now.cards
+        if demand.devices > 1:
+            # Invariant: `most` cards of one node do, `most` + 1 don't.
+            most = demand.devices - 1
+            while most and not self._fitting(replace(demand, devices=most), candidates):
+                most -= 1
+            return f"one node has at most {most} such cards"
+        low, high, first = 0, MILLI_PER_GPU + 1, -1
+        while high - low > 1:
+            middle = (low + high) // 2
+            having = self._fitting(Demand(devices=1, milli=middle), candidates)
+            if having:
+                low, first = middle, having[0]
+            else:
+                high = middle
+        if first < 0:
             return "no card has anything free"
-        return f"largest free is {free} ({cards.names[ix]}/gpu{card})"
+        card = next(c for c, milli in enumerate(cards.free_of(first)) if milli >= low)
+        return f"largest free is {low} ({cards.names[first]}/gpu{card})"
 
     def _lacking_instances(self, demand: Demand, fitting: Iterable[int]) -> _Found | None:
         """The counted resource of which no node has enough, or None."""
@@ -118,13 +137,6 @@ class Shortages:
         why = f"no one {level} has a place for all; the roomiest takes {room} of {n_pods}"
         needs = f"needs {describe(pod.demand)} in each of {n_pods} pods"
         return Reason.NO_TOPOLOGY_DOMAIN, f"{needs}; {why}"
-
-    def _of(self, ix: int) -> "enumerate[int]":
-        return enumerate(self.places.sim.now.cards.free_of(ix))
-
-    def _n_fitting(self, ix: int, demand: Demand) -> int:
-        need = _need(demand, self.places.sim.now.cards.card_mib[ix])
-        return sum(milli >= need for _, milli in self._of(ix)) if need <= MILLI_PER_GPU else 0
 
     def _host_fits(self, ix: int, demand: Demand) -> bool:
         now = self.places.sim.now
@@ -169,7 +181,3 @@ def _required(pending: Pending) -> TopologyRule | None:
     tree = pending.workload.tree
     rules = (group.topology for group in groups_of(tree)) if tree is not None else ()
     return next((rule for rule in rules if rule is not None and rule.required), None)
-
-
-def _need(demand: Demand, card_mib: int) -> int:
-    return share_milli(demand.gpu_memory_mib, card_mib) if demand.gpu_memory_mib else demand.milli

@@ -93,10 +93,11 @@ def demands(
     wants: _Wants = {}
     np_wants: _Wants = {}
     for queue in everyone:
-        np_wanted = sum(np_wants[child] for child in queue.children)
-        other = sum(wants[child] for child in queue.children) - np_wanted
         np_has = queue.allocated_np[resource]
-        if not queue.children:
+        if queue.children:
+            np_wanted = sum(np_wants[child] for child in queue.children)
+            other = sum(wants[child] for child in queue.children) - np_wanted
+        else:
             np_wanted = np_has + queue.pending_np[resource]
             other = queue.allocated[resource] + queue.pending[resource] - np_wanted
             if is_leaving_counted:

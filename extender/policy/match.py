@@ -79,6 +79,10 @@ class Matcher:
         return f"of {len(ready)} ready nodes of pool {pool}, {listed}"
 
     def _look(self, pool: str, constraints: Constraints, frame: Frame) -> list[int]:
+        if frame.nodes is None and _says_nothing(constraints):
+            taints = self._nodes.taints
+            mine = constraints.tolerations
+            return [ix for ix in self.ready(pool) if not taints[ix] or tolerates(mine, taints[ix])]
         if frame.nodes is None:
             return [ix for ix in self.ready(pool) if self._allows(constraints, ix)]
         return [ix for ix in self.candidates(pool, constraints) if ix in frame.nodes]
@@ -102,6 +106,11 @@ class Matcher:
         if affinity is not None and not selects(affinity, labels, nodes.cards.names[ix]):
             return "do not meet the node affinity"
         return ""
+
+
+def _says_nothing(constraints: Constraints) -> bool:
+    """Whether only taints decide."""
+    return not (constraints.node_selector or constraints.gpu_models or constraints.affinity)
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> bool:

@@ -6,16 +6,14 @@ has its places all the same. So the result is minimal: leaving out any victim br
 what was needed among more victims is needed among fewer.
 """
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from extender.api.demand import Demand
-from extender.kernels.nodes_bulk import count_room
-from extender.policy.shapes import Shape, in_packing_order, shapes_of
+from extender.policy.shapes import in_packing_order
 from extender.policy.terms import Terms
-from extender.policy.trial import Seat, Trial, Unit
+from extender.policy.trial import Claim, Seat, Trial, Unit
 from extender.state.model import Constraints, PodView
 
 #: A taker of so many pods or fewer is placed again as a whole where pod by pod did not do.
@@ -27,6 +25,7 @@ class Victims:
     """The victims of a trial. `place_again` places the whole taker in what is free, or says no;
     `is_full` knows what has no place in the pool; `can_move`: who would stop may move instead."""
 
+    claim: Claim
     trial: Trial
     terms: Terms
     is_full: Callable[[Demand, Constraints], bool]
@@ -113,8 +112,7 @@ class Victims:
         if self._seat_again([trial.unseat(uid) for uid in in_the_way]) and not self._is_over(nodes):
             return
         trial.rollback(mark)
-        shapes = shapes_of([seat.placement.pod for seat in trial.seats.values()])
-        if 1 < len(trial.seats) <= _FEW_PODS and len(shapes) > 1:
+        if 1 < len(trial.seats) <= _FEW_PODS and not self.claim.is_alike:
             self._spare_by_new_places(let_stay, nodes)
 
     def _spare_by_new_places(self, let_stay: Callable[[], None], nodes: set[str]) -> None:
@@ -137,26 +135,18 @@ class Victims:
     def _is_tight(self) -> bool:
         """Whether it is plain that nobody can stay: no node takes one pod more, and each victim is
         on a node where the one pod of the taker needed it."""
-        trial, herd = self.trial, self.trial.herd
-        shapes = shapes_of([seat.placement.pod for seat in trial.seats.values()])
-        if len(shapes) > 1 or self._has_room(shapes[0]):
+        trial, pods = self.trial, self.trial.herd.pods
+        shape = self.claim.shapes[0]
+        if not self.claim.is_alike or not self.is_full(shape.demand, shape.constraints):
             return False
         n_seats = Counter(seat.placement.node for seat in trial.seats.values())
-        if any(n_seats[herd.pods[p].node] != 1 for p in trial.moving):
+        if any(n_seats[pods[p].node] != 1 for p in trial.moving):
             return False
-        return all(
-            len({herd.pods[p].node for p in unit.pods}) == 1
-            and n_seats[herd.pods[unit.pods[0]].node] == 1
-            for unit in trial.units.values()
-        )
-
-    def _has_room(self, shape: Shape) -> bool:
-        """Whether any node takes one more pod of the shape."""
-        trial = self.trial
-        candidates = trial.session.places.matcher.candidates(trial.pool, shape.constraints)
-        counts = array("i", bytes(4 * len(candidates)))
-        count_room(trial.session.sim.later, shape.demand, candidates, 1, counts)
-        return any(counts)
+        for unit in trial.units.values():
+            node = pods[unit.pods[0]].node
+            if n_seats[node] != 1 or any(pods[p].node != node for p in unit.pods):
+                return False
+        return True
 
     def _dearest_first(self) -> list[Unit]:
         herd = self.trial.herd

@@ -27,25 +27,22 @@ class Offers:
     terms: Terms
     demand: Demand
     candidates: "array[int]"
-    room: kernel.Room = field(init=False)
-    n_seen: int = 0
     epoch: int = -1
-    _high: "array[int]" = field(init=False)
-    _moved: "array[int]" = field(init=False)
-    _low: "array[int]" = field(init=False)
-    _all: "array[int]" = field(init=False)
+    _room: kernel.Room = field(init=False)
+    _n_seen: int = 0
     _position: dict[int, int] = field(init=False)
     _excluded: set[int] = field(default_factory=set)
+    _chosen: "array[int]" = field(init=False)
     _extra_free: "array[int]" = field(init=False)
 
     def __post_init__(self) -> None:
-        n, n_kinds = len(self.candidates), len(self.demand.counted)
-        self._high, self._moved, self._low = (array("q", bytes(8 * n)) for _ in range(3))
-        self._all = array("i", range(n))
+        n_kinds = len(self.demand.counted)
         self._position = {ix: at for at, ix in enumerate(self.candidates)}
+        self._chosen = array("i", bytes(4 * (self.herd.most_pods + 1)))
         self._extra_free = array("q", bytes(8 * n_kinds * len(self.table)))
-        self.room = kernel.Room(
+        self._room = kernel.Room(
             self.table,
+            self.candidates,
             self.herd,
             self.terms,
             self.demand,
@@ -58,72 +55,74 @@ class Offers:
         """Price again what has changed: nodes in `touched` that were not seen yet, or everything
         in a new epoch."""
         if epoch != self.epoch:
-            self._price(self._all)
             self._excluded.clear()
-        elif self.n_seen < len(touched):
-            stale = {self._position.get(ix, -1) for ix in touched[self.n_seen :]} - {-1}
+            self._update_all()
+        elif self._n_seen < len(touched):
+            position = self._position
+            stale = {position[ix] for ix in touched[self._n_seen :] if ix in position}
             self._excluded -= stale
-            self._price(array("i", stale))
-        self.epoch, self.n_seen = epoch, len(touched)
+            self._update(array("i", stale))
+        self.epoch, self._n_seen = epoch, len(touched)
 
     def cheapest(self) -> int:
         """The position of the cheapest node, or -1 where room can be made on none."""
-        at = self._look()
+        at = self._room.cheapest()
         if at >= 0:
-            known = self.price(at)
-            self._price(array("i", [at]))
-            if self.price(at) != known:
+            known = self._room.price(at)
+            self._update(array("i", (at,)))
+            if self._room.price(at) != known:
                 # A queue has nothing to give any more, and that changes prices everywhere.
-                self._price(self._all)
+                self._update_all()
                 for excluded in self._excluded:
-                    self._high[excluded] = kernel.IMPOSSIBLE
-                at = self._look()
+                    self._room.exclude(excluded)
+                at = self._room.cheapest()
         return at
 
     def price(self, at: int) -> Price:
         """The price at a position."""
-        return self._high[at], self._moved[at], self._low[at]
+        return self._room.price(at)
 
     def lowest(self, n: int) -> list[Price]:
         """The n lowest prices; nodes are named more than once where there are fewer."""
-        prices = sorted(zip(self._high, self._moved, self._low, strict=True))[:n]
+        prices = sorted(map(self._room.price, range(len(self.candidates))))[:n]
         return [prices[at % len(prices)] for at in range(n)] if prices else []
 
     def exclude(self, at: int) -> None:
         """Don't offer this node again until something happens on it."""
-        self._high[at] = kernel.IMPOSSIBLE
+        self._room.exclude(at)
         self._excluded.add(at)
 
     def readmit(self) -> None:
         """Offer again what was excluded."""
         if self._excluded:
-            excluded = array("i", sorted(self._excluded))
+            self._update(array("i", self._excluded))
             self._excluded.clear()
-            self._price(excluded)
 
     def choose(self, ix: int) -> Sequence[int] | None:
         """The pods that would leave node `ix`, none where it has room; None where it is no use."""
         if self.demand.counted:
             self._count(ix)
-        chosen = array("i", bytes(4 * (self.herd.most_pods + 1)))
-        n = self.room.choose(ix, chosen)
-        return None if n < 0 else chosen[:n]
+        n = self._room.choose(ix, self._chosen)
+        return None if n < 0 else self._chosen[:n]
 
     def capacity(self, most: int) -> int:
         """How many pods would fit in all if everything left that may, at most `most`."""
         if self.demand.counted:
             for ix in self.candidates:
                 self._count(ix)
-        return self.room.capacity(self.candidates, most)
+        return self._room.capacity(most)
 
-    def _look(self) -> int:
-        return kernel.cheapest(self._high, self._moved, self._low)
-
-    def _price(self, positions: "array[int]") -> None:
+    def _update(self, positions: "array[int]") -> None:
         if self.demand.counted:
             for at in positions:
                 self._count(self.candidates[at])
-        self.room.costs(self.candidates, positions, self._high, self._moved, self._low)
+        self._room.update(positions)
+
+    def _update_all(self) -> None:
+        if self.demand.counted:
+            for ix in self.candidates:
+                self._count(ix)
+        self._room.update_all()
 
     def _count(self, ix: int) -> None:
         """Take over what the node has of what is counted one by one."""

@@ -1,11 +1,11 @@
 """Whose turn it is: the most deprived department, in it the most deprived project, in it the most
 deprived user, and there the first in line.
 
-Among queues of one parent those go first that hold no more than their fair share or quota; then
-those that stay within quota with what is first in their line; then the lower rank. After that the
-one goes first that would hold, with it, the smallest part of what it is due, of the resource of
-which that is most. Parts are integers of more digits than two different ones agree in, so there is
-neither a float nor a tie that is none.
+Among queues of one parent those go first that hold, with what is first in their line, no more than
+their fair share or quota; then those that stay within quota; then the lower rank. After that the
+one goes first that would hold the smallest part of what it is due, of the resource of which that is
+most. Parts are integers of more digits than two different ones agree in, so there is neither a
+float nor a tie that is none.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
-from extender.policy.chunks import Pending
+from extender.policy.chunks import Pending, SortKey
 from extender.policy.queues import RESOURCES, Queue, frozen
 from extender.policy.session import Session
 from extender.state.model import NOTHING, Amounts
 
 #: Kinds of work that go before training, as long as their project is within its quota.
-_FIRST_KINDS: Final = ("inference", "interactive", "build")
+FIRST_KINDS: Final = ("inference", "interactive", "build")
 #: Parts are compared as integers of this precision: two different ones of less than 2**31 milli
 #: differ by more.
 _ONE: Final = 1 << 62
@@ -42,7 +42,7 @@ def turn_key(queue: Queue, need: Amounts) -> TurnKey:
             continue
         if together > quota[resource]:
             is_over_quota = True
-            is_over_share = is_over_share or has > max(share[resource], quota[resource])
+            is_over_share = is_over_share or together > share[resource]
         whole = due[resource]
         if whole > 0:
             part = together * _ONE // whole
@@ -56,7 +56,7 @@ def turn_key(queue: Queue, need: Amounts) -> TurnKey:
     return is_over_share, is_over_quota, rank, has_no_due, after, before, age, name
 
 
-_Entry = tuple[bool, Pending]
+_Entry = tuple[bool, SortKey, Pending]
 
 
 @dataclass(slots=True)
@@ -77,29 +77,31 @@ class Line:
     def push(self, pending: Pending) -> None:
         """Add a workload, or bring back one that has more pods."""
         workload = pending.workload
-        heap = self.kinds if workload.kind in _FIRST_KINDS else self.rest
-        heappush(heap, (workload.key not in self.overdue, pending))
+        heap = self.kinds if workload.kind in FIRST_KINDS else self.rest
+        heappush(heap, (workload.key not in self.overdue, pending.sort_key, pending))
 
     def head(self) -> Pending:
         """The one whose turn it is."""
-        return self._first_heap()[0][1]
+        return self._first_heap()[0][2]
 
     def pop(self) -> Pending:
         """Take the one whose turn it is."""
-        return heappop(self._first_heap())[1]
+        return heappop(self._first_heap())[2]
 
     def clear(self) -> list[Pending]:
         """Take all, in order."""
         everyone = sorted([*self.kinds, *self.rest])
         self.kinds.clear()
         self.rest.clear()
-        return [pending for _, pending in everyone]
+        return [pending for _, _, pending in everyone]
 
     def _first_heap(self) -> list[_Entry]:
         if not self.kinds or not self.rest:
             return self.kinds or self.rest
-        is_first = self._fits_quota(self.kinds[0][1]) or self.kinds[0] < self.rest[0]
-        return self.kinds if is_first else self.rest
+        first, other = self.kinds[0], self.rest[0]
+        # Whatever else is bound to quota as well is passed by priority alone.
+        precedes = other[-1].workload.is_preemptible and self._fits_quota(first[-1])
+        return self.kinds if precedes or first < other else self.rest
 
     def _fits_quota(self, pending: Pending) -> bool:
         project = self.leaf.project
@@ -113,7 +115,8 @@ class _Branch:
     """A queue with what waits below it: the branches of its children, or its own line.
 
     `key` is its turn key when it was last sorted in, `held` what it held then and `need` what the
-    first below it needed.
+    first below it needed. `is_barred`: that one may hold no more by limits and quotas. It has its
+    turn at once, takes nothing, and makes room for what is behind it.
     """
 
     queue: Queue | None
@@ -122,21 +125,42 @@ class _Branch:
     key: TurnKey = (False, False, 0, False, 0, 0, 0, "")
     need: Amounts = NOTHING
     held: Amounts | None = None
+    is_barred: bool = False
 
     def __lt__(self, other: "_Branch") -> bool:
+        if self.is_barred is not other.is_barred:
+            return self.is_barred
         return self.key < other.key
 
     def set_key(self) -> bool:
         """Work its key out again; returns whether it may have changed. Those below are in order."""
         queue = self.queue
         assert queue is not None
-        need = self.line.head().need() if self.line is not None else self.heap[0].need
+        if self.line is not None:
+            head = self.line.head()
+            need = head.need()
+            is_barred = not _may_hold(queue, head, need)
+        else:
+            need, is_barred = self.heap[0].need, self.heap[0].is_barred
         held = frozen(queue.allocated)
-        if need == self.need and held == self.held:
+        if need == self.need and held == self.held and is_barred is self.is_barred:
             return False
-        self.need, self.held = need, held
+        self.need, self.held, self.is_barred = need, held, is_barred
         self.key = turn_key(queue, need)
         return True
+
+
+def _may_hold(leaf: Queue, pending: Pending, need: Amounts) -> bool:
+    """Whether limits, and quotas of non-preemptible work, allow so much more."""
+    is_np = not pending.workload.is_preemptible
+    for queue in leaf.chain:
+        for resource in RESOURCES:
+            more = need[resource]
+            if more and queue.allocated[resource] + more > queue.limit[resource]:
+                return False
+            if is_np and more and queue.allocated_np[resource] + more > queue.np_quota[resource]:
+                return False
+    return True
 
 
 class Turns:
@@ -189,8 +213,13 @@ class Turns:
         self._sort_in(path)
         return behind
 
-    def resift(self) -> None:
-        """Sort everything again, after queues changed that did not have the turn."""
+    def resift(self, changed: Iterable[Queue] | None = None) -> None:
+        """Sort everything again, after queues changed that did not have the turn.
+
+        Where it is said which, nothing is done if nothing waits in any of them.
+        """
+        if changed is not None and self._branches.keys().isdisjoint(changed):
+            return
         for branch in self._deepest_first:
             heapify(branch.heap)
             if branch.heap or branch.line:

@@ -71,7 +71,7 @@ class _Line:
             stuck = [rest for pending in unplaced if (rest := self._preempt(pending)) is not None]
             self.is_blocked = self.is_blocked or any(map(self._lacks_place, stuck))
             left += stuck
-        for unit, taker in spare_together(session=self.session, pool=self.pool, taken=self.taken):
+        for unit, taker in spare_together(self.session, self.pool, self.taken):
             note = f"{taker.key} has priority {taker.priority}, and its place"
             unit.evict(self.session, Reason.PREEMPTED, taker.key, note)
         return left
@@ -150,12 +150,13 @@ class _Line:
             self.units = self._find_units()
         mark = session.sim.checkpoint()
         found = self.search.find(pending, self._worse_than(workload.priority))
-        given: Pending | Refused | None = refused
-        if found is not None:
-            given = grant(session, pending, self.pool, "later", chunks=[found[0]])
-        if found is None or isinstance(given, Refused):
+        if found is None:
             session.sim.rollback(mark)
             self.hopeless[shape] = workload.priority
+            return refused
+        given = grant(session, pending, self.pool, "later", chunks=[found[0]])
+        if isinstance(given, Refused):
+            session.sim.rollback(mark)
             return given
         for unit in found[1]:
             self.gone.add(id(unit))

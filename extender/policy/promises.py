@@ -29,8 +29,7 @@ def settle_promises(session: Session) -> None:
     sim = session.sim
     for promise in promises:
         for pod, ix in _places(session, promise):
-            for table in (sim.now, sim.later):
-                table.give_back(ix, pod.demand, pod.cards)
+            sim.unhold(ix, pod, pod.cards)
     for promise in promises:
         key = promise.workload.key
         if _may_still(session, promise, "now") and _hold(session, promise, sim.now):

@@ -42,6 +42,17 @@ _NO_FIGURES: Final = PoolQuota()
 #: Users of a project have equal parts of what it has, and nothing guaranteed.
 _USER_FIGURES: Final = PoolQuota(cpu=Figures(), memory=Figures())
 _UNBOUND: Final[Amounts] = (UNLIMITED, UNLIMITED, UNLIMITED)
+#: Figures of a queue that are summed up from its pods, and where they are in a tally's sums.
+_SUMMED: Final = (
+    ("allocated", tally.ALLOCATED),
+    ("allocated_np", tally.ALLOCATED_NP),
+    ("leaving", tally.LEAVING),
+    ("leaving_np", tally.LEAVING_NP),
+    ("held", tally.HELD),
+    ("held_np", tally.HELD_NP),
+    ("pending", tally.PENDING),
+    ("pending_np", tally.PENDING_NP),
+)
 
 
 def _nothing() -> list[int]:
@@ -243,17 +254,19 @@ def _stand_in(name: str, views: list[QueueView], pool: str) -> Queue:
 
 
 def _count_capacity(snapshot: Snapshot, pools: dict[str, PoolQueues]) -> None:
-    nodes = snapshot.nodes
-    for ix in range(len(nodes)):
-        queues = pools.get(nodes.pool[ix])
-        if queues is None or not nodes.is_ready[ix]:
-            continue
-        queues.capacity[GPU] += nodes.cards.capacity_milli[ix]
-        queues.capacity[CPU] += nodes.cpu_milli[ix]
-        queues.capacity[MEMORY] += nodes.memory_mib[ix]
-        if mib := nodes.cards.card_mib[ix]:
-            queues.largest_card_mib = max(queues.largest_card_mib, mib)
-            queues.smallest_card_mib = min(queues.smallest_card_mib or mib, mib)
+    nodes, cards = snapshot.nodes, snapshot.nodes.cards
+    amounts = cards.capacity_milli, nodes.cpu_milli, nodes.memory_mib
+    sizes: dict[str, set[int]] = {}
+    for pool, is_ready, mib, milli, cpu, memory in zip(
+        nodes.pool, nodes.is_ready, cards.card_mib, *amounts, strict=True
+    ):
+        queues = pools.get(pool)
+        if queues is not None and is_ready:
+            add(queues.capacity, (milli, cpu, memory))
+            sizes.setdefault(pool, set()).add(mib)
+    for pool, found in sizes.items():
+        if found := found - {0}:
+            pools[pool].smallest_card_mib, pools[pool].largest_card_mib = min(found), max(found)
 
 
 def _count(queues: PoolQueues, leaf: Queue | None, sums: Sequence[int]) -> None:
@@ -264,20 +277,11 @@ def _count(queues: PoolQueues, leaf: Queue | None, sums: Sequence[int]) -> None:
             held = sums[tally.ALLOCATED + resource] + sums[tally.LEAVING + resource]
             queues.capacity[resource] = max(0, queues.capacity[resource] - held)
         return
-    for queue in leaf.chain:
-        for figures, at in (
-            (queue.allocated, tally.ALLOCATED),
-            (queue.allocated_np, tally.ALLOCATED_NP),
-            (queue.leaving, tally.LEAVING),
-            (queue.leaving_np, tally.LEAVING_NP),
-            (queue.held, tally.HELD),
-            (queue.held_np, tally.HELD_NP),
-            (queue.pending, tally.PENDING),
-            (queue.pending_np, tally.PENDING_NP),
-        ):
-            figures[0] += sums[at]
-            figures[1] += sums[at + 1]
-            figures[2] += sums[at + 2]
+    for name, at in _SUMMED:
+        amounts = sums[at], sums[at + 1], sums[at + 2]
+        if amounts != NOTHING:
+            for queue in leaf.chain:
+                add(getattr(queue, name), amounts)
 
 
 def add(to: list[int], amounts: Amounts) -> None:

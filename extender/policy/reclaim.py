@@ -18,17 +18,20 @@ shares either.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import gt
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.herd import Herd
-from extender.policy.queues import RESOURCES, Queue, sum_amounts
+from extender.policy.queues import RESOURCES, PoolQueues, Queue, frozen, sum_amounts
 from extender.policy.runtimes import protected_by
 from extender.policy.session import Session, format_amount
-from extender.policy.taking import Claim, Taking, first_over
+from extender.policy.taking import Taking, first_over
 from extender.policy.terms import Rule, Terms, TermsBuilder
-from extender.policy.trial import Trial
+from extender.policy.trial import Claim, Trial
 from extender.state.model import GPU, Amounts
+
+_RuleKey = tuple[Queue | None, Queue | None, tuple[bool, ...], Queue | None]
 
 
 def reclaim(session: Session) -> None:
@@ -37,58 +40,59 @@ def reclaim(session: Session) -> None:
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
             here = [pending for pending in session.pending if pool in pending.pools]
-            stage = _Reclaim(session)
+            stage = _Reclaim(session, deserved_in(session.queues[pool]))
             Taking(session, pool, "reclaim", stage.rules_of).serve(here)
 
 
-def deserved(queue: Queue) -> Amounts:
-    """What the queue may take: its share, and never less than its quota."""
-    share, quota = queue.share_to_take, queue.quota
-    return max(share[0], quota[0]), max(share[1], quota[1]), max(share[2], quota[2])
+def deserved_in(queues: PoolQueues) -> dict[Queue, Amounts]:
+    """What every queue of the pool may take: its share, and never less than its quota."""
+    return {queue: _larger(queue.share_to_take, queue.quota) for queue in queues.by_name.values()}
 
 
 @dataclass(slots=True)
 class _Reclaim:
     session: Session
+    deserved: dict[Queue, Amounts]
+    limits: dict[Queue, Amounts] = field(init=False)
+    _rules: dict[_RuleKey, Rule] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.limits = {queue: queue.limit for queue in self.deserved}
 
     def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
         """From whom the claim may take: from inside a queue that has all it deserves, and only
         if that does not do, from everywhere."""
         leaf, workload = claim.leaf, claim.pending.workload
-        over = first_over(claim, deserved)
+        over = first_over(claim, self.deserved)
         if over is leaf:
-            return _has_its_share(claim)
+            return _has_its_share(claim, self.deserved[leaf])
         refused = self.session.check_room(leaf, workload, claim.need, "later")
         if refused is not None:
-            over = first_over(claim, lambda queue: queue.limit)
-            if over is None or over is leaf:
-                return refused
-            return [self._rule(claim, over)]
-        return (
-            [self._rule(claim, None)]
-            if over is None
-            else [
-                self._rule(claim, over),
-                self._rule(claim, None),
-            ]
-        )
+            over = first_over(claim, self.limits)
+            return refused if over is None or over is leaf else (self._rule(claim, over),)
+        anywhere = self._rule(claim, None)
+        return (anywhere,) if over is None else (self._rule(claim, over), anywhere)
 
     def _rule(self, claim: Claim, inside: Queue | None) -> Rule:
         leaf = claim.leaf
-        is_in_quota = tuple(_has_room(queue, claim.need, queue.quota) for queue in leaf.chain)
+        is_in_quota = tuple([_has_room(queue, claim.need, queue.quota) for queue in leaf.chain])
         # A queue above its quota in something could be its own victim, so it is told from others.
-        is_above = any(leaf.allocated[r] > leaf.quota[r] for r in RESOURCES)
-        before = [tuple(queue.allocated) for queue in leaf.chain]
-        return Rule(
-            key=("reclaim", leaf.parent, leaf if is_above else None, is_in_quota, inside),
-            reason=Reason.RECLAIMED,
-            terms=lambda herd: self._terms(herd, leaf, is_in_quota, inside),
-            may_keep=lambda trial: self._may_keep(claim, trial, before),
-            note=lambda giver: f"{giver.name} is above its share; {leaf.name} is below its own",
-            needs_victims=False,
-            can_move=self.session.settings.moves_reclaimed,
-            max_moves=self.session.settings.max_moves,
-        )
+        is_above = any(map(gt, leaf.allocated, leaf.quota))
+        key = leaf.parent, leaf if is_above else None, is_in_quota, inside
+        rule = self._rules.get(key)
+        if rule is None:
+            rule = self._rules[key] = Rule(
+                reason=Reason.RECLAIMED,
+                terms=lambda herd: self._terms(herd, leaf, is_in_quota, inside),
+                may_keep=self._may_keep,
+                note=lambda claim, giver: (
+                    f"{giver.name} is above its share; {claim.leaf.name} is below its own"
+                ),
+                needs_victims=False,
+                can_move=self.session.settings.moves_reclaimed,
+                max_moves=self.session.settings.max_moves,
+            )
+        return rule
 
     def _terms(
         self, herd: Herd, leaf: Queue, is_in_quota: Sequence[bool], inside: Queue | None
@@ -117,22 +121,36 @@ class _Reclaim:
                 terms.set_floor(queue, 0, keep)
                 terms.set_floor(queue, 1, _smaller(keep, quota))
 
-    def _may_keep(self, claim: Claim, trial: Trial, before: Sequence[Sequence[int]]) -> bool:
+    def _may_keep(self, claim: Claim, trial: Trial) -> bool:
         """Whether the taker's queues stay within what they deserve, with the cards it has got."""
         leaf = claim.leaf
         amounts = sum_amounts(placement.amounts for placement in trial.placements)
         if self.session.check_room(leaf, claim.pending.workload, amounts, "later") is not None:
             return False
-        for queue, had in zip(leaf.chain, before, strict=True):
-            bound = deserved(queue)
-            most = bound if queue is leaf else _larger(bound, had)
-            if not _has_room(queue, amounts, most):
+        for queue in leaf.chain:
+            bound = self.deserved[queue]
+            if _has_room(queue, amounts, bound):
+                continue
+            if queue is leaf or not _has_room(queue, amounts, _held_before(queue, trial)):
                 return False
         return True
 
 
 def _has_room(queue: Queue, more: Amounts, bound: Sequence[int]) -> bool:
-    return all(not more[r] or queue.allocated[r] + more[r] <= bound[r] for r in RESOURCES)
+    has = queue.allocated
+    return (
+        (not more[0] or has[0] + more[0] <= bound[0])
+        and (not more[1] or has[1] + more[1] <= bound[1])
+        and (not more[2] or has[2] + more[2] <= bound[2])
+    )
+
+
+def _held_before(queue: Queue, trial: Trial) -> Amounts:
+    """What the queue held before the trial's units were stopped."""
+    herd = trial.herd
+    inside = [unit for unit in trial.units.values() if queue in herd.leaves[unit.w].chain]
+    given = sum_amounts(herd.amounts_of(unit.pods) for unit in inside)
+    return sum_amounts((frozen(queue.allocated), given))
 
 
 def _below_common(giver: Queue, level_of: dict[Queue, int]) -> list[Queue]:
@@ -157,9 +175,8 @@ def _smaller(one: Sequence[int], other: Sequence[int]) -> Amounts:
     return min(one[0], other[0]), min(one[1], other[1]), min(one[2], other[2])
 
 
-def _has_its_share(claim: Claim) -> Refused:
-    leaf, key = claim.leaf, claim.pending.workload.key
-    bound = deserved(leaf)
+def _has_its_share(claim: Claim, bound: Amounts) -> Refused:
+    leaf = claim.leaf
     short = [r for r in RESOURCES if claim.need[r] and leaf.allocated[r] + claim.need[r] > bound[r]]
     resource = GPU if GPU in short else short[0]
     need, has, most = (
@@ -170,6 +187,6 @@ def _has_its_share(claim: Claim) -> Refused:
         has, most = has.removesuffix(" GPUs"), most.removesuffix(" GPUs")
     return Refused(
         Reason.OVER_FAIR_SHARE,
-        f"{key}: needs {need}, {leaf.name} has {has} of its fair share of {most},"
+        f"{claim.key}: needs {need}, {leaf.name} has {has} of its fair share of {most},"
         " and nothing is free",
     )

@@ -13,9 +13,10 @@ Kept places are held in both tables of the simulation, beside its log: a rollbac
 them. Reservations are made anew in every cycle; nothing of them is remembered.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from extender.api.demand import Demand
@@ -24,7 +25,7 @@ from extender.policy.chunks import Pending
 from extender.policy.fragmentation import Fragmentation
 from extender.policy.place import Places
 from extender.policy.plan import Placement
-from extender.policy.queues import RESOURCES, Queue, held_pool, tally_of
+from extender.policy.queues import RESOURCES, Queue, tally_of
 from extender.policy.simulation import Cards, Simulation
 from extender.state.model import GPU, PodView
 
@@ -163,6 +164,11 @@ def _is_entitled(leaf: Queue, pending: Pending) -> bool:
     )
 
 
+#: How many ends are looked at first, and how many times more if they are too few: a workload waits
+#: for few others, and every end that is looked at costs a change of the table.
+_FIRST_ENDS: Final = 64
+_TIMES_MORE_ENDS: Final = 4
+
 #: When a pod ends, its uid, its node, itself, its cards. Equal ends are sorted by uid.
 _End = tuple[int, str, int, PodView, Cards]
 
@@ -190,11 +196,14 @@ def _search(
     if not ends:
         return None
     trial = _Trial(session, pending, pool, ends)
-    placed = trial.place_after(len(ends))
-    if placed is None:
-        return None
+    low, high = 0, min(_FIRST_ENDS, len(ends))
+    placed = trial.place_after(high)
+    while placed is None:
+        if high == len(ends):
+            return None
+        low, high = high, min(_TIMES_MORE_ENDS * high, len(ends))
+        placed = trial.place_after(high)
     # Invariant: with `low` ends there is no place, with `high` there is `placed`.
-    low, high = 0, len(ends)
     while high - low > 1:
         middle = (low + high) // 2
         earlier = trial.place_after(middle)
@@ -245,31 +254,34 @@ class _Trial:
 
 def _stated_ends(session: "Session", pool: str) -> list[_End]:
     """When those leave who say how long they run, the first first."""
-    return _ends(session, pool, sorted(tally_of(session.snapshot).timed))
+    return _ends(session, pool, tally_of(session.snapshot).timed)
 
 
 def _guessed_ends(session: "Session", pool: str) -> list[_End]:
     """The same for all; who doesn't say it runs once more as long as it has run."""
-    return _ends(session, pool, sorted(session.snapshot.workloads))
+    return _ends(session, pool, session.snapshot.workloads)
 
 
-def _ends(session: "Session", pool: str, keys: list[str]) -> list[_End]:
-    snapshot, ix_of = session.snapshot, session.sim.now.cards.ix
-    now_s = snapshot.now_s
+def _ends(session: "Session", pool: str, keys: Iterable[str]) -> list[_End]:
+    workloads, nodes = session.snapshot.workloads, session.sim.now
+    now_s, ix_of, pool_of = session.snapshot.now_s, nodes.cards.ix, nodes.pool
     found: list[_End] = []
     for key in keys:
-        workload = snapshot.workloads[key]
+        workload = workloads[key]
         run_s = workload.expected_run_s
-        for placed in session.placed_now(key):
-            if run_s is not None and session.sim.now.pool[ix_of[placed.node]] == pool:
-                pod = placed.pod
-                found.append((now_s + run_s, pod.uid, ix_of[placed.node], pod, placed.cards))
         for pod in workload.pods:
-            is_there = pod.state in ("bound", "reserved") and not pod.is_terminating
-            if not is_there or held_pool(snapshot, pod) != pool:
+            if pod.is_terminating or pod.state not in ("bound", "reserved"):
+                continue
+            ix = ix_of.get(pod.node)
+            if ix is None or pool_of[ix] != pool:
                 continue
             started_s = pod.started_at or now_s
-            end_s = now_s + (now_s - started_s) if run_s is None else started_s + run_s
-            found.append((max(now_s, end_s), pod.uid, ix_of[pod.node], pod, pod.cards))
-    found.sort(key=lambda end: end[:2])
+            end_s = started_s + run_s if run_s is not None else now_s + (now_s - started_s)
+            found.append((end_s if end_s > now_s else now_s, pod.uid, ix, pod, pod.cards))
+    for workload, placed in session.reserved_now():
+        ix = ix_of[placed.node]
+        if workload.expected_run_s is not None and pool_of[ix] == pool:
+            end_s = now_s + workload.expected_run_s
+            found.append((end_s, placed.pod.uid, ix, placed.pod, placed.cards))
+    found.sort(key=itemgetter(0, 1))
     return found

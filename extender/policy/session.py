@@ -4,14 +4,14 @@ Stages are functions on a Session (`allocate`, `reclaim`). They place pods in th
 what they decide goes through `admit` and `evict`, so usage, places and plan never disagree.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import format_gpus
 from extender.policy.affinity import Beside
-from extender.policy.chunks import Pending, read_pending
+from extender.policy.chunks import Pending, Reader
 from extender.policy.explain import Shortages
 from extender.policy.fragmentation import Fragmentation
 from extender.policy.match import Matcher
@@ -84,8 +84,9 @@ class Session:
 
     def read_pending(self) -> None:
         """Find what waits; what can't be tried at all gets its reason here."""
+        reader = Reader(self.snapshot, self.queues)
         for key in sorted(tally_of(self.snapshot).waiting):
-            found = read_pending(self.snapshot, self.queues, self.snapshot.workloads[key])
+            found = reader.read(self.snapshot.workloads[key])
             if isinstance(found, Refused):
                 self.waits[key] = found
             elif found is not None and key not in self.waits:
@@ -181,6 +182,13 @@ class Session:
         reserved = self._placed.get((key, "reserved"), [])
         return [*reserved, *self._placed.get((key, "nominated"), ())]
 
+    def reserved_now(self) -> Iterator[tuple[WorkloadView, Placement]]:
+        """The places that workloads are given in this cycle to start at once."""
+        for (key, state), placements in self._placed.items():
+            if state == "reserved":
+                workload = self.snapshot.workloads[key]
+                yield from ((workload, placement) for placement in placements)
+
     def is_served(self, key: str) -> bool:
         """Whether the workload is given anything in this cycle."""
         return (key, "reserved") in self._placed or (key, "nominated") in self._placed
@@ -203,6 +211,15 @@ class Session:
         self._moves.append(move)
         self._giving.add(move.workload)
 
+    def spare(self, uids: Collection[str]) -> None:
+        """These pods stay after all; what else their workloads give is as it was."""
+        self._evictions = [each for each in self._evictions if each.pod.uid not in uids]
+        self._moves = [each for each in self._moves if each.placement.pod.uid not in uids]
+
+    def is_anybody_leaving(self) -> bool:
+        """Whether anybody is told to leave in this cycle."""
+        return bool(self._evictions or self._moves)
+
     def plan(self) -> Plan:
         """What was decided. Shares show the snapshot's own usage."""
         plan = Plan(evictions=self._evictions, moves=self._moves, drops=self.drops)
@@ -218,8 +235,13 @@ class Session:
         return plan
 
     def _let_leave(self) -> None:
-        """Later, pods that are being deleted are gone."""
+        """Later, pods that are being deleted are gone, and the rows of those that are gone too."""
         nodes = self.snapshot.nodes
+        for name, cards in self.snapshot.orphans:
+            ix = nodes.ix_of(name)
+            if ix is not None:
+                self.sim.later.cards.give_back(ix, cards)
+                self.leaving_pools.add(nodes.pool[ix])
         for key in sorted(tally_of(self.snapshot).leaving):
             for pod in self.snapshot.workloads[key].pods:
                 ix = nodes.ix_of(pod.node) if pod.is_terminating and pod.node else None

@@ -1,6 +1,6 @@
-"""The search for victims: one chunk, one rule, and a plan simulated whole before anybody leaves.
+"""The search for victims: one claim, one rule, and a plan simulated whole before anybody leaves.
 
-Pod after pod the chunk takes what is free later, or else the node on which room costs least. Who
+Pod after pod the claim takes what is free later, or else the node on which room costs least. Who
 must leave there moves, where the rule lets it and there is another place, or stops. Only a plan
 that holds together becomes part of the cycle's, else the simulation is rolled back.
 
@@ -9,15 +9,14 @@ rule and shape until something is released that was not used.
 """
 
 from array import array
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from extender.api.demand import Demand
 from extender.api.reasons import Reason
 from extender.kernels import victims as kernel
 from extender.kernels.nodes_bulk import count_room
 from extender.policy.chunks import Pending
-from extender.policy.groups import has_topology
 from extender.policy.herd import Herd, find_herd
 from extender.policy.match import WHOLE_POOL, Frame
 from extender.policy.offers import Offers
@@ -25,53 +24,77 @@ from extender.policy.plan import Eviction, Move, Placement
 from extender.policy.queues import RESOURCES, Queue
 from extender.policy.search import Search
 from extender.policy.session import Session, State
-from extender.policy.shapes import Shape, shapes_of
+from extender.policy.shapes import Shape
 from extender.policy.terms import Rule, Terms
-from extender.policy.trial import Trial, is_over
-from extender.state.model import Amounts, Constraints, PodView
+from extender.policy.trial import Claim, Trial, is_over
+from extender.state.model import Amounts, Constraints
 
-_Key = tuple[object, ...]
+_OfferKey = tuple[bool, Demand, int, int]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a rule: its terms, without moves and with them, prices, and what failed."""
+
+    terms: Terms
+    moving: Terms
+    offers: dict[_OfferKey, Offers] = field(default_factory=dict)
+    failed: list[Shape] = field(default_factory=list)
 
 
 class Solver:
-    """The search in one node pool; all stages of a cycle share it."""
+    """The search in one node pool; all stages of a cycle share it.
+
+    `givers` are queues other than the taker's that gave to the last plan that was committed.
+    """
 
     def __init__(self, session: Session, pool: str) -> None:
         self.session = session
         self.pool = pool
         self.herd: Herd = find_herd(session, pool)
         self.touched: list[int] = []
-        self._terms: dict[Hashable, Terms] = {}
-        self._offers: dict[_Key, Offers] = {}
-        self._failed: list[tuple[Hashable, Shape]] = []
-        self._full: list[Shape] = []
+        self.givers: set[Queue] = set()
+        self._known: dict[Rule, _Known] = {}
+        # Shapes of the herd that have another place somewhere; the terms of all rules share it.
+        self._moves = bytearray(len(self.herd.shapes))
+        self._full: dict[tuple[Demand, int], Shape] = {}
         self._epoch = 0
         self._is_open = False
 
     def begin(self) -> None:
         """A stage begins: queues and places may have changed since the last."""
         self.herd.sync(self.herd.queues)
-        self._forget()
+        self._known.clear()
+        self._full.clear()
+        self._epoch += 1
 
-    def solve(self, pending: Pending, chunk: Sequence[PodView], rule: Rule) -> Trial | None:
+    def solve(self, claim: Claim, rule: Rule) -> Trial | None:
         """A plan that the simulation holds, or None and nothing held."""
         self._watch_reservation()
-        shapes = shapes_of(chunk)
-        if self._has_failed(rule, shapes):
+        known = self._known.get(rule) or self._learn(rule)
+        for failed in known.failed:
+            if any(shape.is_no_easier_than(failed) for shape in claim.shapes):
+                return None
+        can_move = rule.can_move and self._find_moves()
+        if not can_move and not rule.can_stop:
             return None
-        search = Search(self, pending, chunk, rule)
-        trial = search.run() if self._could(search, shapes) else None
-        if trial is None and not search.was_forbidden and self._are_alike(pending, chunk):
-            self._failed.append((rule.key, shapes[0]))
+        search = Search(self, claim, rule, can_move=can_move)
+        trial = search.run() if self._could(search) else None
+        if trial is None and claim.is_alike and not search.was_forbidden:
+            known.failed.append(claim.shapes[0])
         return trial
 
-    def commit(self, leaf: Queue, pending: Pending, trial: Trial, rule: Rule) -> Pending | None:
+    def commit(self, claim: Claim, trial: Trial, rule: Rule) -> Pending | None:
         """Put the plan into the cycle's; returns what still waits of the workload."""
-        session, herd, key = self.session, self.herd, pending.workload.key
+        session, herd, key = self.session, self.herd, claim.key
+        self.givers.clear()
         for unit in trial.units.values():
-            giver, note = herd.workloads[unit.w].key, rule.note(herd.leaves[unit.w])
+            leaf = herd.leaves[unit.w]
+            giver, note = herd.workloads[unit.w].key, rule.note(claim, leaf)
             for p in unit.pods:
                 session.evict(Eviction(herd.pods[p], giver, rule.reason, key, note))
+            self.givers.update(leaf.chain)
+        self.givers.difference_update(claim.leaf.chain)
         for p, placement in trial.moving.items():
             assert placement is not None
             w = herd.owner[p]
@@ -81,123 +104,112 @@ class Solver:
         if key in herd.by_key:
             herd.bar(herd.by_key[key])
         state: State = "nominated" if self._has_to_wait(trial) else "reserved"
-        placements = self._in_order(pending, trial)
-        rest = session.admit(pending, placements, self.pool, state)
-        herd.sync(leaf.chain)
+        rest = session.admit(claim.pending, _in_order(claim, trial), self.pool, state)
+        herd.sync(claim.leaf.chain)
         if _has_left_over(trial):
-            self._forget()
+            for known in self._known.values():
+                known.failed.clear()
             session.places.forget_failures(self.pool)
         return rest
 
-    def _in_order(self, pending: Pending, trial: Trial) -> list[Placement]:
-        """The taker's places; of pods that are all alike the first has the first node."""
-        placed = trial.placements
-        pods = [placement.pod for placement in placed]
-        if not self._are_alike(pending, pods) or len({pod.group for pod in pods}) > 1:
-            return placed
-        placed.sort(key=lambda place: (place.node, [card.index for card in place.cards]))
-        in_line = {pod.uid: at for at, pod in enumerate(pending.waiting)}
-        pods.sort(key=lambda pod: in_line[pod.uid])
-        return [Placement(pod, p.node, p.cards) for pod, p in zip(pods, placed, strict=True)]
+    def terms(self, rule: Rule, *, with_moves: bool) -> Terms:
+        """The rule's terms."""
+        known = self._known[rule]
+        return known.moving if with_moves else known.terms
 
-    def _are_alike(self, pending: Pending, pods: Sequence[PodView]) -> bool:
-        """Whether one of the pods is as good as another, wherever it is."""
-        if self.session.places.beside.concerns(pods) or has_topology(pending.workload):
-            return False
-        return len(shapes_of(pods)) == 1
-
-    def terms(self, rule: Rule, moves: bytearray) -> Terms:
-        """The rule's terms with these shapes moved; the same object for the same arguments."""
-        key = rule.key
-        if key not in self._terms:
-            self._terms[key] = rule.terms(self.herd)
-        base = self._terms[key]
-        moving = key, bytes(moves)
-        if moving not in self._terms:
-            self._terms[moving] = replace(base, moves=moves)
-        return self._terms[moving]
-
-    def offers(self, rule: Rule, terms: Terms, pod: PodView | Shape, frame: Frame) -> Offers:
+    def offers(
+        self, rule: Rule, shape: Shape, frame: Frame = WHOLE_POOL, *, with_moves: bool
+    ) -> Offers:
         """Prices of room for such a pod, brought up to date."""
-        key = (
-            rule.key,
-            bytes(terms.moves),
-            pod.demand,
-            id(pod.constraints),
-            id(frame),
-            self._is_open,
-        )
-        offers = self._offers.get(key)
+        known = self._known[rule]
+        key = with_moves, shape.demand, id(shape.constraints), id(frame)
+        offers = known.offers.get(key)
         if offers is None:
-            candidates = self.session.places.matcher.candidates(self.pool, pod.constraints, frame)
-            table = self.session.sim.later
-            offers = self._offers[key] = Offers(table, self.herd, terms, pod.demand, candidates)
+            matcher = self.session.places.matcher
+            candidates = matcher.candidates(self.pool, shape.constraints, frame)
+            terms, table = self.terms(rule, with_moves=with_moves), self.session.sim.later
+            offers = known.offers[key] = Offers(table, self.herd, terms, shape.demand, candidates)
         offers.refresh(self.touched, self._epoch)
         return offers
 
     def is_full(self, demand: Demand, constraints: Constraints) -> bool:
         """Whether no node of the pool has a place later for a pod that asks for this."""
-        shape = Shape(demand, constraints, 1)
-        if any(shape.is_no_easier_than(known) for known in self._full):
+        key = demand, id(constraints)
+        if key in self._full:
             return True
-        candidates = self.session.places.matcher.candidates(self.pool, constraints)
-        if self.session.places.beside or self._has_place(shape, candidates):
+        if self.session.places.beside:
             return False
-        self._full.append(shape)
+        shape = Shape(demand, constraints, 1)
+        candidates = self.session.places.matcher.candidates(self.pool, constraints)
+        if self._has_place(shape, candidates):
+            return False
+        self._full[key] = shape
         return True
 
     def recheck(self, nodes: Iterable[int]) -> None:
         """Something left these nodes: what had no place may have one."""
-        only = array("i", sorted(set(nodes)))
-        self._full = [shape for shape in self._full if not self._has_place(shape, only)]
-
-    def _has_place(self, shape: Shape, nodes: "array[int]") -> bool:
-        later = self.session.sim.later
-        counts = array("i", bytes(4 * len(nodes)))
-        count_room(later, shape.demand, nodes, 1, counts)
-        return any(
-            n and (not shape.demand.counted or later.fits_counted(ix, shape.demand))
-            for ix, n in zip(nodes, counts, strict=True)
-        )
+        only = array("i", set(nodes))
+        opened = [key for key, shape in self._full.items() if self._has_place(shape, only)]
+        for key in opened:
+            del self._full[key]
 
     def changed_prices(self) -> None:
         """A plan was rolled back in which prices were worked out that hold no more."""
         self._epoch += 1
         self._full.clear()
 
-    def _forget(self) -> None:
-        self._failed.clear()
-        self._full.clear()
-        self._epoch += 1
+    def _learn(self, rule: Rule) -> _Known:
+        terms = rule.terms(self.herd)
+        known = self._known[rule] = _Known(terms, replace(terms, moves=self._moves))
+        return known
+
+    def _find_moves(self) -> bool:
+        """Whether any shape of the herd has another place somewhere; notes which have."""
+        is_any = False
+        for at, (demand, constraints) in enumerate(self.herd.shapes):
+            can_move = not self.is_full(demand, constraints)
+            is_any = is_any or can_move
+            if self._moves[at] != can_move:
+                self._moves[at] = can_move
+                self._epoch += 1
+        return is_any
+
+    def _has_place(self, shape: Shape, nodes: "array[int]") -> bool:
+        later = self.session.sim.later
+        counts = array("i", bytes(4 * len(nodes)))
+        count_room(later, shape.demand, nodes, 1, counts)
+        if not shape.demand.counted:
+            return 1 in counts
+        pairs = zip(nodes, counts, strict=True)
+        return any(n and later.fits_counted(ix, shape.demand) for ix, n in pairs)
 
     def _watch_reservation(self) -> None:
         """What is kept for somebody may count as free for the next workload, or not any more."""
         is_open = self.session.places.is_open(self.pool)
         if is_open or self._is_open:
-            self._forget()
+            for known in self._known.values():
+                known.failed.clear()
+            self.changed_prices()
         self._is_open = is_open
 
-    def _has_failed(self, rule: Rule, shapes: Sequence[Shape]) -> bool:
-        """Whether the same takers found nothing for something easier."""
-        return any(
-            known == rule.key and shape.is_no_easier_than(failed)
-            for known, failed in self._failed
-            for shape in shapes
-        )
+    def _could(self, search: Search) -> bool:
+        """The cheap no: whether there is enough in sum, and on the nodes one by one.
 
-    def _could(self, search: "Search", shapes: Sequence[Shape]) -> bool:
-        """The cheap no: whether there is enough in sum, and on the nodes one by one."""
-        need = search.pending.need_of(search.chunk)
-        most = self._most_freed(self.terms(search.rule, bytearray(len(self.herd.shapes))))
-        idle = array("q", bytes(24))
-        usable = self._usable(shapes)
-        kernel.sum_idle(self.session.sim.later, usable, idle)
-        if any(need[r] > idle[r] + most[r] for r in RESOURCES):
-            return False
-        if len(shapes) > 1 or shapes[0].count == 1:
+        Who may be stopped for one pod is seen node by node anyway.
+        """
+        claim, rule = search.claim, search.rule
+        n_pods = len(claim.chunk)
+        if n_pods == 1 and rule.can_stop:
             return True
-        offers = self.offers(search.rule, search.everything, search.chunk[0], WHOLE_POOL)
-        return offers.capacity(shapes[0].count) >= shapes[0].count
+        most = self._most_freed(self.terms(rule, with_moves=False))
+        idle = array("q", bytes(24))
+        kernel.sum_idle(self.session.sim.later, self._usable(claim.shapes), idle)
+        if any(claim.need[r] > idle[r] + most[r] for r in RESOURCES):
+            return False
+        if n_pods == 1 or len(claim.shapes) > 1:
+            return True
+        offers = self.offers(rule, claim.shapes[0], with_moves=search.can_move)
+        return offers.capacity(n_pods) >= n_pods
 
     def _usable(self, shapes: Sequence[Shape]) -> "array[int]":
         """All nodes that any of the shapes may use."""
@@ -216,7 +228,7 @@ class Solver:
 
     def _has_to_wait(self, trial: Trial) -> bool:
         """Whether any place is still held by somebody who leaves."""
-        if any(True for _ in trial.leaving()):
+        if trial.units or trial.moving:
             return True
         now = self.session.sim.now
         return any(is_over(now, now.cards.ix[place.node]) for place in trial.placements)
@@ -231,20 +243,35 @@ def solver_of(session: Session, pool: str) -> Solver:
     return solver
 
 
+def _in_order(claim: Claim, trial: Trial) -> list[Placement]:
+    """The taker's places; of pods that are all alike the first has the first node."""
+    placed = trial.placements
+    if len(placed) == 1 or not claim.is_alike:
+        return placed
+    pods = [placement.pod for placement in placed]
+    if len({pod.group for pod in pods}) > 1:
+        return placed
+    placed.sort(key=lambda place: (place.node, [card.index for card in place.cards]))
+    in_line = {pod.uid: at for at, pod in enumerate(claim.chunk)}
+    pods.sort(key=lambda pod: in_line[pod.uid])
+    return [Placement(pod, p.node, p.cards) for pod, p in zip(pods, placed, strict=True)]
+
+
 def _has_left_over(trial: Trial) -> bool:
     """Whether more was freed on some node than is used there: others may need fewer victims."""
     balance: dict[str, list[int]] = {}
-    herd = trial.herd
+    pods, amounts_of = trial.herd.pods, trial.herd.amounts_of
     for p in trial.leaving():
-        _add(balance, herd.pods[p].node, herd.amounts_of((p,)), 1)
-    moved = [placement for placement in trial.moving.values() if placement is not None]
-    for placement in (*trial.placements, *moved):
-        if placement.node in balance:
+        _add(balance, pods[p].node, amounts_of((p,)), 1)
+    for placement in (*trial.placements, *trial.moving.values()):
+        if placement is not None and placement.node in balance:
             _add(balance, placement.node, placement.amounts, -1)
     return any(max(left) > 0 for left in balance.values())
 
 
 def _add(balance: dict[str, list[int]], node: str, amounts: Amounts, sign: int) -> None:
     left = balance.setdefault(node, [0, 0, 0, 0])
-    for at, amount in enumerate((*amounts, 1)):
-        left[at] += sign * amount
+    left[0] += sign * amounts[0]
+    left[1] += sign * amounts[1]
+    left[2] += sign * amounts[2]
+    left[3] += sign

@@ -1,36 +1,29 @@
 """How the stages that make room serve those who wait: turn by turn, chunk by chunk.
 
-A stage says with a function what rules a workload may be served by, in the order in which they are
+A stage says with a function what rules a claim may be served by, in the order in which they are
 tried, or why by none.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
+from extender.policy.groups import has_topology
 from extender.policy.order import take_turns
 from extender.policy.plan import Stage
 from extender.policy.queues import Queue
 from extender.policy.session import Session
+from extender.policy.shapes import shapes_of
 from extender.policy.solver import Solver, solver_of
 from extender.policy.terms import Rule
+from extender.policy.trial import Claim
 from extender.state.model import GPU, Amounts, PodView
 
 #: Other portions of a workload that are tried when its first has no place, as in `allocate`.
 _MOST_CHUNKS: Final = 8
-
-
-@dataclass(slots=True, frozen=True)
-class Claim:
-    """Somebody who takes: a chunk of a workload, and what it needs."""
-
-    leaf: Queue
-    pending: Pending
-    chunk: Sequence[PodView]
-    need: Amounts
-
 
 RulesOf = Callable[[Claim], Sequence[Rule] | Refused]
 
@@ -66,7 +59,8 @@ class Taking:
                 turns.pass_over()
                 continue
             turns.settle(result)
-            turns.resift()
+            if solver.givers:
+                turns.resift(solver.givers)
             if result is None:
                 done.add(id(pending))
                 session.waits.pop(key, None)
@@ -75,25 +69,39 @@ class Taking:
     def _serve_one(self, solver: Solver, leaf: Queue, pending: Pending) -> Pending | Refused | None:
         """What still waits of the workload once it was given something, or why it wasn't."""
         session, workload = self.session, pending.workload
-        refused = Refused(Reason.INSUFFICIENT_GPU, f"{workload.key}: no place could be made for it")
+        refused = None
         if session.is_giving(workload.key):
             # It grows no more in the cycle in which it shrinks.
-            return refused
+            return _no_place(pending)
         if session.snapshot.now_s < workload.waits_since + workload.preemption_delay_s:
-            return refused
-        for at, chunk in enumerate(pending.chunks()):
-            if at == _MOST_CHUNKS:
-                break
-            need = pending.need() if at == 0 else pending.need_of(chunk)
-            rules = self.rules_of(Claim(leaf, pending, chunk, need))
+            return _no_place(pending)
+        for claim in self._claims(leaf, pending):
+            rules = self.rules_of(claim)
             if isinstance(rules, Refused):
-                refused = rules if at == 0 else refused
+                refused = refused or rules
                 continue
             for rule in rules:
-                trial = solver.solve(pending, chunk, rule)
+                trial = solver.solve(claim, rule)
                 if trial is not None:
-                    return solver.commit(leaf, pending, trial, rule)
-        return refused
+                    return solver.commit(claim, trial, rule)
+        return refused or _no_place(pending)
+
+    def _claims(self, leaf: Queue, pending: Pending) -> Iterator[Claim]:
+        """The next chunk, and then what may be tried in its place."""
+        yield self._claim(leaf, pending, pending.chunk, pending.need())
+        if len(pending.waiting) > len(pending.chunk):
+            for chunk in islice(pending.chunks(), 1, _MOST_CHUNKS):
+                yield self._claim(leaf, pending, chunk, pending.need_of(chunk))
+
+    def _claim(
+        self, leaf: Queue, pending: Pending, chunk: Sequence[PodView], need: Amounts
+    ) -> Claim:
+        shapes = shapes_of(chunk)
+        is_near = has_topology(pending.workload)
+        is_alike = len(shapes) == 1 and not is_near
+        if is_alike and self.session.places.beside:
+            is_alike = not self.session.places.beside.concerns(chunk)
+        return Claim(leaf, pending, chunk, need, shapes, is_alike, is_near)
 
     def _explain(self, pending: Pending, refused: Refused) -> None:
         """Say why nothing may be taken, where lack of cards is all that was known."""
@@ -105,10 +113,20 @@ class Taking:
             session.waits[pending.workload.key] = refused
 
 
-def first_over(claim: Claim, within: Callable[[Queue], Amounts]) -> Queue | None:
-    """The lowest of the taker's queues that would hold more than `within` says, or None."""
+def first_over(claim: Claim, bounds: Mapping[Queue, Amounts]) -> Queue | None:
+    """The lowest of the taker's queues that would hold more than its bound, or None."""
+    gpu, cpu, memory = claim.need
     for queue in claim.leaf.chain:
-        bound = within(queue)
-        if any(more and queue.allocated[r] + more > bound[r] for r, more in enumerate(claim.need)):
+        has, bound = queue.allocated, bounds[queue]
+        if (
+            (gpu and has[0] + gpu > bound[0])
+            or (cpu and has[1] + cpu > bound[1])
+            or (memory and has[2] + memory > bound[2])
+        ):
             return queue
     return None
+
+
+def _no_place(pending: Pending) -> Refused:
+    key = pending.workload.key
+    return Refused(Reason.INSUFFICIENT_GPU, f"{key}: no place could be made for it")

@@ -7,7 +7,7 @@ what can't shrink goes whole even if its queue ends lower.
 """
 
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,7 @@ from extender.policy.queues import RESOURCES, Queue
 from extender.state.model import Amounts
 
 if TYPE_CHECKING:
-    from extender.policy.trial import Trial
+    from extender.policy.trial import Claim, Trial
 
 #: A priority above all others: whatever may be taken at all may be taken.
 ANY_PRIORITY: Final = 1 << 30
@@ -46,20 +46,22 @@ class Terms:
 
     def tier_of(self, herd: Herd, w: int, amounts: Amounts) -> tuple[int, bool] | None:
         """(tier, whether a queue ends below its floor) in which the workload may give, or None."""
-        q, n = herd.queue[w], len(herd.has)
-        path = self.path[self.path_start[q] : self.path_start[q + 1]]
         if herd.priority[w] >= self.below_priority:
             return None
+        q, has, floors = herd.queue[w], herd.has, self.floors
+        path = self.path[self.path_start[q] : self.path_start[q + 1]]
         for tier in range(self.tiers[q]):
             if not path:
                 return tier, False
-            above = [
-                min(herd.has[3 * x + r] - self.floors[tier * n + 3 * x + r] for x in path)
-                for r in RESOURCES
-            ]
-            held = [r for r in RESOURCES if amounts[r] > 0 and above[r] > 0]
-            if held:
-                return tier, all(amounts[r] > above[r] for r in held)
+            at, is_open, is_below = tier * len(has), False, True
+            for r in RESOURCES:
+                if amounts[r] <= 0:
+                    continue
+                above = min([has[3 * x + r] - floors[at + 3 * x + r] for x in path])
+                is_open = is_open or above > 0
+                is_below = is_below and not 0 < amounts[r] <= above
+            if is_open:
+                return tier, is_below
         return None
 
     def most_freed(self, herd: Herd, total: "array[int]", largest: "array[int]") -> Amounts:
@@ -100,25 +102,24 @@ class Terms:
         ]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, eq=False)
 class Rule:
-    """Who takes, why, and from whom it may.
+    """From whom somebody may take, and why. A stage makes one for all claims that may do the same.
 
-    Rules of equal `key` give the same `terms`. `may_keep` says whether a finished plan is allowed.
-    `needs_victims`: what fits without anybody leaving is not for this stage to give. At most
-    `max_moves` pods are moved, and `most_moved_milli` of GPUs.
+    `may_keep` says whether a finished plan for a claim is allowed. `needs_victims`: what fits
+    without anybody leaving is not for this stage to give. At most `max_moves` pods are moved, and
+    with `is_move_bounded` no more milli-GPU than the claim needs.
     """
 
-    key: tuple[Hashable, ...]
     reason: Reason
     terms: Callable[[Herd], Terms]
-    may_keep: "Callable[[Trial], bool]"
-    note: Callable[[Queue], str]
+    may_keep: "Callable[[Claim, Trial], bool]"
+    note: "Callable[[Claim, Queue], str]"
     needs_victims: bool = True
     can_stop: bool = True
     can_move: bool = True
     max_moves: int | None = None
-    most_moved_milli: int | None = None
+    is_move_bounded: bool = False
 
 
 @dataclass(slots=True)

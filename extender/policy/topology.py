@@ -94,6 +94,7 @@ class Search:
     placer: Placer
     could: NodeTable
     held_by_leaf: dict[str, list[int]] = field(default_factory=dict)
+    _clipped: dict[tuple[Frame, Frame], Frame] = field(default_factory=dict)
 
     def run(self, pending: Pending, chunk: Sequence[PodView]) -> list[Placement] | None:
         """Places for the whole chunk, held by the placer, or None and nothing held."""
@@ -111,7 +112,7 @@ class Search:
         level = self._level(rule, rule.required)
         if level is None or not level.frames:
             return None
-        return max(self._rooms(shape, level.frames, level).values())
+        return max(self._rooms(shape, level, WHOLE_POOL).values())
 
     def _place_group(
         self, group: GroupView, pods: Sequence[PodView], within: Frame
@@ -173,10 +174,10 @@ class Search:
         topology fills.
         """
         shapes = shapes_of(pods)
-        domains = [frame for frame in level.frames if _inside(frame, within)]
+        domains = self._within(level, within)
         if len(shapes) > 1 or len(domains) < 2:
             return None
-        rooms = self._rooms(shapes[0], domains, level)
+        rooms = self._rooms(shapes[0], level, within)
         result: list[Placement] = []
         left = list(pods)
         while left:
@@ -187,7 +188,8 @@ class Search:
                 chosen = max(reversed(domains), key=rooms.__getitem__)
             n_here = min(len(left), rooms.pop(chosen))
             domains.remove(chosen)
-            placed = self.placer.place_in(left[:n_here], self.pool, chosen) if n_here else None
+            inside = self._clip(chosen, within)
+            placed = self.placer.place_in(left[:n_here], self.pool, inside) if n_here else None
             if placed is None:
                 return None
             result += placed
@@ -211,7 +213,7 @@ class Search:
         held = [ix for leaf in leaves_below(group) for ix in self.held_by_leaf.get(leaf, ())]
         if rule.required:
             nearest = max(nearest, widest)
-            within = _fixed(levels[widest], held, within)
+            within = self._clip(_fixed(levels[widest], held), within)
         for level in reversed(levels[widest : nearest + 1]):
             yield from self._domains(level, pods, held, within)
         if not rule.required:
@@ -222,34 +224,54 @@ class Search:
     ) -> list[Frame]:
         """Domains of the level inside `within` that could hold all, where it runs already first,
         then the tightest first."""
-        domains = [frame for frame in level.frames if _inside(frame, within)]
         shapes = shapes_of(pods)
-        rooms = [self._rooms(shape, domains, level) for shape in shapes]
+        rooms = [self._rooms(shape, level, within) for shape in shapes]
         homes = {level.domains.get(ix) for ix in held}
         fitting = [
             frame
-            for frame in domains
+            for frame in self._within(level, within)
             if all(room[frame] >= shape.count for shape, room in zip(shapes, rooms, strict=True))
         ]
         tightness = {frame: sum(room[frame] for room in rooms) for frame in fitting}
-        return sorted(
-            fitting,
+        clipped = {frame: self._clip(frame, within) for frame in fitting}
+        fitting.sort(
             key=lambda frame: (
                 frame not in homes,
-                self.placer.cost(pods, self.pool, frame),
+                self.placer.cost(pods, self.pool, clipped[frame]),
                 tightness[frame],
-            ),
+            )
         )
+        return [clipped[frame] for frame in fitting]
 
-    def _rooms(self, shape: Shape, domains: Sequence[Frame], level: Level) -> dict[Frame, int]:
-        """How many pods of the shape each domain holds."""
+    def _within(self, level: Level, within: Frame) -> list[Frame]:
+        """The level's domains that have nodes in `within`."""
+        if within.nodes is None:
+            return list(level.frames)
+        return [f for f in level.frames if f.nodes and not f.nodes.isdisjoint(within.nodes)]
+
+    def _clip(self, frame: Frame, within: Frame) -> Frame:
+        """The part of the frame that lies in `within`; the same object for the same two."""
+        if frame.nodes is None:
+            return within
+        if within.nodes is None or frame.nodes <= within.nodes:
+            return frame
+        if within.nodes <= frame.nodes:
+            return within
+        clipped = self._clipped.get((frame, within))
+        if clipped is None:
+            clipped = Frame(frame.name, frame.nodes & within.nodes)
+            self._clipped[frame, within] = clipped
+        return clipped
+
+    def _rooms(self, shape: Shape, level: Level, within: Frame) -> dict[Frame, int]:
+        """How many pods of the shape each domain holds, on its nodes in `within`."""
         candidates = self.matcher.candidates(self.pool, shape.constraints)
         counts = array("i", bytes(4 * len(candidates)))
         count_room(self.could, shape.demand, candidates, 1 << 20, counts)
-        rooms = dict.fromkeys(domains, 0)
+        rooms = dict.fromkeys(level.frames, 0)
         for ix, count in zip(candidates, counts, strict=True):
             domain = level.domains.get(ix)
-            if count and domain in rooms:
+            if count and domain is not None and (within.nodes is None or ix in within.nodes):
                 rooms[domain] += self._counted(ix, shape, count) if shape.demand.counted else count
         return rooms
 
@@ -265,16 +287,12 @@ class Search:
         return None
 
 
-def _fixed(level: Level, held: Sequence[int], within: Frame) -> Frame:
-    """The domain that what runs already has chosen, by most of its pods; else `within`."""
+def _fixed(level: Level, held: Sequence[int]) -> Frame:
+    """The domain that what runs already has chosen, by most of its pods; else the whole pool."""
     homes = [domain for ix in held if (domain := level.domains.get(ix)) is not None]
     if not homes:
-        return within
+        return WHOLE_POOL
     return max(sorted(set(homes), key=lambda frame: frame.name), key=homes.count)
-
-
-def _inside(frame: Frame, within: Frame) -> bool:
-    return within.nodes is None or (frame.nodes is not None and frame.nodes <= within.nodes)
 
 
 def _is_near(group: GroupView) -> bool:

@@ -5,19 +5,44 @@ any checkpoint. A pod that is moved leaves its place and gets another; until it 
 way. Stopped pods are taken off their queue, moved ones are not.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+from extender.policy.chunks import Pending
 from extender.policy.herd import Herd
 from extender.policy.match import WHOLE_POOL, Frame
 from extender.policy.offers import Price
 from extender.policy.plan import Placement
+from extender.policy.queues import Queue
 from extender.policy.session import Session
-from extender.state.model import PodView
+from extender.policy.shapes import Shape
+from extender.state.model import Amounts, PodView
 from extender.state.nodes import NodeTable
 
 _MOST_LOST: Final = (1 << 59) - 1
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """Somebody who takes: a chunk of a workload in queue `leaf`, and what it needs.
+
+    `is_near`: its groups ask for nearness. `is_alike`: one of its pods is as good as another,
+    wherever it is.
+    """
+
+    leaf: Queue
+    pending: Pending
+    chunk: Sequence[PodView]
+    need: Amounts
+    shapes: Sequence[Shape]
+    is_alike: bool
+    is_near: bool
+
+    @property
+    def key(self) -> str:
+        """The workload's key."""
+        return self.pending.workload.key
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +80,9 @@ class Trial:
     seats: dict[str, Seat] = field(default_factory=dict)
     units: dict[int, Unit] = field(default_factory=dict)
     moving: dict[int, Placement | None] = field(default_factory=dict)
-    _undo: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
+    _undo: list[tuple[int, Sequence[int], Callable[..., None], tuple[Any, ...]]] = field(
+        default_factory=list
+    )
 
     @property
     def placements(self) -> list[Placement]:
@@ -78,7 +105,9 @@ class Trial:
             return
         self.session.sim.rollback(self._undo[mark][0])
         while len(self._undo) > mark:
-            self._undo.pop()[1]()
+            _, nodes, undo, args = self._undo.pop()
+            undo(*args)
+            self.touched.extend(nodes)
 
     def seat(self, pod: PodView, frame: Frame) -> bool:
         """Give the pod the best place that is free later; False where none is."""
@@ -101,7 +130,7 @@ class Trial:
         seat = self.seats.pop(uid)
         ix = self.ix_of(seat.placement.node)
         self.session.sim.unhold(ix, seat.placement.pod, seat.placement.cards)
-        self._note(mark, [ix], lambda: self.seats.update({uid: seat}))
+        self._note(mark, (ix,), self._put_seat, uid, seat)
         return seat
 
     def stop(self, unit: Unit) -> None:
@@ -113,7 +142,7 @@ class Trial:
             sim.evict(self.ix_of(pod.node), pod, pod.cards)
         sim.discharge(herd.leaves[unit.w], herd.amounts_of(unit.pods), is_np=False)
         self._mark_stopped(unit, True)
-        self._note(mark, self._nodes_of(unit.w), lambda: self._mark_stopped(unit, False))
+        self._note(mark, self._nodes_of(unit.w), self._mark_stopped, unit, False)
 
     def spare(self, unit: Unit) -> None:
         """The unit, which was stopped, stays after all."""
@@ -124,17 +153,16 @@ class Trial:
             sim.reinstate(self.ix_of(pod.node), pod, pod.cards)
         sim.charge(herd.leaves[unit.w], herd.amounts_of(unit.pods), is_np=False)
         self._mark_stopped(unit, False)
-        self._note(mark, self._nodes_of(unit.w), lambda: self._mark_stopped(unit, True))
+        self._note(mark, self._nodes_of(unit.w), self._mark_stopped, unit, True)
 
     def displace(self, p: int) -> None:
         """The pod leaves its place for another one, which is yet to be found."""
         mark = self._mark()
-        herd, pod = self.herd, self.herd.pods[p]
+        pod = self.herd.pods[p]
         ix = self.ix_of(pod.node)
         self.session.sim.evict(ix, pod, pod.cards)
         self._mark_moving(p, True)
-        self._note(mark, [ix], lambda: self._mark_moving(p, False))
-        assert not herd.is_here[p]
+        self._note(mark, (ix,), self._mark_moving, p, False)
 
     def resettle(self, p: int) -> bool:
         """Find a new place for a displaced pod; False where there is none."""
@@ -144,7 +172,7 @@ class Trial:
         if placement is None:
             return False
         self.moving[p] = placement
-        self._note(mark, [self.ix_of(placement.node)], lambda: self.moving.update({p: None}))
+        self._note(mark, (self.ix_of(placement.node),), self._set_place, p, None)
         return True
 
     def restore(self, p: int) -> None:
@@ -159,11 +187,7 @@ class Trial:
         sim.reinstate(ixs[0], pod, pod.cards)
         self._mark_moving(p, False)
 
-        def undo() -> None:
-            self._mark_moving(p, True)
-            self.moving[p] = placement
-
-        self._note(mark, ixs, undo)
+        self._note(mark, ixs, self._displace_again, p, placement)
 
     def is_over(self, ix: int) -> bool:
         """Whether the node would hold more than it has, later."""
@@ -184,7 +208,17 @@ class Trial:
     def _take_seat(self, seat: Seat, mark: int) -> None:
         uid = seat.placement.pod.uid
         self.seats[uid] = seat
-        self._note(mark, [self.ix_of(seat.placement.node)], lambda: self._drop_seat(uid))
+        self._note(mark, (self.ix_of(seat.placement.node),), self._drop_seat, uid)
+
+    def _put_seat(self, uid: str, seat: Seat) -> None:
+        self.seats[uid] = seat
+
+    def _set_place(self, p: int, placement: Placement | None) -> None:
+        self.moving[p] = placement
+
+    def _displace_again(self, p: int, placement: Placement | None) -> None:
+        self._mark_moving(p, True)
+        self.moving[p] = placement
 
     def _drop_seat(self, uid: str) -> None:
         del self.seats[uid]
@@ -213,20 +247,15 @@ class Trial:
     def _mark(self) -> int:
         return self.session.sim.checkpoint()
 
-    def _note(self, mark: int, ixs: Iterable[int], undo: Callable[[], None]) -> None:
-        """Remember how to undo a step that began at `mark` in the simulation."""
-        changed = list(ixs)
-        self.touched.extend(changed)
+    def _note(self, mark: int, nodes: Sequence[int], undo: Callable[..., None], *args: Any) -> None:
+        """Remember how to undo a step on `nodes` that began at `mark` in the simulation."""
+        self.touched.extend(nodes)
+        self._undo.append((mark, nodes, undo, args))
 
-        def undo_and_touch() -> None:
-            undo()
-            self.touched.extend(changed)
-
-        self._undo.append((mark, undo_and_touch))
-
-    def _nodes_of(self, w: int) -> Iterator[int]:
+    def _nodes_of(self, w: int) -> Sequence[int]:
         """Nodes of all pods of the workload: what one of them costs depends on the others."""
-        return (self.ix_of(self.herd.pods[p].node) for p in self.herd.members[w])
+        ix, pods = self.session.sim.later.cards.ix, self.herd.pods
+        return [ix[pods[p].node] for p in self.herd.members[w]]
 
     def ix_of(self, node: str) -> int:
         """The node's row."""

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
+from msgspec import structs
 
 from extender.api import names
-from extender.api.kinds import PodGroup, PodGroupSpec, Row, TopologyConstraint
+from extender.api.demand import SubGroups
+from extender.api.kinds import PodGroup, PodGroupSpec, Row, SubGroup, TopologyConstraint
 from extender.api.reasons import Reason, Refused
 from extender.state.model import GroupView, PodState, PodView, TopologyRule, WorkloadView
 from extender.state.nodes import RowIndex
@@ -62,10 +63,10 @@ class Assembly:
         """The view of the workload with this key; `facts` and `pods` are in the same order."""
         first = facts[0]
         project, pools, problem = self._rights_of(facts, group)
-        tree = self._tree_of(facts, group)
+        spec = _spec_of(facts, group)
+        tree = self._tree_of(facts, spec)
         if isinstance(tree, Refused):
             problem, tree = problem or tree, None
-        spec = group.spec if group else PodGroupSpec(min_member=_stated_minimum(facts))
         users = sorted({fact.user for fact in facts if fact.user})
         return WorkloadView(
             key=key,
@@ -97,7 +98,7 @@ class Assembly:
         constraints = facts.constraints
         if node_labels:
             selector = tuple(sorted({**dict(constraints.node_selector), **node_labels}.items()))
-            constraints = share(msgspec.structs.replace(constraints, node_selector=selector))
+            constraints = share(structs.replace(constraints, node_selector=selector))
         return PodView(
             uid=facts.uid,
             namespace=facts.namespace,
@@ -156,9 +157,8 @@ class Assembly:
             return Refused(Reason.UNKNOWN_PROJECT, detail)
         return self._queues.project_of(namespace, next(iter(named), ""))
 
-    def _tree_of(self, facts: Listed, group: PodGroup | None) -> GroupView | Refused | None:
+    def _tree_of(self, facts: Listed, spec: PodGroupSpec) -> GroupView | Refused | None:
         """The tree of groups where there are any or nearness is asked for, or what is wrong."""
-        spec = group.spec if group else PodGroupSpec(min_member=_stated_minimum(facts))
         nearness = spec.topology_constraint
         nearness = nearness or next((fact.nearness for fact in facts if fact.nearness), None)
         if not spec.sub_groups and nearness is None:
@@ -213,8 +213,45 @@ def _waits(facts: PodFacts) -> bool:
     return not facts.node and not facts.is_terminating
 
 
+def _spec_of(facts: Listed, group: PodGroup | None) -> PodGroupSpec:
+    """What is stated of the group: by its PodGroup first, else by its youngest pods.
+
+    Pods that were made before their owner was scaled carry an older number. Sub-groups that pods
+    state are all needed; a PodGroup that asks for fewer pods than these is taken at its word.
+    """
+    if not facts[0].group:
+        return PodGroupSpec()
+    spec = group.spec if group else PodGroupSpec()
+    if group is None or repeats_pods(group):
+        spec = structs.replace(spec, min_member=_stated_minimum(facts))
+    stated = () if spec.sub_groups else _stated_sub_groups(facts)
+    if not stated or 1 < spec.min_member < sum(n_pods for _, n_pods in stated):
+        return spec
+    sub_groups = [SubGroup(name=name, min_member=n_pods) for name, n_pods in stated]
+    return structs.replace(spec, sub_groups=sub_groups, min_sub_group=len(sub_groups))
+
+
+def repeats_pods(group: PodGroup) -> bool:
+    """Whether the group's minimum is only what its pods have said, and nobody changed it since."""
+    said = group.metadata.annotation(names.ANNOTATION_MIN_MEMBER)
+    return said == str(group.spec.min_member)
+
+
 def _stated_minimum(facts: Listed) -> int:
-    return max(1, *(fact.min_member for fact in facts)) if facts[0].group else 1
+    """The number of the youngest pod that states one; the largest where several are as young."""
+    stated = ((fact.created_at, fact.min_member) for fact in facts if fact.min_member)
+    return max(stated, default=(0, 1))[1]
+
+
+def _stated_sub_groups(facts: Listed) -> SubGroups:
+    """Those of the youngest pod that states any; the most pods where several are as young."""
+    stated = (fact for fact in facts if fact.sub_groups)
+    youngest = max(
+        stated,
+        key=lambda fact: (fact.created_at, sum(n for _, n in fact.sub_groups), fact.sub_groups),
+        default=None,
+    )
+    return youngest.sub_groups if youngest else ()
 
 
 def _grace_of(spec: PodGroupSpec) -> int | None:

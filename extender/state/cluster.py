@@ -15,7 +15,6 @@ from extender.api.objects import Node, Pod, PriorityClass
 from extender.state.assembly import Assembly
 from extender.state.fleet import Fleet
 from extender.state.inventory import Differences
-from extender.state.members import workload_key
 from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
 from extender.state.nodes import RowIndex
 from extender.state.pods import HostHold, group_of, is_ours, read_facts, read_hold
@@ -101,6 +100,7 @@ class ClusterState:
             queues=self._queues.views(),
             workloads=self._workloads.views(),
             topologies=self._topologies.levels,
+            orphans=tuple((row.node, tuple(row.row.cards)) for row in self.rows_to_free()),
             tally=self._workloads.tally_in(nodes, self._fleet.n_reshaped).copy(),
         )
 
@@ -220,11 +220,7 @@ class ClusterState:
         if known is not None and _is_older(meta.resource_version, known.resource_version):
             return
         if pod.is_terminal:
-            self._gone.add(meta.uid)
-            self._drop_pod(meta.uid)
-            group = group_of(pod)
-            if group and pod.status.phase == "Succeeded":
-                self._workloads.note_done(meta.uid, workload_key(meta.namespace, group))
+            self._end_pod(pod)
             return
         namesake = self._workloads.uid_of(meta.namespace, meta.name)
         if namesake and namesake != meta.uid:
@@ -241,6 +237,15 @@ class ClusterState:
                 self._drop_pod(meta.uid)
             hold = read_hold(pod, demand) if pod.spec.node_name else None
             self._fleet.set_hold(meta.uid, hold)
+
+    def _end_pod(self, pod: Pod) -> None:
+        """A pod of a group that has succeeded counts for the group's minimum from now on."""
+        self._gone.add(pod.metadata.uid)
+        if pod.status.phase == "Succeeded" and group_of(pod):
+            demand = read_demand(pod)
+            if is_ours(pod, demand):
+                self._workloads.note_done(read_facts(pod, demand))
+        self._drop_pod(pod.metadata.uid)
 
     def _remove_pod(self, gone: Removed) -> None:
         self._drop_pod(gone.uid)

@@ -4,7 +4,7 @@ A gang of which a pod has succeeded is on its way to its end and is never one of
 clock here: a gang that falls is told by `judge`, and is given its time by the next `date`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -22,29 +22,15 @@ class Gangs:
 
     def __init__(self, groups: Mapping[str, PodGroup]) -> None:
         self._groups = groups
-        self._done: dict[str, set[str]] = {}
-        self._done_in: dict[str, str] = {}
         self._since: dict[str, int] = {}
         self._undated: set[str] = set()
 
-    def note_done(self, uid: str, key: str) -> None:
-        """A pod of this workload has succeeded."""
-        self._done.setdefault(key, set()).add(uid)
-        self._done_in[uid] = key
+    def judge(self, view: WorkloadView, is_ending: bool) -> int | None:
+        """Since when the workload is below its minimum; None when it isn't, or has no date yet.
 
-    def forget_done(self, uid: str) -> Iterable[str]:
-        """The pod is gone from the API; returns the workload of which it had succeeded."""
-        key = self._done_in.pop(uid, None)
-        if key is None:
-            return ()
-        self._done[key].discard(uid)
-        if not self._done[key]:
-            del self._done[key]
-        return (key,)
-
-    def judge(self, view: WorkloadView) -> int | None:
-        """Since when the workload is below its minimum; None when it isn't, or has no date yet."""
-        if not view.is_group or view.key in self._done or not _has_fallen(view):
+        `is_ending`: a pod of it has succeeded.
+        """
+        if not view.is_group or is_ending or not _has_fallen(view):
             self.drop(view.key)
             return None
         if view.key not in self._since:

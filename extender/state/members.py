@@ -20,7 +20,7 @@ class Members:
         changed: set[str] = set()
         if facts.group:
             changed.update(self._give_way(key))
-        elif self._is_group(key):
+        elif self.is_group(key):
             key = _lone_key(key)
         self._put(facts.uid, key)
         return {*changed, key}
@@ -38,6 +38,10 @@ class Members:
                 del self.by_namespace[namespace]
         return key
 
+    def is_group(self, key: str) -> bool:
+        """Whether pods live that name the group with this key."""
+        return any(self._facts[uid].group for uid in self.of.get(key, ()))
+
     def validate(self) -> None:
         """Assert that every pod is in exactly one workload, and that groups don't mix."""
         assert self.key_of.keys() == self._facts.keys()
@@ -54,9 +58,6 @@ class Members:
         self.key_of[uid] = key
         self.of.setdefault(key, set()).add(uid)
         self.by_namespace.setdefault(key.partition("/")[0], set()).add(key)
-
-    def _is_group(self, key: str) -> bool:
-        return any(self._facts[uid].group for uid in self.of.get(key, ()))
 
     def _give_way(self, key: str) -> Iterable[str]:
         """Move a single pod that has the key of a group which appears now to a key of its own."""

@@ -244,7 +244,8 @@ class Snapshot:
 
     `queues` and `pools` are keyed by name; `topologies` gives the node labels of each level, the
     widest first; `workloads` are keyed by their key and hold every workload with at least one live
-    pod; `tally` sums them up, and is made by whoever needs it where it is missing. `nodes` is this
+    pod; `tally` sums them up, and is made by whoever needs it where it is missing. `orphans` are
+    nodes and cards that rows still hold whose pods are gone: soon they are free. `nodes` is this
     snapshot's own and may be changed by the simulation that runs on it; everything else is shared
     and constant.
     """
@@ -256,3 +257,4 @@ class Snapshot:
     workloads: Mapping[str, WorkloadView]
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tally: "Tally | None" = None
+    orphans: tuple[tuple[str, tuple[CardShare, ...]], ...] = ()

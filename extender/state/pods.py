@@ -24,12 +24,14 @@ from extender.api.demand import (
     TOPOLOGY_REQUIRED_KEYS,
     USER_LABELS,
     Demand,
+    SubGroups,
     check_aliases,
     first_of,
     mentions_gpu,
     read_compute,
     read_counted,
     read_min_member,
+    read_sub_groups,
 )
 from extender.api.kinds import CardShare, TopologyConstraint
 from extender.api.objects import (
@@ -87,6 +89,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     group: str
     sub_group: str
     min_member: int
+    sub_groups: SubGroups
     project: str
     user: str
     nearness: TopologyConstraint | None
@@ -137,7 +140,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     """The facts of a pod whose `read_demand` gave `demand`."""
     meta, spec, gates = pod.metadata, pod.spec, pod.gates
     asked = _host_demand(pod) if isinstance(demand, Refused) else demand
-    min_member, compute, problem = _read_words(pod, asked)
+    gang, compute, problem = _read_words(pod, asked)
     kind = meta.label(names.LABEL_WORKLOAD_KIND)
     return PodFacts(
         uid=meta.uid,
@@ -158,7 +161,8 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         labels=_share_labels(meta.labels or {}),
         group=group_of(pod),
         sub_group=first_of(meta.labels, SUB_GROUP_LABELS),
-        min_member=min_member,
+        min_member=gang[0],
+        sub_groups=gang[1],
         project=first_of(meta.labels, PROJECT_LABELS),
         user=first_of(meta.labels, USER_LABELS),
         nearness=_read_nearness(meta.annotations or {}),
@@ -172,18 +176,23 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     )
 
 
-def _read_words(pod: Pod, demand: Demand) -> tuple[int, tuple[int, int], Refused | None]:
-    """The pod's minMember, its (guaranteed, greatest) compute share, and what is wrong."""
-    meta = pod.metadata
-    min_member, compute = 0, (min(demand.milli, MILLI_PER_GPU), MILLI_PER_GPU)
+def _read_words(
+    pod: Pod, demand: Demand
+) -> tuple[tuple[int, SubGroups], tuple[int, int], Refused | None]:
+    """The (minMember, sub-groups) that the pod states, its (guaranteed, greatest) compute share,
+    and what is wrong."""
+    meta, refused = pod.metadata, None
+    min_member = 0
+    sub_groups: SubGroups = ()
+    compute = min(demand.milli, MILLI_PER_GPU), MILLI_PER_GPU
     try:
         check_aliases(meta)
         min_member = read_min_member(meta.annotations, meta.labels)
+        sub_groups = read_sub_groups(meta.annotations, min_member)
         compute = read_compute(pod, demand)
     except UnitError as error:
         refused = Refused(Reason.INVALID_REQUEST, f"{meta.namespace}/{meta.name}: {error}")
-        return min_member, compute, refused
-    return min_member, compute, None
+    return (min_member, sub_groups), compute, refused
 
 
 def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:

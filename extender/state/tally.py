@@ -79,7 +79,8 @@ class Tally:
     `fractions` says by key how many pods hold or ask for which part of a GPU beyond whole ones.
     `waiting` are keys of workloads with pods that our gate holds, `nominated` of those with pods
     that are promised a place, `leaving` of those with pods on their way out, `picky` of those with
-    pods that say beside whom they run, `timed` of those that say how long they run.
+    pods that say beside whom they run, `timed` of those that say how long they run, `stale` of
+    gangs that fell below their minimum.
     """
 
     sums: dict[TallyKey, list[int]] = field(default_factory=dict)
@@ -89,6 +90,7 @@ class Tally:
     leaving: set[str] = field(default_factory=set)
     picky: set[str] = field(default_factory=set)
     timed: set[str] = field(default_factory=set)
+    stale: set[str] = field(default_factory=set)
     _pool_of: dict[str, str] = field(default_factory=dict)
     _card_mib: dict[str, int] = field(default_factory=dict)
 
@@ -112,6 +114,7 @@ class Tally:
             leaving=set(self.leaving),
             picky=set(self.picky),
             timed=set(self.timed),
+            stale=set(self.stale),
             _pool_of=self._pool_of,
             _card_mib=self._card_mib,
         )
@@ -161,6 +164,8 @@ class Tally:
     def _count(self, workload: "WorkloadView", sign: int) -> None:
         """Add the workload's part to the sums, or with sign -1 take it away."""
         seen: set[str] = set() if workload.expected_run_s is None else {"timed"}
+        if workload.stale_since is not None:
+            seen.add("stale")
         for pod in workload.pods:
             seen.add("leaving" if pod.is_terminating else pod.state)
             if pod.state not in _WAITING:
@@ -177,6 +182,7 @@ class Tally:
             ("leaving", self.leaving),
             ("picky", self.picky),
             ("timed", self.timed),
+            ("stale", self.stale),
         ):
             if word in seen:
                 (keys.add if sign > 0 else keys.discard)(workload.key)

@@ -1,11 +1,16 @@
-"""A pod group's tree of sub-groups, read from its list, and whether pods reach its minimums."""
+"""A pod group's tree of sub-groups, read from its list, and whether pods reach its minimums.
+
+Pods that have succeeded count for the minimums of all groups around them.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from extender.api.kinds import PodGroupSpec, SubGroup
 from extender.api.reasons import Reason, Refused
-from extender.state.model import GroupView, TopologyRule
+from extender.state.model import GroupView, TopologyRule, WorkloadView
 
 
 def tree_of(
@@ -44,6 +49,43 @@ def is_below(tree: GroupView | None, min_member: int, groups: Sequence[str]) -> 
     if tree is None or not tree.children:
         return len(groups) < min_member
     return not _holds(tree, Counter(groups))
+
+
+def without_succeeded(view: WorkloadView, succeeded: Counter[str]) -> WorkloadView:
+    """The workload with the minimums that are left to its pods; what lives needs at least one.
+
+    `succeeded` says how many pods of each leaf have; those of unknown leaves are the group's own.
+    """
+    tree, n_pods = view.tree, succeeded.total()
+    min_member = max(1, view.min_member - n_pods)
+    if tree is None:
+        return replace(view, min_member=min_member)
+    if not tree.children:
+        return replace(view, min_member=min_member, tree=replace(tree, min_member=min_member))
+    left = _less(tree, succeeded, n_pods)
+    left = replace(left, min_member=max(1, left.min_member))
+    return replace(view, min_member=left.min_member, tree=left)
+
+
+def _less(group: GroupView, succeeded: Counter[str], n_pods: int) -> GroupView:
+    """The group with what is left of its minimum when `n_pods` of all its pods have succeeded.
+
+    A group that needs nothing more may be empty, and still counts for the group around it.
+    """
+    if not n_pods:
+        return group
+    if not group.children:
+        return replace(group, min_member=max(0, group.min_member - n_pods))
+    children = tuple(_less(child, succeeded, _count(child, succeeded)) for child in group.children)
+    min_groups = group.min_groups or 0
+    least = sum(sorted(child.min_member for child in children)[:min_groups])
+    is_settled = sum(map(_may_be_empty, children)) >= min_groups
+    return replace(
+        group,
+        min_member=max(least, group.min_member - n_pods),
+        min_groups=None if is_settled else group.min_groups,
+        children=children,
+    )
 
 
 def _view(

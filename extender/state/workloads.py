@@ -10,7 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from extender.api.kinds import PodGroup, Row
-from extender.state.assembly import RANK, Assembly
+from extender.state.assembly import RANK, Assembly, repeats_pods
+from extender.state.finished import Finished
 from extender.state.gangs import Gangs
 from extender.state.labels import AskedLabels
 from extender.state.members import Members, workload_key
@@ -19,7 +20,7 @@ from extender.state.moves import suits
 from extender.state.nodes import NodeTable
 from extender.state.pods import PodFacts
 from extender.state.tally import Tally
-from extender.state.trees import is_below
+from extender.state.trees import is_below, without_succeeded
 
 
 class Unfinished(Struct, frozen=True):
@@ -43,6 +44,7 @@ class Workloads:
         self.gangs = Gangs(self.groups)
         self._assembly = assembly
         self._members = Members(self.facts)
+        self._finished = Finished()
         self._asked = AskedLabels()
         self._uid_of: dict[str, str] = {}
         self._dirty: set[str] = set()
@@ -62,7 +64,9 @@ class Workloads:
         self.facts[facts.uid] = facts
         if before is None or before.group != facts.group:
             if before is not None:
-                self._dirty.add(self._members.leave(facts.uid))
+                self._leave(facts.uid)
+            if key := self._finished.give_way(facts):
+                self._dirty.add(key)
             self._uid_of[workload_key(facts.namespace, facts.name)] = facts.uid
             self._dirty.update(self._members.join(facts))
         if self._asked.exchange(before, facts):
@@ -75,7 +79,7 @@ class Workloads:
         if facts is None:
             return
         self.touch_pod(uid)
-        self._dirty.add(self._members.leave(uid))
+        self._leave(uid)
         del self.facts[uid]
         name = workload_key(facts.namespace, facts.name)
         if self._uid_of.get(name) == uid:
@@ -88,8 +92,7 @@ class Workloads:
         key = workload_key(group.metadata.namespace, group.metadata.name)
         before = self.groups.get(key)
         self.groups[key] = group
-        same = before is not None and before.metadata.uid == group.metadata.uid
-        if before is None or not same or before.spec != group.spec:
+        if before is None or not _say_the_same(before, group):
             self._dirty.add(key)
 
     def drop_group(self, namespace: str, name: str) -> None:
@@ -98,14 +101,26 @@ class Workloads:
         self.groups.pop(key, None)
         self._dirty.add(key)
 
-    def note_done(self, uid: str, key: str) -> None:
-        """A pod of the group with this key has succeeded."""
-        self.gangs.note_done(uid, key)
-        self._dirty.add(key)
+    def note_done(self, facts: PodFacts) -> None:
+        """A pod of a group has succeeded; to be told before it is dropped."""
+        peers = self._members.of.get(workload_key(facts.namespace, facts.group), ())
+        self._dirty.add(self._finished.add(facts, [self.facts[uid] for uid in peers]))
 
     def forget_done(self, uid: str) -> None:
         """A pod that may have succeeded is gone from the API."""
-        self._dirty.update(self.gangs.forget_done(uid))
+        if key := self._finished.remove(uid):
+            self._dirty.add(key)
+            self._close_if_empty(key)
+
+    def _leave(self, uid: str) -> None:
+        """Take the pod out of its workload."""
+        key = self._members.leave(uid)
+        self._dirty.add(key)
+        self._close_if_empty(key)
+
+    def _close_if_empty(self, key: str) -> None:
+        if not self._members.is_group(key):
+            self._finished.close(key)
 
     def touch_pod(self, uid: str) -> None:
         """The pod's facts or rows have changed."""
@@ -227,7 +242,10 @@ class Workloads:
         group = self.groups.get(key) if facts[0].group else None
         pods = self._pods_of(key, facts, self._assembly.node_labels_of(facts, group))
         view = self._assembly.workload(key, facts, group, pods)
-        since = self.gangs.judge(view)
+        succeeded = self._finished.count(key, facts) if view.is_group else None
+        if succeeded:
+            view = without_succeeded(view, succeeded)
+        since = self.gangs.judge(view, is_ending=bool(succeeded))
         self._put(view if since is None else replace(view, stale_since=since))
         if left := _unfinished(view):
             self._unfinished[key] = left
@@ -267,6 +285,12 @@ def _unfinished(view: WorkloadView) -> Unfinished | None:
     could_be_whole = n_bound == 0 or not _are_below(view, [pod.group for pod in view.pods])
     is_partial = _are_below(view, placed) and n_bound < len(view.pods) and could_be_whole
     return Unfinished(view, held, is_partial) if held or is_partial else None
+
+
+def _say_the_same(before: PodGroup, after: PodGroup) -> bool:
+    """Whether nothing differs that a workload's view is made of."""
+    same = before.metadata.uid == after.metadata.uid and before.spec == after.spec
+    return same and repeats_pods(before) == repeats_pods(after)
 
 
 def _are_below(view: WorkloadView, groups: list[str]) -> bool:

@@ -1,8 +1,8 @@
 """Job: an Indexed one whose pods all run at once is a gang; pods of any other run by themselves.
 
 With fewer pods at a time than completions, or without an index, a pod can't know its peers: it
-takes the next piece of work and ends. Indices that have succeeded, or failed for good, get no pod
-any more, so a pod that is made again does not wait for them.
+takes the next piece of work and ends. Indices that have failed for good get no pod any more, so a
+pod that is made again does not wait for them.
 
 Source: kubernetes/api batch/v1 JobSpec; labels of KEP-2214 and KEP-4017.
 """
@@ -30,7 +30,6 @@ class JobSpec(Struct, rename="camel"):
 
 
 class _JobStatus(Struct, rename="camel"):
-    succeeded: int = 0
     failed_indexes: str = ""
 
 
@@ -52,8 +51,8 @@ def shape(job: Job) -> Shape | None:
     n = spec.completions or 0
     if spec.completion_mode != "Indexed" or n < 2 or spec.parallelism != n:
         return None
-    left = n - job.status.succeeded - count_indexes(job.status.failed_indexes)
-    return Shape([Role("", left, spec.template)])
+    n_possible = n - count_indexes(job.status.failed_indexes)
+    return Shape([Role("", n_possible, spec.template)])
 
 
 def count_indexes(text: str) -> int:

@@ -1,8 +1,8 @@
 """JobSet, which is also what a TrainJob of Kubeflow's Trainer makes: one gang of all its Jobs.
 
-Jobs that start only after others (in order, or by `dependsOn`) are a later stage; Jobs that have
-succeeded need no pods any more. So the trainer of a TrainJob is a gang of its own, though it comes
-after Jobs that fetch the data: these ask for no GPU.
+Jobs that start only after others (in order, or by `dependsOn`) are a later stage; a replicated Job
+that has succeeded whole needs no pods any more. So the trainer of a TrainJob is a gang of its own,
+though it comes after Jobs that fetch the data: these ask for no GPU.
 
 Source: kubernetes-sigs/jobset api/jobset/v1alpha2; kubeflow/trainer pkg/runtime.
 """
@@ -75,7 +75,8 @@ def shape(job_set: JobSet) -> Shape:
     for ix, job in enumerate(job_set.spec.replicated_jobs or ()):
         before = [stages[each.name] for each in job.depends_on or () if each.name in stages]
         stages[job.name] = ix if is_in_order else 1 + max(before, default=-1)
-        n_pods = (job.replicas - done.get(job.name, 0)) * _at_once(job.template.spec)
+        is_over = done.get(job.name, 0) >= job.replicas
+        n_pods = 0 if is_over else job.replicas * _at_once(job.template.spec)
         roles.append(Role(job.name, n_pods, job.template.spec.template, stages[job.name]))
     return Shape(roles)
 

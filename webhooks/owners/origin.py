@@ -3,7 +3,8 @@
 A family says which roles its owner has: templates, how many pods of each are made, and in which
 order. The rest is alike for all and is here: only pods that ask for GPUs are counted, because only
 they wait at our gate; and only those that are made without waiting for others that are counted,
-because a gang that waits for pods that are yet to be made waits for ever.
+because a gang that waits for pods that are yet to be made waits for ever. Pods that have succeeded
+are counted: the scheduler, which sees them end, takes them off.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from extender.api.demand import mentions_gpu
+from extender.api.demand import DNS_LABEL, MAX_SUB_GROUPS, SubGroups, mentions_gpu
 from extender.api.objects import ObjectMeta, Pod, PodSpec
 
 #: Longest name of a group: it is the value of a label.
@@ -66,11 +67,12 @@ class Shape(Struct, frozen=True):
 class Gang(Struct, frozen=True):
     """How many pods must run together, and in which sub-groups, each with its own minimum.
 
-    There are no sub-groups where all pods are alike.
+    There are no sub-groups where all pods are alike, where their author states a minimum below all
+    of them, or where their names can't be written (`extender.api.demand.read_sub_groups`).
     """
 
     min_member: int = 1
-    sub_groups: tuple[tuple[str, int], ...] = ()
+    sub_groups: SubGroups = ()
 
 
 class Origin(Struct, frozen=True):
@@ -95,11 +97,18 @@ def gang_of(shape: Shape) -> Gang:
     """The gang that pods of this shape form."""
     counted = [role for role in shape.roles if role.template.mentions_gpu]
     first = min((role.stage for role in counted if role.n_pods > 0), default=0)
-    total = sum(max(0, role.n_pods) for role in counted if role.stage == first)
+    needed = tuple(
+        (role.name, max(0, role.n_pods) if role.stage == first else 0) for role in counted
+    )
+    total = sum(n_pods for _, n_pods in needed)
     minimum = max(1, min(total, shape.stated or total, MAX_MEMBER))
-    if len(counted) < 2:
-        return Gang(minimum)
-    return Gang(minimum, tuple((role.name, max(0, role.n_pods)) for role in counted))
+    return Gang(minimum, needed if minimum >= total and _can_be_written(needed) else ())
+
+
+def _can_be_written(sub_groups: SubGroups) -> bool:
+    """Whether these are sub-groups that can be told apart by names of ours."""
+    are_names = all(DNS_LABEL.fullmatch(name) for name, _ in sub_groups)
+    return are_names and 1 < len(sub_groups) == len(dict(sub_groups)) <= MAX_SUB_GROUPS
 
 
 def group_name(*parts: str) -> str:

@@ -1,6 +1,7 @@
 """The stage of the controller's tests: everything running, two projects of one department."""
 
 import asyncio
+import http.client
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from extender.kube.client import Client
 from tests.support import workloads
 from tests.support.controlplane.handles import Cluster
+from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import Installation
 from tests.support.sight import Sight, look, until
 
@@ -81,6 +83,15 @@ class Scene:
             for event in self.admin.get(path)["items"]
             if event.get("reportingController") == "ballast-controller"
         ]
+
+    def metrics(self) -> str:
+        """What the controller counts."""
+        connection = http.client.HTTPConnection(LOOPBACK, self.installation.control.port)
+        try:
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
 
     async def look(self, project: str) -> Sight:
         """Pods of the project's namespace, and the rows of all nodes."""

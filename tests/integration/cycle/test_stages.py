@@ -61,6 +61,28 @@ async def test_pod_is_moved_so_that_a_bigger_one_fits(scene: Scene) -> None:
     assert "Reclaimed" not in reasons(scene, "team-a")
 
 
+async def test_pods_under_a_disruption_budget_are_not_moved(scene: Scene) -> None:
+    await leave_one_card_on_each_node(scene)
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "all", "namespace": "team-a"},
+        "spec": {"maxUnavailable": 0, "selector": {}},
+    }
+    scene.admin.post("/apis/policy/v1/namespaces/team-a/poddisruptionbudgets", budget)
+    before = bound_on(scene, "team-a")
+    scene.submit_job("team-b", "big", 1, 2000)
+
+    def states() -> list[str]:
+        nodes = scene.get("gpunodes")["items"]
+        return sorted(row["state"] for node in nodes for row in node["spec"]["rows"])
+
+    refused = "ballast_control_eviction_refusals_total 0.0"
+    await scene.until(lambda: refused not in scene.metrics(), "an eviction refused by the budget")
+    await scene.until(lambda: states() == ["bound", "bound"], "no place kept for anybody")
+    assert bound_on(scene, "team-a") == before
+
+
 async def test_work_of_higher_priority_takes_from_its_own_project(scene: Scene) -> None:
     scene.submit_job("team-a", "low", 2, 1000, priority_class="train")
     scene.submit_job("team-b", "other", 2, 1000)

@@ -5,6 +5,7 @@ from collections import defaultdict
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from extender.policy.decide import decide
 from extender.policy.groups import groups_of, is_satisfied, leaves_below
@@ -30,6 +31,8 @@ near = st.none() | st.builds(TopologyRule, st.just("t"), rules, rules)
 placements: st.SearchStrategy[PlacementRule] = st.sampled_from(
     ["binpack", "spread", "best-fit", "first-fit", "fgd"]
 )
+
+sizes: st.SearchStrategy[int | str] = st.sampled_from([0, "0.3", "0.5", 1, 1, 2])
 
 
 @st.composite
@@ -74,7 +77,7 @@ def worlds(draw: st.DrawFn) -> Cluster:
         cluster.job(
             f"j{at}",
             "a",
-            draw(st.sampled_from([0, "0.3", "0.5", 1, 1, 2])),
+            draw(sizes),
             pods=len(leaves),
             min=tree.min_member,
             tree=tree,
@@ -104,10 +107,32 @@ def placed(plan: Plan) -> dict[str, list[tuple[PodView, str]]]:
     return found
 
 
-@RUN
-@given(worlds())
-def test_groups_hold_their_minimums_and_their_required_domains(cluster: Cluster) -> None:
-    for key, pods in placed(decide(cluster.snapshot(), ALLOCATE)).items():
+def started(cluster: Cluster, plan: Plan, ended: set[str]) -> Cluster:
+    """The cluster with what the plan placed running, and without the workloads that have ended."""
+    after = Cluster(
+        nodes=cluster.nodes,
+        pools=cluster.pools,
+        projects=cluster.projects,
+        topologies=cluster.topologies,
+    )
+    places = {p.pod.uid: p for admission in plan.admissions for p in admission.placements}
+    for key, workload in cluster.workloads.items():
+        pods = []
+        for pod in workload.pods if key not in ended else ():
+            place = places.get(pod.uid)
+            if place is not None:
+                held = {"node": place.node, "cards": place.cards, "started_at": 1}
+                pod = replace(pod, state="bound", is_gated=False, **held)  # noqa: PLW2901
+                after._hold(place.node, pod, workload.project)
+            pods.append(pod)
+        if pods:
+            after.workloads[key] = replace(workload, pods=tuple(pods))
+    return after
+
+
+def check_groups(cluster: Cluster, where: dict[str, list[tuple[PodView, str]]]) -> None:
+    """Minimums and required domains hold for all pods that have a place."""
+    for key, pods in where.items():
         workload = cluster.workloads[key]
         assert is_satisfied(workload, [pod for pod, _ in pods])
         assert workload.tree is not None
@@ -122,6 +147,21 @@ def test_groups_hold_their_minimums_and_their_required_domains(cluster: Cluster)
                 if pod.group in leaves_below(group)
             }
             assert len(domains) <= 1
+
+
+@RUN
+@given(worlds(), st.sets(st.integers(0, 5)))
+def test_groups_hold_their_minimums_and_their_required_domains(
+    cluster: Cluster, ended: set[int]
+) -> None:
+    plan = decide(cluster.snapshot(), ALLOCATE)
+    check_groups(cluster, placed(plan))
+    # What has ended makes room, into which the others grow.
+    cluster = started(cluster, plan, {f"ns/j{at}" for at in ended})
+    where = placed(decide(cluster.snapshot(), ALLOCATE))
+    for key, workload in cluster.workloads.items():
+        where[key] += [(pod, pod.node) for pod in workload.pods if pod.node]
+    check_groups(cluster, where)
 
 
 @RUN

@@ -79,7 +79,7 @@ claims = st.lists(
     st.tuples(
         st.integers(0, 5) | st.integers(0, 10**12),
         st.integers(0, 20000) | st.integers(0, 10**12),
-        st.sampled_from([1, 1000]),
+        st.sampled_from([1, 250, 500, 1000]),
     ),
     max_size=7,
 )

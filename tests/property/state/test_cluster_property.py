@@ -2,7 +2,8 @@
 
 An API of a few objects is changed at random. Every kind has its own stream of events, in order; the
 streams reach the model in any order between them, with repeats. After every step the model's own
-invariants hold; once all is delivered it equals a model that was given the final objects at once.
+invariants hold; once all is delivered it equals a model that was given the final objects at once,
+and before them the pods that had succeeded, which a group remembers.
 """
 
 from collections import deque
@@ -65,6 +66,8 @@ class ClusterMachine(RuleBasedStateMachine):
         self.last: dict[type, Event] = {}
         self.n_writes = 0
         self.n_uids = 0
+        #: Pods by name that had succeeded when they were deleted, and were not made again.
+        self.finished: dict[str, Pod] = {}
 
     # -- the API changes ---------------------------------------------------------------------
 
@@ -75,6 +78,8 @@ class ClusterMachine(RuleBasedStateMachine):
         self.n_writes += 1
         if before is None:
             self.n_uids += 1
+            if isinstance(obj, Pod):
+                self.finished.pop(obj.metadata.name, None)
         uid = before.metadata.uid if before else f"uid-{self.n_uids}"
         meta = replace(obj.metadata, uid=uid, resource_version=str(self.n_writes))
         stored = replace(obj, metadata=meta)
@@ -85,22 +90,36 @@ class ClusterMachine(RuleBasedStateMachine):
         stored = self.objects.pop((kind, name), None)
         if stored is not None:
             meta = stored.metadata
+            if kind is Pod and stored.is_terminal:
+                self.finished[name] = stored
             self.on_the_way[kind].append(Removed(kind, meta.uid, meta.namespace, meta.name))
 
     @rule(
         name=PODS,
         milli=st.sampled_from([0, 250, 500, 1000]),
         group=st.sampled_from(["", "g", "h"]),
+        parts=st.sampled_from(["", "part-0=1,part-1=2"]),
         label=st.sampled_from(["", "p", "q"]),
         pools=st.sampled_from([(), ("x",), ("x", "y")]),
         asks=st.sampled_from(["", "beside", "apart", "rack"]),
     )
     def make_pod(
-        self, name: str, milli: int, group: str, label: str, pools: tuple[str, ...], asks: str
+        self,
+        *,
+        name: str,
+        milli: int,
+        group: str,
+        parts: str,
+        label: str,
+        pools: tuple[str, ...],
+        asks: str,
     ) -> None:
         if (Pod, name) in self.objects:
             return
         built = self.describe(name, milli, group).labelled(app=name).user(label or "ann")
+        if parts:
+            built.notes({"ballast.dev/min-member": "3", "ballast.dev/sub-groups": parts})
+            built.sub_group("part-1").created(5)
         if asks == "rack":
             built.notes({"ballast.dev/topology-required-level": "rack"})
         elif asks:
@@ -131,7 +150,7 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(name=PODS, group=st.sampled_from(["g", "h"]))
     def relabel_pod(self, name: str, group: str) -> None:
         stored = self.objects.get((Pod, name))
-        if stored is not None:
+        if stored is not None and not stored.is_terminal:
             labels = {**(stored.metadata.labels or {}), "ballast.dev/pod-group": group}
             self.put(replace(stored, metadata=replace(stored.metadata, labels=labels)))
 
@@ -274,8 +293,11 @@ class ClusterMachine(RuleBasedStateMachine):
             self.deliver(kind, len(events))
             self.state.apply(Synced(kind))
         fresh = ClusterState()
-        for stored in self.objects.values():
+        for stored in (*self.finished.values(), *self.objects.values()):
             fresh.apply(Upserted(stored))
+        for ended in self.finished.values():
+            meta = ended.metadata
+            fresh.apply(Removed(Pod, meta.uid, meta.namespace, meta.name))
         for kind in KINDS:
             fresh.apply(Synced(kind))
         assert picture(self.state) == picture(fresh)

@@ -56,6 +56,12 @@ class AdminApi:
         """Create; ApiRefusedError (409) when it exists."""
         return self._decoded("POST", path, body)
 
+    def delete(self, path: str) -> None:
+        """Delete the object at `path`, and what it owns after it; one that is gone is fine."""
+        status, content = self._send("DELETE", path, {"propagationPolicy": "Background"})
+        if status >= 300 and status != 404:
+            raise ApiRefusedError(f"DELETE {path}", status, content)
+
     def ensure(self, path: str, body: Mapping[str, object]) -> None:
         """Create unless it exists already."""
         try:

@@ -17,9 +17,10 @@ from rich.console import Console
 from tests.support.auditor import Auditor, Verdict
 from tests.support.controlplane.process import ControlPlaneError
 from tests.support.demo.board import Board
+from tests.support.demo.outcome import Outcome
 from tests.support.demo.parts import Parts
 from tests.support.demo.screen import Screen
-from tests.support.demo.story import Outcome, Story
+from tests.support.demo.story import Story
 from tests.support.demo.trace import read_nodes, read_workloads
 
 #: Columns where the output is not a terminal.
@@ -96,7 +97,8 @@ async def uncut(work: Callable[[], object]) -> None:
 def conclude(console: Console, board: Board, outcome: Outcome, verdict: Verdict) -> None:
     """Print the figures and the verdict."""
     figures = board.figures()
-    reclaim = "not in time" if outcome.reclaim_s is None else f"{outcome.reclaim_s:.1f} s"
+    reasons = ("Reclaimed", "Moved", "Preempted")
+    by_reason = ", ".join(f"{board.reasons[name]} {name}" for name in reasons)
     console.print()
     for name, value in (
         ("pods submitted", f"{outcome.submitted}"),
@@ -104,14 +106,20 @@ def conclude(console: Console, board: Board, outcome: Outcome, verdict: Verdict)
         ("gated to bound, median", f"{board.median_wait_s():.2f} s"),
         ("pods bound in the busiest second", f"{board.peak_binds()}"),
         ("GPUs borrowed while the owner was away", f"{outcome.borrowed_milli / 1000:.1f}"),
-        ("time to reclaim", reclaim),
-        ("evictions", f"{figures.evicted}"),
+        ("time to reclaim", _seconds(outcome.reclaim_s)),
+        ("place for an urgent session", _seconds(outcome.urgent_s)),
+        ("a whole node for a pod of eight GPUs", _seconds(outcome.whole_node_s)),
+        ("evictions", f"{figures.evicted} ({by_reason})"),
         ("cards shared by several pods, at most", f"{board.most_shared} of {figures.cards}"),
     ):
         console.print(f"  {name:40} {value}")
     for note in outcome.notes:
         console.print(f"  not as told: {note}")
     console.print(str(verdict), markup=False)
+
+
+def _seconds(took_s: float | None) -> str:
+    return "not in time" if took_s is None else f"{took_s:.1f} s"
 
 
 def main() -> int:

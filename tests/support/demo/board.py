@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from tests.support.auditor import Auditor
-from tests.support.auditor.sight import PodSeen
+from tests.support.auditor.sight import EventSeen, PodSeen
 from tests.support.auditor.world import Step, World
 
 
@@ -50,6 +50,9 @@ class Board:
         self._auditor = auditor
         self._evicted: Counter[str] = Counter()
         self._created_s: dict[str, float] = {}
+        #: Our events on pods that were told to leave, by reason.
+        self.reasons: Counter[str] = Counter()
+        self._last_reason: dict[str, str] = {}
         self.bound_s: dict[str, float] = {}
         self.waits_s: list[float] = []
         self.most_shared = 0
@@ -106,10 +109,45 @@ class Board:
         """From created to bound, over the pods bound so far."""
         return median(self.waits_s) if self.waits_s else 0.0
 
+    def waiting(self) -> list[PodSeen]:
+        """Pods of projects that want GPUs and have no node."""
+        return [
+            pod
+            for pod in self.world.pods.values()
+            if pod.asked is not None and not pod.node and not pod.has_ended and not pod.is_leaving
+        ]
+
+    def smallest_wait(self, project: str) -> int | None:
+        """Milli-GPU of the smallest workload of the project that waits; None when none does."""
+        sums: Counter[str] = Counter()
+        for pod in self.waiting():
+            if pod.project == project and pod.asked is not None:
+                sums[pod.group or pod.name] += pod.asked.devices * pod.asked.milli
+        return min(sums.values(), default=None)
+
+    def why(self, project: str) -> str:
+        """Why pods of the project wait, as the last event on each of them says."""
+        told = Counter(
+            self._last_reason.get(pod.uid, "not told")
+            for pod in self.waiting()
+            if pod.project == project
+        )
+        return ", ".join(f"{n} {reason}" for reason, n in told.most_common()) or "none waits"
+
+    def free_cards(self) -> dict[str, int]:
+        """Cards of each node on which no row holds anything."""
+        return {
+            name: len(ledger.devices) - len({c.index for row in ledger.rows for c in row.cards})
+            for name, ledger in self.world.ledgers.items()
+        }
+
     # -- inside ------------------------------------------------------------------------------
 
     def _listen(self, step: Step) -> None:
         before, pod = step.before, step.after
+        if isinstance(pod, EventSeen) and before is None:
+            self.reasons[pod.reason] += 1
+            self._last_reason[pod.uid] = pod.reason
         if not isinstance(pod, PodSeen) or pod.asked is None:
             return
         if before is None:

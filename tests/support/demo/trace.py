@@ -20,6 +20,10 @@ CARD_MIB: Final = {
     "G3": 81920,
 }
 PODS_PER_NODE: Final = 110
+EVICTED_IS_NOT_FAILED: Final = {
+    "action": "Ignore",
+    "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+}
 MILLI: Final = 1000
 
 Object = dict[str, Any]
@@ -50,6 +54,7 @@ class Workload:
     milli: int
     size: int = 1
     is_gang: bool = False
+    model: str = ""
 
     @property
     def total_milli(self) -> int:
@@ -121,7 +126,8 @@ def workload_object(workload: Workload) -> tuple[str, Object]:
     spec = {
         "parallelism": workload.size,
         "completions": workload.size,
-        "backoffLimit": 1000,
+        # A pod that is evicted has not failed: it is made again at once, and counts for nothing.
+        "podFailurePolicy": {"rules": [EVICTED_IS_NOT_FAILED]},
         "template": template,
     }
     return _owner("batch", "Job", workload, spec)
@@ -139,6 +145,8 @@ def _template(workload: Workload) -> Object:
     resources: Object = {
         "requests": {"cpu": f"{workload.cpu_milli}m", "memory": f"{workload.memory_mib}Mi"}
     }
+    if workload.model:
+        annotations["nvidia.com/use-gputype"] = workload.model
     if workload.milli < MILLI:
         annotations["gpu-fraction"] = f"{workload.milli / MILLI:.3f}".rstrip("0")
     else:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from extender.api import demand as demands
-from extender.api.demand import Demand, read_compute, read_demand, read_min_member
+from extender.api.demand import Demand, read_compute, read_demand, read_min_member, read_sub_groups
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError
@@ -249,3 +249,37 @@ def test_container_that_is_not_there_is_refused_with_those_that_are() -> None:
     built = pod().noted({"gpu-fraction-container-name": "nope"})
     with pytest.raises(UnitError, match=r"'nope' is none of its containers \(main\)"):
         demands.fraction_container(_decoded(built))
+
+
+def sub_groups(text: str, min_member: int = 0) -> object:
+    return read_sub_groups({"ballast.dev/sub-groups": text}, min_member)
+
+
+def test_sub_groups_are_names_with_the_pods_that_each_needs() -> None:
+    assert sub_groups("driver=1,workers=8", 9) == (("driver", 1), ("workers", 8))
+    assert sub_groups("spare=0,driver=1", 4) == (("spare", 0), ("driver", 1))
+    assert sub_groups("driver=1,workers=8") == (("driver", 1), ("workers", 8))
+    assert read_sub_groups(None, 9) == read_sub_groups({}, 0) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("driver", "driver=", "=1", "driver=01", "driver=-1", "driver=1,", "driver=1, workers=8"),
+        *("Driver=1", "a.b=1", "x=1=2", "a" * 64 + "=1", "driver=1000000", "driver=\u0661", " "),
+    ],
+)
+def test_malformed_sub_groups_are_refused_with_an_example(text: str) -> None:
+    with pytest.raises(UnitError, match=r"sub-groups: .* such as .driver=1,workers=8"):
+        sub_groups(text)
+
+
+@pytest.mark.parametrize("text", ["a=1,a=2", ",".join(f"g{ix}=1" for ix in range(65))])
+def test_sub_groups_that_are_too_many_or_twice_the_same_are_refused(text: str) -> None:
+    with pytest.raises(UnitError, match="at most 64 different names"):
+        sub_groups(text)
+
+
+def test_sub_groups_of_more_pods_than_min_member_are_refused() -> None:
+    with pytest.raises(UnitError, match="9 pods in all are more than min-member, 8"):
+        sub_groups("driver=1,workers=8", 8)

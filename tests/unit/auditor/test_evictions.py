@@ -113,6 +113,12 @@ def test_a_move_of_a_pod_that_nothing_makes_again_breaks_e2() -> None:
     assert "E2" in story.evict("p0", "Moved").broken
 
 
+def test_a_pod_that_was_moved_counts_for_its_project_where_its_successor_will_be() -> None:
+    story = borrowing(quota="1.25").node("n2").keep("p0", "n2").evict("p0", "Moved")
+    assert story.evict("p1", "Reclaimed").delete("p0").free("p0", "n1").violations == []
+    assert story.evict("p2", "Reclaimed").broken == {"E2"}
+
+
 def test_what_is_kept_for_a_successor_does_not_make_its_project_look_richer() -> None:
     story = borrowing(quota="1.5").node("n2").keep("p0", "n2")
     assert story.evict("p1", "Reclaimed").broken == {"E2"}

@@ -60,3 +60,15 @@ def test_nothing_to_divide_gives_nothing(kernel: ModuleType) -> None:
 def test_products_beyond_64_bits_are_exact(kernel: ModuleType) -> None:
     huge = 10**15
     assert divide(kernel, 4 * huge, [huge, 3 * huge], [9 * huge] * 2) == ([huge, 3 * huge], 0)
+
+
+def test_parts_are_rounded_to_what_fractional_work_can_use(kernel: ModuleType) -> None:
+    assert divide(kernel, 1000, [3, 1], [1000, 2000], granule=500) == ([1000, 0], 0)
+    assert divide(kernel, 1000, [1, 1], [1000, 1000], granule=250) == ([500, 500], 0)
+
+
+def test_many_claimants_are_divided_among_exactly(kernel: ModuleType) -> None:
+    weights = [1 + at % 7 for at in range(1000)]
+    grants, left = divide(kernel, 5_000_000, weights, [20_000] * 1000)
+    assert (sum(grants), left) == (5_000_000, 0)
+    assert all(grant % 1000 == 0 for grant in grants)

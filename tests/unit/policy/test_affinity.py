@@ -1,6 +1,9 @@
 """Pod affinity and anti-affinity: who may be near whom, running or placed in the same cycle."""
 
+from msgspec.structs import replace
+
 from extender.api.reasons import Reason
+from extender.policy.affinity import Beside
 from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
 from extender.state.model import Constraints, PodTerm
@@ -101,13 +104,8 @@ def test_terms_speak_of_the_own_namespace_only() -> None:
     cluster = cluster_of("east")
     cluster.job("db", "a", on="n0", labels={"app": "db"})
     held = cluster.workloads["ns/db"]
-    pod = held.pods[0]
-    elsewhere = type(pod)(
-        **{name: getattr(pod, name) for name in pod.__struct_fields__} | {"namespace": "other"}
-    )
-    cluster.workloads["ns/db"] = type(held)(
-        **{name: getattr(held, name) for name in held.__struct_fields__} | {"pods": (elsewhere,)}
-    )
+    elsewhere = replace(held.pods[0], namespace="other")
+    cluster.workloads["ns/db"] = replace(held, pods=(elsewhere,))
     cluster.job("web", "a", constraints=apart(HOST, app="db"))
     assert nodes(allocated(cluster)) == {"web-0": "n0"}
 
@@ -127,3 +125,54 @@ def test_nodes_without_the_label_are_in_no_domain() -> None:
     assert nodes(allocated(cluster)) == {"web-0": "bare"}
     cluster.job("near", "a", constraints=beside(ZONE, app="db"))
     assert nodes(allocated(cluster))["near-0"] == "n0"
+
+
+def test_promised_pod_counts_once() -> None:
+    cluster = cluster_of("east", "west")
+    cluster.job(
+        "web",
+        "a",
+        on="n0",
+        state="nominated",
+        labels={"app": "web"},
+        constraints=apart(ZONE, app="web"),
+    )
+    cluster.job(
+        "more", "a", pods=2, min=1, labels={"app": "web"}, constraints=apart(ZONE, app="web")
+    )
+    assert statuses(allocated(cluster)) == {"web-0": "reserved", "more-0": "reserved"}
+
+
+def test_place_kept_for_a_moved_pod_counts_as_taken() -> None:
+    cluster = cluster_of("east", "west")
+    cluster.job("db", "a", on="n0", labels={"app": "db"}, terminating=True)
+    moved = cluster.workloads["ns/db"]
+    pod = replace(moved.pods[0], next_node="n1", next_cards=moved.pods[0].cards)
+    cluster.workloads["ns/db"] = replace(moved, pods=(pod,))
+    cluster.job("web", "a", constraints=apart(ZONE, app="db"))
+    assert statuses(allocated(cluster)) == {"web-0": "nominated"}
+    assert nodes(allocated(cluster)) == {"web-0": "n0"}
+
+
+def test_pod_that_is_counted_already_does_not_bar_itself() -> None:
+    cluster = cluster_of("east", "east")
+    alone = apart(ZONE, app="web")
+    cluster.job("web", "a", on="n0", labels={"app": "web"}, constraints=alone)
+    snapshot = cluster.snapshot()
+    census, pod = Beside(snapshot), cluster.workloads["ns/web"].pods[0]
+    assert census.stands(pod, 0, "later")
+    census.change(1, replace(pod, uid="other"), 0, 1)
+    assert census.stands(pod, 0, "now")
+    assert not census.stands(pod, 0, "later")
+
+
+def test_company_that_has_left_is_missed_by_who_needs_it() -> None:
+    cluster = cluster_of("east")
+    cluster.job("db", "a", on="n0", labels={"app": "db"})
+    cluster.job("web", "a", on="n0", constraints=beside(ZONE, app="db"))
+    census = Beside(cluster.snapshot())
+    web, db = (cluster.workloads[f"ns/{name}"].pods[0] for name in ("web", "db"))
+    assert census.stands(web, 0, "later")
+    census.change(0, db, 0, -1)
+    assert not census.stands(web, 0, "later")
+    assert census.stands(web, 0, "now")

@@ -353,3 +353,20 @@ class TestReasons:
         cluster = one_node()
         cluster.job("job", "a", pods=4, min=2)
         assert not decide(cluster.snapshot()).waits
+
+
+def test_idle_place_in_the_next_pool_is_better_than_waiting_in_the_first() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=1, pool="x")
+    cluster.node("n1", gpus=1, pool="y")
+    figures = {"x": PoolQuota(Figures(1000)), "y": PoolQuota(Figures(1000))}
+    cluster.project("a", pools=figures)
+    cluster.job("leaving", "a", on="n0", terminating=True)
+    cluster.job("job", "a", pools=["x", "y"])
+    cluster.job("next", "a", pools=["x", "y"])
+    plan = decide(cluster.snapshot())
+    assert {p.pod.name: p.node for a in plan.admissions for p in a.placements} == {
+        "job-0": "n1",
+        "next-0": "n0",
+    }
+    assert statuses(plan) == {"job-0": "reserved", "next-0": "nominated"}

@@ -303,3 +303,26 @@ def test_what_only_heavy_users_want_is_still_given() -> None:
     cluster.project("b")
     plan = decide(cluster.snapshot(), Settings(usage_weight_milli=1000))
     assert fair_shares(plan) == {"a": 6000, "b": 2000}
+
+
+def test_halves_round_the_shares_of_who_can_use_them() -> None:
+    # 1 over quota by weights 3 and 1 is 0.75 and 0.25: in halves 0.5 and 0, and the rest to a.
+    cluster = Cluster()
+    cluster.node("n0", gpus=4)
+    cluster.project("a", 1, weight=3)
+    cluster.project("b", 2, weight=1)
+    cluster.job("a-jobs", "a", "0.5", pods=8, min=1)
+    cluster.job("b-jobs", "b", "0.5", pods=8, min=1)
+    assert shares_of(cluster) == {"a": 2, "b": 2}
+
+
+def test_work_within_an_oversubscribed_quota_may_be_taken_from_work_above_quota() -> None:
+    # Quotas of 6 and 5 on 8 GPUs: b's part is 4, but its quota covers the 5 that it asks for.
+    cluster = Cluster()
+    cluster.node("n0", gpus=8)
+    cluster.project("a", 6)
+    cluster.project("b", 5)
+    cluster.job("a-job", "a", 8, on="n0")
+    cluster.job("b-job", "b", 5)
+    got = counts(decide(cluster.snapshot()))
+    assert got == {("a-job", "evicted"): 1, ("b-job", "nominated"): 1}

@@ -217,3 +217,34 @@ def test_non_preemptible_work_of_all_users_together_stays_within_quota() -> None
     assert list(statuses(plan).values()) == ["reserved"]
     (refused,) = plan.waits.values()
     assert refused.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA
+
+
+def test_head_that_may_hold_no_more_does_not_speak_for_its_queue() -> None:
+    # b's oldest is over b's limit; what is behind it is within quota and goes before a.
+    cluster = Cluster()
+    cluster.node("n0", gpus=1)
+    cluster.project("a", 0)
+    cluster.project("b", 2, limit=2)
+    cluster.job("a-job", "a", age=9000)
+    cluster.job("b-large", "b", 3, age=900)
+    cluster.job("b-small", "b", 1, age=10)
+    assert statuses(decide(cluster.snapshot())) == {"b-small-0": "reserved"}
+
+
+def test_queue_that_would_pass_its_share_goes_last_whatever_its_rank() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=2)
+    cluster.project("a", weight=0, rank=1)
+    cluster.project("b", weight=1, rank=2)
+    cluster.job("a-jobs", "a", pods=2, min=1)
+    cluster.job("b-jobs", "b", pods=2, min=1)
+    assert counts(decide(cluster.snapshot())) == {("b-jobs", "reserved"): 2}
+
+
+def test_training_that_is_bound_to_quota_is_passed_by_priority_only() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=1)
+    cluster.project("a", 1)
+    cluster.job("notebook", "a", kind="interactive", priority=25, preemptible=True)
+    cluster.job("train", "a", priority=100)
+    assert statuses(decide(cluster.snapshot())) == {"train-0": "reserved"}

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from extender.policy.decide import decide
 from extender.policy.plan import Plan
@@ -160,13 +161,7 @@ class TestParts:
         large = cluster.workloads.pop("ns/job")
         cluster.job("job", "a", 1, pods=3, min=1)
         small = cluster.workloads["ns/job"]
-        small = type(small)(
-            **{f: getattr(small, f) for f in small.__struct_fields__}
-            | {
-                "pods": (*large.pods, *small.pods[1:]),
-            }
-        )
-        cluster.workloads["ns/job"] = small
+        cluster.workloads["ns/job"] = replace(small, pods=(*large.pods, *small.pods[1:]))
         assert statuses(decide(cluster.snapshot())) == {"job-1": "reserved", "job-2": "reserved"}
 
 

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
-from tests.support.snapshots import Cluster, counts, statuses
+from tests.support.snapshots import NOW_S, Cluster, counts, statuses
 
 
 def pool_of(*gpus: int, **view: Any) -> Cluster:
@@ -168,3 +169,49 @@ def test_other_pools_share_fairly_beside_it() -> None:
     cluster.job("second-choice", "a", 2, pools=["fair", "default"])
     got = counts(decide(cluster.snapshot()))
     assert got["second-choice", "reserved"] == 1
+
+
+def test_search_takes_no_more_than_all_its_pods_need_together() -> None:
+    # One by one it would stop the single, then the gang of two, which leaves one GPU idle.
+    cluster = pool_of(3)
+    cluster.job("single", "a", 1, on="n0", priority=10, age=10)
+    cluster.job("gang", "a", pods=2, on="n0", priority=10, age=900)
+    cluster.job("search", "a", pods=2, min=1, priority=90)
+    plan = decide(cluster.snapshot())
+    assert counts(plan) == {("gang", "evicted"): 2, ("search", "nominated"): 2}
+
+
+def test_what_one_taker_leaves_spares_the_victim_of_another() -> None:
+    # The first stops a pod on n1; the second stops a gang that also leaves a GPU of n1.
+    cluster = pool_of(2, 2)
+    cluster.job("gang", "a", pods=3, on=["n0", "n0", "n1"], priority=10, age=900)
+    cluster.job("single", "a", 1, on="n1", priority=10, age=10)
+    cluster.job("first", "a", 1, priority=91)
+    cluster.job("second", "a", 2, priority=90)
+    plan = decide(cluster.snapshot())
+    assert counts(plan) == {
+        ("gang", "evicted"): 3,
+        ("first", "nominated"): 1,
+        ("second", "nominated"): 1,
+    }
+
+
+def test_work_that_gives_does_not_grow() -> None:
+    cluster = pool_of(2)
+    cluster.job("elastic", "a", "0.5", pods=2, min=2, on="n0", waiting=1, priority=10)
+    cluster.job("claim", "a", 2, priority=90)
+    assert counts(decide(cluster.snapshot())) == {
+        ("elastic", "evicted"): 2,
+        ("claim", "nominated"): 1,
+    }
+
+
+def test_nobody_is_stopped_before_the_delay_has_passed() -> None:
+    cluster = pool_of(1)
+    cluster.job("worst", "a", 1, on="n0", priority=10)
+    cluster.job("claim", "a", 1, priority=90)
+    view = cluster.workloads["ns/claim"]
+    cluster.workloads[view.key] = replace(view, preemption_delay_s=60, waits_since=NOW_S - 59)
+    assert statuses(decide(cluster.snapshot())) == {}
+    cluster.workloads[view.key] = replace(view, preemption_delay_s=60, waits_since=NOW_S - 60)
+    assert statuses(decide(cluster.snapshot()))["claim-0"] == "nominated"

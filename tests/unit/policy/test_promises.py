@@ -46,6 +46,18 @@ def test_promise_is_kept_while_somebody_is_leaving() -> None:
     assert plan.waits["ns/a-job"].reason is Reason.WAITING_FOR_VICTIMS
 
 
+def test_promise_is_kept_while_the_row_of_a_pod_that_is_gone_still_holds_its_place() -> None:
+    cluster = promised()
+    two_cards(cluster)
+    cluster.job("gone", "b", on="n0", cards=[0])
+    (gone,) = cluster.workloads.pop("ns/gone").pods
+    snapshot = cluster.snapshot()
+    snapshot.orphans = (("n0", gone.cards),)
+    plan = decide(snapshot)
+    assert not plan.drops
+    assert plan.waits["ns/a-job"].reason is Reason.WAITING_FOR_VICTIMS
+
+
 def test_promise_is_dropped_when_nobody_is_leaving() -> None:
     cluster = promised()
     two_cards(cluster)

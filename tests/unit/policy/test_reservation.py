@@ -16,7 +16,7 @@ def one_node(free: int, **running: int) -> Cluster:
     cluster = Cluster()
     cluster.node("n0", gpus=8)
     cluster.project("a", 8)
-    cluster.job("old", "a", 8 - free, on="n0", ran=100, **running)  # type: ignore[arg-type]
+    cluster.job("old", "a", 8 - free, on="n0", ran=100, **running)
     return cluster
 
 

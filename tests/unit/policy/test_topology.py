@@ -65,7 +65,7 @@ def test_tightest_domain_that_holds_the_gang_is_taken() -> None:
 
 def test_room_is_counted_in_pods_not_in_gpus() -> None:
     cluster = racks(6, 4)
-    # Three and three free: two pods of two GPUs, one on each node.
+    # Three and three are free in the first rack, two and two in the other.
     cluster.job("gang", "a", 4, pods=1, tree=near("rack", least=1))
     plan = allocated(cluster)
     assert not statuses(plan)
@@ -159,4 +159,19 @@ def test_domains_with_the_same_name_in_two_zones_are_two() -> None:
     for zone in ("z0", "z1"):
         cluster.node(zone, gpus=2, labels={"zone": zone, "rack": "r"})
     cluster.job("gang", "a", pods=4, tree=near("rack", least=4))
+    assert not statuses(allocated(cluster))
+
+
+def test_group_may_ask_for_less_nearness_than_the_group_around_it() -> None:
+    cluster = racks(2, 8, 4)
+    child = GroupView(name="x", min_member=4, topology=TopologyRule("t", "zone", "rack"))
+    cluster.job("gang", "a", pods=4, groups=["x"] * 4, tree=near("rack", None, child, least=4))
+    assert racks_of(allocated(cluster)) == ["r2"] * 4
+
+
+def test_group_that_asks_for_less_stays_in_the_domain_of_the_group_around_it() -> None:
+    cluster = racks(1, 8)
+    child = GroupView(name="x", min_member=1, topology=TopologyRule("t", "zone", "rack"))
+    tree = near("rack", None, child, least=1)
+    cluster.job("gang", "a", pods=1, on="r0-0", waiting=2, min=1, groups=["x"] * 3, tree=tree)
     assert not statuses(allocated(cluster))

@@ -218,6 +218,16 @@ def test_a_terminating_pod_keeps_its_row_and_a_terminal_one_does_not() -> None:
     assert strays(state) == [("n1", "uid-a", "ended", True)]
 
 
+def test_a_row_whose_pod_is_gone_holds_its_cards_and_is_told_to_be_an_orphan() -> None:
+    """Else a promise of that place would look as if nobody were about to leave it."""
+    held = pod("a").needs(500).bound("n1").build()
+    state = state_of(held, gpu_node("n1", 1).holds(row(held, part(0, 500), "bound")).build())
+    assert state.snapshot(0).orphans == ()
+    state.apply(Removed(Pod, "uid-a", "team-a", "a"))
+    assert state.snapshot(0).orphans == (("n1", tuple(part(0, 500))),)
+    assert free_cards(state, "n1") == [500]
+
+
 def test_a_row_on_another_node_than_the_pods_is_stray() -> None:
     held = pod("a").needs(500).bound("n2").build()
     state = state_of(

@@ -201,7 +201,7 @@ def test_a_gang_of_which_a_pod_has_succeeded_is_on_its_way_to_its_end() -> None:
     state.apply(Upserted(member("b").bound("n1").ended().build()))
     assert view_of(state, 100).stale_since is None
     state.apply(Removed(Pod, "uid-b", "team-a", "b"))
-    assert view_of(state, 110).stale_since == 110
+    assert view_of(state, 110).stale_since is None
 
 
 def test_a_gang_of_which_a_pod_has_failed_is_stale() -> None:
@@ -229,3 +229,64 @@ def test_a_group_may_be_stale_for_ever_or_wait_before_it_evicts() -> None:
     workload = view_of(state_of(group, *running("a"), member("b").created(70).build()))
     assert (workload.stale_grace_s, workload.preemption_delay_s) == (None, 300)
     assert workload.waits_since == 70
+
+
+# -- sub-groups that pods state --------------------------------------------------------------
+
+
+def stating(name: str, sub_group: str, said: str = "driver=1,workers=2") -> PodBuilder:
+    return member(name, sub_group).notes({"ballast.dev/sub-groups": said})
+
+
+def test_sub_groups_that_pods_state_are_the_tree() -> None:
+    workload = view_of(state_of(stating("d", "driver").build(), member("w", "workers").build()))
+    assert workload.tree == GroupView(
+        name="",
+        min_member=3,
+        min_groups=2,
+        children=(
+            GroupView(name="driver", min_member=1),
+            GroupView(name="workers", min_member=2),
+        ),
+    )
+    assert workload.min_member == 3
+
+
+def test_min_member_above_the_sum_of_sub_groups_counts_too() -> None:
+    pods = [stating("d", "driver").notes({"ballast.dev/min-member": "5"}).build()]
+    assert view_of(state_of(*pods)).min_member == 5
+
+
+def test_sub_groups_of_the_youngest_pod_count() -> None:
+    old = stating("w", "workers").created(10).build()
+    young = stating("d", "driver", "driver=1,workers=1").created(20).build()
+    assert view_of(state_of(old, young)).min_member == 2
+
+
+def test_sub_groups_of_a_pod_group_come_first() -> None:
+    group = pod_group("g", 1).sub_group("workers", 4).build()
+    assert view_of(state_of(group, stating("w", "workers").build())).min_member == 4
+
+
+def test_a_pod_group_without_sub_groups_leaves_them_to_its_pods() -> None:
+    tree = view_of(state_of(pod_group("g", 3).build(), stating("d", "driver").build())).tree
+    assert tree is not None
+    assert [leaf.name for leaf in tree.children] == ["driver", "workers"]
+
+
+def test_a_pod_group_that_asks_for_fewer_pods_than_sub_groups_is_taken_at_its_word() -> None:
+    workload = view_of(state_of(pod_group("g", 2).build(), stating("d", "driver").build()))
+    assert (workload.min_member, workload.tree) == (2, None)
+
+
+def test_malformed_sub_groups_are_a_problem() -> None:
+    problem = view_of(state_of(stating("d", "driver", "driver").build())).problem
+    assert problem is not None
+    assert problem.reason is Reason.INVALID_REQUEST
+    assert "driver=1,workers=8" in problem.detail
+
+
+def test_sub_groups_without_a_group_mean_nothing() -> None:
+    lone = pod("a").needs(1000).notes({"ballast.dev/sub-groups": "driver=1,workers=8"}).build()
+    workload = view_of(state_of(lone))
+    assert (workload.min_member, workload.tree) == (1, None)

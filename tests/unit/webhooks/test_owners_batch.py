@@ -72,10 +72,10 @@ async def test_plain_job_is_not_even_read() -> None:
     assert shelf.asked == []
 
 
-def test_indices_that_are_done_are_not_waited_for() -> None:
+def test_indices_that_have_failed_for_good_are_not_waited_for() -> None:
     made = job()
-    made["status"] = {"active": 1, "succeeded": 1, "failedIndexes": "2"}
-    assert origin_of(child(made, INDEX), made).gang.min_member == 2
+    made["status"] = {"active": 2, "succeeded": 1, "failedIndexes": "2"}
+    assert origin_of(child(made, INDEX), made).gang.min_member == 3
 
 
 def test_job_of_a_cron_job_is_a_gang_by_itself() -> None:

@@ -97,7 +97,7 @@ def test_jobs_that_start_later_are_not_waited_for() -> None:
     made = written(PRETRAIN)
     made["spec"]["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
     assert origin_of(pod_of(made, "workers"), made).gang == Gang(
-        8, (("workers", 8), ("evaluators", 1))
+        8, (("workers", 8), ("evaluators", 0))
     )
 
 
@@ -111,7 +111,15 @@ def test_jobs_that_have_succeeded_leave_the_gang_to_those_after_them() -> None:
     made = written(PRETRAIN)
     made["spec"]["replicatedJobs"][2]["dependsOn"] = [{"name": "workers", "status": "Complete"}]
     made["status"] = {"replicatedJobsStatus": [{"name": "workers", "succeeded": 2}]}
-    assert origin_of(pod_of(made, "evaluators"), made).gang.min_member == 1
+    assert origin_of(pod_of(made, "evaluators"), made).gang == Gang(
+        1, (("workers", 0), ("evaluators", 1))
+    )
+
+
+def test_jobs_of_which_some_have_succeeded_are_counted_whole() -> None:
+    made = written(PRETRAIN)
+    made["status"] = {"replicatedJobsStatus": [{"name": "workers", "succeeded": 1}]}
+    assert origin_of(pod_of(made, "workers"), made).gang.min_member == 9
 
 
 def test_job_set_of_another_life_is_not_believed() -> None:

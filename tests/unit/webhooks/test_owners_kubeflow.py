@@ -158,7 +158,7 @@ def test_elastic_job_needs_its_least_workers_only() -> None:
 def test_minimum_that_the_author_states_counts() -> None:
     made = written(PYTORCH)
     made["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 5}}
-    assert origin_of(pod_of(made, "worker"), made).gang.min_member == 5
+    assert origin_of(pod_of(made, "worker"), made).gang == Gang(5)
 
 
 def test_stated_minimum_above_all_replicas_never_holds_a_job_up() -> None:
@@ -187,7 +187,7 @@ def test_launcher_that_works_too_is_of_the_gang() -> None:
 
 def test_launcher_that_waits_for_its_workers_is_not_waited_for() -> None:
     made = with_gpu_launcher(launcherCreationPolicy="WaitForWorkersReady")
-    assert origin_of(pod_of(made, "worker"), made).gang.min_member == 4
+    assert origin_of(pod_of(made, "worker"), made).gang == Gang(4, (("launcher", 0), ("worker", 4)))
 
 
 def test_notebook_is_interactive_and_alone() -> None:

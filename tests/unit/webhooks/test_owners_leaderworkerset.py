@@ -78,7 +78,9 @@ def test_worker_is_a_worker_before_its_own_webhook_says_so() -> None:
 
 
 def test_leader_that_must_be_ready_first_waits_for_no_worker() -> None:
-    assert origin_of(leader(), server("LeaderReady")).gang == Gang(1, BOTH)
+    assert origin_of(leader(), server("LeaderReady")).gang == Gang(
+        1, (("leader", 1), ("worker", 0))
+    )
 
 
 def test_workers_of_a_leader_without_gpus_are_a_gang_by_themselves() -> None:

@@ -82,6 +82,62 @@ def test_sub_group_that_the_pod_names_stays() -> None:
     assert labels(after)[names.LABEL_SUB_GROUP] == "mine"
 
 
+ROLES = Origin(
+    group="pytorchjob-resnet",
+    gang=Gang(8, (("master", 1), ("worker", 7))),
+    sub_group="worker",
+)
+
+
+def sub_groups(document: dict[str, Any]) -> str | None:
+    found: str | None = document["metadata"]["annotations"].get(names.ANNOTATION_SUB_GROUPS)
+    return found
+
+
+def test_sub_groups_of_the_owner_are_written_onto_the_pod() -> None:
+    after = stored(made(), ROLES)
+    assert (min_member(after), sub_groups(after)) == ("8", "master=1,worker=7")
+    assert labels(after)[names.LABEL_SUB_GROUP] == "worker"
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        made().noted({names.ANNOTATION_MIN_MEMBER: "3"}),
+        made().labelled({names.LABEL_POD_GROUP: "mine"}),
+        made().labelled({names.LABEL_SUB_GROUP: "mine"}),
+    ],
+    ids=["minimum", "group", "sub-group"],
+)
+def test_sub_groups_of_the_owner_give_way_to_what_the_pod_says(built: PodDocument) -> None:
+    assert sub_groups(stored(built, ROLES)) is None
+
+
+def test_sub_groups_that_the_pod_states_count_for_its_owners_group() -> None:
+    built = made().noted({names.ANNOTATION_SUB_GROUPS: "worker=2"})
+    after = stored(built, ROLES)
+    assert labels(after)[names.LABEL_POD_GROUP] == ROLES.group
+    assert (min_member(after), sub_groups(after)) == (None, "worker=2")
+
+
+@pytest.mark.parametrize(
+    ("built", "refused"),
+    [
+        (made().noted({names.ANNOTATION_SUB_GROUPS: "Worker=2"}), "driver=1,workers=8"),
+        (
+            made().noted(
+                {names.ANNOTATION_SUB_GROUPS: "worker=4", names.ANNOTATION_MIN_MEMBER: "3"}
+            ),
+            "more than min-member, 3",
+        ),
+    ],
+)
+def test_sub_groups_that_make_no_sense_are_refused(built: PodDocument, refused: str) -> None:
+    decision = decide(request_for(built), usual_index(), ROLES)
+    assert not decision.is_allowed
+    assert refused in decision.message
+
+
 @pytest.mark.parametrize(
     ("built", "kind", "priority_class"),
     [
@@ -99,7 +155,9 @@ def test_kind_of_work_is_the_owners_where_the_pod_says_nothing(
     assert after["spec"]["priorityClassName"] == priority_class
 
 
-@pytest.mark.parametrize("origin", [WORKERS, ALONE, Origin(work="interactive"), Origin(group="g")])
+@pytest.mark.parametrize(
+    "origin", [WORKERS, ROLES, ALONE, Origin(work="interactive"), Origin(group="g")]
+)
 def test_applied_twice_is_as_once(origin: Origin) -> None:
     once = made()
     once.body = stored(once, origin)

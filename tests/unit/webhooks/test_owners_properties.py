@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.api import names
-from extender.api.demand import GROUP_LABELS, MIN_MEMBER_KEYS, read_min_member
+from extender.api.demand import GROUP_LABELS, MIN_MEMBER_KEYS, read_min_member, read_sub_groups
 from tests.support.admission import PodDocument, request_for, usual_index
 from tests.support.owners import NAMESPACE, meta_of
 from webhooks.mutate import decide
@@ -161,7 +161,8 @@ def test_any_owner_is_answered_and_applied_once(pod: PodDocument, owner: dict[st
         return
     after = jsonpatch.apply_patch(copy.deepcopy(pod.body), list(decision.ops))
     meta = after["metadata"]
-    read_min_member(meta.get("annotations"), meta["labels"])
+    notes = meta.get("annotations")
+    read_sub_groups(notes, read_min_member(notes, meta["labels"]))
     pod.body = after
     assert decide(request_for(pod), INDEX, traced(pod, owner)).ops == ()
 

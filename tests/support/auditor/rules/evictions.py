@@ -6,7 +6,8 @@ ledger and the quotas as of that revision say whether it was allowed, and the ev
 pod says what it was for:
 
 - `Reclaimed`: preemptible, and its project or its department was above its quota. A place that
-  is held for a pod of the queue (a `nominated` row) counts as had. What other
+  is held for a pod of the queue (a `nominated` row) counts as had, also one that is kept for the
+  successor of a moved pod, once that pod is told to leave. What other
   members of its gang hold counts, evicted or not, since a gang leaves whole; pods evicted earlier
   do not. What ended by itself within the last `lag_s` counts too: the decider may not have seen it.
 - `Preempted`: preemptible, and a pod of its project with higher priority waits.
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 
 from extender.api.reasons import Reason
 from tests.support.auditor.rules.rule import Finding, Limits, Rule
-from tests.support.auditor.sight import EventSeen, PodSeen
+from tests.support.auditor.sight import EventSeen, PodSeen, RowSeen
 from tests.support.auditor.world import HOLDING, Step, World
 
 EXPLAINS = (
@@ -115,11 +116,9 @@ class Evictions(Rule):
             ("Department", department, world.departments),
         )
         used = [0, 0]
-        for where, row in world.live_rows(with_nominated=True):
-            if world.pool_of(where) != pool or not _still_counts(world, pod, row.uid):
+        for where, row in _claims(world):
+            if world.pool_of(where) != pool or not _still_counts(world, pod, row):
                 continue
-            if row.keeps_for:
-                continue  # the pod that is moved counts where it still is
             used[0] += row.milli if row.project == project else 0
             used[1] += row.milli if world.department_of(row.project) == department else 0
         for ended in self._gone_lately(_gang(pod), step.change.seen_s):
@@ -182,9 +181,21 @@ class Evictions(Rule):
             yield Finding("E2", subject, f"{why}, but no place is kept for its successor")
 
 
-def _still_counts(world: World, victim: PodSeen, uid: str) -> bool:
-    other = world.pods_by_uid.get(uid)
-    if other is None or not other.eviction or uid == victim.uid:
+def _claims(world: World) -> Iterator[tuple[str, RowSeen]]:
+    """(node, row) of all that a queue has: what live pods hold or are promised, and what is kept
+    for the successors of pods that were moved."""
+    for node, ledger in world.ledgers.items():
+        for row in ledger.rows:
+            if row.keeps_for or world.is_live(row.uid):
+                yield node, row
+
+
+def _still_counts(world: World, victim: PodSeen, row: RowSeen) -> bool:
+    other = world.pods_by_uid.get(row.uid)
+    if row.keeps_for:
+        # Until the pod that is moved is told to leave, it counts where it still is.
+        return other is None or bool(other.eviction)
+    if other is None or not other.eviction or row.uid == victim.uid:
         return True
     return _gang(other) == _gang(victim) != ""
 

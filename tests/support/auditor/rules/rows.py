@@ -4,7 +4,8 @@ A3: a bound GPU pod that lives has exactly one row, on its node, not `nominated`
 it asked for. Besides, a pod that is moved has one `nominated` row on another node, which keeps the
 place for its successor and names the owner that makes it.
 
-A4: a row whose pod is gone or has ended is freed within `orphan_row_s`.
+A4: a row whose pod is gone or has ended is freed within `orphan_row_s`, one that keeps the place of
+its successor within `kept_row_s`.
 
 R1 is our protocol's own: a pod is released (our gate removed, with a plan) only when the row of
 that plan is in the ledger, and that row is not freed while the pod still carries the plan, lives
@@ -56,7 +57,10 @@ class Rows(Rule):
         self._orphan_since = {key: self._orphan_since.get(key, now_s) for key in orphans}
         self._told &= set(orphans)
         for key, since_s in self._orphan_since.items():
-            if now_s - since_s > self.limits.orphan_row_s and key not in self._told:
+            allowed_s = (
+                self.limits.kept_row_s if orphans[key].keeps_for else self.limits.orphan_row_s
+            )
+            if now_s - since_s > allowed_s and key not in self._told:
                 self._told.add(key)
                 yield Finding(
                     "A4",

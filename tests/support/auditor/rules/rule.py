@@ -21,11 +21,13 @@ class Limits:
     """How long what is wrong may last, in seconds of the observer's clock.
 
     `lag_s` is how stale a watch cache may be: a quota, a cordon or a sick card counts against a
-    writer only once it has been visible for that long.
+    writer only once it has been visible for that long. `kept_row_s` is for rows that keep the place
+    of a moved pod's successor: they outlive their pod on purpose.
     """
 
     lag_s: float = 5.0
     orphan_row_s: float = 60.0
+    kept_row_s: float = 90.0
     gang_bind_s: float = 30.0
     gang_stale_s: float = 60.0
     rest_s: float = 3.0

@@ -1,0 +1,97 @@
+"""Pods that have succeeded, by the group whose minimum they count for as if they still ran.
+
+They count while the API holds them; after that, where a pod that lives has one of their makers: the
+controllers of the pods that were there when they ended. So a group that is made anew under an old
+name, by a new owner, starts from its whole minimum. Told from events alone, a new leader knows of
+those only that the API still holds.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from extender.state.members import workload_key
+from extender.state.pods import PodFacts
+
+#: Pods that are gone from the API and yet remembered, before the oldest are forgotten.
+_MAX_REMOVED: Final = 100_000
+
+
+class _Success(Struct, frozen=True, gc=False):
+    """A pod that has succeeded; `makers` are UIDs of controllers, empty for a pod without one."""
+
+    key: str
+    name: str
+    sub_group: str
+    makers: frozenset[str]
+    is_controlled: bool
+
+
+class Finished:
+    """Pods that have succeeded, by UID and by the key of their group."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, _Success] = {}
+        self._of: dict[str, set[str]] = {}
+        self._named: dict[str, str] = {}
+        self._removed: dict[str, None] = {}
+
+    def add(self, facts: PodFacts, peers: Iterable[PodFacts]) -> str:
+        """Count a pod of a group that has succeeded while `peers` lived; returns the key."""
+        self._forget(facts.uid)
+        key = workload_key(facts.namespace, facts.group)
+        name = workload_key(facts.namespace, facts.name)
+        makers = frozenset((facts.owner, *(peer.owner for peer in peers)))
+        success = _Success(key, name, facts.sub_group, makers, facts.is_controlled)
+        self._pods[facts.uid] = success
+        self._of.setdefault(key, set()).add(facts.uid)
+        self._named[name] = facts.uid
+        return key
+
+    def remove(self, uid: str) -> str:
+        """The pod is gone from the API; returns the key of the group it counts for, or ""."""
+        success = self._pods.get(uid)
+        if success is None:
+            return ""
+        self._removed[uid] = None
+        if len(self._removed) > _MAX_REMOVED:
+            self._forget(next(iter(self._removed)))
+        return success.key
+
+    def give_way(self, facts: PodFacts) -> str:
+        """The pod lives: one of its name was made again; returns the key of that one's group."""
+        uid = self._named.get(workload_key(facts.namespace, facts.name), "")
+        return self._forget(uid) if uid and uid != facts.uid else ""
+
+    def close(self, key: str) -> None:
+        """No pod of the group lives: what is gone and has no owner never comes back to it."""
+        for uid in tuple(self._of.get(key, ())):
+            if uid in self._removed and not self._pods[uid].is_controlled:
+                self._forget(uid)
+
+    def count(self, key: str, live: Collection[PodFacts]) -> Counter[str]:
+        """How many pods of each sub-group count as succeeded beside those that live."""
+        found: Counter[str] = Counter()
+        uids = self._of.get(key)
+        if uids:
+            makers = {facts.owner for facts in live}
+            for uid in uids:
+                success = self._pods[uid]
+                if uid not in self._removed or not makers.isdisjoint(success.makers):
+                    found[success.sub_group] += 1
+        return found
+
+    def _forget(self, uid: str) -> str:
+        """Count the pod no longer; returns the key of its group, or ""."""
+        success = self._pods.pop(uid, None)
+        self._removed.pop(uid, None)
+        if success is None:
+            return ""
+        if self._named.get(success.name) == uid:
+            del self._named[success.name]
+        self._of[success.key].discard(uid)
+        if not self._of[success.key]:
+            del self._of[success.key]
+        return success.key

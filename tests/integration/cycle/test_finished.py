@@ -1,0 +1,67 @@
+"""Gangs of two roles whose sub-groups only their pods state, from the first pod to the last."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from extender.api import names
+from extender.kube.resources import PODS
+from tests.integration.cycle.scene import DONE_S, Scene
+from tests.support import workloads
+from tests.support.auditor import Auditor
+from tests.support.controlplane.handles import Cluster
+from tests.support.sight import until
+
+
+@pytest.fixture
+async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
+    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
+    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
+        yield opened
+        await audited.finish()
+
+
+def submit_role(scene: Scene, role: str, n_pods: int) -> None:
+    """A Job of one role of the gang `train`: a driver and three workers."""
+    labels = {names.LABEL_SUB_GROUP: role}
+    body = workloads.job(role, "team-a", n_pods, 1000, group="train", labels=labels)
+    notes: dict[str, Any] = body["spec"]["template"]["metadata"]["annotations"]
+    notes[names.ANNOTATION_MIN_MEMBER] = "4"
+    notes[names.ANNOTATION_SUB_GROUPS] = "driver=1,workers=3"
+    scene.admin.post("/apis/batch/v1/namespaces/team-a/jobs", body)
+
+
+async def succeed(scene: Scene, role: str) -> None:
+    """The role's pods that run end well, as a kubelet would tell."""
+    for pod in (await scene.client.list_all(PODS, namespace="team-a")).items:
+        if pod.metadata.label(names.LABEL_SUB_GROUP) == role:
+            body = {"status": {"phase": "Succeeded"}}
+            name = pod.metadata.name
+            await scene.client.merge_patch(
+                PODS, name, body, namespace="team-a", subresource="status"
+            )
+
+
+async def test_driver_that_is_made_again_does_not_wait_for_workers_that_are_done(
+    scene: Scene,
+) -> None:
+    submit_role(scene, "workers", 3)
+    await scene.until(
+        lambda: bool(scene.get("namespaces/team-a/podgroups")["items"]), "the PodGroup"
+    )
+    assert (await scene.look("team-a")).bound == set()
+    submit_role(scene, "driver", 1)
+    await scene.until_bound("team-a", 4)
+    await succeed(scene, "workers")
+    await scene.until_bound("team-a", 1)
+    (before,) = (await scene.look("team-a")).bound
+    scene.cluster.kubectl(
+        "delete", "pod", "-l", f"{names.LABEL_SUB_GROUP}=driver", "-n", "team-a", "--wait=false"
+    )
+
+    async def is_again() -> bool:
+        bound = (await scene.look("team-a")).bound
+        return len(bound) == 1 and before not in bound
+
+    await until(is_again, DONE_S, lambda: "the driver made again and bound")

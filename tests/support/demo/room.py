@@ -1,0 +1,153 @@
+"""Chapters three and four: room within a project by priority, and for anybody by moving."""
+
+import time
+from typing import Final
+
+from tests.support.auditor.sight import PodSeen
+from tests.support.demo.board import Board
+from tests.support.demo.hand import Hand
+from tests.support.demo.outcome import Outcome
+from tests.support.demo.screen import Screen
+from tests.support.demo.trace import Workload
+
+CARDS: Final = 8
+#: Cards that become free on each of the big nodes, by the end of single-GPU jobs.
+FREED: Final = 2
+MOVER: Final = "language"
+URGENT_GPUS: Final = 4
+WAIT_S: Final = 40.0
+
+
+class Room:
+    """Two short scenes on the cluster as the others have left it."""
+
+    def __init__(self, hand: Hand, board: Board, screen: Screen) -> None:
+        self._hand = hand
+        self._board = board
+        self._screen = screen
+
+    async def preempt(self, outcome: Outcome) -> None:
+        """Urgent work of a project that has its share takes from the project's own."""
+        self._screen.title = "3. priority inside a project"
+        project = max(self._board.world.projects, key=self._surplus)
+        self._screen.say(
+            f"the cluster is full and {project} has its share of it; its interactive session of"
+            f" {URGENT_GPUS} GPUs comes"
+        )
+        before = self._board.reasons["Preempted"]
+        urgent = _workload("session", project, URGENT_GPUS, kind="interactive")
+        outcome.urgent_s = await self._time_to_bind(urgent, WAIT_S)
+        if outcome.urgent_s is None:
+            outcome.notes.append(f"{project}'s session was not bound in {WAIT_S:.0f} s")
+            return
+        await self._hand.until(self._is_still, WAIT_S / 4)
+        outcome.preempted = self._board.reasons["Preempted"] - before
+        if not outcome.preempted:
+            outcome.notes.append("nothing was preempted for it")
+        self._screen.say(
+            f"{project}'s session runs {outcome.urgent_s:.1f} s after it came, in the place of"
+            f" {outcome.preempted} of {project}'s own training pods"
+        )
+        self._screen.show()
+
+    async def move(self, outcome: Outcome) -> None:
+        """A pod of eight GPUs comes while no node has eight free, though the cluster has more."""
+        self._screen.title = "4. a fragmented cluster: work moves together"
+        await self._hand.end(self._board.waiting())
+        await self._hand.end(self._singles_to_end())
+        await self._hand.until(lambda: not self._board.waiting() and self._is_still(), WAIT_S)
+        free = self._board.free_cards()
+        self._screen.say(
+            f"what waited was withdrawn and some jobs have ended: {sum(free.values())} cards are"
+            f" free, but at most {max(free.values())} on one node"
+        )
+        if max(free.values()) >= CARDS:
+            outcome.notes.append("a node had eight free cards by itself: nothing had to move")
+        before, n_running = self._board.reasons["Moved"], self._n_running()
+        outcome.whole_node_s = await self._time_to_bind(
+            _workload("whole-node", MOVER, CARDS), WAIT_S
+        )
+        if outcome.whole_node_s is None:
+            outcome.notes.append(f"the pod of {CARDS} GPUs was not bound in {WAIT_S:.0f} s")
+            return
+        took_s = outcome.whole_node_s
+        self._screen.say(
+            f"{MOVER}'s pod of {CARDS} GPUs has a node to itself, {took_s:.1f} s after it came"
+        )
+        n_expected = n_running + 1
+        if not await self._hand.until(lambda: self._n_running() == n_expected, WAIT_S):
+            n_lost = n_expected - self._n_running()
+            outcome.notes.append(f"{n_lost} moved pods did not run again in {WAIT_S:.0f} s")
+        outcome.moved = self._board.reasons["Moved"] - before
+        if not outcome.moved:
+            outcome.notes.append("no pod was moved for it")
+        self._screen.say(f"{outcome.moved} pods were moved for it, and run again on other nodes")
+        self._screen.show()
+
+    def _surplus(self, project: str) -> int:
+        """What the project has beyond its fair share."""
+        share = sum(self._board.world.projects[project].fair_share.values())
+        return self._board.allocated(project) - share
+
+    async def _time_to_bind(self, workload: Workload, timeout_s: float) -> float | None:
+        started_s = time.monotonic()
+        await self._hand.submit([workload])
+
+        def is_bound() -> bool:
+            return any(pod.node for pod in self._pods_of(workload))
+
+        if not await self._hand.until(is_bound, timeout_s):
+            return None
+        return time.monotonic() - started_s
+
+    def _pods_of(self, workload: Workload) -> list[PodSeen]:
+        prefix = f"{workload.name}-"
+        pods = self._board.world.pods.values()
+        return [
+            pod for pod in pods if pod.namespace == workload.project and pod.name.startswith(prefix)
+        ]
+
+    def _singles_to_end(self) -> list[PodSeen]:
+        """Jobs of one whole GPU, so that each big node has some free cards, and none has all."""
+        chosen = []
+        for name, n_free in sorted(self._board.free_cards().items()):
+            ledger = self._board.world.ledgers[name]
+            if len(ledger.devices) != CARDS:
+                continue
+            left = max(0, FREED - n_free)
+            for row in ledger.rows:
+                pod = self._board.world.pods_by_uid.get(row.uid)
+                is_single = len(row.cards) == 1 and row.milli == 1000
+                if left and is_single and pod and pod.is_preemptible and not pod.group:
+                    chosen.append(pod)
+                    left -= 1
+        return chosen
+
+    def _n_running(self) -> int:
+        """Bound pods that stay."""
+        pods = self._board.world.pods.values()
+        return sum(
+            bool(pod.node) and pod.asked is not None and not pod.is_leaving and not pod.has_ended
+            for pod in pods
+        )
+
+    def _is_still(self) -> bool:
+        """Whether no pod is on its way out, and every row has a live pod."""
+        world = self._board.world
+        rows = (row for ledger in world.ledgers.values() for row in ledger.rows)
+        return not any(pod.is_leaving for pod in world.pods.values()) and all(
+            world.is_live(row.uid) for row in rows
+        )
+
+
+def _workload(name: str, project: str, cards: int, kind: str = "training") -> Workload:
+    return Workload(
+        name=name,
+        at_ms=0,
+        project=project,
+        kind=kind,
+        cpu_milli=8000,
+        memory_mib=32768,
+        gpus=cards,
+        milli=1000,
+    )

@@ -1,0 +1,208 @@
+"""What is left of a gang's minimum when pods have succeeded, and whose number counts."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from extender.api.events import Event, Removed, Upserted
+from extender.api.objects import Pod
+from extender.policy.groups import next_chunk
+from extender.state.cluster import ClusterState
+from extender.state.model import GroupView, WorkloadView
+from extender.state.trees import without_succeeded
+from tests.support.builders import PodBuilder, pod, pod_group, project
+
+
+def state_of(*objects: Any) -> ClusterState:
+    state = ClusterState()
+    for obj in (project("team-a").build(), *objects):
+        state.apply(Upserted(obj))
+    return state
+
+
+def view_of(state: ClusterState) -> WorkloadView:
+    state.validate_state()
+    (workload,) = state.snapshot(0).workloads.values()
+    return workload
+
+
+def member(name: str, min_member: int = 4, leaf: str = "") -> PodBuilder:
+    built = pod(name).needs(1000).gang("g", min_member)
+    return built.sub_group(leaf) if leaf else built
+
+
+def ended(name: str, leaf: str = "", **more: Any) -> PodBuilder:
+    return member(name, leaf=leaf, **more).bound("n1").ended()
+
+
+def gone(name: str) -> Event:
+    return Removed(Pod, f"uid-{name}", "team-a", name)
+
+
+def starts(workload: WorkloadView) -> list[str]:
+    """Names of the pods that must be placed next."""
+    waiting = [each for each in workload.pods if each.state == "gated"]
+    live = [each for each in workload.pods if each.state != "gated"]
+    return [each.name for each in next_chunk(workload, live, waiting)]
+
+
+# -- flat gangs ------------------------------------------------------------------------------
+
+
+def test_a_pod_that_is_made_again_does_not_wait_for_those_that_are_done() -> None:
+    done = [ended(name).build() for name in "abc"]
+    workload = view_of(state_of(*done, member("again").build()))
+    assert workload.min_member == 1
+    assert starts(workload) == ["again"]
+
+
+def test_minimum_of_a_pod_group_and_the_root_that_repeats_it_count_what_succeeded() -> None:
+    near = {"ballast.dev/topology-preferred-level": "rack"}
+    done = [member("a", 0).ended().build(), member("b", 0).ended().build()]
+    state = state_of(pod_group("g", 3).build(), *done, member("c", 0).build())
+    assert view_of(state).min_member == 1
+    state = state_of(*done, member("c", 3).notes(near).build(), member("d", 3).build())
+    assert view_of(state).min_member == 1
+
+
+def test_pods_that_failed_are_waited_for() -> None:
+    failed = member("b").bound("n1").ended("Failed").build()
+    workload = view_of(state_of(ended("a").build(), failed, member("c").build()))
+    assert workload.min_member == 3
+    assert starts(workload) == []
+
+
+def test_pods_that_had_succeeded_count_after_they_were_deleted() -> None:
+    state = state_of(*(ended(name).build() for name in "abc"), member("again").build())
+    for name in "abc":
+        state.apply(gone(name))
+    assert view_of(state).min_member == 1
+    assert starts(view_of(state)) == ["again"]
+
+
+def test_a_deleted_pod_counts_for_the_next_pod_of_its_owner() -> None:
+    state = state_of(ended("a").build(), ended("b").build(), member("c").bound("n1").build())
+    for name in "abc":
+        state.apply(gone(name))
+    assert state.snapshot(0).workloads == {}
+    state.apply(Upserted(member("again").build()))
+    assert view_of(state).min_member == 2
+
+
+def test_a_group_that_another_owner_makes_anew_has_its_whole_minimum() -> None:
+    state = state_of(*(ended(name).build() for name in "abc"))
+    for name in "abc":
+        state.apply(gone(name))
+    state.apply(Upserted(member("x").made_by("uid-other").build()))
+    assert view_of(state).min_member == 4
+
+
+def test_a_deleted_pod_counts_for_other_owners_that_ran_beside_it() -> None:
+    beside = member("x").made_by("uid-other").bound("n1").build()
+    state = state_of(beside, member("a").bound("n1").build(), ended("a").build())
+    for each in (gone("a"), gone("x"), Upserted(member("y").made_by("uid-other").build())):
+        state.apply(each)
+    assert view_of(state).min_member == 3
+
+
+def test_pods_without_owner_are_forgotten_with_the_last_of_their_group() -> None:
+    state = state_of(ended("a").bare().build(), member("b").bare().build())
+    state.apply(gone("a"))
+    assert view_of(state).min_member == 3
+    state.apply(gone("b"))
+    state.apply(Upserted(member("c").bare().build()))
+    assert view_of(state).min_member == 4
+
+
+def test_a_pod_of_the_same_name_takes_the_place_of_one_that_had_succeeded() -> None:
+    state = state_of(ended("worker-0").build(), member("worker-1").build())
+    assert view_of(state).min_member == 3
+    state.apply(gone("worker-0"))
+    state.apply(Upserted(member("worker-0").uid("uid-2").build()))
+    assert view_of(state).min_member == 4
+
+
+def test_pods_without_gpus_are_not_counted() -> None:
+    helper = pod("helper").gang("g").direct().ended().build()
+    assert view_of(state_of(helper, member("a").build())).min_member == 4
+
+
+def test_what_lives_needs_at_least_one() -> None:
+    done = [ended(name).build() for name in "abcde"]
+    assert view_of(state_of(*done, member("again").build())).min_member == 1
+
+
+# -- trees -----------------------------------------------------------------------------------
+
+
+def test_each_sub_group_counts_its_own_pods() -> None:
+    group = pod_group("g", 1).sub_group("driver").sub_group("workers", 3).build()
+    done = [ended("d", "driver").build(), ended("w1", "workers").build()]
+    waiting = [member(name, leaf="workers").build() for name in ("w2", "w3")]
+    workload = view_of(state_of(group, *done, *waiting))
+    assert workload.tree is not None
+    assert [leaf.min_member for leaf in workload.tree.children] == [0, 2]
+    assert workload.min_member == 2
+    assert starts(workload) == ["w2", "w3"]
+
+
+def test_a_sub_group_whose_pods_are_all_done_is_needed_no_more_at_any_level() -> None:
+    group = pod_group("g", 1).sub_group("r1", 1).sub_group("r2", 1)
+    for replica in ("r1", "r2"):
+        group.sub_group(f"{replica}-leader", parent=replica)
+        group.sub_group(f"{replica}-workers", 2, parent=replica)
+    done = [ended("l1", "r1-leader").build()]
+    done += [ended(name, "r1-workers").build() for name in ("w1", "w2")]
+    waiting = [member("l2", leaf="r2-leader").build()]
+    waiting += [member(name, leaf="r2-workers").build() for name in ("w3", "w4")]
+    state = state_of(group.build(), *done, *waiting)
+    assert starts(view_of(state)) == ["l2", "w3", "w4"]
+    state.apply(Upserted(ended("l2", "r2-leader").build()))
+    assert view_of(state).min_member == 2
+    assert starts(view_of(state)) == ["w3", "w4"]
+
+
+def test_surplus_of_one_sub_group_does_not_stand_in_for_another() -> None:
+    tree = GroupView(
+        name="",
+        min_member=4,
+        min_groups=2,
+        children=(GroupView(name="a", min_member=2), GroupView(name="b", min_member=2)),
+    )
+    view = view_of(state_of(member("x").build()))
+    left = without_succeeded(replace(view, tree=tree), Counter(a=4)).tree
+    assert left is not None
+    assert (left.min_member, left.min_groups) == (2, 2)
+    assert [child.min_member for child in left.children] == [0, 2]
+
+
+# -- whose number counts ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("old", "new"), [(4, 2), (2, 4)], ids=["scaled down", "scaled up"])
+def test_number_of_the_youngest_pod_counts(old: int, new: int) -> None:
+    pods = [member("z", old).created(10).build(), member("a", new).created(20).build()]
+    assert view_of(state_of(*pods)).min_member == new
+    assert view_of(state_of(*pods, member("m", 0).created(30).build())).min_member == new
+
+
+def test_largest_number_counts_among_pods_of_one_age() -> None:
+    pods = [member("a", 2).created(10).build(), member("b", 4).created(10).build()]
+    assert view_of(state_of(*pods)).min_member == 4
+
+
+def test_number_of_a_pod_group_counts_however_young_its_pods_are() -> None:
+    state = state_of(pod_group("g", 3).build(), member("a", 2).created(9).build())
+    assert view_of(state).min_member == 3
+
+
+def test_number_of_a_pod_group_that_repeats_its_pods_is_theirs_until_somebody_changes_it() -> None:
+    said = {"ballast.dev/min-member": "4"}
+    state = state_of(pod_group("g", 4).notes(said).build(), member("a", 2).build())
+    assert view_of(state).min_member == 2
+    state.apply(Upserted(pod_group("g", 3).notes(said).build()))
+    assert view_of(state).min_member == 3
+    state.apply(Upserted(pod_group("g", 3).notes(said | {"ballast.dev/min-member": "3"}).build()))
+    assert view_of(state).min_member == 2
