@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Which pods leave a node so that one more fits, and what that costs. Twin: `victims_twin`.
 
-A `Room` is bound to some nodes of a table, a herd (pods that may be told to leave), the terms on which
-they may, and one pod's demand (`extender.policy.herd` and `terms` describe the arrays); it reads
-them anew in every call and changes none. Cards are freed one by one, the cheapest first, then pods
-leave for what else the node lacks; what proves needless stays after all, and one unit that does it
-alone is looked at as well. Costs compare as in `room.pxd`. Time: for each node its cards times its
-pods, and its pods once more for each that is chosen.
+A `Room` is bound to some nodes of a table, a herd (pods that may be told to leave), the terms on
+which they may, and one pod's demand (`extender.policy.herd` and `terms` describe the arrays); it
+reads them anew in every call and changes none. Cards are freed one by one, the cheapest first, then
+pods leave for what else the node lacks; what proves needless stays after all, and one unit that
+does it alone is looked at as well. Costs compare as in `room.pxd`. Time: for each node its cards
+times its pods, and its pods once more for each that is chosen.
 """
 
 from libc.stdlib cimport calloc, free as release
@@ -180,7 +180,7 @@ cdef class Room:
         return n
 
     def capacity(self, int most):
-        """How many pods fit on all candidates together with everything gone that may go, or `most`."""
+        """How many pods fit on all candidates with everything gone that may go, or `most`."""
         cdef Py_ssize_t each
         cdef long long total = 0
         with nogil:
@@ -365,7 +365,7 @@ cdef class Room:
         cdef int at, w = self.owner[p], n_singles = 0
         cdef long long lost = 0
         cdef bint is_core, is_moving = False
-        if not self.is_here[p] or self.priority[w] >= self.below_priority:
+        if not self.is_here[p] or self.priority[w] >= self.below_priority or self.is_safe[w] > 1:
             return False
         for at in range(self.n_entries):
             if self.owner[self.entries[at].pod] == w:
@@ -507,8 +507,10 @@ cdef class Room:
                 continue
             is_held = False
             for other in range(self.n_entries):
-                is_held |= self.entries[at].kind == SINGLE and self.entries[other].kind == CORE and (
-                    self.owner[self.entries[other].pod] == self.owner[self.entries[at].pod]
+                is_held |= (
+                    self.entries[at].kind == SINGLE
+                    and self.entries[other].kind == CORE
+                    and self.owner[self.entries[other].pod] == self.owner[self.entries[at].pod]
                 )
             if not is_held and (
                 best < 0 or is_less(&self.entries[best].cost, &self.entries[at].cost)

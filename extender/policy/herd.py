@@ -15,7 +15,7 @@ from extender.api.demand import Demand
 from extender.policy.groups import has_topology, is_satisfied, unit_of
 from extender.policy.queues import RESOURCES, PoolQueues, Queue, held_amounts
 from extender.policy.session import Session
-from extender.state.model import Amounts, Constraints, PodView, WorkloadView
+from extender.state.model import NOTHING, Amounts, Constraints, PodView, WorkloadView
 
 #: Ages are counted down from here, so that the older workload has the larger figure.
 _EPOCH_END: Final = (1 << 33) - 1
@@ -32,7 +32,7 @@ class Herd:
     workload has some, `may_move` 1 where somebody makes it again. By workload: `surplus` pods that
     may go one by one, `whole_lost` and `whole_amounts` of all that it may still give, `is_stuck` 1
     where it can't go whole, `priority`, `age` (the larger the older), `queue`. By queue: `has`
-    (int64[3 * n]) is what it holds. `nobody` has a 0 for every w.
+    (int64[3 * n]) is what it holds, `had` what it held at first. `nobody` has a 0 for every w.
     """
 
     pods: list[PodView] = field(default_factory=list)
@@ -65,12 +65,19 @@ class Herd:
     age: "array[int]" = field(default_factory=lambda: array("q"))
     queue: "array[int]" = field(default_factory=lambda: array("i"))
     has: "array[int]" = field(default_factory=lambda: array("q"))
+    had: "array[int]" = field(default_factory=lambda: array("q"))
     nobody: bytearray = field(default_factory=bytearray)
     _gone: set[str] = field(default_factory=set)
 
     def node_ix(self, p: int, of: dict[str, int]) -> int:
         """The row of the node on which the pod is."""
         return of[self.pods[p].node]
+
+    def is_over_limit(self, queue: Queue) -> bool:
+        """Whether it holds more than it may, and more than at first."""
+        q = self.queue_ix.get(queue)
+        had = NOTHING if q is None else self.had[3 * q : 3 * q + 3]
+        return any(queue.allocated[r] > max(queue.limit[r], had[r]) for r in RESOURCES)
 
     def amounts_of(self, pods: Iterable[int]) -> Amounts:
         """What the queue is charged for them."""
@@ -80,6 +87,21 @@ class Herd:
             cpu += held[3 * p + 1]
             memory += held[3 * p + 2]
         return gpu, cpu, memory
+
+    def inside(self, queue: Queue, resource: int) -> list[int]:
+        """The pods in the queue that hold any of the resource, the cheapest first; costs one pass
+        over all."""
+        found = []
+        for w, leaf in enumerate(self.leaves):
+            if queue not in leaf.chain:
+                continue
+            for p in self.members[w]:
+                if self.is_here[p] and self.amounts[3 * p + resource] > 0:
+                    is_core = self.is_core[p] or self.surplus[w] == 0
+                    lost = self.whole_lost[w] if is_core else self.lost[p]
+                    age, uid = self.age[w], self.pods[p].uid
+                    found.append((is_core, lost, self.priority[w], age, self.turn[p], uid, p))
+        return [entry[-1] for entry in sorted(found)]
 
     def unit_of(self, p: int) -> Sequence[int] | None:
         """The pods that leave when `p` is stopped, or None where one of them may not."""
@@ -202,7 +224,7 @@ class _Layout:
         ix_of, pools = nodes.cards.ix, nodes.pool
         places = [(ix, pod) for pod in live if pools[ix := ix_of.get(pod.node, -1)] == self.pool]
         leaf = self._leaf_of(workload) if places and places[0][0] >= 0 else None
-        if leaf is None:
+        if leaf is None or (len(places) < len(live) and self.session.is_giving(workload.key)):
             return
         if len(places) > 1:
             places = [(ix_of[pod.node], pod) for pod in in_leaving_order(pod for _, pod in places)]
@@ -303,6 +325,7 @@ class _Layout:
                 herd.queues.append(queue)
         herd.has = array("q", bytes(24 * len(herd.queues)))
         herd.sync(herd.queues)
+        herd.had = herd.has[:]
 
     def _lay_out_workloads(self) -> None:
         herd = self.herd

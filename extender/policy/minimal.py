@@ -8,29 +8,37 @@ what was needed among more victims is needed among fewer.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from extender.api.demand import Demand
+from extender.policy.groups import least_pods
 from extender.policy.shapes import in_packing_order
 from extender.policy.terms import Terms
 from extender.policy.trial import Claim, Seat, Trial, Unit
 from extender.state.model import Constraints, PodView
 
 #: A taker of so many pods or fewer is placed again as a whole where pod by pod did not do.
-_FEW_PODS = 16
+_FEW_PODS: Final = 16
+#: How often everybody is looked at; more than twice is rare.
+_MOST_PASSES: Final = 4
 
 
 @dataclass(slots=True)
 class Victims:
-    """The victims of a trial. `place_again` places the whole taker in what is free, or says no;
-    `is_full` knows what has no place in the pool; `can_move`: who would stop may move instead."""
+    """The victims of a trial. `is_full` knows what has no place in the pool; `place_again` places
+    the whole taker in what is free, or says no; `may_keep` says whether the plan is allowed as it
+    is; `can_move`: who would stop may move instead. `needless` are those found whom the taker does
+    not need, and who can't stay because the rest of their workload goes as well."""
 
     claim: Claim
     trial: Trial
     terms: Terms
     is_full: Callable[[Demand, Constraints], bool]
     place_again: Callable[[Sequence[PodView]], bool]
+    may_keep: Callable[[], bool]
     can_move: bool
+    needless: list[Unit] = field(default_factory=list)
 
     def settle(self) -> bool:
         """Decide about all of them; False where somebody can neither move nor stop."""
@@ -41,8 +49,9 @@ class Victims:
         for unit in self._dearest_first() if self.can_move else ():
             if not all(map(self._is_stuck, unit.pods)):
                 self._keep(unit)
-        if not self._is_tight():
-            self._spare_needless()
+        self.spare_needless()
+        if self.claim.is_alike and len(trial.seats) > 1:
+            trial.seat_again(self.claim.chunk)
         return True
 
     def resettle(self, p: int) -> bool:
@@ -89,40 +98,100 @@ class Victims:
         pod = herd.pods[p]
         return not herd.may_move[p] or self.is_full(pod.demand, pod.constraints)
 
-    def _spare_needless(self) -> None:
+    def spare_needless(self) -> None:
+        """Let everybody stay without whom the taker has its places all the same."""
+        if self._is_tight():
+            return
+        # Who stays may give up a new place that is where another one was.
+        for _ in range(_MOST_PASSES):
+            mark = self.trial.checkpoint()
+            self._spare_once()
+            if self.trial.checkpoint() == mark:
+                return
+
+    def _spare_once(self) -> None:
         trial, herd = self.trial, self.trial.herd
         for unit in self._dearest_first():
             if unit.pods[0] in trial.units:
-                self._spare(lambda unit=unit: trial.spare(unit), unit.pods)  # type: ignore[misc]
-        for p in sorted(trial.moving, key=lambda p: (-herd.lost[p], p)):
-            self._spare(lambda p=p: trial.restore(p), (p,))  # type: ignore[misc]
+                self._spare(unit)
+        for p in sorted(trial.moving, key=lambda p: (-herd.lost[p], herd.pods[p].uid)):
+            self._spare(p)
+        for unit in self._dearest_first():
+            if unit.is_whole and unit.pods[0] in trial.units and len(unit.pods) <= _FEW_PODS:
+                self._spare_part(unit.w)
 
-    def _spare(self, let_stay: Callable[[], None], pods: Sequence[int]) -> None:
-        """Let the pods stay if the taker has its places all the same."""
+    def _spare(self, victim: Unit | int) -> None:
+        """Let a unit, or a pod p that moves, stay if the taker has its places all the same."""
         trial, herd = self.trial, self.trial.herd
+        mark = trial.checkpoint()
+        if not self._try_without(victim):
+            return
+        w = victim.w if isinstance(victim, Unit) else herd.owner[victim]
+        is_legal = herd.is_legal(w)
+        if not is_legal and isinstance(victim, Unit):
+            self.needless.append(victim)
+        if not is_legal or not self.may_keep():
+            trial.rollback(mark)
+
+    def _try_without(self, victim: Unit | int) -> bool:
+        """Whether the taker has its places without the victim, who stays then."""
+        trial, herd = self.trial, self.trial.herd
+        pods = victim.pods if isinstance(victim, Unit) else (victim,)
         mark = trial.checkpoint()
         nodes = {herd.pods[p].node for p in pods}
         in_the_way = [uid for uid, seat in trial.seats.items() if seat.placement.node in nodes]
-        let_stay()
-        if not herd.is_legal(herd.owner[pods[0]]):
-            trial.rollback(mark)
-            return
+        self._let_stay(victim)
         if not self._is_over(nodes):
-            return
-        if self._seat_again([trial.unseat(uid) for uid in in_the_way]) and not self._is_over(nodes):
-            return
+            return True
+        seats = [trial.unseat(uid) for uid in in_the_way]
+        if self._seat_again(seats) and not self._is_over(nodes):
+            return True
         trial.rollback(mark)
-        if 1 < len(trial.seats) <= _FEW_PODS and not self.claim.is_alike:
-            self._spare_by_new_places(let_stay, nodes)
+        if not 1 < len(trial.seats) <= _FEW_PODS or self.claim.is_alike:
+            return False
+        # Pods that differ may change places.
+        taker = [trial.unseat(uid).placement.pod for uid in list(trial.seats)]
+        self._let_stay(victim)
+        if not self._is_over(nodes) and self.place_again(taker):
+            return True
+        trial.rollback(mark)
+        return False
 
-    def _spare_by_new_places(self, let_stay: Callable[[], None], nodes: set[str]) -> None:
-        """The same with all places of the taker open again: pods that differ may change places."""
-        trial = self.trial
+    def _let_stay(self, victim: Unit | int) -> None:
+        if isinstance(victim, Unit):
+            self.trial.spare(victim)
+        else:
+            self.trial.restore(victim)
+
+    def _spare_part(self, w: int) -> None:
+        """Of a workload that goes whole let as many pods stay as can go on together without it."""
+        trial, herd = self.trial, self.trial.herd
+        units = [unit for unit in trial.units.values() if unit.w == w]
+        leaving = {p for unit in units for p in unit.pods}
+        if herd.n_live[w] + len(leaving) <= least_pods(herd.workloads[w]):
+            return
+        nodes = {herd.pods[p].node for p in leaving}
         mark = trial.checkpoint()
-        pods = [trial.unseat(uid).placement.pod for uid in list(trial.seats)]
-        let_stay()
-        if self._is_over(nodes) or not self.place_again(pods):
-            trial.rollback(mark)
+        for unit in units:
+            trial.spare(unit)
+        in_the_way = [uid for uid, seat in trial.seats.items() if seat.placement.node in nodes]
+        seats = [trial.unseat(uid) for uid in in_the_way]
+        taken = {seat.placement.node for seat in seats}
+        in_turn = [p for p in herd.members[w] if p in leaving]
+        stopped = []
+        for p in sorted(in_turn, key=lambda p: herd.pods[p].node not in taken):
+            unit = Unit((p,), w, units[0].tier, units[0].is_below, False, herd.lost[p])
+            trial.stop(unit)
+            stopped.append(unit)
+            before = trial.checkpoint()
+            if self._seat_again(seats) and not self._is_over(nodes):
+                for unit in stopped[:-1]:
+                    self._try_without(unit)
+                if herd.n_live[w] and herd.is_legal(w) and self.may_keep():
+                    return
+                break
+            trial.rollback(before)
+        trial.rollback(mark)
 
     def _is_over(self, nodes: Iterable[str]) -> bool:
         return any(self.trial.is_over(self.trial.ix_of(node)) for node in nodes)
@@ -137,11 +206,12 @@ class Victims:
         on a node where the one pod of the taker needed it."""
         trial, pods = self.trial, self.trial.herd.pods
         shape = self.claim.shapes[0]
-        if not self.claim.is_alike or not self.is_full(shape.demand, shape.constraints):
+        # Who stays gives up his new place, and that may be what the taker needs.
+        if not self.claim.is_alike or trial.moving or trial.is_for_limits:
+            return False
+        if not self.is_full(shape.demand, shape.constraints):
             return False
         n_seats = Counter(seat.placement.node for seat in trial.seats.values())
-        if any(n_seats[pods[p].node] != 1 for p in trial.moving):
-            return False
         for unit in trial.units.values():
             node = pods[unit.pods[0]].node
             if n_seats[node] != 1 or any(pods[p].node != node for p in unit.pods):
@@ -152,7 +222,12 @@ class Victims:
         herd = self.trial.herd
         return sorted(
             self.trial.units.values(),
-            key=lambda unit: (-unit.lost, -herd.priority[unit.w], -herd.age[unit.w], unit.pods[0]),
+            key=lambda unit: (
+                -unit.lost,
+                -herd.priority[unit.w],
+                -herd.age[unit.w],
+                herd.pods[unit.pods[0]].uid,
+            ),
         )
 
     def largest_first(self, pods: Sequence[int]) -> list[int]:

@@ -1,9 +1,10 @@
 """Stage `preempt`: inside a project, work of a better priority takes from work of strictly worse.
 
-Between projects there is no priority; what a project may hold at all is for reclaim to say, so no
-fair share is looked at here, only limits and the quota of non-preemptible work. Each plan replaces
-work by work of a better priority in the same project, so the project's priorities, counted from the
-best down, strictly rise: nothing can go on for ever.
+What goes before the taker when both wait is not stopped for it: interactive work and inference
+within the project's quota. Between projects there is no priority; what a project may hold at all is
+for reclaim to say, so no fair share is looked at here, only limits and the quota of non-preemptible
+work. Each plan replaces work by work of a better priority in the same project, so the project's
+priorities, counted from the best down, strictly rise: nothing can go on for ever.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,13 +13,15 @@ from dataclasses import dataclass, field
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
 from extender.policy.herd import Herd
+from extender.policy.order import FIRST_KINDS
 from extender.policy.queues import Queue, sum_amounts
 from extender.policy.runtimes import protected_by
 from extender.policy.session import Session
 from extender.policy.solver import solver_of
 from extender.policy.taking import Taking
-from extender.policy.terms import Rule, Terms, TermsBuilder
+from extender.policy.terms import NOTHING, Rule, Terms, TermsBuilder
 from extender.policy.trial import Claim, Trial
+from extender.state.model import Amounts
 
 
 def preempt(session: Session) -> None:
@@ -52,7 +55,7 @@ def _who_has_worse(session: Session, pool: str) -> list[Pending]:
 @dataclass(slots=True)
 class _Preempt:
     session: Session
-    _rules: dict[tuple[Queue, int], Rule] = field(default_factory=dict)
+    _rules: dict[tuple[Queue, int, bool], Rule] = field(default_factory=dict)
 
     def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
         """The one rule, unless the project may not hold the claim whoever leaves."""
@@ -60,31 +63,57 @@ class _Preempt:
         refused = self.session.check_room(leaf, workload, claim.need, "later")
         if refused is not None and refused.reason is not Reason.OVER_LIMIT:
             return refused
-        return (self._rule(leaf.project, workload.priority),)
+        project = leaf.project
+        is_kind_safe = workload.kind not in FIRST_KINDS and _holds_within(project, project.quota)
+        return (self._rule(project, workload.priority, is_kind_safe),)
 
-    def _rule(self, project: Queue, priority: int) -> Rule:
-        rule = self._rules.get((project, priority))
+    def _rule(self, project: Queue, priority: int, is_kind_safe: bool) -> Rule:
+        key = project, priority, is_kind_safe
+        rule = self._rules.get(key)
         if rule is None:
-            rule = self._rules[project, priority] = Rule(
+            rule = self._rules[key] = Rule(
                 reason=Reason.PREEMPTED,
-                terms=lambda herd: self._terms(herd, project, priority),
+                terms=lambda herd: self._terms(herd, project, priority, is_kind_safe),
                 may_keep=self._may_keep,
                 note=lambda claim, _: f"{claim.key} is of priority {priority} in {project.name}",
                 max_moves=self.session.settings.max_moves,
             )
         return rule
 
-    def _terms(self, herd: Herd, project: Queue, priority: int) -> Terms:
+    def _terms(self, herd: Herd, project: Queue, priority: int, is_kind_safe: bool) -> Terms:
         terms = TermsBuilder(herd)
         for giver in herd.queues:
             is_own = giver.project is project
             terms.add(int(is_own), is_mobile=is_own)
-        return terms.finish(protected_by(self.session, herd, _preempt_runtime), priority)
+        is_safe = protected_by(self.session, herd, _preempt_runtime)
+        if is_kind_safe:
+            is_safe = bytearray(
+                NOTHING if workload.kind in FIRST_KINDS else is_protected
+                for workload, is_protected in zip(herd.workloads, is_safe, strict=True)
+            )
+        return terms.finish(is_safe, priority)
 
     def _may_keep(self, claim: Claim, trial: Trial) -> bool:
+        workload, herd = claim.pending.workload, trial.herd
         amounts = sum_amounts(placement.amounts for placement in trial.placements)
-        workload = claim.pending.workload
-        return self.session.check_room(claim.leaf, workload, amounts, "later") is None
+        if self.session.check_room(claim.leaf, workload, amounts, "later") is not None:
+            return False
+        if workload.kind in FIRST_KINDS:
+            return True
+        # Whoever goes before the taker once he waits again must not be stopped for it.
+        return not any(
+            herd.workloads[unit.w].kind in FIRST_KINDS
+            and _holds_within(
+                claim.leaf.project, claim.leaf.project.quota, herd.amounts_of(unit.pods)
+            )
+            for unit in trial.units.values()
+        )
+
+
+def _holds_within(queue: Queue, bound: Amounts, more: Amounts = (0, 0, 0)) -> bool:
+    return all(
+        has + extra <= most for has, extra, most in zip(queue.allocated, more, bound, strict=True)
+    )
 
 
 def _preempt_runtime(queues: Iterable[Queue]) -> int:

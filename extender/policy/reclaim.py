@@ -23,7 +23,7 @@ from operator import gt
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.herd import Herd
-from extender.policy.queues import RESOURCES, PoolQueues, Queue, frozen, sum_amounts
+from extender.policy.queues import RESOURCES, PoolQueues, Queue, sum_amounts
 from extender.policy.runtimes import protected_by
 from extender.policy.session import Session, format_amount
 from extender.policy.taking import Taking, first_over
@@ -131,7 +131,7 @@ class _Reclaim:
             bound = self.deserved[queue]
             if _has_room(queue, amounts, bound):
                 continue
-            if queue is leaf or not _has_room(queue, amounts, _held_before(queue, trial)):
+            if queue is leaf or not _has_room(queue, amounts, trial.held_before(queue)):
                 return False
         return True
 
@@ -143,14 +143,6 @@ def _has_room(queue: Queue, more: Amounts, bound: Sequence[int]) -> bool:
         and (not more[1] or has[1] + more[1] <= bound[1])
         and (not more[2] or has[2] + more[2] <= bound[2])
     )
-
-
-def _held_before(queue: Queue, trial: Trial) -> Amounts:
-    """What the queue held before the trial's units were stopped."""
-    herd = trial.herd
-    inside = [unit for unit in trial.units.values() if queue in herd.leaves[unit.w].chain]
-    given = sum_amounts(herd.amounts_of(unit.pods) for unit in inside)
-    return sum_amounts((frozen(queue.allocated), given))
 
 
 def _below_common(giver: Queue, level_of: dict[Queue, int]) -> list[Queue]:

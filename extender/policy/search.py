@@ -6,7 +6,7 @@ is free.
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from extender.kernels import nodes as node_kernel
@@ -15,9 +15,11 @@ from extender.policy.match import WHOLE_POOL, Frame
 from extender.policy.minimal import Victims, unit_at
 from extender.policy.offers import Offers, Price
 from extender.policy.plan import Placement
+from extender.policy.queues import RESOURCES
+from extender.policy.session import placed_amounts
 from extender.policy.shapes import Shape, in_packing_order, shapes_of
 from extender.policy.terms import Rule, Terms
-from extender.policy.trial import Claim, Trial
+from extender.policy.trial import Claim, Trial, Unit
 from extender.state.model import GPU, PodView
 from extender.state.nodes import NodeTable
 
@@ -40,22 +42,22 @@ class Search:
         self.rule = rule
         self.can_move = can_move
         self.was_forbidden = False
-        self._trial = Trial(solver.session, solver.pool, solver.herd, solver.touched)
+        self.trial = Trial(solver.session, solver.pool, solver.herd, solver.touched)
         self._moves = can_move
         self._is_deferred = False
         self._n_stopped_instead = 0
 
-    def run(self) -> Trial | None:
-        """A plan that the simulation holds, or None and nothing held."""
+    def run(self) -> bool:
+        """Whether there is a plan: then the simulation holds it, otherwise nothing."""
         for with_moves, is_deferred in self._ways():
             self._moves, self._is_deferred = with_moves, is_deferred
             mark = self.checkpoint()
-            if self._place_all() and self._victims().settle():
+            if self._place_all() and self._meet_limits() and self._victims().settle():
                 if self._may_keep():
-                    return self._trial
+                    return True
                 self.was_forbidden = True
             self.rollback(mark)
-        return None
+        return False
 
     def place_in(self, pods: Sequence[PodView], pool: str, frame: Frame) -> list[Placement] | None:
         """As `topology.Placer.place_in`."""
@@ -64,14 +66,14 @@ class Search:
             if not self._seat(pod, frame):
                 self.rollback(mark)
                 return None
-        return [self._trial.seats[pod.uid].placement for pod in pods]
+        return [self.trial.seats[pod.uid].placement for pod in pods]
 
     def cost(self, pods: Sequence[PodView], pool: str, frame: Frame) -> tuple[int, ...]:
         """As `topology.Placer.cost`: few pods are tried, of many the cheapest nodes are summed."""
         if len(pods) <= _FEW_PODS:
             mark = self.checkpoint()
             placed = self.place_in(pods, pool, frame)
-            price = self._trial.price() if placed else (IMPOSSIBLE, 0, 0)
+            price = self.trial.price() if placed else (IMPOSSIBLE, 0, 0)
             self.rollback(mark)
             return price
         total = [0, 0, 0]
@@ -83,12 +85,12 @@ class Search:
 
     def checkpoint(self) -> int:
         """A mark to roll back to."""
-        return self._trial.checkpoint()
+        return self.trial.checkpoint()
 
     def rollback(self, mark: int) -> None:
         """Undo everything since `mark`, prices included that were worked out since."""
-        if self._trial.checkpoint() > mark:
-            self._trial.rollback(mark)
+        if self.trial.checkpoint() > mark:
+            self.trial.rollback(mark)
             self.solver.changed_prices()
 
     @property
@@ -105,8 +107,38 @@ class Search:
         if self.rule.can_stop:
             yield False, False
 
+    def join(self, other: "Search") -> None:
+        """Take over another plan for the same workload."""
+        claim, more = self.claim, other.claim
+        is_alike = claim.is_alike and more.is_alike
+        chunk = [*claim.chunk, *more.chunk]
+        shapes = shapes_of(chunk)
+        self.claim = replace(
+            claim, chunk=chunk, shapes=shapes, is_alike=is_alike and len(shapes) == 1
+        )
+        self.trial.seats.update(other.trial.seats)
+        self.trial.units.update(other.trial.units)
+        self.trial.moving.update(other.trial.moving)
+
+    def review(self) -> list[Unit]:
+        """The plan is part of the cycle's, and places came free since: let those stay who can.
+
+        Returns units that it does not need, and that leave only because the rest of their workload
+        does.
+        """
+        herd = self.solver.herd
+        if self.trial.is_for_limits:
+            return []
+        leaves = {herd.leaves[unit.w] for unit in self.trial.units.values()}
+        givers = {queue for leaf in leaves for queue in leaf.chain}
+        victims = self._victims()
+        # Who ran before may run on beside the taker, as far as limits go.
+        victims.may_keep = lambda: not any(map(herd.is_over_limit, givers))
+        victims.spare_needless()
+        return victims.needless
+
     def _may_keep(self) -> bool:
-        trial = self._trial
+        trial = self.trial
         if self.rule.needs_victims and not trial.units and not trial.moving:
             return False
         return self.rule.may_keep(self.claim, trial)
@@ -117,6 +149,31 @@ class Search:
             return self.place_in(claim.chunk, solver.pool, WHOLE_POOL) is not None
         lay_out = solver.session.places.lay_out
         return lay_out(claim.pending, solver.pool, self, self._emptied(), claim.chunk) is not None
+
+    def _meet_limits(self) -> bool:
+        """Whether the taker's queues stay within their limits, once work inside them is stopped.
+
+        Where a queue is over its limit already that is no matter of the taker's, who has to wait.
+        """
+        trial, herd = self.trial, self.solver.herd
+        trial.is_for_limits = False
+        amounts = placed_amounts(trial.placements)
+        for queue in self.claim.leaf.chain:
+            for r in RESOURCES:
+                if not amounts[r] or queue.allocated[r] + amounts[r] <= queue.limit[r]:
+                    continue
+                if trial.held_before(queue)[r] > queue.limit[r]:
+                    return False
+                trial.is_for_limits = True
+                for p in herd.inside(queue, r):
+                    if queue.allocated[r] + amounts[r] <= queue.limit[r]:
+                        break
+                    unit = unit_at(trial, self._terms, p) if herd.is_here[p] else None
+                    if unit is not None:
+                        trial.stop(unit)
+                if queue.allocated[r] + amounts[r] > queue.limit[r]:
+                    return False
+        return True
 
     def _emptied(self) -> NodeTable:
         """The nodes as they would be if everything left that may."""
@@ -129,7 +186,7 @@ class Search:
         return table
 
     def _seat(self, pod: PodView, frame: Frame) -> bool:
-        solver, trial = self.solver, self._trial
+        solver, trial = self.solver, self.trial
         if not solver.is_full(pod.demand, pod.constraints) and trial.seat(pod, frame):
             return True
         shape = Shape(pod.demand, pod.constraints, 1)
@@ -155,8 +212,7 @@ class Search:
 
     def _make_room(self, pod: PodView, frame: Frame, offers: Offers, ix: int) -> bool:
         """Seat the pod on node `ix` and send away who must leave; the caller undoes a False."""
-        trial, herd, terms = self._trial, self.solver.herd, self._terms
-        n_touched = len(self.solver.touched)
+        trial, herd, terms = self.trial, self.solver.herd, self._terms
         chosen = offers.choose(ix)
         if chosen is None:
             return False
@@ -175,11 +231,10 @@ class Search:
         if (trial.moving and self._moves_too_much()) or not self._fits(pod, ix):
             return False
         trial.seat_on(pod, ix, frame)
-        self.solver.recheck(self.solver.touched[n_touched:])
         return self._is_deferred or not displaced or self._resettle(displaced)
 
     def _moves_too_much(self) -> bool:
-        rule, moving, herd = self.rule, self._trial.moving, self.solver.herd
+        rule, moving, herd = self.rule, self.trial.moving, self.solver.herd
         if rule.max_moves is not None and len(moving) > rule.max_moves:
             return True
         own = herd.by_key.get(self.claim.key)
@@ -188,7 +243,7 @@ class Search:
         return rule.is_move_bounded and herd.amounts_of(moving)[GPU] > self.claim.need[GPU]
 
     def _resettle(self, displaced: Sequence[int]) -> bool:
-        trial, victims = self._trial, self._victims()
+        trial, victims = self.trial, self._victims()
         for p in victims.largest_first(displaced):
             if p in trial.moving and trial.moving[p] is None:
                 if not victims.resettle(p):
@@ -207,14 +262,20 @@ class Search:
         return node_kernel.best_node(later, pod.demand, only, node_kernel.BINPACK) >= 0
 
     def _victims(self) -> Victims:
-        rule, solver = self.rule, self.solver
-        can_move = rule.can_move and rule.can_stop
-        place_again = self._place_again
-        return Victims(self.claim, self._trial, self._terms, solver.is_full, place_again, can_move)
+        rule, claim, trial = self.rule, self.claim, self.trial
+        return Victims(
+            claim,
+            trial,
+            self._terms,
+            is_full=self.solver.is_full,
+            place_again=self._place_again,
+            may_keep=lambda: rule.may_keep(claim, trial),
+            can_move=rule.can_move and rule.can_stop,
+        )
 
     def _place_again(self, pods: Sequence[PodView]) -> bool:
         """Places for the whole claim in what is free later."""
-        trial, solver = self._trial, self.solver
+        trial, solver = self.trial, self.solver
         if not self.claim.is_near:
             return all(trial.seat(pod, WHOLE_POOL) for pod in in_packing_order(pods))
         places, later = solver.session.places, solver.session.sim.later

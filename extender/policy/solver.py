@@ -9,7 +9,7 @@ rule and shape until something is released that was not used.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.api.demand import Demand
@@ -23,13 +23,21 @@ from extender.policy.offers import Offers
 from extender.policy.plan import Eviction, Move, Placement
 from extender.policy.queues import RESOURCES, Queue
 from extender.policy.search import Search
-from extender.policy.session import Session, State
+from extender.policy.session import Session, State, placed_amounts
 from extender.policy.shapes import Shape
 from extender.policy.terms import Rule, Terms
-from extender.policy.trial import Claim, Trial, is_over
+from extender.policy.trial import Claim, Trial, Unit, is_over
 from extender.state.model import Amounts, Constraints
 
 _OfferKey = tuple[bool, Demand, int, int]
+
+
+@dataclass(slots=True)
+class _Committed:
+    """A plan that is part of the cycle's."""
+
+    search: Search
+    placements: list[Placement]
 
 
 @dataclass(slots=True)
@@ -57,18 +65,21 @@ class Solver:
         self._known: dict[Rule, _Known] = {}
         # Shapes of the herd that have another place somewhere; the terms of all rules share it.
         self._moves = bytearray(len(self.herd.shapes))
-        self._full: dict[tuple[Demand, int], Shape] = {}
+        # What had no place anywhere when so many of `touched` had been seen.
+        self._full: dict[tuple[Demand, int], tuple[Shape, int]] = {}
         self._epoch = 0
         self._is_open = False
+        self._committed: list[_Committed] = []
+        self._is_anything_left_over = False
 
     def begin(self) -> None:
         """A stage begins: queues and places may have changed since the last."""
         self.herd.sync(self.herd.queues)
-        self._known.clear()
-        self._full.clear()
-        self._epoch += 1
+        for known in self._known.values():
+            known.failed.clear()
+        self.changed_prices()
 
-    def solve(self, claim: Claim, rule: Rule) -> Trial | None:
+    def solve(self, claim: Claim, rule: Rule) -> Search | None:
         """A plan that the simulation holds, or None and nothing held."""
         self._watch_reservation()
         known = self._known.get(rule) or self._learn(rule)
@@ -79,38 +90,103 @@ class Solver:
         if not can_move and not rule.can_stop:
             return None
         search = Search(self, claim, rule, can_move=can_move)
-        trial = search.run() if self._could(search) else None
-        if trial is None and claim.is_alike and not search.was_forbidden:
+        if self._could(search) and search.run():
+            return search
+        if claim.is_alike and not search.was_forbidden:
             known.failed.append(claim.shapes[0])
-        return trial
+        return None
 
-    def commit(self, claim: Claim, trial: Trial, rule: Rule) -> Pending | None:
+    def commit(self, search: Search) -> Pending | None:
         """Put the plan into the cycle's; returns what still waits of the workload."""
-        session, herd, key = self.session, self.herd, claim.key
+        session, herd, claim, trial = self.session, self.herd, search.claim, search.trial
         self.givers.clear()
         for unit in trial.units.values():
-            leaf = herd.leaves[unit.w]
-            giver, note = herd.workloads[unit.w].key, rule.note(claim, leaf)
-            for p in unit.pods:
-                session.evict(Eviction(herd.pods[p], giver, rule.reason, key, note))
-            self.givers.update(leaf.chain)
+            self._evict(search, unit)
+            self.givers.update(herd.leaves[unit.w].chain)
         self.givers.difference_update(claim.leaf.chain)
         for p, placement in trial.moving.items():
             assert placement is not None
-            w = herd.owner[p]
-            note = f"moved so that {key} has a place"
-            session.move(Move(placement, herd.workloads[w].key, Reason.MOVED, key, note))
-            herd.bar(w)
-        if key in herd.by_key:
-            herd.bar(herd.by_key[key])
-        state: State = "nominated" if self._has_to_wait(trial) else "reserved"
-        rest = session.admit(claim.pending, _in_order(claim, trial), self.pool, state)
+            mover, note = (
+                herd.workloads[herd.owner[p]].key,
+                f"moved so that {claim.key} has a place",
+            )
+            session.move(Move(placement, mover, Reason.MOVED, claim.key, note))
+        self._bar_elsewhere(trial)
+        if claim.key in herd.by_key:
+            herd.bar(herd.by_key[claim.key])
+        state: State = "nominated" if self._has_to_wait(claim, trial) else "reserved"
+        placements = trial.placements
+        rest = session.admit(claim.pending, placements, self.pool, state)
         herd.sync(claim.leaf.chain)
+        self._committed.append(_Committed(search, placements))
+        if trial.is_for_limits:
+            # What is held now is what the limits left: nobody comes back beyond them.
+            herd.had = array("q", bytes(8 * len(herd.had)))
         if _has_left_over(trial):
+            self._is_anything_left_over = True
             for known in self._known.values():
                 known.failed.clear()
             session.places.forget_failures(self.pool)
         return rest
+
+    def _bar_elsewhere(self, trial: Trial) -> None:
+        """What gives in this pool gives nothing in others: each counts what is left of it alone."""
+        if len(self.session.solvers) < 2:
+            return
+        givers = {self.herd.workloads[self.herd.owner[p]].key for p in trial.leaving()}
+        for other in self.session.solvers.values():
+            if other is not self:
+                for key in givers & other.herd.by_key.keys():
+                    other.herd.bar(other.herd.by_key[key])
+
+    def review(self) -> None:
+        """Let those stay after all whom plans of the cycle do not need any more, since others freed
+        more than they use."""
+        if not self._is_anything_left_over or len(self._committed) < 2:
+            return
+        self._is_anything_left_over = False
+        pods = self.herd.pods
+        self._join_plans()
+        for each in self._committed:
+            trial = each.search.trial
+            before = {pods[p].uid for p in trial.leaving()}
+            needless = each.search.review()
+            self.session.spare(before - {pods[p].uid for p in trial.leaving()})
+            if trial.placements != each.placements:
+                self.session.replace(each.search.claim.key, each.placements, trial.placements)
+                each.placements = trial.placements
+            for unit in needless:
+                if trial.units.get(unit.pods[0]) is unit:
+                    self._attribute(unit, trial)
+
+    def _join_plans(self) -> None:
+        """Plans for one workload become one: their pods may change places with one another."""
+        by_key: dict[str, _Committed] = {}
+        for each in self._committed:
+            first = by_key.setdefault(each.search.claim.key, each)
+            if first is not each:
+                first.search.join(each.search)
+                first.placements = [*first.placements, *each.placements]
+        self._committed = list(by_key.values())
+
+    def _attribute(self, unit: Unit, former: Trial) -> None:
+        """The unit leaves for whom the rest of its workload does, if that is another."""
+        for each in self._committed:
+            trial = each.search.trial
+            rest = next((u for u in trial.units.values() if u.w == unit.w and u.is_whole), None)
+            if rest is not None and trial is not former:
+                del former.units[unit.pods[0]]
+                rest.pods = (*rest.pods, *unit.pods)
+                rest.lost += unit.lost
+                self.session.spare({self.herd.pods[p].uid for p in unit.pods})
+                self._evict(each.search, unit)
+                return
+
+    def _evict(self, search: Search, unit: Unit) -> None:
+        herd, rule, key = self.herd, search.rule, search.claim.key
+        giver, note = herd.workloads[unit.w].key, rule.note(search.claim, herd.leaves[unit.w])
+        for p in unit.pods:
+            self.session.evict(Eviction(herd.pods[p], giver, rule.reason, key, note))
 
     def terms(self, rule: Rule, *, with_moves: bool) -> Terms:
         """The rule's terms."""
@@ -134,24 +210,23 @@ class Solver:
 
     def is_full(self, demand: Demand, constraints: Constraints) -> bool:
         """Whether no node of the pool has a place later for a pod that asks for this."""
-        key = demand, id(constraints)
-        if key in self._full:
-            return True
-        if self.session.places.beside:
+        key, n_touched = (demand, id(constraints)), len(self.touched)
+        known = self._full.get(key)
+        if known is not None:
+            shape, n_seen = known
+            if n_seen == n_touched:
+                return True
+            nodes = array("i", set(self.touched[n_seen:]))
+        elif self.session.places.beside:
             return False
-        shape = Shape(demand, constraints, 1)
-        candidates = self.session.places.matcher.candidates(self.pool, constraints)
-        if self._has_place(shape, candidates):
+        else:
+            shape = Shape(demand, constraints, 1)
+            nodes = self.session.places.matcher.candidates(self.pool, constraints)
+        if self._has_place(shape, nodes):
+            self._full.pop(key, None)
             return False
-        self._full[key] = shape
+        self._full[key] = shape, n_touched
         return True
-
-    def recheck(self, nodes: Iterable[int]) -> None:
-        """Something left these nodes: what had no place may have one."""
-        only = array("i", set(nodes))
-        opened = [key for key, shape in self._full.items() if self._has_place(shape, only)]
-        for key in opened:
-            del self._full[key]
 
     def changed_prices(self) -> None:
         """A plan was rolled back in which prices were worked out that hold no more."""
@@ -226,12 +301,15 @@ class Solver:
         kernel.sum_units(herd, total, largest)
         return terms.most_freed(herd, total, largest)
 
-    def _has_to_wait(self, trial: Trial) -> bool:
-        """Whether any place is still held by somebody who leaves."""
-        if trial.units or trial.moving:
+    def _has_to_wait(self, claim: Claim, trial: Trial) -> bool:
+        """Whether any place is, or may be, still held by somebody who leaves."""
+        session, now = self.session, self.session.sim.now
+        if trial.units or trial.moving or session.is_anybody_leaving():
             return True
-        now = self.session.sim.now
-        return any(is_over(now, now.cards.ix[place.node]) for place in trial.placements)
+        if any(is_over(now, now.cards.ix[place.node]) for place in trial.placements):
+            return True
+        amounts, workload = placed_amounts(trial.placements), claim.pending.workload
+        return session.check_room(claim.leaf, workload, amounts, "now") is not None
 
 
 def solver_of(session: Session, pool: str) -> Solver:
@@ -241,20 +319,6 @@ def solver_of(session: Session, pool: str) -> Solver:
     solver = session.solvers[pool]
     solver.begin()
     return solver
-
-
-def _in_order(claim: Claim, trial: Trial) -> list[Placement]:
-    """The taker's places; of pods that are all alike the first has the first node."""
-    placed = trial.placements
-    if len(placed) == 1 or not claim.is_alike:
-        return placed
-    pods = [placement.pod for placement in placed]
-    if len({pod.group for pod in pods}) > 1:
-        return placed
-    placed.sort(key=lambda place: (place.node, [card.index for card in place.cards]))
-    in_line = {pod.uid: at for at, pod in enumerate(claim.chunk)}
-    pods.sort(key=lambda pod: in_line[pod.uid])
-    return [Placement(pod, p.node, p.cards) for pod, p in zip(pods, placed, strict=True)]
 
 
 def _has_left_over(trial: Trial) -> bool:

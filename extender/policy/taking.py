@@ -64,6 +64,7 @@ class Taking:
             if result is None:
                 done.add(id(pending))
                 session.waits.pop(key, None)
+        solver.review()
         session.pending = [p for p in session.pending if id(p) not in done]
 
     def _serve_one(self, solver: Solver, leaf: Queue, pending: Pending) -> Pending | Refused | None:
@@ -81,9 +82,9 @@ class Taking:
                 refused = refused or rules
                 continue
             for rule in rules:
-                trial = solver.solve(claim, rule)
-                if trial is not None:
-                    return solver.commit(claim, trial, rule)
+                found = solver.solve(claim, rule)
+                if found is not None:
+                    return solver.commit(found)
         return refused or _no_place(pending)
 
     def _claims(self, leaf: Queue, pending: Pending) -> Iterator[Claim]:

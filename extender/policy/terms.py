@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 #: A priority above all others: whatever may be taken at all may be taken.
 ANY_PRIORITY: Final = 1 << 30
+#: In `Terms.is_safe`.
+SURPLUS_ONLY: Final = 1
+NOTHING: Final = 2
 _NO_FLOOR: Final = -(1 << 60)
 
 
@@ -31,8 +34,9 @@ class Terms:
     `tiers` says in how many tiers a queue gives (0: in none). What it gives is checked against the
     floors of all queues of its path (`path_start` into `path`, indices of queues): int64[2 * 3 * n]
     by tier, queue and resource; a queue without a path gives whatever is asked. `is_safe` is 1 for
-    workloads that give surplus only. Shapes of which `moves` is 1 are moved and not stopped, in
-    queues of which `is_mobile` is 1. Only workloads below `below_priority` are touched.
+    workloads that give surplus only, 2 for those that give nothing. Shapes of which `moves` is 1
+    are moved and not stopped, in queues of which `is_mobile` is 1. Only workloads below
+    `below_priority` are touched.
     """
 
     tiers: bytearray
@@ -46,7 +50,7 @@ class Terms:
 
     def tier_of(self, herd: Herd, w: int, amounts: Amounts) -> tuple[int, bool] | None:
         """(tier, whether a queue ends below its floor) in which the workload may give, or None."""
-        if herd.priority[w] >= self.below_priority:
+        if herd.priority[w] >= self.below_priority or self.is_safe[w] == NOTHING:
             return None
         q, has, floors = herd.queue[w], herd.has, self.floors
         path = self.path[self.path_start[q] : self.path_start[q + 1]]

@@ -14,7 +14,7 @@ from extender.policy.herd import Herd
 from extender.policy.match import WHOLE_POOL, Frame
 from extender.policy.offers import Price
 from extender.policy.plan import Placement
-from extender.policy.queues import Queue
+from extender.policy.queues import Queue, frozen, sum_amounts
 from extender.policy.session import Session
 from extender.policy.shapes import Shape
 from extender.state.model import Amounts, PodView
@@ -70,7 +70,7 @@ class Trial:
     """`touched` are nodes on which anything changed, in order; the caller keeps it for all trials.
 
     `seats` are by uid, `units` by their first pod p, `moving` by p with the new place where one is
-    found.
+    found. `is_for_limits`: some are stopped so that a queue stays within its limit.
     """
 
     session: Session
@@ -80,6 +80,7 @@ class Trial:
     seats: dict[str, Seat] = field(default_factory=dict)
     units: dict[int, Unit] = field(default_factory=dict)
     moving: dict[int, Placement | None] = field(default_factory=dict)
+    is_for_limits: bool = False
     _undo: list[tuple[int, Sequence[int], Callable[..., None], tuple[Any, ...]]] = field(
         default_factory=list
     )
@@ -94,6 +95,13 @@ class Trial:
         for unit in self.units.values():
             yield from unit.pods
         yield from self.moving
+
+    def held_before(self, queue: Queue) -> Amounts:
+        """What the queue held before the units were stopped."""
+        herd = self.herd
+        inside = [unit for unit in self.units.values() if queue in herd.leaves[unit.w].chain]
+        given = sum_amounts(herd.amounts_of(unit.pods) for unit in inside)
+        return sum_amounts((frozen(queue.allocated), given))
 
     def checkpoint(self) -> int:
         """A mark to roll back to."""
@@ -123,6 +131,21 @@ class Trial:
         mark = self._mark()
         placement = self.session.places.place_on(pod, ix, self.pool, "later")
         self._take_seat(Seat(placement, frame), mark)
+
+    def seat_again(self, pods: Sequence[PodView]) -> bool:
+        """Give all of the taker's pods new places, as `allocate` would in what is free later."""
+        mark = self.checkpoint()
+        for pod in pods:
+            self.unseat(pod.uid)
+        start = self._mark()
+        placed = self.session.places.place_in(pods, self.pool, "later")
+        if placed is None:
+            self.rollback(mark)
+            return False
+        by_uid = {placement.pod.uid: placement for placement in placed}
+        for pod in pods:
+            self._take_seat(Seat(by_uid[pod.uid], WHOLE_POOL), start)
+        return True
 
     def unseat(self, uid: str) -> Seat:
         """Take a place back; returns it."""

@@ -85,6 +85,6 @@ def _grace_of(job: RunJob) -> int | None:
 def _hold(world: World, table: NodeTable) -> None:
     """Take from the table what every task holds or is promised."""
     for task in world.tasks.values():
-        place = task.place
+        place = task.held
         if place.node:
             table.hold(table.cards.ix[place.node], task.demand, place.cards)

@@ -36,22 +36,29 @@ _POD_STATES: dict[Status, PodState] = {
 class RunTask:
     """One pod. `id` is `job/task`, with a number behind where the file repeats the task.
 
-    `view` is the pod as it waits; `started_at` is 0 while it does not run.
+    `view` is the pod as it waits; `started_at` is 0 while it does not run. `promise` is the place
+    that the last cycle nominated it for: it waits again, but nobody else is given that place.
     """
 
     id: str
     view: PodView
     place: Place = PENDING
     started_at: int = 0
+    promise: Place | None = None
 
     @property
     def demand(self) -> Demand:
         """What it asks for."""
         return self.view.demand
 
+    @property
+    def held(self) -> Place:
+        """Its place, or the one that is kept for it."""
+        return self.promise or self.place
+
     def as_pod(self) -> PodView:
         """The pod as it is now."""
-        place = self.place
+        place = self.held
         if place.status == "pending":
             return self.view
         return replace(
@@ -127,6 +134,7 @@ class World:
         for job in self.jobs.values():
             for task in job.tasks:
                 place = after[task.id]
+                task.promise = None
                 if place.status == "bound":
                     task.place = Place("running", place.node, place.cards)
                     task.started_at = NOW_S
@@ -134,6 +142,8 @@ class World:
                     gone.append(task)
                 elif place.status in ("nominated", "evicted"):
                     task.place, task.started_at = PENDING, 0
+                    if place.status == "nominated":
+                        task.promise = Place("nominated", place.node, place.cards)
             if gone:
                 job.tasks = [task for task in job.tasks if task not in gone]
                 for task in gone:

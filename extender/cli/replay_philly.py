@@ -1,0 +1,295 @@
+"""`ballast replay philly`: two busy months of a shared cluster, under one policy or all.
+
+The replay itself is `extender.replay.philly_replay`; here are the options, the tables and the bar.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from extender.replay.philly_figures import Figures, TenantFigures, summarise
+from extender.replay.philly_reference import BARS, Reference, reference_for
+from extender.replay.philly_replay import Outcome, Replay
+from extender.replay.philly_report import COLUMNS, as_json, misses_bar, shown, shown_reference
+from extender.replay.philly_rules import RULES, Pace, Rule, rule_named
+from extender.replay.philly_shares import draw_shares
+from extender.replay.philly_trace import WINDOW_DAYS, Trace, TraceError, load_trace, shaken
+
+_NAMES: Final = [rule.name for rule in RULES]
+_PRIVATE: Final = "private"
+_MOST_NODES: Final = 2000
+_MOST_SEEDS: Final = 100
+#: Characters that the widest table needs where output is no terminal.
+_WIDE: Final = 170
+
+
+class _Span(click.ParamType[range]):
+    """`7` or `1-14`, within bounds."""
+
+    def __init__(self, name: str, lowest: int, highest: int, most: int) -> None:
+        self.name = name
+        self._bounds = lowest, highest, most
+
+    def convert(
+        self, value: str | range, param: click.Parameter | None, ctx: click.Context | None
+    ) -> range:
+        if isinstance(value, range):
+            return value
+        lowest, highest, most = self._bounds
+        first, dash, last = value.partition("-")
+        last = last if dash else first
+        wanted = f"wants FIRST-LAST within {lowest}-{highest}, at most {most} of them"
+        if not (first.isdecimal() and last.isdecimal() and len(value) < 20):
+            self.fail(f"{value!r}: {wanted}", param, ctx)
+        span = range(int(first), int(last) + 1)
+        if not (0 < len(span) <= most and lowest <= span[0] and span[-1] <= highest):
+            self.fail(f"{value!r}: {wanted}", param, ctx)
+        return span
+
+
+@dataclass(slots=True)
+class _Results:
+    """Figures of every rule, a run for each seed, and the last run itself."""
+
+    figures: dict[str, list[Figures]]
+    last: Outcome
+
+
+@click.command()
+@click.option(
+    "--data",
+    "folder",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of the Philly extract.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice([*_NAMES, "all"], case_sensitive=False),
+    default=["ballast"],
+    show_default=True,
+    help="May be given several times; ballast is what users get.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, _MOST_NODES),
+    default=64,
+    show_default=True,
+    help="Nodes of 8 GPUs; the note has 64 (overload) and 80.",
+)
+@click.option(
+    "--days",
+    type=_Span("days", 1, WINDOW_DAYS, WINDOW_DAYS),
+    default=f"1-{WINDOW_DAYS}",
+    show_default=True,
+    help="Jobs submitted on these days; 1 is 2017-10-01.",
+)
+@click.option(
+    "--cycle",
+    "cycle_s",
+    type=click.IntRange(0, 3600),
+    default=1,
+    show_default=True,
+    help="Seconds of trace time between two cycles, at least; the controller's are a second apart.",
+)
+@click.option(
+    "--min-runtime",
+    "min_runtime_s",
+    type=click.IntRange(0, 86_400),
+    default=0,
+    show_default=True,
+    help="Seconds for which a job that was started is not stopped.",
+)
+@click.option(
+    "--preemption-delay",
+    "preemption_delay_s",
+    type=click.IntRange(0, 86_400),
+    default=0,
+    show_default=True,
+    help="Seconds that a job waits before others are stopped or moved for it.",
+)
+@click.option(
+    "--seeds",
+    type=_Span("seeds", 0, 1_000_000, _MOST_SEEDS),
+    default="0",
+    show_default=True,
+    help="0 is the trace as it is; others submit each job up to a minute later.",
+)
+@click.option("--tenants", "has_tenants", is_flag=True, help="Show every tenant too.")
+@click.option(
+    "--json", "json_to", type=click.Path(), help="Write all figures here; - is standard output."
+)
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write shares over time per tenant (SVG) here, of the last policy and seed.",
+)
+def philly(  # noqa: PLR0913 - one for each option
+    *,
+    folder: Path,
+    policies: tuple[str, ...],
+    nodes: int,
+    days: range,
+    cycle_s: int,
+    min_runtime_s: int,
+    preemption_delay_s: int,
+    seeds: range,
+    has_tenants: bool,
+    json_to: str | None,
+    picture: Path | None,
+) -> None:
+    """Waits, fairness and idle GPUs of a shared cluster (Microsoft's Philly, 2017).
+
+    Eleven tenants submit 68,496 jobs in two months. Every policy is laid out for the same decisions
+    that the controller takes; private partitions, with which fairness is compared, always run too.
+    """
+    names = _NAMES if "all" in policies else list(dict.fromkeys(policies))
+    try:
+        trace = load_trace(folder, nodes, (days[0], days[-1]))
+    except TraceError as error:
+        raise click.ClickException(str(error)) from None
+    pace = Pace(cycle_s, min_runtime_s, preemption_delay_s)
+    results = _replay(trace, [rule_named(name) for name in names], pace, seeds)
+    try:
+        if picture:
+            picture.write_text(draw_shares(results.last), encoding="utf-8")
+        if json_to:
+            text = json.dumps(as_json(trace, pace, results.figures), indent=1)
+            with click.open_file(json_to, "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: {error.strerror}") from None
+    if json_to != "-":
+        _show(trace, results.figures, has_tenants)
+
+
+def _replay(trace: Trace, rules: Sequence[Rule], pace: Pace, seeds: range) -> _Results:
+    figures: dict[str, list[Figures]] = {rule.name: [] for rule in rules}
+    outcome: Outcome | None = None
+    for seed in seeds:
+        jobs = shaken(trace, seed)
+        private = _run(jobs, rule_named(_PRIVATE), pace)
+        for rule in rules:
+            outcome = private if rule.name == _PRIVATE else _run(jobs, rule, pace)
+            figures[rule.name].append(summarise(outcome, private))
+    assert outcome is not None
+    return _Results(figures, outcome)
+
+
+def _run(trace: Trace, rule: Rule, pace: Pace) -> Outcome:
+    """One replay, with a bar on standard error where that is a terminal."""
+    with Progress(
+        TextColumn("{task.description:24}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    ) as progress:
+        task = progress.add_task(rule.name, total=len(trace.jobs))
+        return Replay(trace, rule, pace).run(lambda n_done: progress.advance(task, n_done))
+
+
+def _show(trace: Trace, figures: dict[str, list[Figures]], has_tenants: bool) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDE)
+    console.print(_heading(trace))
+    if len(figures) == 1:
+        console.print(_one_rule(trace, *figures.items()))
+    else:
+        console.print(_many_rules(trace, figures))
+    if has_tenants:
+        for name, runs in figures.items():
+            console.print(_of_tenants(rule_named(name), runs[-1].tenants))
+
+
+def _heading(trace: Trace) -> str:
+    quota = " ".join(str(nodes) for nodes in trace.quota_nodes.values())
+    return (
+        f"Philly, {trace.nodes} nodes x 8 GPUs, {len(trace.jobs):,} jobs of days"
+        f" {trace.days[0]}-{trace.days[1]} ({trace.n_dropped} larger than their tenant's quota"
+        f" left out); quotas in nodes: {quota}"
+    )
+
+
+def _one_rule(trace: Trace, entry: tuple[str, list[Figures]]) -> Table:
+    name, runs = entry
+    table = Table(title=rule_named(name).title, box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("figure")
+    for heading in ("here", "note", "bar", "goal"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    reference = _reference(trace, name)
+    for column in COLUMNS:
+        bar, goal = BARS.get(column.name, (None, None))
+        is_missed = misses_bar(column, runs)
+        style = {None: "", True: "red", False: "green"}[is_missed]
+        table.add_row(
+            column.heading,
+            f"[{style}]{shown(column, runs)}[/]" if style else shown(column, runs),
+            shown_reference(column, reference),
+            "" if bar is None else f"{bar:,g}",
+            "" if goal is None else f"{goal:,g}",
+        )
+    last = runs[-1]
+    table.caption = (
+        f"{last.cycles:,} cycles in {last.decide_s:.0f} s; longest wait {last.max_wait_h:,.0f} h;"
+        f" victims: {last.young_victims:,} young, {last.repeat_victims:,} repeated,"
+        f" {last.ping_pongs:,} ping-pong"
+    )
+    return table
+
+
+def _many_rules(trace: Trace, figures: dict[str, list[Figures]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, caption="second lines: the note's figures")
+    table.add_column("policy", no_wrap=True)
+    for column in COLUMNS:
+        table.add_column(column.heading, justify="right")
+    for name, runs in figures.items():
+        reference = _reference(trace, name)
+        table.add_row(rule_named(name).title, *_cells(runs))
+        if reference is not None:
+            noted = [shown_reference(column, reference) for column in COLUMNS]
+            table.add_row("", *noted, style="dim", end_section=True)
+    return table
+
+
+def _cells(runs: Sequence[Figures]) -> Iterator[str]:
+    for column in COLUMNS:
+        yield shown(column, runs)
+
+
+def _reference(trace: Trace, name: str) -> Reference | None:
+    """The note's row, where the same was replayed."""
+    is_whole = trace.days == (1, WINDOW_DAYS)
+    return reference_for(name, trace.nodes) if is_whole else None
+
+
+def _of_tenants(rule: Rule, tenants: Sequence[TenantFigures]) -> Table:
+    table = Table(title=rule.title, box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("tenant", no_wrap=True)
+    for heading in ("quota GPUs", "jobs", "wait h", "alone h", "deprived GPU-h"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in tenants:
+        table.add_row(
+            each.tenant,
+            str(each.quota_gpus),
+            f"{each.jobs:,}",
+            f"{each.mean_wait_h:.2f}",
+            f"{each.private_mean_wait_h:.2f}",
+            f"{each.deprived_gpu_h:,.0f}",
+            style="red" if each.is_worse else "",
+        )
+    return table

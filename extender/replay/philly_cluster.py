@@ -1,0 +1,287 @@
+"""The cluster of a replay: nodes, what runs and what waits, as `decide` is shown them.
+
+Views are made when a job arrives and when it starts, and shared by all snapshots in between; of
+what waits, a snapshot gets only as much as could start in one cycle, which changes no decision.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from extender.api.demand import Demand
+from extender.api.kinds import Device, GpuNode, GpuNodeSpec, GpuNodeStatus
+from extender.api.objects import ObjectMeta
+from extender.api.units import MILLI_PER_GPU
+from extender.replay.philly_plans import Places
+from extender.replay.philly_rules import POOL, Part, Rule
+from extender.replay.philly_trace import GPUS_PER_NODE, Job
+from extender.state.model import PodView, Snapshot, WorkloadView
+from extender.state.nodes import NodeFacts, NodeTable
+from extender.state.tally import Tally
+
+_NAMESPACE = "philly"
+_CARD_MIB = 24_576
+#: Demands by size, shared so that equal shapes are seen as equal at once.
+_DEMANDS = {gpus: Demand(devices=gpus, milli=MILLI_PER_GPU) for gpus in range(1, GPUS_PER_NODE + 1)}
+
+Rank = tuple[int, int, int]
+#: What waits in one queue and wants the same number of GPUs.
+_LineKey = tuple[str, int]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A job that has arrived and has not finished. `running` is None while it waits."""
+
+    job: Job
+    rank: Rank
+    waiting: WorkloadView
+    running: WorkloadView | None = None
+
+
+@dataclass(slots=True)
+class SimulatedCluster:
+    """Changes through `arrive`, `start`, `stop`, `lift` with `settle`, and `finish`.
+
+    `snapshot` is what a cycle sees of it.
+    """
+
+    rule: Rule
+    part: Part
+    preemption_delay_s: int = 0
+    nodes: NodeTable = field(init=False)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    n_waiting: int = 0
+    _tally: Tally = field(init=False)
+    _running: dict[str, WorkloadView] = field(default_factory=dict)
+    _held: dict[str, int] = field(default_factory=dict)
+    _waiting: dict[str, int] = field(default_factory=dict)
+    _lines: dict[_LineKey, list[tuple[Rank, str]]] = field(default_factory=dict)
+    _n_unseen: dict[_LineKey, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.nodes = empty_nodes(self.part.n_nodes)
+        self._tally = Tally.of(self.nodes, {})
+        self._held = dict.fromkeys(self.part.quota_gpus, 0)
+        self._waiting = dict.fromkeys(self.part.quota_gpus, 0)
+
+    def arrive(self, job: Job) -> Entry:
+        """The job waits from now on."""
+        rule = self.rule
+        rank = (-rule.priority_of(job), job.submit_s, job.number)
+        view = _waiting_view(job, rule, self.preemption_delay_s)
+        entry = self.entries[view.key] = Entry(job, rank, view)
+        self._tally.replace(None, view)
+        self._line_up(entry)
+        return entry
+
+    def start(self, key: str, places: Places, now_s: int) -> Entry:
+        """All pods of a waiting job run where they were placed."""
+        entry = self.entries[key]
+        assert entry.running is None, f"{key} runs already"
+        self._settle(entry, entry.waiting.pods, places, now_s)
+        project, gpus = line_key = self._line_of(entry)
+        line = self._lines[line_key]
+        del line[bisect_left(line, (entry.rank, key))]
+        self.n_waiting -= 1
+        self._waiting[project] -= gpus
+        self._held[project] += gpus
+        return entry
+
+    def lift(self, key: str, places: Places) -> None:
+        """Those pods of a running job that get new places leave their old ones."""
+        view = self._running[key]
+        for pod in view.pods:
+            if pod.uid in places:
+                self.nodes.give_back(self.nodes.cards.ix[pod.node], pod.demand, pod.cards)
+
+    def settle(self, key: str, places: Places, now_s: int) -> Entry:
+        """The pods that were lifted run in their new places; the whole job starts again."""
+        entry = self.entries[key]
+        assert entry.running is not None, f"{key} does not run"
+        self._settle(entry, entry.running.pods, places, now_s)
+        return entry
+
+    def stop(self, key: str, now_s: int) -> Entry:
+        """A running job waits again, from now on, and its cards are free."""
+        entry = self._vacate(key)
+        entry.waiting = replace(entry.waiting, waits_since=self.rule.waits_since(now_s))
+        self._tally.replace(None, entry.waiting)
+        self._line_up(entry)
+        return entry
+
+    def finish(self, key: str) -> Entry:
+        """A running job is gone."""
+        entry = self._vacate(key)
+        del self.entries[key]
+        return entry
+
+    def snapshot(self, now_s: int) -> Snapshot:
+        """What one cycle decides on; costs one copy of the node table and of the running jobs."""
+        self._n_unseen.clear()
+        workloads = dict(self._running)
+        candidates = {view.key: view for view in self._candidates()}
+        workloads.update(candidates)
+        tally = self._tally.copy()
+        # Who is not shown is not looked at; what it asks for counts all the same.
+        tally.waiting = set(candidates)
+        return Snapshot(
+            now_s=now_s,
+            nodes=self.nodes.copy(),
+            pools=self.part.pools,
+            queues=self.part.queues,
+            workloads=workloads,
+            tally=tally,
+        )
+
+    def has_blocked_no_larger(self, job: Job) -> bool:
+        """Whether the last cycle left one waiting in the job's queue that wants no more than it.
+
+        What had no place for that one has none for `job` either, until something is released.
+        """
+        project = self.rule.project_of(job)
+        return any(
+            line_key[0] == project
+            and line_key[1] <= job.gpus
+            and len(line) > self._n_unseen.get(line_key, 0)
+            for line_key, line in self._lines.items()
+        )
+
+    def has_room_for_one(self) -> bool:
+        """Whether some node has as many free cards as the smallest waiting pod wants."""
+        sizes = [min(gpus, GPUS_PER_NODE) for (_, gpus), line in self._lines.items() if line]
+        return bool(sizes) and max(self._free_cards()) >= min(sizes)
+
+    def _free_cards(self) -> list[int]:
+        """How many cards each node has free."""
+        cards = self.nodes.cards
+        return [cards.free_of(ix).count(MILLI_PER_GPU) for ix in range(len(cards))]
+
+    def _candidates(self) -> Iterable[WorkloadView]:
+        """The first of each line, as many as could start in one cycle."""
+        rooms = self._rooms()
+        for (project, gpus), line in self._lines.items():
+            for _, key in line[: rooms[project] // gpus + 1]:
+                yield self.entries[key].waiting
+
+    def _rooms(self) -> dict[str, int]:
+        """At most so many GPUs can each queue be given in one cycle.
+
+        It may be given what is free; by taking from others it may reach its fair share, which is at
+        most what they leave of the cluster: every other has the smaller of its quota and its
+        demand.
+        """
+        quota, sure = self.part.quota_gpus, {}
+        for project, gpus in quota.items():
+            sure[project] = min(gpus, self._held[project] + self._waiting[project])
+        capacity = self.part.n_nodes * GPUS_PER_NODE
+        free = capacity - sum(self._held.values())
+        left = capacity - sum(sure.values())
+        return {project: max(free, left + sure[project] - self._held[project]) for project in quota}
+
+    def _line_of(self, entry: Entry) -> _LineKey:
+        return self.rule.project_of(entry.job), entry.job.gpus
+
+    def _line_up(self, entry: Entry) -> None:
+        project, gpus = line_key = self._line_of(entry)
+        self._waiting[project] += gpus
+        insort(self._lines.setdefault(line_key, []), (entry.rank, entry.waiting.key))
+        self._n_unseen[line_key] = self._n_unseen.get(line_key, 0) + 1
+        self.n_waiting += 1
+
+    def _settle(self, entry: Entry, pods: Sequence[PodView], places: Places, now_s: int) -> None:
+        """The job runs with these places and what its other pods had; overbooking is a bug."""
+        bound = []
+        for pod in pods:
+            placed = places.get(pod.uid)
+            if placed is None:
+                assert pod.node, f"{pod.key} has no place"
+                bound.append(replace(pod, started_at=now_s))
+                continue
+            ix = self.nodes.cards.ix[placed.node]
+            self.nodes.hold(ix, pod.demand, placed.cards)
+            free = self.nodes.cards.free_of(ix)
+            assert all(free[card.index] >= 0 for card in placed.cards), f"{placed.node} overbooked"
+            bound.append(
+                replace(
+                    pod,
+                    state="bound",
+                    is_gated=False,
+                    node=placed.node,
+                    cards=placed.cards,
+                    started_at=now_s,
+                )
+            )
+        key = entry.waiting.key
+        view = replace(entry.waiting, pods=tuple(bound))
+        self._tally.replace(entry.running or entry.waiting, view)
+        entry.running = self._running[key] = view
+
+    def _vacate(self, key: str) -> Entry:
+        entry = self.entries[key]
+        assert entry.running is not None, f"{key} does not run"
+        for pod in entry.running.pods:
+            self.nodes.give_back(self.nodes.cards.ix[pod.node], pod.demand, pod.cards)
+        project, gpus = self._line_of(entry)
+        self._held[project] -= gpus
+        del self._running[key]
+        self._tally.replace(entry.running, None)
+        entry.running = None
+        return entry
+
+
+def empty_nodes(n_nodes: int) -> NodeTable:
+    """Ready nodes with all their cards free."""
+    nodes = NodeTable()
+    for number in range(n_nodes):
+        _add_node(nodes, f"node-{number:04}")
+    return nodes
+
+
+def pod_sizes(gpus: int) -> list[int]:
+    """GPUs of each pod of a job: whole nodes, and one pod with the remainder."""
+    whole, rest = divmod(gpus, GPUS_PER_NODE)
+    return [GPUS_PER_NODE] * whole + ([rest] if rest else [])
+
+
+def _waiting_view(job: Job, rule: Rule, preemption_delay_s: int) -> WorkloadView:
+    name = f"{job.number:05}-{job.tenant}"
+    sizes = pod_sizes(job.gpus)
+    pods = tuple(
+        PodView(
+            uid=f"{name}-{at}",
+            namespace=_NAMESPACE,
+            name=f"{name}-{at}",
+            demand=_DEMANDS[size],
+            created_at=job.submit_s,
+        )
+        for at, size in enumerate(sizes)
+    )
+    return WorkloadView(
+        key=f"{_NAMESPACE}/{name}",
+        namespace=_NAMESPACE,
+        name=name,
+        is_group=len(pods) > 1,
+        project=rule.project_of(job),
+        priority=rule.priority_of(job),
+        min_member=len(pods),
+        pools=(POOL,),
+        created_at=job.submit_s,
+        waits_since=rule.waits_since(job.submit_s),
+        preemption_delay_s=preemption_delay_s,
+        pods=pods,
+    )
+
+
+def _add_node(nodes: NodeTable, name: str) -> None:
+    cards = [Device(index=c, memory_mib=_CARD_MIB) for c in range(GPUS_PER_NODE)]
+    nodes.set_node(NodeFacts(name=name, pool=POOL))
+    nodes.set_cards(
+        GpuNode(
+            metadata=ObjectMeta(name=name),
+            spec=GpuNodeSpec(),
+            status=GpuNodeStatus(devices=cards),
+        )
+    )
