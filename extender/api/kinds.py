@@ -1,8 +1,10 @@
 """The custom resources of group ballast.dev: the Structs from which the CRDs are generated.
 
 Quotas are written by people, so they are numbers of GPUs or Kubernetes quantities and are parsed
-with `extender.api.units`. Ledger rows are written by programs, so they are integers: milli and MiB.
-Field docs here become the descriptions that `kubectl explain` shows (`extender.api.crd`).
+with `extender.api.units`. Field docs here become the descriptions that `kubectl explain` shows
+(`extender.api.crd`).
+
+The ledger's kind is written by programs and lives in `extender.api.ledger`; it is found here too.
 
 What people write omits defaults. A status is written whole: it goes out as a merge patch, which
 would keep an old value wherever the new one is a default and so left out.
@@ -12,12 +14,34 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from extender.api.ledger import (
+    CardShare,
+    Device,
+    GpuNode,
+    GpuNodeSpec,
+    GpuNodeStatus,
+    MoveHold,
+    Name,
+    Natural,
+    Row,
+    RowState,
+)
 from extender.api.names import API_VERSION
 from extender.api.objects import Condition, ObjectMeta, Quantity
 from extender.api.units import GPUS_PATTERN, MAX_TEXT, QUANTITY_PATTERN
 
-Name = Annotated[str, Meta(min_length=1, max_length=253)]
-Natural = Annotated[int, Meta(ge=0)]
+#: Of the ledger's module, found here too.
+__all__ = [
+    "CardShare",
+    "Device",
+    "GpuNode",
+    "GpuNodeSpec",
+    "GpuNodeStatus",
+    "MoveHold",
+    "Row",
+    "RowState",
+]
+
 GpuCount = Annotated[
     Quantity,
     Meta(
@@ -365,112 +389,6 @@ class PodGroup(Struct, rename="camel", kw_only=True):
     metadata: ObjectMeta
     spec: PodGroupSpec = field(default_factory=PodGroupSpec)
     status: PodGroupStatus = field(default_factory=PodGroupStatus)
-
-
-class CardShare(Struct, rename={"memory_mib": "memoryMiB"}, frozen=True, gc=False):
-    """What a pod holds of one card of its node."""
-
-    index: Annotated[int, Meta(ge=0, le=63)]
-    milli: Annotated[int, Meta(ge=1, le=1000)]
-    memory_mib: Natural
-
-
-RowState = Literal["nominated", "reserved", "bound"]
-
-
-class MoveHold(
-    Struct,
-    rename={"cpu_milli": "cpuMilli", "memory_mib": "memoryMiB"},
-    kw_only=True,
-    frozen=True,
-    gc=False,
-):
-    """For whom a moved pod's row on its next node holds the place: what `owner` makes again.
-
-    `owner` is the UID of the pod's controller; the rest is what the pod asks of a node besides
-    cards, so that its successor is told by it and finds it free.
-    """
-
-    owner: Name
-    cpu_milli: Natural = 0
-    memory_mib: Natural = 0
-
-
-class Row(
-    Struct,
-    rename={
-        "compute_request_milli": "computeRequestMilli",
-        "compute_limit_milli": "computeLimitMilli",
-        "non_preemptible": "nonPreemptible",
-        "reserved_at": "reservedAt",
-    },
-    kw_only=True,
-    frozen=True,
-    omit_defaults=True,
-    gc=False,
-):
-    """One pod's hold on one node's cards. The row, not the pod, is what the node enforces.
-
-    `nominated` keeps a place until victims are gone, `reserved` may be bound, `bound` is bound.
-    """
-
-    uid: Name
-    namespace: Name
-    name: Name
-    project: str = ""
-    group: Annotated[str, Meta(description="Name of the pod's PodGroup; empty without one.")] = ""
-    cards: list[CardShare]
-    compute_request_milli: Natural = 0
-    compute_limit_milli: Natural = 1000
-    non_preemptible: bool = False
-    state: RowState
-    epoch: Annotated[int, Meta(description="The plan that made the row; 0 for a direct pod.")] = 0
-    reserved_at: Annotated[int, Meta(description="Unix seconds when the row was written.")] = 0
-    counted: Annotated[
-        dict[str, int], Meta(description="MIG instances and the like, by resource.")
-    ] = field(default_factory=dict)
-    move: Annotated[
-        MoveHold | None, Meta(description="On the nominated row of a pod that leaves another node.")
-    ] = None
-
-    @property
-    def identity(self) -> tuple[str, int, int]:
-        """Tells this row from any other that its pod had or will have; its state may move on."""
-        return self.uid, self.epoch, self.reserved_at
-
-    @property
-    def milli(self) -> int:
-        """Milli-GPU held over all cards."""
-        return sum(card.milli for card in self.cards)
-
-
-class GpuNodeSpec(Struct, rename="camel", kw_only=True):
-    rows: list[Row] = field(default_factory=list)
-
-
-class Device(
-    Struct, rename={"memory_mib": "memoryMiB"}, kw_only=True, omit_defaults=True, gc=False
-):
-    """One card as the node agent sees it."""
-
-    index: Annotated[int, Meta(ge=0, le=63)]
-    memory_mib: Natural
-    uuid: str = ""
-    model: str = ""
-    health: Literal["Healthy", "Unhealthy"] = "Healthy"
-
-
-class GpuNodeStatus(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    devices: list[Device] = field(default_factory=list)
-    conditions: list[Condition] = field(default_factory=list)
-
-
-class GpuNode(Struct, rename="camel", kw_only=True):
-    """The ledger of one node: who holds which share of which card. Named as the Node."""
-
-    metadata: ObjectMeta
-    spec: GpuNodeSpec = field(default_factory=GpuNodeSpec)
-    status: GpuNodeStatus = field(default_factory=GpuNodeStatus)
 
 
 KINDS: tuple[type[Struct], ...] = (Department, Project, NodePool, PodGroup, GpuNode, Topology)

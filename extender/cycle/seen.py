@@ -12,7 +12,7 @@ class Seen:
     """The views of the last look, why they waited, and how many of their pods are bound."""
 
     def __init__(self) -> None:
-        self._views: dict[str, WorkloadView] = {}
+        self._views: Mapping[str, WorkloadView] = {}
         self._waits: Mapping[str, Refused] = {}
         self._counts: dict[str, tuple[str, int, int]] = {}
         self._by_project: dict[str, list[int]] = {}
@@ -27,7 +27,8 @@ class Seen:
         waits = plan.waits
         changed |= {key for key, wait in waits.items() if self._waits.get(key) != wait}
         changed |= self._waits.keys() - waits.keys()
-        self._views, self._waits = dict(workloads), dict(waits)
+        # Neither is changed after it was handed out.
+        self._views, self._waits = workloads, waits
         return sorted(changed)
 
     def forget(self) -> None:
