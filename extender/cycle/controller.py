@@ -224,7 +224,7 @@ class _Term:
                 log.error("cycle broke", exc_info=errors)
             if is_over:
                 log.warning("stopped deciding: the Lease was not renewed in time")
-                await asyncio.Event().wait()  # the election cancels this term
+                raise NotLeading("the Lease was not renewed in time")  # the election tries again
             busy_s = time.process_time() - started
             # About a third of one core: the API server and kube-scheduler want the rest.
             rest_s = min(_LONGEST_REST_S, 2 * busy_s)

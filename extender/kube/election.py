@@ -28,6 +28,7 @@ from extender.kube.transport import Call
 from extender.kube.wire import decode_object
 
 RELEASE_DEADLINE_S: Final = 2.0
+_CANCEL_AGAIN_S: Final = 0.5
 #: 2024-01-01 in Unix minutes; see `_first_transitions`.
 _EPOCH_MINUTES: Final = 28_401_120
 
@@ -298,9 +299,14 @@ def _first_transitions() -> int:
 
 
 async def _end(task: "asyncio.Future[None]") -> None:
-    """Cancels the task and waits until it has ended; what it raised is read by the caller."""
-    task.cancel()
-    await asyncio.wait([task])
+    """Cancels the task and waits until it has ended; what it raised is read by the caller.
+
+    Once is not always enough: a task group whose children fail while it is being cancelled reports
+    their errors only (until Python 3.13), and whoever handles those goes on.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=_CANCEL_AGAIN_S)
 
 
 def _is_lost_lease(error: BaseException) -> bool:

@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 
 from extender.kube.client import Client
 from extender.kube.election import Election, Leadership
-from extender.kube.errors import NotLeading
+from extender.kube.errors import NotFound, NotLeading
 from extender.kube.resources import LEASES, NODE_POOLS
 from tests.integration.kube.objects import pool
 from tests.support.controlplane.handles import Api
@@ -75,6 +75,29 @@ async def lease(client: Client, namespace: str) -> tuple[str | None, int | None]
     """Holder and transitions as the API server has them."""
     spec = (await client.get(LEASES, NAME, namespace)).spec
     return spec.holder_identity, spec.lease_transitions
+
+
+async def test_who_goes_on_after_being_told_to_end_is_told_again(api: Api, client: Client) -> None:
+    """A task group that fails while it is cancelled reports its errors and forgets the cancel."""
+    told = 0
+
+    async def lead(_: Leadership) -> None:
+        nonlocal told
+        while told < 2:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                told += 1
+
+    election = Election(client, api.namespace, NAME, "a", **SHORT)
+    task = asyncio.ensure_future(election.run(lead))
+    async with asyncio.timeout(PATIENCE_S):
+        while (await _holder(client, api.namespace)) != "a":
+            await asyncio.sleep(0.02)
+        task.cancel()
+        await asyncio.wait([task])
+    assert told == 2
+    assert await _holder(client, api.namespace) == ""
 
 
 async def test_one_leads_and_the_other_follows_when_it_lets_go(api: Api, client: Client) -> None:
@@ -240,3 +263,9 @@ async def _renewed(client: Client, namespace: str, leadership: Leadership) -> No
 
 async def _write_fenced(leadership: Leadership) -> None:
     leadership.check()
+
+
+async def _holder(client: Client, namespace: str) -> str | None:
+    with suppress(NotFound):
+        return (await lease(client, namespace))[0]
+    return None
