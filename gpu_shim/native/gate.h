@@ -11,6 +11,20 @@ int gate_enter(void *stream);
  * be queued on it. */
 void gate_leave(int card, void *stream);
 
+/* One call between the two, in a hook of its own: its status is what the hook returns. */
+#define GATED(stream, call)            \
+    do {                               \
+        int card = gate_enter(stream); \
+        int status = (call);           \
+        gate_leave(card, stream);      \
+        return status;                 \
+    } while (0)
+
+/* Stream 0 is all threads' in the plain variant of a function, the calling thread's own in the one
+ * whose name ends in _ptsz or _ptds; the driver names that one 2. */
+#define SHARED(stream) (stream)
+#define OWN(stream) ((stream) ? (stream) : (void *)2)
+
 /* A stream began or ended a capture; launches into one do not run and are not gated. */
 void gate_capture(int change);
 

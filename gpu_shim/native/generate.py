@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-_HOOK = re.compile(r"^(?:HOOK|LAUNCH_[A-Z]+)\((\w+)\)", re.MULTILINE)
+_HOOK = re.compile(r"^(?:HOOK|HOOK_[A-Z]+|LAUNCH_[A-Z]+|COPY_[A-Z]+|FILL_[A-Z]+)\((\w+)[,)]", re.MULTILINE)
 
 _HEAD = """\
 /* Made by gpu_shim/native/generate.py from {names}; not to be edited. */

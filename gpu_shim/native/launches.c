@@ -1,6 +1,4 @@
-/* Everything that puts work on the GPU's engine goes through the gate; captures are followed.
- * Copies from and to the host use other engines and are not gated.
- */
+/* Kernels and graphs go through the gate; captures are followed. Copies are in copies.c. */
 #include "client.h"
 #include "driver.h"
 #include "gate.h"
@@ -9,33 +7,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A memset or a copy within the device that is smaller than this is over before a gate would be. */
-#define LARGE ((size_t)1 << 20)
-
 void pools_settle_graphs(int card);
-
-#define GATED(stream, call)          \
-    do {                             \
-        int card = gate_enter(stream); \
-        int status = (call);         \
-        gate_leave(card, stream);    \
-        return status;               \
-    } while (0)
 
 #define GRID unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz
 #define IN_GRID gx, gy, gz, bx, by, bz
 
-#define LAUNCH_KERNEL(name)                                                                     \
+#define LAUNCH_KERNEL(name, of)                                                                 \
     HOOK(name)(void *f, GRID, unsigned shared, void *stream, void **arguments, void **extra)    \
     {                                                                                           \
-        GATED(stream, ((int (*)(void *, GRID, unsigned, void *, void **, void **))driver_at(    \
-                          IX_##name))(f, IN_GRID, shared, stream, arguments, extra));           \
+        GATED(of(stream), ((int (*)(void *, GRID, unsigned, void *, void **, void **))driver_at( \
+                              IX_##name))(f, IN_GRID, shared, stream, arguments, extra));       \
     }
 
-#define LAUNCH_COOPERATIVE(name)                                                                \
+#define LAUNCH_COOPERATIVE(name, of)                                                            \
     HOOK(name)(void *f, GRID, unsigned shared, void *stream, void **arguments)                  \
     {                                                                                           \
-        GATED(stream, REAL(name)(f, IN_GRID, shared, stream, arguments));                       \
+        GATED(of(stream), REAL(name)(f, IN_GRID, shared, stream, arguments));                   \
     }
 
 struct configuration {
@@ -45,32 +32,31 @@ struct configuration {
 
 _Static_assert(offsetof(struct configuration, stream) == 32, "CUlaunchConfig");
 
-#define LAUNCH_EX(name)                                                                         \
+#define LAUNCH_EX(name, of)                                                                     \
     HOOK(name)(const struct configuration *how, void *f, void **arguments, void **extra)        \
     {                                                                                           \
         void *stream = how ? how->stream : NULL;                                                \
-        GATED(stream, REAL(name)(how, f, arguments, extra));                                    \
+        GATED(of(stream), REAL(name)(how, f, arguments, extra));                                \
     }
 
-#define LAUNCH_GRAPH(name)                                                                      \
+#define LAUNCH_GRAPH(name, of)                                                                  \
     HOOK(name)(void *instance, void *stream)                                                    \
     {                                                                                           \
-        int card = gate_enter(stream);                                                          \
+        int card = gate_enter(of(stream));                                                      \
         int status = REAL(name)(instance, stream);                                              \
-        gate_leave(card, stream);                                                               \
+        gate_leave(card, of(stream));                                                           \
         pools_settle_graphs(card);                                                              \
         return status;                                                                          \
     }
 
-
-LAUNCH_KERNEL(cuLaunchKernel)
-LAUNCH_KERNEL(cuLaunchKernel_ptsz)
-LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel)
-LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
-LAUNCH_EX(cuLaunchKernelEx)
-LAUNCH_EX(cuLaunchKernelEx_ptsz)
-LAUNCH_GRAPH(cuGraphLaunch)
-LAUNCH_GRAPH(cuGraphLaunch_ptsz)
+LAUNCH_KERNEL(cuLaunchKernel, SHARED)
+LAUNCH_KERNEL(cuLaunchKernel_ptsz, OWN)
+LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel, SHARED)
+LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, OWN)
+LAUNCH_EX(cuLaunchKernelEx, SHARED)
+LAUNCH_EX(cuLaunchKernelEx_ptsz, OWN)
+LAUNCH_GRAPH(cuGraphLaunch, SHARED)
+LAUNCH_GRAPH(cuGraphLaunch_ptsz, OWN)
 
 HOOK(cuLaunchCooperativeKernelMultiDevice)(void *list, unsigned n, unsigned flags)
 {
@@ -90,27 +76,6 @@ HOOK(cuLaunchGrid)(void *f, int width, int height)
 HOOK(cuLaunchGridAsync)(void *f, int width, int height, void *stream)
 {
     GATED(stream, REAL(cuLaunchGridAsync)(f, width, height, stream));
-}
-
-HOOK(cuMemcpyDtoDAsync_v2)(uint64_t to, uint64_t from, size_t bytes, void *stream)
-{
-    if (bytes < LARGE)
-        return REAL(cuMemcpyDtoDAsync_v2)(to, from, bytes, stream);
-    GATED(stream, REAL(cuMemcpyDtoDAsync_v2)(to, from, bytes, stream));
-}
-
-HOOK(cuMemsetD8Async)(uint64_t to, unsigned char value, size_t n, void *stream)
-{
-    if (n < LARGE)
-        return REAL(cuMemsetD8Async)(to, (unsigned)value, n, stream);
-    GATED(stream, REAL(cuMemsetD8Async)(to, (unsigned)value, n, stream));
-}
-
-HOOK(cuMemsetD32Async)(uint64_t to, unsigned value, size_t n, void *stream)
-{
-    if (n < LARGE / 4)
-        return REAL(cuMemsetD32Async)(to, value, n, stream);
-    GATED(stream, REAL(cuMemsetD32Async)(to, value, n, stream));
 }
 
 /* -- captures -------------------------------------------------------------------------------- */
@@ -155,7 +120,43 @@ HOOK(cuStreamBeginCaptureToGraph_ptsz)(void *stream, void *graph, void *before, 
     return began(REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, before, edges, n, mode));
 }
 
+/* A graph captured anew, call by call, and a capture for a graphics queue. */
+HOOK(cuStreamBeginRecaptureToGraph)(void *stream, int mode, void *graph, void *call, void *data)
+{
+    return began(REAL(cuStreamBeginRecaptureToGraph)(stream, mode, graph, call, data));
+}
+
+HOOK(cuStreamBeginRecaptureToGraph_ptsz)(void *stream, int mode, void *graph, void *call,
+                                         void *data)
+{
+    return began(REAL(cuStreamBeginRecaptureToGraph_ptsz)(stream, mode, graph, call, data));
+}
+
+HOOK(cuStreamBeginCaptureToCig)(void *stream, void *how)
+{
+    return began(REAL(cuStreamBeginCaptureToCig)(stream, how));
+}
+
+HOOK(cuStreamBeginCaptureToCig_ptsz)(void *stream, void *how)
+{
+    return began(REAL(cuStreamBeginCaptureToCig_ptsz)(stream, how));
+}
+
 /* A capture that was broken ends here too, with an error. */
+HOOK(cuStreamEndCaptureToCig)(void *stream)
+{
+    int status = REAL(cuStreamEndCaptureToCig)(stream);
+    gate_capture(-1);
+    return status;
+}
+
+HOOK(cuStreamEndCaptureToCig_ptsz)(void *stream)
+{
+    int status = REAL(cuStreamEndCaptureToCig_ptsz)(stream);
+    gate_capture(-1);
+    return status;
+}
+
 HOOK(cuStreamEndCapture)(void *stream, void **graph)
 {
     int status = REAL(cuStreamEndCapture)(stream, graph);

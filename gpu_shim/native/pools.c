@@ -208,15 +208,51 @@ struct node_parameters {
 };
 
 /* A node takes its memory at the launch; one that can't fit is refused here, by its size. */
+static bool fits(const struct node_parameters *want)
+{
+    uint64_t cap, used;
+    return !want || !account_view(gate_current_card(), &cap, &used) ||
+           (used <= cap && table_rounded(want->bytes) <= cap - used);
+}
+
 HOOK(cuGraphAddMemAllocNode)(void **node, void *graph, void *const *before, size_t n_before,
                              struct node_parameters *want)
 {
-    uint64_t cap, used;
-    if (want && account_view(gate_current_card(), &cap, &used) &&
-        (used > cap || table_rounded(want->bytes) > cap - used))
+    if (!fits(want))
         return CUDA_OUT_OF_MEMORY;
     return REAL(cuGraphAddMemAllocNode)(node, graph, before, n_before, want);
 }
+
+/* CUgraphNodeParams: a kind, three words, and the parameters of that kind. */
+struct any_node {
+    int kind, reserved[3];
+    struct node_parameters allocation;
+};
+
+enum { ALLOCATION = 10 };
+
+static bool any_fits(const struct any_node *want)
+{
+    return !want || want->kind != ALLOCATION || fits(&want->allocation);
+}
+
+HOOK(cuGraphAddNode)(void **node, void *graph, void *const *before, size_t n_before,
+                     struct any_node *want)
+{
+    return any_fits(want) ? REAL(cuGraphAddNode)(node, graph, before, n_before, want)
+                          : CUDA_OUT_OF_MEMORY;
+}
+
+#define HOOK_NODE(name)                                                                          \
+    HOOK(name)(void **node, void *graph, void *const *before, const void *edges, size_t n_before, \
+               struct any_node *want)                                                            \
+    {                                                                                            \
+        return any_fits(want) ? REAL(name)(node, graph, before, edges, n_before, want)           \
+                              : CUDA_OUT_OF_MEMORY;                                              \
+    }
+
+HOOK_NODE(cuGraphAddNode_v2)
+HOOK_NODE(cuGraphAddNode_v3)
 
 /* After a launch: what the device keeps for graphs is charged as one pool, named by its device. */
 void pools_settle_graphs(int card)

@@ -37,7 +37,8 @@ def build(into: Path) -> None:
         + f"}};\nconst int fake_n_symbols = {len(names)};\n"
     )
     own = ("-fvisibility=default", f"-I{HERE}", "-Wl,-Bsymbolic", "-Wno-attribute-alias")
-    cuda = [symbols, *(HERE / name for name in ("device.c", "cuda.c", "lookup.c", "streams.c"))]
+    parts = ("device.c", "cuda.c", "lookup.c", "streams.c", "copies.c")
+    cuda = [symbols, *(HERE / name for name in parts)]
     compile_c(into / "libcuda.so.1", cuda, "-Wl,-soname,libcuda.so.1", *own)
     nvml = [HERE / name for name in ("device.c", "nvml.c")]
     compile_c(into / "libnvidia-ml.so.1", nvml, "-Wl,-soname,libnvidia-ml.so.1", *own)

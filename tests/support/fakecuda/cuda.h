@@ -24,6 +24,9 @@ struct array_3d {
 /* The card of the calling thread's context. */
 extern __thread int fake_device;
 
+/* Something takes the engine for n times so long, in a stream's order. */
+void fake_run_on(void *stream, uint64_t n, uint64_t each_ns);
+
 /* Every name of the driver, in a generated file. */
 struct fake_symbol {
     const char *name;

@@ -2,7 +2,9 @@
 #define _GNU_SOURCE
 #include "cuda.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void *own(const char *name)
@@ -17,12 +19,26 @@ static void *own(const char *name)
 /* What a newer driver has and no table of ours knows. */
 static int from_the_future(void) { return 0; }
 
+/* Where $FAKECUDA_ASKED names a file: who asked for what, a line each. */
+static void note(const char *name, uint64_t flags, void *asker)
+{
+    Dl_info info;
+    const char *path = getenv("FAKECUDA_ASKED");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (!file)
+        return;
+    fprintf(file, "%s %u %s\n", name, (unsigned)flags,
+            dladdr(asker, &info) ? info.dli_fname : "nobody");
+    fclose(file);
+}
+
 /* As the driver does it: by base name, version and flags; here the newest variant there is. */
 int cuGetProcAddress_v2(const char *name, void **found, int version, uint64_t flags, int *status)
 {
     char full[128];
     static const char *const endings[] = {"_v3", "_v2", ""};
     (void)version;
+    note(name, flags, __builtin_return_address(0));
     *found = NULL;
     for (int i = 0; !*found && i < 6; i++) {
         int is_per_thread = i < 3;

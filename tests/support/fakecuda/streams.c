@@ -44,6 +44,8 @@ static void run(struct stream *stream, uint64_t took_ns)
     fake_log(fake_device, start, start + took_ns);
 }
 
+void fake_run_on(void *handle, uint64_t n, uint64_t each_ns) { run(stream_of(handle), n * each_ns); }
+
 int cuModuleLoadData(void **module, const void *image) { (void)image; *module = legacy; return 0; }
 
 int cuModuleGetFunction(void **function, void *module, const char *name)
