@@ -180,7 +180,7 @@ class Container:
 
     def _welcome(self, key: int, message: Message) -> None:
         connection = self.connections.get(key)
-        if connection is None:
+        if connection is None or connection.slot >= 0:
             return
         if self.table is None:
             self._adopt()

@@ -1,6 +1,7 @@
 """What a process may send: nothing it says harms anybody but itself."""
 
 import asyncio
+import os
 import random
 import socket
 
@@ -8,8 +9,8 @@ from gpu_shim.arbiter import wire
 from gpu_shim.arbiter.wire import Kind, Message
 from tests.integration.gpu_shim.scene import Scene, until
 
-#: The bar is a million; this many keep the suite short.
-N_MESSAGES = 3000
+#: BALLAST_FUZZ=1000000 for a long run.
+N_MESSAGES = int(os.environ.get("BALLAST_FUZZ", "3000"))
 
 
 def door(scene: Scene, name: str) -> socket.socket:
