@@ -1,7 +1,8 @@
 """Writes the C that is made rather than written: a trampoline for every name of a driver library.
 
 A trampoline jumps to the driver's function with everything as the caller left it, so it needs to
-know nothing of arguments. Names that a source file defines by `HOOK(name)` have no trampoline.
+know nothing of arguments. Names that a source file defines by `HOOK(name)`, or by
+a macro such as `LAUNCH_KERNEL(name, ...)`, have no trampoline.
 """
 
 import re
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-_HOOK = re.compile(r"^(?:HOOK|HOOK_[A-Z]+|LAUNCH_[A-Z]+|COPY_[A-Z]+|FILL_[A-Z]+)\((\w+)[,)]", re.MULTILINE)
+_HOOK = re.compile(r"^(?:HOOK|(?:HOOK|LAUNCH|COPY|FILL)_[A-Z]+)\((\w+)[,)]", re.MULTILINE)
 
 _HEAD = """\
 /* Made by gpu_shim/native/generate.py from {names}; not to be edited. */

@@ -285,3 +285,46 @@ async def test_a_program_without_a_driver_is_told_so_and_lives(place: Path, nati
         assert await scene.ask("a", "tell([cuda.cuInit(0), cuda.cuCtxSynchronize()])") == [100, 100]
     finally:
         await scene.close()
+
+
+async def test_a_graph_node_that_can_not_fit_is_refused_however_it_is_added(scene: Scene) -> None:
+    scene.container("a", cap_mib=64)
+    code = """
+begin()
+def node(n, kind=10):
+    inner = bytes(104) + n.to_bytes(8, "little") + bytes(8)
+    return kind.to_bytes(16, "little") + inner + bytes(128), inner
+def statuses(n, kind=10):
+    whole, inner = node(n, kind)
+    none = c_size_t(0)
+    return [
+        cuda.cuGraphAddNode(NOTHING, NOTHING, NOTHING, none, whole),
+        cuda.cuGraphAddNode_v2(NOTHING, NOTHING, NOTHING, NOTHING, none, whole),
+        cuda.cuGraphAddNode_v3(NOTHING, NOTHING, NOTHING, NOTHING, none, whole),
+        cuda.cuGraphAddMemAllocNode(NOTHING, NOTHING, NOTHING, none, inner),
+    ]
+tell([statuses(65 * MIB), statuses(64 * MIB), statuses(65 * MIB, kind=0)[:3]])
+"""
+    not_supported = 801  # the fake driver's answer: it was asked
+    too_large, fitting, other = await scene.ask("a", code)
+    assert too_large == [OUT_OF_MEMORY] * 4
+    assert fitting == [not_supported] * 4
+    assert other == [not_supported] * 3
+
+
+async def test_a_million_allocations_leave_nothing_behind(scene: Scene) -> None:
+    scene.container("a")
+    code = """
+begin()
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+def churn(n):
+    at = c_uint64(); size = c_size_t(MIB); take = cuda.cuMemAlloc_v2; give = cuda.cuMemFree_v2
+    return sum(take(byref(at), size) or give(at) for _ in range(n))
+churn(10_000); before = resident()
+failed = churn(1_000_000)
+tell([failed, resident() - before, memory()[0]])
+"""
+    failed, grown, free = await scene.ask("a", code)
+    assert (failed, free) == (0, 64)
+    assert grown < 1 << 20
