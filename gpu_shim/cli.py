@@ -68,13 +68,14 @@ def _runner(
     if driver is None:
         raise click.UsageError("--mode real needs --driver")
     from gpu_shim.cases import real  # noqa: PLC0415
+    from gpu_shim.cases.containers import NoGpuError  # noqa: PLC0415
 
     stage = real.Stage(driver, libraries, plans)
 
     def play(case: Case) -> Outcome:
         try:
             return stage.run(case)
-        except real.StageError as error:
+        except NoGpuError as error:
             raise click.ClickException(str(error)) from None
 
     return play

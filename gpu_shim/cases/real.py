@@ -7,9 +7,6 @@ arbiter's account, in which a lease lasts until its last kernel has ended.
 import asyncio
 import contextlib
 import json
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +20,7 @@ from gpu_shim.arbiter.container import Card
 from gpu_shim.arbiter.pages import Library
 from gpu_shim.arbiter.server import Arbiter
 from gpu_shim.cases import worker
+from gpu_shim.cases.containers import Containers, NoGpuError
 from gpu_shim.cases.model import SECOND, Case, Workload
 from gpu_shim.cases.outcome import Held, Outcome
 from gpu_shim.native.build import build
@@ -34,12 +32,7 @@ SCALE: Final = 10
 #: A share may be off by one point over the whole run.
 ROOM: Final = Fraction(1, 100)
 CAP_MIB: Final = 1024
-LIBRARIES: Final = ("libcuda.so.1", "libnvidia-ml.so.1")
 _FOREVER_S: Final = 1e6
-
-
-class StageError(Exception):
-    """There is nothing to run on."""
 
 
 @dataclass(slots=True)
@@ -58,7 +51,7 @@ class Stage:
                 self._built = tempfile.TemporaryDirectory(prefix="ballast-native-")
                 build(Path(self._built.name))
             libraries = self.libraries or Path(self._built.name if self._built else "")
-            play = Play(case, self.driver, libraries, Path(place))
+            play = Play(case, Containers(Path(place), libraries, self.driver))
             return asyncio.run(play.run(self.n_plans))
 
 
@@ -67,19 +60,18 @@ class Play:
     """One case on the stage."""
 
     case: Case
-    driver: Path
-    libraries: Path
-    place: Path
+    containers: Containers
     workers: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     async def run(self, n_plans: int) -> Outcome:
         """Start everything, measure, end everything."""
         case = self.case
         settings = Settings(int(case.lease * SECOND / SCALE), case.precision)
-        arbiter = Arbiter(Library(self.libraries / "libballast-pages.so"), settings, grace_s=0)
+        library = Library(self.containers.libraries / "libballast-pages.so")
+        arbiter = Arbiter(library, settings, grace_s=0)
         beating = asyncio.create_task(arbiter.run())
         try:
-            uuid = self._uuid()
+            uuid = self.containers.uuid()
             refused = self._admit(arbiter, uuid)
             for each in case.workloads:
                 if each.name not in refused and each.busy is not False:
@@ -94,47 +86,27 @@ class Play:
             with contextlib.suppress(asyncio.CancelledError):
                 await beating
 
-    def _environment(self) -> dict[str, str]:
-        return os.environ | {"LD_LIBRARY_PATH": str(self.driver)}
-
-    def _uuid(self) -> str:
-        command = [sys.executable, "-I", str(worker.__file__), "uuid"]
-        done = subprocess.run(  # noqa: S603
-            command, env=self._environment(), capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise StageError(f"the driver in {self.driver} has no GPU to run on")
-        return done.stdout.strip()
-
     def _admit(self, arbiter: Arbiter, uuid: str) -> dict[str, str]:
-        refused = {}
+        refused, cards = {}, (Card(uuid, CAP_MIB),)
         for claim in self.case.claims()[0]:
-            home = self.place / claim.name
-            (home / "lib").mkdir(parents=True)
-            for library in LIBRARIES:
-                shutil.copy(self.libraries / library, home / "lib")
-            (home / "gpu.conf").write_text(f"card {uuid} {CAP_MIB}\n")
-            door = home / "run" / "arbiter.sock"
-            if why := arbiter.admit(claim, door, (Card(uuid, CAP_MIB),)):
+            if why := arbiter.admit(claim, self.containers.make(claim.name, cards), cards):
                 refused[claim.name] = why
         return refused
 
     async def _start(self, workload: Workload) -> None:
-        home = self.place / workload.name
-        preload = " ".join(str(home / "lib" / each) for each in LIBRARIES)
         always = isinstance(workload.busy, bool)
         spans = [(Fraction(0), Fraction(int(_FOREVER_S)))] if always else workload.spans()
         scaled = json.dumps([[float(at / SCALE) for at in span] for span in spans])
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", str(worker.__file__), "work", scaled),
-            env=self._environment() | {"LD_PRELOAD": preload},
+            env=self.containers.environment(workload.name),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
         assert process.stdout is not None
         self.workers.append(process)
         if await process.stdout.readline() != b"ready\n":
-            raise StageError(f"{workload.name}: the worker did not start")
+            raise NoGpuError(f"{workload.name}: the worker did not start")
 
     async def _measure(
         self, arbiter: Arbiter, uuid: str, n_plans: int, refused: dict[str, str]

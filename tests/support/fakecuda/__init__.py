@@ -73,6 +73,14 @@ class Card:
         )
         return sum(int(n_bytes) for pid, _, n_bytes in found if pid) // MIB
 
+    def give(self, pid: int, n_bytes: int) -> None:
+        """Have the card's first process be this one, with so much of its memory."""
+        struct.pack_into("<IIQ", self._map, 32, pid, 0, n_bytes)
+
+    def ail(self, xid: int = 0, recovery: int = 0, is_lost: bool = False) -> None:
+        """Have NVML tell of an error once, and of what it asks for until said otherwise."""
+        struct.pack_into("<Q", self._map, 16, xid | recovery << 16 | int(is_lost) << 31)
+
     def runs(self) -> Iterator[Run]:
         """Everything that ran, in the order it was launched."""
         (n_runs,) = struct.unpack_from("<Q", self._map, 24)

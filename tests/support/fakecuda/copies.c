@@ -2,6 +2,7 @@
 #include "cuda.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 
 static int fill(void *stream, uint64_t bytes)
 {
@@ -15,6 +16,21 @@ int cuPointerGetAttribute(void *data, int attribute, uint64_t at)
     if (attribute != 2)
         return NOT_SUPPORTED;
     *(unsigned *)data = at >= 0x7f0000000000 ? 2 : 1;
+    return 0;
+}
+
+/* The host's memory, which both sides see. */
+int cuMemHostAlloc(void **at, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    *at = calloc(1, bytes);
+    return *at ? 0 : OUT_OF_MEMORY;
+}
+
+int cuMemHostGetDevicePointer_v2(uint64_t *at, void *host, unsigned flags)
+{
+    (void)flags;
+    *at = (uintptr_t)host;
     return 0;
 }
 

@@ -15,6 +15,11 @@
 #define FAKE_MAX_RUNS 262144
 #define FAKE_UUID "GPU-00112233-4455-6677-8899-aabbccddeeff"
 
+/* Parts of `health`: an error that is told once, what the driver asks for, and silence. */
+#define FAKE_XID(health) ((unsigned)((health) & 0xffff))
+#define FAKE_RECOVERY(health) ((unsigned)((health) >> 16 & 0xff))
+#define FAKE_IS_LOST(health) ((health) >> 31 & 1)
+
 struct fake_process {
     _Atomic uint32_t pid;
     uint32_t pad;
@@ -34,7 +39,7 @@ struct fake_run {
 struct fake_card {
     uint64_t total_bytes;   /* set by the test */
     uint64_t context_bytes; /* what a process takes with its first context; set by the test */
-    uint64_t reserved;
+    _Atomic uint64_t health; /* what NVML says of it: see FAKE_XID; set by the test */
     _Atomic uint64_t n_runs;
     struct fake_process processes[FAKE_MAX_PROCESSES];
     struct fake_run runs[FAKE_MAX_RUNS];

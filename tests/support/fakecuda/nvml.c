@@ -4,6 +4,9 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+
+enum { UNKNOWN_FIELD = 3, TIMEOUT = 10, GPU_IS_LOST = 15, XID_EVENT = 8, RECOVERY_FIELD = 230 };
 
 struct memory {
     unsigned long long total, free, used;
@@ -20,7 +23,22 @@ struct process {
     unsigned instance, compute;
 };
 
+struct event {
+    void *device;
+    unsigned long long type, data;
+    unsigned instance, compute;
+};
+
+struct field {
+    unsigned id, scope;
+    long long time, took;
+    unsigned value_type;
+    int status;
+    unsigned long long value;
+};
+
 int nvmlInit_v2(void) { return fake_card() ? 0 : 9; }
+int nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
 int nvmlShutdown(void) { return 0; }
 int nvmlDeviceGetCount_v2(unsigned *count) { *count = 1; return 0; }
 
@@ -38,8 +56,52 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length)
 {
-    (void)device;
+    struct fake_card *card = device;
+    if (FAKE_IS_LOST(card->health))
+        return GPU_IS_LOST;
     return snprintf(uuid, length, "%s", FAKE_UUID) < (int)length ? 0 : 7;
+}
+
+int nvmlDeviceGetName(void *device, char *name, unsigned length)
+{
+    (void)device;
+    return snprintf(name, length, "Fake GPU") < (int)length ? 0 : 7;
+}
+
+int nvmlDeviceGetMinorNumber(void *device, unsigned *minor) { (void)device; *minor = 0; return 0; }
+
+int nvmlEventSetCreate(void **set) { *set = fake_card(); return 0; }
+int nvmlEventSetFree(void *set) { (void)set; return 0; }
+
+int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set)
+{
+    (void)device, (void)types, (void)set;
+    return 0;
+}
+
+int nvmlEventSetWait_v2(void *set, struct event *event, unsigned at_most_ms)
+{
+    struct fake_card *card = set;
+    for (unsigned ms = 0; ms <= at_most_ms; ms += 5) {
+        uint64_t health = card->health;
+        if (FAKE_XID(health)) {
+            atomic_fetch_and(&card->health, ~UINT64_C(0xffff));
+            *event = (struct event){card, XID_EVENT, FAKE_XID(health), 0, 0};
+            return 0;
+        }
+        nanosleep(&(struct timespec){0, 5000000}, NULL);
+    }
+    return TIMEOUT;
+}
+
+int nvmlDeviceGetFieldValues(void *device, int n, struct field *fields)
+{
+    struct fake_card *card = device;
+    for (int i = 0; i < n; i++) {
+        fields[i].status = fields[i].id == RECOVERY_FIELD ? 0 : UNKNOWN_FIELD;
+        fields[i].value = FAKE_RECOVERY(card->health);
+    }
+    return 0;
 }
 
 int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory)

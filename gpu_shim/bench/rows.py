@@ -1,0 +1,255 @@
+"""The questions, one function each: what runs, what is told, and what would be good enough."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from gpu_shim.bench.cgroup import try_limit
+from gpu_shim.bench.figures import busy_ns, overlap_ns, quantile
+from gpu_shim.bench.stage import Outcome, Shim, Stage, Tenant
+from gpu_shim.policy.leases import Settings
+
+MS: Final = 1_000_000
+GIB_MIB: Final = 1024
+OUT_OF_MEMORY: Final = 2
+SHIMS: Final[tuple[Shim, ...]] = ("none", "idle", "arbiter")
+
+
+@dataclass(slots=True, frozen=True)
+class Line:
+    """One figure: what was measured, its value, and the bar it is held to where there is one."""
+
+    row: int
+    what: str
+    value: str
+    bar: str = ""
+
+
+@dataclass(slots=True)
+class Bench:
+    """What rows run on. `seconds` is how long a measurement lasts, after a warm-up."""
+
+    stage: Stage
+    seconds: float
+    settings: Settings
+    #: A kernel's amount of work, such that it takes about 5 ms.
+    step: int
+    loop: Path
+
+    def rate(self, kernel: str = "burn", **more: Any) -> dict[str, Any]:
+        """The job of launching all the time."""
+        job = {"do": "rate", "kernel": kernel, "amount": self.step, "seconds": self.seconds}
+        return job | more
+
+    def spin(self, ms: float, **more: Any) -> dict[str, Any]:
+        """The same with kernels that only take time."""
+        return self.rate("spin", amount=int(ms * MS), **more)
+
+
+async def solo(bench: Bench) -> list[Line]:
+    """What the shim costs a tenant that has the card alone."""
+    lines, before = list[Line](), dict[str, float]()
+    jobs = {
+        "launch, ns": {"do": "launches", "n": 1_000_000, "loop": str(bench.loop)},
+        "5 ms kernels/s": bench.rate(),
+        "graphs of 20 kernels, kernels/s": bench.rate(
+            amount=bench.step // 20, at_once=20, is_graph=True
+        ),
+    }
+    for shim in SHIMS:
+        for what, job in jobs.items():
+            out = (await bench.stage.play([Tenant("a", job)], shim, bench.settings))["a"]
+            value = out.answers[0].get("launch_ns", out.n / bench.seconds)
+            before.setdefault(what, value)
+            is_launch = what.startswith("launch")
+            more = value - before[what] if is_launch else 100 * (1 - value / before[what])
+            told = f"{value:.1f}"
+            if shim != "none":
+                told += f" ({more:+.1f} ns)" if is_launch else f" ({more:.2f} % less)"
+            bar = "" if shim == "none" else "50 ns" if is_launch else "0.5 %"
+            lines.append(Line(1, f"{what}, shim: {shim}", told, bar))
+    return lines
+
+
+async def _alone(bench: Bench) -> float:
+    """Kernels per second of a tenant that has the card alone, without the shim."""
+    out = await bench.stage.play([Tenant("a", bench.rate())], "none")
+    return out["a"].n / bench.seconds
+
+
+def _shares(
+    row: int, what: str, out: dict[str, Outcome], due: dict[str, float], alone_n: float
+) -> list[Line]:
+    """Shares by work done, by the card's clock, by the arbiter's account; and what is due."""
+    lines = list[Line]()
+    all_runs = {
+        name: [run for answer in each.answers for run in answer["runs"]]
+        for name, each in out.items()
+    }
+    total_ns = sum(busy_ns(runs) for runs in all_runs.values()) or 1
+    held_ns = sum(each.held_ns for each in out.values()) or 1
+    for name, each in out.items():
+        errors = [abs(part - due[name]) * 100 for part in each.plans]
+        told = (
+            f"work {100 * each.n / alone_n:.1f} %,"
+            f" clock {100 * busy_ns(all_runs[name]) / total_ns:.1f} %,"
+            f" account {100 * each.held_ns / held_ns:.1f} %,"
+            f" worst plan {max(errors, default=0):.1f} off"
+        )
+        lines.append(
+            Line(row, f"{what}: {name} is due {100 * due[name]:g} %", told, "1 / 2.5 points")
+        )
+    n = sum(each.n for each in out.values())
+    together = (
+        f"{100 * n / alone_n:.1f} % of alone, overlap {100 * overlap_ns(all_runs) / total_ns:.2f} %"
+    )
+    return [*lines, Line(row, f"{what}: all together", together, "98 %, 1 %")]
+
+
+async def pairs(bench: Bench) -> list[Line]:
+    """Two that always compute: a quarter and three quarters, fair and strict, and without us."""
+    alone_n = await _alone(bench) * bench.seconds
+    parts = {"a": Fraction(1, 4), "b": Fraction(3, 4)}
+    plain = [Tenant(name, bench.rate()) for name in parts]
+    lines = _shares(
+        2, "no shim", await bench.stage.play(plain, "none"), dict.fromkeys(parts, 0.5), alone_n
+    )
+    due = {name: float(part) for name, part in parts.items()}
+    for mode in ("fair", "strict"):
+        tenants = [
+            Tenant(name, bench.rate(), part, part if mode == "strict" else Fraction(1))
+            for name, part in parts.items()
+        ]
+        out = await bench.stage.play(tenants, "arbiter", bench.settings)
+        lines += _shares(2, mode, out, due, alone_n)
+    return lines
+
+
+async def idle(bench: Bench) -> list[Line]:
+    """What one has while the other does nothing, and what strict leaves unused."""
+    alone = await _alone(bench)
+    late = bench.rate(after_s=bench.seconds / 2)
+    fair = [Tenant("a", bench.rate(), Fraction(1, 4)), Tenant("b", late, Fraction(3, 4))]
+    out = await bench.stage.play(fair, "arbiter", bench.settings)
+    half = bench.seconds / 2
+    expected = alone * half * 1.25
+    strict = [Tenant("a", bench.rate(), Fraction(1, 4), Fraction(1, 4))]
+    only = (await bench.stage.play(strict, "arbiter", bench.settings))["a"]
+    return [
+        Line(3, "fair quarter, the other idle for half the time: work against what is due",
+             f"{100 * out['a'].n / expected:.1f} %", "97 %"),
+        Line(3, "the other, back after that: work against what is due",
+             f"{100 * out['b'].n / (alone * half * 0.75):.1f} %", "97 %"),
+        Line(3, "strict quarter alone: part of the card",
+             f"{100 * only.n / (alone * bench.seconds):.1f} %", "25 ± 1 %"),
+    ]  # fmt: skip
+
+
+async def crowds(bench: Bench) -> list[Line]:
+    """More than two: parts and one that asked for memory only, four quarters, ten tenths."""
+    alone_n = await _alone(bench) * bench.seconds
+    mixed = [("a", Fraction(1, 5)), ("b", Fraction(3, 10)), ("memory", Fraction(0))]
+    lines = list[Line]()
+    out = await bench.stage.play(
+        [Tenant(name, bench.rate(), part) for name, part in mixed], "arbiter", bench.settings
+    )
+    third = 0.5 / 3
+    due = {name: float(part) + third for name, part in mixed}
+    lines += _shares(4, "0.2, 0.3 and memory, fair", out, due, alone_n)
+    for n in (4, 10):
+        equal = [Tenant(f"t{at}", bench.rate(), Fraction(1, n), Fraction(1, n)) for at in range(n)]
+        out = await bench.stage.play(equal, "arbiter", bench.settings)
+        lines += _shares(4, f"{n} of 1/{n}, strict", out, dict.fromkeys(out, 1 / n), alone_n)
+    return lines
+
+
+async def shapes(bench: Bench) -> list[Line]:
+    """Half and half, where one launches in other ways than the other."""
+    lines, part = list[Line](), Fraction(1, 2)
+    ways = {
+        "kernels of 1 s": (bench.spin(1000, at_once=1), 1),
+        "graphs of 200 ms": (bench.spin(5, at_once=40, is_graph=True), 1),
+        "8 streams": (bench.spin(5, at_once=8, n_streams=8), 1),
+        "4 programs": (bench.spin(5), 4),
+    }
+    for what, (job, n_programs) in ways.items():
+        one = Tenant("a", job, part, part, n_programs=n_programs)
+        out = await bench.stage.play(
+            [one, Tenant("b", bench.spin(5), part, part)], "arbiter", bench.settings
+        )
+        held = {name: each.held_ns for name, each in out.items()}
+        total = sum(held.values()) or 1
+        told = ", ".join(f"{name} {100 * ns / total:.1f} %" for name, ns in held.items())
+        lines.append(Line(5, f"{what} against kernels of 5 ms, half each", told, "50 ± 1 %"))
+    return lines
+
+
+async def latency(bench: Bench) -> list[Line]:
+    """20 requests of 5 ms a second at a quarter, against three quarters that are always busy."""
+    lines = list[Line]()
+    job = {"do": "serve", "per_s": 20, "amount": 5 * MS, "seconds": bench.seconds}
+    requests = Tenant("a", job, Fraction(1, 4))
+    busy = Tenant("b", bench.rate(), Fraction(3, 4))
+    cases: list[tuple[str, Shim, Settings]] = [("no shim", "none", bench.settings)]
+    for ms in (250, 100, 50, 20):
+        settings = replace(bench.settings, lease_ns=ms * MS)
+        cases.append((f"leases of {ms} ms", "arbiter", settings))
+    for what, shim, settings in cases:
+        out = await bench.stage.play([requests, busy], shim, settings)
+        took = out["a"].answers[0]["took_ms"]
+        told = f"p50 {quantile(took, 0.5):.0f} ms, p99 {quantile(took, 0.99):.0f} ms"
+        lines.append(Line(6, f"requests, {what}", told))
+    return lines
+
+
+async def memory(bench: Bench, cap_mib: int = 16 * GIB_MIB) -> list[Line]:
+    """Every way to take memory, up to the cap and not beyond it."""
+    lines = list[Line]()
+    for way in ("plain", "managed", "queued", "physical"):
+        job = {"do": "fill", "way": way, "step_mib": 64}
+        out = await bench.stage.play([Tenant("a", job, cap_mib=cap_mib)], "arbiter")
+        told = out["a"].answers[0]
+        code = "out of memory" if told["status"] == OUT_OF_MEMORY else f"error {told['status']}"
+        lines.append(
+            Line(7, f"{way}: taken of {cap_mib} MiB", f"{told['taken_mib']} MiB, then {code}",
+                 "1 % or 64 MiB")
+        )  # fmt: skip
+    lines.append(Line(7, "total that the driver reports", f"{told['total_mib']} MiB", f"{cap_mib}"))
+    return lines
+
+
+async def failures(bench: Bench) -> list[Line]:
+    """A holder is killed; the arbiter is killed and comes back."""
+    part, lines = Fraction(1, 2), list[Line]()
+    alone = await _alone(bench)
+    tenants = [Tenant("a", bench.rate(), part, part), Tenant("b", bench.rate(), part)]
+    out = await bench.stage.play(
+        tenants, "arbiter", bench.settings, [(bench.seconds / 2, "kill a")]
+    )
+    due = alone * bench.seconds * 0.75
+    lines.append(Line(8, "one is killed half way: work of the other against what is due",
+                      f"{100 * out['b'].n / due:.1f} %", "97 %"))  # fmt: skip
+    events = [(bench.seconds / 3, "stop"), (2 * bench.seconds / 3, "start")]
+    out = await bench.stage.play(tenants, "arbiter", bench.settings, events)
+    answers = [answer for each in out.values() for answer in each.answers]
+    runs = sorted(run for answer in answers for run in answer["runs"])
+    gap_ns = max((after[0] - before[1] for before, after in pairwise(runs)),
+                 default=0)  # fmt: skip
+    lines.append(Line(8, "arbiter killed and back: longest time with nothing on the card",
+                      f"{gap_ns / 1e9:.2f} s", "1 s and a lease"))  # fmt: skip
+    return lines
+
+
+async def in_driver(bench: Bench) -> list[Line]:
+    """The driver's own cap per control group, from r615 on, without the shim."""
+    return [Line(9, "the driver's own limit", await try_limit(bench.stage), "1 % or 64 MiB")]
+
+
+Row = Callable[[Bench], Awaitable[Sequence[Line]]]
+ROWS: Final[dict[int, Row]] = {
+    1: solo, 2: pairs, 3: idle, 4: crowds, 5: shapes, 6: latency, 7: memory, 8: failures,
+    9: in_driver,
+}  # fmt: skip

@@ -1,0 +1,62 @@
+"""Containers without a container runtime: a folder each, that programs have in their view."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpu_shim.arbiter.container import Card
+from gpu_shim.cases import worker
+
+LIBRARIES: Final = ("libcuda.so.1", "libnvidia-ml.so.1")
+
+
+class NoGpuError(Exception):
+    """There is nothing to run on."""
+
+
+@dataclass(slots=True, frozen=True)
+class Containers:
+    """Folders under `place`, with our libraries from `libraries`.
+
+    `driver` is the folder of the driver to run on; None is the machine's own.
+    """
+
+    place: Path
+    libraries: Path
+    driver: Path | None = None
+
+    def make(self, name: str, cards: Sequence[Card]) -> Path:
+        """What a container has mounted; returns the door that its programs knock on."""
+        home = self.place / name
+        (home / "lib").mkdir(parents=True)
+        for library in LIBRARIES:
+            shutil.copy(self.libraries / library, home / "lib")
+        lines = [f"card {card.uuid} {card.cap_mib}\n" for card in cards]
+        (home / "gpu.conf").write_text("".join(lines))
+        return home / "run" / "arbiter.sock"
+
+    def environment(self, name: str = "") -> dict[str, str]:
+        """What a program has in a container; without a name, outside of all."""
+        found = dict(os.environ)
+        if self.driver is not None:
+            found["LD_LIBRARY_PATH"] = str(self.driver)
+        if name:
+            libraries = self.place / name / "lib"
+            found["LD_PRELOAD"] = " ".join(str(libraries / each) for each in LIBRARIES)
+        return found
+
+    def uuid(self) -> str:
+        """The UUID of the driver's first card; raises NoGpuError where it has none."""
+        command = [sys.executable, "-I", str(worker.__file__), "uuid"]
+        done = subprocess.run(  # noqa: S603
+            command, env=self.environment(), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            where = f"the driver in {self.driver}" if self.driver else "this machine"
+            raise NoGpuError(f"{where} has no GPU to run on")
+        return done.stdout.strip()

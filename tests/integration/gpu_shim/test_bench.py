@@ -1,0 +1,71 @@
+"""The figures' program, on the fake driver: what it would tell of a real card is what happened."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpu_shim.bench.figures import busy_ns, overlap_ns, quantile
+from tests.integration.gpu_shim.scene import Scene
+
+
+def figures(scene: Scene, tmp_path: Path, *rows: str) -> dict[str, str]:
+    """What rows tell, by what was measured; leases and measurements are short."""
+    report = tmp_path / "figures.json"
+    short = ("--seconds", "1.2", "--lease-ms", "20", "--json", str(report))
+    done = subprocess.run(
+        [sys.executable, "-m", "gpu_shim.bench", *rows, *short, "--driver", str(scene.driver)],
+        env={"FAKECUDA_STATE": str(scene.card.path), "PATH": "/usr/bin:/bin", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {each["what"]: each["value"] for each in json.loads(report.read_text())["figures"]}
+
+
+def test_shares_of_pairs_are_told_by_work_by_clock_and_by_account(
+    scene: Scene, tmp_path: Path
+) -> None:
+    told = figures(scene, tmp_path, "2")
+    clock = told["strict: a is due 25 %"].split("clock ")[1].split(" %")[0]
+    assert abs(float(clock) - 25) < 6
+    assert "overlap" in told["strict: all together"]
+
+
+def test_memory_is_filled_to_the_cap_and_not_beyond(scene: Scene, tmp_path: Path) -> None:
+    told = figures(scene, tmp_path, "7", "9")
+    ways = ("plain", "managed", "queued", "physical")
+    for way in ways:
+        assert told[f"{way}: taken of 16384 MiB"] == "16384 MiB, then out of memory"
+    assert told["total that the driver reports"] == "16384 MiB"
+    assert told["the driver's own limit"].startswith("skipped: ")
+
+
+def test_without_a_gpu_it_says_so(tmp_path: Path, native: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpu_shim.bench", "--driver", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith("skipped: ")
+    assert "no GPU" in done.stdout
+
+
+def test_time_of_runs_that_overlap_is_counted_once() -> None:
+    assert busy_ns([(0, 10), (5, 15), (20, 30)]) == 25
+    assert busy_ns([]) == 0
+
+
+def test_overlap_is_time_with_two_tenants_on_the_card() -> None:
+    assert overlap_ns({"a": [(0, 10), (20, 30)], "b": [(5, 25)]}) == 10
+    assert overlap_ns({"a": [(0, 10), (2, 8)]}) == 0
+
+
+@pytest.mark.parametrize(("part", "value"), [(0.5, 3), (0.99, 4), (0, 1)])
+def test_a_quantile_is_one_of_the_values(part: float, value: float) -> None:
+    assert quantile([4, 1, 2, 3], part) == value
