@@ -29,30 +29,34 @@ class BuildError(Exception):
     """The compiler refused; the message is what it said."""
 
 
-def build(into: Path) -> None:
-    """Make `libcuda.so.1`, `libnvidia-ml.so.1` and `libballast-pages.so` in a folder."""
+def build(into: Path, compiler: str = "gcc") -> None:
+    """Make `libcuda.so.1`, `libnvidia-ml.so.1` and `libballast-pages.so` in a folder.
+
+    The compiler may be one for another machine: x86-64 and aarch64 are known.
+    """
     into.mkdir(parents=True, exist_ok=True)
-    _library(into, "libcuda.so.1", "names_cuda.txt", CUDA_SOURCES)
-    _library(into, "libnvidia-ml.so.1", "names_nvml.txt", NVML_SOURCES)
-    compile_c(into / "libballast-pages.so", [HERE / "pages.c", HERE / "table.c"])
+    _library(into, "libcuda.so.1", "names_cuda.txt", CUDA_SOURCES, compiler)
+    _library(into, "libnvidia-ml.so.1", "names_nvml.txt", NVML_SOURCES, compiler)
+    pages = [HERE / "pages.c", HERE / "table.c"]
+    compile_c(into / "libballast-pages.so", pages, compiler=compiler)
 
 
-def compile_c(output: Path, sources: list[Path], *flags: str) -> None:
+def compile_c(output: Path, sources: list[Path], *flags: str, compiler: str = "gcc") -> None:
     """One shared library from C sources; raises BuildError."""
-    command = ["gcc", *FLAGS, *flags, "-o", str(output), *map(str, sources), *LIBRARIES]
+    command = [compiler, *FLAGS, *flags, "-o", str(output), *map(str, sources), *LIBRARIES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise BuildError(done.stderr)
 
 
-def _library(into: Path, soname: str, names: str, sources: tuple[str, ...]) -> None:
+def _library(into: Path, soname: str, names: str, sources: tuple[str, ...], compiler: str) -> None:
     work = into / f"{soname}.d"
     work.mkdir(exist_ok=True)
     made, header = work / "names.c", work / "names.h"
     files = [HERE / name for name in sources]
     generate.main([str(HERE / names), str(made), str(header), *map(str, files)])
     places = (f"-I{work}", f"-I{HERE}", "-include", "oldest.h", f"-Wl,-soname,{soname}")
-    compile_c(into / soname, [made, *files], *places)
+    compile_c(into / soname, [made, *files], *places, compiler=compiler)
 
 
 if __name__ == "__main__":

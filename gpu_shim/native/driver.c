@@ -16,9 +16,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#ifdef __aarch64__
+#define MULTIARCH "aarch64-linux-gnu"
+#else
+#define MULTIARCH "x86_64-linux-gnu"
+#endif
+
 static const char *const default_directories[] = {
-    "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/lib/x86_64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib",
+    "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/lib/" MULTIARCH,
+    "/usr/lib/" MULTIARCH, "/lib64", "/usr/lib64", "/lib", "/usr/lib",
 };
 
 static pthread_once_t found_once = PTHREAD_ONCE_INIT, self_once = PTHREAD_ONCE_INIT;

@@ -17,10 +17,11 @@ _HEAD = """\
 #include "driver.h"
 """
 
-_X86_64 = """\
+#: Nothing is known of the arguments, so all registers that can hold one are kept.
+_TRAMPOLINES = """\
+#if defined(__x86_64__)
 __asm__(
     ".text\\n"
-    /* Nothing is known of the arguments, so all registers that can hold one are kept. */
     ".hidden driver_first_call\\n.type driver_first_call,@function\\n"
     "driver_first_call:\\n"
     "  push %rdi; push %rsi; push %rdx; push %rcx; push %r8; push %r9; push %rax; push %r10\\n"
@@ -47,6 +48,41 @@ __asm__(
     "1: mov $\\\\index, %r11d\\n"
     "  jmp driver_first_call\\n"
     ".endm\\n"
+);
+#elif defined(__aarch64__)
+__asm__(
+    ".text\\n"
+    ".hidden driver_first_call\\n.type driver_first_call,%function\\n"
+    "driver_first_call:\\n"
+    "  stp x29, x30, [sp, #-224]!\\n"
+    "  stp x0, x1, [sp, #16]; stp x2, x3, [sp, #32]; stp x4, x5, [sp, #48]\\n"
+    "  stp x6, x7, [sp, #64]; str x8, [sp, #80]\\n"
+    "  stp q0, q1, [sp, #96]; stp q2, q3, [sp, #128]\\n"
+    "  stp q4, q5, [sp, #160]; stp q6, q7, [sp, #192]\\n"
+    "  mov w0, w17\\n"
+    "  bl driver_function\\n"
+    "  mov x16, x0\\n"
+    "  ldp q0, q1, [sp, #96]; ldp q2, q3, [sp, #128]\\n"
+    "  ldp q4, q5, [sp, #160]; ldp q6, q7, [sp, #192]\\n"
+    "  ldp x0, x1, [sp, #16]; ldp x2, x3, [sp, #32]; ldp x4, x5, [sp, #48]\\n"
+    "  ldp x6, x7, [sp, #64]; ldr x8, [sp, #80]\\n"
+    "  ldp x29, x30, [sp], #224\\n"
+    "  br x16\\n"
+    ".macro trampoline name index\\n"
+    "  .globl \\\\name\\n  .type \\\\name,%function\\n"
+    "\\\\name:\\n"
+    "  adrp x16, driver_functions+8*\\\\index\\n"
+    "  ldr x16, [x16, :lo12:driver_functions+8*\\\\index]\\n"
+    "  cbz x16, 1f\\n"
+    "  br x16\\n"
+    "1: mov w17, #\\\\index\\n"
+    "  b driver_first_call\\n"
+    ".endm\\n"
+);
+#else
+#error "trampolines are written for x86-64 and aarch64"
+#endif
+__asm__(
 """
 
 
@@ -58,7 +94,7 @@ def hooks_in(sources: Sequence[Path]) -> list[str]:
 def source(names: Sequence[str], hooks: Sequence[str], origin: str) -> str:
     """The C file: the table of names, our function for each, and the trampolines."""
     everything = sorted({*names, *hooks})
-    lines = [_HEAD.format(names=origin), _X86_64.rstrip("\n")]
+    lines = [_HEAD.format(names=origin), _TRAMPOLINES.rstrip("\n")]
     lines += [
         f'    "trampoline {name} {index}\\n"'
         for index, name in enumerate(everything)

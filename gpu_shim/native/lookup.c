@@ -91,6 +91,32 @@ __asm__(".text\n"
         "  call lookup_libc_dlopen@PLT\n"
         "  add $8, %rsp; pop %rsi; pop %rdi\n"
         "  jmp *%rax\n");
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".globl dlsym\n.type dlsym,%function\n"
+        "dlsym:\n"
+        "  stp x29, x30, [sp, #-32]!\n"
+        "  stp x0, x1, [sp, #16]\n"
+        "  bl lookup_symbol\n"
+        "  cbnz x0, 1f\n"
+        "  bl lookup_libc_dlsym\n"
+        "  mov x16, x0\n"
+        "  ldp x0, x1, [sp, #16]\n"
+        "  ldp x29, x30, [sp], #32\n"
+        "  br x16\n"
+        "1: ldp x29, x30, [sp], #32\n"
+        "  ret\n"
+        ".globl dlopen\n.type dlopen,%function\n"
+        "dlopen:\n"
+        "  stp x29, x30, [sp, #-32]!\n"
+        "  str x1, [sp, #24]\n"
+        "  bl lookup_path\n"
+        "  str x0, [sp, #16]\n"
+        "  bl lookup_libc_dlopen\n"
+        "  mov x16, x0\n"
+        "  ldp x0, x1, [sp, #16]\n"
+        "  ldp x29, x30, [sp], #32\n"
+        "  br x16\n");
 #endif
 
 /* Our function for what the driver found under a base name, or the driver's own where we have

@@ -21,7 +21,7 @@ _RUNS_AT: Final = 32 + 16 * _MAX_PROCESSES
 _SIZE: Final = _RUNS_AT + 24 * _MAX_RUNS
 
 
-def build(into: Path) -> None:
+def build(into: Path, compiler: str = "gcc") -> None:
     """Make the two libraries in a folder."""
     into.mkdir(parents=True, exist_ok=True)
     names = (NATIVE / "names_cuda.txt").read_text().split()
@@ -39,9 +39,10 @@ def build(into: Path) -> None:
     own = ("-fvisibility=default", f"-I{HERE}", "-Wl,-Bsymbolic", "-Wno-attribute-alias")
     parts = ("device.c", "cuda.c", "lookup.c", "streams.c", "copies.c")
     cuda = [symbols, *(HERE / name for name in parts)]
-    compile_c(into / "libcuda.so.1", cuda, "-Wl,-soname,libcuda.so.1", *own)
+    compile_c(into / "libcuda.so.1", cuda, "-Wl,-soname,libcuda.so.1", *own, compiler=compiler)
     nvml = [HERE / name for name in ("device.c", "nvml.c")]
-    compile_c(into / "libnvidia-ml.so.1", nvml, "-Wl,-soname,libnvidia-ml.so.1", *own)
+    soname = "-Wl,-soname,libnvidia-ml.so.1"
+    compile_c(into / "libnvidia-ml.so.1", nvml, soname, *own, compiler=compiler)
 
 
 @dataclass(slots=True, frozen=True)
