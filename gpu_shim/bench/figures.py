@@ -1,6 +1,7 @@
 """Figures from runs on the card: how long, how much of it together, how late."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 #: (start, end) in nanoseconds of the card's clock.
 Run = Sequence[int]
@@ -31,6 +32,14 @@ def overlap_ns(tenants: Mapping[str, Sequence[Run]]) -> int:
         running[name] = running.get(name, 0) + change
         last = at
     return min(found, alone)
+
+
+def gaps_ns(tenants: Mapping[str, Sequence[Run]]) -> list[int]:
+    """Time in which nothing ran between a run of one tenant and the next of another."""
+    ordered = sorted((run[0], run[1], name) for name, runs in tenants.items() for run in runs)
+    return [
+        max(0, after[0] - before[1]) for before, after in pairwise(ordered) if before[2] != after[2]
+    ]
 
 
 def quantile(values: Sequence[float], part: float) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpu_shim.bench.cgroup import try_limit
-from gpu_shim.bench.figures import busy_ns, overlap_ns, quantile
+from gpu_shim.bench.figures import busy_ns, gaps_ns, overlap_ns, quantile
 from gpu_shim.bench.stage import Outcome, Shim, Stage, Tenant
 from gpu_shim.policy.leases import Settings
 
@@ -106,7 +106,10 @@ def _shares(
     together = (
         f"{100 * n / alone_n:.1f} % of alone, overlap {100 * overlap_ns(all_runs) / total_ns:.2f} %"
     )
-    return [*lines, Line(row, f"{what}: all together", together, "98 %, 1 %")]
+    lines.append(Line(row, f"{what}: all together", together, "98 %, 1 %"))
+    gaps = gaps_ns(all_runs)
+    told = f"p50 {quantile(gaps, 0.5) / 1e3:.0f} us, p99 {quantile(gaps, 0.99) / 1e3:.0f} us"
+    return [*lines, Line(row, f"{what}: card unused at a hand-over", told)]
 
 
 async def pairs(bench: Bench) -> list[Line]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_shim.bench.figures import busy_ns, overlap_ns, quantile
+from gpu_shim.bench.figures import busy_ns, gaps_ns, overlap_ns, quantile
 from tests.integration.gpu_shim.scene import Scene
 
 
@@ -64,6 +64,11 @@ def test_time_of_runs_that_overlap_is_counted_once() -> None:
 def test_overlap_is_time_with_two_tenants_on_the_card() -> None:
     assert overlap_ns({"a": [(0, 10), (20, 30)], "b": [(5, 25)]}) == 10
     assert overlap_ns({"a": [(0, 10), (2, 8)]}) == 0
+
+
+def test_gaps_are_between_different_tenants_and_never_below_zero() -> None:
+    assert gaps_ns({"a": [(0, 10), (20, 30)], "b": [(35, 40), (39, 50)]}) == [5]
+    assert gaps_ns({"a": [(0, 10)], "b": [(5, 15)]}) == [0]
 
 
 @pytest.mark.parametrize(("part", "value"), [(0.5, 3), (0.99, 4), (0, 1)])
