@@ -124,14 +124,15 @@ class Installation:
         ]
         return Program(name, argv, port, self._log(name))
 
-    def webhooks(self, cert_dir: Path) -> Program:
-        """The admission webhooks; the caller starts and ends them."""
+    def webhooks(self, cert_dir: Path, *options: str) -> Program:
+        """The admission webhooks, with more options if given; the caller starts and ends them."""
         port = free_port()
         argv = [
             "webhooks",
             self._kubeconfig("ballast-webhooks"),
             f"--listen={LOOPBACK}:{port}",
             f"--cert-dir={cert_dir}",
+            *options,
         ]
         return Program("webhooks", argv, port, self._log("webhooks"))
 

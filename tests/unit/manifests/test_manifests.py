@@ -1,6 +1,7 @@
 """The manifests agree with each other and with the code."""
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,16 @@ from webhooks.owners.table import TABLE
 
 MANIFESTS = Path(__file__).parents[3] / "manifests"
 KUSTOMIZATIONS = sorted(MANIFESTS.rglob("kustomization.yaml"))
+#: Files for people and for other programs.
+NOT_APPLIED = {
+    "overlays/existing-scheduler/scheduler-config.yaml",
+    "overlays/kind/cluster.yaml",
+}
 Document = dict[str, Any]
 
 
 def _documents() -> Iterator[tuple[Path, Document]]:
-    for path in sorted(MANIFESTS.glob("base/**/*.yaml")):
+    for path in sorted(MANIFESTS.glob("base/*/*.yaml")):
         for document in yaml.safe_load_all(path.read_text("utf-8")):
             yield path, document
 
@@ -40,20 +46,24 @@ def name_of(document: Document) -> str:
 def test_kustomization_lists_every_file_beside_it_and_nothing_else(path: Path) -> None:
     listed = yaml.safe_load(path.read_text("utf-8"))
     generated = [f for g in listed.get("configMapGenerator", ()) for f in g["files"]]
-    resources = listed["resources"]
+    resources = [*listed.get("resources", ()), *listed.get("components", ())]
     assert all((path.parent / each).exists() for each in resources)
     files = {each for each in [*resources, *generated] if each.endswith(".yaml")}
-    assert files == {each.name for each in path.parent.glob("*.yaml")} - {path.name}
+    beside = {str(each.relative_to(MANIFESTS)) for each in path.parent.glob("*.yaml")}
+    assert {str((path.parent / each).relative_to(MANIFESTS)) for each in files} == (
+        beside - NOT_APPLIED - {str(path.relative_to(MANIFESTS))}
+    )
 
 
-def test_default_overlay_has_every_part_of_the_base() -> None:
-    overlay = yaml.safe_load((MANIFESTS / "overlays/default/kustomization.yaml").read_text("utf-8"))
+def test_base_has_every_part_but_the_node_agent() -> None:
+    base = yaml.safe_load((MANIFESTS / "base/kustomization.yaml").read_text("utf-8"))
     parts = {path.parent.name for path in MANIFESTS.glob("base/*/kustomization.yaml")}
-    assert {Path(each).name for each in overlay["resources"]} == parts
+    assert set(base["resources"]) == parts - {"gpu-shim"}
 
 
-def test_priority_classes_are_those_of_the_code() -> None:
+def test_priority_classes_are_those_of_the_code_and_one_for_our_own_pods() -> None:
     classes = {name_of(document): document["value"] for document in of_kind("PriorityClass")}
+    assert classes.pop("ballast-system") == 10**9
     assert classes == names.PRIORITY_CLASSES
     assert not [each for each in of_kind("PriorityClass") if each.get("globalDefault")]
 
@@ -92,12 +102,11 @@ def test_extender_changes_nothing_but_bindings_and_the_ledger() -> None:
 
 def test_webhooks_read_projects_and_owners_and_change_nothing_but_who_trusts_them() -> None:
     owners = {(kind.plural, "get") for kind in TABLE if kind.plural}
-    assert _granted("ballast-webhooks") - owners == {
-        ("projects", "list"),
-        ("projects", "watch"),
-        ("mutatingwebhookconfigurations", "get"),
-        ("mutatingwebhookconfigurations", "patch"),
-    }
+    kinds = ("departments", "nodepools", "priorityclasses", "projects", "topologies")
+    assert _granted("ballast-webhooks") - owners == set(product(kinds, ("list", "watch")))
+    configurations = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    granted = _granted("ballast-webhooks-certificate")
+    assert granted == set(product(configurations, ("get", "patch")))
 
 
 def test_bindings_name_roles_and_accounts_that_exist() -> None:

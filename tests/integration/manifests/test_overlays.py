@@ -1,0 +1,90 @@
+"""Every overlay on a real API server: understood, without a warning, and its pods admitted."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from extender.api.names import SYSTEM_NAMESPACE
+from tests.support.controlplane.handles import Api, Cluster, apply_crds, wait_for
+from tests.support.overlays import MANIFESTS, WHOLE, name_of, of_kind, rendered
+
+pytestmark = pytest.mark.controlplane
+
+ADMITTED_S = 30.0
+POD = json.dumps(
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "pushy"},
+        "spec": {
+            "priorityClassName": "ballast-system",
+            "containers": [{"name": "main", "image": "example"}],
+        },
+    }
+)
+
+
+@pytest.mark.parametrize("overlay", WHOLE)
+def test_overlay_is_applied_and_its_pods_are_admitted(
+    api: Api, foreign_kinds: Path, overlay: str
+) -> None:
+    if overlay == "cert-manager":
+        apply_crds(api.control_plane, foreign_kinds)
+    _apply(api, MANIFESTS / "overlays" / overlay)
+    wanted = {
+        name_of(each): each["spec"]["replicas"] for each in of_kind(rendered(overlay), "Deployment")
+    }
+    # Pod Security refuses pods and not Deployments, so pods have to be there.
+    wait_for(lambda: _pods(api) == wanted, ADMITTED_S, f"{wanted} pods; last {_pods(api)}")
+
+
+def test_monitoring_is_understood_beside_another_overlay(api: Api, foreign_kinds: Path) -> None:
+    apply_crds(api.control_plane, foreign_kinds)
+    _apply(api, MANIFESTS / "overlays" / "monitoring", "--dry-run=server")
+
+
+def _apply(api: Api, folder: Path, *options: str) -> None:
+    api.kubectl("apply", "--server-side", "--warnings-as-errors", *options, f"-k{folder}")
+
+
+def _pods(api: Api) -> dict[str, int]:
+    """Name of each Deployment and how many pods were made for it."""
+    found = json.loads(api.kubectl("get", "pods", f"-n{SYSTEM_NAMESPACE}", "-o", "json"))
+    counted: dict[str, int] = {}
+    for pod in found["items"]:
+        name = f"ballast-{pod['metadata']['labels']['app.kubernetes.io/component']}"
+        counted[name] = counted.get(name, 0) + 1
+    return counted
+
+
+def test_nobody_else_gets_the_priority_of_our_own_pods(api: Api) -> None:
+    def refusal() -> str:
+        try:
+            api.kubectl("create", f"-n{api.namespace}", "--dry-run=server", "-f-", stdin=POD)
+        except subprocess.CalledProcessError as error:
+            return str(error.stderr)
+        return ""
+
+    folder = MANIFESTS / "base" / "priority-classes"
+    _apply(api, folder)
+    wait_for(lambda: "own pods: use inference" in refusal(), ADMITTED_S, "a refusal that helps")
+
+
+@pytest.mark.parametrize("cluster", [None], indirect=True)
+def test_replicas_of_high_availability_are_on_different_nodes(cluster: Cluster) -> None:
+    cluster.add_gpu_nodes(3, 0)
+    _apply(cluster, MANIFESTS / "overlays" / "high-availability")
+
+    def places() -> list[tuple[str, str]]:
+        found = cluster.control_plane.admin.get(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods")
+        component = "app.kubernetes.io/component"
+        return [
+            (each["metadata"]["labels"][component], each["spec"]["nodeName"])
+            for each in found["items"]
+            if each["spec"].get("nodeName")
+        ]
+
+    wait_for(lambda: len(places()) == 2 + 2 + 3, ADMITTED_S, "a node for each replica")
+    assert len(set(places())) == 2 + 2 + 3

@@ -1,0 +1,157 @@
+"""Rights that only rare events need, used for once, so that the comparison at the end sees them."""
+
+import asyncio
+import base64
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from extender.api.reasons import Reason
+from extender.kube.client import Client
+from extender.kube.recorder import EventRecorder, ObjectRef, Pace
+from extender.state.ledger import Ledger
+from tests.integration.manifests.scene import GROUPS, SEEN_S
+from tests.support import workloads
+from tests.support.controlplane.handles import Api, Cluster, wait_for
+from tests.support.controlplane.ports import LOOPBACK
+from tests.support.installation import Installation, Program
+from tests.support.rights import used
+from tests.support.sight import until
+from tests.support.webhook_config import webhook_configurations
+from webhooks import certs
+from webhooks.owners.table import TABLE, Kind
+
+pytestmark = pytest.mark.controlplane
+
+REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+KINDS = [each for each in TABLE if each.plural]
+
+
+async def _login(api: Api, account: str, program: str) -> Client:
+    user = f"system:serviceaccount:ballast-system:{account}"
+    kubeconfig = api.control_plane.kubeconfig_for(user, GROUPS)
+    return await Client.connect(kubeconfig, user_agent=program)
+
+
+@pytest.mark.parametrize(
+    ("account", "program"),
+    [("ballast-control", "ballast-control"), ("ballast-scheduler", "ballast-serve")],
+)
+async def test_row_is_read_live_where_the_cache_does_not_have_it(
+    api: Api, account: str, program: str
+) -> None:
+    body = {
+        "apiVersion": "ballast.dev/v1alpha1",
+        "kind": "GpuNode",
+        "metadata": {"name": "n"},
+        "spec": {"rows": []},
+    }
+    api.control_plane.admin.post(f"{workloads.API}/gpunodes", body)
+    async with await _login(api, account, program) as client:
+        ledger = Ledger(client, lambda _: None)
+        found = await ledger.change("n", lambda current: current.spec.rows)
+    assert getattr(found, "metadata", None) is not None
+
+
+async def test_event_that_comes_again_is_counted_up(api: Api) -> None:
+    path = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
+    pod = ObjectRef("v1", "Pod", "p", api.namespace, "uid-1")
+
+    def told() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = api.control_plane.admin.get(path)["items"]
+        return found
+
+    async with await _login(api, "ballast-control", "ballast-control") as client:
+        recorder = EventRecorder(client, "control-0", Pace(series_s=0.0))
+        running = asyncio.create_task(recorder.run())
+        recorder.record(pod, Reason.OVER_FAIR_SHARE, "why")
+        await until(lambda: _is(len(told()) == 1), SEEN_S, lambda: "an event")
+        recorder.record(pod, Reason.OVER_FAIR_SHARE, "why")
+        await until(lambda: _is("series" in told()[0]), SEEN_S, lambda: "its count")
+        running.cancel()
+
+
+async def _is(answer: bool) -> bool:
+    return answer
+
+
+def test_pool_has_a_status_and_a_node_that_leaves_leaves_the_ledger(cluster: Cluster) -> None:
+    admin = cluster.control_plane.admin
+    pool = {
+        "apiVersion": "ballast.dev/v1alpha1",
+        "kind": "NodePool",
+        "metadata": {"name": "spare"},
+        "spec": {"nodeSelector": {"pool": "spare"}},
+    }
+    admin.post(f"{workloads.API}/nodepools", pool)
+    (node,) = cluster.add_gpu_nodes(1, 2)
+    installation = Installation(cluster.control_plane)
+    try:
+        installation.control.start()
+        path = f"{workloads.API}/gpunodes/{node}"
+        wait_for(lambda: admin.has(path), SEEN_S, "the node in the ledger")
+        spare = f"{workloads.API}/nodepools/spare"
+        wait_for(lambda: "status" in admin.get(spare), SEEN_S, "the pool's status")
+        admin.delete(f"/api/v1/nodes/{node}")
+        wait_for(lambda: not admin.has(path), SEEN_S, "the node gone from the ledger")
+    finally:
+        installation.stop()
+
+
+@pytest.fixture
+def webhooks(api: Api, tmp_path: Path) -> Iterator[Program]:
+    """The webhooks with a certificate of their own keeping, called for every GPU pod."""
+    admin = api.control_plane.admin
+    admin.post(f"{workloads.API}/departments", workloads.department("research", 2))
+    body = workloads.project("vision", "research", api.namespace, 2)
+    admin.post(f"{workloads.API}/projects", body)
+    folder = Path(__file__).parents[3] / "manifests" / "base" / "webhooks"
+    program = Installation(api.control_plane).webhooks(tmp_path, "--secret=ballast-webhooks-tls")
+    for source in ("configuration.yaml", "validation.yaml"):
+        url = f"https://{LOOPBACK}:{program.port}"
+        for each in webhook_configurations(url, certs.make().ca, folder / source):
+            admin.post(f"{REGISTRATION}/{each['kind'].lower()}s", each)
+    try:
+        program.start()
+        yield program
+    finally:
+        program.kill()
+
+
+def test_owner_of_every_known_kind_is_read(api: Api, webhooks: Program) -> None:
+    assert webhooks.is_alive
+    for kind in KINDS:
+        wait_for(partial(_is_gated, api, kind), SEEN_S, f"a gated pod of a {kind.kind}")
+    seen = {use.right.resource for use in used(api.control_plane.logs) if use.right.verb == "get"}
+    assert {kind.plural for kind in KINDS} <= seen
+
+
+def test_both_configurations_are_given_the_authority(api: Api, webhooks: Program) -> None:
+    assert webhooks.is_alive
+    secret = "/api/v1/namespaces/ballast-system/secrets/ballast-webhooks-tls"
+    trusted = api.control_plane.admin.get(secret)["data"]["ca.crt"]
+    for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        found = api.control_plane.admin.get(f"{REGISTRATION}/{kind}/ballast-webhooks")
+        bundles = {each["clientConfig"]["caBundle"] for each in found["webhooks"]}
+        assert {base64.b64decode(each) for each in bundles} == {base64.b64decode(trusted)}
+
+
+def _is_gated(api: Api, kind: Kind) -> bool:
+    """Whether a pod that names an owner of this kind, which is not there, is held all the same."""
+    owner = {
+        "apiVersion": f"{kind.api_group}/{kind.version}",
+        "kind": kind.kind,
+        "name": "gone",
+        "uid": "0",
+        "controller": True,
+    }
+    pod = workloads.bare_pod("p", api.namespace, 500, gated=False)
+    # The index is what makes a Job's pods need one another, so that the Job is read.
+    labels = {"batch.kubernetes.io/job-completion-index": "0"}
+    notes = {"gpu-fraction": "0.5"}
+    pod["metadata"] |= {"ownerReferences": [owner], "labels": labels, "annotations": notes}
+    made = api.control_plane.admin.post(f"/api/v1/namespaces/{api.namespace}/pods?dryRun=All", pod)
+    return "schedulingGates" in made["spec"]

@@ -1,0 +1,149 @@
+"""Rights that the manifests grant, and rights that programs used, from the API server's audit log.
+
+The unit is one verb on one resource, of one name where the grant is limited to it. What our
+kube-scheduler does by the roles that Kubernetes itself ships is not ours to narrow.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.installation import MANIFESTS
+
+#: What our programs call themselves, and the neighbour that runs under one of our accounts.
+PROGRAMS = ("ballast-", "kube-scheduler/")
+ACCOUNTS = "system:serviceaccount:ballast-"
+#: The roles whose every right has to be needed in the integration suite.
+RBAC = MANIFESTS / "rbac"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Right:
+    """`verb` on `resource` (`pods/binding`) of API group `group`; any name if `name` is empty."""
+
+    account: str
+    group: str
+    resource: str
+    verb: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        of = f" {self.name}" if self.name else ""
+        return f"{self.account}: {self.verb} {what}{of}"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One request of a program of ours: the right that it needed, and whether it had it."""
+
+    right: Right
+    program: str
+    is_allowed: bool
+
+    def is_by(self, granted: Right) -> bool:
+        """Whether this grant is enough. A create names nothing that a grant could be limited to."""
+        name = "" if self.right.verb in ("create", "list", "watch") else self.right.name
+        return granted in (_renamed(self.right, ""), _renamed(self.right, name))
+
+
+def granted(folder: Path = MANIFESTS) -> set[Right]:
+    """Every right in the roles below `folder` that are bound to an account of ours."""
+    documents = [
+        document
+        for path in sorted(folder.rglob("*.yaml"))
+        for document in yaml.load_all(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
+        if isinstance(document, dict)
+    ]
+    rules = {
+        (each["kind"], each["metadata"]["name"]): each["rules"]
+        for each in documents
+        if each["kind"] in ("Role", "ClusterRole")
+    }
+    found: set[Right] = set()
+    for each in documents:
+        if each["kind"] in ("RoleBinding", "ClusterRoleBinding"):
+            role = (each["roleRef"]["kind"], each["roleRef"]["name"])
+            for subject in each["subjects"]:
+                account = f"{subject['namespace']}:{subject['name']}"
+                found.update(_atoms(account, rules.get(role, ())))
+    return found
+
+
+def used(logs: Path) -> set[Use]:
+    """What programs under our accounts asked of the API server whose audit log lies in `logs`.
+
+    Costs a few seconds for a gigabyte: lines of others are passed over before they are decoded.
+    """
+    found: set[Use] = set()
+    for path in sorted(logs.glob("audit*.jsonl")):
+        with path.open("rb") as lines:
+            for line in lines:
+                if ACCOUNTS.encode() in line and (use := _use(line)) is not None:
+                    found.add(use)
+    return found
+
+
+def not_granted(uses: Iterable[Use], grants: set[Right]) -> set[Use]:
+    """What our own programs did without a grant of ours, and what nobody was ever allowed.
+
+    A refusal of what is granted and allowed at other times is none of these: the API server was
+    starting, or the test had taken the rights away.
+    """
+    uses = set(uses)
+    allowed = {use.right for use in uses if use.is_allowed}
+    ours = {use for use in uses if use.program.startswith("ballast-")}
+    return {
+        *(use for use in ours if not any(use.is_by(each) for each in grants)),
+        *(use for use in uses if use.right not in allowed),
+    }
+
+
+def not_used(uses: Iterable[Use], grants: set[Right]) -> set[Right]:
+    """Grants that no use needed."""
+    needed = {each for use in uses for each in grants if use.is_by(each)}
+    return grants - needed
+
+
+def _atoms(account: str, rules: Iterable[dict[str, Any]]) -> Iterator[Right]:
+    for rule in rules:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for verb in rule["verbs"]:
+                    for name in rule.get("resourceNames", ("",)):
+                        yield Right(account, group, resource, verb, name)
+
+
+def _use(line: bytes) -> Use | None:
+    event = json.loads(line)
+    user, agent = event["user"]["username"], event.get("userAgent", "")
+    where = event.get("objectRef", {})
+    if not (user.startswith(ACCOUNTS) and agent.startswith(PROGRAMS) and "resource" in where):
+        return None
+    parts = (where["resource"], where.get("subresource", ""))
+    right = Right(
+        account=user.removeprefix("system:serviceaccount:"),
+        group=where.get("apiGroup", ""),
+        resource="/".join(part for part in parts if part),
+        verb=event["verb"],
+        name=where.get("name", ""),
+    )
+    decision = event.get("annotations", {}).get("authorization.k8s.io/decision", "allow")
+    return Use(_limited(right), agent.split("/")[0].split(" ")[0], decision == "allow")
+
+
+def _limited(right: Right) -> Right:
+    """The use without names of objects that no grant names: one entry instead of thousands."""
+    return right if right.resource in _NAMED else _renamed(right, "")
+
+
+def _renamed(right: Right, name: str) -> Right:
+    return Right(right.account, right.group, right.resource, right.verb, name)
+
+
+#: Resources of which some grant names single objects.
+_NAMED = frozenset({each.resource for each in granted() if each.name})
