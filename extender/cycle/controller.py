@@ -8,11 +8,12 @@ the plan out, report. A cycle that fails is logged, counted and followed by anot
 import asyncio
 import gc
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
 
+from extender.api.collector import paused_collector
 from extender.api.events import Event, Upserted
 from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project, Topology
 from extender.api.names import LEASE_NAME, SYSTEM_NAMESPACE
@@ -25,6 +26,7 @@ from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.pods import PodWriter
 from extender.cycle.recovery import Recovery
 from extender.cycle.report import STATUS_PERIOD_S, Reporter
+from extender.cycle.stage_clock import StageClock
 from extender.kube.client import Client
 from extender.kube.election import Election, Leadership
 from extender.kube.errors import KubeError, NotLeading
@@ -45,6 +47,7 @@ from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
 from extender.state.cluster import ClusterState
 from extender.state.ledger import Ledger
+from extender.state.model import Snapshot
 
 WATCHED: Final[tuple[Resource[Any], ...]] = (
     NODES,
@@ -247,7 +250,7 @@ class _Term:
         with _timed("snapshot"):
             snapshot = self._state.snapshot(int(time.time()))
         with _timed("decide"):
-            plan = await asyncio.to_thread(decide, snapshot, self._settings())
+            plan = await asyncio.to_thread(_decide, snapshot, self._settings())
         self._note_cut(plan)
         self._past_use.step(plan, snapshot)
         with _timed("commit"):
@@ -273,6 +276,15 @@ class _Term:
             metrics.CUT_STAGES.labels(stage).inc()
         if plan.cut:
             log.info("cycle cut short", workloads=len(plan.cut), stages=list(plan.cut_stages))
+
+
+def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
+    """The plan; each stage is timed."""
+    clock = StageClock()
+    with paused_collector():
+        plan = decide(snapshot, replace(settings, enter=clock.enter))
+    clock.stop()
+    return plan
 
 
 def _timed(part: str) -> Any:

@@ -9,6 +9,12 @@ CYCLE_SECONDS = Histogram(
     ["part"],
     buckets=[0.001 * 2**n for n in range(15)],
 )
+STAGE_SECONDS = Histogram(
+    "ballast_control_stage_duration_seconds",
+    "Time of one stage of deciding; `prepare` is what comes before the first.",
+    ["stage"],
+    buckets=[0.001 * 2**n for n in range(15)],
+)
 CUT_WORKLOADS = Gauge(
     "ballast_control_cut_workloads", "Workloads that the last cycle had no time to look at."
 )

@@ -4,11 +4,18 @@ The compiled modules are required: the twins are for tests and for reading, neve
 """
 
 try:
+    from extender.kernels import appraisal as appraisal
     from extender.kernels import baselines as baselines
+    from extender.kernels import choice as choice
+    from extender.kernels import clearing as clearing
     from extender.kernels import fragments as fragments
+    from extender.kernels import holds as holds
     from extender.kernels import nodes as nodes
     from extender.kernels import nodes_bulk as nodes_bulk
+    from extender.kernels import published as published
     from extender.kernels import shares as shares
+    from extender.kernels import sums as sums
+    from extender.kernels import vacancy as vacancy
     from extender.kernels import victims as victims
 except ModuleNotFoundError as error:
     raise ImportError(

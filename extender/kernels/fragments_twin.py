@@ -1,7 +1,7 @@
 """The Python twin of `fragments.pyx`: the same answers from plain code, to test and to read."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from extender.kernels import nodes_twin
@@ -26,8 +26,15 @@ def score_nodes(
     scores: "Scores",
 ) -> None:
     """As `fragments.score_nodes`."""
+    typical = fragments.typical
+
+    def rate(ix: int, taken: Sequence[int]) -> int:
+        free, cpu = left_with(nodes, demand, ix, taken)
+        fall = fragments.waste[ix] - _waste(typical, fragments.model_ix[ix], free, cpu)
+        return sum(step <= fall for step in typical.steps)
+
     for ix in candidates:
-        scores.score[ix], scores.card[ix] = _best(nodes, fragments, demand, ix)
+        scores.score[ix], scores.card[ix] = best_place(nodes, demand, ix, rate)
 
 
 def best_of(
@@ -41,29 +48,30 @@ def best_of(
     return max(fitting, key=lambda ix: scores.score[ix] - price[model_ix[ix]], default=-1)
 
 
-def _best(nodes: "Nodes", fragments: "Fragments", demand: "Need", ix: int) -> tuple[int, int]:
-    """(score, card) of one node."""
+Rating = Callable[[int, Sequence[int]], int]
+
+
+def best_place(nodes: "Nodes", demand: "Need", ix: int, rate: Rating) -> tuple[int, int]:
+    """(score, card) of one node; `rate` scores the node for the cards that the pod would get."""
     if not fits(nodes, ix, demand):
         return -1, -1
     need = need_of(nodes, ix, demand)
     if demand.devices == 1 and need < nodes_twin.WHOLE:
         fitting = [at for at, milli in enumerate(free_of(nodes, ix)) if milli >= need]
-        rated = [(_score(nodes, fragments, demand, ix, [at]), at) for at in fitting]
+        rated = [(rate(ix, [at]), at) for at in fitting]
         return max(rated, key=lambda each: each[0])
     taken = nodes_twin.pick_cards(nodes.cards, ix, demand, nodes_twin.BINPACK)
-    return _score(nodes, fragments, demand, ix, taken), -1
+    return rate(ix, taken), -1
 
 
-def _score(
-    nodes: "Nodes", fragments: "Fragments", demand: "Need", ix: int, taken: Sequence[int]
-) -> int:
-    """The score if the pod gets the cards `taken` of the node."""
+def left_with(
+    nodes: "Nodes", demand: "Need", ix: int, taken: Sequence[int]
+) -> tuple[list[int], int]:
+    """Milli free of each card, and milli-CPU, with the pod on the cards `taken` of the node."""
     free = free_of(nodes, ix)
     for at in taken:
         free[at] -= need_of(nodes, ix, demand)
-    cpu = nodes.free_cpu_milli[ix] - demand.cpu_milli
-    waste = _waste(fragments.typical, fragments.model_ix[ix], free, cpu)
-    return sum(step <= fragments.waste[ix] - waste for step in fragments.typical.steps)
+    return free, nodes.free_cpu_milli[ix] - demand.cpu_milli
 
 
 def need_of(nodes: "Nodes", ix: int, demand: "Need") -> int:

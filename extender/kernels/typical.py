@@ -10,7 +10,8 @@ of them, m, leaves idle on a node is its `left(m)`:
 typical pods. A pod goes where fragmentation falls most, by the integer score
 trunc(100 / (1 + e^(-fall / 1000 milli))). That integer is part of the algorithm: near a fall of 0 a
 point is 40 milli, most nodes tie, and the first of them in a fixed order is packed full. Sums are
-exact here; the published simulator adds doubles, whose rounding decides where nothing changes.
+exact here. The published simulator adds doubles, whose rounding decides where nothing changes; a
+replay that is held against it has to add as it does (`Published`, and the kernel of that name).
 
 **frag** (ours) asks three things more.
 
@@ -100,6 +101,25 @@ class Fragments:
 
 
 @dataclass(slots=True)
+class Published:
+    """FGD's measure as its authors' simulator has it: columns as in Typical, rows as in Fragments.
+
+    `share` is each type's part of all typical pods; `waste` (float64[n]) is in milli.
+    """
+
+    cpu_milli: "array[int]"
+    devices: "array[int]"
+    milli: "array[int]"
+    models: "array[int]"
+    share: "array[float]"
+    model_ix: "array[int]"
+    waste: "array[float]" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.waste = array("d", bytes(8 * len(self.model_ix)))
+
+
+@dataclass(slots=True)
 class Scores:
     """Scores of one demand on every node: int32[n] each, see `fragments.score_nodes`."""
 
@@ -118,6 +138,17 @@ def fgd_measure(pods: Sequence[TypicalPod]) -> Typical:
     logistic = (math.log(point / (100 - point)) for point in range(1, 100))
     steps = array("q", (math.ceil(MILLI_PER_GPU * total * fall) for fall in logistic))
     return _table(pods, draws=1, is_deep=False, chance=range(total + 1), steps=steps)
+
+
+def published_measure(pods: Sequence[TypicalPod], n_pods: int, model_ix: "array[int]") -> Published:
+    """FGD's measure in doubles, when the pods are typical of `n_pods`.
+
+    A share is divided twice, as in the published simulator: both divisions round.
+    """
+    held = sum(pod.weight for pod in pods) / n_pods
+    table = fgd_measure(pods)
+    share = array("d", (pod.weight / n_pods / held for pod in pods))
+    return Published(table.cpu_milli, table.devices, table.milli, table.models, share, model_ix)
 
 
 def frag_measure(pods: Sequence[TypicalPod]) -> Typical:

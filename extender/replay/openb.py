@@ -49,7 +49,7 @@ def replay_once(cluster: Cluster, trace: Trace, policy: type[Policy], seed: int)
     began_s = time.perf_counter()
     arrivals, order = draw(cluster, trace, seed)
     rng = random.Random(seed)  # noqa: S311 - a simulation, no secret
-    filling = policy(Start(cluster, order, trace.typical, rng))
+    filling = policy(Start(cluster, order, trace, rng))
     curve = _Curve(cluster.total_milli)
     n_placed = 0
     for at in arrivals:

@@ -8,6 +8,7 @@ names the file and the line.
 
 import csv
 import gzip
+import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -221,5 +222,5 @@ def _rows(folder: Path, name: str, columns: Sequence[str]) -> Iterator[_Row]:
                 if any(fields[name] is None for name in columns):
                     raise DataError(f"{file}, line {reader.line_num}: fields are missing")
                 yield row
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise DataError(f"{file}: {error}") from error

@@ -11,25 +11,22 @@ kept, and only nodes that have changed since are scored again.
 import random
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from extender.api.demand import Demand
 from extender.api.kinds import CardShare
 from extender.api.units import MILLI_PER_GPU
-from extender.kernels import baselines, fragments, nodes
+from extender.kernels import baselines, fragments, nodes, published
 from extender.kernels.typical import (
     MOST_MODELS,
     Fragments,
     Scores,
-    Typical,
-    TypicalPod,
-    fgd_measure,
     frag_measure,
     price_models,
+    published_measure,
 )
-from extender.replay.openb_data import Cluster, Shape
+from extender.replay.openb_data import Cluster, Shape, Trace
 
 _NO_PRICE: Final = array("i", [0]) * MOST_MODELS
 _BINPACK: Final = 0
@@ -41,7 +38,7 @@ class Start:
 
     cluster: Cluster
     order: "array[int]"
-    typical: Sequence[TypicalPod]
+    trace: Trace
     rng: random.Random
 
 
@@ -171,23 +168,12 @@ class ScoringPolicy(Policy):
         return scores
 
 
-class FgdPolicy(ScoringPolicy):
-    """Fragmentation gradient descent."""
+class _Measuring(ScoringPolicy):
+    """What a pod would do to fragmentation decides, of the node and of a fraction's card."""
 
-    name = "fgd"
-
-    def __init__(self, start: Start) -> None:
-        super().__init__(start)
-        self.fragments = Fragments(self.measure(start.typical), self.model_ix)
-        fragments.measure_nodes(self.nodes, self.fragments, self._order)
-
-    def measure(self, typical: Sequence[TypicalPod]) -> Typical:
-        """What counts as fragmentation."""
-        return fgd_measure(typical)
-
-    def rescore(self, demand: Demand, stale: "array[int]", scores: Scores) -> None:
-        """By the fall of fragmentation."""
-        fragments.score_nodes(self.nodes, self.fragments, demand, stale, scores)
+    @abstractmethod
+    def measure_nodes(self, stale: "array[int]") -> None:
+        """Measure the fragmentation of these nodes anew."""
 
     def pick_cards(self, ix: int, shape: Shape) -> list[int]:
         """For a fraction, the card by which fragmentation falls most."""
@@ -197,26 +183,52 @@ class FgdPolicy(ScoringPolicy):
     def note(self, ix: int, shape: Shape) -> None:
         """Measure the node anew."""
         super().note(ix, shape)
-        fragments.measure_nodes(self.nodes, self.fragments, array("i", [ix]))
+        self.measure_nodes(array("i", [ix]))
 
 
-class FragPolicy(FgdPolicy):
+class FgdPolicy(_Measuring):
+    """Fragmentation gradient descent, added up as the published simulator does."""
+
+    name = "fgd"
+
+    def __init__(self, start: Start) -> None:
+        super().__init__(start)
+        trace = start.trace
+        self._published = published_measure(trace.typical, len(trace.pods), self.model_ix)
+        self.measure_nodes(self._order)
+
+    def measure_nodes(self, stale: "array[int]") -> None:
+        """By the published measure."""
+        published.measure_nodes(self.nodes, self._published, stale)
+
+    def rescore(self, demand: Demand, stale: "array[int]", scores: Scores) -> None:
+        """By the fall of fragmentation."""
+        published.score_nodes(self.nodes, self._published, demand, stale, scores)
+
+
+class FragPolicy(_Measuring):
     """Our own; the rule is told in `extender.kernels.typical`."""
 
     name = "frag"
 
     def __init__(self, start: Start) -> None:
         super().__init__(start)
-        self._typical = start.typical
+        self._typical = start.trace.typical
         self._free_milli: dict[int, int] = {}
         for ix in start.order:
             free = sum(self.nodes.cards.free_of(ix))
             model = self.model_ix[ix]
             self._free_milli[model] = self._free_milli.get(model, 0) + free
+        self._fragments = Fragments(frag_measure(self._typical), self.model_ix)
+        self.measure_nodes(self._order)
 
-    def measure(self, typical: Sequence[TypicalPod]) -> Typical:
-        """What counts as fragmentation."""
-        return frag_measure(typical)
+    def measure_nodes(self, stale: "array[int]") -> None:
+        """By our measure."""
+        fragments.measure_nodes(self.nodes, self._fragments, stale)
+
+    def rescore(self, demand: Demand, stale: "array[int]", scores: Scores) -> None:
+        """By the fall of fragmentation."""
+        fragments.score_nodes(self.nodes, self._fragments, demand, stale, scores)
 
     def price(self, shape: Shape) -> "array[int]":
         """Card models that run short are dear; work without GPUs pays nothing."""
@@ -225,7 +237,7 @@ class FragPolicy(FgdPolicy):
         return price_models(self._typical, self._free_milli)
 
     def note(self, ix: int, shape: Shape) -> None:
-        """Measure the node anew, and count what its model has left."""
+        """Count what the node's model has left, too."""
         super().note(ix, shape)
         self._free_milli[self.model_ix[ix]] -= shape.demand.total_milli
 

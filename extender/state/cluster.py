@@ -361,4 +361,4 @@ def _holds_alike(before: GpuNode, after: GpuNode) -> bool:
 
 def _is_older(version: str, than: str) -> bool:
     """Whether a resource version is older; versions that are not numbers are never older."""
-    return version.isdigit() and than.isdigit() and int(version) < int(than)
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

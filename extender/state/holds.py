@@ -62,6 +62,6 @@ class HostHolds:
             if left:
                 taken.counted[resource] = left
             else:
-                del taken.counted[resource]
+                taken.counted.pop(resource, None)
         if taken.n_pods == 0:
             del self._taken[hold.node]

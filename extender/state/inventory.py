@@ -22,6 +22,8 @@ from extender.api.units import (
 from extender.state.problems import Problem
 
 _MAX_CARDS = 64
+#: Figures of a node's status (bytes, milli-CPU) are below this, so sums of them stay exact.
+_MOST = 10**15
 _BLOCKING = ("NoSchedule", "NoExecute")
 
 
@@ -144,10 +146,14 @@ def read_host(node: Node) -> HostFacts:
 
     def read(listed: Mapping[str, Quantity], resource: str, per_unit: int = 1) -> int:
         try:
-            return parse_quantity(listed.get(resource, 0), per_unit)
+            amount = parse_quantity(listed.get(resource, 0), per_unit)
         except UnitError as error:
             problems.append(f"{resource}: {error}")
             return 0
+        if amount >= _MOST:
+            problems.append(f"{resource}: more than any node has")
+            return 0
+        return amount
 
     try:
         cards = _read_cards(node, read(status.capacity, names.NVIDIA_GPU))

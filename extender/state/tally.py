@@ -34,6 +34,8 @@ N_PODS: Final = 24
 _WIDTH: Final = 25
 
 _WAITING: Final = ("gated", "foreign")
+#: What a workload or one of its pods has for which a tally names it.
+_LISTED: Final = frozenset({"gated", "nominated", "leaving", "picky", "timed", "stale"})
 
 
 def pod_amounts(demand: Demand, card_mib: int) -> "Amounts":
@@ -176,6 +178,8 @@ class Tally:
                 seen.add("picky")
         if not seen.isdisjoint(_WAITING) and workload.problem is None:
             self._count_pending(workload, sign)
+        if seen.isdisjoint(_LISTED):
+            return
         for word, keys in (
             ("gated", self.waiting),
             ("nominated", self.nominated),

@@ -72,7 +72,10 @@ GROWING: Final = (
     ("full-node", 64),
     ("consolidate", 50),
     ("pending", 100),
+    ("mixed", 100),
 )
+#: Pods of the gang with a topology, for its growth.
+GANG: Final = 512
 
 
 def measure() -> list[Figure]:
@@ -89,8 +92,8 @@ def measure() -> list[Figure]:
             timing = _time(file)
             largest_mib = max(largest_mib, timing["peak_rss_mib"])
             figures.append(Figure(shape.name, _rounded(timing["median_ms"]), "ms", shape.bar_ms))
-        file.write_text(json.dumps(_near_gang(512)))
-        name = "gang of 512 pods on 512 nodes with a topology level"
+        file.write_text(json.dumps(_near_gang(GANG)))
+        name = f"gang of {GANG} pods on {GANG} nodes with a topology level"
         figures.append(Figure(name, _rounded(_time(file)["median_ms"]), "ms", 300))
         figures.append(Figure("largest of these processes", round(largest_mib), "MiB", 1024))
         for name, n_nodes in GROWING:
@@ -98,9 +101,20 @@ def measure() -> list[Figure]:
             for factor in GROWTH:
                 _write(file, name, "--nodes", str(n_nodes * factor))
                 took_ms.append(_time(file)["median_ms"])
-            power = round(_exponent(took_ms), 2)
-            figures.append(Figure(f"{name} grows with nodes to the power of", power, ""))
+            figures.append(growth(name, took_ms))
+        took_ms = []
+        for factor in GROWTH:
+            file.write_text(json.dumps(_near_gang(GANG * factor // GROWTH[-1])))
+            took_ms.append(_time(file)["median_ms"])
+        figures.append(growth("gang with a topology level", took_ms))
     return figures
+
+
+def growth(name: str, took_ms: list[float]) -> Figure:
+    """The exponent of what grew with `GROWTH`: the slope of the line through the logarithms."""
+    xs, ys = [math.log(factor) for factor in GROWTH], [math.log(each) for each in took_ms]
+    power = round(statistics.linear_regression(xs, ys).slope, 2)
+    return Figure(f"{name} grows with nodes to the power of", power, "")
 
 
 def _write(file: Path, *arguments: str) -> None:
@@ -116,12 +130,6 @@ def _time(file: Path) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, check=True, timeout=TIMEOUT_S, cwd=ROOT)
     timing: dict[str, Any] = json.loads(done.stdout)[0]
     return timing
-
-
-def _exponent(took_ms: list[float]) -> float:
-    """The slope of the least-squares line through the logarithms."""
-    xs, ys = [math.log(factor) for factor in GROWTH], [math.log(each) for each in took_ms]
-    return statistics.linear_regression(xs, ys).slope
 
 
 def _rounded(milliseconds: float) -> float:

@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.api.demand import Demand
-from extender.kernels import baselines, baselines_twin, fragments, fragments_twin
+from extender.kernels import (
+    baselines,
+    baselines_twin,
+    fragments,
+    fragments_twin,
+    published,
+    published_twin,
+)
 from extender.kernels.typical import (
     MOST_MODELS,
     Fragments,
@@ -15,6 +22,7 @@ from extender.kernels.typical import (
     TypicalPod,
     fgd_measure,
     frag_measure,
+    published_measure,
 )
 from extender.state.nodes import NodeTable
 from tests.property.policy.test_twins import demands, tables
@@ -59,6 +67,23 @@ def test_fragment_kernels_agree_with_their_twins(
         kernel.score_nodes(table, known, demand, candidates, scores)
         best = kernel.best_of(scores, candidates, models, price)
         answers.append((known.waste, scores.score, scores.card, best))
+    assert answers[0] == answers[1]
+
+
+@RUN
+@given(tables(), typical_pods, demands, st.data())
+def test_fgd_in_doubles_agrees_with_its_twin_to_the_last_bit(
+    table: NodeTable, pods: list[TypicalPod], demand: Demand, data: st.DataObject
+) -> None:
+    n = len(table)
+    models = array("i", data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
+    n_pods = sum(pod.weight for pod in pods) + data.draw(st.integers(0, 9))
+    answers = []
+    for kernel in (published, published_twin):
+        known, scores = published_measure(pods, n_pods, models), Scores.of(n)
+        kernel.measure_nodes(table, known, array("i", range(n)))
+        kernel.score_nodes(table, known, demand, array("i", range(n)), scores)
+        answers.append((known.waste, scores.score, scores.card))
     assert answers[0] == answers[1]
 
 

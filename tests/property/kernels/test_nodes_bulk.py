@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.api.demand import Demand
-from extender.kernels import nodes, nodes_bulk, nodes_bulk_twin
+from extender.kernels import holds, holds_twin, nodes, nodes_bulk, nodes_bulk_twin
 from extender.state.nodes import NodeTable
 from tests.property.policy.test_twins import demands, tables
 
@@ -22,9 +22,9 @@ def test_bulk_kernels_agree_with_their_twins(
 ) -> None:
     candidates = array("i", data.draw(st.permutations(range(len(table)))))
     answers = []
-    for kernel in (nodes_bulk, nodes_bulk_twin):
+    for counter, kernel in ((holds, nodes_bulk), (holds_twin, nodes_bulk_twin)):
         rooms = array("i", [9] * len(candidates))
-        kernel.count_room(table, demand, candidates, n_pods, rooms)
+        counter.count_room(table, demand, candidates, n_pods, rooms)
         found = []
         for find in (kernel.fill_nodes, kernel.pack_nodes):
             out_ix, out_cards = array("i", [9] * n_pods), array("Q", [9] * n_pods)
@@ -60,7 +60,7 @@ def test_no_node_takes_more_pods_than_it_has_room_for(
     for ix in range(len(table)):
         rooms, out_ix, out_cards = array("i", [9]), array("i", [9] * 12), array("Q", [9] * 12)
         alone = array("i", [ix])
-        nodes_bulk.count_room(table, demand, alone, 12, rooms)
+        holds.count_room(table, demand, alone, 12, rooms)
         placed = nodes_bulk.pack_nodes(table, demand, alone, rule, out_ix, out_cards)
         assert placed <= rooms[0]
         if demand.devices <= 1 or demand.milli == 1000:

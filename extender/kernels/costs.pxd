@@ -1,4 +1,4 @@
-"""What it costs that pods leave, and how two such costs compare: leaves of the kernel `victims`.
+"""What it costs that pods leave, and how two such costs compare: leaves of the kernels that choose.
 
 A cost is compared as three integers, the first that differs decides. `high`: the tier of the queues
 that give, whether one ends below its floor, whether anything goes whole, then milli-GPU-seconds
@@ -30,6 +30,10 @@ cdef struct Entry:
     int pod, kind
     bint is_tested
     Cost cost
+
+
+cdef inline Cost no_cost() noexcept nogil:
+    return Cost(0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 cdef inline long long high_of(const Cost* cost) noexcept nogil:

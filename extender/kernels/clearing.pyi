@@ -1,0 +1,17 @@
+from array import array
+
+from extender.kernels.appraisal import Herd, Terms
+from extender.kernels.nodes import Need, Nodes
+
+class Clearing:
+    def __init__(
+        self,
+        nodes: Nodes,
+        herd: Herd,
+        terms: Terms,
+        demand: Need,
+        extra_need: array[int],
+        extra_free: array[int],
+        extra_held: array[int],
+    ) -> None: ...
+    def choose(self, ix: int, out: array[int]) -> int: ...

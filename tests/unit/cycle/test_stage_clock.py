@@ -1,0 +1,48 @@
+"""The time of each stage of a cycle is counted, and stages are entered in their order."""
+
+from collections.abc import Iterator
+
+from prometheus_client import REGISTRY
+
+from extender.cycle.stage_clock import StageClock
+from extender.policy.decide import decide
+from extender.policy.plan import ALL_STAGES, Settings, Stage
+from tests.support.snapshots import Cluster
+
+
+def counted(stage: str, figure: str) -> float:
+    """What the metric says now."""
+    name = f"ballast_control_stage_duration_seconds_{figure}"
+    return REGISTRY.get_sample_value(name, {"stage": stage}) or 0.0
+
+
+def ticking(*times: float) -> Iterator[float]:
+    yield from times
+
+
+def test_each_stage_has_the_time_until_the_next_begins() -> None:
+    stages = ("prepare", "allocate", "reclaim")
+    before = {stage: counted(stage, "sum") for stage in stages}
+    times = ticking(10.0, 11.0, 13.0, 17.0)
+    clock = StageClock(lambda: next(times))
+    clock.enter("allocate")
+    clock.enter("reclaim")
+    clock.stop()
+    took = [counted(stage, "sum") - before[stage] for stage in stages]
+    assert took == [1.0, 2.0, 4.0]
+
+
+def test_a_cycle_enters_every_stage_once_in_order() -> None:
+    cluster = Cluster()
+    cluster.node("n0")
+    cluster.project("p", quota=8)
+    cluster.job("j", "p")
+    entered: list[Stage] = []
+    decide(cluster.snapshot(), Settings(enter=entered.append))
+    assert tuple(entered) == ALL_STAGES
+
+
+def test_a_cycle_enters_only_the_stages_that_it_is_to_run() -> None:
+    entered: list[Stage] = []
+    decide(Cluster().snapshot(), Settings(stages=("reclaim",), enter=entered.append))
+    assert entered == ["reclaim"]
