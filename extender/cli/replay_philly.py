@@ -120,6 +120,14 @@ class _Results:
     help="Seconds that a job waits before others are stopped or moved for it.",
 )
 @click.option(
+    "--reclaim-band",
+    "reclaim_band_percent",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    help="Percent of its fair share that a tenant above its quota must lack before others stop.",
+)
+@click.option(
     "--seeds",
     type=_Span("seeds", 0, 1_000_000, _MOST_SEEDS),
     default="0",
@@ -144,6 +152,7 @@ def philly(  # noqa: PLR0913 - one for each option
     cycle_s: int,
     min_runtime_s: int,
     preemption_delay_s: int,
+    reclaim_band_percent: int,
     seeds: range,
     has_tenants: bool,
     json_to: str | None,
@@ -159,7 +168,7 @@ def philly(  # noqa: PLR0913 - one for each option
         trace = load_trace(folder, nodes, (days[0], days[-1]))
     except TraceError as error:
         raise click.ClickException(str(error)) from None
-    pace = Pace(cycle_s, min_runtime_s, preemption_delay_s)
+    pace = Pace(cycle_s, min_runtime_s, preemption_delay_s, reclaim_band_percent)
     results = _replay(trace, [rule_named(name) for name in names], pace, seeds)
     try:
         if picture:

@@ -2,18 +2,22 @@
 
 Nobody is evicted. What only fits once pods that already leave have left is nominated, so that no
 more victims are taken for it. For a big workload that is blocked a place is kept (`reservation`).
+
+While work within its share is blocked, what is above its share has its turn only after `reclaim`
+had its own (`allocate_deferred`): else it would start on cards that are taken back a cycle later.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
 from extender.policy.order import take_turns
 from extender.policy.place import Moment
 from extender.policy.queues import Queue
+from extender.policy.reclaim import deserved_in, has_room
 from extender.policy.session import Session, State, placed_amounts
-from extender.state.model import PodView
+from extender.state.model import Amounts, PodView
 
 #: Reasons that say: it may run, but there is no place for it.
 _LACKS_PLACE = (Reason.INSUFFICIENT_GPU, Reason.INSUFFICIENT_NODE_RESOURCES)
@@ -24,19 +28,50 @@ _MOST_TRIES = 8
 
 
 def allocate(session: Session) -> None:
-    """Place what fits, pool after pool; `session.pending` is left with what does not."""
+    """Place what fits, pool after pool; `session.pending` is left with what does not, and
+    `session.deferred` with what has its turn after reclaim."""
+    session.pending = _allocate(session, session.pending)
+
+
+def allocate_deferred(session: Session) -> None:
+    """The turn of what was deferred; what has no place is added to `session.pending`."""
+    deferred, session.deferred = session.deferred, []
+    # What shrank in this cycle does not grow in it.
+    giving = [pending for pending in deferred if session.is_giving(pending.workload.key)]
+    growing = [pending for pending in deferred if not session.is_giving(pending.workload.key)]
+    left = _allocate(session, growing, may_defer=False)
+    session.pending = [*session.pending, *giving, *left]
+    for solver in session.solvers.values():
+        # What grows in this cycle does not shrink in it.
+        for key in session.served() & solver.herd.by_key.keys():
+            solver.herd.bar(solver.herd.by_key[key])
+
+
+def _allocate(
+    session: Session, pending_now: Sequence[Pending], *, may_defer: bool = True
+) -> list[Pending]:
+    """Place what fits; returns what does not."""
     waiting: dict[str, list[Pending]] = {}
     blocked: list[Pending] = []
-    order = session.pools_in_order()
-    for pending in session.pending:
+    order = session.pools_in_order(pending_now)
+    for pending in pending_now:
         _queue_up(session, pending, pending.pools, (waiting, blocked))
     while waiting:
         pool = min(waiting, key=order.index)
-        for pending in _Round(session, pool).serve(waiting.pop(pool)):
+        round_ = _Round(session, pool, may_defer=may_defer and _is_reclaim_next(session, pool))
+        for pending in round_.serve(waiting.pop(pool)):
             following = pending.pools[pending.pools.index(pool) + 1 :]
             _queue_up(session, pending, following, (waiting, blocked))
-    session.pending = blocked
     session.reservations.relax()
+    return blocked
+
+
+def _is_reclaim_next(session: Session, pool: str) -> bool:
+    """Whether a stage to come takes cards back for what is blocked in the pool."""
+    stages = session.settings.stages
+    if not session.snapshot.pools[pool].has_preemption or "reclaim" not in stages:
+        return False
+    return "allocate" in stages and stages.index("allocate") < stages.index("reclaim")
 
 
 def _queue_up(
@@ -56,10 +91,16 @@ def _queue_up(
 
 @dataclass(slots=True)
 class _Round:
-    """One pool's turns."""
+    """One pool's turns. `is_anybody_blocked`: among those that reclaim may serve."""
 
     session: Session
     pool: str
+    may_defer: bool
+    deserved: dict[Queue, Amounts] = field(init=False)
+    is_anybody_blocked: bool = False
+
+    def __post_init__(self) -> None:
+        self.deserved = deserved_in(self.session.queues[self.pool])
 
     def serve(self, waiting: list[Pending]) -> list[Pending]:
         """Serve the pool until nothing more fits; returns what it has no place for."""
@@ -69,10 +110,15 @@ class _Round:
         while (turn := turns.pop()) is not None:
             leaf, pending = turn
             key = pending.workload.key
+            if self.is_anybody_blocked and self._may_wait(leaf, pending):
+                session.deferred += [pending, *turns.pass_over()]
+                continue
             placed = self._try(leaf, pending)
             if isinstance(placed, Refused):
                 # The first pool's reason is the one that its owner expects to read.
                 session.waits.setdefault(key, placed)
+                if self.may_defer and placed.reason in _LACKS_PLACE:
+                    self.is_anybody_blocked |= not self._is_above(leaf, pending)
                 behind = turns.pass_over()
                 blocked += [pending, *behind]
                 for passed in behind:
@@ -82,6 +128,16 @@ class _Round:
                 if placed is None:
                     session.waits.pop(key, None)
         return blocked
+
+    def _may_wait(self, leaf: Queue, pending: Pending) -> bool:
+        """Whether it has its turn after reclaim; pools of other policies have theirs only now."""
+        pools = self.session.snapshot.pools
+        is_fair = all(pools[name].policy == "fairshare" for name in pending.pools)
+        return is_fair and self._is_above(leaf, pending)
+
+    def _is_above(self, leaf: Queue, pending: Pending) -> bool:
+        """Whether it would lift its queue above what it deserves, so that reclaim is not for it."""
+        return not has_room(leaf, pending.need(), self.deserved[leaf])
 
     def _try(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
         """Admit what the workload may start next; returns what still waits of it, or why it all

@@ -5,11 +5,12 @@ further unit (see `groups`) is a chunk of its own, which stands behind all minim
 priority.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
-from extender.policy.groups import is_satisfied, least_pods, next_chunks
+from extender.policy.groups import has_topology, is_satisfied, least_pods, next_chunks
 from extender.policy.plan import Placement
 from extender.policy.queues import PoolQueues, held_pool, pod_amounts, startable, sum_amounts
 from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
@@ -64,8 +65,8 @@ class Pending:
 
     @property
     def is_gang(self) -> bool:
-        """Whether its pods belong together in one node pool."""
-        return least_pods(self.workload) > 1
+        """Whether its pods belong together in one node pool: near one another is inside one."""
+        return least_pods(self.workload) > 1 or has_topology(self.workload)
 
     @property
     def is_surplus(self) -> bool:
@@ -158,9 +159,18 @@ def _read_live(snapshot: Snapshot, pools: Mapping[str, PoolQueues], pending: Pen
     for pod in moved:
         pending.waiting = _without_successor(pod, pending.waiting)
     if pending.live and pending.is_gang:
-        pool = held_pool(snapshot, pending.live[0])
+        pool = _home_of(snapshot, pending)
         pending.pools = (pool,) if pool in pools else ()
     pending.restart()
+
+
+def _home_of(snapshot: Snapshot, pending: Pending) -> str:
+    """The pool in which most of its live pods are; of several the one it prefers."""
+    n_in = Counter(held_pool(snapshot, pod) for pod in pending.live)
+    if len(n_in) == 1:
+        return next(iter(n_in))
+    rank = {pool: at for at, pool in enumerate(pending.workload.pools)}
+    return min(n_in, key=lambda pool: (-n_in[pool], rank.get(pool, len(rank)), pool))
 
 
 def _in_order(pods: list[PodView]) -> list[PodView]:

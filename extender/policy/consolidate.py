@@ -15,16 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
-from extender.kernels.victims import sum_idle
-from extender.policy.chunks import Pending
+from extender.kernels.sums import sum_idle
 from extender.policy.herd import Herd
-from extender.policy.queues import RESOURCES, Queue, sum_amounts
-from extender.policy.reclaim import deserved_in
+from extender.policy.queues import Queue, sum_amounts
+from extender.policy.reclaim import deserved_in, has_room
 from extender.policy.session import Session
 from extender.policy.taking import Taking, first_over
 from extender.policy.terms import Rule, Terms, TermsBuilder
 from extender.policy.trial import Claim, Trial
-from extender.state.model import Amounts
+from extender.state.model import GPU, Amounts
 
 
 def consolidate(session: Session) -> None:
@@ -51,6 +50,7 @@ class _Consolidate:
     pool: str
     deserved: dict[Queue, Amounts]
     rule: Rule = field(init=False)
+    _waiting: "dict[tuple[Queue, Amounts], None] | None" = None
 
     def __post_init__(self) -> None:
         self.rule = Rule(
@@ -81,17 +81,19 @@ class _Consolidate:
         session, pool = self.session, self.pool
         if "reclaim" not in session.settings.stages:
             return False
-        return session.snapshot.pools[pool].has_preemption and any(
-            self._is_deserving(pending) for pending in session.pending if pool in pending.pools
-        )
+        if not session.snapshot.pools[pool].has_preemption:
+            return False
+        if self._waiting is None:
+            # Much of what waits is alike: each queue is asked once for each size.
+            self._waiting = dict.fromkeys(
+                (session.queue_of(pending.workload, pool), pending.need())
+                for pending in session.pending
+                if pool in pending.pools
+            )
+        return any(self._is_deserving(leaf, need) for leaf, need in self._waiting)
 
-    def _is_deserving(self, pending: Pending) -> bool:
-        need = pending.need()
-        return all(
-            not need[r] or queue.allocated[r] + need[r] <= self.deserved[queue][r]
-            for queue in self.session.queue_of(pending.workload, self.pool).chain
-            for r in RESOURCES
-        )
+    def _is_deserving(self, leaf: Queue, need: Amounts) -> bool:
+        return all(has_room(queue, need, self.deserved[queue]) for queue in leaf.chain)
 
     def _may_keep(self, claim: Claim, trial: Trial) -> bool:
         amounts = sum_amounts(placement.amounts for placement in trial.placements)
@@ -100,10 +102,13 @@ class _Consolidate:
 
 
 def _idle(session: Session, pool: str) -> "array[int]":
-    """What the pool's nodes have free together, once those that leave have left."""
+    """What the pool's nodes have free together, or kept, once those that leave have left."""
     idle = array("q", bytes(24))
     ready = array("i", session.places.matcher.ready(pool))
     sum_idle(session.sim.later, ready, idle)
+    kept = session.reservations.in_pool(pool)
+    for _, _, cards in kept.places if kept else ():
+        idle[GPU] += sum(card.milli for card in cards)
     return idle
 
 

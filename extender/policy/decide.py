@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from extender.policy.allocate import allocate
+from extender.policy.allocate import allocate, allocate_deferred
 from extender.policy.chunks import Pending
 from extender.policy.consolidate import consolidate
 from extender.policy.demand_weighted import serve_by_demand, set_demand_shares
@@ -41,6 +41,7 @@ def decide(snapshot: Snapshot, settings: Settings | None = None) -> Plan:
         set_shares(queues, session.settings.usage_weight_milli if weight is None else weight)
     for stage in session.settings.stages:
         if stage in _STAGES:
+            session.settings.enter(stage)
             _STAGES[stage](session)
     return session.plan()
 
@@ -64,10 +65,21 @@ def _allocate_by_policy(session: Session) -> None:
         session.pending = [p for p in session.pending if id(p) not in gone]
 
 
+def _reclaim_and_go_on(session: Session) -> None:
+    """Reclaim, and then let those have their turn who had to wait for it."""
+    reclaim(session)
+    if session.deferred:
+        session.settings.enter("allocate")
+        allocate_deferred(session)
+        if "consolidate" in session.settings.stages:
+            session.settings.enter("consolidate")
+            consolidate(session)
+
+
 _STAGES: Mapping[Stage, Callable[[Session], None]] = {
     "allocate": _allocate_by_policy,
     "consolidate": consolidate,
-    "reclaim": reclaim,
+    "reclaim": _reclaim_and_go_on,
     "preempt": preempt,
     "stale-gangs": evict_stale_gangs,
 }

@@ -7,7 +7,7 @@ from extender.policy.chunks import Pending
 from extender.policy.groups import has_topology, next_chunk
 from extender.policy.queues import sum_amounts
 from extender.policy.session import Session
-from extender.policy.stops import Unit, may_stay
+from extender.policy.stops import Unit, may_stay, parts_of
 from extender.state.model import PodView, WorkloadView
 from extender.state.nodes import NodeTable
 
@@ -18,10 +18,11 @@ Taken = tuple[Unit, WorkloadView]
 @dataclass(slots=True)
 class Displacement:
     """Searches in one pool. What a search chooses has left in the simulation; after one in vain the
-    caller rolls that back."""
+    caller rolls that back. `split` has the keys of work of which a part was let stay."""
 
     session: Session
     pool: str
+    split: set[str] = field(default_factory=set)
     _usable: dict[frozenset[int], tuple[Sequence[PodView], set[str]]] = field(default_factory=dict)
 
     def find(
@@ -152,7 +153,22 @@ class Displacement:
                     unit.leave(self.session)
                 else:
                     del going[id(unit)]
-        return list(going.values())
+        return self._spare_parts(pending, chunk, list(going.values()))
+
+    def _spare_parts(
+        self, pending: Pending, chunk: Sequence[PodView], units: list[Unit]
+    ) -> list[Unit]:
+        """Of what goes whole let stay as few as can run together, if that is not in the way."""
+        for key in dict.fromkeys(unit.workload.key for unit in units):
+            own = [unit for unit in units if unit.workload.key == key]
+            for part, rest in parts_of(self.session, self.pool, own):
+                part.stay(self.session)
+                if self._nodes_of(pending, chunk) is not None:
+                    self.split.add(key)
+                    units = [*(unit for unit in units if unit.workload.key != key), *rest]
+                    break
+                part.leave(self.session)
+        return units
 
     def _nodes_of(self, pending: Pending, chunk: Sequence[PodView]) -> set[str] | None:
         """Where the chunk would be placed now; None where it does not fit. Holds nothing."""

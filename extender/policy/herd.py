@@ -215,16 +215,22 @@ class _Layout:
 
     def add(self, workload: WorkloadView) -> None:
         """Gather the workload's pods in the pool, if it may be touched at all."""
-        if any(pod.next_node for pod in workload.pods):
-            return
-        live = [pod for pod in workload.pods if pod.node and not pod.is_terminating]
-        if not live or any(pod.state != "bound" for pod in live):
-            return
         nodes = self.session.snapshot.nodes
-        ix_of, pools = nodes.cards.ix, nodes.pool
-        places = [(ix, pod) for pod in live if pools[ix := ix_of.get(pod.node, -1)] == self.pool]
+        ix_of, pools, pool = nodes.cards.ix, nodes.pool, self.pool
+        n_live = 0
+        places: list[tuple[int, PodView]] = []
+        for pod in workload.pods:
+            if pod.next_node:
+                return
+            if pod.node and not pod.is_terminating:
+                if pod.state != "bound":
+                    return
+                n_live += 1
+                ix = ix_of.get(pod.node, -1)
+                if pools[ix] == pool:
+                    places.append((ix, pod))
         leaf = self._leaf_of(workload) if places and places[0][0] >= 0 else None
-        if leaf is None or (len(places) < len(live) and self.session.is_giving(workload.key)):
+        if leaf is None or (len(places) < n_live and self.session.is_giving(workload.key)):
             return
         if len(places) > 1:
             places = [(ix_of[pod.node], pod) for pod in in_leaving_order(pod for _, pod in places)]
@@ -232,7 +238,7 @@ class _Layout:
         w = len(herd.workloads)
         herd.workloads.append(workload)
         herd.leaves.append(leaf)
-        herd.n_live.append(len(live))
+        herd.n_live.append(n_live)
         herd.by_key[workload.key] = w
         for ix, pod in places:
             self.by_node.setdefault(ix, []).append((w, pod))
@@ -248,6 +254,8 @@ class _Layout:
         herd, session = self.herd, self.session
         herd.members = [[] for _ in herd.workloads]
         self._lay_out_pods()
+        self._mark_movable()
+        self._order_members()
         self._lay_out_queues(session.queues[self.pool])
         self._lay_out_workloads()
         protected = session.settings.protected_pods
@@ -272,30 +280,41 @@ class _Layout:
         herd, snapshot = self.herd, self.session.snapshot
         now_s = snapshot.now_s
         shapes: dict[tuple[Demand, int], int] = {}
-        start, owner, amounts, lost = [0], herd.owner, herd.amounts, herd.lost
+        pods, members = herd.pods, herd.members
+        # Lists first: they grow faster than arrays, and this is done for every pod that runs.
+        start, card_start = [0], [0]
+        owner, shape_of, card_ix, card_milli = list[int](), list[int](), list[int](), list[int]()
+        amounts, lost = list[int](), list[int]()
         for ix in range(len(snapshot.nodes)):
             for w, pod in self.by_node.get(ix, ()):
-                herd.members[w].append(len(herd.pods))
-                herd.pods.append(pod)
+                members[w].append(len(pods))
+                pods.append(pod)
                 owner.append(w)
                 held = held_amounts(pod, 0)
                 amounts.extend(held)
                 lost.append(max(0, now_s - pod.started_at) * held[0] if pod.started_at else 0)
                 for card in pod.cards:
-                    herd.card_ix.append(card.index)
-                    herd.card_milli.append(card.milli)
-                herd.card_start.append(len(herd.card_ix))
-                shape = pod.demand, id(pod.constraints)
-                if shape not in shapes:
-                    shapes[shape] = len(shapes)
+                    card_ix.append(card.index)
+                    card_milli.append(card.milli)
+                card_start.append(len(card_ix))
+                key = pod.demand, id(pod.constraints)
+                shape = shapes.get(key)
+                if shape is None:
+                    shape = shapes[key] = len(shapes)
                     herd.shapes.append((pod.demand, pod.constraints))
-                herd.shape.append(shapes[shape])
-            start.append(len(herd.pods))
-        herd.start = array("i", start)
+                shape_of.append(shape)
+            start.append(len(pods))
+        herd.start, herd.card_start = array("i", start), array("i", card_start)
+        herd.owner, herd.shape = array("i", owner), array("i", shape_of)
+        herd.card_ix, herd.card_milli = array("i", card_ix), array("i", card_milli)
+        herd.amounts, herd.lost = array("q", amounts), array("q", lost)
         herd.turn = array("i", bytes(4 * len(herd.pods)))
         herd.most_pods = max(map(len, self.by_node.values()), default=0)
         herd.is_here = bytearray(b"\1" * len(herd.pods))
         herd.is_core = bytearray(len(herd.pods))
+
+    def _mark_movable(self) -> None:
+        herd = self.herd
         # Where a queue is over its limit a place that is promised anew would be refused to it.
         is_within = {
             leaf: all(q.allocated[r] <= q.limit[r] for q in leaf.chain for r in RESOURCES)
@@ -306,8 +325,11 @@ class _Layout:
             for workload, leaf in zip(herd.workloads, herd.leaves, strict=True)
         ]
         herd.may_move = bytearray(
-            pod.is_controlled and may_move[w] for pod, w in zip(herd.pods, owner, strict=True)
+            pod.is_controlled and may_move[w] for pod, w in zip(herd.pods, herd.owner, strict=True)
         )
+
+    def _order_members(self) -> None:
+        herd = self.herd
         for listed in herd.members:
             if len(listed) > 1:
                 by_uid = {herd.pods[p].uid: p for p in listed}
@@ -328,15 +350,14 @@ class _Layout:
         herd.had = herd.has[:]
 
     def _lay_out_workloads(self) -> None:
-        herd = self.herd
-        for w, (workload, leaf) in enumerate(zip(herd.workloads, herd.leaves, strict=True)):
-            p = herd.members[w][0]
-            herd.priority.append(workload.priority)
-            herd.age.append(max(0, _EPOCH_END - workload.created_at))
-            herd.queue.append(herd.queue_ix[leaf])
-            herd.surplus.append(max(0, 1 - workload.min_member))
-            herd.whole_lost.append(herd.lost[p])
-            herd.whole_amounts.extend(herd.amounts[3 * p : 3 * p + 3])
+        herd, workloads = self.herd, self.herd.workloads
+        amounts, firsts = herd.amounts, [listed[0] for listed in herd.members]
+        herd.priority = array("i", [workload.priority for workload in workloads])
+        herd.age = array("q", [max(0, _EPOCH_END - each.created_at) for each in workloads])
+        herd.queue = array("i", [herd.queue_ix[leaf] for leaf in herd.leaves])
+        herd.surplus = array("i", [max(0, 1 - workload.min_member) for workload in workloads])
+        herd.whole_lost = array("q", [herd.lost[p] for p in firsts])
+        herd.whole_amounts = array("q", [n for p in firsts for n in amounts[3 * p : 3 * p + 3]])
         herd.is_stuck = bytearray(len(herd.workloads))
         herd.nobody = bytearray(len(herd.workloads))
 

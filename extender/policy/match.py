@@ -32,18 +32,26 @@ class Matcher:
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
-        self._ready: dict[str, list[int]] = {}
+        # Found when it is first asked for: where nothing waits, nobody asks.
+        self._ready: dict[str, list[int]] | None = None
         self._has_counted = any(nodes.free_counted)
         # Constraints and frames are kept beside their ids, so that an id can't be used again.
         self._found: dict[tuple[str, int, int], tuple[Constraints, Frame, array[int]]] = {}
-        for name in sorted(nodes.cards.ix):
-            ix = nodes.cards.ix[name]
-            if nodes.is_ready[ix]:
-                self._ready.setdefault(nodes.pool[ix], []).append(ix)
 
     def ready(self, pool: str) -> list[int]:
         """All nodes of the pool on which pods may be placed, in order of their names."""
+        if self._ready is None:
+            self._ready = self._find_ready()
         return self._ready.get(pool, [])
+
+    def _find_ready(self) -> dict[str, list[int]]:
+        """The ready nodes by pool, in order of their names."""
+        nodes, found = self._nodes, dict[str, list[int]]()
+        for name in sorted(nodes.cards.ix):
+            ix = nodes.cards.ix[name]
+            if nodes.is_ready[ix]:
+                found.setdefault(nodes.pool[ix], []).append(ix)
+        return found
 
     def candidates(
         self, pool: str, constraints: Constraints, frame: Frame = WHOLE_POOL

@@ -7,8 +7,9 @@ what was needed among more victims is needed among fewer.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations, islice
 from typing import Final
 
 from extender.api.demand import Demand
@@ -16,10 +17,12 @@ from extender.policy.groups import least_pods
 from extender.policy.shapes import in_packing_order
 from extender.policy.terms import Terms
 from extender.policy.trial import Claim, Seat, Trial, Unit
-from extender.state.model import Constraints, PodView
+from extender.state.model import GPU, Constraints, PodView
 
 #: A taker of so many pods or fewer is placed again as a whole where pod by pod did not do.
 _FEW_PODS: Final = 16
+#: Choices of who stays of a workload that goes whole, for want of which nobody does.
+_MOST_CHOICES: Final = 32
 #: How often everybody is looked at; more than twice is rare.
 _MOST_PASSES: Final = 4
 
@@ -89,7 +92,9 @@ class Victims:
                     return
                 trial.displace(p)
                 displaced.append(p)
-        if not all(trial.resettle(p) for p in self.largest_first(displaced)):
+        if not all(trial.resettle(p) for p in self.largest_first(displaced)) or (
+            trial.is_for_limits and not self.may_keep()
+        ):
             trial.rollback(mark)
 
     def _is_stuck(self, p: int) -> bool:
@@ -100,8 +105,15 @@ class Victims:
 
     def spare_needless(self) -> None:
         """Let everybody stay without whom the taker has its places all the same."""
-        if self._is_tight():
-            return
+        if not self._is_tight():
+            self._spare_in_passes()
+
+    def review(self) -> None:
+        """The same for a plan that was made when less was free than is now."""
+        if not self._is_tight() or self._may_fit_again():
+            self._spare_in_passes()
+
+    def _spare_in_passes(self) -> None:
         # Who stays may give up a new place that is where another one was.
         for _ in range(_MOST_PASSES):
             mark = self.trial.checkpoint()
@@ -127,10 +139,10 @@ class Victims:
         if not self._try_without(victim):
             return
         w = victim.w if isinstance(victim, Unit) else herd.owner[victim]
-        is_legal = herd.is_legal(w)
-        if not is_legal and isinstance(victim, Unit):
+        is_legal, may_keep = herd.is_legal(w), self.may_keep()
+        if not is_legal and may_keep and isinstance(victim, Unit):
             self.needless.append(victim)
-        if not is_legal or not self.may_keep():
+        if not is_legal or not may_keep:
             trial.rollback(mark)
 
     def _try_without(self, victim: Unit | int) -> bool:
@@ -139,12 +151,8 @@ class Victims:
         pods = victim.pods if isinstance(victim, Unit) else (victim,)
         mark = trial.checkpoint()
         nodes = {herd.pods[p].node for p in pods}
-        in_the_way = [uid for uid, seat in trial.seats.items() if seat.placement.node in nodes]
         self._let_stay(victim)
-        if not self._is_over(nodes):
-            return True
-        seats = [trial.unseat(uid) for uid in in_the_way]
-        if self._seat_again(seats) and not self._is_over(nodes):
+        if self._make_way(nodes):
             return True
         trial.rollback(mark)
         if not 1 < len(trial.seats) <= _FEW_PODS or self.claim.is_alike:
@@ -165,33 +173,77 @@ class Victims:
 
     def _spare_part(self, w: int) -> None:
         """Of a workload that goes whole let as many pods stay as can go on together without it."""
-        trial, herd = self.trial, self.trial.herd
-        units = [unit for unit in trial.units.values() if unit.w == w]
-        leaving = {p for unit in units for p in unit.pods}
-        if herd.n_live[w] + len(leaving) <= least_pods(herd.workloads[w]):
+        herd = self.trial.herd
+        units = [unit for unit in self.trial.units.values() if unit.w == w]
+        leaving = [p for p in herd.members[w] if any(p in unit.pods for unit in units)]
+        n_least = least_pods(herd.workloads[w]) - herd.n_live[w]
+        if len(leaving) <= n_least or self._stop_in_turn(units, leaving):
             return
-        nodes = {herd.pods[p].node for p in leaving}
-        mark = trial.checkpoint()
+        some = (
+            stay for n in range(max(1, n_least), len(leaving)) for stay in combinations(leaving, n)
+        )
+        for stay in islice(some, _MOST_CHOICES):
+            if self._let_some_stay(units, leaving, stay):
+                return
+
+    def _stop_in_turn(self, units: Sequence[Unit], leaving: Sequence[int]) -> bool:
+        """Whether the taker has its places before all have been stopped one after the other: those
+        first who are in its way."""
+        trial, herd = self.trial, self.trial.herd
+        w, nodes, mark = units[0].w, {herd.pods[p].node for p in leaving}, trial.checkpoint()
         for unit in units:
             trial.spare(unit)
-        in_the_way = [uid for uid, seat in trial.seats.items() if seat.placement.node in nodes]
-        seats = [trial.unseat(uid) for uid in in_the_way]
+        seats = self._unseat_on(nodes)
         taken = {seat.placement.node for seat in seats}
-        in_turn = [p for p in herd.members[w] if p in leaving]
-        stopped = []
-        for p in sorted(in_turn, key=lambda p: herd.pods[p].node not in taken):
-            unit = Unit((p,), w, units[0].tier, units[0].is_below, False, herd.lost[p])
-            trial.stop(unit)
-            stopped.append(unit)
+        stopped: list[Unit] = []
+        for p in sorted(leaving, key=lambda p: herd.pods[p].node not in taken):
+            stopped.append(self._stop_alone(p, units[0]))
             before = trial.checkpoint()
             if self._seat_again(seats) and not self._is_over(nodes):
                 for unit in stopped[:-1]:
                     self._try_without(unit)
                 if herd.n_live[w] and herd.is_legal(w) and self.may_keep():
-                    return
+                    return True
                 break
             trial.rollback(before)
         trial.rollback(mark)
+        return False
+
+    def _let_some_stay(
+        self, units: Sequence[Unit], leaving: Sequence[int], stay: Sequence[int]
+    ) -> bool:
+        """Whether the taker has its places if just these of the workload stay; then they do."""
+        trial, herd, mark = self.trial, self.trial.herd, self.trial.checkpoint()
+        for unit in units:
+            trial.spare(unit)
+        for p in leaving:
+            if p not in stay:
+                self._stop_alone(p, units[0])
+        nodes = {herd.pods[p].node for p in stay}
+        if herd.is_legal(units[0].w) and self._make_way(nodes) and self.may_keep():
+            return True
+        trial.rollback(mark)
+        return False
+
+    def _stop_alone(self, p: int, part_of: Unit) -> Unit:
+        """Stop one pod of what was a unit."""
+        lost = self.trial.herd.lost[p]
+        unit = Unit((p,), part_of.w, part_of.tier, part_of.is_below, False, lost)
+        self.trial.stop(unit)
+        return unit
+
+    def _make_way(self, nodes: Collection[str]) -> bool:
+        """Whether the nodes hold those who stay there, once the taker's pods there are elsewhere;
+        what was tried in vain is for the caller to undo."""
+        if not self._is_over(nodes):
+            return True
+        return self._seat_again(self._unseat_on(nodes)) and not self._is_over(nodes)
+
+    def _unseat_on(self, nodes: Collection[str]) -> list[Seat]:
+        """Take the taker's places on these nodes back; returns them."""
+        trial = self.trial
+        found = [uid for uid, seat in trial.seats.items() if seat.placement.node in nodes]
+        return [trial.unseat(uid) for uid in found]
 
     def _is_over(self, nodes: Iterable[str]) -> bool:
         return any(self.trial.is_over(self.trial.ix_of(node)) for node in nodes)
@@ -217,6 +269,16 @@ class Victims:
             if n_seats[node] != 1 or any(pods[p].node != node for p in unit.pods):
                 return False
         return True
+
+    def _may_fit_again(self) -> bool:
+        """Whether any victim's node has so much left over as the victim holds."""
+        trial, herd = self.trial, self.trial.herd
+        cards = trial.session.sim.later.cards
+        return any(
+            sum(cards.free_of(trial.ix_of(herd.pods[unit.pods[0]].node)))
+            >= herd.amounts_of(unit.pods)[GPU]
+            for unit in trial.units.values()
+        )
 
     def _dearest_first(self) -> list[Unit]:
         herd = self.trial.herd

@@ -17,24 +17,32 @@ def never() -> bool:
     return False
 
 
+def unheard(_stage: Stage) -> None:
+    """Nobody asks how far a cycle is."""
+
+
 @dataclass(slots=True, frozen=True)
 class Settings:
     """What a cycle does. Stages run in the order given.
 
     `protected_pods` are UIDs that are not to be victims for now: a disruption budget refused them.
     `max_moves` bounds the pods that consolidation moves for one workload (None: no bound).
-    `moves_reclaimed`: reclaim may move a victim instead of stopping it. `usage_weight_milli` is how
-    strongly past usage bends weights (0: not at all). `is_spent` says when the cycle's time is up:
-    it is asked between workloads, never within one. `first` are keys of workloads that the last
-    cycle had no time for.
+    `moves_reclaimed`: reclaim may move a victim instead of stopping it. A project above its quota
+    takes from others only while it lacks more than `reclaim_band_percent` of its share.
+    `usage_weight_milli` is how strongly past usage bends weights (0: not at all). `is_spent` says
+    when the cycle's time is up: it is asked between workloads, never within one. `enter` is told
+    each stage as it begins, by which a caller who has a clock can time them. `first` are keys of
+    workloads that the last cycle had no time for.
     """
 
     stages: tuple[Stage, ...] = ALL_STAGES
     protected_pods: frozenset[str] = frozenset()
     max_moves: int | None = None
     moves_reclaimed: bool = True
+    reclaim_band_percent: int = 0
     usage_weight_milli: int = 1000
     is_spent: Callable[[], bool] = never
+    enter: Callable[[Stage], None] = unheard
     first: frozenset[str] = frozenset()
 
 

@@ -37,7 +37,9 @@ def preempt(session: Session) -> None:
 def _who_has_worse(session: Session, pool: str) -> list[Pending]:
     """Those that wait and whose projects run anything of a worse priority."""
     here = [pending for pending in session.pending if pool in pending.pools]
-    if not here:
+    best = max((pending.workload.priority for pending in here), default=0)
+    # Where nothing at all is of a worse priority, nobody is laid out to be searched.
+    if not here or all(w.priority >= best for w in session.snapshot.workloads.values()):
         return []
     worst: dict[Queue, int] = {}
     herd = solver_of(session, pool).herd

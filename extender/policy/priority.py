@@ -19,6 +19,7 @@ from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
 from extender.policy.displace import Displacement, Taken, spare_together
 from extender.policy.grant import grant
+from extender.policy.queues import add, subtract
 from extender.policy.session import Session
 from extender.policy.stops import Unit, stoppable, units_in
 from extender.state.model import GPU, WorkloadView
@@ -71,10 +72,20 @@ class _Line:
             stuck = [rest for pending in unplaced if (rest := self._preempt(pending)) is not None]
             self.is_blocked = self.is_blocked or any(map(self._lacks_place, stuck))
             left += stuck
-        for unit, taker in spare_together(self.session, self.pool, self.taken):
+        for unit, taker in self._settle():
             note = f"{taker.key} has priority {taker.priority}, and its place"
             unit.evict(self.session, Reason.PREEMPTED, taker.key, note)
         return left
+
+    def _settle(self) -> list[Taken]:
+        """Who has to leave after all."""
+        leaving = spare_together(self.session, self.pool, self.taken)
+        going = {id(unit) for unit, _ in leaving}
+        for unit, _ in self.taken:
+            if id(unit) not in going:
+                for queue in unit.leaf.chain:
+                    subtract(queue.leaving, unit.amounts)
+        return leaving
 
     def _start(self, pending: Pending) -> Pending | None:
         """Place what fits now, chunk by chunk; returns what is left."""
@@ -162,6 +173,9 @@ class _Line:
             self.gone.add(id(unit))
             self.taken.append((unit, workload))
             self.giving.add(unit.workload.key)
+            # What starts at once has to leave room for it below the limits.
+            for queue in unit.leaf.chain:
+                add(queue.leaving, unit.amounts)
             stopped = _order(unit.workload)
             self.first_stopped = min(stopped, self.first_stopped or stopped)
         self.hopeless.clear()
@@ -172,10 +186,12 @@ class _Line:
         """What may be stopped for work of this priority."""
         while self.front < len(self.units) and id(self.units[self.front]) in self.gone:
             self.front += 1
+        split = self.search.split if self.search else ()
         for unit in islice(self.units, self.front, None):
             if unit.workload.priority >= priority:
                 return
-            if id(unit) not in self.gone:
+            # What is left of work that was split goes together or not at all.
+            if id(unit) not in self.gone and unit.workload.key not in split:
                 yield unit
 
     def _find_units(self) -> list[Unit]:

@@ -256,17 +256,15 @@ def _stand_in(name: str, views: list[QueueView], pool: str) -> Queue:
 def _count_capacity(snapshot: Snapshot, pools: dict[str, PoolQueues]) -> None:
     nodes, cards = snapshot.nodes, snapshot.nodes.cards
     amounts = cards.capacity_milli, nodes.cpu_milli, nodes.memory_mib
-    sizes: dict[str, set[int]] = {}
-    for pool, is_ready, mib, milli, cpu, memory in zip(
-        nodes.pool, nodes.is_ready, cards.card_mib, *amounts, strict=True
-    ):
-        queues = pools.get(pool)
-        if queues is not None and is_ready:
-            add(queues.capacity, (milli, cpu, memory))
-            sizes.setdefault(pool, set()).add(mib)
-    for pool, found in sizes.items():
-        if found := found - {0}:
-            pools[pool].smallest_card_mib, pools[pool].largest_card_mib = min(found), max(found)
+    ready: dict[str, list[int]] = {}
+    for ix, (pool, is_ready) in enumerate(zip(nodes.pool, nodes.is_ready, strict=True)):
+        if is_ready:
+            ready.setdefault(pool, []).append(ix)
+    for pool, queues in pools.items():
+        here = ready.get(pool, [])
+        add(queues.capacity, [sum(map(column.__getitem__, here)) for column in amounts])
+        if sizes := set(map(cards.card_mib.__getitem__, here)) - {0}:
+            queues.smallest_card_mib, queues.largest_card_mib = min(sizes), max(sizes)
 
 
 def _count(queues: PoolQueues, leaf: Queue | None, sums: Sequence[int]) -> None:
@@ -284,7 +282,7 @@ def _count(queues: PoolQueues, leaf: Queue | None, sums: Sequence[int]) -> None:
                 add(getattr(queue, name), amounts)
 
 
-def add(to: list[int], amounts: Amounts) -> None:
+def add(to: list[int], amounts: Sequence[int]) -> None:
     """Add in place, resource by resource."""
     to[0] += amounts[0]
     to[1] += amounts[1]

@@ -15,6 +15,10 @@ hold above both share and quota, and what they hold above quota. What was taken 
 a queue at or under what it deserves is no victim, and one that would pass it with the evicted
 workload is no taker. Evicted pods that are made again don't change demand, so they don't change the
 shares either.
+
+Above quota nobody is owed anything at once, and every job that arrives shifts all fair shares a
+little. With `Settings.reclaim_band_percent` a project above its quota takes only while it lacks
+more than that part of its share, in whole GPUs; free cards still fill the rest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,6 +26,7 @@ from dataclasses import dataclass, field
 from operator import gt
 
 from extender.api.reasons import Reason, Refused
+from extender.api.units import MILLI_PER_GPU
 from extender.policy.herd import Herd
 from extender.policy.queues import RESOURCES, PoolQueues, Queue, sum_amounts
 from extender.policy.runtimes import protected_by
@@ -66,6 +71,12 @@ class _Reclaim:
         over = first_over(claim, self.deserved)
         if over is leaf:
             return _has_its_share(claim, self.deserved[leaf])
+        if self._is_near_its_share(claim):
+            return Refused(
+                Reason.OVER_FAIR_SHARE,
+                f"{claim.key}: {leaf.project.name} is above its quota and close to its fair share,"
+                " nobody is stopped for the rest",
+            )
         refused = self.session.check_room(leaf, workload, claim.need, "later")
         if refused is not None:
             over = first_over(claim, self.limits)
@@ -73,9 +84,19 @@ class _Reclaim:
         anywhere = self._rule(claim, None)
         return (anywhere,) if over is None else (self._rule(claim, over), anywhere)
 
+    def _is_near_its_share(self, claim: Claim) -> bool:
+        """Whether the claim is above its project's quota, and within the band below its share."""
+        percent = self.session.settings.reclaim_band_percent
+        project, need = claim.leaf.project, claim.need
+        if percent == 0 or has_room(project, need, project.quota):
+            return False
+        share = self.deserved[project][GPU]
+        band = share * percent // 100 // MILLI_PER_GPU * MILLI_PER_GPU
+        return project.allocated[GPU] + need[GPU] > share - band
+
     def _rule(self, claim: Claim, inside: Queue | None) -> Rule:
         leaf = claim.leaf
-        is_in_quota = tuple([_has_room(queue, claim.need, queue.quota) for queue in leaf.chain])
+        is_in_quota = tuple([has_room(queue, claim.need, queue.quota) for queue in leaf.chain])
         # A queue above its quota in something could be its own victim, so it is told from others.
         is_above = any(map(gt, leaf.allocated, leaf.quota))
         key = leaf.parent, leaf if is_above else None, is_in_quota, inside
@@ -129,14 +150,16 @@ class _Reclaim:
             return False
         for queue in leaf.chain:
             bound = self.deserved[queue]
-            if _has_room(queue, amounts, bound):
+            if has_room(queue, amounts, bound):
                 continue
-            if queue is leaf or not _has_room(queue, amounts, trial.held_before(queue)):
+            most = bound if queue is leaf else _larger(bound, trial.held_before(queue))
+            if not has_room(queue, amounts, most):
                 return False
         return True
 
 
-def _has_room(queue: Queue, more: Amounts, bound: Sequence[int]) -> bool:
+def has_room(queue: Queue, more: Amounts, bound: Sequence[int]) -> bool:
+    """Whether the queue stays within the bound with so much more."""
     has = queue.allocated
     return (
         (not more[0] or has[0] + more[0] <= bound[0])

@@ -15,7 +15,7 @@ from extender.policy.match import WHOLE_POOL, Frame
 from extender.policy.minimal import Victims, unit_at
 from extender.policy.offers import Offers, Price
 from extender.policy.plan import Placement
-from extender.policy.queues import RESOURCES
+from extender.policy.queues import RESOURCES, Queue
 from extender.policy.session import placed_amounts
 from extender.policy.shapes import Shape, in_packing_order, shapes_of
 from extender.policy.terms import Rule, Terms
@@ -42,7 +42,7 @@ class Search:
         self.rule = rule
         self.can_move = can_move
         self.was_forbidden = False
-        self.trial = Trial(solver.session, solver.pool, solver.herd, solver.touched)
+        self.trial = Trial(solver.session, solver.pool, solver.herd, solver.touched, claim)
         self._moves = can_move
         self._is_deferred = False
         self._n_stopped_instead = 0
@@ -127,21 +127,44 @@ class Search:
         does.
         """
         herd = self.solver.herd
-        if self.trial.is_for_limits:
-            return []
-        leaves = {herd.leaves[unit.w] for unit in self.trial.units.values()}
+        self.trial.elsewhere = self._pools_elsewhere()
+        leaves = {herd.leaves[unit.w] for unit in self.trial.units.values()} | {self.claim.leaf}
         givers = {queue for leaf in leaves for queue in leaf.chain}
         victims = self._victims()
         # Who ran before may run on beside the taker, as far as limits go.
-        victims.may_keep = lambda: not any(map(herd.is_over_limit, givers))
-        victims.spare_needless()
+        victims.may_keep = lambda: not any(map(herd.is_over_limit, givers)) and self._do_all_suit()
+        victims.review()
         return victims.needless
+
+    def _pools_elsewhere(self) -> dict[str, Queue]:
+        """The taker's queues in the other pools that share fairly and that it may use as well."""
+        session, pending = self.solver.session, self.claim.pending
+        found = {}
+        for pool in () if pending.is_gang else pending.workload.pools:
+            view = session.snapshot.pools.get(pool)
+            leaf = (
+                session.queues[pool].leaf_of(pending.workload) if pool in session.queues else None
+            )
+            if pool != self.solver.pool and view and view.policy == "fairshare" and leaf:
+                found[pool] = leaf
+        return found
 
     def _may_keep(self) -> bool:
         trial = self.trial
         if self.rule.needs_victims and not trial.units and not trial.moving:
             return False
-        return self.rule.may_keep(self.claim, trial)
+        return self._is_allowed()
+
+    def _is_allowed(self) -> bool:
+        """Whether the rule allows the plan as it is, and all suit those beside whom they are."""
+        return self.rule.may_keep(self.claim, self.trial) and self._do_all_suit()
+
+    def _do_all_suit(self) -> bool:
+        trial, beside = self.trial, self.solver.session.places.beside
+        if not beside:
+            return True
+        placed = (*trial.placements, *(place for place in trial.moving.values() if place))
+        return all(beside.stands(p.pod, trial.ix_of(p.node), "later") for p in placed)
 
     def _place_all(self) -> bool:
         claim, solver = self.claim, self.solver
@@ -269,7 +292,7 @@ class Search:
             self._terms,
             is_full=self.solver.is_full,
             place_again=self._place_again,
-            may_keep=lambda: rule.may_keep(claim, trial),
+            may_keep=self._is_allowed,
             can_move=rule.can_move and rule.can_stop,
         )
 

@@ -48,8 +48,8 @@ State = Literal["reserved", "nominated"]
 
 @dataclass(slots=True)
 class Session:
-    """One cycle in the making. `pending` is everything that may still be placed; `solvers` are the
-    searches for victims, by pool."""
+    """One cycle in the making. `pending` is everything that may still be placed, save `deferred`,
+    which has its turn after reclaim; `solvers` are the searches for victims, by pool."""
 
     snapshot: Snapshot
     settings: Settings
@@ -59,6 +59,7 @@ class Session:
     shortages: Shortages = field(init=False)
     reservations: Reservations = field(init=False)
     pending: list[Pending] = field(default_factory=list)
+    deferred: list[Pending] = field(default_factory=list)
     waits: dict[str, Refused] = field(default_factory=dict)
     drops: list[str] = field(default_factory=list)
     leaving_pools: set[str] = field(default_factory=set)
@@ -92,10 +93,11 @@ class Session:
             elif found is not None and key not in self.waits:
                 self.pending.append(found)
 
-    def pools_in_order(self) -> list[str]:
-        """Node pools that pending work names: those first that are nobody's second choice."""
+    def pools_in_order(self, waiting: Iterable[Pending] | None = None) -> list[str]:
+        """Node pools that pending work (or `waiting`) names: those first that are nobody's second
+        choice."""
         latest: dict[str, int] = {}
-        for pending in self.pending:
+        for pending in self.pending if waiting is None else waiting:
             for position, pool in enumerate(pending.pools):
                 latest[pool] = max(position, latest.get(pool, 0))
         return sorted(latest, key=lambda pool: (latest[pool], pool))

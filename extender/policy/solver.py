@@ -9,13 +9,13 @@ rule and shape until something is released that was not used.
 """
 
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from extender.api.demand import Demand
 from extender.api.reasons import Reason
-from extender.kernels import victims as kernel
-from extender.kernels.nodes_bulk import count_room
+from extender.kernels.holds import count_room
+from extender.kernels.sums import sum_idle, sum_units
 from extender.policy.chunks import Pending
 from extender.policy.herd import Herd, find_herd
 from extender.policy.match import WHOLE_POOL, Frame
@@ -28,6 +28,9 @@ from extender.policy.shapes import Shape
 from extender.policy.terms import Rule, Terms
 from extender.policy.trial import Claim, Trial, Unit, is_over
 from extender.state.model import Amounts, Constraints
+
+#: How often all plans of a cycle are reviewed; more than twice is rare.
+_MOST_PASSES: Final = 4
 
 _OfferKey = tuple[bool, Demand, int, int]
 
@@ -54,6 +57,8 @@ class Solver:
     """The search in one node pool; all stages of a cycle share it.
 
     `givers` are queues other than the taker's that gave to the last plan that was committed.
+    `committed` are all its plans; `is_anything_left_over` says that one of them frees more than it
+    uses, since they were reviewed.
     """
 
     def __init__(self, session: Session, pool: str) -> None:
@@ -69,8 +74,8 @@ class Solver:
         self._full: dict[tuple[Demand, int], tuple[Shape, int]] = {}
         self._epoch = 0
         self._is_open = False
-        self._committed: list[_Committed] = []
-        self._is_anything_left_over = False
+        self.committed: list[_Committed] = []
+        self.is_anything_left_over = False
 
     def begin(self) -> None:
         """A stage begins: queues and places may have changed since the last."""
@@ -115,15 +120,19 @@ class Solver:
         if claim.key in herd.by_key:
             herd.bar(herd.by_key[claim.key])
         state: State = "nominated" if self._has_to_wait(claim, trial) else "reserved"
-        placements = trial.placements
-        rest = session.admit(claim.pending, placements, self.pool, state)
+        placements, had = trial.placements, herd.had
+        amounts = placed_amounts(placements)
+        rest = session.admit(claim.pending, placements, self.pool, state, amounts)
         herd.sync(claim.leaf.chain)
-        self._committed.append(_Committed(search, placements))
-        if trial.is_for_limits:
-            # What is held now is what the limits left: nobody comes back beyond them.
-            herd.had = array("q", bytes(8 * len(herd.had)))
+        self.committed.append(_Committed(search, placements))
+        for queue in claim.leaf.chain:
+            q = herd.queue_ix[queue]
+            for r in RESOURCES:
+                if amounts[r]:
+                    # With what the taker holds here, nobody comes back beyond the limit.
+                    had[3 * q + r] = 0
         if _has_left_over(trial):
-            self._is_anything_left_over = True
+            self.is_anything_left_over = True
             for known in self._known.values():
                 known.failed.clear()
             session.places.forget_failures(self.pool)
@@ -139,39 +148,40 @@ class Solver:
                 for key in givers & other.herd.by_key.keys():
                     other.herd.bar(other.herd.by_key[key])
 
-    def review(self) -> None:
-        """Let those stay after all whom plans of the cycle do not need any more, since others freed
-        more than they use."""
-        if not self._is_anything_left_over or len(self._committed) < 2:
-            return
-        self._is_anything_left_over = False
+    def review(self) -> bool:
+        """Let those stay after all whom plans of the cycle do not need any more; returns whether
+        anybody does."""
+        is_any_spared = False
         pods = self.herd.pods
         self._join_plans()
-        for each in self._committed:
+        for each in self.committed:
             trial = each.search.trial
             before = {pods[p].uid for p in trial.leaving()}
             needless = each.search.review()
-            self.session.spare(before - {pods[p].uid for p in trial.leaving()})
+            spared = before - {pods[p].uid for p in trial.leaving()}
+            self.session.spare(spared)
+            is_any_spared = is_any_spared or bool(spared)
             if trial.placements != each.placements:
                 self.session.replace(each.search.claim.key, each.placements, trial.placements)
                 each.placements = trial.placements
             for unit in needless:
                 if trial.units.get(unit.pods[0]) is unit:
                     self._attribute(unit, trial)
+        return is_any_spared
 
     def _join_plans(self) -> None:
         """Plans for one workload become one: their pods may change places with one another."""
         by_key: dict[str, _Committed] = {}
-        for each in self._committed:
+        for each in self.committed:
             first = by_key.setdefault(each.search.claim.key, each)
             if first is not each:
                 first.search.join(each.search)
                 first.placements = [*first.placements, *each.placements]
-        self._committed = list(by_key.values())
+        self.committed = list(by_key.values())
 
     def _attribute(self, unit: Unit, former: Trial) -> None:
         """The unit leaves for whom the rest of its workload does, if that is another."""
-        for each in self._committed:
+        for each in self.committed:
             trial = each.search.trial
             rest = next((u for u in trial.units.values() if u.w == unit.w and u.is_whole), None)
             if rest is not None and trial is not former:
@@ -278,7 +288,7 @@ class Solver:
             return True
         most = self._most_freed(self.terms(rule, with_moves=False))
         idle = array("q", bytes(24))
-        kernel.sum_idle(self.session.sim.later, self._usable(claim.shapes), idle)
+        sum_idle(self.session.sim.later, self._with_room(search), idle)
         if any(claim.need[r] > idle[r] + most[r] for r in RESOURCES):
             return False
         if n_pods == 1 or len(claim.shapes) > 1:
@@ -286,9 +296,12 @@ class Solver:
         offers = self.offers(rule, claim.shapes[0], with_moves=search.can_move)
         return offers.capacity(n_pods) >= n_pods
 
-    def _usable(self, shapes: Sequence[Shape]) -> "array[int]":
-        """All nodes that any of the shapes may use."""
+    def _with_room(self, search: Search) -> "array[int]":
+        """All nodes whose room counts: those that the claim may use, or who is moved away."""
         matcher = self.session.places.matcher
+        if search.can_move:
+            return array("i", matcher.ready(self.pool))
+        shapes = search.claim.shapes
         listed = [matcher.candidates(self.pool, shape.constraints) for shape in shapes]
         return listed[0] if len(listed) == 1 else array("i", sorted(set().union(*listed)))
 
@@ -298,7 +311,7 @@ class Solver:
         if not any(terms.tiers):
             return 0, 0, 0
         total, largest = array("q", bytes(8 * len(herd.has))), array("q", bytes(8 * len(herd.has)))
-        kernel.sum_units(herd, total, largest)
+        sum_units(herd, total, largest)
         return terms.most_freed(herd, total, largest)
 
     def _has_to_wait(self, claim: Claim, trial: Trial) -> bool:
@@ -319,6 +332,19 @@ def solver_of(session: Session, pool: str) -> Solver:
     solver = session.solvers[pool]
     solver.begin()
     return solver
+
+
+def review(session: Session) -> None:
+    """Where a plan frees more than it uses, let those stay whom others do not need any more."""
+    solvers = list(session.solvers.values())
+    is_any = any(solver.is_anything_left_over for solver in solvers)
+    for solver in solvers:
+        solver.is_anything_left_over = False
+    if is_any and sum(len(solver.committed) for solver in solvers) > 1:
+        # Who stays may have made way for another who can stay then.
+        for _ in range(_MOST_PASSES):
+            if not sum(solver.review() for solver in solvers):
+                return
 
 
 def _has_left_over(trial: Trial) -> bool:

@@ -7,7 +7,7 @@ cycle stays. Non-preemptible gangs go too.
 from extender.api.reasons import Reason
 from extender.policy.groups import is_satisfied
 from extender.policy.plan import Eviction
-from extender.policy.queues import held_amounts, held_pool
+from extender.policy.queues import held_amounts, held_pool, tally_of
 from extender.policy.session import Session
 from extender.state.model import PodView, WorkloadView
 
@@ -15,7 +15,7 @@ from extender.state.model import PodView, WorkloadView
 def evict_stale_gangs(session: Session) -> None:
     """Put their evictions into the plan."""
     snapshot = session.snapshot
-    for key in sorted(snapshot.workloads):
+    for key in sorted(tally_of(snapshot).stale):
         workload = snapshot.workloads[key]
         if workload.stale_since is None or workload.stale_grace_s is None:
             continue

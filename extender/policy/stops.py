@@ -6,13 +6,19 @@ back in the simulation. Fair share has rules of its own for its victims.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations, islice
+from typing import Final
 
 from extender.api.reasons import Reason
-from extender.policy.groups import is_satisfied, unit_of
+from extender.policy.groups import is_satisfied, least_pods, unit_of
 from extender.policy.plan import Eviction
 from extender.policy.queues import Queue, held_amounts, held_pool, sum_amounts
 from extender.policy.session import Session
 from extender.state.model import Amounts, PodView, WorkloadView
+
+#: Choices of who stays of a workload that would go whole.
+_MOST_PARTS: Final = 32
+_FEW_PODS: Final = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +106,30 @@ def _next_unit(
     for pod in here:
         by_group.setdefault(pod.group, pod)
     return min((unit_of(workload, live, pod) for pod in by_group.values()), key=len)
+
+
+def parts_of(
+    session: Session, pool: str, units: Sequence[Unit]
+) -> Iterator[tuple[Unit, list[Unit]]]:
+    """The units are all of one workload: what of it could stay by itself, with the rest pod by pod.
+    The smallest come first. Of a large workload none are looked for."""
+    workload, leaf = units[0].workload, units[0].leaf
+    mib = session.queues[pool].smallest_card_mib
+    pods = [pod for unit in units for pod in unit.pods]
+    if len(pods) < len(_live(workload)) or len(pods) > _FEW_PODS:
+        return
+
+    def unit_of_these(chosen: Iterable[PodView]) -> Unit:
+        listed = list(chosen)
+        return Unit(workload, leaf, listed, sum_amounts(held_amounts(pod, mib) for pod in listed))
+
+    least = max(1, least_pods(workload))
+    some = (stay for n in range(least, len(pods)) for stay in combinations(pods, n))
+    for stay in islice(some, _MOST_PARTS):
+        if is_satisfied(workload, stay):
+            uids = {pod.uid for pod in stay}
+            rest = [unit_of_these([pod]) for pod in pods if pod.uid not in uids]
+            yield unit_of_these(stay), rest
 
 
 def may_stay(unit: Unit, going: Iterable[Unit]) -> bool:

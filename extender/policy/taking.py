@@ -17,7 +17,7 @@ from extender.policy.plan import Stage
 from extender.policy.queues import Queue
 from extender.policy.session import Session
 from extender.policy.shapes import shapes_of
-from extender.policy.solver import Solver, solver_of
+from extender.policy.solver import Solver, review, solver_of
 from extender.policy.terms import Rule
 from extender.policy.trial import Claim
 from extender.state.model import GPU, Amounts, PodView
@@ -36,13 +36,13 @@ class Taking:
     pool: str
     stage: Stage
     rules_of: RulesOf
+    _solver: Solver | None = None
 
     def serve(self, waiting: Sequence[Pending]) -> None:
         """Give everybody its turn; `session.pending` is left with what still waits."""
         session = self.session
         if not waiting:
             return
-        solver = solver_of(session, self.pool)
         turns = take_turns(session, self.pool, waiting)
         done: set[int] = set()
         while (turn := turns.pop()) is not None:
@@ -53,21 +53,21 @@ class Taking:
                 turns.settle()
                 continue
             with session.reservations.open_to(pending, self.pool):
-                result = self._serve_one(solver, leaf, pending)
+                result = self._serve_one(leaf, pending)
             if isinstance(result, Refused):
                 self._explain(pending, result)
                 turns.pass_over()
                 continue
             turns.settle(result)
-            if solver.givers:
-                turns.resift(solver.givers)
+            if self._solver is not None and self._solver.givers:
+                turns.resift(self._solver.givers)
             if result is None:
                 done.add(id(pending))
                 session.waits.pop(key, None)
-        solver.review()
+        review(session)
         session.pending = [p for p in session.pending if id(p) not in done]
 
-    def _serve_one(self, solver: Solver, leaf: Queue, pending: Pending) -> Pending | Refused | None:
+    def _serve_one(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
         """What still waits of the workload once it was given something, or why it wasn't."""
         session, workload = self.session, pending.workload
         refused = None
@@ -81,6 +81,8 @@ class Taking:
             if isinstance(rules, Refused):
                 refused = refused or rules
                 continue
+            # Laid out for the first who may take: in most cycles nobody may.
+            solver = self._solver = self._solver or solver_of(session, self.pool)
             for rule in rules:
                 found = solver.solve(claim, rule)
                 if found is not None:

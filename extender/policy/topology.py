@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from extender.kernels.nodes_bulk import count_room
+from extender.kernels.holds import count_room
 from extender.policy.chunks import Pending
 from extender.policy.groups import has_topology, leaves_below
 from extender.policy.match import WHOLE_POOL, Frame, Matcher

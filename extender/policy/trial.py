@@ -70,17 +70,20 @@ class Trial:
     """`touched` are nodes on which anything changed, in order; the caller keeps it for all trials.
 
     `seats` are by uid, `units` by their first pod p, `moving` by p with the new place where one is
-    found. `is_for_limits`: some are stopped so that a queue stays within its limit.
+    found. `is_for_limits`: some are stopped so that a queue stays within its limit. `elsewhere` has
+    the taker's queues in other pools in which its pods may have places as well.
     """
 
     session: Session
     pool: str
     herd: Herd
     touched: list[int]
+    claim: Claim
     seats: dict[str, Seat] = field(default_factory=dict)
     units: dict[int, Unit] = field(default_factory=dict)
     moving: dict[int, Placement | None] = field(default_factory=dict)
     is_for_limits: bool = False
+    elsewhere: dict[str, Queue] = field(default_factory=dict)
     _undo: list[tuple[int, Sequence[int], Callable[..., None], tuple[Any, ...]]] = field(
         default_factory=list
     )
@@ -121,6 +124,8 @@ class Trial:
         """Give the pod the best place that is free later; False where none is."""
         mark = self._mark()
         placement = self.session.places.place_pod(pod, self.pool, "later", frame)
+        if placement is None and frame is WHOLE_POOL:
+            placement = self._place_elsewhere(pod)
         if placement is None:
             return False
         self._take_seat(Seat(placement, frame), mark)
@@ -153,6 +158,9 @@ class Trial:
         seat = self.seats.pop(uid)
         ix = self.ix_of(seat.placement.node)
         self.session.sim.unhold(ix, seat.placement.pod, seat.placement.cards)
+        away = self.elsewhere.get(self.session.snapshot.nodes.pool[ix])
+        if away is not None:
+            self._charge(self.claim.leaf, away, seat.placement.amounts)
         self._note(mark, (ix,), self._put_seat, uid, seat)
         return seat
 
@@ -227,6 +235,26 @@ class Trial:
         age = max((herd.age[herd.owner[p]] for p in self.leaving()), default=0)
         n_pods = sum(len(unit.pods) for unit in units) + len(self.moving)
         return high, moved, (n_pods << 40) | age
+
+    def _place_elsewhere(self, pod: PodView) -> Placement | None:
+        """The best place in another of its pools, within the limits of the queue there."""
+        session, workload = self.session, self.claim.pending.workload
+        for pool, leaf in self.elsewhere.items():
+            mark = session.sim.checkpoint()
+            placement = session.places.place_pod(pod, pool, "later", WHOLE_POOL)
+            if placement is None:
+                continue
+            if session.check_room(leaf, workload, placement.amounts, "later") is None:
+                self._charge(leaf, self.claim.leaf, placement.amounts)
+                return placement
+            session.sim.rollback(mark)
+        return None
+
+    def _charge(self, leaf: Queue, instead_of: Queue, amounts: Amounts) -> None:
+        """A place of the taker counts in another pool than before."""
+        is_np = not self.claim.pending.workload.is_preemptible
+        self.session.sim.discharge(instead_of, amounts, is_np=is_np)
+        self.session.sim.charge(leaf, amounts, is_np=is_np)
 
     def _take_seat(self, seat: Seat, mark: int) -> None:
         uid = seat.placement.pod.uid

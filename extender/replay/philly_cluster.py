@@ -149,6 +149,21 @@ class SimulatedCluster:
             for line_key, line in self._lines.items()
         )
 
+    def next_patience_end(self, now_s: int) -> int | None:
+        """When the next job has waited for `preemption_delay_s`, of those that could be served
+        then: of those in one queue that want no less than one that has, none can."""
+        least: dict[str, int] = {}
+        soon: list[tuple[int, str, int]] = []
+        for view in self._candidates():
+            end_s = view.waits_since + self.preemption_delay_s
+            gpus = self.entries[view.key].job.gpus
+            if end_s > now_s:
+                soon.append((end_s, view.project, gpus))
+            else:
+                least[view.project] = min(gpus, least.get(view.project, gpus))
+        ends = [end_s for end_s, project, gpus in soon if gpus < least.get(project, gpus + 1)]
+        return min(ends, default=None)
+
     def has_room_for_one(self) -> bool:
         """Whether some node has as many free cards as the smallest waiting pod wants."""
         sizes = [min(gpus, GPUS_PER_NODE) for (_, gpus), line in self._lines.items() if line]

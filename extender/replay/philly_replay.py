@@ -21,7 +21,7 @@ from extender.replay.philly_trace import Job, Trace
 from extender.replay.philly_work import Work
 from extender.state.model import GPU
 
-#: Where time alone may change what is decided, who waits is looked at again after so long.
+#: Where time alone may end the safety of what runs, who waits is looked at again after so long.
 _LOOK_AGAIN_S: Final = 60
 
 #: Called with how many jobs more have finished.
@@ -197,19 +197,29 @@ class Replay:
             return
         snapshot = cell.cluster.snapshot(now_s)
         begun = time.perf_counter()
-        plan = decide(snapshot, self.rule.settings)
+        plan = decide(snapshot, self.rule.settings(self.pace.reclaim_band_percent))
         self.decide_s += time.perf_counter() - begun
         self.n_cycles += 1
         for (queue, _), share in plan.shares.items():
             self._shares[queue] = share.fair_share[GPU]
         steps = read_plan(plan)
         self._apply(cell.cluster, steps, now_s)
-        if self.rule.may_stop and (steps.has_victims or steps.starts):
-            # What starts may be a victim from the next cycle on, so that one may decide more.
+        has_started = bool(steps.starts) and not self.pace.is_patient
+        if self.rule.may_stop and (steps.has_victims or has_started):
+            # What starts may be a victim from the next cycle on, so that one may decide more. Where
+            # jobs have patience, the next event is soon enough for that.
             cell.is_released = True
             cell.ask_for_cycle(now_s, self.pace.cycle_s)
-        elif self.rule.may_stop and self.pace.is_patient and cell.cluster.n_waiting:
+        elif self.rule.may_stop:
+            self._look_again(cell, now_s)
+
+    def _look_again(self, cell: _Cell, now_s: int) -> None:
+        """Run a cycle when time alone may change what the last one decided."""
+        if self.pace.min_runtime_s and cell.cluster.n_waiting:
             cell.due_s = now_s + max(_LOOK_AGAIN_S, self.pace.cycle_s)
+        elif self.pace.preemption_delay_s:
+            due_s = cell.cluster.next_patience_end(now_s)
+            cell.due_s = None if due_s is None else max(due_s, now_s + self.pace.cycle_s)
 
     def _apply(self, cluster: SimulatedCluster, steps: Steps, now_s: int) -> None:
         for key, beneficiary in steps.stops.items():

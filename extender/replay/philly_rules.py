@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from extender.api.units import MILLI_PER_GPU
-from extender.policy.plan import ALL_STAGES, Settings, Stage
+from extender.policy.plan import Settings, Stage
 from extender.replay.philly_trace import GPUS_PER_NODE, WINDOW_START_S, Job, Trace
 from extender.state.model import Figures, JobOrder, PoolQuota, PoolView, QueueView, department_queue
 
@@ -44,10 +44,13 @@ class Rule:
         """Whether running jobs are stopped or moved."""
         return self.stages != ("allocate",)
 
-    @property
-    def settings(self) -> Settings:
+    def settings(self, reclaim_band_percent: int = 0) -> Settings:
         """What `decide` is told."""
-        return Settings(stages=self.stages, moves_reclaimed=self.moves_reclaimed)
+        return Settings(
+            stages=self.stages,
+            moves_reclaimed=self.moves_reclaimed,
+            reclaim_band_percent=reclaim_band_percent,
+        )
 
     def waits_since(self, began_s: int) -> int:
         """From when on waiting counts: a big job that waits long may have a place kept for it.
@@ -70,12 +73,13 @@ class Pace:
     """How often cycles run, and how soon jobs are stopped.
 
     A job that has started is safe for `min_runtime_s`; one that waits has others stopped or moved
-    for it only after `preemption_delay_s`.
+    for it only after `preemption_delay_s`. `reclaim_band_percent` is as in `Settings`.
     """
 
     cycle_s: int = 1
     min_runtime_s: int = 0
     preemption_delay_s: int = 0
+    reclaim_band_percent: int = 0
 
     @property
     def is_patient(self) -> bool:
@@ -97,7 +101,8 @@ RULES: Final[tuple[Rule, ...]] = (
         "ballast",
         "fair share + reclaim + consolidation",
         "tenants",
-        ALL_STAGES,
+        # All jobs have one priority, so `preempt` has nothing to do.
+        ("allocate", "consolidate", "reclaim"),
         moves_reclaimed=True,
     ),
 )

@@ -9,6 +9,7 @@ import calendar
 import csv
 import dataclasses
 import gzip
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -188,7 +189,7 @@ def read_window(folder: Path) -> list[Job]:
                 entry = _read_row(path, rows.line_num, row)
                 if day_start_s(1) <= entry[0] < day_start_s(WINDOW_DAYS + 1):
                     found.append(entry)
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise TraceError(f"{path}: wants a gzipped CSV file: {error}") from error
     found.sort(key=lambda entry: entry[0])
     return [

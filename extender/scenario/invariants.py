@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from extender.api.units import MILLI_PER_GPU
 from extender.scenario.cards import card_shares
 from extender.scenario.groups import count_in, is_satisfied
+from extender.scenario.invariants_where import misplaced
 from extender.scenario.ledger import CPU, MEMORY, PODS, Ledger, ledger_later, ledger_now
 from extender.scenario.outcome import Outcome
 from extender.scenario.places import Place
@@ -23,6 +24,7 @@ def violations(world: World, outcome: Outcome) -> Iterator[str]:
     """One sentence for each rule that the cycle breaks; `world` is as it was before."""
     yield from decided_twice(outcome)
     yield from wrong_places(world, outcome)
+    yield from misplaced(world, outcome)
     yield from broken_gangs(world, outcome)
     yield from protected_victims(world, outcome)
     moments = ((ledger_now, "now"), (ledger_later, "once all have left"))

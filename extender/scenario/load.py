@@ -87,10 +87,10 @@ def read_entries(path: Path) -> list[Any]:
             found = [msgspec.json.decode(text)]
         else:
             found = [entry for entry in yaml.load_all(text, _Loader) if entry is not None]
-    except msgspec.DecodeError as error:
-        raise ScenarioError(f"{path}: not JSON: {error}") from error
-    except yaml.YAMLError as error:
-        raise ScenarioError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except (msgspec.DecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
+        # YAML that looks like a date and is none is a ValueError, text that is no UTF-8 too.
+        what = "JSON" if path.suffix in (".json", ".jsonl") else "YAML"
+        raise ScenarioError(f"{path}: not {what}: {' '.join(str(error).split())}") from error
     entries = [entry for each in found for entry in (each if isinstance(each, list) else [each])]
     return [_without_notes(entry) for entry in entries] if b"x-" in text else entries
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
 from extender.scenario.groups import count_in, is_satisfied
+from extender.scenario.ledger import ledger_later
 from extender.scenario.outcome import Outcome
 from extender.scenario.places import PENDING, Place
 from extender.scenario.snapshot import take_snapshot
@@ -127,7 +128,7 @@ class _WhatIf:
     def fits(self, placed: list[str]) -> bool:
         """Whether all tasks `placed` of the beneficiary find places."""
         snapshot = self._snapshot(set(placed))
-        if snapshot is None:
+        if snapshot is None or self._is_over_a_limit():
             return False
         plan = decide(snapshot, _ALLOCATE)
         return sum(len(admission.placements) for admission in plan.admissions) >= len(placed)
@@ -150,12 +151,42 @@ class _WhatIf:
                 if place.node:
                     table.hold(table.cards.ix[place.node], pod.demand, place.cards)
             if pods:
-                workloads[job.key] = replace(view, pods=tuple(pods))
+                pools = self._pools() if job is self.beneficiary else view.pools
+                workloads[job.key] = replace(view, pods=tuple(pods), pools=pools)
         nodes = {self.outcome.before[id_].node for id_ in self.spared}
         if not all(_has_room(table, table.cards.ix[node]) for node in nodes):
             return None
         snapshot.nodes, snapshot.workloads = table, workloads
         return snapshot
+
+    def _is_over_a_limit(self) -> bool:
+        """Whether those who stay keep a queue over its limit in which others get places: such
+        places would not be given."""
+        world, outcome = self.world, self.outcome
+        cluster = world.cluster
+        growing = {
+            queue.name
+            for job in world.jobs.values()
+            if _placed(job, outcome)
+            for queue in cluster.lineage(job.spec.queue)
+        }
+        places = outcome.after | {id_: outcome.before[id_] for id_ in self.spared}
+        spared = next(job for job in world.jobs.values() if _is_of(job, self.spared[0]))
+        own = {queue.name for queue in cluster.lineage(spared.spec.queue)} & growing
+        return any(
+            amount > cluster.queue_views[queue].pools[pool].figures[at].limit
+            for (queue, pool, at), amount in ledger_later(world, places).queues.items()
+            if queue in own and pool
+        )
+
+    def _pools(self) -> tuple[str, ...]:
+        """Pools in which the beneficiary may be placed; in strict order others may be before it in
+        those that it was not placed in."""
+        job, cluster = self.beneficiary, self.world.cluster
+        if cluster.case.settings.job_order != "strict-fifo":
+            return job.pools
+        nodes = {self.outcome.after[task.id].node for task in job.tasks}
+        return tuple(pool for pool in job.pools if pool in map(cluster.pool_of_node, nodes))
 
     def _place_of(self, pod: PodView, placed: set[str]) -> Place | None:
         """Where the pod is then; None where it is gone or does not matter."""
@@ -165,6 +196,10 @@ class _WhatIf:
             return PENDING
         place = self.outcome.after[pod.uid]
         return Place("running", place.node, place.cards) if place.has_later else None
+
+
+def _is_of(job: RunJob, id_: str) -> bool:
+    return any(task.id == id_ for task in job.tasks)
 
 
 def _pod_at(pod: PodView, place: Place) -> PodView:

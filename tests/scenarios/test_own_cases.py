@@ -17,6 +17,12 @@ def test_determined_as_documented(case: Case) -> None:
     judge(case)
 
 
+@pytest.mark.parametrize("case", cases_in(OWN / "own"), ids=lambda case: case.id)
+def test_what_no_other_text_has(case: Case) -> None:
+    judge(case)
+
+
 def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "run-ai")) == 154
     assert len(cases_in(OWN / "determined")) == 13
+    assert len(cases_in(OWN / "own")) >= 10

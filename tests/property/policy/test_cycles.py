@@ -1,6 +1,9 @@
 """What holds for every cluster, checked on random ones."""
 
+from random import Random
+
 from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
 
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
@@ -40,7 +43,7 @@ def test_plan_does_not_depend_on_the_order_of_the_lists(cluster: Cluster) -> Non
 def test_shares_add_up_and_none_passes_its_limit(cluster: Cluster) -> None:
     plan = decide(cluster.snapshot())
     capacity = 1000 * sum(len(node.cards) for node in cluster.nodes.values())
-    departments = [name for name, _ in plan.shares if name not in cluster.projects]
+    departments = list(cluster.departments)
     assert sum(plan.shares[name, "default"].fair_share[GPU] for name in departments) <= capacity
     for name in departments:
         inside = sum(
@@ -63,7 +66,14 @@ def test_every_waiting_workload_has_a_reason_and_no_other_has(cluster: Cluster) 
         for key, workload in cluster.workloads.items()
         if any(pod.state == "gated" and pod.name not in done for pod in workload.pods)
     }
-    assert set(plan.waits) == waiting
+    # Who was given as many places as may be used at once waits for none.
+    full = {
+        key
+        for key in waiting
+        if cluster.workloads[key].max_concurrent_pods
+        == sum(bool(pod.node) or pod.name in done for pod in cluster.workloads[key].pods)
+    }
+    assert waiting - full <= set(plan.waits) <= waiting
     assert all(refused.detail for refused in plan.waits.values())
 
 
@@ -100,6 +110,17 @@ def test_leaving_out_any_victim_breaks_the_plan(cluster: Cluster) -> None:
         goes_whole = len(pods) == len(victim.pods)
         for unit in [pods] if goes_whole else [[pod] for pod in pods]:
             assert not _fits_without(cluster, evicted - {pod.uid for pod in unit}, "ns/claim")
+
+
+@RUN
+@given(clusters(), st.randoms(use_true_random=False))
+def test_protected_pods_neither_stop_nor_move(cluster: Cluster, random: Random) -> None:
+    running = [p.uid for w in cluster.workloads.values() for p in w.pods if p.node]
+    protected = frozenset(uid for uid in running if random.random() < 0.5)
+    plan = decide(cluster.snapshot(), Settings(protected_pods=protected))
+    gone = {e.pod.uid for e in plan.evictions} | {m.placement.pod.uid for m in plan.moves}
+    event("victims" if gone else "no victims")
+    assert not gone & protected
 
 
 @RUN

@@ -39,12 +39,15 @@ def clusters(draw: st.DrawFn) -> Cluster:
         gpus: int | str = draw(st.sampled_from(_SIZES))
         pods = draw(st.sampled_from([1, 1, 2, 3, 4]))
         waiting = draw(st.booleans())
+        least = draw(st.integers(1, pods))
         cluster.job(
             f"j{at}",
             draw(st.sampled_from(names)),
             gpus,
             pods=pods,
-            min=draw(st.integers(1, pods)),
+            min=least,
+            max=draw(st.none() | st.integers(least, pods)),
+            user=draw(st.sampled_from(["", "", "ann", "bob"])),
             on=() if waiting else _places(draw, cluster, gpus, pods),
             ran=draw(st.integers(0, 1000)),
             kind=draw(st.sampled_from(["training", "training", "training", "build"]))
@@ -222,7 +225,8 @@ def usage_of(cluster: Cluster, *, is_leaving_counted: bool, is_promised_counted:
 
 
 def check_invariants(before: Cluster, after: Cluster) -> None:
-    """No card, limit, quota or gang is broken; what was so before may stay but not grow."""
+    """No card, limit, quota or gang is broken, nor how many of a workload may run at once; what was
+    so before may stay but not grow."""
     was = usage_of(before, is_leaving_counted=False, is_promised_counted=True)
     now = usage_of(after, is_leaving_counted=True, is_promised_counted=False)
     later = usage_of(after, is_leaving_counted=False, is_promised_counted=True)
@@ -236,6 +240,7 @@ def check_invariants(before: Cluster, after: Cluster) -> None:
         n_live = sum(map(_is_live, workload.pods))
         n_was = sum(map(_is_live, before.workloads[key].pods))
         assert n_live == 0 or n_live >= min(workload.min_member, n_was or workload.min_member)
+        assert n_live <= max(workload.max_concurrent_pods or n_live, n_was)
 
 
 def _is_live(pod: PodView) -> bool:

@@ -370,3 +370,22 @@ def test_idle_place_in_the_next_pool_is_better_than_waiting_in_the_first() -> No
         "next-0": "n0",
     }
     assert statuses(plan) == {"job-0": "reserved", "next-0": "nominated"}
+
+
+def test_work_above_its_share_does_not_start_on_cards_that_reclaim_needs() -> None:
+    cluster = one_node(8, quota=4)
+    cluster.project("b", 4)
+    cluster.job("b-jobs", "b", pods=6, on="n0", min=1)
+    cluster.job("b-more", "b", pods=2, min=1)
+    cluster.job("a-job", "a", 4)
+    got = counts(decide(cluster.snapshot()))
+    assert got == {("b-jobs", "evicted"): 2, ("a-job", "nominated"): 1}
+
+
+def test_work_above_its_share_starts_where_reclaim_helps_nobody() -> None:
+    cluster = one_node(4, quota=8)
+    cluster.node("n1", gpus=4)
+    cluster.project("b", 0)
+    cluster.job("b-job", "b", 1)
+    cluster.job("a-job", "a", 8)
+    assert counts(decide(cluster.snapshot())) == {("b-job", "reserved"): 1}

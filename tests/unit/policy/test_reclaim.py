@@ -350,3 +350,22 @@ class TestPlacesThatAreBeingLeft:
         cluster.job("leaves", "b", on="n0", terminating=True)
         cluster.job("gang", "a", pods=2)
         assert counts(decide(cluster.snapshot())) == {("gang", "nominated"): 2}
+
+
+class TestBand:
+    def test_above_quota_a_queue_takes_only_what_it_lacks_beyond_the_band(self) -> None:
+        cluster = full_node(30, blue={}, pink={})
+        cluster.job("blue-jobs", "blue", pods=20, on="n0", min=1)
+        cluster.job("pink-jobs", "pink", pods=10, on="n0", min=1)
+        cluster.job("pink-more", "pink", pods=5, min=1)
+        # A quarter of 15 is 3 whole GPUs: 12 is close enough.
+        plan = decide(cluster.snapshot(), Settings(reclaim_band_percent=25))
+        assert counts(plan) == {("blue-jobs", "evicted"): 2, ("pink-more", "nominated"): 2}
+        assert plan.waits["ns/pink-more"].reason is Reason.OVER_FAIR_SHARE
+
+    def test_within_quota_the_band_takes_nothing_away(self) -> None:
+        cluster = full_node(8, a={"quota": 4}, b={"quota": 4})
+        cluster.job("b-jobs", "b", pods=8, on="n0", min=1)
+        cluster.job("a-jobs", "a", pods=4, min=1)
+        plan = decide(cluster.snapshot(), Settings(reclaim_band_percent=100))
+        assert counts(plan) == {("b-jobs", "evicted"): 4, ("a-jobs", "nominated"): 4}

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from extender.kernels import fragments
-from extender.kernels.typical import Fragments, Scores
 from extender.replay.openb import Run, draw, replay_once
 from extender.replay.openb_data import (
     LAST_PERCENT,
@@ -16,7 +14,7 @@ from extender.replay.openb_data import (
     load_reference,
     load_trace,
 )
-from extender.replay.openb_policies import POLICIES, FgdPolicy, FragPolicy, Start
+from extender.replay.openb_policies import POLICIES, FragPolicy, Start
 from tests.unit.replay import openb_folder as given
 
 HALF, WHOLE, NO_GPU = (1000, 1, 500, ""), (1000, 1, 1000, ""), (1000, 0, 0, "")
@@ -85,7 +83,7 @@ def test_nothing_is_taken_twice_and_types_are_kept(tmp_path: Path, policy: str) 
     given.nodes(tmp_path, ("a", 9000, 65536, 2, "T4"), ("b", 9000, 65536, 2, "G2"))
     cluster, trace = loaded(tmp_path, *[(3000, 1, 700, "T4")] * 3, *[HALF] * 3, *[NO_GPU] * 2)
     arrivals, order = draw(cluster, trace, 1)
-    filling = POLICIES[policy](Start(cluster, order, trace.typical, rng_of(1)))
+    filling = POLICIES[policy](Start(cluster, order, trace, rng_of(1)))
     placed = sum(
         shape.demand.total_milli for at in arrivals if filling.place(shape := trace.shapes[at])
     )
@@ -104,29 +102,27 @@ def test_percent_that_no_arrival_fell_on_has_the_value_before_it(folder: Path) -
     assert run.curve[20] == run.curve[39] == pytest.approx(20)
 
 
-@pytest.mark.parametrize("policy", [FgdPolicy, FragPolicy])
-def test_kept_scores_are_those_that_a_fresh_look_gives(
-    folder: Path, policy: type[FgdPolicy]
-) -> None:
+@pytest.mark.parametrize("policy", ["fgd", "frag", "bestfit"])
+def test_kept_scores_are_those_that_a_fresh_look_gives(folder: Path, policy: str) -> None:
     pods = [*[HALF] * 6, *[WHOLE] * 4, *[NO_GPU] * 3, (9000, 1, 300, ""), (500, 2, 1000, "")]
     cluster, trace = loaded(folder, *pods)
     arrivals, order = draw(cluster, trace, 5)
-    filling = policy(Start(cluster, order, trace.typical, rng_of(5)))
-    for at in arrivals[:25]:
-        fresh, scores = Fragments(filling.fragments.typical, cluster.model_ix), Scores.of(5)
-        fragments.measure_nodes(filling.nodes, fresh, order)
-        fragments.score_nodes(filling.nodes, fresh, trace.shapes[at].demand, order, scores)
-        price = filling.price(trace.shapes[at])
-        best = fragments.best_of(scores, order, cluster.model_ix, price)
-        assert filling.choose(trace.shapes[at]) == best
-        filling.place(trace.shapes[at])
+    filling = POLICIES[policy](Start(cluster, order, trace, rng_of(5)))
+    for n_arrived in range(25):
+        fresh = POLICIES[policy](Start(cluster, order, trace, rng_of(5)))
+        for at in arrivals[:n_arrived]:
+            fresh.place(trace.shapes[at])
+        # Nobody has asked it for this shape yet where the shape is new.
+        shape = trace.shapes[arrivals[n_arrived]]
+        assert filling.choose(shape) == fresh.choose(shape)
+        filling.place(shape)
 
 
 def test_frag_keeps_scarce_models_for_those_who_can_use_no_other(tmp_path: Path) -> None:
     given.nodes(tmp_path, ("a", 90000, 65536, 4, "T4"), ("b", 90000, 65536, 4, "G2"))
     cluster, trace = loaded(tmp_path, *[(1000, 1, 1000, "T4")] * 4, *[WHOLE] * 4)
     _, order = draw(cluster, trace, 1)
-    filling = FragPolicy(Start(cluster, order, trace.typical, rng_of(1)))
+    filling = FragPolicy(Start(cluster, order, trace, rng_of(1)))
     anyone = next(shape for shape in trace.shapes if shape.models != 1)
     assert all(filling.place(anyone) for _ in range(4))
     assert sum(filling.nodes.cards.free_of(0)) == 4000
@@ -145,6 +141,15 @@ def test_published_curves_are_met_at_every_percent(shared: Path) -> None:
         run = replay_once(cluster, trace, POLICIES[policy], 42)
         published = reference["default", policy][42]
         assert run.curve == pytest.approx(published, abs=0.02), policy
+
+
+@pytest.mark.parametrize(("name", "seed"), [("cpu250", 43), ("gpuspec33", 44)])
+def test_published_fgd_is_met_where_rounding_decides(shared: Path, name: str, seed: int) -> None:
+    """With exact sums these two differ from it, by up to 0.17 points."""
+    folder = shared / "traces" / "openb"
+    cluster = load_cluster(folder)
+    run = replay_once(cluster, load_trace(folder, name, cluster), POLICIES["fgd"], seed)
+    assert run.curve == pytest.approx(load_reference(folder)[name, "fgd"][seed], abs=0.02)
 
 
 def test_fgd_and_frag_on_the_default_trace(shared: Path) -> None:

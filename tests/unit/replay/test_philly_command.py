@@ -50,8 +50,20 @@ def test_several_policies_are_shown_in_one_table(data: Path) -> None:
 
 
 def test_figures_are_written_as_json(data: Path) -> None:
-    text = run("--data", data, "--nodes", "2", "--policy", "fifo-skip", "--json", "-")
+    text = run(
+        "--data",
+        data,
+        "--nodes",
+        "2",
+        "--policy",
+        "fifo-skip",
+        "--reclaim-band",
+        "25",
+        "--json",
+        "-",
+    )
     document = json.loads(text)
+    assert document["protocol"]["reclaim_band_percent"] == 25
     assert document["protocol"]["quota_nodes"] == {"a": 1, "b": 1}
     assert [rule["rule"] for rule in document["rules"]] == ["fifo-skip"]
     assert document["rules"][0]["runs"][0]["jobs"] == 12
@@ -80,6 +92,7 @@ def test_a_picture_is_written(data: Path, tmp_path: Path) -> None:
         (("--seeds", "0-200"), "at most 100"),
         (("--policy", "lottery"), "is not one of"),
         (("--cycle", "-1"), "0<=x<=3600"),
+        (("--reclaim-band", "101"), "0<=x<=100"),
         (("--picture", "/does/not/exist/x.svg"), "No such file or directory"),
     ],
 )

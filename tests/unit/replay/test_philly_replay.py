@@ -70,6 +70,23 @@ def test_a_job_waits_as_long_as_was_asked_for_before_others_are_stopped() -> Non
     assert waits_h(found)[2] == 600 / HOUR
 
 
+def test_a_job_of_a_queue_in_which_others_wait_in_vain_brings_no_cycle_of_its_own() -> None:
+    jobs = [job("a", 0, 4, 8), job("b", 0, 4, 8), job("a", 1, 1, 8)]
+    few = replay(trace(jobs, a=1, b=1), "fairshare+reclaim", preemption_delay_s=600)
+    more = [*jobs, job("a", 1.1, 1, 8), job("a", 1.2, 1, 8)]
+    found = replay(trace(more, a=1, b=1), "fairshare+reclaim", preemption_delay_s=600)
+    # One cycle for each of the two that runs later, and none for its patience.
+    assert found.n_cycles - few.n_cycles <= 3
+
+
+def test_above_its_quota_a_tenant_takes_only_what_it_lacks_beyond_the_band() -> None:
+    jobs = [job("a", 0, 4, 1) for _ in range(32)] + [job("b", 1, 1, 1) for _ in range(16)]
+    of = trace(jobs, a=1, b=1, c=2)
+    assert len(replay(of, "fairshare+reclaim").stops) == 16
+    # A quarter of its share of 16 is left to those who have it.
+    assert len(replay(of, "fairshare+reclaim", reclaim_band_percent=25).stops) == 12
+
+
 def test_without_reclaim_nobody_is_stopped() -> None:
     jobs = [job("a", 0, 4, 8), job("a", 0, 4, 8), job("b", 1, 1, 8)]
     found = replay(trace(jobs, a=1, b=1), "fairshare")
