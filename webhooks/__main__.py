@@ -1,28 +1,34 @@
 """`ballast-webhooks`, or `python -m webhooks`: serves admission reviews until it is stopped."""
 
 import asyncio
+import resource
 import signal
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import structlog
-from aiohttp import web
 
 from extender.api import logs
 from extender.api.names import SYSTEM_NAMESPACE
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
-from extender.kube.resources import PROJECTS
+from extender.kube.resources import DEPARTMENTS, NODE_POOLS, PROJECTS, TOPOLOGIES
 from webhooks import certs
+from webhooks.catalog import PRIORITY_CLASSES
 from webhooks.certs import Bundle
+from webhooks.door import Door
 from webhooks.owners.reader import Reader
 from webhooks.projects import ProjectIndex
 from webhooks.rotation import Schedule
 from webhooks.rotator import Folder, Rotator, Served
 from webhooks.server import Server
+
+#: Connections (`webhooks.door`), and some for everything else.
+MAX_FILES: Final = 2048
 
 log = structlog.get_logger("webhooks")
 
@@ -60,7 +66,8 @@ async def serve(options: Options) -> None:
         certs.serve_with(context, options.cert_dir)
         server.bundle = bundle
 
-    runner = server.runner()
+    door = Door(context, registry=server.registry)
+    runner = server.runner(door.middleware)
     async with (
         await Client.connect(options.kubeconfig, user_agent="ballast-webhooks") as client,
         asyncio.TaskGroup() as tasks,
@@ -69,17 +76,37 @@ async def serve(options: Options) -> None:
         keeper = await _certificate(client, options, use)
         running = [
             tasks.create_task(keeper.run()),
-            tasks.create_task(Reflector(client, PROJECTS, projects.deliver).run()),
+            *(tasks.create_task(watch) for watch in _watches(client, projects)),
         ]
         await runner.setup()
+        assert runner.server is not None
         try:
-            await web.TCPSite(runner, options.host, options.port, ssl_context=context).start()
+            door.open(options.host, options.port, runner.server)
             log.info("serving", host=options.host, port=options.port)
             await stopped.wait()
         finally:
+            await door.close()
             await runner.cleanup()
             for task in running:
                 task.cancel()
+
+
+def _watches(client: Client, projects: ProjectIndex) -> list[Coroutine[Any, Any, None]]:
+    """What keeps `projects` up to date."""
+    return [
+        Reflector(client, PROJECTS, projects.deliver).run(),
+        Reflector(client, DEPARTMENTS, projects.deliver).run(),
+        Reflector(client, NODE_POOLS, projects.deliver).run(),
+        Reflector(client, TOPOLOGIES, projects.deliver).run(),
+        Reflector(client, PRIORITY_CLASSES, projects.deliver).run(),
+    ]
+
+
+def _allow_connections() -> None:
+    """Let the process have as many files open as it may: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
 async def _certificate(client: Client, options: Options, use: Served) -> Rotator | Folder:
@@ -149,6 +176,7 @@ def main(
     host, port = listen
     schedule = Schedule(timedelta(seconds=cert_lifetime), timedelta(seconds=cert_overlap))
     logs.configure()
+    _allow_connections()
     options = Options(host, port, schedule=schedule, check_every_s=cert_check_every, **given)
     asyncio.run(serve(options))
 

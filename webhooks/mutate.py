@@ -4,8 +4,11 @@ owner says of it in, a decision out.
 A pod that says nothing about GPUs and has none of our words is left alone byte for byte. So are
 mirror pods and pods that already have a node: nothing may be decided about them any more. A GPU pod
 in a namespace of a project gets labels, priority, the request `ballast.dev/gpu-milli`, our
-scheduler and, unless a DaemonSet made it, the gate. A DaemonSet waits for its pods node by node, so
-a gated one would stall its roll-out; such a pod is placed directly by the extender.
+scheduler, the node labels that its project asks for and, unless a DaemonSet made it, the gate. A
+DaemonSet waits for its pods node by node, so a gated one would stall its roll-out; such a pod is
+placed directly by the extender. What the changes are is written in `webhooks.change`.
+
+Later only one thing can come that matters: an ephemeral container, which is shown no card.
 
 Pods that their owner needs together get the group and the minimum that follow from it
 (`webhooks.owners`), unless they name a group themselves; one that does is left to its author.
@@ -14,73 +17,48 @@ A GPU pod in a namespace without a project is not ours: it is left alone with a 
 refused when it asks for our scheduler, which would otherwise place it outside every quota.
 """
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from extender.api import names
 from extender.api.demand import (
+    FRACTION,
     GROUP_LABELS,
-    MIN_MEMBER_KEYS,
+    MEMORY,
     PREEMPTIBILITY_LABELS,
     PROJECT_LABELS,
-    SUB_GROUP_LABELS,
-    Demand,
     agreed,
     first_of,
-    fraction_container,
-    gpu_milli_request,
     mentions_gpu,
     pod_name,
-    read_compute,
     read_demand,
-    write_sub_groups,
 )
 from extender.api.kinds import Project
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
-from extender.api.units import MILLI_PER_GPU, UnitError, parse_whole
-from webhooks import validate
+from extender.api.units import UnitError
+from webhooks import limits, validate
+from webhooks.case import Case
+from webhooks.change import hide_cards, operations
 from webhooks.owners.origin import NOBODY, Origin
 from webhooks.patch import PatchBuilder
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, malformed, patched, refused, warned
+from webhooks.vocabulary import Told, asks_for_gpu, speaks, tell
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 KIND_OF_CLASS: Final = {name: kind for kind, name in names.CLASS_OF_KIND.items()}
 #: The kind of work of a pod that says nothing about it: the one that yields to all others.
 USUAL_KIND: Final = "training"
-
-#: A container: the field of the pod's spec, and the index in it.
-_Place = tuple[str, int]
+#: Who makes a DaemonSet's pods: by its own account, or where all controllers share one.
+DAEMON_SET_MAKERS: Final = (
+    "system:serviceaccount:kube-system:daemon-set-controller",
+    "system:kube-controller-manager",
+)
 
 _pod_decoder = msgspec.json.Decoder(Pod)
-
-
-@dataclass(slots=True, frozen=True)
-class _Case:
-    """A pod that is ours to change: what it asks for, and whom it counts against."""
-
-    pod: Pod
-    demand: Demand
-    project: Project
-    kind: str
-    priority_class: str
-    origin: Origin
-
-    @property
-    def stated_group(self) -> str:
-        """The group that the pod itself names."""
-        return first_of(self.pod.metadata.labels, GROUP_LABELS)
-
-    @property
-    def group(self) -> str:
-        """The group that the pod names, else its owner's where that makes a difference."""
-        if stated := self.stated_group:
-            return stated
-        is_needed = not self.origin.is_alone or _states_minimum(self.pod)
-        return self.origin.group if is_needed and self.demand.is_ours else ""
+_NOT_A_POD: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError)
 
 
 def decide(request: Request, projects: ProjectIndex, origin: Origin = NOBODY) -> Decision:
@@ -91,11 +69,15 @@ def decide(request: Request, projects: ProjectIndex, origin: Origin = NOBODY) ->
 
 def read_pod(request: Request) -> Pod | Decision:
     """The pod that has to be judged, or the decision where there is none."""
-    if request.operation != "CREATE" or request.kind.kind != "Pod" or request.sub_resource:
+    if request.kind.kind != "Pod":
+        return allowed()
+    if request.sub_resource == "ephemeralcontainers":
+        return _hide_cards_from_guests(request)
+    if request.operation != "CREATE" or request.sub_resource:
         return allowed()
     try:
         pod = _pod_decoder.decode(request.object)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+    except _NOT_A_POD as error:
         return malformed(f"object is not a Pod: {error}")
     if pod.spec.node_name or MIRROR in (pod.metadata.annotations or {}) or not _is_concerned(pod):
         return allowed()
@@ -108,23 +90,48 @@ def wants_origin(pod: Pod, projects: ProjectIndex) -> bool:
     """Whether what its owner says of the pod would change anything."""
     meta = pod.metadata
     is_told = meta.label(names.LABEL_WORKLOAD_KIND) and first_of(meta.labels, GROUP_LABELS)
-    if is_told or meta.controller is None or not mentions_gpu(pod):
+    if is_told or meta.controller is None or not asks_for_gpu(pod):
         return False
     return projects.project_of(meta.namespace) is not None
 
 
 def judge(pod: Pod, request: Request, projects: ProjectIndex, origin: Origin) -> Decision:
     """What becomes of the pod that `request` is about."""
-    case = _judge(pod, projects, origin)
+    case = _judge(pod, request, projects, origin)
     if isinstance(case, Decision):
         return case
-    ops = _ops(case, msgspec.json.decode(request.object))
-    return patched(ops, *_warnings(case))
+    warnings = _warnings(case)
+    try:
+        # Fields that we don't read but change hold whatever was sent.
+        ops = operations(case, msgspec.json.decode(request.object))
+    except (*_NOT_A_POD, LookupError, AttributeError, TypeError) as error:
+        return malformed(f"object is not a Pod: {error}")
+    return patched(ops, *warnings)
+
+
+def _hide_cards_from_guests(request: Request) -> Decision:
+    """What becomes of ephemeral containers that are added to a pod: they are shown no card.
+
+    Containers that were there before can't be changed any more.
+    """
+    try:
+        pod = _pod_decoder.decode(request.object)
+        document = msgspec.json.decode(request.object)
+        before = msgspec.json.decode(request.old_object)
+        notes = pod.metadata.annotations or {}
+        if FRACTION not in notes and MEMORY not in notes:
+            return allowed()
+        known = {each["name"] for each in before["spec"].get("ephemeralContainers") or ()}
+        patch = PatchBuilder(document)
+        hide_cards(patch, known)
+    except (*_NOT_A_POD, LookupError, AttributeError, TypeError) as error:
+        return malformed(f"object is not a Pod: {error}")
+    return patched(patch.ops) if patch.ops else allowed()
 
 
 def _is_concerned(pod: Pod) -> bool:
     """Whether the pod says anything that we read."""
-    if mentions_gpu(pod) or pod.spec.scheduler_name == names.SCHEDULER_NAME:
+    if asks_for_gpu(pod) or pod.spec.scheduler_name == names.SCHEDULER_NAME:
         return True
     labels = pod.metadata.labels or {}
     if any(key in labels for key in (*PROJECT_LABELS, *GROUP_LABELS, *PREEMPTIBILITY_LABELS)):
@@ -134,13 +141,19 @@ def _is_concerned(pod: Pod) -> bool:
     return any(word.startswith(prefix) for word in words)
 
 
-def _judge(pod: Pod, projects: ProjectIndex, origin: Origin) -> _Case | Decision:
+def _judge(pod: Pod, request: Request, projects: ProjectIndex, origin: Origin) -> Case | Decision:
     """The pod as a case to act on, or the decision that ends the matter."""
     project = _project_of(pod, projects)
     if isinstance(project, Refused):
         return refused(project)
     if project is None:
         return _without_project(pod)
+    try:
+        told = tell(pod) if speaks(pod) else None
+    except UnitError as error:
+        return refused(Refused(Reason.INVALID_REQUEST, f"{pod_name(pod)}: {error}"))
+    if told:
+        _retell(pod, told)
     demand = read_demand(pod)
     if isinstance(demand, Refused):
         return refused(demand)
@@ -151,20 +164,51 @@ def _judge(pod: Pod, projects: ProjectIndex, origin: Origin) -> _Case | Decision
         or origin.work
         or USUAL_KIND
     )
-    case = _Case(pod, demand, project, kind, named or names.CLASS_OF_KIND.get(kind, ""), origin)
+    catalog, owner = projects.catalog, pod.metadata.controller
+    priority_class = named or names.CLASS_OF_KIND.get(kind, "")
+    case = Case(
+        pod=pod,
+        demand=demand,
+        project=project,
+        kind=kind,
+        priority_class=priority_class,
+        known_class=catalog.classes.get(priority_class),
+        origin=origin,
+        is_of_daemon_set=owner is not None
+        and owner.kind == "DaemonSet"
+        and request.user_info.username in ("", *DAEMON_SET_MAKERS),
+        department=catalog.departments.get(project.spec.department),
+        pools=catalog.pools,
+        told=told,
+    )
     objection = _objection(case)
     return refused(objection) if objection else case
 
 
-def _objection(case: _Case) -> Refused | None:
+def _retell(pod: Pod, told: Told) -> None:
+    """Makes `pod` ask in our words what it asks in those of others."""
+    pod.metadata.annotations = (pod.metadata.annotations or {}) | told.notes
+    resources = pod.spec.containers[told.container].resources
+    for field in ("requests", "limits"):
+        listed = getattr(resources, field) or {}
+        kept = {name: amount for name, amount in listed.items() if name not in told.dropped}
+        if told.whole:
+            kept[names.NVIDIA_GPU] = told.whole
+        setattr(resources, field, kept)
+
+
+def _objection(case: Case) -> Refused | None:
     """The first rule that the pod breaks."""
     pod = case.pod
     why = validate.check_reserved(pod) or validate.check_words(pod)
     if why:
         return why
     if case.demand.is_ours:
-        return validate.check_request(pod, case.demand) or validate.check_class(
-            pod, case.priority_class, case.project
+        return (
+            validate.check_request(pod, case.demand)
+            or validate.check_class(pod, case.priority_class, case.project)
+            or limits.check_node_labels(case)
+            or limits.check_limits(case)
         )
     return _no_gate(pod, "it asks for no GPU") if names.GATE in pod.gates else None
 
@@ -213,139 +257,12 @@ def _no_gate(pod: Pod, why: str) -> Refused:
     )
 
 
-def _ops(case: _Case, document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The operations that make the pod what it has to be."""
-    patch = PatchBuilder(document)
-    _label(patch, case)
-    _join_group(patch, case)
-    if case.demand.wants_gpu:
-        _annotate(patch, case)
-        _request_milli(patch, case)
-    if case.demand.is_ours:
-        _set_priority(patch, case)
-        patch.set(("spec", "schedulerName"), names.SCHEDULER_NAME)
-        owner = case.pod.metadata.controller
-        if owner is None or owner.kind != "DaemonSet":
-            patch.append(("spec", "schedulingGates"), {"name": names.GATE})
-    return patch.ops
-
-
-def _label(patch: PatchBuilder, case: _Case) -> None:
-    group = case.group
-    preemptibility = first_of(case.pod.metadata.labels, PREEMPTIBILITY_LABELS)
-    if not preemptibility and not group and case.demand.is_ours:
-        # A group's own word counts for its pods, so theirs is left open.
-        preemptibility = _usual_preemptibility(case)
-    for key, value in (
-        (names.LABEL_PROJECT, case.project.metadata.name),
-        (names.LABEL_DEPARTMENT, case.project.spec.department),
-        (names.LABEL_WORKLOAD_KIND, case.kind),
-        (names.LABEL_POD_GROUP, group),
-        (names.LABEL_PREEMPTIBILITY, preemptibility),
-    ):
-        if value:
-            patch.set(("metadata", "labels", key), value)
-
-
-def _join_group(patch: PatchBuilder, case: _Case) -> None:
-    """Writes what the owner says of the group, where the pod names no group itself.
-
-    Whoever names a group may mean pods of several owners, so one owner's figures are not for it.
-    """
-    if not case.group or case.stated_group:
-        return
-    origin, stated = case.origin, first_of(case.pod.metadata.labels, SUB_GROUP_LABELS)
-    sub_group = stated or origin.sub_group
-    if not _states_minimum(case.pod):
-        if origin.gang.min_member > 1:
-            key = names.ANNOTATION_MIN_MEMBER
-            patch.set(("metadata", "annotations", key), str(origin.gang.min_member))
-        if sub_group in dict(origin.gang.sub_groups):
-            key = names.ANNOTATION_SUB_GROUPS
-            patch.set(("metadata", "annotations", key), write_sub_groups(origin.gang.sub_groups))
-    if sub_group and not stated:
-        patch.set(("metadata", "labels", names.LABEL_SUB_GROUP), sub_group)
-
-
-def _states_minimum(pod: Pod) -> bool:
-    meta = pod.metadata
-    keys = (*MIN_MEMBER_KEYS, names.ANNOTATION_SUB_GROUPS)
-    return bool(first_of(meta.annotations, keys) or first_of(meta.labels, MIN_MEMBER_KEYS))
-
-
-def _usual_preemptibility(case: _Case) -> str:
-    """The word for the pod's priority, where that is known before it is stored."""
-    if case.pod.spec.priority_class_name and case.pod.spec.priority is not None:
-        priority: int | None = case.pod.spec.priority
-    else:
-        priority = names.PRIORITY_CLASSES.get(case.priority_class)
-    if priority is None:
-        return ""
-    return names.PREEMPTIBLE if names.is_preemptible(priority) else names.NON_PREEMPTIBLE
-
-
-def _annotate(patch: PatchBuilder, case: _Case) -> None:
-    request, limit = read_compute(case.pod, case.demand)
-    for key, milli in (
-        (names.ANNOTATION_COMPUTE_REQUEST, request),
-        (names.ANNOTATION_COMPUTE_LIMIT, limit),
-    ):
-        patch.set(("metadata", "annotations", key), str(milli))
-
-
-def _set_priority(patch: PatchBuilder, case: _Case) -> None:
-    """Names the class and takes away the number that the class before it stood for.
-
-    The API server's Priority plugin has run already and written the default priority; it runs once
-    more after a webhook's change, computes what is absent, and refuses what disagrees.
-    """
-    if not case.pod.spec.priority_class_name:
-        patch.set(("spec", "priorityClassName"), case.priority_class)
-        patch.remove(("spec", "priority"))
-        patch.remove(("spec", "preemptionPolicy"))
-
-
-def _request_milli(patch: PatchBuilder, case: _Case) -> None:
-    """Makes every container that uses cards request its milli, unless the pod does so itself."""
-    pod, demand = case.pod, case.demand
-    places = _containers(pod)
-    if any(_asked(patch, place, names.GPU_MILLI) for place in places):
-        return
-    if demand.milli < MILLI_PER_GPU:
-        place = ("containers", fraction_container(pod))
-        _set_milli(patch, place, gpu_milli_request(demand))
-        return
-    for place in places:
-        if whole := _asked(patch, place, names.NVIDIA_GPU):
-            _set_milli(patch, place, whole * MILLI_PER_GPU)
-
-
-def _containers(pod: Pod) -> list[_Place]:
-    """Every container that can ask for resources."""
-    return [
-        *(("containers", ix) for ix in range(len(pod.spec.containers))),
-        *(("initContainers", ix) for ix in range(len(pod.spec.init_containers or ()))),
-    ]
-
-
-def _asked(patch: PatchBuilder, place: _Place, resource: str) -> int:
-    """How much of a whole-number resource the container has in its requests or limits."""
-    field, ix = place
-    listed = patch.document["spec"][field][ix].get("resources") or {}
-    asked = (listed.get("limits") or {}) | (listed.get("requests") or {})
-    return parse_whole(asked.get(resource, 0), resource)
-
-
-def _set_milli(patch: PatchBuilder, place: _Place, milli: int) -> None:
-    for key in ("requests", "limits"):
-        patch.set(("spec", *place, "resources", key, names.GPU_MILLI), str(milli))
-
-
-def _warnings(case: _Case) -> list[str]:
+def _warnings(case: Case) -> list[str]:
     """What is legal but will not do what its author may expect."""
-    if _states_minimum(case.pod) and not case.group:
-        notes = case.pod.metadata.annotations or {}
+    found = list(limits.warnings(case))
+    notes = case.pod.metadata.annotations or {}
+    if case.states_minimum and not case.group:
         keys = names.ANNOTATION_SUB_GROUPS, names.ANNOTATION_MIN_MEMBER
         key = next((key for key in keys if key in notes), names.ANNOTATION_MIN_MEMBER)
-        return [f"{key} has no effect without {names.LABEL_POD_GROUP}"]
-    return []
+        found.append(f"{key} has no effect without {names.LABEL_POD_GROUP}")
+    return found

@@ -6,6 +6,7 @@ object through unchanged.
 """
 
 import copy
+from functools import lru_cache
 from typing import Any, Final
 
 Key = str | int
@@ -15,6 +16,7 @@ Operation = dict[str, Any]
 END: Final = "-"
 
 
+@lru_cache(maxsize=1024)
 def pointer(path: tuple[Key, ...]) -> str:
     """The JSON Pointer (RFC 6901) of a path; `~` and `/` inside a key are escaped."""
     return "".join(f"/{str(key).replace('~', '~0').replace('/', '~1')}" for key in path)
@@ -82,4 +84,5 @@ class PatchBuilder:
 
     def _record(self, op: str, path: tuple[Key, ...], value: Any) -> None:
         # A copy: what later changes make of the value in the document are operations of their own.
-        self.ops.append({"op": op, "path": pointer(path), "value": copy.deepcopy(value)})
+        kept = value if isinstance(value, str) else copy.deepcopy(value)
+        self.ops.append({"op": op, "path": pointer(path), "value": kept})

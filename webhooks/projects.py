@@ -4,18 +4,24 @@ from extender.api.demand import PROJECT_LABELS
 from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import Project
 from extender.api.reasons import Reason, Refused
+from webhooks.catalog import Catalog
 
 
 class ProjectIndex:
-    """The Projects as last seen, by the namespaces they list. `deliver` is its only door."""
+    """The Projects as last seen, by the namespaces they list. `deliver` is its only door.
+
+    `catalog` has them and what they name, by name, from the same events.
+    """
 
     def __init__(self) -> None:
+        self.catalog = Catalog()
         self.is_synced = False
         self._by_uid: dict[str, Project] = {}
         self._of_namespace: dict[str, dict[str, Project]] = {}
 
     def deliver(self, event: Event) -> None:
-        """Takes what the reflector tells."""
+        """Takes what the reflectors tell."""
+        self.catalog.deliver(event)
         match event:
             case Upserted(Project() as project):
                 self._forget(project.metadata.uid)
@@ -25,8 +31,10 @@ class ProjectIndex:
                     listed[project.metadata.name] = project
             case Removed():
                 self._forget(event.uid)
-            case Synced():
+            case Synced() if event.kind is Project:
                 self.is_synced = True
+            case _:
+                pass
 
     def project_of(self, namespace: str, asked: str = "") -> Project | Refused | None:
         """The project of a pod in `namespace` whose labels ask for `asked`, or for none.

@@ -34,6 +34,12 @@ class GroupVersionKind(Struct):
     kind: str = ""
 
 
+class UserInfo(Struct):
+    """Who asks; for a pod that a controller makes it is the controller."""
+
+    username: str = ""
+
+
 class Request(Struct, rename="camel", kw_only=True):
     """What is asked. `object` is left undecoded: only the rules that need it pay for it."""
 
@@ -43,7 +49,9 @@ class Request(Struct, rename="camel", kw_only=True):
     name: str = ""
     namespace: str = ""
     operation: str = ""
+    user_info: UserInfo = field(default_factory=UserInfo)
     object: msgspec.Raw = field(default_factory=msgspec.Raw)
+    old_object: msgspec.Raw = field(default_factory=msgspec.Raw)
 
 
 class _Review(Struct, rename="camel", kw_only=True):

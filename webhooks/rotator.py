@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from msgspec import Struct
@@ -58,12 +58,26 @@ class MutatingWebhookConfiguration(Struct, kw_only=True):
     webhooks: list[Webhook] = []
 
 
+class ValidatingWebhookConfiguration(MutatingWebhookConfiguration, kw_only=True):
+    """The same of the other kind."""
+
+
 SECRETS: Final = Resource(Secret, "/api/v1", "secrets")
-CONFIGURATIONS: Final = Resource(
-    MutatingWebhookConfiguration,
-    "/apis/admissionregistration.k8s.io/v1",
-    "mutatingwebhookconfigurations",
-    is_namespaced=False,
+_REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1"
+#: Both kinds of configuration, of the same name.
+CONFIGURATIONS: Final[tuple[Resource[Any], ...]] = (
+    Resource(
+        MutatingWebhookConfiguration,
+        _REGISTRATION,
+        "mutatingwebhookconfigurations",
+        is_namespaced=False,
+    ),
+    Resource(
+        ValidatingWebhookConfiguration,
+        _REGISTRATION,
+        "validatingwebhookconfigurations",
+        is_namespaced=False,
+    ),
 )
 
 Served = Callable[[Bundle], None]
@@ -73,7 +87,7 @@ Served = Callable[[Bundle], None]
 class Rotator:
     """Keeps the chain of `secret`; `served` is called with each leaf that is to be served.
 
-    `configuration` is the name of the configuration whose callers must trust it.
+    `configuration` is the name of the configurations whose callers must trust it.
     """
 
     client: Client
@@ -137,12 +151,16 @@ class Rotator:
         await self.client.replace(SECRETS, body, self.secret, self.namespace)
 
     async def _publish(self, chain: Chain) -> bool:
-        """Give callers the chain's CAs; whether they had them already."""
+        """Give callers the chain's CAs; whether all had them already."""
+        had = [await self._publish_in(kind, chain) for kind in CONFIGURATIONS]
+        return all(had)
+
+    async def _publish_in(self, kind: Resource[Any], chain: Chain) -> bool:
         try:
-            found = await self.client.get(CONFIGURATIONS, self.configuration)
+            found = await self.client.get(kind, self.configuration)
         except NotFound:
-            # Nobody calls yet; whoever installs the configuration later is served by the next turn.
-            return False
+            # Nobody calls by it; whoever installs it later is served by the next turn.
+            return kind is not CONFIGURATIONS[0]
         wanted = base64.b64encode(chain.trusted).decode("ascii")
         stale = [
             at
@@ -159,7 +177,7 @@ class Rotator:
             {"op": "add", "path": f"/webhooks/{at}/clientConfig/caBundle", "value": wanted}
             for at in stale
         ]
-        await self.client.json_patch(CONFIGURATIONS, self.configuration, ops)
+        await self.client.json_patch(kind, self.configuration, ops)
         return False
 
 

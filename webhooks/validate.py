@@ -9,6 +9,7 @@ from typing import Final
 
 from extender.api import names
 from extender.api.demand import (
+    COMPUTE_LIMIT,
     DNS_LABEL,
     GROUP_LABELS,
     PREEMPTIBILITY_LABELS,
@@ -76,18 +77,29 @@ def check_request(pod: Pod, demand: Demand) -> Refused | None:
     return None
 
 
+def states_compute_limit(pod: Pod) -> bool:
+    """Whether the pod says how much of a card's compute time it may use at most."""
+    notes = pod.metadata.annotations or {}
+    return COMPUTE_LIMIT in notes or names.ANNOTATION_COMPUTE_LIMIT in notes
+
+
 def check_class(pod: Pod, priority_class: str, project: Project) -> Refused | None:
     """Why the project does not allow the priority class, or None."""
+    why = class_refusal(priority_class, project)
+    return _invalid(pod, why) if why else None
+
+
+def class_refusal(priority_class: str, project: Project) -> str:
+    """Why the project does not allow the priority class; empty where it does."""
     allowed = project.spec.allowed_priority_classes
     if priority_class in allowed:
-        return None
+        return ""
     if not allowed and not priority_class.startswith(SYSTEM_CLASS_PREFIX):
-        return None
+        return ""
     accepted = " or ".join(allowed or names.PRIORITY_CLASSES)
-    return Refused(
-        Reason.INVALID_REQUEST,
-        f"{pod_name(pod)}: priorityClassName: {priority_class!r:.80} is not allowed in project"
-        f" {project.metadata.name}; use {accepted}",
+    return (
+        f"priorityClassName: {priority_class!r:.80} is not allowed in project"
+        f" {project.metadata.name}; use {accepted}"
     )
 
 

@@ -1,24 +1,25 @@
-"""`python -m tests.bench [shapes|quiet|throughput|latency ...]`: all figures, or those of the parts
-named. `shapes` and `quiet` need no control plane.
+"""`python -m tests.bench [shapes|quiet|throughput|latency|admission ...]`: all figures, or those of
+the parts named. `shapes` and `quiet` need no control plane.
 """
 
 import asyncio
 import sys
 
-from tests.bench import latency, quiet, shapes, throughput
+from tests.bench import admission, latency, quiet, shapes, throughput
 from tests.bench.figures import Figure, show
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.installation import install
 
 SIZES = (200, 1000)
+LIVE = ("throughput", "latency", "admission")
 
 
 def main() -> None:
     """Measure and show."""
-    parts = sys.argv[1:] or ["shapes", "quiet", "throughput", "latency"]
+    parts = sys.argv[1:] or ["shapes", "quiet", *LIVE]
     figures: list[Figure] = shapes.measure() if "shapes" in parts else []
     figures += quiet.measure() if "quiet" in parts else []
-    if {"throughput", "latency"} & set(parts):
+    if set(LIVE) & set(parts):
         figures += _measure_live(parts)
     show(figures)
 
@@ -34,6 +35,8 @@ def _measure_live(parts: list[str]) -> list[Figure]:
                 figures += asyncio.run(throughput.measure(plane, n_nodes))
         if "latency" in parts:
             figures += asyncio.run(latency.measure(plane))
+        if "admission" in parts:
+            figures += asyncio.run(admission.measure(plane))
     return figures
 
 

@@ -14,8 +14,9 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from extender.api.demand import DNS_LABEL, MAX_SUB_GROUPS, SubGroups, mentions_gpu
+from extender.api.demand import DNS_LABEL, MAX_SUB_GROUPS, SubGroups
 from extender.api.objects import ObjectMeta, Pod, PodSpec
+from webhooks.vocabulary import asks_for_gpu
 
 #: Longest name of a group: it is the value of a label.
 MAX_NAME: Final = 63
@@ -41,7 +42,7 @@ class Template(Struct, rename="camel"):
     @property
     def mentions_gpu(self) -> bool:
         """Whether pods made from it will be ours."""
-        return mentions_gpu(Pod(self.metadata, self.spec))
+        return asks_for_gpu(Pod(self.metadata, self.spec))
 
 
 class Role(Struct, frozen=True):

@@ -274,3 +274,65 @@ def test_only_the_scheduler_binds_with_cards(tenants: Tenants) -> None:
         lambda: tenants.api.kubectl("create", f"--raw={path}", "-f", "-", stdin=json.dumps(binding))
     )
     assert "only Ballast's extender writes one" in words
+
+
+def guest(name: str = "debug", **fields: Any) -> Body:
+    """An ephemeral container that is added to the pod `held`."""
+    more = {"name": name, "image": "i", "env": [HIDDEN]} | fields
+    return {"spec": {"ephemeralContainers": [more]}}
+
+
+HIDDEN = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+REFUSED_GUESTS = {
+    "privileges": (guest(securityContext={"privileged": True}), "may not be privileged"),
+    "a capability": (
+        guest(securityContext={"capabilities": {"add": ["sys_admin"]}}),
+        "may not be privileged",
+    ),
+    "all cards": (
+        guest(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
+        "would show a container cards",
+    ),
+    "what its image says": (guest(env=[]), "must not be shown cards by its image"),
+}
+
+
+@pytest.mark.parametrize(("patch", "word"), REFUSED_GUESTS.values(), ids=REFUSED_GUESTS)
+def test_ephemeral_container_beside_a_share_is_refused_with(
+    tenants: Tenants, patch: Body, word: str
+) -> None:
+    by = tenants.api.kubeconfig
+    assert word in refusal(
+        lambda: tenants.patch("held", patch, by=by, subresource="ephemeralcontainers")
+    )
+
+
+def test_ephemeral_container_that_sees_no_card_is_added(tenants: Tenants) -> None:
+    by = tenants.api.kubeconfig
+    tenants.patch("held", guest(), by=by, subresource="ephemeralcontainers")
+
+
+@pytest.mark.parametrize("milli", ["500", "1500"])
+def test_share_in_milli_is_guarded_like_any_other(tenants: Tenants, milli: str) -> None:
+    limits = {"limits": {"ballast.dev/gpu-milli": milli}}
+    body = in_container(resources=limits, securityContext={"privileged": True})
+    body["metadata"] = {"name": "milli"}
+    assert "may not be privileged" in refusal(lambda: tenants.create(body))
+
+
+@pytest.mark.parametrize("field", ["containers", "initContainers"])
+def test_no_container_chooses_its_cards(tenants: Tenants, field: str) -> None:
+    loud = {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}
+    loud["valueFrom"] = {"configMapKeyRef": {"name": "c", "key": "k"}}
+    body = pod()
+    body["spec"][field] = [{"name": "main", "image": "i", "env": [loud]}]
+    if field == "initContainers":
+        body["spec"][field][0]["name"] = "first"
+    assert "would show a container cards" in refusal(lambda: tenants.create(body))
+
+
+def test_resize_gives_no_card(tenants: Tenants) -> None:
+    more = {"resources": {"requests": {"ballast.dev/gpu-milli": "900"}}}
+    patch = {"spec": {"containers": [{"name": "main", "image": "i"} | more]}}
+    by = tenants.api.kubeconfig
+    assert "Forbidden" in refusal(lambda: tenants.patch("held", patch, by=by, subresource="resize"))

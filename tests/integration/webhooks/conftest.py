@@ -19,7 +19,9 @@ from tests.support.installation import Program
 from tests.support.webhook_config import webhook_configurations
 
 BASE = Path(__file__).parents[3] / "manifests" / "base"
-CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+CONFIGURATIONS = f"{REGISTRATION}/mutatingwebhookconfigurations"
+VALIDATIONS = f"{REGISTRATION}/validatingwebhookconfigurations"
 PROJECTS = "/apis/ballast.dev/v1alpha1/projects"
 SEEN_S = 20.0
 
@@ -72,19 +74,19 @@ def admission(
     program = _program(api, cert_dir)
     program.start()
     admission = Admission(api, program, cert_dir / "ca.crt")
-    configurations = webhook_configurations(
-        f"https://{LOOPBACK}:{program.port}", admission.ca.read_bytes()
-    )
+    where = f"https://{LOOPBACK}:{program.port}", admission.ca.read_bytes()
     admin = api.control_plane.admin
     admin.post(PROJECTS, _project(api.namespace))
-    for configuration in configurations:
+    for configuration in webhook_configurations(*where):
         admin.post(CONFIGURATIONS, configuration)
+    for configuration in webhook_configurations(*where, BASE / "webhooks" / "validation.yaml"):
+        admin.post(VALIDATIONS, configuration)
     try:
         wait_for(lambda: _is_in_force(admission), SEEN_S, "a pod changed by the webhook")
         yield admission
     finally:
-        names = [each["metadata"]["name"] for each in configurations]
-        api.kubectl("delete", "mutatingwebhookconfiguration", *names)
+        for kind in ("mutating", "validating"):
+            api.kubectl("delete", f"{kind}webhookconfiguration", "ballast-webhooks")
         program.kill()
 
 

@@ -10,6 +10,7 @@ from tests.integration.webhooks.conftest import SEEN_S, Admission, manifest
 from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.handles import wait_for
 from tests.support.hostile import hostile_counts, hostile_fractions
+from webhooks import vocabulary
 
 HALF = {"gpu-fraction": "0.5"}
 
@@ -151,13 +152,20 @@ def test_pod_of_the_system_is_not_sent(admission: Admission) -> None:
 
 def test_every_word_that_we_read_gets_a_pod_sent(admission: Admission) -> None:
     notes = [*demand.GPU_ANNOTATIONS, *demand.MIN_MEMBER_KEYS[:1], demand.COMPUTE_LIMIT]
+    notes += ["sharedgpu/gpu_request", "nvidia.com/container.main.gpu-memory.request"]
     labels = [*demand.PROJECT_LABELS, *demand.GROUP_LABELS, *demand.PREEMPTIBILITY_LABELS]
     words = [manifest("word", {key: "0.5"}) for key in notes]
     for key in labels:
         labelled = manifest("word")
         labelled["metadata"]["labels"] = {key: "vision"}
         words.append(labelled)
-    for resource in demand.GPU_RESOURCES:
+    foreign = [word for dialect in vocabulary.DIALECTS for word in dialect.words]
+    for resource in (
+        *demand.GPU_RESOURCES,
+        *foreign,
+        "nvidia.com/gpu-10gb",
+        "nvidia.com/mig-1g.5gb",
+    ):
         asking = manifest("word")
         asking["spec"]["containers"][0]["resources"] = {"limits": {resource: "1"}}
         words.append(asking)

@@ -14,9 +14,9 @@ import pytest
 import pytest_asyncio
 
 from extender.api.events import Synced
-from extender.api.kinds import Project
 from tests.support.admission import pod, review_body, usual_index
 from webhooks import certs
+from webhooks.catalog import WATCHED
 from webhooks.projects import ProjectIndex
 from webhooks.server import MAX_BODY, Server
 
@@ -86,7 +86,8 @@ async def test_review_is_answered_with_its_uid(running: Running) -> None:
 
 async def test_ready_once_projects_are_known(running: Running) -> None:
     assert (await running.get("/readyz"))[0] == 503
-    running.projects.deliver(Synced(Project))
+    for kind in WATCHED:
+        running.projects.deliver(Synced(kind))
     assert await running.get("/readyz") == (200, "ok\n")
 
 
@@ -94,7 +95,8 @@ async def test_ready_once_projects_are_known(running: Running) -> None:
 async def test_not_ready_while_the_certificate_is_not_in_force(
     running: Running, passed: timedelta
 ) -> None:
-    running.projects.deliver(Synced(Project))
+    for kind in WATCHED:
+        running.projects.deliver(Synced(kind))
     running.clock.now += passed
     status, text = await running.get("/readyz")
     assert (status, text) == (503, "the serving certificate is not in force\n")

@@ -8,15 +8,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.api import demand, names
+from extender.api.events import Upserted
+from extender.api.kinds import KindSelector, NodePool, NodePoolSpec, TimeSlicing
+from extender.api.objects import ObjectMeta
 from tests.support.admission import PodDocument, decision_on, pod, project, review_body, stored
 from tests.support.admission import index_of as index_of_projects
 from tests.support.hostile import hostile_counts, hostile_fractions
+from webhooks.catalog import PriorityClass
 from webhooks.mutate import decide
 from webhooks.review import ReviewError, answer, read
+from webhooks.vocabulary import DIALECTS
 
 INDEX = index_of_projects(
-    project("vision", "team-a"), project("speech", "team-b", allowed_priority_classes=["train"])
+    project(
+        "vision",
+        "team-a",
+        node_affinity=[KindSelector(workload_kind="training", match_labels={"gpu": "a100"})],
+    ),
+    project("speech", "team-b", allowed_priority_classes=["train"]),
 )
+for strict_pool in ("default", "vision"):
+    time_slicing = TimeSlicing(mode="Strict")
+    INDEX.deliver(
+        Upserted(
+            NodePool(
+                metadata=ObjectMeta(name=strict_pool, uid=strict_pool),
+                spec=NodePoolSpec(time_slicing=time_slicing),
+            )
+        )
+    )
+for name, value in names.PRIORITY_CLASSES.items():
+    INDEX.deliver(Upserted(PriorityClass(metadata=ObjectMeta(name=name, uid=name), value=value)))
 
 texts = st.sampled_from(
     ["0.5", "0.25", "8192", "2", "1", "vision", "speech", "gang-1", "training", "preemptible", "4"]
@@ -30,6 +52,9 @@ annotation_keys = st.sampled_from(
         names.ANNOTATION_MIN_MEMBER,
         names.ANNOTATION_NODE_POOLS,
         names.ANNOTATION_CARDS,
+        "sharedgpu/gpu_request",
+        "nvidia.com/container.main.gpu-memory.request",
+        "gpu-memory-limit",
         "other",
     ]
 )
@@ -42,9 +67,12 @@ label_keys = st.sampled_from(
         "app",
     ]
 )
+FOREIGN = sorted({word for dialect in DIALECTS for word in dialect.words} | {"nvidia.com/gpu-10gb"})
 amounts = st.sampled_from(["0", "1", "2", "500", "1000", "2000", "500m", "-1"])
 resources = st.dictionaries(
-    st.sampled_from([names.NVIDIA_GPU, names.GPU_MILLI, "cpu"]), amounts, max_size=2
+    st.sampled_from([names.NVIDIA_GPU, names.GPU_MILLI, "cpu", "memory", *FOREIGN]),
+    amounts,
+    max_size=2,
 )
 containers = st.lists(
     st.fixed_dictionaries(

@@ -1,0 +1,300 @@
+"""What the webhook adds to the creation of a pod: 1, 50 and 500 creates at a time, and in a burst.
+
+One replica, and the API server that is asked with it and without it, in turns, so that what else
+the machine does falls on both. Every pod shares a card, so every one is reviewed; one that came out
+without its gate was not, and counts as failed. A create's time includes its turn among the others
+of its client, which is one process beside all others on this machine.
+
+`python -m tests.bench.admission [CREATES_AT_A_TIME ...]` measures this alone.
+"""
+
+import asyncio
+import base64
+import os
+import re
+import ssl
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import yaml
+
+from tests.bench import cluster
+from tests.bench.figures import Figure, percentile, show
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.handles import run_kubectl, wait_for
+from tests.support.controlplane.ports import LOOPBACK
+from tests.support.installation import Installation, Program, install
+from tests.support.webhook_config import webhook_configurations
+
+#: Creates at a time -> the bar of what p99 may grow by, in ms; None: no bar.
+BARS_MS: dict[int, float | None] = {1: None, 50: 250.0, 500: 1000.0}
+#: Creates of one turn, by how many are made at a time.
+N_CREATES = {1: 200, 50: 1000, 500: 2000}
+TURNS = 2
+N_BURST = 10_000
+#: Creates of the burst that are under way at once; the rest wait in the client.
+BURST_AT_ONCE = 1000
+NAMESPACE = "bench"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+SEEN_S = 30.0
+#: Figures of each number of creates at a time.
+N_FIGURES = 9
+
+
+@dataclass(slots=True)
+class Took:
+    """How long creates took, in ms, and how many failed or came out without what was asked."""
+
+    ms: list[float] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    wall_s: float = 0.0
+
+
+async def measure(plane: ControlPlane, at_a_time: tuple[int, ...] = tuple(BARS_MS)) -> list[Figure]:
+    """All figures; `at_a_time` are keys of `BARS_MS`."""
+    for name in ("kube-scheduler", "kwok"):
+        plane.kill(name)
+    plane.reset()
+    plane.make_namespace(NAMESPACE)
+    for kind, body in (
+        ("departments", cluster.department()),
+        ("projects", cluster.project(NAMESPACE)),
+    ):
+        plane.admin.post(f"/apis/ballast.dev/v1alpha1/{kind}", body)
+    folder = Path(tempfile.mkdtemp(prefix="ballast-bench-"))
+    webhooks = Installation(plane).webhooks(folder)
+    webhooks.start()
+    try:
+        figures: list[Figure] = []
+        for number in at_a_time:
+            figures += await _compare(plane, webhooks, folder, number)
+            for figure in figures[-N_FIGURES:]:
+                print(f"{figure.name}: {figure.value:g} {figure.unit}", flush=True)
+        with _installed(plane, webhooks, folder):
+            figures += await _burst(plane, webhooks)
+        return figures
+    finally:
+        webhooks.kill()
+
+
+async def _compare(
+    plane: ControlPlane, webhooks: Program, folder: Path, at_a_time: int
+) -> list[Figure]:
+    without, with_webhook = Took(), Took()
+    cpu_s, opened, all_s = 0.0, 0, [0.0, 0.0]
+    for turn in range(TURNS):
+        _empty(plane)
+        all_s[0] -= _cpu_of_all_s(plane, webhooks)
+        await _create(plane, without, at_a_time, N_CREATES[at_a_time], f"a{turn}", gated=False)
+        all_s[0] += _cpu_of_all_s(plane, webhooks)
+        _empty(plane)
+        with _installed(plane, webhooks, folder):
+            before, had = _cpu_s(webhooks), _n_connections(webhooks, folder)
+            all_s[1] -= _cpu_of_all_s(plane, webhooks)
+            count = N_CREATES[at_a_time]
+            await _create(plane, with_webhook, at_a_time, count, f"b{turn}", gated=True)
+            all_s[1] += _cpu_of_all_s(plane, webhooks)
+            cpu_s += _cpu_s(webhooks) - before
+            opened += _n_connections(webhooks, folder) - had
+    figures = []
+    what = f"{at_a_time} at a time"
+    for percent in (50, 99):
+        base = percentile(without.ms, percent)
+        added = percentile(with_webhook.ms, percent) - base
+        bar = BARS_MS[at_a_time] if percent == 99 else None
+        figures.append(Figure(f"pod create p{percent} without webhook, {what}", _1(base), "ms"))
+        figures.append(Figure(f"added by the webhook, p{percent}, {what}", _1(added), "ms", bar))
+    n_made = len(with_webhook.ms)
+    figures.append(Figure(f"creates that failed, {what}", len(with_webhook.failed), "", 0))
+    for title, took_s in (
+        ("CPU of all programs without webhook", all_s[0]),
+        ("CPU of all programs with it", all_s[1]),
+        ("CPU of the webhook", cpu_s),
+    ):
+        figures.append(Figure(f"{title}, {what}", _1(1000 * took_s / n_made), "ms a create"))
+    figures.append(Figure(f"TLS handshakes, {what}", _1(opened / n_made), "a create"))
+    if with_webhook.failed:
+        print("\n".join(_told(webhooks, folder)))
+    for line in with_webhook.failed[:3]:
+        print(f"failed: {line}")
+    return figures
+
+
+async def _burst(plane: ControlPlane, webhooks: Program) -> list[Figure]:
+    _empty(plane)
+    took = Took()
+    before = _cpu_s(webhooks)
+    await _create(plane, took, BURST_AT_ONCE, N_BURST, "burst", gated=True)
+    cpu_ms = 1000 * (_cpu_s(webhooks) - before) / N_BURST
+    for line in took.failed[:3]:
+        print(f"failed: {line}")
+    return [
+        Figure(f"creates that failed, {N_BURST:,} in one burst", len(took.failed), "", 0),
+        Figure(f"creates per second, {N_BURST:,} in one burst", _1(N_BURST / took.wall_s), "/s"),
+        Figure("CPU of the webhook, in the burst", _1(cpu_ms), "ms a create"),
+        Figure("resident memory of the webhook after it", _rss_mib(webhooks), "MiB"),
+    ]
+
+
+async def _create(
+    plane: ControlPlane, took: Took, at_a_time: int, count: int, prefix: str, *, gated: bool
+) -> None:
+    """Creates `count` pods, `at_a_time` of them under way."""
+    server, trust = _login(plane.kubeconfig)
+    connector = aiohttp.TCPConnector(ssl=trust, limit=0)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        numbers = iter(range(count))
+
+        async def one_after_another() -> None:
+            for number in numbers:
+                await _create_one(session, f"{server}{PODS}", f"{prefix}-{number}", took, gated)
+
+        started = time.perf_counter()
+        await asyncio.gather(*(one_after_another() for _ in range(at_a_time)))
+        took.wall_s += time.perf_counter() - started
+
+
+async def _create_one(
+    session: aiohttp.ClientSession, url: str, name: str, took: Took, gated: bool
+) -> None:
+    body = orjson.dumps(_pod(name))
+    started = time.perf_counter()
+    try:
+        async with session.post(url, data=body, headers={"Content-Type": "application/json"}) as it:
+            content = await it.read()
+            status = it.status
+    except aiohttp.ClientError as error:
+        took.failed.append(f"{name}: {error}")
+        return
+    took.ms.append(1000 * (time.perf_counter() - started))
+    if status != 201 or (b"ballast.dev/admission" in content) is not gated:
+        took.failed.append(f"{name}: {status} {content[:300]!r}")
+
+
+def _pod(name: str) -> dict[str, Any]:
+    """A pod of some size, as a training script's has it."""
+    variables = [{"name": f"SETTING_{number}", "value": "x" * 40} for number in range(12)]
+    container = {
+        "name": "main",
+        "image": "registry.example.com/team/train:1.2.3",
+        "command": ["python", "-m", "train", "--config", "/etc/train/config.yaml"],
+        "env": variables,
+        "resources": {"requests": {"cpu": "2", "memory": "8Gi"}, "limits": {"memory": "8Gi"}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {"app": "train", "team": "vision"},
+            "annotations": {"gpu-fraction": "0.5"},
+        },
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
+    }
+
+
+@contextmanager
+def _installed(plane: ControlPlane, webhooks: Program, folder: Path) -> Iterator[None]:
+    """The shipped configuration, in force; and taken away."""
+    url = f"https://{LOOPBACK}:{webhooks.port}"
+    (configuration,) = webhook_configurations(url, (folder / "ca.crt").read_bytes())
+    plane.admin.post(CONFIGURATIONS, configuration)
+
+    def is_changed(expected: bool) -> bool:
+        made = plane.admin.post(f"{PODS}?dryRun=All", _pod("probe"))
+        return ("schedulingGates" in made["spec"]) is expected
+
+    try:
+        wait_for(lambda: is_changed(True), SEEN_S, "the webhook")
+        yield
+    finally:
+        plane.admin.delete(f"{CONFIGURATIONS}/ballast-webhooks")
+        wait_for(lambda: not is_changed(True), SEEN_S, "the webhook's end")
+
+
+def _empty(plane: ControlPlane) -> None:
+    run_kubectl(plane, "delete", f"--raw={PODS}?gracePeriodSeconds=0&propagationPolicy=Background")
+
+
+def _login(kubeconfig: str) -> tuple[str, ssl.SSLContext]:
+    """The API server's address, and TLS as the kubeconfig's user."""
+    document = yaml.safe_load(Path(kubeconfig).read_text())
+    where, who = document["clusters"][0]["cluster"], document["users"][0]["user"]
+    authority = base64.b64decode(where["certificate-authority-data"]).decode()
+    context = ssl.create_default_context(cadata=authority)
+    with tempfile.NamedTemporaryFile() as pair:
+        for part in ("client-certificate-data", "client-key-data"):
+            pair.write(base64.b64decode(who[part]) + b"\n")
+        pair.flush()
+        context.load_cert_chain(pair.name)
+    return str(where["server"]), context
+
+
+def _cpu_of_all_s(plane: ControlPlane, webhooks: Program) -> float:
+    """CPU of the control plane, the webhook, and this process, which makes the load."""
+    pids = [*plane.pids().values(), webhooks.pid, os.getpid()]
+    return sum(map(_cpu_of_s, pids))
+
+
+def _cpu_s(program: Program) -> float:
+    return _cpu_of_s(program.pid)
+
+
+def _cpu_of_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def _told(program: Program, folder: Path) -> list[str]:
+    """What the webhook counted of reviews and connections."""
+    text = _metrics(program, folder)
+    return [line for line in text.splitlines() if re.match(r"ballast_webhook_\w+_total", line)]
+
+
+def _n_connections(program: Program, folder: Path) -> int:
+    """Connections that were opened so far, this question's included."""
+    text = _metrics(program, folder)
+    found = re.search(r'_connections_total\{outcome="served"\} (\S+)', text)
+    return int(float(found[1])) if found else 0
+
+
+def _metrics(program: Program, folder: Path) -> str:
+    context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+    url = f"https://{LOOPBACK}:{program.port}/metrics"
+    with urllib.request.urlopen(url, context=context, timeout=30) as answer:
+        found: str = answer.read().decode()
+    return found
+
+
+def _rss_mib(program: Program) -> int:
+    for line in Path(f"/proc/{program.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) // 1024
+    return 0
+
+
+def _1(value: float) -> float:
+    return round(value, 1)
+
+
+def main() -> None:
+    """Measure this alone."""
+    chosen = tuple(map(int, sys.argv[1:])) or tuple(BARS_MS)
+    with ControlPlane(is_auditable=False) as plane:
+        install(plane)
+        plane.mark_baseline()
+        show(asyncio.run(measure(plane, chosen)))
+
+
+if __name__ == "__main__":
+    main()

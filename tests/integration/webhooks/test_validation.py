@@ -1,0 +1,122 @@
+"""Our own kinds through the real API server, with the webhook as installed: kubectl's own words."""
+
+import contextlib
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.integration.webhooks.conftest import SEEN_S, Admission, manifest
+from tests.support.controlplane.handles import wait_for
+
+Body = dict[str, Any]
+
+
+def apply(admission: Admission, kind: str, name: str, spec: Body, *, dry: bool = True) -> str:
+    """What kubectl says, warnings included; the API server's words where it refuses."""
+    body = {"apiVersion": "ballast.dev/v1alpha1", "kind": kind, "spec": spec}
+    body["metadata"] = {"name": name, "namespace": admission.api.namespace}
+    plane = admission.api.control_plane
+    argv = [plane.program("kubectl"), f"--kubeconfig={plane.kubeconfig}", "apply", "-f", "-"]
+    done = subprocess.run(
+        [*argv, *(["--dry-run=server"] if dry else [])],
+        input=json.dumps(body),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def queues(admission: Admission) -> Admission:
+    """A department with a limit, and a node pool, that the webhook knows."""
+    pools = [{"name": "default", "gpu": {"quota": 4, "limit": 8}}]
+    apply(admission, "Department", "research", {"nodePools": pools}, dry=False)
+    apply(admission, "NodePool", "a100", {"nodeSelector": {"gpu": "a100"}}, dry=False)
+
+    def is_known() -> bool:
+        said = apply(admission, "NodePool", "b100", {"nodeSelector": {"gpu": "a100", "x": "y"}})
+        return "would have no node" in said
+
+    wait_for(is_known, SEEN_S, "the node pool in the webhook")
+    return admission
+
+
+def spec(admission: Admission, **gpu: Any) -> Body:
+    figures = {"name": "default", "gpu": gpu}
+    namespaces = [admission.api.namespace]
+    return {"department": "research", "namespaces": namespaces, "nodePools": [figures]}
+
+
+def test_impossible_quota_is_refused_with_what_is_accepted(queues: Admission) -> None:
+    said = apply(queues, "Project", "vision", spec(queues, quota=9))
+    assert "9 can never be had: the limit of department research is 8" in said
+    assert "such as quota: 8" in said
+
+
+def test_odd_quota_is_stored_with_a_warning(queues: Admission) -> None:
+    said = apply(queues, "Project", "vision", spec(queues, quota=5))
+    assert "Warning: spec.nodePools[default].gpu.quota: 5 is above the quota of department" in said
+    assert "project.ballast.dev/vision configured" in said
+
+
+def test_group_of_the_project_is_made_and_of_another_is_not(queues: Admission) -> None:
+    assert "podgroup.ballast.dev/g created" in apply(queues, "PodGroup", "g", {"minMember": 2})
+    circle = [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]
+    assert "stand below themselves" in apply(queues, "PodGroup", "g", {"subGroups": circle})
+
+
+def test_pod_above_the_limit_of_its_department_is_refused(queues: Admission) -> None:
+    apply(queues, "Project", "vision", spec(queues, quota=4), dry=False)
+    body = manifest("large")
+    body["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "16"}}
+
+    def is_refused() -> bool:
+        with contextlib.suppress(AssertionError):
+            return "department research may have at most 8" in queues.refusal(body)
+        return False
+
+    wait_for(is_refused, SEEN_S, "the project's pools in the webhook")
+
+
+def test_share_in_the_words_of_others_is_made_in_ours(queues: Admission) -> None:
+    body = manifest("hami")
+    asked = {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4096"}}
+    body["spec"]["containers"][0]["resources"] = asked
+    made = queues.create(body, is_stored=False)
+    assert made["metadata"]["annotations"]["gpu-memory"] == "4096"
+    limits = made["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {"ballast.dev/gpu-milli": "1"}
+
+
+def test_ephemeral_container_is_shown_no_card(queues: Admission) -> None:
+    queues.create(manifest("shared", {"gpu-fraction": "0.5"}))
+    guest = {"name": "debug", "image": "i"}
+    queues.api.kubectl(
+        "patch",
+        "pod",
+        "shared",
+        f"--namespace={queues.api.namespace}",
+        "--subresource=ephemeralcontainers",
+        "--type=strategic",
+        "-p",
+        json.dumps({"spec": {"ephemeralContainers": [guest]}}),
+    )
+    path = f"/api/v1/namespaces/{queues.api.namespace}/pods/shared"
+    pod = queues.api.control_plane.admin.get(path)
+    hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+    assert pod["spec"]["ephemeralContainers"][0]["env"] == [hidden]
+    assert pod["spec"]["containers"][0]["env"] == [hidden]
+
+
+def test_deletion_of_a_department_in_use_is_warned_of(queues: Admission) -> None:
+    plane = queues.api.control_plane
+    argv = [plane.program("kubectl"), f"--kubeconfig={plane.kubeconfig}", "delete", "department"]
+    done = subprocess.run(
+        [*argv, "research", "--dry-run=server"], capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    assert "Warning: metadata.name: projects vision belong to department research" in done.stderr

@@ -1,0 +1,314 @@
+"""What is refused and what is warned of in our own kinds."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from extender.api.events import Removed, Upserted
+from extender.api.kinds import Department, NodePool, Project, Topology
+from extender.api.names import API_VERSION
+from tests.support.admission import index_of
+from webhooks.kinds.judge import judge_kind
+from webhooks.projects import ProjectIndex
+from webhooks.review import Decision, read
+
+Body = dict[str, Any]
+HOST = "kubernetes.io/hostname"
+
+
+def gpu(name: str = "default", **figures: Any) -> Body:
+    return {"name": name, "gpu": figures}
+
+
+def review(
+    kind: str, spec: Body, name: str = "vision", before: Body | None = None, operation: str = ""
+) -> bytes:
+    """The AdmissionReview of an object that is written in namespace `team-a`, or in none."""
+
+    def document(of: Body) -> Body:
+        meta = {"name": name, "uid": f"uid-{name}"}
+        return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": of}
+
+    request = {
+        "uid": "1",
+        "kind": {"group": "ballast.dev", "version": "v1alpha1", "kind": kind},
+        "name": name,
+        "namespace": "team-a" if kind == "PodGroup" else "",
+        "operation": operation or ("CREATE" if before is None else "UPDATE"),
+        "object": document(spec) if operation != "DELETE" else None,
+        "oldObject": document(before) if before is not None else None,
+    }
+    whole = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return json.dumps(whole).encode()
+
+
+def known(**objects: Body) -> ProjectIndex:
+    """What the webhook has seen: `Kind_name=spec`; names are written with _ for -."""
+    index = index_of()
+    for title, spec in objects.items():
+        kind, _, name = title.partition("_")
+        of = {
+            "Department": Department,
+            "Project": Project,
+            "NodePool": NodePool,
+            "Topology": Topology,
+        }[kind]
+        name = name.replace("_", "-")
+        body = {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec}
+        index.deliver(Upserted(msgspec.convert(body, of)))
+    return index
+
+
+def decision(kind: str, spec: Body, index: ProjectIndex | None = None, **more: Any) -> Decision:
+    return judge_kind(read(review(kind, spec, **more)), index or known())
+
+
+WHOLE = known(
+    Department_research={"nodePools": [gpu(quota=8, limit=12)]},
+    Project_speech={"department": "research", "nodePools": [gpu(quota=6)], "namespaces": ["b"]},
+    Project_vision={
+        "department": "research",
+        "nodePools": [gpu(quota=2)],
+        "namespaces": ["team-a"],
+        "allowedPriorityClasses": ["train"],
+    },
+    NodePool_a100={"nodeSelector": {"gpu": "a100"}},
+    NodePool_rest={},
+    Topology_rooms={"levels": [{"nodeLabel": "rack"}, {"nodeLabel": HOST}]},
+)
+VISION = {"department": "research", "namespaces": ["team-a"]}
+
+REFUSED: dict[str, tuple[str, Body, str]] = {
+    "a quota above the department's limit": (
+        "Project",
+        VISION | {"nodePools": [gpu(quota="12.5")]},
+        "12.5 can never be had: the limit of department research is 12; give at most that",
+    ),
+    "a department's limit below a project's quota": (
+        "Department",
+        {"nodePools": [gpu(quota=4, limit=5)]},
+        "below the quota 6 of project speech",
+    ),
+    "a namespace of the cluster": (
+        "Project",
+        VISION | {"namespaces": ["kube-system"]},
+        "never belongs to a project",
+    ),
+    "a name that no label holds": ("Project", VISION, "cannot be the label of pods"),
+    "a node label that no node has": (
+        "Project",
+        VISION | {"nodeAffinity": [{"workloadKind": "training", "matchLabels": {"gpu": "A 100"}}]},
+        "not the value of a label",
+    ),
+    "a selector that no node has": ("NodePool", {"nodeSelector": {"a/b/c": "x"}}, "not the key of"),
+    "a pool that an earlier one empties": (
+        "NodePool",
+        {"nodeSelector": {"gpu": "a100", "zone": "1"}},
+        "would have no node: a100 selects",
+    ),
+    "a pool that empties a later one": (
+        "NodePool",
+        {"nodeSelector": {"gpu": "a100"}},
+        "would have no node",
+    ),
+    "a second pool for the rest": ("NodePool", {}, "only one may take all other nodes"),
+    "a topology without levels": ("Topology", {}, "is empty; list labels of nodes"),
+    "a level that is no label": ("Topology", {"levels": [{"nodeLabel": "a b"}]}, "not the key of"),
+    "a level below one node": (
+        "Topology",
+        {"levels": [{"nodeLabel": HOST}, {"nodeLabel": "rack"}]},
+        "nothing is narrower",
+    ),
+    "a region in a zone": (
+        "Topology",
+        {
+            "levels": [
+                {"nodeLabel": "topology.kubernetes.io/zone"},
+                {"nodeLabel": "topology.kubernetes.io/region"},
+            ]
+        },
+        "a zone lies in",
+    ),
+    "sub-groups in a circle": (
+        "PodGroup",
+        {"subGroups": [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]},
+        "a, b stand below themselves",
+    ),
+    "more sub-groups than there are": (
+        "PodGroup",
+        {"minSubGroup": 3, "subGroups": [{"name": "a"}, {"name": "b"}]},
+        "3 is more than the 2 there are",
+    ),
+    "a sub-group that no pod can name": (
+        "PodGroup",
+        {"subGroups": [{"name": "A b"}]},
+        "pods cannot name it",
+    ),
+    "a project of others": ("PodGroup", {"project": "speech"}, "may not use project 'speech'"),
+    "a class that the project does not allow": (
+        "PodGroup",
+        {"priorityClassName": "inference"},
+        "is not allowed in project vision; use train",
+    ),
+    "a run time of nothing": ("PodGroup", {"expectedRunSeconds": 0}, "0 s is no run time"),
+}
+NAMES = {
+    "a name that no label holds": "vision.2",
+    "a pool that an earlier one empties": "b",
+    "a pool that empties a later one": "a",
+    "a second pool for the rest": "others",
+    "a department's limit below a project's quota": "research",
+}
+
+
+@pytest.mark.parametrize("title", REFUSED)
+def test_what_is_impossible_is_refused(title: str) -> None:
+    kind, spec, words = REFUSED[title]
+    found = decision(kind, spec, WHOLE, name=NAMES.get(title, "vision"))
+    assert not found.is_allowed, found
+    assert words in found.message
+    assert found.code == 422
+
+
+@pytest.mark.parametrize("title", REFUSED)
+def test_refusal_says_what_is_accepted_and_gives_an_example(title: str) -> None:
+    kind, spec, _ = REFUSED[title]
+    message = decision(kind, spec, WHOLE, name=NAMES.get(title, "vision")).message
+    assert message.startswith(f"InvalidRequest: {kind} ")
+    assert "such as" in message or "; use " in message
+
+
+ODD: dict[str, tuple[str, Body, str]] = {
+    "a quota above the department's": (
+        "Project",
+        VISION | {"nodePools": [gpu(quota=9)]},
+        "is above the quota of department research, 8",
+    ),
+    "quotas that are more than the department's": (
+        "Project",
+        VISION | {"nodePools": [gpu(quota=3)]},
+        "have 9 GPUs of quota together, it has 8",
+    ),
+    "a department that is not there": (
+        "Project",
+        VISION | {"department": "absent"},
+        "'absent' does not exist (yet)",
+    ),
+    "a node pool that is not there": (
+        "Project",
+        VISION | {"nodePools": [gpu("h200", quota=1)]},
+        "there is no node pool h200 (yet)",
+    ),
+    "a namespace of two": ("Project", VISION | {"namespaces": ["b"]}, "belongs to speech too"),
+    "no namespace": ("Project", VISION | {"namespaces": []}, "no pod can belong to the project"),
+    "a limit of nothing": (
+        "Project",
+        VISION | {"nodePools": [gpu(limit=0)]},
+        "no GPU of this pool is ever given",
+    ),
+    "no quota and no weight": (
+        "Project",
+        VISION | {"nodePools": [gpu(overQuotaWeight=0)]},
+        "gets what nobody else asks for",
+    ),
+    "a default pool without quota": (
+        "Project",
+        VISION | {"defaultNodePools": ["a100"]},
+        "has no quota in a100",
+    ),
+    "a class above all": (
+        "Project",
+        VISION | {"allowedPriorityClasses": ["system-node-critical"]},
+        "outranks all other",
+    ),
+    "a department's quota below its projects'": (
+        "Department",
+        {"nodePools": [gpu(quota=7)]},
+        "they can't all have theirs at once",
+    ),
+    "pools that overlap": ("NodePool", {"nodeSelector": {"zone": "1"}}, "names decide"),
+    "a level of two topologies": (
+        "Topology",
+        {"levels": [{"nodeLabel": "rack"}]},
+        "rooms has rack too",
+    ),
+    "a pool that a group waits for": ("PodGroup", {"nodePools": ["h200"]}, "(yet): it waits"),
+    "a level that a group waits for": (
+        "PodGroup",
+        {"topologyConstraint": {"requiredTopologyLevel": "row"}},
+        "No Topology has".lower(),
+    ),
+}
+
+
+@pytest.mark.parametrize("title", ODD)
+def test_what_is_odd_is_warned_of(title: str) -> None:
+    kind, spec, words = ODD[title]
+    name = "research" if kind == "Department" else "vision"
+    found = decision(kind, spec, WHOLE, name=name)
+    assert found.is_allowed, found.message
+    assert any(words in text or words in text.lower() for text in found.warnings), found.warnings
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "name"),
+    [
+        ("Department", {"nodePools": [gpu(quota=8, limit=12)]}, "research"),
+        ("Project", VISION | {"nodePools": [gpu(quota=2)]}, "vision"),
+        ("NodePool", {"nodeSelector": {"gpu": "h100"}}, "h100"),
+        ("NodePool", {"nodeSelector": {"gpu": "a100"}}, "a100"),
+        ("Topology", {"levels": [{"nodeLabel": "row"}, {"nodeLabel": "hall"}]}, "halls"),
+        ("PodGroup", {"minMember": 4, "project": "vision", "priorityClassName": "train"}, "g"),
+        ("GpuNode", {}, "n0"),
+    ],
+)
+def test_what_is_right_is_stored_without_a_word(kind: str, spec: Body, name: str) -> None:
+    found = decision(kind, spec, WHOLE, name=name)
+    assert found.is_allowed, found.message
+    assert found.warnings == ()
+
+
+def test_object_whose_spec_stays_is_stored_whatever_the_rules_say() -> None:
+    spec = VISION | {"nodePools": [gpu(quota=99)]}
+    assert decision("Project", spec, WHOLE, before=spec) == Decision(is_allowed=True)
+    assert not decision("Project", spec, WHOLE, before=VISION).is_allowed
+
+
+def test_order_of_applying_never_matters() -> None:
+    nothing = known()
+    for kind, spec, name in (
+        ("Project", VISION | {"nodePools": [gpu("a100", quota=4)]}, "vision"),
+        ("PodGroup", {"project": "vision", "nodePools": ["a100"]}, "g"),
+    ):
+        assert decision(kind, spec, nothing, name=name).is_allowed
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [("Department", "research", "speech, vision belong"), ("NodePool", "a100", "have figures in")],
+)
+def test_deletion_of_what_is_in_use_is_warned_of(kind: str, name: str, words: str) -> None:
+    index = known(
+        Project_speech={"department": "research", "nodePools": [gpu("a100")]},
+        Project_vision={"department": "research"},
+    )
+    found = decision(kind, {}, index, name=name, before={}, operation="DELETE")
+    assert found.is_allowed
+    assert words in found.warnings[0]
+
+
+def test_successor_of_the_same_name_stays_when_its_forerunner_goes() -> None:
+    index = known(Department_research={})
+    index.deliver(Removed(Department, "uid-before", "", "research"))
+    assert "research" in index.catalog.departments
+    index.deliver(Removed(Department, "uid-research", "", "research"))
+    assert "research" not in index.catalog.departments
+
+
+@pytest.mark.parametrize("kind", ["Department", "Project", "NodePool", "Topology", "PodGroup"])
+def test_object_that_cannot_be_read_is_refused_with_what_is_wrong(kind: str) -> None:
+    found = decision(kind, ["x"])  # type: ignore[arg-type]
+    assert not found.is_allowed
+    assert f"object is not a {kind}" in found.message

@@ -1,0 +1,94 @@
+"""A pod that is ours to change, with everything that its changes follow from."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from extender.api import names
+from extender.api.demand import (
+    GROUP_LABELS,
+    MIN_MEMBER_KEYS,
+    Demand,
+    first_of,
+)
+from extender.api.kinds import Department, NodePool, PoolFigures, Project
+from extender.api.objects import Pod
+from webhooks.catalog import PriorityClass
+from webhooks.owners.origin import Origin
+from webhooks.vocabulary import Told
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Case:
+    """What the pod asks for, whom it counts against, and who made it.
+
+    `department` is None where it does not exist; `pools` are the node pools that exist, by name;
+    `known_class` is the priority class that it gets, where that is known.
+    `told` is a request in other schedulers' words: `pod` and `demand` have it in ours already.
+    """
+
+    pod: Pod
+    demand: Demand
+    project: Project
+    kind: str
+    priority_class: str
+    origin: Origin
+    is_of_daemon_set: bool = False
+    department: Department | None = None
+    pools: Mapping[str, NodePool] = field(default_factory=dict)
+    known_class: PriorityClass | None = None
+    told: Told | None = None
+
+    @property
+    def stated_group(self) -> str:
+        """The group that the pod itself names."""
+        return first_of(self.pod.metadata.labels, GROUP_LABELS)
+
+    @property
+    def group(self) -> str:
+        """The group that the pod names, else its owner's where that makes a difference."""
+        if stated := self.stated_group:
+            return stated
+        is_needed = not self.origin.is_alone or self.states_minimum
+        return self.origin.group if is_needed and self.demand.is_ours else ""
+
+    @property
+    def states_minimum(self) -> bool:
+        """Whether the pod says how many of its group must run together."""
+        meta = self.pod.metadata
+        keys = (*MIN_MEMBER_KEYS, names.ANNOTATION_SUB_GROUPS)
+        return bool(first_of(meta.annotations, keys) or first_of(meta.labels, MIN_MEMBER_KEYS))
+
+    @property
+    def shares_cards(self) -> bool:
+        """Whether it may run beside others on one card."""
+        return self.demand.gpu_memory_mib > 0 or 0 < self.demand.milli < 1000
+
+    @property
+    def pool_names(self) -> tuple[str, ...]:
+        """Node pools that it may use, best first."""
+        if text := self.pod.metadata.annotation(names.ANNOTATION_NODE_POOLS):
+            return tuple(text.split(","))
+        spec = self.project.spec
+        stated = spec.default_node_pools or [pool.name for pool in spec.node_pools]
+        return tuple(stated or sorted({names.DEFAULT_POOL, *self.pools}))
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether the pool that it prefers gives each share of compute and no more."""
+        pool = self.pools.get(self.pool_names[0])
+        return pool is not None and pool.spec.time_slicing.mode == "Strict"
+
+    @property
+    def node_labels(self) -> Mapping[str, str]:
+        """Labels that nodes must have for this kind of work, as the project says."""
+        for selector in self.project.spec.node_affinity:
+            if selector.workload_kind == self.kind:
+                return selector.match_labels
+        return {}
+
+    def figures(self) -> Iterator[tuple[str, str, PoolFigures]]:
+        """(whose, node pool, figures) of the project, and of its department."""
+        for figures in self.project.spec.node_pools:
+            yield f"project {self.project.metadata.name}", figures.name, figures
+        for figures in self.department.spec.node_pools if self.department else ():
+            yield f"department {self.project.spec.department}", figures.name, figures

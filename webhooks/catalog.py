@@ -1,0 +1,67 @@
+"""Departments, NodePools, Topologies, Projects and priority classes as last seen, by name.
+
+No look-up ever waits.
+
+What is known here may be older than what the API server has: whoever asks treats what is missing as
+"not there yet", which is a warning and never a refusal.
+"""
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+from extender.api.events import Event, Removed, Synced, Upserted
+from extender.api.kinds import Department, NodePool, Project, Topology
+from extender.api.objects import ObjectMeta
+from extender.kube.resources import Resource
+
+
+class PriorityClass(Struct, rename="camel", kw_only=True):
+    """The projection of a PriorityClass: what the API server writes into pods that name it."""
+
+    metadata: ObjectMeta
+    value: int = 0
+    preemption_policy: str = "PreemptLowerPriority"
+
+
+PRIORITY_CLASSES: Final = Resource(
+    PriorityClass, "/apis/scheduling.k8s.io/v1", "priorityclasses", is_namespaced=False
+)
+WATCHED: Final = (Department, Project, NodePool, Topology, PriorityClass)
+
+
+class Catalog:
+    """All objects of `WATCHED`. `deliver` is its only door; the dicts are for reading."""
+
+    def __init__(self) -> None:
+        self.departments: dict[str, Department] = {}
+        self.projects: dict[str, Project] = {}
+        self.pools: dict[str, NodePool] = {}
+        self.topologies: dict[str, Topology] = {}
+        self.classes: dict[str, PriorityClass] = {}
+        self._synced: set[type] = set()
+        self._by_kind: dict[type, dict[str, Any]] = {
+            Department: self.departments,
+            Project: self.projects,
+            NodePool: self.pools,
+            Topology: self.topologies,
+            PriorityClass: self.classes,
+        }
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether every kind was listed once."""
+        return self._synced.issuperset(WATCHED)
+
+    def deliver(self, event: Event) -> None:
+        """Takes what the reflector tells."""
+        match event:
+            case Upserted(obj) if type(obj) in self._by_kind:
+                self._by_kind[type(obj)][obj.metadata.name] = obj
+            case Removed() if event.kind in self._by_kind:
+                known = self._by_kind[event.kind]
+                # A successor of the same name may have come before its forerunner's end is told.
+                if event.name in known and known[event.name].metadata.uid == event.uid:
+                    del known[event.name]
+            case Synced():
+                self._synced.add(event.kind)

@@ -1,0 +1,66 @@
+"""A review of one of our own kinds: decoded, held against the rules, answered.
+
+An object whose spec did not change is stored as it is, whatever the rules say by now: labels and
+finalizers of what was legal once can always be written.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from extender.api.kinds import Department, NodePool, PodGroup, Project, Topology
+from extender.api.names import GROUP
+from extender.api.reasons import Reason, Refused
+from webhooks.kinds import groups, nodes, queues
+from webhooks.kinds.finding import Finding
+from webhooks.projects import ProjectIndex
+from webhooks.review import Decision, Request, allowed, malformed, refused, warned
+
+#: Longer lists of findings are cut: what is mended first shows the rest.
+MAX_FINDINGS: Final = 8
+Rule = Callable[[Any, ProjectIndex], Iterable[Finding]]
+
+_MADE: Final[dict[str, tuple[type[Any], Rule]]] = {
+    "Department": (Department, lambda each, known: queues.check_department(each, known.catalog)),
+    "Project": (Project, lambda each, known: queues.check_project(each, known.catalog)),
+    "NodePool": (NodePool, lambda each, known: nodes.check_pool(each, known.catalog)),
+    "Topology": (Topology, lambda each, known: nodes.check_topology(each, known.catalog)),
+    "PodGroup": (PodGroup, groups.check_group),
+}
+_GONE: Final[dict[str, Rule]] = {
+    "Department": lambda each, known: queues.check_department_gone(each, known.catalog),
+    "NodePool": lambda each, known: nodes.check_pool_gone(each, known.catalog),
+}
+_DECODERS: Final = {kind: msgspec.json.Decoder(of) for kind, (of, _) in _MADE.items()}
+
+
+def judge_kind(request: Request, known: ProjectIndex) -> Decision:
+    """What becomes of the object in `request`; kinds that are not ours are let through."""
+    kind = request.kind.kind
+    is_gone = request.operation == "DELETE"
+    rule = _GONE.get(kind) if is_gone else _MADE[kind][1] if kind in _MADE else None
+    if rule is None or request.kind.group != GROUP or request.sub_resource:
+        return allowed()
+    try:
+        made = _DECODERS[kind].decode(request.old_object if is_gone else request.object)
+        if request.operation == "UPDATE":
+            before = _DECODERS[kind].decode(request.old_object)
+            if before.spec == made.spec:
+                return allowed()
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        return malformed(f"object is not a {kind}: {error}")
+    meta = made.metadata
+    meta.namespace = request.namespace
+    meta.name = meta.name or request.name or meta.generate_name.rstrip("-")
+    return _decide(f"{kind} {meta.name:.80}", list(rule(made, known)))
+
+
+def _decide(what: str, findings: list[Finding]) -> Decision:
+    reasons = [each.text for each in findings if each.is_refused]
+    if reasons:
+        more = f" (and {len(reasons) - MAX_FINDINGS} more)" if len(reasons) > MAX_FINDINGS else ""
+        text = "; ".join(f"{reason}" for reason in reasons[:MAX_FINDINGS])
+        return refused(Refused(Reason.INVALID_REQUEST, f"{what}: {text}{more}"))
+    texts = [each.text for each in findings if not each.is_refused]
+    return warned(*texts[:MAX_FINDINGS]) if texts else allowed()

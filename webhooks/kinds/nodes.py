@@ -1,0 +1,129 @@
+"""NodePools and Topologies: sets of nodes that some node can be in.
+
+A node belongs to the first pool by name that selects it, so of two pools of which one selects all
+that the other does, the later never gets a node.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from extender.api import names
+from extender.api.kinds import NodePool, Topology
+from webhooks.catalog import Catalog
+from webhooks.kinds.finding import (
+    Finding,
+    check_labels,
+    check_name,
+    is_label_key,
+    listed,
+    odd,
+    wrong,
+)
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+#: Well-known labels, the widest first: none may stand below one that comes after it here.
+WIDER_FIRST: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", HOSTNAME)
+_EXAMPLE: Final = "nodeSelector: {nvidia.com/gpu.product: A100}"
+
+
+def check_pool(pool: NodePool, known: Catalog) -> Iterator[Finding]:
+    """What is impossible or odd about a NodePool."""
+    name, selector = pool.metadata.name, pool.spec.node_selector
+    yield from check_name(name, "nodes", "a100")
+    yield from check_labels("spec.nodeSelector", selector, _EXAMPLE)
+    if name == names.DEFAULT_POOL and selector:
+        yield odd(
+            "spec.nodeSelector",
+            "nodes that no pool selects are in the pool default as well, whatever it selects",
+        )
+    for other in sorted(known.pools):
+        if other != name:
+            yield from _check_overlap(name, selector, other, known.pools[other].spec.node_selector)
+
+
+def check_pool_gone(pool: NodePool, known: Catalog) -> Iterator[Finding]:
+    """What follows from a NodePool's deletion."""
+    name = pool.metadata.name
+    users = [
+        each.metadata.name
+        for each in known.projects.values()
+        if name in each.spec.default_node_pools or any(p.name == name for p in each.spec.node_pools)
+    ]
+    if users and name != names.DEFAULT_POOL:
+        yield odd(
+            "metadata.name",
+            f"projects {listed(users)} have figures in {name}: its nodes fall to other pools",
+        )
+
+
+def _check_overlap(
+    name: str, own: Mapping[str, str], other: str, theirs: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Two pools that could both select one node."""
+    if any(theirs.get(key, value) != value for key, value in own.items()):
+        return
+    if not own and not theirs:
+        yield wrong(
+            "spec.nodeSelector",
+            f"is empty, as that of node pool {other} is, and only one may take all other nodes",
+            "select nodes by a label",
+            _EXAMPLE,
+        )
+        return
+    if not own or not theirs:
+        # A pool without selector comes after all others, by its nature.
+        return
+    first, last = sorted((name, other))
+    of_first, of_last = (own, theirs) if first == name else (theirs, own)
+    if of_first.items() <= of_last.items():
+        yield wrong(
+            "spec.nodeSelector",
+            f"node pool {last} would have no node: {first} selects them all and comes first",
+            "add a label by which they differ, or give the narrower pool a name that comes first",
+            _EXAMPLE,
+        )
+    else:
+        yield odd(
+            "spec.nodeSelector",
+            f"a node with the labels of both is in {first}, and not in {last}: names decide",
+        )
+
+
+def check_topology(topology: Topology, known: Catalog) -> Iterator[Finding]:
+    """What is impossible or odd about a Topology."""
+    levels = [level.node_label for level in topology.spec.levels]
+    example = f"levels: [{{nodeLabel: example.com/rack}}, {{nodeLabel: {HOSTNAME}}}]"
+    yield from check_name(topology.metadata.name, "pods", "datacenter")
+    if not levels:
+        yield wrong("spec.levels", "is empty", "list labels of nodes, the widest first", example)
+    for ix, label in enumerate(levels):
+        if not is_label_key(label):
+            yield wrong(
+                f"spec.levels[{ix}].nodeLabel",
+                f"{label!r:.80} is not the key of a label, so no node has it",
+                "give a name of at most 63 characters, with a domain and / before it or without",
+                "example.com/rack",
+            )
+    yield from _check_order(levels, example)
+    for other, known_topology in sorted(known.topologies.items()):
+        both = {level.node_label for level in known_topology.spec.levels} & set(levels)
+        if other != topology.metadata.name and both:
+            yield odd(
+                "spec.levels",
+                f"topology {other} has {listed(both)} too: work that asks for it has to name its"
+                f" topology ({names.ANNOTATION_TOPOLOGY})",
+            )
+
+
+def _check_order(levels: list[str], example: str) -> Iterator[Finding]:
+    """Levels below a narrower one never hold more than that one does."""
+    if HOSTNAME in levels[:-1]:
+        yield wrong(
+            "spec.levels",
+            f"{HOSTNAME} is not the last: nothing is narrower than one node",
+            "list the widest first",
+            example,
+        )
+    ranks = [WIDER_FIRST.index(label) for label in levels if label in WIDER_FIRST[:2]]
+    if ranks != sorted(ranks):
+        yield wrong("spec.levels", "a zone lies in a region", "list the widest first", example)

@@ -1,0 +1,218 @@
+"""Departments and Projects: figures that can be kept, and names that exist.
+
+A quota is a promise and a limit a bound. A project whose quota its department's limit forbids can
+never be given what it was promised; one whose quota its department's quota does not cover gets the
+rest only while others leave it.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from extender.api import names
+from extender.api.kinds import Department, GpuFigures, HostFigures, PoolFigures, Project
+from extender.api.units import UnitError, parse_cpu, parse_gpus, parse_memory
+from webhooks.catalog import Catalog
+from webhooks.kinds.finding import Finding, check_labels, check_name, listed, odd, wrong
+
+#: Namespaces that the webhooks are never called for: pods there are nobody's.
+SYSTEM_NAMESPACES: Final = ("kube-system", names.SYSTEM_NAMESPACE)
+_PARSERS: Final = {"gpu": parse_gpus, "cpu": parse_cpu, "memory": parse_memory}
+
+
+class Bounds(NamedTuple):
+    """Quota and limit of one resource in one node pool; None where none is stated."""
+
+    quota: int | None
+    limit: int | None
+
+
+#: What a queue states: for each node pool, for each resource, numbers and the words they stand for.
+Stated = dict[tuple[str, str], tuple[Bounds, GpuFigures | HostFigures]]
+
+
+def check_department(department: Department, known: Catalog) -> Iterator[Finding]:
+    """What is impossible or odd about a Department."""
+    name = department.metadata.name
+    yield from check_name(name, "pods", "research")
+    yield from _check_pools("spec.nodePools", department.spec.node_pools, known)
+    own = read_figures(department.spec.node_pools)
+    members = [each for each in known.projects.values() if each.spec.department == name]
+    for project in sorted(members, key=lambda each: each.metadata.name):
+        for key, (theirs, written) in read_figures(project.spec.node_pools).items():
+            bounds = own.get(key, (Bounds(0, None), written))[0]
+            if _exceeds(theirs.quota, bounds.limit):
+                yield wrong(
+                    f"spec.nodePools[{key[0]}].{key[1]}.limit",
+                    f"is below the quota {written.quota} of project {project.metadata.name}",
+                    "lower that first, or set a limit of at least as much",
+                    f"limit: {written.quota}",
+                )
+    yield from _check_sum(department, members)
+
+
+def check_department_gone(department: Department, known: Catalog) -> Iterator[Finding]:
+    """What follows from a Department's deletion."""
+    name = department.metadata.name
+    left = [n for n, each in known.projects.items() if each.spec.department == name]
+    if left:
+        yield odd(
+            "metadata.name",
+            f"projects {listed(left)} belong to department {name}: until they name another or it"
+            " is made again, they count as of a department without quota",
+        )
+
+
+def check_project(project: Project, known: Catalog) -> Iterator[Finding]:
+    """What is impossible or odd about a Project."""
+    spec, name = project.spec, project.metadata.name
+    yield from check_name(name, "pods", "vision")
+    yield from _check_namespaces(project, known)
+    yield from _check_pools("spec.nodePools", spec.node_pools, known)
+    yield from _check_defaults(project, known)
+    yield from _check_classes(spec.allowed_priority_classes)
+    for ix, selector in enumerate(spec.node_affinity):
+        field = f"spec.nodeAffinity[{ix}].matchLabels"
+        yield from check_labels(field, selector.match_labels, "nvidia.com/gpu.product: A100")
+        if not selector.match_labels:
+            yield odd(field, f"has no label, so {selector.workload_kind} work may use every node")
+    department = known.departments.get(spec.department)
+    if department is None:
+        yield odd(
+            "spec.department",
+            f"{spec.department!r:.80} does not exist (yet): until it does, the project counts as"
+            " of a department without quota",
+        )
+        return
+    yield from _check_within(project, department)
+    others = [
+        each
+        for each in known.projects.values()
+        if each.spec.department == spec.department and each.metadata.name != name
+    ]
+    yield from _check_sum(department, [*others, project])
+
+
+def read_figures(pools: Sequence[PoolFigures]) -> Stated:
+    """Figures as numbers; those that are not understood are refused by the CRD, or left out."""
+    found: Stated = {}
+    for pool in pools:
+        for resource, parse in _PARSERS.items():
+            written: GpuFigures | HostFigures = getattr(pool, resource)
+            try:
+                quota = None if written.quota is None else parse(written.quota)
+                limit = None if written.limit is None else parse(written.limit)
+            except UnitError:
+                continue
+            found[pool.name, resource] = Bounds(quota, limit), written
+    return found
+
+
+def _exceeds(amount: int | None, bound: int | None) -> bool:
+    return amount is not None and bound is not None and amount > bound
+
+
+def _check_pools(field: str, pools: Sequence[PoolFigures], known: Catalog) -> Iterator[Finding]:
+    """Node pools that do not exist, and figures by which nobody ever gets anything."""
+    exist = {names.DEFAULT_POOL, *known.pools}
+    unknown = [pool.name for pool in pools if pool.name not in exist]
+    if unknown:
+        yield odd(field, f"there is no node pool {listed(unknown)} (yet): its figures do nothing")
+    for (pool, resource), (bounds, written) in read_figures(pools).items():
+        at = f"{field}[{pool}].{resource}"
+        if bounds.limit == 0 and resource == "gpu":
+            yield odd(f"{at}.limit", "is 0: no GPU of this pool is ever given")
+        elif written.over_quota_weight == 0 and bounds.quota == 0:
+            yield odd(at, "has no quota and overQuotaWeight 0: it gets what nobody else asks for")
+
+
+def _check_namespaces(project: Project, known: Catalog) -> Iterator[Finding]:
+    spec = project.spec
+    ours = [each for each in SYSTEM_NAMESPACES if each in spec.namespaces]
+    if ours:
+        yield wrong(
+            "spec.namespaces",
+            f"{listed(ours)} never belongs to a project: the cluster's own pods start without us",
+            "list namespaces of users",
+            "[vision]",
+        )
+    for namespace in spec.namespaces:
+        others = [
+            each.metadata.name
+            for each in known.projects.values()
+            if namespace in each.spec.namespaces and each.metadata.name != project.metadata.name
+        ]
+        if others:
+            yield odd(
+                "spec.namespaces",
+                f"{namespace} belongs to {listed(others)} too: from now on its GPU pods are refused"
+                f" unless the label {names.LABEL_PROJECT} says whose they are",
+            )
+    if not spec.namespaces:
+        yield odd("spec.namespaces", "is empty: no pod can belong to the project")
+
+
+def _check_defaults(project: Project, known: Catalog) -> Iterator[Finding]:
+    exist = {names.DEFAULT_POOL, *known.pools}
+    unknown = [each for each in project.spec.default_node_pools if each not in exist]
+    if unknown:
+        yield odd(
+            "spec.defaultNodePools", f"there is no node pool {listed(unknown)} (yet): passed over"
+        )
+    stated = {pool.name for pool in project.spec.node_pools}
+    bare = [each for each in project.spec.default_node_pools if each not in stated]
+    if bare:
+        yield odd(
+            "spec.defaultNodePools",
+            f"the project has no quota in {listed(bare)}: its work there can be taken at any time",
+        )
+
+
+def _check_classes(allowed: Sequence[str]) -> Iterator[Finding]:
+    above = [each for each in allowed if each.startswith("system-")]
+    if above:
+        yield odd(
+            "spec.allowedPriorityClasses",
+            f"{listed(above)} outranks all other work of the cluster, its own pods included",
+        )
+
+
+def _check_within(project: Project, department: Department) -> Iterator[Finding]:
+    """The project's figures against those of its department."""
+    above = read_figures(department.spec.node_pools)
+    of = department.metadata.name
+    for (pool, resource), (bounds, written) in read_figures(project.spec.node_pools).items():
+        at = f"spec.nodePools[{pool}].{resource}"
+        theirs, limits = above.get((pool, resource), (Bounds(None, None), written))
+        if _exceeds(bounds.quota, theirs.limit):
+            yield wrong(
+                f"{at}.quota",
+                f"{written.quota} can never be had: the limit of department {of} is {limits.limit}",
+                "give at most that, or raise the department's limit first",
+                f"quota: {limits.limit}",
+            )
+        elif bounds.quota and resource == "gpu" and bounds.quota > (theirs.quota or 0):
+            yield odd(
+                f"{at}.quota",
+                f"{written.quota} is above the quota of department {of},"
+                f" {limits.quota if theirs.quota else 0}: the rest is there only while other"
+                " departments leave it",
+            )
+
+
+def _check_sum(department: Department, projects: Sequence[Project]) -> Iterator[Finding]:
+    """GPU quotas of all projects against the department's, pool by pool."""
+    own = read_figures(department.spec.node_pools)
+    total: dict[str, int] = {}
+    for project in projects:
+        for (pool, resource), (bounds, _) in read_figures(project.spec.node_pools).items():
+            if resource == "gpu":
+                total[pool] = total.get(pool, 0) + (bounds.quota or 0)
+    for pool, milli in sorted(total.items()):
+        stated = own.get((pool, "gpu"))
+        quota = (stated[0].quota or 0) if stated else 0
+        if milli > quota and len(projects) > 1:
+            yield odd(
+                f"spec.nodePools[{pool}].gpu.quota",
+                f"the projects of department {department.metadata.name} have {milli / 1000:g} GPUs"
+                f" of quota together, it has {quota / 1000:g}: they can't all have theirs at once",
+            )

@@ -1,0 +1,85 @@
+"""What a pod may never have, because its project or department forbids so much.
+
+A pod above a limit waits for ever, and its author would learn it from a condition that nobody looks
+at; so it is refused when it is made. Limits that would be passed by several pods together are not
+looked at here: which of them run is what the controller decides.
+"""
+
+from collections.abc import Iterator
+
+from extender.api import names
+from extender.api.demand import COMPUTE_LIMIT, pod_name
+from extender.api.reasons import Reason, Refused
+from extender.api.units import (
+    UnitError,
+    format_gpus,
+    parse_cpu,
+    parse_gpus,
+    parse_memory,
+)
+from webhooks.case import Case
+
+
+def check_limits(case: Case) -> Refused | None:
+    """Why the pod could not run in any node pool that it may use, or None."""
+    pools = case.pool_names
+    forbidding: dict[str, str] = {}
+    for whose, pool, figures in case.figures():
+        demand = case.demand
+        milli = demand.total_milli + demand.counted_milli
+        try:
+            asked = (
+                ("gpu", milli, figures.gpu.limit, parse_gpus, format_gpus(milli)),
+                ("cpu", demand.cpu_milli, figures.cpu.limit, parse_cpu, f"{demand.cpu_milli}m"),
+                (
+                    "memory",
+                    demand.memory_mib,
+                    figures.memory.limit,
+                    parse_memory,
+                    f"{demand.memory_mib}Mi",
+                ),
+            )
+            for resource, amount, limit, parse, shown in asked:
+                if limit is not None and amount > parse(limit):
+                    forbidding.setdefault(
+                        pool,
+                        f"asks for {resource}: {shown}, but {whose} may have at most {limit} in"
+                        f" node pool {pool}; ask for at most that, such as {resource}: {limit}",
+                    )
+        except UnitError:
+            # Figures that are not understood bound nothing; the Project's condition says so.
+            continue
+    if not set(pools) <= forbidding.keys():
+        return None
+    return Refused(Reason.OVER_LIMIT, f"{pod_name(case.pod)}: {forbidding[pools[0]]}")
+
+
+def check_node_labels(case: Case) -> Refused | None:
+    """Why the pod may not have the nodes that it asks for, or None."""
+    selector = case.pod.spec.node_selector or {}
+    for key, value in case.node_labels.items():
+        if selector.get(key, value) != value:
+            return Refused(
+                Reason.INVALID_REQUEST,
+                f"{pod_name(case.pod)}: nodeSelector {key}: {selector[key]!r:.80} is not for"
+                f" {case.kind} work of project {case.project.metadata.name}; leave it out, or give"
+                f" the one that is, such as {key}: {value}",
+            )
+    return None
+
+
+def warnings(case: Case) -> Iterator[str]:
+    """What is legal, and will not do what its author may expect."""
+    notes = case.pod.metadata.annotations or {}
+    for key in ("gpu-fraction-limit", "gpu-memory-limit"):
+        if key in notes:
+            yield f"{key} has no effect: what a pod asks for is what it may use of a card's memory"
+    if "mps" in notes:
+        yield f"mps has no effect: compute time is shared by {COMPUTE_LIMIT} and the pool's mode"
+    unknown = [p for p in case.pool_names if p != names.DEFAULT_POOL and p not in case.pools]
+    if unknown and case.pod.metadata.annotation(names.ANNOTATION_NODE_POOLS):
+        yield f"node pool {unknown[0]:.80} does not exist (yet): the pod waits until it does"
+    if case.told:
+        said = ", ".join(f"{key}: {value}" for key, value in sorted(case.told.notes.items()))
+        whole = f"{names.NVIDIA_GPU}: {case.told.whole}" if case.told.whole else ""
+        yield f"Ballast reads this pod's GPU request as {said or whole}"

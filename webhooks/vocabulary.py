@@ -1,0 +1,313 @@
+"""GPU requests in the words of other schedulers, told in ours.
+
+Here, and nowhere else, are the resources and annotations that HAMi, Volcano, Tencent's gpu-manager,
+Aliyun's gpushare, Koordinator, KubeShare, nos, nvshare and KAI's NvFractions read; labels that name
+projects and groups, and Run:ai's own words, are read by `extender.api.demand`.
+
+What they ask for becomes `gpu-fraction`, `gpu-memory` or `nvidia.com/gpu`, and shares of compute
+become `gpu-compute-*`. Resources of theirs are taken out of the pod, since no node has them;
+annotations of theirs stay, and have to agree with ours where both are there. A share is one
+container's, so a pod in which two ask for one is refused.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from extender.api import demand, names
+from extender.api.objects import Container, Pod, Quantity
+from extender.api.units import (
+    MILLI_PER_GPU,
+    UnitError,
+    parse_memory,
+    parse_positive,
+    parse_share,
+    parse_whole,
+)
+
+PERCENT: Final = 100
+
+
+class Dialect(NamedTuple):
+    """The resources of one scheduler; empty where it has none for the purpose.
+
+    `cards` is how many cards, `memory` a number of `memory_mib` MiB each (0: bytes), `percent` of
+    a card's memory, `cores` hundredths of a card's compute. Where `is_core_whole` 100 cores or more
+    mean whole cards.
+    """
+
+    cards: str = ""
+    memory: str = ""
+    memory_mib: int = 1
+    percent: str = ""
+    cores: str = ""
+    ignored: str = ""
+    is_core_whole: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The resources that nobody else has; cards may be everybody's."""
+        own = (self.memory, self.percent, self.cores, self.ignored)
+        count = () if self.cards == names.NVIDIA_GPU else (self.cards,)
+        return tuple(filter(None, (*own, *count)))
+
+
+def _hami(domain: str, count: str) -> Dialect:
+    return Dialect(
+        count,
+        f"{domain}/gpumem",
+        percent=f"{domain}/gpumem-percentage",
+        cores=f"{domain}/gpucores",
+        ignored=f"{domain}/priority",
+    )
+
+
+DIALECTS: Final = (
+    _hami("nvidia.com", names.NVIDIA_GPU),
+    _hami("hami.io", "hami.io/gpu"),
+    Dialect(
+        "volcano.sh/vgpu-number",
+        "volcano.sh/vgpu-memory",
+        percent="volcano.sh/vgpu-memory-percentage",
+        cores="volcano.sh/vgpu-cores",
+    ),
+    Dialect(
+        memory="tencent.com/vcuda-memory",
+        memory_mib=256,
+        cores="tencent.com/vcuda-core",
+        is_core_whole=True,
+    ),
+    Dialect("aliyun.com/gpu-count", "aliyun.com/gpu-mem", memory_mib=1024),
+    Dialect(
+        "koordinator.sh/gpu.shared",
+        "koordinator.sh/gpu-memory",
+        memory_mib=0,
+        percent="koordinator.sh/gpu-memory-ratio",
+        cores="koordinator.sh/gpu-core",
+        is_core_whole=True,
+    ),
+    Dialect(cores="koordinator.sh/gpu", is_core_whole=True),
+    Dialect("nvshare.com/gpu"),
+)
+_OF_RESOURCE: Final = {word: dialect for dialect in DIALECTS for word in dialect.words}
+#: nos: slices of so many GB, as `nvidia.com/gpu-10gb`.
+_SLICE: Final = re.compile(r"nvidia\.com/gpu-([1-9][0-9]{0,2})gb", re.ASCII)
+SHAREDGPU: Final = "sharedgpu/"
+NV_FRACTION: Final = re.compile(
+    r"nvidia\.com/container\.([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)\."
+    r"(gpu-memory\.request|gpu-memory\.limit|gpus\.devices|gpu-compute\.mode)",
+    re.ASCII,
+)
+_NV_PREFIX: Final = "nvidia.com/container."
+_TIME_SLICING: Final = "time-slicing"
+_DECIMAL: Final = re.compile(r"(0|1)(\.[0-9]{1,9})?", re.ASCII)
+
+
+class Told(Struct):
+    """A request in our words: annotations; whole cards; and what falls away, per container.
+
+    `container` is the index among the pod's containers of the one that asked.
+    """
+
+    container: int
+    notes: dict[str, str]
+    whole: int = 0
+    dropped: tuple[str, ...] = ()
+
+
+def is_foreign(resource: str) -> bool:
+    """Whether the resource belongs to another scheduler's vocabulary."""
+    return resource in _OF_RESOURCE or _SLICE.fullmatch(resource) is not None
+
+
+def speaks(pod: Pod) -> bool:
+    """Whether the pod asks for GPUs in another scheduler's words."""
+    if any(key.startswith((SHAREDGPU, _NV_PREFIX)) for key in pod.metadata.annotations or ()):
+        return True
+    return any(
+        is_foreign(resource)
+        for container in (*pod.spec.containers, *(pod.spec.init_containers or ()))
+        for listed in (container.resources.requests, container.resources.limits)
+        for resource in listed or ()
+    )
+
+
+def asks_for_gpu(pod: Pod) -> bool:
+    """Whether the pod says anything about GPUs, in our words or those of others."""
+    return demand.mentions_gpu(pod) or speaks(pod)
+
+
+def tell(pod: Pod) -> Told | None:
+    """The pod's request in our words, None where it has none in others'; raises UnitError."""
+    told = [
+        found
+        for ix, container in enumerate(pod.spec.containers)
+        if (found := _of_container(ix, container))
+    ]
+    told += _of_notes(pod)
+    for container in pod.spec.init_containers or ():
+        if any(map(is_foreign, _asked(container))):
+            raise UnitError(
+                f"init container {container.name!r:.80} asks for a share of a card: only one of"
+                " the containers can; move the request there"
+            )
+    if len(told) > 1:
+        raise UnitError(
+            "several containers or vocabularies ask for shares of cards; keep one of them, such as"
+            f' the annotation {demand.FRACTION}: "0.5"'
+        )
+    if not told:
+        return None
+    found = told[0]
+    for key, value in found.notes.items():
+        stated = pod.metadata.annotation(key)
+        if stated and stated != value:
+            raise UnitError(f"{key}: {stated!r:.80} is not what its other words mean, {value!r}")
+    return found
+
+
+def _asked(container: Container) -> dict[str, Quantity]:
+    listed = container.resources
+    return (listed.limits or {}) | (listed.requests or {})
+
+
+def _of_container(ix: int, container: Container) -> Told | None:
+    asked = _asked(container)
+    slices = [(name, match) for name in asked if (match := _SLICE.fullmatch(name))]
+    found = {id(_OF_RESOURCE[name]): _OF_RESOURCE[name] for name in asked if name in _OF_RESOURCE}
+    if not slices and not found:
+        return None
+    if len(slices) + len(found) > 1:
+        raise UnitError("asks in the words of several schedulers; keep those of one")
+    notes = {demand.FRACTION_CONTAINER: container.name} if ix else {}
+    if slices:
+        name, match = slices[0]
+        notes |= _shares(parse_whole(asked[name], name), mib=int(match[1]) * 1024)
+        return Told(ix, notes, dropped=(name,))
+    (dialect,) = found.values()
+    whole, more = _read(dialect, asked)
+    dropped = tuple(word for word in (*dialect.words, dialect.cards) if word in asked)
+    return Told(ix, {} if whole else notes | more, whole, dropped)
+
+
+def _read(dialect: Dialect, asked: Mapping[str, Quantity]) -> tuple[int, dict[str, str]]:
+    """(whole cards, annotations) of what one container asks for; raises UnitError."""
+
+    def number(word: str) -> int:
+        return parse_whole(asked[word], word) if word and word in asked else 0
+
+    count = number(dialect.cards) or 1
+    percent, cores, mib = number(dialect.percent), number(dialect.cores), 0
+    if dialect.memory in asked:
+        text = asked[dialect.memory]
+        in_mib = number(dialect.memory) * dialect.memory_mib if dialect.memory_mib else 0
+        mib = in_mib or parse_memory(text)
+    if dialect.is_core_whole and max(cores, percent) >= PERCENT and not mib:
+        return _whole_of(dialect, max(cores, percent), percent or cores), {}
+    if not mib and percent in (0, PERCENT) and cores in (0, PERCENT):
+        return count, {}
+    shares = percent or (cores if dialect.is_core_whole else PERCENT)
+    if not mib and shares >= PERCENT:
+        raise UnitError(
+            f"{dialect.cores}: {cores} of a whole card's compute: share its memory too"
+            + (f" with {dialect.percent} or {dialect.memory}" if dialect.percent else "")
+        )
+    for word, value in ((dialect.percent, percent), (dialect.cores, cores)):
+        if value > PERCENT:
+            raise UnitError(f"{word}: {value} is not a whole number from 1 to 100, such as 50")
+    notes = _shares(count, mib=mib) if mib else _shares(count, hundredths=shares)
+    if cores and (mib or cores != shares):
+        key = demand.COMPUTE_REQUEST if dialect.is_core_whole else demand.COMPUTE_LIMIT
+        notes[key] = _decimal(cores)
+    return 0, notes
+
+
+def _whole_of(dialect: Dialect, hundredths: int, memory: int) -> int:
+    if hundredths % PERCENT or memory != hundredths:
+        raise UnitError(
+            f"{dialect.cores}: {hundredths} is neither a share of one card (1 to 99) nor whole"
+            " cards, such as 200"
+        )
+    return hundredths // PERCENT
+
+
+def _shares(count: int, *, hundredths: int = 0, mib: int = 0) -> dict[str, str]:
+    notes = {demand.MEMORY: str(mib)} if mib else {demand.FRACTION: _decimal(hundredths)}
+    return notes | ({demand.DEVICES: str(count)} if count > 1 else {})
+
+
+def _decimal(hundredths: int) -> str:
+    return "1" if hundredths == PERCENT else f"0.{hundredths:02d}".rstrip("0")
+
+
+def _of_notes(pod: Pod) -> list[Told]:
+    """What annotations say: KubeShare's of the first container, KAI's of a named one."""
+    notes = pod.metadata.annotations or {}
+    found = []
+    kubeshare = {k.removeprefix(SHAREDGPU): v for k, v in notes.items() if k.startswith(SHAREDGPU)}
+    if kubeshare:
+        found.append(_of_kubeshare(kubeshare))
+    by_container: dict[str, dict[str, str]] = {}
+    for key, value in notes.items():
+        if match := NV_FRACTION.fullmatch(key):
+            by_container.setdefault(match[1], {})[match[3]] = value
+        elif key.startswith(_NV_PREFIX):
+            raise UnitError(
+                f"{key[:120]!r} is none of {_NV_PREFIX}NAME.gpu-memory.request, .gpu-memory.limit,"
+                " .gpus.devices and .gpu-compute.mode"
+            )
+    for name, words in by_container.items():
+        found.append(_of_nv_fraction(pod, name, words))
+    return found
+
+
+def _of_kubeshare(words: Mapping[str, str]) -> Told:
+    shares: dict[str, int] = {}
+    for word in ("gpu_request", "gpu_limit"):
+        if (text := words.get(word)) is not None:
+            if not _DECIMAL.fullmatch(text):
+                raise UnitError(f'{SHAREDGPU}{word}: {text[:40]!r} is not a share, such as "0.5"')
+            whole, _, part = text.partition(".")
+            shares[word] = parse_share(f"{whole}.{part.rstrip('0')}".rstrip("."), word)
+    notes: dict[str, str] = {}
+    if "gpu_mem" in words:
+        mib = -(-parse_whole(words["gpu_mem"], f"{SHAREDGPU}gpu_mem") // 2**20)
+        notes[demand.MEMORY] = str(mib)
+    elif 0 < shares.get("gpu_request", 0) < MILLI_PER_GPU:
+        notes[demand.FRACTION] = _thousandths(shares["gpu_request"])
+    else:
+        return Told(0, {}, whole=1)
+    if "gpu_limit" in shares:
+        notes[demand.COMPUTE_LIMIT] = _thousandths(shares["gpu_limit"])
+    if "gpu_request" in shares and demand.MEMORY in notes:
+        notes[demand.COMPUTE_REQUEST] = _thousandths(shares["gpu_request"])
+    return Told(0, notes)
+
+
+def _thousandths(milli: int) -> str:
+    return "1" if milli == MILLI_PER_GPU else f"0.{milli:03d}".rstrip("0").ljust(3, "0")
+
+
+def _of_nv_fraction(pod: Pod, name: str, words: Mapping[str, str]) -> Told:
+    present = [container.name for container in pod.spec.containers]
+    if name not in present:
+        raise UnitError(
+            f"{_NV_PREFIX}{name}: is none of its containers ({', '.join(present):.200})"
+        )
+    request = words.get("gpu-memory.request") or words.get("gpu-memory.limit", "")
+    mode = words.get("gpu-compute.mode", _TIME_SLICING)
+    if not request or mode != _TIME_SLICING:
+        raise UnitError(
+            f'{_NV_PREFIX}{name}: give gpu-memory.request, such as "8Gi", and {_TIME_SLICING} as'
+            " gpu-compute.mode or none"
+        )
+    limit = words.get("gpu-memory.limit", request)
+    if parse_memory(limit) < parse_memory(request):
+        raise UnitError(f"{_NV_PREFIX}{name}: gpu-memory.limit is below gpu-memory.request")
+    devices = words.get("gpus.devices", "1")
+    count = parse_positive(devices, f"{_NV_PREFIX}{name}.gpus.devices")
+    notes = _shares(count, mib=parse_memory(request))
+    ix = present.index(name)
+    return Told(ix, notes | ({demand.FRACTION_CONTAINER: name} if ix else {}))
