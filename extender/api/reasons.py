@@ -39,6 +39,10 @@ class Reason(StrEnum):
     MOVED = "Moved"
     GANG_STALE = "GangStale"
     BIND_TIMED_OUT = "BindTimedOut"
+    # A pod on its node uses what it was not given.
+    GPU_UNPROTECTED = "GpuUnprotected"
+    GPU_MEMORY_OVER_CAP = "GpuMemoryOverCap"
+    GPU_NOT_GIVEN = "GpuNotGiven"
     # An object is as its author can have meant it, or not.
     ACCEPTED = "Accepted"
     INVALID_FIGURES = "InvalidFigures"
@@ -78,6 +82,9 @@ SENTENCES: dict[Reason, str] = {
     Reason.MOVED: "stopped to start again on another node, so that other work fits here",
     Reason.GANG_STALE: "stopped because its gang stayed below minMember",
     Reason.BIND_TIMED_OUT: "its pods were released but not bound in time",
+    Reason.GPU_UNPROTECTED: "a process uses a shared card without the library",
+    Reason.GPU_MEMORY_OVER_CAP: "the pod has more of a card's memory than its cap",
+    Reason.GPU_NOT_GIVEN: "the pod uses a card that is given to others",
     Reason.ACCEPTED: "every figure is understood, and what is named exists",
     Reason.INVALID_FIGURES: "a figure is not understood",
     Reason.INVALID_LABELS: "a label or figure of the node is not understood",

@@ -1,13 +1,14 @@
 """Keeps the node as its GpuNode says: a folder for each pod, and the arbiter told of all of them.
 
-A pod's folder is what its containers have mounted, read-only but for the socket: `lib/` with the
-libraries, `gpu.conf` with the caps, `run/` with the arbiter's socket.
+A pod's folder is what its containers have mounted, read-only: `lib/` with the libraries, `gpu.conf`
+with the caps, `ld.so.preload`, and `run/` with the arbiter's socket.
 """
 
+import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,9 +16,10 @@ from typing import Final
 
 import structlog
 
-from extender.api.kinds import Device, GpuNode, TimeSlicing
+from extender.api.kinds import Device, GpuNode, Row, TimeSlicing
 from gpu_shim.agent.inventory import by_index
-from gpu_shim.agent.tenants import Rejected, Tenant, tenants_of
+from gpu_shim.agent.nri.adjust import preload_text
+from gpu_shim.agent.tenants import Rejected, Tenant, live, tenants_of, whole_cards
 from gpu_shim.arbiter.pages import Table
 from gpu_shim.arbiter.server import Arbiter
 from gpu_shim.policy.shares import Mode
@@ -31,7 +33,11 @@ _log = structlog.get_logger("gpu_shim.agent")
 
 @dataclass(slots=True)
 class Agent:
-    """The node's pods that share cards. `apply` is the only way anything changes."""
+    """The node's pods that share cards. `apply` and `map_cards` are how anything changes.
+
+    `devices` are all cards by their index in the ledger; those of `unmapped` are not known to be
+    ours yet, so nobody is let on them. `whole` are UUIDs by the uid of who has them alone.
+    """
 
     node: str
     devices: Sequence[Device]
@@ -41,12 +47,23 @@ class Agent:
     mode: Mode = "fair"
     tenants: dict[str, Tenant] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
+    whole: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unmapped: frozenset[int] = frozenset()
+    ledger: GpuNode | None = None
     is_synced: bool = False
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def apply(self, node: GpuNode | None) -> None:
         """Make the node what its GpuNode says; None: it has none, so nobody shares."""
+        self.ledger = node
         rows = node.spec.rows if node is not None else []
-        wanted, rejected = tenants_of(rows, by_index(self.devices), self.mode)
+        known = {
+            index: device
+            for index, device in by_index(self.devices).items()
+            if index not in self.unmapped
+        }
+        self.whole = whole_cards(rows, known)
+        wanted, rejected = tenants_of(rows, known, self.mode)
         current = {tenant.uid: tenant for tenant in wanted}
         for uid in [uid for uid in self.tenants if uid not in current]:
             self._remove(uid)
@@ -61,6 +78,48 @@ class Agent:
         if not self.is_synced:
             self._sweep()
         self.is_synced = True
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def map_cards(self, devices: Sequence[Device], unmapped: frozenset[int]) -> None:
+        """Take in which card each index of the ledger means, and the health of all.
+
+        Rows that could not be served are tried again.
+        """
+        if self.rejected or (list(devices), unmapped) != (list(self.devices), self.unmapped):
+            self.devices, self.unmapped = devices, unmapped
+            if self.is_synced:
+                self.apply(self.ledger)
+
+    def running(self) -> Mapping[int, str]:
+        """UUIDs of the cards that pods share now, by the index that their rows name."""
+        rows = live(self.ledger.spec.rows) if self.ledger is not None else []
+        return {
+            share.index: card.uuid
+            for row in rows
+            if (tenant := self.tenants.get(row.uid)) is not None
+            for share, card in zip(row.cards, tenant.cards, strict=False)
+        }
+
+    def row(self, uid: str) -> Row | None:
+        """What the ledger says that the pod has of this node."""
+        rows = live(self.ledger.spec.rows) if self.ledger is not None else []
+        return next((row for row in rows if row.uid == uid), None)
+
+    async def changes(self) -> None:
+        """Return when the node is next said to be something, changed or not."""
+        await self._changed.wait()
+
+    async def knows(self, uid: str, patience_s: float) -> bool:
+        """Whether the pod can have what its row says; waits for the row for as long as given."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + patience_s
+        while uid not in self.tenants and uid not in self.whole:
+            try:
+                await asyncio.wait_for(self.changes(), until - loop.time())
+            except TimeoutError:
+                return False
+        return True
 
     def slice_by(self, rules: TimeSlicing) -> None:
         """Deal time as the node's pool says, from now on; `apply` must follow."""
@@ -87,8 +146,12 @@ class Agent:
 
     def _admit(self, tenant: Tenant) -> str:
         home = self.home(tenant.uid)
-        self._furnish(tenant, home)
-        if why := self.arbiter.admit(tenant.claim, home / "run" / "arbiter.sock", tenant.cards):
+        try:
+            self._furnish(tenant, home)
+            why = self.arbiter.admit(tenant.claim, home / "run" / "arbiter.sock", tenant.cards)
+        except OSError as error:
+            why = f"its folder could not be made: {error}"
+        if why:
             return why
         self.tenants[tenant.uid] = tenant
         _log.info("admitted a pod", pod=f"{tenant.namespace}/{tenant.pod}", uid=tenant.uid)
@@ -100,6 +163,9 @@ class Agent:
         for name in LIBRARIES:
             if not (home / "lib" / name).exists():
                 _link(self.libraries / name, home / "lib" / name)
+        # Never written again: the file itself is mounted, and a new one would not be seen.
+        if not (home / "ld.so.preload").exists():
+            (home / "ld.so.preload").write_text(preload_text())
         lines = [f"card {card.uuid} {card.cap_mib}\n" for card in tenant.cards]
         fresh = home / "gpu.conf.new"
         fresh.write_text("".join(lines))

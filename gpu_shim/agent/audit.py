@@ -1,31 +1,28 @@
-"""Compares what the driver says with what the tables say, once a second.
+"""Compares what the driver says with what the tables and the ledger say, once a second.
 
 What a pod's processes have beyond what the library counted (contexts, modules, calls no hook saw)
-is charged to the pod. A process of a pod that uses a shared card without the library, and a pod
-that stays above its cap, are found.
+is charged to the pod. Found are: a process of a pod that uses a shared card without the library, a
+pod that stays above its cap, and a pod that uses a card that the ledger gave to others.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
+from extender.api.reasons import Reason
 from gpu_shim.agent.tenants import Tenant
+from gpu_shim.arbiter.container import Card
 from gpu_shim.arbiter.pages import Table
 
-#: A pod may be above its cap by this part of it, for so long: contexts come before the charge.
+#: A pod may be above its cap by this part of it: contexts come before the charge.
 SLACK_PERCENT: Final = 2
+#: How long something must go on: a process is seen by the driver before it has said hello, and
+#: after a restart of ours everybody says hello anew.
 PATIENCE_S: Final = 3.0
 _MIB: Final = 1 << 20
 
-OVER_CAP: Final = "GpuMemoryOverCap"
-UNPROTECTED: Final = "GpuUnprotected"
-
-
-class Driver(Protocol):
-    """Where the truth comes from."""
-
-    def processes(self, uuid: str) -> Mapping[int, int]:
-        """Bytes of a card's memory by pid."""
+#: Bytes of a card's memory by pid, by the card's UUID.
+Sight = Mapping[str, Mapping[int, int]]
 
 
 @dataclass(slots=True, frozen=True)
@@ -33,60 +30,94 @@ class Finding:
     """A pod that breaks its bounds."""
 
     uid: str
-    reason: str
+    reason: Reason
     message: str
+
+
+@dataclass(slots=True, frozen=True)
+class Ledger:
+    """Who may use which card: those that share, with their tables, and those that have it alone."""
+
+    tenants: Iterable[Tenant]
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    whole: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def users(self) -> Mapping[str, set[str]]:
+        """Uids of the pods that may use a card, by its UUID; cards of nobody are left out."""
+        found = dict[str, set[str]]()
+        for tenant in self.tenants:
+            for card in tenant.cards:
+                found.setdefault(card.uuid, set()).add(tenant.uid)
+        for uid, uuids in self.whole.items():
+            for uuid in uuids:
+                found.setdefault(uuid, set()).add(uid)
+        return found
 
 
 @dataclass(slots=True)
 class Auditor:
-    """`pod_of` tells the uid of the pod that a process of the host belongs to, or nothing."""
+    """`pod_of` tells the uid of the pod that a process of the host belongs to, or nothing.
 
-    driver: Driver
+    `seen` is what the driver last said that pods had, in bytes by (uid, card's UUID).
+    """
+
     pod_of: Callable[[int], str]
-    _above_since: dict[tuple[str, str], float] = field(default_factory=dict)
+    seen: dict[tuple[str, str], int] = field(default_factory=dict)
+    _since: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
-    def look(
-        self, tenants: Iterable[Tenant], tables: Mapping[str, Table], now_s: float
-    ) -> list[Finding]:
-        """Charge what was not counted, and tell who breaks bounds. Raises what the driver does."""
-        tenants = list(tenants)
-        owners = {use.pid: uid for uid, table in tables.items() for use in table.uses()}
-        seen = {
-            card.uuid: self.driver.processes(card.uuid)
-            for tenant in tenants
-            for card in tenant.cards
-        }
-        found = list[Finding]()
-        for tenant in tenants:
-            table = tables.get(tenant.uid)
+    def look(self, ledger: Ledger, sight: Sight, now_s: float) -> list[Finding]:
+        """Charge what was not counted, and tell who has broken bounds for long enough.
+
+        Of a card that is not in `sight` nothing is said and nothing changed.
+        """
+        owners = {use.pid: uid for uid, table in ledger.tables.items() for use in table.uses()}
+        pods = {pid: owners.get(pid) or self.pod_of(pid) for pids in sight.values() for pid in pids}
+        found = list[tuple[str, Finding]]()
+        self.seen = {}
+        for tenant in ledger.tenants:
+            table = ledger.tables.get(tenant.uid)
             for at, card in enumerate(tenant.cards):
-                mine = {
-                    pid: n_bytes
-                    for pid, n_bytes in seen[card.uuid].items()
-                    if (owners.get(pid) or self.pod_of(pid)) == tenant.uid
-                }
-                if table is not None:
+                seen = sight.get(card.uuid, {})
+                mine = {pid: n for pid, n in seen.items() if pods[pid] == tenant.uid}
+                self.seen[tenant.uid, card.uuid] = sum(mine.values())
+                if table is not None and card.uuid in sight:
                     table.set_overhead(at, max(0, sum(mine.values()) - table.used_bytes(at)))
-                found += self._unprotected(tenant, card.uuid, mine, owners)
-                found += self._over_cap(tenant, card.uuid, card.cap_mib, mine, now_s)
-        return found
+                found += _unprotected(tenant, card, mine, owners)
+                found += _over_cap(tenant, card, mine)
+        for uuid, users in ledger.users().items():
+            found += _not_given(uuid, users, sight.get(uuid, {}), pods)
+        return self._lasting(found, now_s)
 
-    def _unprotected(
-        self, tenant: Tenant, uuid: str, mine: Mapping[int, int], owners: Mapping[int, str]
-    ) -> Iterable[Finding]:
-        strangers = [pid for pid in mine if pid not in owners]
-        if strangers:
-            who = f"{tenant.namespace}/{tenant.pod}"
-            what = f"{who}: process {strangers[0]} uses {uuid} without the library"
-            yield Finding(tenant.uid, UNPROTECTED, what)
+    def _lasting(self, found: Iterable[tuple[str, Finding]], now_s: float) -> list[Finding]:
+        """Those that were found ever since `PATIENCE_S` ago."""
+        keyed = {(each.uid, each.reason, uuid): each for uuid, each in found}
+        self._since = {key: self._since.get(key, now_s) for key in keyed}
+        return [each for key, each in keyed.items() if now_s - self._since[key] >= PATIENCE_S]
 
-    def _over_cap(
-        self, tenant: Tenant, uuid: str, cap_mib: int, mine: Mapping[int, int], now_s: float
-    ) -> Iterable[Finding]:
-        key, used_mib = (tenant.uid, uuid), sum(mine.values()) // _MIB
-        if used_mib * 100 <= cap_mib * (100 + SLACK_PERCENT):
-            self._above_since.pop(key, None)
-        elif now_s - self._above_since.setdefault(key, now_s) >= PATIENCE_S:
-            who = f"{tenant.namespace}/{tenant.pod}"
-            what = f"{who}: has {used_mib} MiB of {uuid}, may have {cap_mib}"
-            yield Finding(tenant.uid, OVER_CAP, what)
+
+def _unprotected(
+    tenant: Tenant, card: Card, mine: Mapping[int, int], owners: Mapping[int, str]
+) -> Iterable[tuple[str, Finding]]:
+    strangers = [pid for pid in mine if pid not in owners]
+    if strangers:
+        who = f"{tenant.namespace}/{tenant.pod}"
+        what = f"{who}: process {strangers[0]} uses {card.uuid} without the library"
+        yield card.uuid, Finding(tenant.uid, Reason.GPU_UNPROTECTED, what)
+
+
+def _over_cap(tenant: Tenant, card: Card, mine: Mapping[int, int]) -> Iterable[tuple[str, Finding]]:
+    used_mib = sum(mine.values()) // _MIB
+    if used_mib * 100 > card.cap_mib * (100 + SLACK_PERCENT):
+        who = f"{tenant.namespace}/{tenant.pod}"
+        what = f"{who}: has {used_mib} MiB of {card.uuid}, may have {card.cap_mib}"
+        yield card.uuid, Finding(tenant.uid, Reason.GPU_MEMORY_OVER_CAP, what)
+
+
+def _not_given(
+    uuid: str, users: set[str], seen: Mapping[int, int], pods: Mapping[int, str]
+) -> Iterable[tuple[str, Finding]]:
+    """Pods on a card that others have. Processes of the host itself are the host's business."""
+    for pid in seen:
+        if pods[pid] and pods[pid] not in users:
+            what = f"process {pid} uses {uuid}, which is given to others"
+            yield uuid, Finding(pods[pid], Reason.GPU_NOT_GIVEN, what)

@@ -1,22 +1,45 @@
-"""Looks at the node once a second, and tells or evicts whoever breaks its bounds."""
+"""Looks at the node once a second, and tells or evicts whoever breaks its bounds.
+
+Who is evicted is deleted, with a short grace, not by the Eviction API: a tenant could keep itself
+by a PodDisruptionBudget of its own, and the right to delete can be limited to pods of this node.
+"""
 
 import asyncio
+import contextlib
 import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
-from extender.kube.client import Client, EvictionRefused
-from extender.kube.errors import KubeError
+from extender.kube.client import Client
+from extender.kube.errors import Conflict, KubeError, NotFound
+from extender.kube.recorder import EventRecorder, ObjectRef
+from extender.kube.resources import PODS
 from gpu_shim.agent.agent import Agent
-from gpu_shim.agent.audit import Auditor, Finding
+from gpu_shim.agent.audit import Auditor, Finding, Ledger
 from gpu_shim.agent.cgroups import pod_of
-from gpu_shim.agent.nvml import Nvml, NvmlError
+from gpu_shim.agent.limits import DriverLimits
+from gpu_shim.agent.nri.plugin import NodePlugin
+from gpu_shim.agent.nvml import CardLost, Nvml, NvmlError
 
 EVERY_S: Final = 1.0
+#: A program that breaks its bounds has this long to end by itself.
+GRACE_S: Final = 5
 
 _log = structlog.get_logger("gpu_shim.agent")
+
+
+@dataclass(slots=True)
+class Sources:
+    """Where findings come from; a node without a driver or a runtime has fewer."""
+
+    nvml: Nvml | None = None
+    plugin: NodePlugin | None = None
+    limits: DriverLimits | None = None
+    auditor: Auditor = field(default_factory=lambda: Auditor(pod_of))
 
 
 @dataclass(slots=True)
@@ -25,38 +48,90 @@ class Enforcer:
 
     api: Client
     agent: Agent
+    sources: Sources
     is_evicting: bool
+    events: EventRecorder | None = None
+    findings: list[Finding] = field(default_factory=list)
+    n_evicted: int = 0
     told: set[tuple[str, str]] = field(default_factory=set)
 
     async def run(self) -> None:
-        """Look until cancelled; raises NvmlError where there is no NVML to begin with."""
-        auditor = Auditor(Nvml(), pod_of)
+        """Look until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
-            tenants, tables = self.agent.tenants.values(), self.agent.tables()
             try:
-                await self.act(auditor.look(tenants, tables, time.monotonic()))
+                await self.act([*self._started_bare(), *await self._audited()])
             except NvmlError as error:
                 _log.warning("could not read the cards", node=self.agent.node, error=str(error))
 
+    async def _audited(self) -> list[Finding]:
+        nvml = self.sources.nvml
+        if nvml is None:
+            return []
+        agent = self.agent
+        ledger = Ledger(list(agent.tenants.values()), agent.tables(), agent.whole)
+        if self.sources.limits is not None:
+            failed = await asyncio.to_thread(self.sources.limits.keep, ledger.tenants)
+            for uid, why in failed.items():
+                _log.warning("could not limit a pod in the driver", uid=uid, why=why)
+        sight = dict[str, Mapping[int, int]]()
+        for uuid in ledger.users():
+            # A card that does not answer is its health's business, and hides no other card.
+            with contextlib.suppress(CardLost):
+                sight[uuid] = await asyncio.to_thread(nvml.processes, uuid)
+        # From here to the end no await: tables of pods that go meanwhile are not touched.
+        return self.sources.auditor.look(ledger, sight, time.monotonic())
+
+    def _started_bare(self) -> Iterable[Finding]:
+        return self.sources.plugin.unprotected() if self.sources.plugin is not None else ()
+
+    def count(self) -> Mapping[str, int]:
+        """How many pods are beyond their bounds now, by reason."""
+        return Counter(each.reason for each in self.findings)
+
     async def act(self, found: list[Finding]) -> None:
         """Tell what is new; where that is the policy, evict, again and again until accepted."""
+        self.findings = found
         self.told &= {(each.uid, each.reason) for each in found}
         for each in found:
             if (each.uid, each.reason) in self.told:
                 continue
-            what = {"uid": each.uid, "reason": each.reason, "message": each.message}
-            _log.warning("found a pod beyond its bounds", **what)
+            self._tell(each)
             if not self.is_evicting or await self._evict(each.uid):
                 self.told.add((each.uid, each.reason))
 
+    def describe(self, finding: Finding) -> str:
+        """Who, and what it does, without figures: they would change from second to second."""
+        known = self._name_of(finding.uid)
+        return f"{'/'.join(known) if known else finding.uid}: {finding.reason}"
+
+    def _tell(self, finding: Finding) -> None:
+        what = {"uid": finding.uid, "reason": finding.reason, "message": finding.message}
+        _log.warning("found a pod beyond its bounds", **what)
+        known = self._name_of(finding.uid)
+        if self.events is not None and known is not None:
+            about = ObjectRef("v1", "Pod", known[1], known[0], finding.uid)
+            self.events.record(about, finding.reason, finding.message, "Warning")
+
     async def _evict(self, uid: str) -> bool:
-        """Whether the pod is going."""
-        if (tenant := self.agent.tenants.get(uid)) is None:
+        """Whether the pod is going, or is none of this cluster's."""
+        known = self._name_of(uid)
+        if known is None:
             return True
+        namespace, name = known
+        body = {"gracePeriodSeconds": GRACE_S, "preconditions": {"uid": uid}}
         try:
-            answer = await self.api.evict(tenant.namespace, tenant.pod, uid=uid)
+            await self.api.request("DELETE", PODS.url(namespace, name), body=body)
+        except (NotFound, Conflict):
+            return True
         except KubeError as error:
             _log.warning("could not evict", uid=uid, error=str(error))
             return False
-        return not isinstance(answer, EvictionRefused)
+        self.n_evicted += 1
+        return True
+
+    def _name_of(self, uid: str) -> tuple[str, str] | None:
+        """(namespace, name) of a pod of this node."""
+        if (tenant := self.agent.tenants.get(uid)) is not None:
+            return tenant.namespace, tenant.pod
+        return self.sources.plugin.pods.get(uid) if self.sources.plugin is not None else None

@@ -1,5 +1,6 @@
 """What the API says about this node, handed to the agent: its GpuNode and its node pool."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from extender.api.events import Event, Removed, Synced, Upserted
@@ -13,10 +14,12 @@ class Follower:
     """Tells the agent whatever changes, once both kinds are known.
 
     With `is_by_pool` the node's pool says how time is dealt; a node without one slices none.
+    `begin` is told of the GpuNode as it was found, ahead of everything else.
     """
 
     agent: Agent
     is_by_pool: bool
+    begin: Callable[[GpuNode | None], None] | None = None
     node: GpuNode | None = None
     pools: dict[str, TimeSlicing] = field(default_factory=dict)
     synced: set[type] = field(default_factory=set)
@@ -30,6 +33,9 @@ class Follower:
         else:
             self._remove(event)
         if self.synced >= ({GpuNode, NodePool} if self.is_by_pool else {GpuNode}):
+            if self.begin is not None:
+                self.begin(self.node)
+                self.begin = None
             if self.is_by_pool:
                 self.agent.slice_by(self._rules())
             self.agent.apply(self.node)

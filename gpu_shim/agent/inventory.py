@@ -25,7 +25,7 @@ def read_inventory(path: Path) -> Sequence[Device]:
     """The cards in order of their indices; raises InventoryError."""
     try:
         found = msgspec.convert(yaml.safe_load(path.read_text("utf-8")), _File).devices
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise InventoryError(f"{path}: {' '.join(str(error).split())}") from error
     devices = sorted(found, key=lambda device: device.index)
     if len({device.index for device in devices}) < len(devices):

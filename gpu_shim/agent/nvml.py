@@ -1,69 +1,199 @@
-"""What the driver itself says about cards: which process has how much memory.
+"""What the driver itself says: its cards, which process has how much memory, and what broke.
 
-Four functions of libnvidia-ml by their stable C interface. Raises NvmlError, whose text names the
-call; a card that fell off the bus is one.
+NVIDIA's own binding (nvidia-ml-py) of libnvidia-ml. Every call may block for as long as the driver
+likes, so all of this runs in threads. Raises NvmlError, whose text names the call; a card that fell
+off the bus is CardLost.
 """
 
+import contextlib
 import ctypes
-from collections.abc import Mapping
-from typing import Final
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
-_OK: Final = 0
-_TOO_SMALL: Final = 7
-#: More processes than any card has had in practice; asked again with more where that is not enough.
-_ROOM: Final = 256
+import pynvml
+
+from extender.api.kinds import Device
+
+_MIB: Final = 1 << 20
+#: NVML_FI_DEV_GET_GPU_RECOVERY_ACTION of nvml.h; the binding has its values but not its number.
+_RECOVERY_FIELD: Final = 230
+_RECOVERY: Final = {
+    pynvml.NVML_GPU_RECOVERY_ACTION_NONE: "",
+    pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET: "reset the GPU",
+    pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT: "reboot the node",
+    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P: "stop the work that uses its links",
+    pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET: "drain the node, then reset the GPU",
+}
+_LOST: Final = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
+_LISTS: Final = (
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+)
 
 
 class NvmlError(Exception):
-    """The driver refused; the message says which call and its code."""
+    """The driver refused; the message says which call, and why."""
 
 
-class _Process(ctypes.Structure):
-    _fields_ = (
-        ("pid", ctypes.c_uint),
-        ("used_bytes", ctypes.c_ulonglong),
-        ("instance", ctypes.c_uint),
-        ("compute", ctypes.c_uint),
-    )
+class CardLost(NvmlError):  # noqa: N818
+    """The card does not answer any more, or says that it must be reset."""
+
+
+@dataclass(slots=True, frozen=True)
+class Look:
+    """How a card is. `recovery` is what the driver asks for: empty is nothing, None is no word."""
+
+    recovery: str | None = None
+    is_remap_failed: bool = False
 
 
 class Nvml:
-    """The library, initialised."""
+    """The library, initialised. One at a time: the binding keeps it in a global.
 
-    def __init__(self, path: str = "libnvidia-ml.so.1") -> None:
+    Threads may call anything at once. Handles of cards do not outlive `reopen`, so no call goes on
+    during it; waiting for errors has a lock of its own, since it lasts.
+    """
+
+    def __init__(self, path: str = "") -> None:
+        self._lock, self._waiting = threading.RLock(), threading.Lock()
+        if path:
+            try:
+                pynvml.nvmlLib = ctypes.CDLL(path)
+            except OSError as error:
+                raise NvmlError(f"no NVML: {error}") from error
+            pynvml._nvmlGetFunctionPointer_cache.clear()
+        self._handles = dict[str, Any]()
+        self._uuids = dict[int | None, str]()
+        self._events: Any = None
+        self._call("nvmlInit")
+
+    def reopen(self) -> None:
+        """Begin anew: a card that was reset is only seen again after this."""
+        with self._waiting, self._lock:
+            self._handles.clear()
+            self._uuids.clear()
+            self._events = None
+            with contextlib.suppress(NvmlError):
+                self._call("nvmlShutdown")
+            self._call("nvmlInit")
+
+    def devices(self) -> Sequence[Device]:
+        """All cards, in the driver's order. Cards cut into instances are left out."""
+        with self._lock:
+            found = [self._device(index) for index in range(self._call("nvmlDeviceGetCount"))]
+        return [device for device in found if device is not None]
+
+    def _device(self, index: int) -> Device | None:
+        """None for a card that is lost: who was known before is shown as unhealthy."""
         try:
-            self._c = ctypes.CDLL(path)
-        except OSError as error:
-            raise NvmlError(f"no NVML: {error}") from error
-        self._call("nvmlInit_v2")
-        self._devices = dict[str, ctypes.c_void_p]()
+            handle = self._call("nvmlDeviceGetHandleByIndex", index)
+            if self._mode(handle) == pynvml.NVML_DEVICE_MIG_ENABLE:
+                return None
+            uuid = _text(self._call("nvmlDeviceGetUUID", handle))
+            model = _text(self._call("nvmlDeviceGetName", handle)).replace(" ", "-")
+            return Device(index=index, uuid=uuid, model=model, memory_mib=self._usable(handle))
+        except CardLost:
+            return None
+
+    def minor(self, uuid: str) -> int:
+        """The number of the card's device file, /dev/nvidia<number>."""
+        with self._lock:
+            return int(self._call("nvmlDeviceGetMinorNumber", self._handle(uuid)))
 
     def processes(self, uuid: str) -> Mapping[int, int]:
         """Bytes of the card's memory by pid, contexts and all. What the driver hides counts 0."""
-        room = ctypes.c_uint(_ROOM)
-        while True:
-            found = (_Process * room.value)()
-            code = self._c.nvmlDeviceGetComputeRunningProcesses_v3(
-                self._device(uuid), ctypes.byref(room), found
-            )
-            if code == _OK:
-                break
-            if code != _TOO_SMALL:
-                raise NvmlError(f"nvmlDeviceGetComputeRunningProcesses: {code}")
-            room.value *= 2
-        # All ones stand for "not available".
-        return {
-            each.pid: each.used_bytes if each.used_bytes < 1 << 63 else 0
-            for each in found[: room.value]
-        }
+        found = defaultdict[int, int](int)
+        with self._lock:
+            for name in _LISTS:
+                for each in self._if_there(name, self._handle(uuid)) or ():
+                    found[each.pid] = max(found[each.pid], each.usedGpuMemory or 0)
+        return found
 
-    def _device(self, uuid: str) -> ctypes.c_void_p:
-        if uuid not in self._devices:
-            device = ctypes.c_void_p()
-            self._call("nvmlDeviceGetHandleByUUID", uuid.encode(), ctypes.byref(device))
-            self._devices[uuid] = device
-        return self._devices[uuid]
+    def look(self, uuid: str) -> Look:
+        """How the card is now; raises CardLost."""
+        with self._lock:
+            handle = self._handle(uuid)
+            self._call("nvmlDeviceGetUUID", handle)
+            rows = self._if_there("nvmlDeviceGetRemappedRows", handle)
+            return Look(self._recovery(handle), bool(rows and rows[3]))
 
-    def _call(self, name: str, *arguments: object) -> None:
-        if (code := getattr(self._c, name)(*arguments)) != _OK:
-            raise NvmlError(f"{name}: {code}")
+    def wait_xid(self, at_most_ms: int) -> tuple[str, int] | None:
+        """(UUID, number) of the next critical error of any card, or None after a while."""
+        with self._waiting:
+            with self._lock:
+                events = self._registered()
+            try:
+                event = pynvml.nvmlEventSetWait_v2(events, at_most_ms)
+            except pynvml.NVMLError as error:
+                if error.value == pynvml.NVML_ERROR_TIMEOUT:
+                    return None
+                raise NvmlError(f"nvmlEventSetWait: {error}") from error
+            if not event.eventType & pynvml.nvmlEventTypeXidCriticalError:
+                return None
+            # Not asked of the card, which may have fallen off the bus with this error.
+            uuid = self._uuids.get(_address(event.device))
+            return (uuid, int(event.eventData)) if uuid is not None else None
+
+    def _registered(self) -> Any:
+        """The set of events that all cards are registered with."""
+        if self._events is None:
+            events = self._call("nvmlEventSetCreate")
+            for device in self.devices():
+                handle, kind = self._handle(device.uuid), pynvml.nvmlEventTypeXidCriticalError
+                self._if_there("nvmlDeviceRegisterEvents", handle, kind, events)
+                self._uuids[_address(handle)] = device.uuid
+            self._events = events
+        return self._events
+
+    def _mode(self, handle: Any) -> int:
+        found = self._if_there("nvmlDeviceGetMigMode", handle)
+        return int(found[0]) if found else 0
+
+    def _usable(self, handle: Any) -> int:
+        """MiB of the card that programs can have: the driver keeps some for itself."""
+        memory = self._if_there("nvmlDeviceGetMemoryInfo", handle, pynvml.nvmlMemory_v2)
+        if memory is None:
+            memory = self._call("nvmlDeviceGetMemoryInfo", handle)
+        return int(memory.total - getattr(memory, "reserved", 0)) // _MIB
+
+    def _recovery(self, handle: Any) -> str | None:
+        values = self._if_there("nvmlDeviceGetFieldValues", handle, [_RECOVERY_FIELD])
+        if not values or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
+            return None
+        action = int(values[0].value.uiVal)
+        return _RECOVERY.get(action, f"recovery action {action}")
+
+    def _handle(self, uuid: str) -> Any:
+        if uuid not in self._handles:
+            self._handles[uuid] = self._call("nvmlDeviceGetHandleByUUID", uuid)
+        return self._handles[uuid]
+
+    def _if_there(self, name: str, *arguments: Any) -> Any:
+        """What the call says; None where driver or card do not know it."""
+        unknown = (pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_NOT_SUPPORTED)
+        try:
+            return self._call(name, *arguments)
+        except NvmlError as error:
+            if getattr(error.__cause__, "value", None) in unknown:
+                return None
+            raise
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        function: Callable[..., Any] = getattr(pynvml, name)
+        try:
+            return function(*arguments)
+        except pynvml.NVMLError as error:
+            kind = CardLost if error.value in _LOST else NvmlError
+            raise kind(f"{name}: {error}") from error
+
+
+def _address(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value
+
+
+def _text(found: str | bytes) -> str:
+    return found.decode() if isinstance(found, bytes) else found

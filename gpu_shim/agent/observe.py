@@ -1,6 +1,7 @@
-"""What the agent shows: health, and figures of every pod that shares a card."""
+"""What the agent shows: health, and figures of its cards and of every pod that shares one."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from aiohttp import web
@@ -10,77 +11,131 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from gpu_shim.agent.agent import Agent
+from gpu_shim.agent.enforce import Enforcer
+from gpu_shim.agent.health import Health
+from gpu_shim.agent.nri.plugin import NodePlugin
+from gpu_shim.agent.waits import Waits
 
-_LABELS: Final = ("namespace", "pod", "card")
 _MIB: Final = 1 << 20
 _SECOND: Final = 1_000_000_000
+
+#: Name: what it says, its labels, whether it only grows.
+_POD: Final = ("namespace", "pod", "card")
+_CARD: Final = ("card", "index")
+_FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...], bool]]] = {
+    "gpu_memory_used_bytes": ("Memory reserved by the pod's processes.", _POD, False),
+    "gpu_memory_seen_bytes": ("Memory that the driver says they have.", _POD, False),
+    "gpu_memory_cap_bytes": ("Memory the pod may have.", _POD, False),
+    "gpu_share_entitled_ratio": ("Part of the card's time the pod is due now.", _POD, False),
+    "gpu_gate_wait_p99_seconds": ("Wait for the card's turn, 99th percentile.", _POD, False),
+    "gpu_gate_wait_longest_seconds": ("The longest any launch of it waited.", _POD, False),
+    "gpu_held_seconds": ("Time the pod held the card.", _POD, True),
+    "gpu_due_seconds": ("Time the pod was due while it was busy.", _POD, True),
+    "gpu_overrun_seconds": ("Time its work went on after its leases.", _POD, True),
+    "gpu_unknown_calls": ("Calls of entry points that the library does not know.", _POD, True),
+    "gpu_card_memory_bytes": ("Memory of the card that programs can have.", _CARD, False),
+    "gpu_card_healthy": ("1 where the card may be given to pods.", _CARD, False),
+    "agent_card_errors": ("Critical errors of cards, by NVIDIA's number.", ("xid",), True),
+    "agent_runtime_connected": ("1 where the container runtime asks us.", (), False),
+    "agent_containers": ("Containers that got cards, or were refused.", ("outcome",), True),
+    "agent_rejected_rows": ("Rows of the GpuNode that can't be served.", (), False),
+    "agent_pods_beyond_bounds": ("Pods that break their bounds now.", ("reason",), False),
+    "agent_evictions": ("Pods that were evicted for breaking their bounds.", (), True),
+}
+
+Sample = tuple[str, tuple[str, ...], float]
+
+
+@dataclass(slots=True, frozen=True)
+class Parts:
+    """What figures are taken from; a part that a node does not have is None."""
+
+    agent: Agent
+    waits: Waits = field(default_factory=Waits)
+    health: Health | None = None
+    plugin: NodePlugin | None = None
+    enforcer: Enforcer | None = None
 
 
 class Figures(Collector):
     """Reads all figures when they are asked for."""
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     def collect(self) -> Iterable[Metric]:
-        """One sample for each pod and card."""
-        gauges = {
-            "memory_used_bytes": "Memory reserved by the pod's processes.",
-            "memory_cap_bytes": "Memory the pod may have.",
-            "share_entitled_ratio": "Part of the card's time the pod is due now.",
-            "gate_wait_longest_seconds": "The longest any launch of its processes waited.",
-        }
-        counters = {
-            "held_seconds": "Time the pod held the card.",
-            "due_seconds": "Time the pod was due while it was busy.",
-            "overrun_seconds": "Time its work went on after its leases.",
-        }
-        found: dict[str, Metric] = {
-            name: GaugeMetricFamily(f"ballast_gpu_{name}", text, labels=_LABELS)
-            for name, text in gauges.items()
-        } | {
-            name: CounterMetricFamily(f"ballast_gpu_{name}", text, labels=_LABELS)
-            for name, text in counters.items()
-        }
-        for labels, values in self._samples():
-            for name, value in values.items():
-                found[name].add_metric(labels, value)  # type: ignore[attr-defined]
+        """One sample for each pod and card, and some of the agent's own."""
+        found: dict[str, Metric] = {}
+        for name, (text, labels, is_counter) in _FIGURES.items():
+            kind = CounterMetricFamily if is_counter else GaugeMetricFamily
+            found[name] = kind(f"ballast_{name}", text, labels=labels)
+        for source in (self._pods, self._cards, self._own):
+            for name, labels, value in source():
+                found[name].add_metric(list(labels), value)  # type: ignore[attr-defined]
         return found.values()
 
-    def _samples(self) -> Iterable[tuple[list[str], dict[str, float]]]:
-        arbiter = self._agent.arbiter
-        for tenant in self._agent.tenants.values():
-            table = arbiter.containers[tenant.uid].table
-            waits = [use.longest_wait_ns for use in table.uses()] if table else []
+    def _pods(self) -> Iterable[Sample]:
+        agent, enforcer = self._parts.agent, self._parts.enforcer
+        for tenant in agent.tenants.values():
+            table = agent.arbiter.containers[tenant.uid].table
+            uses = table.uses() if table else []
             for at, card in enumerate(tenant.cards):
-                account = arbiter.account(tenant.uid, card.uuid)
-                values = {
-                    "memory_used_bytes": table.used_bytes(at) if table else 0,
-                    "memory_cap_bytes": card.cap_mib * _MIB,
-                    "gate_wait_longest_seconds": max(waits, default=0) / _SECOND,
-                }
-                if account is not None:
-                    values |= {
-                        "share_entitled_ratio": float(account.share),
-                        "held_seconds": account.held_ns / _SECOND,
-                        "due_seconds": float(account.due_ns / _SECOND),
-                        "overrun_seconds": account.overrun_ns / _SECOND,
-                    }
-                yield [tenant.namespace, tenant.pod, card.uuid], values
+                labels = (tenant.namespace, tenant.pod, card.uuid)
+                key = (tenant.uid, card.uuid)
+                longest_ns = max((use.longest_wait_ns for use in uses), default=0)
+                yield "gpu_memory_used_bytes", labels, table.used_bytes(at) if table else 0
+                yield "gpu_memory_cap_bytes", labels, card.cap_mib * _MIB
+                yield "gpu_gate_wait_longest_seconds", labels, longest_ns / _SECOND
+                p99_ns = self._parts.waits.p99_ns(key)
+                yield "gpu_gate_wait_p99_seconds", labels, p99_ns / _SECOND
+                yield "gpu_unknown_calls", labels, sum(use.n_unknown for use in uses)
+                if enforcer is not None and key in enforcer.sources.auditor.seen:
+                    seen = enforcer.sources.auditor.seen[key]
+                    yield "gpu_memory_seen_bytes", labels, seen
+                yield from self._time(tenant.uid, card.uuid, labels)
+
+    def _time(self, uid: str, uuid: str, labels: tuple[str, ...]) -> Iterable[Sample]:
+        account = self._parts.agent.arbiter.account(uid, uuid)
+        if account is not None:
+            yield "gpu_share_entitled_ratio", labels, float(account.share)
+            yield "gpu_held_seconds", labels, account.held_ns / _SECOND
+            yield "gpu_due_seconds", labels, float(account.due_ns / _SECOND)
+            yield "gpu_overrun_seconds", labels, account.overrun_ns / _SECOND
+
+    def _cards(self) -> Iterable[Sample]:
+        for device in self._parts.agent.devices:
+            labels = (device.uuid, str(device.index))
+            yield "gpu_card_memory_bytes", labels, device.memory_mib * _MIB
+            yield "gpu_card_healthy", labels, float(device.health == "Healthy")
+
+    def _own(self) -> Iterable[Sample]:
+        parts = self._parts
+        yield "agent_rejected_rows", (), len(parts.agent.rejected)
+        if parts.health is not None:
+            for number, n_seen in parts.health.n_xids.items():
+                yield "agent_card_errors", (str(number),), n_seen
+        if parts.plugin is not None:
+            yield "agent_runtime_connected", (), float(parts.plugin.is_connected)
+            yield "agent_containers", ("adjusted",), parts.plugin.n_adjusted
+            yield "agent_containers", ("refused",), parts.plugin.n_refused
+        if parts.enforcer is not None:
+            yield "agent_evictions", (), parts.enforcer.n_evicted
+            for reason, n_pods in parts.enforcer.count().items():
+                yield "agent_pods_beyond_bounds", (reason,), n_pods
 
 
-def build_app(agent: Agent) -> web.Application:
-    """`/healthz`, `/readyz` and `/metrics`."""
+def build_app(parts: Parts, missing: Callable[[], str]) -> web.Application:
+    """`/healthz`, `/readyz` and `/metrics`. `missing` is what the agent waits for, or empty."""
     registry = CollectorRegistry()
-    registry.register(Figures(agent))
+    registry.register(Figures(parts))
 
     async def healthz(_request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def readyz(_request: web.Request) -> web.Response:
-        if agent.is_synced:
-            return web.Response(text="ok\n")
-        return web.Response(status=503, text="waiting for the GpuNode of this node\n")
+        if why := missing():
+            return web.Response(status=503, text=f"waiting for {why}\n")
+        return web.Response(text="ok\n")
 
     async def metrics(_request: web.Request) -> web.Response:
         body = generate_latest(registry)

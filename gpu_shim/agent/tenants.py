@@ -6,11 +6,16 @@ A row is all that counts; what a pod's annotations say is not looked at here.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from extender.api.kinds import Device, Row
 from extender.api.units import MILLI_PER_GPU
 from gpu_shim.arbiter.container import Card
 from gpu_shim.policy.shares import Claim, Mode
+
+#: Rows whose pods run here or are about to: `reserved` becomes `bound` only with the controller's
+#: next write of the node, which may be long after the pod's containers start.
+_LIVE: Final = ("reserved", "bound")
 
 
 @dataclass(slots=True, frozen=True)
@@ -35,10 +40,10 @@ class Rejected:
 def tenants_of(
     rows: Iterable[Row], devices: Mapping[int, Device], mode: Mode
 ) -> tuple[list[Tenant], list[Rejected]]:
-    """Tenants of all bound rows that share a card; whole cards are left alone."""
+    """Tenants of all live rows that share a card; whole cards are left alone."""
     tenants, rejected = list[Tenant](), list[Rejected]()
-    for row in rows:
-        if row.state != "bound" or all(card.milli == MILLI_PER_GPU for card in row.cards):
+    for row in live(rows):
+        if is_whole(row):
             continue
         if why := _fault(row, devices):
             rejected.append(Rejected(row.uid, why))
@@ -47,12 +52,33 @@ def tenants_of(
     return tenants, rejected
 
 
+def live(rows: Iterable[Row]) -> list[Row]:
+    """The rows whose pods run here or are about to."""
+    return [row for row in rows if row.state in _LIVE]
+
+
+def whole_cards(
+    rows: Iterable[Row], devices: Mapping[int, Device]
+) -> Mapping[str, tuple[str, ...]]:
+    """UUIDs of the cards that pods have for themselves, by uid."""
+    return {
+        row.uid: tuple(devices[card.index].uuid for card in row.cards)
+        for row in live(rows)
+        if is_whole(row) and all(card.index in devices for card in row.cards)
+    }
+
+
+def is_whole(row: Row) -> bool:
+    """Whether the pod has its cards for itself."""
+    return all(card.milli == MILLI_PER_GPU for card in row.cards)
+
+
 def _fault(row: Row, devices: Mapping[int, Device]) -> str:
     if not row.uid.replace("-", "").isalnum() or not row.uid.isascii():
         return "its uid is not one"
     missing = [card.index for card in row.cards if card.index not in devices]
     if missing:
-        return f"card {missing[0]} is not on this node"
+        return f"card {missing[0]} is not on this node, or not ours yet"
     if row.compute_request_milli > row.compute_limit_milli:
         return f"request {row.compute_request_milli} milli is above {row.compute_limit_milli}"
     return ""

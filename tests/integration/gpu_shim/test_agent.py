@@ -1,6 +1,7 @@
 """The agent as a program: a GpuNode on one side, containers on the other."""
 
 import asyncio
+import contextlib
 import json
 import signal
 import socket
@@ -52,15 +53,15 @@ class Node:
     port: int
     processes: list[asyncio.subprocess.Process] = field(default_factory=list)
 
-    async def start(self) -> asyncio.subprocess.Process:
-        """Start the agent and wait until it is ready."""
+    async def start(self, *more: str, says: str = "ok\n") -> asyncio.subprocess.Process:
+        """Start the agent and wait until it is ready, or says what it waits for."""
         inventory = self.scene.root / "cards.yaml"
         card = {"index": 0, "uuid": UUID, "memoryMiB": 16384}
         inventory.write_text(json.dumps({"devices": [card]}))
         arguments = {
             "node": "node-1",
             "inventory": inventory,
-            "state": self.scene.root / "pods",
+            "state": self.scene.root,
             "libraries": self.scene.native,
             "kubeconfig": self.api.kubeconfig(self.scene.root),
             "listen": f"127.0.0.1:{self.port}",
@@ -69,12 +70,12 @@ class Node:
         }
         options = [text for key, value in arguments.items() for text in (f"--{key}", str(value))]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gpu_shim", *options),
+            *(sys.executable, "-m", "gpu_shim", *options, *more),
             cwd=ROOT,
             stderr=asyncio.subprocess.DEVNULL,
         )
         self.processes.append(process)
-        await self.reads("readyz", lambda text: text == "ok\n")
+        await self.reads("readyz", lambda text: text == says)
         return process
 
     async def reads(self, page: str, holds: Callable[[str], bool], within_s: float = 20.0) -> str:
@@ -122,7 +123,7 @@ async def test_rows_become_caps_and_metrics_and_go_with_their_pods(node: Node) -
     changed = {"type": "MODIFIED", "object": gpu_node(("b", 750, 100), version="6")}
     node.api.watches = [(200, json.dumps(changed) + "\n")]
     await until(lambda: not node.scene.home("pods/a").exists(), within_s=20)
-    assert node.api.n_seen("write") == 1
+    await until(lambda: node.api.n_seen("write") >= 1)
     process.send_signal(signal.SIGTERM)
     assert await process.wait() == 0
 
@@ -140,3 +141,31 @@ async def test_an_agent_that_is_killed_and_comes_back_keeps_caps_and_what_is_use
     await node.reads("metrics", lambda text: "4.194304e+07" in text)
     await program.say()
     assert await program.answer() == [[24, 64], 2]
+
+
+async def test_an_agent_is_not_ready_while_no_runtime_asks_it(node: Node) -> None:
+    socket = node.scene.root / "nri.sock"
+    await node.start(f"--nri={socket}", says=f"waiting for the container runtime at {socket}\n")
+    page = await node.reads("metrics", lambda text: "runtime_connected 0.0" in text)
+    assert f'ballast_gpu_card_healthy{{card="{UUID}",index="0"}} 1.0' in page
+
+
+def has_opened(process: asyncio.subprocess.Process, name: str) -> bool:
+    """Whether a program has a file of this name open."""
+    files = Path(f"/proc/{process.pid}/fd").iterdir()
+    with contextlib.suppress(FileNotFoundError):
+        return any(each.readlink().name == name for each in files)
+    return False
+
+
+async def test_a_second_agent_waits_until_the_first_is_gone(node: Node) -> None:
+    first = await node.start()
+    program = await node.scene.run("pods/a", "begin(); tell(memory()); hear(); tell(memory())")
+    assert await program.answer() == [64, 64]
+    waiting = asyncio.create_task(node.start())
+    await until(lambda: len(node.processes) == 2 and has_opened(node.processes[1], "lock"), 20)
+    first.send_signal(signal.SIGTERM)
+    assert await first.wait() == 0
+    await waiting
+    await program.say()
+    assert await program.answer() == [64, 64]

@@ -2,19 +2,21 @@
 
 import os
 import shutil
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from gpu_shim.agent.audit import OVER_CAP, UNPROTECTED, Auditor
+from extender.api.reasons import Reason
+from gpu_shim.agent.audit import Auditor, Ledger, Sight
 from gpu_shim.agent.cgroups import pod_of
 from gpu_shim.agent.nvml import Nvml, NvmlError
 from gpu_shim.agent.tenants import Tenant
 from gpu_shim.arbiter.container import Card
 from gpu_shim.policy.shares import Claim
 from tests.integration.gpu_shim.scene import Scene
-from tests.support.fakecuda import UUID
+from tests.support.fakecuda import SECOND, UUID
 from tests.support.fakecuda import Card as FakeCard
 
 
@@ -31,13 +33,18 @@ def tenant(cap_mib: int = 64) -> Tenant:
     return Tenant("a", "team", "p", Claim("a", Fraction(0), Fraction(1)), (Card(UUID, cap_mib),))
 
 
+def sight(nvml: Nvml) -> Sight:
+    return {UUID: nvml.processes(UUID)}
+
+
 async def test_contexts_are_charged_from_the_drivers_own_figures(scene: Scene, nvml: Nvml) -> None:
     scene.container("a", cap_mib=64)
     code = "begin(); plain(10 * MIB); tell(1); hear(); tell([memory(), plain(25 * MIB)[0]])"
     program = await scene.run("a", code)
     await program.answer()
-    auditor = Auditor(nvml, lambda pid: "")
-    assert auditor.look([tenant()], {"a": scene.table("a")}, 0.0) == []
+    auditor = Auditor(lambda pid: "")
+    ledger = Ledger([tenant()], {"a": scene.table("a")})
+    assert auditor.look(ledger, sight(nvml), 0.0) == []
     await program.say()
     assert await program.answer() == [[24, 64], 2]
 
@@ -47,25 +54,41 @@ async def test_a_process_without_the_library_is_found_and_counts(scene: Scene, n
     code = "begin(); plain(50 * MIB); tell(memory()); hear()"
     bare = await scene.run("a", code, LD_PRELOAD="")
     assert (await bare.answer())[1] == 16384
-    auditor = Auditor(nvml, lambda pid: "a" if pid == bare.process.pid else "")
-    (first,) = auditor.look([tenant()], {}, 0.0)
-    assert first.reason == UNPROTECTED
-    assert f"team/p: process {bare.process.pid}" in first.message
-    late = auditor.look([tenant()], {}, 3.0)
-    assert [each.reason for each in late] == [UNPROTECTED, OVER_CAP]
+    auditor = Auditor(lambda pid: "a" if pid == bare.process.pid else "")
+    assert auditor.look(Ledger([tenant()]), sight(nvml), 0.0) == []
+    late = auditor.look(Ledger([tenant()]), sight(nvml), 3.0)
+    assert [each.reason for each in late] == [Reason.GPU_UNPROTECTED, Reason.GPU_MEMORY_OVER_CAP]
+    assert f"team/p: process {bare.process.pid}" in late[0].message
     assert late[1].message == f"team/p: has 80 MiB of {UUID}, may have 64"
-    assert auditor.look([tenant(cap_mib=100)], {}, 4.0)[1:] == []
+    assert auditor.look(Ledger([tenant(cap_mib=100)]), sight(nvml), 4.0)[1:] == []
 
 
-async def test_processes_of_others_are_not_a_pods(scene: Scene, nvml: Nvml) -> None:
+async def test_a_pod_on_a_card_that_is_given_to_others_is_found(scene: Scene, nvml: Nvml) -> None:
     scene.container("a", cap_mib=64)
     bare = await scene.run("a", "begin(); tell(1); hear()", LD_PRELOAD="")
     await bare.answer()
-    assert Auditor(nvml, lambda pid: "b").look([tenant()], {}, 0.0) == []
+    auditor = Auditor(lambda pid: "b")
+    both = Ledger([tenant(), replace(tenant(), uid="b", cards=(Card(SECOND, 1),))])
+    auditor.look(both, sight(nvml), 0.0)
+    (found,) = auditor.look(both, sight(nvml), 3.0)
+    assert (found.uid, found.reason) == ("b", Reason.GPU_NOT_GIVEN)
+    assert found.message == f"process {bare.process.pid} uses {UUID}, which is given to others"
+
+
+async def test_processes_of_the_host_and_of_who_has_the_card_alone_are_let_be(
+    scene: Scene, nvml: Nvml
+) -> None:
+    scene.container("a", cap_mib=64)
+    bare = await scene.run("a", "begin(); tell(1); hear()", LD_PRELOAD="")
+    await bare.answer()
+    for pod, ledger in (("", Ledger([tenant()])), ("c", Ledger([], whole={"c": (UUID,)}))):
+        auditor = Auditor(lambda pid, pod=pod: pod)  # type: ignore[misc]
+        for now_s in (0.0, 3.0):
+            assert auditor.look(ledger, sight(nvml), now_s) == []
 
 
 def test_a_card_that_is_not_there_is_an_error_that_names_the_call(nvml: Nvml) -> None:
-    with pytest.raises(NvmlError, match="nvmlDeviceGetHandleByUUID: 6"):
+    with pytest.raises(NvmlError, match="nvmlDeviceGetHandleByUUID: "):
         nvml.processes("GPU-none")
 
 

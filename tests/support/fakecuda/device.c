@@ -2,12 +2,17 @@
 #define _GNU_SOURCE
 #include "device.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,13 +37,63 @@ struct fake_card *fake_card(void)
     return the_card;
 }
 
+static uint32_t space_of(const char *pid)
+{
+    char path[300];
+    struct stat about;
+    snprintf(path, sizeof path, "/proc/%s/ns/pid", pid);
+    return stat(path, &about) ? 0 : (uint32_t)about.st_ino;
+}
+
+static uint32_t own_space(void)
+{
+    static _Atomic uint32_t space;
+    if (!space)
+        space = space_of("self");
+    return space;
+}
+
+/* The last number of the line `NSpid:` is what the process calls itself. */
+static uint32_t own_pid_of(const char *pid)
+{
+    char path[300], line[256];
+    uint32_t found = 0;
+    snprintf(path, sizeof path, "/proc/%s/status", pid);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (!strncmp(line, "NSpid:", 6))
+            found = (uint32_t)strtoul(strrchr(line, '\t'), NULL, 10);
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+uint32_t fake_seen_pid(const struct fake_process *process)
+{
+    uint32_t seen = 0;
+    if (!process->space || process->space == own_space())
+        return process->pid;
+    DIR *folder = opendir("/proc");
+    for (struct dirent *each; folder && !seen && (each = readdir(folder));) {
+        uint32_t pid = (uint32_t)strtoul(each->d_name, NULL, 10);
+        if (pid && space_of(each->d_name) == process->space &&
+            own_pid_of(each->d_name) == process->pid)
+            seen = pid;
+    }
+    if (folder)
+        closedir(folder);
+    return seen;
+}
+
 uint64_t fake_used(void)
 {
     uint64_t sum = 0;
     for (int i = 0; i < FAKE_MAX_PROCESSES; i++) {
         struct fake_process *process = &the_card->processes[i];
         uint32_t pid = process->pid;
-        if (pid && kill((pid_t)pid, 0) && errno == ESRCH) {
+        bool is_near = !process->space || process->space == own_space();
+        if (pid && is_near && kill((pid_t)pid, 0) && errno == ESRCH) {
             process->bytes = 0;
             atomic_compare_exchange_strong(&process->pid, &pid, 0);
         }
@@ -49,15 +104,17 @@ uint64_t fake_used(void)
 
 static struct fake_process *ours(struct fake_card *card)
 {
-    uint32_t pid = (uint32_t)getpid();
+    uint32_t pid = (uint32_t)getpid(), space = own_space();
     for (int i = 0; i < FAKE_MAX_PROCESSES; i++) {
-        if (card->processes[i].pid == pid)
+        if (card->processes[i].pid == pid && card->processes[i].space == space)
             return &card->processes[i];
     }
     for (int i = 0; i < FAKE_MAX_PROCESSES; i++) {
         uint32_t nobody = 0;
-        if (atomic_compare_exchange_strong(&card->processes[i].pid, &nobody, pid))
+        if (atomic_compare_exchange_strong(&card->processes[i].pid, &nobody, pid)) {
+            card->processes[i].space = space;
             return &card->processes[i];
+        }
     }
     abort();
 }

@@ -20,9 +20,10 @@
 #define FAKE_RECOVERY(health) ((unsigned)((health) >> 16 & 0xff))
 #define FAKE_IS_LOST(health) ((health) >> 31 & 1)
 
+/* `space` tells the process's own namespace of numbers, since `pid` is only one there. */
 struct fake_process {
     _Atomic uint32_t pid;
-    uint32_t pad;
+    _Atomic uint32_t space;
     _Atomic uint64_t bytes;
 };
 
@@ -54,6 +55,9 @@ void fake_give(uint64_t bytes);
 
 /* What all processes that live have of it. */
 uint64_t fake_used(void);
+
+/* The number that we see the process under; 0 where we do not see it. */
+uint32_t fake_seen_pid(const struct fake_process *process);
 
 uint64_t fake_now_ns(void);
 void fake_sleep_until(uint64_t until_ns);

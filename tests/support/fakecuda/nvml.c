@@ -126,11 +126,14 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struc
     unsigned n = 0, room = *count;
     fake_used();
     for (int i = 0; i < FAKE_MAX_PROCESSES; i++) {
-        unsigned pid = card->processes[i].pid;
-        if (!pid || !card->processes[i].bytes)
+        struct fake_process *process = &card->processes[i];
+        unsigned pid = process->pid ? fake_seen_pid(process) : 0;
+        if (process->pid && !pid)
+            process->pid = process->bytes = 0;
+        if (!pid || !process->bytes)
             continue;
         if (n < room)
-            found[n] = (struct process){pid, card->processes[i].bytes, ~0u, ~0u};
+            found[n] = (struct process){pid, process->bytes, ~0u, ~0u};
         n++;
     }
     *count = n;

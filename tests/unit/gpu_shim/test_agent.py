@@ -14,13 +14,14 @@ from extender.api.kinds import (
     NodePool,
     NodePoolSpec,
     Row,
+    RowState,
     TimeSlicing,
 )
 from extender.api.names import LABEL_NODE_POOL
 from extender.api.objects import ObjectMeta
 from gpu_shim.agent.follower import Follower
 from gpu_shim.agent.inventory import InventoryError, read_inventory
-from gpu_shim.agent.tenants import tenants_of
+from gpu_shim.agent.tenants import tenants_of, whole_cards
 from gpu_shim.arbiter.container import Card
 from gpu_shim.policy.shares import Mode
 
@@ -65,10 +66,23 @@ def test_a_pod_with_two_cards_is_one_tenant_on_both() -> None:
     assert [card.uuid for card in tenant.cards] == ["GPU-1", "GPU-0"]
 
 
-def test_whole_cards_and_rows_that_are_not_bound_are_left_alone() -> None:
+def in_state(state: RowState) -> Row:
+    return Row(**{f: getattr(row(), f) for f in Row.__struct_fields__} | {"state": state})
+
+
+def test_whole_cards_and_places_that_wait_for_victims_are_left_alone() -> None:
     whole = row("u", CardShare(0, 1000, 16384))
-    reserved = Row(**{f: getattr(row(), f) for f in Row.__struct_fields__} | {"state": "reserved"})
-    assert tenants_of([whole, reserved], DEVICES, "fair") == ([], [])
+    assert tenants_of([whole, in_state("nominated")], DEVICES, "fair") == ([], [])
+
+
+def test_a_reserved_row_counts_since_its_pod_may_start_before_it_is_marked_bound() -> None:
+    ((tenant,), _) = tenants_of([in_state("reserved")], DEVICES, "fair")
+    assert tenant.uid == "u-1"
+
+
+def test_a_pod_with_whole_cards_is_told_by_their_uuids() -> None:
+    whole = row("u", CardShare(0, 1000, 16384), CardShare(1, 1000, 16384))
+    assert whole_cards([whole, row()], DEVICES) == {"u": ("GPU-0", "GPU-1")}
 
 
 @pytest.mark.parametrize(

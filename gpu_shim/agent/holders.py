@@ -1,0 +1,201 @@
+"""Keeps NVIDIA's device plugin off the cards that pods share.
+
+For every shared card one pod of ours asks for a whole GPU and sleeps. Kubelet picks the card; which
+one it was is read from its PodResources API, and from then on that is the card which the ledger's
+index means. Needed only where a device plugin owns the cards.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+
+from extender.api.kinds import Row
+from extender.api.names import NVIDIA_GPU
+from extender.api.units import MILLI_PER_GPU
+from extender.kube.client import Client
+from extender.kube.errors import AlreadyExists, KubeError, NotFound
+from extender.kube.resources import PODS
+from gpu_shim.agent.cards import Cards
+from gpu_shim.agent.indices import Hold
+from gpu_shim.agent.podresources import Given, KubeletError, PodResources
+from gpu_shim.agent.tenants import is_whole, live
+
+EVERY_S: Final = 1.0
+#: A holder that kubelet refused (there is no such GPU, or none left) is made again this much later.
+RETRY_S: Final = 30.0
+PREFIX: Final = "ballast-holder"
+LABELS: Final = {
+    "app.kubernetes.io/name": "ballast",
+    "app.kubernetes.io/component": "gpu-holder",
+}
+_SELECTOR: Final = ",".join(f"{key}={value}" for key, value in LABELS.items())
+_ENDED: Final = ("Failed", "Succeeded")
+
+_log = structlog.get_logger("gpu_shim.holders")
+
+
+@dataclass(slots=True, frozen=True)
+class Style:
+    """How holder pods are made."""
+
+    node: str
+    namespace: str
+    image: str
+
+
+def shared_indices(rows: Sequence[Row]) -> set[int]:
+    """Cards of which some pod has only a part."""
+    return {card.index for row in live(rows) for card in row.cards if card.milli < MILLI_PER_GPU}
+
+
+def holder_name(node: str, index: int) -> str:
+    """The one name that the holder of a node's card can have."""
+    digest = hashlib.sha256(node.encode()).hexdigest()[:10]
+    return f"{PREFIX}-{digest}-{index}"
+
+
+def holder_pod(style: Style, index: int) -> dict[str, Any]:
+    """A pod that has a whole GPU and does nothing with it. It may do nothing else either."""
+    contained = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+    gpu = {NVIDIA_GPU: "1"}
+    container = {
+        "name": "hold",
+        "image": style.image,
+        "imagePullPolicy": "IfNotPresent",
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
+        "resources": {"requests": gpu, "limits": gpu},
+        "securityContext": contained,
+    }
+    return {
+        "metadata": {
+            "name": holder_name(style.node, index),
+            "namespace": style.namespace,
+            "labels": LABELS,
+        },
+        "spec": {
+            # Not scheduled: the ledger has given the card already.
+            "nodeName": style.node,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "priorityClassName": "system-node-critical",
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"operator": "Exists"}],
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+        },
+    }
+
+
+def holds_of(
+    rows: Sequence[Row], given: Sequence[Given], style: Style
+) -> tuple[list[Hold], list[str]]:
+    """What kubelet gave for which indices; sentences about GPUs that no row speaks of."""
+    index_of = {holder_name(style.node, each): each for each in shared_indices(rows)}
+    whole = {
+        (row.namespace, row.name): tuple(card.index for card in row.cards)
+        for row in live(rows)
+        if is_whole(row)
+    }
+    holds, strangers = list[Hold](), list[str]()
+    for each in given:
+        if each.namespace == style.namespace and each.name.startswith(f"{PREFIX}-"):
+            if each.name in index_of:
+                holds.append(Hold((index_of[each.name],), each.uuids[:1]))
+        elif (indices := whole.get((each.namespace, each.name))) is not None:
+            holds.append(Hold(indices, each.uuids))
+        else:
+            strangers.append(f"{each.namespace}/{each.name} has {each.uuids[0]} without a row")
+    return holds, strangers
+
+
+@dataclass(slots=True)
+class Holders:
+    """Makes and removes holder pods as rows come and go, and tells `cards` what came of it."""
+
+    api: Client
+    kubelet: PodResources
+    cards: Cards
+    style: Style
+    strangers: list[str] = field(default_factory=list)
+    is_answered: bool = False
+    _not_before_s: dict[str, float] = field(default_factory=dict)
+
+    def problems(self) -> list[str]:
+        """What keeps cards from being ours, in sentences."""
+        now_s = asyncio.get_running_loop().time()
+        refused = [
+            f"kubelet refused {name} a GPU: does NVIDIA's device plugin run?"
+            for name, until_s in self._not_before_s.items()
+            if now_s < until_s
+        ]
+        return self.cards.conflicts + refused + self.strangers
+
+    async def run(self) -> None:
+        """Keep them until cancelled; what fails is tried again."""
+        told = ""
+        while True:
+            try:
+                await self.keep()
+                told = ""
+            except (KubeError, KubeletError) as error:
+                if (why := str(error)) != told:
+                    _log.warning("could not keep the holders of cards", error=why)
+                told = why
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.cards.agent.changes(), EVERY_S)
+
+    async def keep(self) -> None:
+        """One round; raises KubeError and KubeletError."""
+        agent = self.cards.agent
+        if not agent.is_synced:
+            return
+        rows = agent.ledger.spec.rows if agent.ledger is not None else []
+        # With nothing shared there is nothing to look after, once what was left is gone.
+        if (needed := shared_indices(rows)) or not self.is_answered or self.cards.holds:
+            await self._make(needed)
+        given = await self.kubelet.given()
+        holds, self.strangers = holds_of(rows, given, self.style)
+        self.is_answered = True
+        if holds != self.cards.holds:
+            self.cards.holds = holds
+            self.cards.publish()
+
+    async def _make(self, needed: Collection[int]) -> None:
+        names = {holder_name(self.style.node, index): index for index in needed}
+        there = await self._there()
+        now_s = asyncio.get_running_loop().time()
+        for name, phase in there.items():
+            if phase in _ENDED:
+                self._not_before_s[name] = now_s + RETRY_S
+            if name not in names or phase in _ENDED:
+                with contextlib.suppress(NotFound):
+                    await self.api.delete(PODS, name, self.style.namespace)
+        for name, index in names.items():
+            if name not in there and now_s >= self._not_before_s.get(name, 0.0):
+                with contextlib.suppress(AlreadyExists):
+                    body = holder_pod(self.style, index)
+                    await self.api.create(PODS, body, self.style.namespace)
+                    _log.info("holds a card", index=index, pod=name)
+
+    async def _there(self) -> Mapping[str, str]:
+        """Phases of this node's holder pods by name."""
+        page = await self.api.list_all(
+            PODS,
+            namespace=self.style.namespace,
+            label_selector=_SELECTOR,
+            field_selector=f"spec.nodeName={self.style.node}",
+        )
+        return {pod.metadata.name: pod.status.phase for pod in page.items}

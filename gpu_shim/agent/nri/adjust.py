@@ -1,0 +1,121 @@
+"""What a container gets that shares cards, as an adjustment of the container runtime's.
+
+The pod's folder is mounted read-only: its libraries, its caps, its socket (a socket can be
+connected to through a read-only mount). `/etc/ld.so.preload` is the kernel's and the loader's way
+to have the libraries in every program, also in one that drops its environment.
+"""
+
+import posixpath
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from gpu_shim.agent.nri.session import Refusal
+from gpu_shim.agent.proto import nri_pb2 as pb
+
+#: Where a container sees its pod's folder.
+INSIDE: Final = "/usr/lib/ballast"
+PRELOAD: Final = "/etc/ld.so.preload"
+#: Where a container finds the driver's libraries when we bring them: the shadow libraries and
+#: NVIDIA's own images look here.
+DRIVER: Final = "/usr/local/nvidia/lib64"
+
+VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
+CAPABILITIES: Final = "NVIDIA_DRIVER_CAPABILITIES"
+_OURS: Final = (VISIBLE, CAPABILITIES)
+
+_READ_ONLY: Final = ("bind", "ro", "nosuid", "nodev", "exec", "rprivate")
+
+#: How cards and driver reach a container: by CDI name (NVIDIA's container toolkit has made the
+#: specification), by environment (NVIDIA's runtime reads it), or as files that we bring.
+Way = Literal["cdi", "environment", "files"]
+
+
+@dataclass(slots=True, frozen=True)
+class Node:
+    """One device file of the host."""
+
+    path: str
+    major: int
+    minor: int
+
+
+@dataclass(slots=True, frozen=True)
+class Delivery:
+    """How cards reach containers. `driver` and `nodes` (by UUID; "" for all) are for files."""
+
+    way: Way = "cdi"
+    driver: Path | None = None
+    nodes: Mapping[str, Sequence[Node]] = field(default_factory=dict)
+
+
+def protect(home: Path, container: pb.Container) -> pb.ContainerAdjustment:
+    """The mounts that hold a container to its pod's caps; Refusal where it would undo them."""
+    for mount in container.mounts:
+        place = posixpath.normpath("/" + mount.destination.lstrip("/"))
+        if place.startswith(INSIDE + "/"):
+            raise Refusal(f"{container.name}: a volume at {place} would hide Ballast's libraries")
+    preload = home / "ld.so.preload"
+    mounts = [_mount(home, INSIDE), _mount(preload, PRELOAD)]
+    return pb.ContainerAdjustment(mounts=mounts)
+
+
+def deliver(
+    uuids: Iterable[str], delivery: Delivery, container: pb.Container
+) -> pb.ContainerAdjustment:
+    """What makes exactly these cards visible; none: no card at all.
+
+    A variable that stands twice in a container's environment keeps its second value whatever a
+    plugin sets, so it is refused.
+    """
+    names = Counter(each.partition("=")[0] for each in container.env)
+    for name in _OURS:
+        if names[name] > 1:
+            raise Refusal(f"{container.name}: {name} is set {names[name]} times; leave it out")
+    uuids = list(uuids)
+    made = pb.ContainerAdjustment()
+    visible = ",".join(uuids) if delivery.way == "environment" else ""
+    made.env.append(pb.KeyValue(key=VISIBLE, value=visible or "void"))
+    if delivery.way == "environment" and uuids:
+        made.env.append(pb.KeyValue(key=CAPABILITIES, value="compute,utility"))
+    elif delivery.way == "cdi":
+        made.CDI_devices.extend(pb.CDIDevice(name=f"nvidia.com/gpu={uuid}") for uuid in uuids)
+    elif delivery.way == "files" and uuids:
+        made.MergeFrom(_files(uuids, delivery))
+    return made
+
+
+def _files(uuids: Sequence[str], delivery: Delivery) -> pb.ContainerAdjustment:
+    made = pb.ContainerAdjustment()
+    if delivery.driver is not None:
+        made.mounts.append(_mount(delivery.driver, DRIVER))
+    for uuid in ("", *uuids):
+        for node in delivery.nodes.get(uuid, ()):
+            mode = pb.OptionalFileMode(value=0o666)
+            made.linux.devices.append(
+                pb.LinuxDevice(
+                    path=node.path, type="c", major=node.major, minor=node.minor, file_mode=mode
+                )
+            )
+    return made
+
+
+def _mount(source: Path, destination: str) -> pb.Mount:
+    return pb.Mount(
+        destination=destination, type="bind", source=str(source), options=list(_READ_ONLY)
+    )
+
+
+def preload_text() -> str:
+    """The content of a pod's `/etc/ld.so.preload`."""
+    return "".join(f"{INSIDE}/lib/{name}\n" for name in ("libcuda.so.1", "libnvidia-ml.so.1"))
+
+
+def is_protected(container: pb.Container, state: Path) -> bool:
+    """Whether a container that runs already has a preload of ours."""
+    return any(
+        mount.destination == PRELOAD and mount.source.startswith(f"{state}/")
+        for mount in container.mounts
+    )

@@ -1,0 +1,189 @@
+"""What containers of this node get when they are created, as the node's GpuNode says.
+
+A pod without our annotation and without a row is left as it is. One that has the annotation but no
+row yet is waited for a moment (the row is written long before the pod is bound), then its container
+is refused: kubelet asks again. So no container of ours ever starts unprotected while we are here;
+what started while we were not is seen when the runtime tells what runs.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from extender.api.demand import FRACTION_CONTAINER
+from extender.api.names import ANNOTATION_CARDS
+from extender.api.reasons import Reason
+from gpu_shim.agent.agent import Agent
+from gpu_shim.agent.audit import Finding
+from gpu_shim.agent.nri.adjust import Delivery, deliver, is_protected, protect
+from gpu_shim.agent.nri.frames import FramingError
+from gpu_shim.agent.nri.session import Refusal, RegistrationError, Session
+from gpu_shim.agent.proto import nri_pb2 as pb
+from gpu_shim.agent.tenants import is_whole
+
+NAME: Final = "ballast"
+#: Plugins are asked in the order of their indices; late, so that we see what others have made.
+INDEX: Final = "90"
+#: The longest a container waits for its pod's row: the runtime does nothing else meanwhile.
+PATIENCE_S: Final = 0.5
+#: Containers that a runtime creates before it has us again start unprotected, so soon.
+RETRY_S: Final = 0.2
+
+_EVENTS: Final = (
+    pb.CREATE_CONTAINER,
+    pb.STOP_CONTAINER,
+    pb.REMOVE_CONTAINER,
+    pb.REMOVE_POD_SANDBOX,
+)
+_ENDED: Final = (pb.CONTAINER_STOPPED, pb.CONTAINER_UNKNOWN)
+
+_log = structlog.get_logger("gpu_shim.nri")
+
+
+@dataclass(slots=True, frozen=True)
+class Seen:
+    """A container that runs; `pod` is its pod's uid."""
+
+    pod: str
+    name: str
+    is_protected: bool
+
+
+@dataclass(slots=True)
+class NodePlugin:
+    """Answers one container runtime, again and again. `pods` is (namespace, name) by uid.
+
+    With `is_by_plugin` whole cards are delivered by NVIDIA's device plugin, not by us.
+    """
+
+    agent: Agent
+    delivery: Delivery
+    socket: Path
+    is_by_plugin: bool = False
+    patience_s: float = PATIENCE_S
+    runtime: str = ""
+    pods: dict[str, tuple[str, str]] = field(default_factory=dict)
+    containers: dict[str, Seen] = field(default_factory=dict)
+    n_connected: int = 0
+    n_refused: int = 0
+    n_adjusted: int = 0
+    _syncing: "tuple[dict[str, tuple[str, str]], dict[str, Seen]] | None" = None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a runtime asks us before it creates containers."""
+        return bool(self.runtime)
+
+    async def run(self) -> None:
+        """Serve until cancelled; the runtime may restart, be late or say nonsense."""
+        told = ""
+        while True:
+            try:
+                reader, writer = await asyncio.open_unix_connection(str(self.socket))
+                await Session(reader, writer, self).run(NAME, INDEX)
+                why = "the runtime hung up"
+            except (OSError, FramingError, RegistrationError) as error:
+                why = str(error) or type(error).__name__
+            if why != told or self.is_connected:
+                _log.warning("not connected to the runtime", socket=str(self.socket), why=why)
+            told, self.runtime = why, ""
+            await asyncio.sleep(RETRY_S)
+
+    def unprotected(self) -> Iterable[Finding]:
+        """Containers of pods that share cards and were started without the libraries."""
+        for seen in self.containers.values():
+            tenant = self.agent.tenants.get(seen.pod)
+            if tenant is not None and not seen.is_protected:
+                who = f"{tenant.namespace}/{tenant.pod}"
+                what = f"{who}: container {seen.name} was started without the library"
+                yield Finding(seen.pod, Reason.GPU_UNPROTECTED, what)
+
+    # -- what the runtime calls ----------------------------------------------------------------
+
+    async def configure(self, request: pb.ConfigureRequest) -> pb.ConfigureResponse:
+        """Which events we want to hear of."""
+        self.runtime = f"{request.runtime_name} {request.runtime_version}".strip() or "unnamed"
+        self.n_connected += 1
+        _log.info("connected to the runtime", runtime=self.runtime)
+        return pb.ConfigureResponse(events=sum(1 << (event - 1) for event in _EVENTS))
+
+    async def synchronize(self, request: pb.SynchronizeRequest) -> pb.SynchronizeResponse:
+        """Take in what runs already, in as many parts as it comes."""
+        pods, containers = self._syncing or ({}, {})
+        pods |= {pod.uid: (pod.namespace, pod.name) for pod in request.pods}
+        of_sandbox = {pod.id: pod for pod in request.pods}
+        for container in request.containers:
+            pod = of_sandbox.get(container.pod_sandbox_id)
+            if pod is not None and container.state not in _ENDED:
+                containers[container.id] = self._seen(pod, container)
+        if request.more:
+            self._syncing = pods, containers
+        else:
+            self.pods, self.containers, self._syncing = pods, containers, None
+        return pb.SynchronizeResponse(more=request.more)
+
+    async def create(self, request: pb.CreateContainerRequest) -> pb.CreateContainerResponse:
+        """What the container gets; Refusal where its pod's row is not here or can't be served."""
+        pod, container = request.pod, request.container
+        self.pods[pod.uid] = (pod.namespace, pod.name)
+        row = self.agent.row(pod.uid)
+        if row is None and ANNOTATION_CARDS not in pod.annotations:
+            return pb.CreateContainerResponse()
+        if row is not None and is_whole(row) and self.is_by_plugin:
+            return pb.CreateContainerResponse()
+        try:
+            adjust = await self._adjust(pod, container)
+        except Refusal as error:
+            self.n_refused += 1
+            _log.warning("refused a container", pod=f"{pod.namespace}/{pod.name}", why=str(error))
+            raise
+        self.n_adjusted += 1
+        self.containers[container.id] = Seen(pod.uid, container.name, is_protected=True)
+        return pb.CreateContainerResponse(adjust=adjust)
+
+    async def stopped(self, request: pb.ContainerRequest) -> pb.StopContainerResponse:
+        """A container is stopping: it no longer has to be protected."""
+        self.containers.pop(request.container.id, None)
+        return pb.StopContainerResponse()
+
+    async def removed(self, request: pb.ContainerRequest) -> pb.Empty:
+        """A container is gone, or a whole pod where none is named."""
+        if request.HasField("container"):
+            self.containers.pop(request.container.id, None)
+        else:
+            uid = request.pod.uid
+            self.pods.pop(uid, None)
+            self.containers = {
+                key: seen for key, seen in self.containers.items() if seen.pod != uid
+            }
+        return pb.Empty()
+
+    # -- what a container gets -----------------------------------------------------------------
+
+    async def _adjust(self, pod: pb.PodSandbox, container: pb.Container) -> pb.ContainerAdjustment:
+        uid = pod.uid
+        if not await self.agent.knows(uid, self.patience_s):
+            why = self.agent.rejected.get(uid, "this node's GpuNode has no row for it")
+            raise Refusal(f"{pod.namespace}/{pod.name}: {why}")
+        if not self._is_for_cards(pod, container):
+            return deliver((), self.delivery, container)
+        tenant = self.agent.tenants.get(uid)
+        if tenant is None:
+            return deliver(self.agent.whole[uid], self.delivery, container)
+        made = protect(self.agent.home(uid), container)
+        uuids = [card.uuid for card in tenant.cards]
+        made.MergeFrom(deliver(uuids, self.delivery, container))
+        return made
+
+    def _is_for_cards(self, pod: pb.PodSandbox, container: pb.Container) -> bool:
+        """Whether the container is one that its pod's cards are for; all are, if none is named."""
+        named = pod.annotations.get(FRACTION_CONTAINER, "")
+        return not named or container.name == named
+
+    def _seen(self, pod: pb.PodSandbox, container: pb.Container) -> Seen:
+        is_safe = is_protected(container, self.agent.state)
+        return Seen(pod.uid, container.name, is_safe or not self._is_for_cards(pod, container))

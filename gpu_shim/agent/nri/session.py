@@ -1,0 +1,181 @@
+"""One connection to a container runtime: we register, then answer what it calls.
+
+The runtime holds a lock of its own while it waits for us, and drops a plugin that takes longer than
+its time limit (two seconds by default): no answer here may wait for anything slow.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import structlog
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as Proto
+
+from gpu_shim.agent.nri.frames import PLUGIN, RUNTIME, Decoder, Kind, Message, encode
+from gpu_shim.agent.proto import nri_pb2 as pb
+from gpu_shim.agent.proto import ttrpc_pb2
+
+#: Codes of gRPC that our answers use.
+OK, INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL = 0, 3, 9, 12, 13
+
+REGISTER_S: Final = 5.0
+_PACKAGE: Final = "nri.pkg.api.v1alpha1"
+_READ: Final = 1 << 16
+#: More calls at once than a runtime makes, which has one under way at a time.
+_MOST_CALLS: Final = 64
+
+_log = structlog.get_logger("gpu_shim.nri")
+
+
+class RegistrationError(Exception):
+    """The runtime does not want us; the message is what it said."""
+
+
+class Refusal(Exception):  # noqa: N818
+    """The answer to a call is no; the message reaches the pod's events."""
+
+
+class Plugin(Protocol):
+    """Who answers. What a method raises other than Refusal is a bug, and told as such."""
+
+    async def configure(self, request: pb.ConfigureRequest) -> pb.ConfigureResponse:
+        """Say which events are wanted."""
+
+    async def synchronize(self, request: pb.SynchronizeRequest) -> pb.SynchronizeResponse:
+        """Take in what runs already; comes in parts where `more` is set."""
+
+    async def create(self, request: pb.CreateContainerRequest) -> pb.CreateContainerResponse:
+        """What the container gets; Refusal: it is not created."""
+
+    async def stopped(self, request: pb.ContainerRequest) -> pb.StopContainerResponse:
+        """A container is stopping."""
+
+    async def removed(self, request: pb.ContainerRequest) -> pb.Empty:
+        """A container is gone, or a whole pod where none is named."""
+
+
+@dataclass(slots=True)
+class Session:
+    """Serves one connection until it ends."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    plugin: Plugin
+    _is_registered: bool = False
+    _calls: set["asyncio.Task[None]"] = field(default_factory=set)
+
+    async def run(self, name: str, index: str) -> None:
+        """Register and serve. Returns when the runtime hangs up.
+
+        Raises RegistrationError, FramingError, OSError.
+        """
+        request = pb.RegisterPluginRequest(plugin_name=name, plugin_idx=index)
+        call = ttrpc_pb2.Request(
+            service=f"{_PACKAGE}.Runtime",
+            method="RegisterPlugin",
+            payload=request.SerializeToString(),
+            timeout_nano=int(REGISTER_S * 1e9),
+        )
+        late = asyncio.get_running_loop().call_later(REGISTER_S, self._give_up)
+        try:
+            self._send(Message(RUNTIME, 1, Kind.REQUEST, call.SerializeToString()))
+            await self._read()
+        finally:
+            late.cancel()
+            for task in self._calls:
+                task.cancel()
+            self.writer.close()
+        if not self._is_registered:
+            raise RegistrationError("no answer to our registration")
+
+    def _give_up(self) -> None:
+        if not self._is_registered:
+            self.reader.feed_eof()
+
+    async def _read(self) -> None:
+        decoder = Decoder()
+        while data := await self.reader.read(_READ):
+            for message in decoder.feed(data):
+                self._take(message)
+            await self.writer.drain()
+
+    def _take(self, message: Message) -> None:
+        if message.connection == RUNTIME and message.kind == Kind.RESPONSE:
+            self._take_registration(message)
+        elif message.connection == PLUGIN and message.kind == Kind.REQUEST:
+            if len(self._calls) >= _MOST_CALLS:
+                self._answer(message.stream, INTERNAL, "too many calls at once")
+                return
+            task = asyncio.ensure_future(self._serve(message))
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+
+    def _take_registration(self, message: Message) -> None:
+        try:
+            status = ttrpc_pb2.Response.FromString(message.payload).status
+        except DecodeError as error:
+            raise RegistrationError(f"an answer that is not understood: {error}") from error
+        if status.code != OK:
+            raise RegistrationError(status.message)
+        self._is_registered = True
+
+    # -- calls of the runtime ------------------------------------------------------------------
+
+    async def _serve(self, message: Message) -> None:
+        try:
+            request = ttrpc_pb2.Request.FromString(message.payload)
+            answer = await self._call(request)
+        except DecodeError as error:
+            self._answer(message.stream, INVALID_ARGUMENT, f"not understood: {error}")
+        except Refusal as error:
+            self._answer(message.stream, FAILED_PRECONDITION, str(error))
+        except NotImplementedError as error:
+            self._answer(message.stream, UNIMPLEMENTED, str(error))
+        except Exception:
+            _log.exception("failed to answer the runtime")
+            self._answer(message.stream, INTERNAL, "the GPU agent of this node has an error")
+        else:
+            self._answer(message.stream, OK, "", answer.SerializeToString())
+
+    async def _call(self, request: ttrpc_pb2.Request) -> Proto:
+        found = self._methods().get(request.method)
+        if found is None or request.service != f"{_PACKAGE}.Plugin":
+            raise NotImplementedError(f"no {request.service}/{request.method}")
+        kind, method = found
+        return await method(kind.FromString(request.payload))
+
+    def _methods(self) -> "Mapping[str, tuple[type[Proto], Callable[..., Awaitable[Proto]]]]":
+        plugin = self.plugin
+        return {
+            "Configure": (pb.ConfigureRequest, plugin.configure),
+            "Synchronize": (pb.SynchronizeRequest, plugin.synchronize),
+            "CreateContainer": (pb.CreateContainerRequest, plugin.create),
+            "StopContainer": (pb.ContainerRequest, plugin.stopped),
+            "RemoveContainer": (pb.ContainerRequest, plugin.removed),
+            "RemovePodSandbox": (pb.ContainerRequest, plugin.removed),
+            "StateChange": (pb.StateChangeEvent, self._changed),
+            "Shutdown": (pb.Empty, self._shut_down),
+        }
+
+    async def _changed(self, event: pb.StateChangeEvent) -> pb.Empty:
+        if event.event in (pb.REMOVE_CONTAINER, pb.REMOVE_POD_SANDBOX):
+            request = pb.ContainerRequest(pod=event.pod)
+            if event.event == pb.REMOVE_CONTAINER:
+                request.container.CopyFrom(event.container)
+            return await self.plugin.removed(request)
+        return pb.Empty()
+
+    async def _shut_down(self, _request: pb.Empty) -> pb.Empty:
+        return pb.Empty()
+
+    def _answer(self, stream: int, code: int, why: str, payload: bytes = b"") -> None:
+        response = ttrpc_pb2.Response(payload=payload)
+        if code != OK:
+            response.status.CopyFrom(ttrpc_pb2.Status(code=code, message=why))
+        self._send(Message(PLUGIN, stream, Kind.RESPONSE, response.SerializeToString()))
+
+    def _send(self, message: Message) -> None:
+        if not self.writer.is_closing():
+            self.writer.write(encode(message))

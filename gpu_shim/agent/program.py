@@ -1,0 +1,234 @@
+"""The agent put together: its parts, and the tasks that keep them going."""
+
+import asyncio
+import fcntl
+import os
+import stat
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import structlog
+from aiohttp import web
+
+from extender.api.kinds import Device
+from extender.kube.client import Client
+from extender.kube.recorder import EventRecorder
+from extender.kube.reflector import Reflector
+from extender.kube.resources import GPU_NODES, NODE_POOLS
+from gpu_shim.agent.agent import Agent
+from gpu_shim.agent.cards import Cards
+from gpu_shim.agent.enforce import Enforcer, Sources
+from gpu_shim.agent.follower import Follower
+from gpu_shim.agent.health import Health, boot_id
+from gpu_shim.agent.holders import Holders, Style
+from gpu_shim.agent.inventory import read_inventory
+from gpu_shim.agent.limits import DriverLimits
+from gpu_shim.agent.nri.adjust import Delivery, Node, Way
+from gpu_shim.agent.nri.plugin import NodePlugin
+from gpu_shim.agent.nvml import Nvml, NvmlError
+from gpu_shim.agent.observe import Parts, build_app
+from gpu_shim.agent.podresources import PodResources
+from gpu_shim.agent.report import (
+    CARDS_HEALTHY,
+    CARDS_MAPPED,
+    PODS_WITHIN_BOUNDS,
+    RUNTIME_CONNECTED,
+    Reporter,
+    Statement,
+)
+from gpu_shim.agent.waits import WatchedArbiter
+from gpu_shim.agent.watch import HealthWatch
+from gpu_shim.arbiter.pages import Library
+from gpu_shim.native.build import build
+from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.shares import Mode
+
+NVML_RETRY_S: Final = 5.0
+LOCK_RETRY_S: Final = 0.2
+#: Device files that every program needs, whatever its card.
+_COMMON: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+
+_log = structlog.get_logger("gpu_shim")
+
+
+@dataclass(slots=True, frozen=True)
+class Options:
+    """Where things are on the node, and what is done about whom. Empty paths: not there."""
+
+    node: str
+    inventory: Path | None
+    nvml: str
+    state: Path
+    libraries: Path
+    kubeconfig: str
+    host: str
+    port: int
+    is_audited: bool
+    is_evicting: bool
+    mode: Mode | Literal["off", "pool"]
+    settings: Settings
+    nri: str
+    way: Way
+    driver: Path | None
+    owner: Literal["ours", "plugin"]
+    kubelet: Path
+    cgroups: Path
+    namespace: str
+    holder_image: str
+
+
+class Program:
+    """One agent. `run` ends only by cancellation."""
+
+    def __init__(self, options: Options, nvml: Nvml | None, found: Sequence[Device]) -> None:
+        self._options = options
+        if not (options.libraries / "libballast-pages.so").exists():
+            build(options.libraries)
+        library = Library(options.libraries / "libballast-pages.so")
+        self.arbiter = WatchedArbiter(library, options.settings, is_timed=options.mode != "off")
+        mode: Mode = "strict" if options.mode == "strict" else "fair"
+        pods = options.state / "pods"
+        self.agent = Agent(options.node, found, self.arbiter, options.libraries, pods, mode=mode)
+        self.health = Health(options.state / "health.json", boot_id())
+        self.health.recall()
+        self.cards = Cards(self.agent, found, self.health, options.owner == "plugin")
+        self.nvml = nvml
+        self.plugin = self._plugin() if options.nri else None
+        self.holders: Holders | None = None
+        self.enforcer: Enforcer | None = None
+
+    async def run(self) -> None:
+        """Follow the node's GpuNode and do all that it asks for."""
+        options = self._options
+        async with await Client.connect(
+            options.kubeconfig or None, user_agent="ballast-agent"
+        ) as api:
+            tasks = self._tasks(api)
+            parts = Parts(self.agent, self.arbiter.waits, self.health, self.plugin, self.enforcer)
+            runner = web.AppRunner(build_app(parts, self.missing), access_log=None)
+            await runner.setup()
+            await web.TCPSite(runner, options.host, options.port).start()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for task in tasks:
+                        group.create_task(task)
+            finally:
+                await runner.cleanup()
+
+    def missing(self) -> str:
+        """What the agent waits for before it is ready; empty when it is."""
+        if not self.agent.is_synced:
+            return "the GpuNode of this node"
+        if self.plugin is not None and not self.plugin.is_connected:
+            return f"the container runtime at {self.plugin.socket}"
+        if self.holders is not None and not self.holders.is_answered:
+            return f"kubelet at {self._options.kubelet}"
+        return ""
+
+    def statements(self) -> Sequence[Statement]:
+        """What is said of the node in its GpuNode's conditions."""
+        ill = self.health.sentences(device.uuid for device in self.agent.devices)
+        said = [Statement(CARDS_HEALTHY, ill, "CardUnhealthy")]
+        if self.plugin is not None:
+            lost = [] if self.plugin.is_connected else ["containers start without Ballast"]
+            said.append(Statement(RUNTIME_CONNECTED, lost))
+        if self.holders is not None:
+            said.append(Statement(CARDS_MAPPED, self.holders.problems()))
+        if self.enforcer is not None:
+            beyond = sorted({self.enforcer.describe(each) for each in self.enforcer.findings})
+            said.append(Statement(PODS_WITHIN_BOUNDS, beyond))
+        return said
+
+    def _tasks(self, api: Client) -> list[Coroutine[Any, Any, Any]]:
+        options = self._options
+        is_by_pool = options.mode == "pool"
+        follower = Follower(self.agent, is_by_pool, self.cards.begin)
+        selector = f"metadata.name={options.node}"
+        tasks: list[Coroutine[Any, Any, Any]] = [
+            self.arbiter.run(),
+            Reflector(api, GPU_NODES, follower.take, field_selector=selector).run(),
+            Reporter(api, self.agent, self.statements).run(),
+        ]
+        if is_by_pool:
+            tasks.append(Reflector(api, NODE_POOLS, follower.take).run())
+        if options.owner == "plugin":
+            kubelet = PodResources(options.kubelet)
+            style = Style(options.node, options.namespace, options.holder_image)
+            self.holders = Holders(api, kubelet, self.cards, style)
+            tasks.append(self.holders.run())
+        if self.plugin is not None:
+            tasks.append(self.plugin.run())
+        if self.nvml is not None:
+            tasks.append(HealthWatch(self.nvml, self.cards).run())
+        if options.is_audited:
+            events = EventRecorder(api, f"ballast-agent-{options.node}")
+            limits = DriverLimits(root=options.cgroups) if self.nvml is not None else None
+            sources = Sources(self.nvml, self.plugin, limits)
+            self.enforcer = Enforcer(api, self.agent, sources, options.is_evicting, events)
+            tasks += [events.run(), self.enforcer.run()]
+        return tasks
+
+    def _plugin(self) -> NodePlugin:
+        options = self._options
+        nodes = dict[str, Sequence[Node]]()
+        if options.way == "files" and self.nvml is not None:
+            nodes = {"": device_files(_COMMON)}
+            for device in self.agent.devices:
+                number = self.nvml.minor(device.uuid)
+                nodes[device.uuid] = device_files([f"nvidia{number}"])
+        delivery = Delivery(options.way, options.driver, nodes)
+        is_by_plugin = options.owner == "plugin"
+        return NodePlugin(self.agent, delivery, Path(options.nri), is_by_plugin)
+
+
+def device_files(names: Sequence[str], folder: Path = Path("/dev")) -> Sequence[Node]:
+    """Those of the host's device files that are there."""
+    found = []
+    for name in names:
+        try:
+            about = (folder / name).stat()
+        except OSError:
+            continue
+        if stat.S_ISCHR(about.st_mode):
+            number = about.st_rdev
+            found.append(Node(f"/dev/{name}", os.major(number), os.minor(number)))
+    return found
+
+
+async def alone(options: Options) -> int:
+    """A lock that no other agent of this node has, waited for; it goes with the process.
+
+    Two agents would take each other's sockets and change the same containers.
+    """
+    options.state.mkdir(parents=True, exist_ok=True)
+    lock = os.open(options.state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    is_told = False
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if not is_told:
+                _log.warning("waiting for another agent to end", lock=str(options.state / "lock"))
+            is_told = True
+            await asyncio.sleep(LOCK_RETRY_S)
+
+
+async def cards_of(options: Options) -> tuple[Nvml | None, Sequence[Device]]:
+    """The driver and its cards, waited for until it is there; or no driver and a file's cards."""
+    if options.inventory is not None:
+        devices = read_inventory(options.inventory)
+        # A node that is described may still have a driver to be asked: tests do.
+        return (await asyncio.to_thread(Nvml, options.nvml) if options.nvml else None), devices
+    told = ""
+    while True:
+        try:
+            nvml = await asyncio.to_thread(Nvml, options.nvml)
+            return nvml, await asyncio.to_thread(nvml.devices)
+        except NvmlError as error:
+            if (why := str(error)) != told:
+                _log.warning("waiting for the driver", node=options.node, why=why)
+            told = why
+            await asyncio.sleep(NVML_RETRY_S)

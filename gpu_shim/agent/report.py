@@ -1,0 +1,113 @@
+"""What the agent writes of its node: the cards, and conditions, in the status of its GpuNode.
+
+Written when it differs from what the API server shows, so whoever overwrites it is overwritten.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from extender.api.objects import Condition
+from extender.kube.client import Client
+from extender.kube.errors import AlreadyExists, KubeError, NotFound
+from extender.kube.resources import GPU_NODES
+from gpu_shim.agent.agent import Agent
+
+EVERY_S: Final = 1.0
+#: The watch shows a write of ours long before this; until then it is not repeated.
+PATIENCE_S: Final = 5.0
+#: Enough for people to begin with; the rest is in metrics and logs.
+MOST_SENTENCES: Final = 8
+
+CARDS_HEALTHY: Final = "CardsHealthy"
+CARDS_MAPPED: Final = "CardsMapped"
+RUNTIME_CONNECTED: Final = "RuntimeConnected"
+PODS_WITHIN_BOUNDS: Final = "PodsWithinBounds"
+
+_log = structlog.get_logger("gpu_shim.agent")
+
+
+@dataclass(slots=True, frozen=True)
+class Statement:
+    """One thing that is so or not. `why_not` are sentences; none: it is so."""
+
+    type: str
+    why_not: Sequence[str]
+    reason: str = ""
+
+    def condition(self, before: Sequence[Condition]) -> Condition:
+        """The same as a condition, since when it is so."""
+        status = "False" if self.why_not else "True"
+        since = next(
+            (
+                each.last_transition_time
+                for each in before
+                if (each.type, each.status) == (self.type, status)
+            ),
+            None,
+        )
+        left = len(self.why_not) - MOST_SENTENCES
+        more = [f"and {left} more"] if left > 0 else []
+        return Condition(
+            type=self.type,
+            status=status,
+            reason=(self.reason or f"Not{self.type}") if self.why_not else self.type,
+            message="; ".join([*self.why_not[:MOST_SENTENCES], *more]),
+            last_transition_time=since or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )
+
+
+@dataclass(slots=True)
+class Reporter:
+    """Keeps the status true. Makes the GpuNode where nobody else has."""
+
+    api: Client
+    agent: Agent
+    statements: Callable[[], Sequence[Statement]]
+    _sent: dict[str, Any] = field(default_factory=dict)
+    _sent_at_s: float = 0.0
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            if self.agent.is_synced:
+                await self._once()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.agent.changes(), EVERY_S)
+
+    async def _once(self) -> None:
+        shown = self.agent.ledger.status if self.agent.ledger is not None else None
+        conditions = shown.conditions if shown is not None else []
+        wanted = {
+            "devices": [msgspec.to_builtins(device) for device in self.agent.devices],
+            "conditions": [
+                msgspec.to_builtins(each.condition(conditions)) for each in self.statements()
+            ],
+        }
+        said = {key: value for key, value in wanted.items() if value}
+        if shown is not None and said == msgspec.to_builtins(shown):
+            return
+        now_s = asyncio.get_running_loop().time()
+        if wanted == self._sent and now_s - self._sent_at_s < PATIENCE_S:
+            return
+        try:
+            await self._write(wanted)
+            self._sent, self._sent_at_s = wanted, now_s
+        except KubeError as error:
+            _log.warning("could not report the cards", node=self.agent.node, error=str(error))
+
+    async def _write(self, status: dict[str, Any]) -> None:
+        patch = {"status": status}
+        try:
+            await self.api.merge_patch(GPU_NODES, self.agent.node, patch, subresource="status")
+        except NotFound:
+            body = {"metadata": {"name": self.agent.node}, "spec": {"rows": []}}
+            with contextlib.suppress(AlreadyExists):
+                await self.api.create(GPU_NODES, body)
+            await self.api.merge_patch(GPU_NODES, self.agent.node, patch, subresource="status")
