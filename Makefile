@@ -19,7 +19,8 @@ export KEEP
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup controlplane demo test test-bounds test-crashes check bench lock clean
+.PHONY: help setup controlplane node image manifests demo test test-bounds test-crashes e2e check bench
+.PHONY: lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +29,15 @@ setup: $(VENV)/.ballast ## make .venv: locked packages, compiled kernels, the ba
 
 controlplane: setup ## make etcd, Kubernetes' programs and kwok, once, outside the tree
 	@$(PY) -m tests.support.controlplane build
+
+node: setup ## make containerd and kubelet for a real node, once, outside the tree
+	@$(PY) -m tests.support.node build
+
+image: setup ## make the container image as build/image/ballast.tar, without a registry
+	@$(PY) -m manifests.image $(ARGS)
+
+manifests: controlplane ## write manifests/install.yaml anew
+	@$(PY) -m tests.support.overlays
 
 demo: controlplane ## fair shares and reclaim on a simulated cluster; KEEP=1 leaves it running
 	@$(PY) -m tests.support.demo $(ARGS)
@@ -43,7 +53,7 @@ test-bounds: setup ## run what uses the kernels on ones built with bounds checks
 	@cp -R $(PACKAGES) pyproject.toml LICENSE $(wildcard README.md manifests examples docs) $(CHECKED)/
 	@rm -f $(CHECKED)/extender/kernels/*.so $(CHECKED)/extender/kernels/*.c
 	@sed -i '1s/boundscheck=False/boundscheck=True/' $(CHECKED)/extender/kernels/*.pyx
-	@cd $(CHECKED) && $(CURDIR)/$(PY) -c 'from setuptools import setup; setup()' \
+	@cd $(CHECKED) && CFLAGS=-O1 $(CURDIR)/$(PY) -c 'from setuptools import setup; setup()' \
 	    --quiet build_ext --inplace >build.log 2>&1 || { cat build.log; exit 1; }
 	@for kernel in $(CHECKED)/extender/kernels/*.c; do \
 	    grep -q RaiseBufferIndexError $$kernel || { echo "error: no bounds checks in $$kernel"; exit 1; }; \
@@ -51,6 +61,11 @@ test-bounds: setup ## run what uses the kernels on ones built with bounds checks
 	cd $(CHECKED) && BALLAST_SHARED=$(or $(BALLAST_SHARED),$(CURDIR)/../shared) $(CURDIR)/$(PY) -m pytest \
 	    -p no:cacheprovider -W error::pytest.PytestUnraisableExceptionWarning \
 	    -m "not controlplane" $(KERNEL_TESTS) $(ARGS)
+
+# Only from the command line: the suite installs and uninstalls Ballast on that cluster.
+E2E_KUBECONFIG = $(if $(filter command,$(firstword $(origin KUBECONFIG))),$(KUBECONFIG))
+e2e: controlplane ## install on a real node, run user stories; KUBECONFIG=... for a given cluster
+	BALLAST_E2E=required BALLAST_E2E_KUBECONFIG=$(E2E_KUBECONFIG) $(PY) -m pytest tests/e2e $(ARGS)
 
 check: setup ## lint, format, types, layers and kernels, on the whole tree
 	$(VENV)/bin/ruff check .
@@ -73,7 +88,7 @@ clean: ## remove everything made in the tree (not the programs in the cache fold
 	rm -rf $(VENV) build dist ballast.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache
 	rm -f extender/kernels/*.c extender/kernels/*.so
-	find $(PACKAGES) -name __pycache__ -type d -prune -exec rm -rf {} +
+	find $(PACKAGES) manifests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # -- how .venv is made -------------------------------------------------------------------------
 

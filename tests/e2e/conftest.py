@@ -1,0 +1,150 @@
+"""One cluster for the whole suite; Ballast is installed on it by the first test that needs it.
+
+`BALLAST_E2E_KUBECONFIG` names a cluster; else one is made here. Where this machine can't, or the
+node's programs are not built, the suite is skipped with a word; `BALLAST_E2E=required` builds them
+and makes the rest a failure. `BALLAST_E2E_IMAGE` is an archive to install instead of one made from
+the tree.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.site import (
+    KUBECONFIG,
+    LEAST_GPUS,
+    OVERLAY,
+    ROOT,
+    SYSTEM,
+    Site,
+    given_site,
+    open_simulated,
+    own_site,
+)
+from tests.e2e.workloads import NAMESPACES
+from tests.support.controlplane.process import ControlPlaneError
+from tests.support.node import missing_needs
+from tests.support.node.binaries import find_node_binaries, missing_programs, programs_folder
+
+GIVEN_IMAGE = os.environ.get("BALLAST_E2E_IMAGE", "")
+IMAGE = Path(GIVEN_IMAGE) if GIVEN_IMAGE else ROOT / "build" / "image" / "ballast.tar"
+HERE = Path(__file__).parent
+IS_REQUIRED = os.environ.get("BALLAST_E2E") == "required"
+IMAGE_TIMEOUT_S = 1800.0
+READY_S = 120.0
+WHY_NOT: pytest.StashKey[str] = pytest.StashKey()
+SAID: pytest.StashKey[list[str]] = pytest.StashKey()
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A site with Ballast on it, and how long that took from `kubectl apply` to all Ready."""
+
+    site: Site
+    took_s: float
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the suite's marker known."""
+    config.addinivalue_line("markers", "e2e: installs Ballast on a whole cluster")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is in this folder, and put the uninstall last."""
+    ours = [each for each in items if HERE in each.path.parents]
+    for item in ours:
+        item.add_marker(pytest.mark.e2e)
+    items.sort(key=lambda each: (HERE in each.path.parents, each.path.name == "test_uninstall.py"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Make programs and image before the first test: in view, and outside any time limit."""
+    is_asked = any(HERE in each.path.parents for each in session.items)
+    if not is_asked or session.config.option.collectonly or os.environ.get(KUBECONFIG):
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        session.config.stash[WHY_NOT] = _prepare()
+
+
+def _prepare() -> str:
+    """Make what a site of our own needs; returns why there can be none, or nothing."""
+    missing = missing_needs()
+    if missing:
+        return "; ".join(missing)
+    if not IS_REQUIRED and missing_programs(programs_folder()):
+        return "the node's programs are not built: python -m tests.support.node build"
+    try:
+        find_node_binaries()
+    except ControlPlaneError as error:
+        return str(error)
+    if GIVEN_IMAGE:
+        return ""
+    command = [sys.executable, "-m", "manifests.image", f"--output={IMAGE}"]
+    done = subprocess.run(
+        command, cwd=ROOT, timeout=IMAGE_TIMEOUT_S, check=False, stderr=subprocess.PIPE
+    )
+    return done.stderr.decode().strip() if done.returncode else ""
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """How long the installation took, and where logs were kept."""
+    for line in config.stash.get(SAID, []):
+        terminalreporter.write_line(line)
+
+
+def _say(config: pytest.Config, line: str) -> None:
+    config.stash.setdefault(SAID, []).append(line)
+
+
+@pytest.fixture(scope="session")
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    """The cluster, without Ballast."""
+    kubeconfig = os.environ.get(KUBECONFIG, "")
+    why_not = request.config.stash.get(WHY_NOT, "")
+    if why_not and IS_REQUIRED:
+        pytest.fail(why_not)
+    if why_not:
+        pytest.skip(why_not)
+
+    def has_failed() -> bool:
+        is_failed = request.session.testsfailed > 0
+        if is_failed and made.plane is not None:
+            _say(request.config, f"logs of the e2e cluster kept: {made.plane.logs}")
+        return is_failed
+
+    with given_site(kubeconfig) if kubeconfig else own_site(IMAGE, has_failed) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def installed(site: Site, request: pytest.FixtureRequest) -> Iterator[Installed]:
+    """Ballast, as README says to install it; taken away at the end if no test did."""
+    if "ballast.dev" in site.kubectl("get", "crd", "-o", "name"):
+        pytest.fail("the cluster has Ballast already, and the suite would uninstall it")
+    started = time.monotonic()
+    site.kubectl("apply", "--server-side", "-k", str(OVERLAY))
+    timeout = f"--timeout={READY_S:.0f}s"
+    site.kubectl("wait", "-n", SYSTEM, "deployment", "--all", "--for=condition=Available", timeout)
+    site.kubectl("wait", "-n", SYSTEM, "pod", "--all", "--for=condition=Ready", timeout)
+    took_s = time.monotonic() - started
+    _say(request.config, f"from kubectl apply to everything Ready: {took_s:.1f} s")
+    open_simulated(site)
+    try:
+        if site.n_gpus() < LEAST_GPUS:
+            pytest.fail(f"the cluster has {site.n_gpus()} GPUs, the stories need {LEAST_GPUS}")
+        yield Installed(site, took_s)
+    finally:
+        site.kubectl("delete", "namespace", *NAMESPACES, "--ignore-not-found", "--timeout=60s")
+        if site.get("namespaces", f"--field-selector=metadata.name={SYSTEM}"):
+            site.kubectl("delete", "-k", str(OVERLAY), "--ignore-not-found", "--wait=false")
