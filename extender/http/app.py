@@ -4,26 +4,20 @@ Every body is refused or decoded before anything is decided. kube-scheduler read
 code of an answer that is not 200; the text is for people who try the verbs by hand.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 import structlog
 from aiohttp import hdrs, web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from extender.http import metrics
+from extender.http.bodies import JSON, MAX_BODY_BYTES, BodyReader
 from extender.http.handlers import Answer, Verbs
 from extender.http.metrics import Result, Verb
 from extender.http.wire import BadBodyError, ExtenderBindingResult, encode
 
-#: 5,000 node names are 160 KB, 5,000 bare Node objects some 8 MiB.
-MAX_BODY_BYTES: Final = 8 * 2**20
-#: A body that drips in slower than this is given up; kube-scheduler's own timeout is 5 s.
-BODY_TIMEOUT_S: Final = 5.0
-
-_JSON: Final = "application/json"
 _log = structlog.get_logger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -31,10 +25,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def build_app(verbs: Verbs) -> web.Application:
     """The whole surface: verbs, health, metrics."""
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_explain_errors])
-    app.router.add_post("/filter", _handler("filter", verbs.filter, verbs))
-    app.router.add_post("/prioritize", _handler("prioritize", verbs.prioritize, verbs))
-    app.router.add_post("/preempt", _handler("preempt", verbs.preempt, verbs))
-    app.router.add_post("/bind", _handler("bind", verbs.bind, verbs))
+    bodies = BodyReader()
+    app.router.add_post("/filter", _handler("filter", verbs.filter, verbs, bodies))
+    app.router.add_post("/prioritize", _handler("prioritize", verbs.prioritize, verbs, bodies))
+    app.router.add_post("/preempt", _handler("preempt", verbs.preempt, verbs, bodies))
+    app.router.add_post("/bind", _handler("bind", verbs.bind, verbs, bodies))
     _add_observation(app, verbs)
     return app
 
@@ -77,7 +72,9 @@ def _add_observation(app: web.Application, verbs: Observed) -> None:
     app.router.add_get("/metrics", show_metrics)
 
 
-def _handler(verb: Verb, answer: Callable[[bytes], Awaitable[Answer]], verbs: Verbs) -> Handler:
+def _handler(
+    verb: Verb, answer: Callable[[bytes], Awaitable[Answer]], verbs: Verbs, bodies: BodyReader
+) -> Handler:
     duration = metrics.DURATION.labels(verb)
 
     def count(result: Result) -> None:
@@ -88,7 +85,7 @@ def _handler(verb: Verb, answer: Callable[[bytes], Awaitable[Answer]], verbs: Ve
             count("not_ready")
             return _refuse(503, "the caches are not filled yet")
         try:
-            body = await _read_body(request)
+            body = await bodies.read(request)
         except web.HTTPException:
             count("bad_request")
             raise
@@ -103,22 +100,9 @@ def _handler(verb: Verb, answer: Callable[[bytes], Awaitable[Answer]], verbs: Ve
             raise
         duration.observe(time.perf_counter() - started)
         count(told.result)
-        return web.Response(body=told.body, content_type=_JSON)
+        return web.Response(body=told.body, content_type=JSON)
 
     return handle
-
-
-async def _read_body(request: web.Request) -> bytes:
-    """The body, or the HTTP error that says why it is not read."""
-    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
-        raise web.HTTPUnsupportedMediaType(text="compressed bodies are not read; send plain JSON")
-    if request.content_type != _JSON:
-        raise web.HTTPUnsupportedMediaType(text=f"the body must be {_JSON}")
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT_S):
-            return await request.read()
-    except TimeoutError as error:
-        raise web.HTTPRequestTimeout(text="the body did not come in time") from error
 
 
 @web.middleware
@@ -147,6 +131,6 @@ def _refuse(status: int, text: str, headers: dict[str, str] | None = None) -> we
     return web.Response(
         status=status,
         body=encode(ExtenderBindingResult(text)),
-        content_type=_JSON,
+        content_type=JSON,
         headers=headers,
     )

@@ -19,10 +19,14 @@ MAX_SCORE: Final = 10
 _T = TypeVar("_T")
 
 
+#: A node's name in a call: what is longer can't be one, and is not repeated in an answer.
+Listed = Annotated[str, Meta(max_length=253)]
+
+
 class NodeName(Struct, gc=False):
     """The metadata of a node of which only the name is read."""
 
-    name: str = ""
+    name: Listed = ""
 
 
 class NodeHead(Struct, gc=False):
@@ -43,7 +47,7 @@ class ExtenderArgs(Struct, rename="pascal", gc=False):
 
     pod: Pod
     nodes: NodeList | None = None
-    node_names: list[str] | None = None
+    node_names: list[Listed] | None = None
 
 
 class ExtenderFilterResult(Struct, rename="pascal", gc=False):

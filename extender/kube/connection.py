@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import yaml
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
@@ -35,6 +36,21 @@ class Source:
     kubeconfig: str = ""
     context: str = ""
     user_agent: str = "ballast"
+
+
+#: What reading a configuration raises where the file is not what it should be; the library looks
+#: into what YAML gave it without asking what that is.
+_UNUSABLE = (
+    ConfigException,
+    yaml.YAMLError,
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    RecursionError,
+)
 
 
 class Connection:
@@ -124,7 +140,7 @@ async def _read_configuration(source: Source) -> Configuration:
             raise Misconfigured(
                 "no API server: give a kubeconfig, set KUBECONFIG, or run as a pod in the cluster"
             )
-    except (ConfigException, OSError, ValueError, TypeError, AssertionError) as error:
+    except _UNUSABLE as error:
         where = path or "the pod's service account"
         raise Misconfigured(f"{where}: cannot be used to reach an API server: {error}") from error
     return configuration

@@ -70,6 +70,9 @@ class _RawListing(Struct):
     items: list[Raw] | None = None
 
 
+#: What decoding raises for bytes that are no object of the kind: text that is no UTF-8, or nested
+#: beyond the stack, is no msgspec error.
+_BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _LINE = msgspec.json.Decoder(WatchLine)
 _ANONYMOUS = msgspec.json.Decoder(Anonymous)
 _RAW_LISTING = msgspec.json.Decoder(_RawListing)
@@ -90,7 +93,7 @@ def decode_object(resource: Resource[T], body: bytes | Raw) -> T:
     try:
         decoder: msgspec.json.Decoder[T] = _object_decoder(resource.kind)
         return decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except _BROKEN as error:
         raise Undecodable(f"{resource.plural}: {error}") from error
 
 
@@ -98,7 +101,7 @@ def decode_identity(resource: Resource[Any], body: bytes | Raw) -> Identity:
     """Who the object in `body` is, however odd the rest of it; raises Undecodable."""
     try:
         return _ANONYMOUS.decode(body).metadata
-    except msgspec.DecodeError as error:
+    except _BROKEN as error:
         raise Undecodable(f"{resource.plural}: {error}") from error
 
 
@@ -106,7 +109,7 @@ def decode_line(resource: Resource[Any], line: bytes) -> WatchLine:
     """One line of a watch, its object still encoded; raises Undecodable."""
     try:
         return _LINE.decode(line)
-    except msgspec.DecodeError as error:
+    except _BROKEN as error:
         raise Undecodable(f"watch of {resource.plural}: {error}") from error
 
 
@@ -128,9 +131,9 @@ def decode_page(resource: Resource[T], body: bytes) -> Page[T]:
     """The page in `body`, without its poison objects; raises Undecodable."""
     try:
         listing = _list_decoder(resource.kind).decode(body)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeDecodeError):
         return _decode_one_by_one(resource, body)
-    except msgspec.DecodeError as error:
+    except _BROKEN as error:
         raise Undecodable(f"list of {resource.plural}: {error}") from error
     meta = listing.metadata
     return Page(listing.items or [], meta.resource_version, meta.continue_)
@@ -139,7 +142,7 @@ def decode_page(resource: Resource[T], body: bytes) -> Page[T]:
 def _decode_one_by_one(resource: Resource[T], body: bytes) -> Page[T]:
     try:
         listing = _RAW_LISTING.decode(body)
-    except msgspec.DecodeError as error:
+    except _BROKEN as error:
         raise Undecodable(f"list of {resource.plural}: {error}") from error
     meta = listing.metadata
     page: Page[T] = Page([], meta.resource_version, meta.continue_)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from extender.api.events import Synced
-from extender.http.app import MAX_BODY_BYTES
+from extender.http.bodies import MAX_BODY_BYTES
 from extender.http.book import WATCHED
 from extender.http.serve import Extender, ServeOptions
 from extender.kube.resources import GPU_NODES, PODS, PROJECTS

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from extender.api.names import ANNOTATION_PLAN
-from extender.http.app import MAX_BODY_BYTES
+from extender.http.bodies import MAX_BODY_BYTES
 from extender.http.serve import ServeOptions
 from extender.http.server import ListenError
 from tests.unit.http.rig import Running, running, unreachable_kubeconfig

@@ -1,0 +1,57 @@
+"""The stage of all attempts, and the count of them."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.attacks.attempt import Tally
+from tests.attacks.stage import Stage, opened
+from tests.conftest import SCHEDULER, fresh_namespace
+from tests.support.auditor.auditor import Auditor
+from tests.support.auditor.etcd import Store
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.handles import Cluster
+from tests.support.controlplane.ports import LOOPBACK
+
+TALLY: pytest.StashKey[Tally] = pytest.StashKey()
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Tells how many attempts were made, and which succeeded."""
+    tally = config.stash.get(TALLY, None)
+    if tally is None:
+        return
+    terminalreporter.write_line(str(tally))
+    by_threat = ", ".join(f"{threat} {n}" for threat, n in sorted(tally.tried.items(), key=_order))
+    terminalreporter.write_line(f"  {by_threat}")
+    for line in tally.succeeded:
+        terminalreporter.write_line(f"  SUCCEEDED: {line[:400]}")
+
+
+def _order(entry: tuple[str, int]) -> int:
+    return int(entry[0].removeprefix("T"))
+
+
+@pytest.fixture(scope="session")
+def tally(request: pytest.FixtureRequest) -> Tally:
+    """The one count of the session."""
+    return request.config.stash.setdefault(TALLY, Tally())
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(control_plane: ControlPlane) -> AsyncIterator[Stage]:
+    """Everything running, under the auditor; the last test of the module asks for its verdict."""
+    cluster = Cluster(control_plane, fresh_namespace(control_plane), SCHEDULER)
+    with opened(cluster) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def auditor(control_plane: ControlPlane, stage: Stage) -> AsyncIterator[Auditor]:
+    """Judges every revision from the moment the stage is set."""
+    store = Store(f"http://{LOOPBACK}:{control_plane.ports.etcd_client}")
+    async with Auditor(store) as running:
+        yield running

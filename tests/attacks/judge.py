@@ -1,0 +1,152 @@
+"""What others have, as a value that no attempt may change; and what the tenant may have itself."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tests.attacks.attempt import HARDENED, HOME, OURS, Body
+from tests.attacks.door import Door
+
+MINE: Final = (HOME, HARDENED)
+#: The tenant's project: what it may hold at most, and the priority classes it may use.
+PROJECT: Final = "mallory"
+LIMIT_MILLI: Final = 1000
+CLASSES: Final = ("train", "build", "interactive-preemptible")
+#: Looked at after every attempt.
+NARROW: Final = ("/api/v1/pods", f"{OURS}/gpunodes")
+#: Looked at before and after all attempts of one threat.
+WIDE: Final = (
+    *NARROW,
+    *(f"{OURS}/{kind}" for kind in ("projects", "departments", "nodepools", "topologies")),
+    f"{OURS}/podgroups",
+    "/api/v1/nodes",
+    "/api/v1/namespaces",
+    "/api/v1/secrets",
+    "/api/v1/configmaps",
+    "/api/v1/serviceaccounts",
+    "/api/v1/resourcequotas",
+    "/api/v1/persistentvolumes",
+    "/apis/apps/v1/deployments",
+    "/apis/batch/v1/jobs",
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "/apis/rbac.authorization.k8s.io/v1/roles",
+    "/apis/rbac.authorization.k8s.io/v1/rolebindings",
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+)
+_HEAD: Final = (
+    "namespace", "name", "uid", "labels", "annotations", "ownerReferences", "finalizers",
+    "deletionTimestamp",
+)  # fmt: skip
+#: What a status holds that others live on; the rest (times, requests, fair shares) may move.
+_KEPT: Final = ("phase", "nominatedNodeName", "allocatable", "capacity", "devices", "allocated")
+
+
+class Judge:
+    """Looks as administrator. A picture maps an object to what it says, cut to what counts."""
+
+    def __init__(self, admin: Door) -> None:
+        self._admin = admin
+
+    def picture(self, paths: tuple[str, ...] = WIDE) -> dict[str, str]:
+        """Everybody else's objects: path and name -> digest."""
+        return {
+            f"{path}/{_name(item)}": _digest(item)
+            for path in paths
+            for item in self._items(path)
+            if item["metadata"].get("namespace") not in MINE
+        }
+
+    def gains(self) -> Iterator[str]:
+        """What the tenant has that is not its due."""
+        rows = [
+            (node["metadata"]["name"], row)
+            for node in self._items(f"{OURS}/gpunodes")
+            for row in node["spec"].get("rows") or ()
+            if row["namespace"] in MINE
+        ]
+        held = sum(
+            card["milli"]
+            for _, row in rows
+            if row["state"] != "nominated"
+            for card in row.get("cards") or ()
+        )
+        if held > LIMIT_MILLI:
+            yield f"the tenant holds {held} milli, its limit is {LIMIT_MILLI}"
+        for node, row in rows:
+            if row.get("project") != PROJECT:
+                yield f"a row on {node} counts against {row.get('project')!r}"
+        places = {(row["uid"], node) for node, row in rows}
+        for namespace in MINE:
+            for item in self._items(f"/api/v1/namespaces/{namespace}/pods"):
+                yield from _pod_gains(item, places)
+
+    def _items(self, path: str) -> list[Body]:
+        answer = self._admin.send("GET", path)
+        assert answer.status == 200, (path, answer)
+        items: list[Body] = answer.body["items"]
+        return items
+
+
+def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """What became different, by name."""
+    keys = sorted(before.keys() | after.keys())
+    return [key for key in keys if before.get(key) != after.get(key)]
+
+
+def _pod_gains(item: Body, places: set[tuple[str, str]]) -> Iterator[str]:
+    meta, spec = item["metadata"], item["spec"]
+    name = f"{meta['namespace']}/{meta['name']}"
+    project = meta.get("labels", {}).get("ballast.dev/project", PROJECT)
+    if project != PROJECT:
+        yield f"{name} counts against {project!r}"
+    if not asks_for_gpus(item):
+        return
+    node = spec.get("nodeName")
+    if node and (meta["uid"], node) not in places:
+        yield f"{name} is on {node} without a row in the ledger"
+    if spec.get("priorityClassName") not in CLASSES:
+        yield f"{name} has the priority class {spec.get('priorityClassName')!r}"
+    is_plain = spec.get("schedulerName") != "ballast-scheduler"
+    if is_plain and not meta.get("deletionTimestamp"):
+        yield f"{name} asks for GPUs of {spec.get('schedulerName')!r}"
+
+
+def asks_for_gpus(item: Body) -> bool:
+    """Whether a pod asks for GPUs in any way that a node would obey."""
+    notes = item["metadata"].get("annotations", {})
+    if "gpu-fraction" in notes or "gpu-memory" in notes:
+        return True
+    spec = item["spec"]
+    return any(
+        name.startswith(("nvidia.com/", "ballast.dev/"))
+        for each in (*spec["containers"], *spec.get("initContainers", ()))
+        for field in ("limits", "requests")
+        for name in each.get("resources", {}).get(field) or ()
+    )
+
+
+def _name(item: Body) -> str:
+    meta = item["metadata"]
+    return f"{meta.get('namespace', '')}/{meta['name']}"
+
+
+def _digest(item: Body) -> str:
+    """A digest of what counts of an object."""
+    kept: dict[str, Any] = {key: item["metadata"].get(key) for key in _HEAD}
+    kept |= {key: part for key, part in item.items() if key not in ("metadata", "status")}
+    is_tenants = _name(item) == f"/{PROJECT}"
+    status = {} if is_tenants else item.get("status", {})
+    kept["status"] = {key: status.get(key) for key in _KEPT}
+    if "rows" in kept.get("spec", {}):
+        rows = kept["spec"]["rows"]
+        kept["spec"] = {"rows": [row for row in rows if row["namespace"] not in MINE]}
+    if kept["status"]["allocated"] is not None and "department" not in kept.get("spec", {}):
+        # A department's sum holds what the tenant's own project has.
+        kept["status"]["allocated"] = None
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()

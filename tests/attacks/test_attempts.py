@@ -1,0 +1,87 @@
+"""Every attempt of the tables, threat by threat, against the running system."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.attacks.attempt import PODS, VICTIMS, Tally
+from tests.attacks.door import MERGE
+from tests.attacks.judge import changes
+from tests.attacks.stage import Stage
+from tests.attacks.threats.references import MARK
+from tests.attacks.threats.strangers import SECRETS, strangers
+from tests.attacks.threats.tables import TABLES
+from tests.support.auditor.auditor import Auditor
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest.mark.parametrize("threat", TABLES)
+async def test_nobody_else_is_touched_by(
+    stage: Stage, auditor: Auditor, tally: Tally, threat: str
+) -> None:
+    attempts = list(TABLES[threat]())
+    assert attempts
+    # In a thread: the auditor reads along meanwhile.
+    succeeded = await asyncio.to_thread(stage.play, attempts, tally)
+    assert not succeeded, "\n".join(succeeded)
+
+
+async def test_strangers_learn_and_change_nothing_at_the_webhook(
+    stage: Stage, auditor: Auditor, tally: Tally
+) -> None:
+    before = stage.judge.picture()
+    found = []
+    for title, path, body in strangers():
+        status, said = await asyncio.to_thread(stage.ask_webhook, path, body)
+        why = f"answered {status}" if status >= 500 else ""
+        if any(word in said for word in SECRETS):
+            why = f"told {said!r:.200}"
+        if line := tally.note("T16", title, why):
+            found.append(line)
+    assert not found, "\n".join(found)
+    assert not changes(before, stage.judge.picture())
+
+
+async def test_no_text_of_a_tenants_is_a_label_or_breaks_a_log(stage: Stage) -> None:
+    for program in (stage.installation.serve, stage.installation.control, stage.webhooks):
+        metrics = await asyncio.to_thread(stage.metrics, program)
+        assert "ballast_" in metrics
+        assert MARK not in metrics, program.name
+        lines = program.log_path.read_bytes().split(b"\n")
+        ours = [line for line in lines if line.startswith(b"{")]
+        assert ours
+        for line in ours:
+            assert isinstance(json.loads(line), dict)
+        for line in lines:
+            assert not any(byte < 0x20 and byte != 0x09 for byte in line), (program.name, line)
+
+
+async def test_no_key_and_no_token_is_in_a_log(stage: Stage) -> None:
+    for program in (stage.installation.serve, stage.installation.control, stage.webhooks):
+        text = program.log_path.read_text(errors="replace")
+        assert "PRIVATE KEY" not in text
+        assert "Bearer " not in text
+        assert "eyJhbGci" not in text
+
+
+async def test_the_judge_sees_what_an_administrator_does(stage: Stage) -> None:
+    before = stage.judge.picture()
+    path = f"{PODS.format(VICTIMS[0])}/fraction"
+    for value in ("x", None):
+        patch = {"metadata": {"labels": {"app": value}}}
+        answer = stage.admin.send("PATCH", path, patch, MERGE)
+        assert answer.is_stored
+        seen = changes(before, stage.judge.picture())
+        assert len(seen) == (1 if value else 0), seen
+
+
+async def test_enough_was_tried(tally: Tally) -> None:
+    assert tally.n_tried >= 400 or len(tally.tried) < len(TABLES)
+    assert sum(len(list(table())) for table in TABLES.values()) >= 400
+
+
+async def test_the_auditor_saw_no_rule_broken(auditor: Auditor) -> None:
+    verdict = await auditor.finish()
+    assert verdict.is_clean, str(verdict)

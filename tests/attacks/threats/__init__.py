@@ -1,0 +1,1 @@
+"""Tables of attempts, one module for related threats of the threat model (docs/threats.md)."""

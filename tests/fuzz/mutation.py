@@ -1,0 +1,162 @@
+"""Inputs made of good ones by small damage: of the bytes, and of the tree that they stand for.
+
+Hypothesis draws a number; everything else follows from it, so what it prints repeats a failure.
+"""
+
+import copy
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final
+
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from tests.support.hostile import DECORATIONS, INVISIBLE, OTHER_FORMS
+
+N_INPUTS: Final = int(os.environ.get("BALLAST_FUZZ", "400"))
+#: Drawing costs more than damaging, so each drawn number gives so many inputs.
+A_DRAW: Final = 50
+#: Longest piece that is cut out, doubled or put in.
+PIECE: Final = 12
+
+Check = Callable[[bytes], None]
+
+#: Values that a tree meets where it expects others.
+VALUES: Final[tuple[Any, ...]] = (
+    None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**30, 0.5, -0.0, 1e308,
+    "", " ", "a", "0", "-1", "1e3", "NaN", "0.5", "500m", "8Gi", "1 n1", "n1 1 1", "a=1,b=2", ",",
+    "2026-01-01T00:00:00Z", "9999-99-99T99:99:99Z", "..", "a/b", "\x00", "\ud7ff", "x" * 300,
+    [], {}, [[]], [{}], {"": None}, [None], ["a", "a"], [0] * 70, {"name": {}}, {"name": None},
+)  # fmt: skip
+TEXTS: Final = tuple(text for text in (*OTHER_FORMS, *INVISIBLE) if len(text) < 400)
+BYTES: Final = (
+    b"", b"\x00", b"\xff", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"null", b"{}", b"[]", b'"', b",",
+    b":", b"\\u0000", b"\\ud800", b"1e999", b"-0", b"[" * 2000, b'{"a":' * 2000, b"9" * 5000, b"\n",
+    b"&a [*a]", b"<<: *a", b"!!python/object:x {}", b"? ", b"- ", b"---\n", b"%YAML 1.1\n", b"#",
+)  # fmt: skip
+
+
+def fuzz(
+    seeds: Sequence[bytes], *, of_trees: bool = True, one_in: int = 1
+) -> Callable[[Check], Callable[[], None]]:
+    """Makes a test of a check: it gets `N_INPUTS` damaged seeds. `of_trees`: they are JSON.
+
+    `one_in`: of so many inputs one is tried, where a try takes tens of milliseconds.
+    """
+
+    def decorate(check: Check) -> Callable[[], None]:
+        @settings(
+            max_examples=max(1, math.ceil(N_INPUTS / A_DRAW / one_in)),
+            deadline=None,
+            # A smaller number is no simpler input.
+            phases=(Phase.explicit, Phase.generate),
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(drawn=st.integers(0, 2**64 - 1))
+        def test(drawn: int) -> None:
+            random = Random(drawn)
+            for _ in range(A_DRAW):
+                seed = random.choice(seeds)
+                made = damaged(seed, random, of_trees=of_trees)
+                try:
+                    check(made)
+                except BaseException:
+                    note(f"input: {made[:2000]!r}")
+                    raise
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        return test
+
+    return decorate
+
+
+def told(is_told: bool) -> None:
+    """Fails where the words of a refusal don't say what they have to."""
+    assert is_told
+
+
+def damaged(seed: bytes, random: Random, *, of_trees: bool) -> bytes:
+    """The seed with one to four kinds of damage; now and then as it is."""
+    made = seed
+    for _ in range(random.choice((0, 1, 1, 1, 2, 2, 3, 4))):
+        made = (
+            _damage_tree(made, random) if of_trees and random.random() < 0.7 else _cut(made, random)
+        )
+    return made
+
+
+def _damage_tree(body: bytes, random: Random) -> bytes:
+    try:
+        tree = json.loads(body)
+    except (ValueError, RecursionError):
+        return _cut(body, random)
+    places = _places(tree)
+    if not places:
+        return json.dumps(random.choice(VALUES)).encode()
+    parent, key = random.choice(places)
+    way = random.randrange(7)
+    if way == 0:
+        del parent[key]
+    elif way == 1 and isinstance(parent, dict):
+        parent[key + random.choice(("", "x", " "))] = parent.pop(key)
+    elif way == 2:
+        other, at = random.choice(places)
+        parent[key] = copy.deepcopy(other[at])
+    elif way == 3 and isinstance(parent[key], str):
+        parent[key] = _garbled(parent[key], random)
+    elif way == 4 and isinstance(parent, list):
+        parent.extend(copy.deepcopy(parent[key]) for _ in range(random.randrange(70)))
+    elif way == 5:
+        parent[key] = random.choice(TEXTS)
+    else:
+        parent[key] = random.choice(VALUES)
+    return json.dumps(tree).encode()
+
+
+def _garbled(text: str, random: Random) -> str:
+    """The text inside a decoration, or with something that can't be seen in it."""
+    if random.random() < 0.5:
+        return random.choice(DECORATIONS).format(text)
+    at = random.randrange(len(text) + 1)
+    return text[:at] + random.choice(INVISIBLE) + text[at:]
+
+
+def _places(tree: Any) -> list[tuple[Any, Any]]:
+    """Every (parent, key) of a tree."""
+    found: list[tuple[Any, Any]] = []
+    waiting = [tree] if isinstance(tree, dict | list) else []
+    while waiting:
+        each = waiting.pop()
+        keys = list(each) if isinstance(each, dict) else range(len(each))
+        for key in keys:
+            found.append((each, key))
+            if isinstance(each[key], dict | list):
+                waiting.append(each[key])
+        if len(found) > 2000:
+            break
+    return found
+
+
+def _cut(body: bytes, random: Random) -> bytes:
+    at = random.randrange(len(body) + 1)
+    end = min(len(body), at + random.randrange(1, PIECE))
+    if random.randrange(7) == 0 and at < len(body):
+        flipped = bytearray(body)
+        flipped[at] ^= 1 << random.randrange(8)
+        return bytes(flipped)
+    # What stands between the parts that are kept, and where the second part begins.
+    between, onward = random.choice(
+        (
+            (b"", end),
+            (body[at:end], at),
+            (b"", len(body)),
+            (random.choice(BYTES), at),
+            (random.choice(BYTES), end),
+            (random.randbytes(end - at), end),
+        )
+    )
+    return body[:at] + between + body[onward:]

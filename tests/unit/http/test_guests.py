@@ -1,0 +1,109 @@
+"""Connections of one listener: who keeps it waiting is sent away, and nobody is kept out."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from extender.http.guests import Patience
+from extender.http.server import Address, Listener
+
+WITHIN_S = 10.0
+HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
+SHORT = Patience(a_peer=4, connections=4, headers_s=0.05, request_s=0.05, unread_s=0.05)
+LONG = Patience(a_peer=4, connections=4)
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def listening(patience: Patience) -> AsyncIterator[Listener]:
+    app = web.Application()
+
+    async def hello(_request: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    async def hang(_request: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        return web.Response()
+
+    async def flood(_request: web.Request) -> web.Response:
+        return web.Response(body=bytes(64 * 2**20))
+
+    app.router.add_get("/", hello)
+    app.router.add_get("/hang", hang)
+    app.router.add_get("/flood", flood)
+    listener = Listener(app, Address("127.0.0.1", 0), patience=patience)
+    await listener.open()
+    try:
+        yield listener
+    finally:
+        await listener.close()
+
+
+async def dial(listener: Listener) -> Stream:
+    return await asyncio.open_connection("127.0.0.1", listener.port)
+
+
+async def is_hung_up(stream: Stream) -> bool:
+    """Whether the server ends the connection, and says nothing before."""
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(WITHIN_S):
+            return await stream[0].read() == b""
+    return True
+
+
+async def ask(stream: Stream) -> bytes:
+    stream[1].write(HEAD + b"\r\n")
+    async with asyncio.timeout(WITHIN_S):
+        return await stream[0].readline()
+
+
+@pytest.mark.parametrize("begun", [b"", b"G", HEAD, HEAD + b"X-A: "])
+async def test_headers_that_never_end_are_given_up(begun: bytes) -> None:
+    async with listening(SHORT) as listener:
+        stream = await dial(listener)
+        stream[1].write(begun)
+        assert await is_hung_up(stream)
+
+
+async def test_a_request_that_never_ends_is_given_up() -> None:
+    async with listening(SHORT) as listener:
+        stream = await dial(listener)
+        stream[1].write(HEAD.replace(b"/ ", b"/hang ", 1) + b"\r\n")
+        assert await is_hung_up(stream)
+
+
+async def test_an_answer_that_nobody_reads_is_given_up() -> None:
+    async with listening(SHORT) as listener:
+        _, writer = await dial(listener)
+        writer.write(HEAD.replace(b"/ ", b"/flood ", 1) + b"\r\n")
+        async with asyncio.timeout(WITHIN_S):
+            while len(listener.house) == 0:
+                await asyncio.sleep(0)
+            while len(listener.house):
+                await asyncio.sleep(0.01)
+        writer.close()
+
+
+async def test_a_connection_between_two_requests_may_rest() -> None:
+    async with listening(SHORT) as listener:
+        stream = await dial(listener)
+        assert b"200" in await ask(stream)
+        resting = asyncio.create_task(stream[0].readuntil(b"hello"))
+        await resting
+        other = await dial(listener)
+        assert await is_hung_up(other)
+        assert b"200" in await ask(stream)
+
+
+async def test_who_holds_every_place_keeps_nobody_out() -> None:
+    async with listening(LONG) as listener:
+        held = [await dial(listener) for _ in range(10)]
+        stream = await dial(listener)
+        assert b"200" in await ask(stream)
+        assert len(listener.house) <= LONG.a_peer
+        for each in held:
+            each[1].close()
