@@ -78,6 +78,15 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
     show_default=True,
     help="Seconds to decide in; what is left over comes first in the next cycle.",
 )
+@click.option(
+    "--reclaim-band",
+    "reclaim_band_percent",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    help="Above its quota a project takes from others only while it lacks more than this part of"
+    " its fair share, in percent.",
+)
 def control(identity: str, metrics_listen: str, **given: Any) -> None:
     """Decide what runs: the fair-share cycle, one leader at a time."""
     from extender.cycle.controller import ControlOptions  # noqa: PLC0415
