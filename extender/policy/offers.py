@@ -51,17 +51,22 @@ class Offers:
             self._extra_held(),
         )
 
-    def refresh(self, touched: Sequence[int], epoch: int) -> None:
+    def refresh(self, touched: Sequence[int], epoch: int, *, is_undone: bool = False) -> None:
         """Price again what has changed: nodes in `touched` that were not seen yet, or everything
-        in a new epoch."""
+        in a new epoch. What is excluded and has changed is offered again, unless all that
+        happened to it was undone."""
         if epoch != self.epoch:
             self._excluded.clear()
             self._update_all()
         elif self._n_seen < len(touched):
             position = self._position
             stale = {position[ix] for ix in touched[self._n_seen :] if ix in position}
-            self._excluded -= stale
             self._update(array("i", stale))
+            if is_undone:
+                for at in self._excluded & stale:
+                    self._room.exclude(at)
+            else:
+                self._excluded -= stale
         self.epoch, self._n_seen = epoch, len(touched)
 
     def cheapest(self) -> int:

@@ -228,7 +228,7 @@ class Search:
                 if best is None or price < best[0]:
                     best = price, offers.candidates[at]
             trial.rollback(mark)
-            offers.refresh(solver.touched, offers.epoch)
+            offers.refresh(solver.touched, offers.epoch, is_undone=True)
             offers.exclude(at)
         offers.readmit()
         return best is not None and self._make_room(pod, frame, offers, best[1])
