@@ -24,14 +24,15 @@ static uint64_t roll(uint64_t n)
     return (x >> 11) % n;
 }
 
-/* A file of some size, that begins as a table or grants page does or does not. */
-static int some_file(void)
+/* A file of the right size or of some other, that begins as a table or grants page does or not. */
+static int some_file(size_t right)
 {
     static const size_t sizes[] = {0, 16, 4096, sizeof(struct ballast_grants),
                                    sizeof(struct ballast_table)};
     uint32_t magic = roll(4) ? BALLAST_MAGIC : (uint32_t)roll(UINT32_MAX);
     int file = memfd_create("noise", MFD_CLOEXEC);
-    if (ftruncate(file, (off_t)sizes[roll(5)]) == 0 && roll(8))
+    size_t size = roll(4) ? right : sizes[roll(5)];
+    if (ftruncate(file, (off_t)size) == 0 && roll(8))
         (void)!pwrite(file, &magic, sizeof magic, 0);
     return file;
 }
@@ -41,7 +42,9 @@ static void answer(int to)
     struct ballast_message message = {.kind = roll(4) ? BALLAST_WELCOME : (uint8_t)roll(256),
                                       .card = (uint8_t)roll(256),
                                       .value = (uint32_t)roll(roll(2) ? 300 : UINT32_MAX)};
-    int files[2] = {some_file(), some_file()}, n = (int)roll(3);
+    int files[2] = {some_file(sizeof(struct ballast_table)),
+                    some_file(sizeof(struct ballast_grants))};
+    int n = roll(4) ? 2 : (int)roll(3);
     if (roll(4))
         exchange(to, &message, files, n, true);
     else if (roll(2))
