@@ -44,13 +44,19 @@ static void answer(int to)
                                       .value = (uint32_t)roll(roll(2) ? 300 : UINT32_MAX)};
     int files[2] = {some_file(sizeof(struct ballast_table)),
                     some_file(sizeof(struct ballast_grants))};
-    int n = roll(4) ? 2 : (int)roll(3);
+    int n = roll(4) ? 2 : (int)roll(3), brought[2] = {-1, -1};
+    struct ballast_message hello;
+    /* Unread, it would turn our answer into an error on the other side. */
+    exchange(to, &hello, brought, 2, false);
     if (roll(4))
         exchange(to, &message, files, n, true);
     else if (roll(2))
         send(to, &message, roll(sizeof message), MSG_NOSIGNAL);
-    close(files[0]);
-    close(files[1]);
+    for (int i = 0; i < 2; i++) {
+        close(files[i]);
+        if (brought[i] >= 0)
+            close(brought[i]);
+    }
 }
 
 static void *arbiter(void *nothing)
@@ -125,8 +131,13 @@ int main(int n_arguments, char **arguments)
             write_configuration();
         read_configuration(own);
         own->slots[0].used_bytes[0] = roll(1 << 20);
-        for (int again = 0; again < 2; again++)
+        for (int again = 0; again < 2; again++) {
             n_taken += connect_arbiter();
+            /* As the helper thread does when the arbiter has hung up. */
+            if (fd >= 0)
+                close(fd);
+            fd = -1;
+        }
         start_anew(own);
         if (!n_files)
             n_files = count_files();
