@@ -112,10 +112,9 @@ class Herd:
         here = [m for m in self.members[w] if self.is_here[m]]
         if not _has_tree(workload):
             return here if len(here) == self.n_live[w] else None
-        by_uid = {self.pods[m].uid: m for m in here}
-        unit = unit_of(workload, self._live(workload), self.pods[p])
-        found = [by_uid.get(pod.uid, -1) for pod in unit]
-        return None if -1 in found else found
+        unit = {pod.uid for pod in unit_of(workload, self._live(workload), self.pods[p])}
+        found = [m for m in here if self.pods[m].uid in unit]
+        return found if len(found) == len(unit) else None
 
     def is_legal(self, w: int) -> bool:
         """Whether what the workload has left is nothing, or enough to go on."""
