@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import structlog
 
-from extender.api.collector import paused_collector
 from extender.api.events import Event, Upserted
 from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project, Topology
 from extender.api.names import LEASE_NAME, SYSTEM_NAMESPACE
@@ -284,8 +283,7 @@ class _Term:
 def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
     """The plan; each stage is timed."""
     clock = StageClock()
-    with paused_collector():
-        plan = decide(snapshot, replace(settings, enter=clock.enter))
+    plan = decide(snapshot, replace(settings, enter=clock.enter))
     clock.stop()
     return plan
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from extender.policy.allocate import allocate, allocate_deferred
 from extender.policy.chunks import Pending
+from extender.policy.collector import paused_collector
 from extender.policy.consolidate import consolidate
 from extender.policy.demand_weighted import serve_by_demand, set_demand_shares
 from extender.policy.fairshare import set_shares
@@ -29,7 +30,12 @@ def decide(snapshot: Snapshot, settings: Settings | None = None) -> Plan:
     The snapshot's node table is used up by the simulation. Costs about one pass over nodes, queues
     and what is not at rest, plus a search per distinct shape that waits, plus what is decided.
     """
-    session = Session(snapshot, settings or Settings())
+    with paused_collector():
+        return _decide(snapshot, settings or Settings())
+
+
+def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
+    session = Session(snapshot, settings)
     settle_promises(session)
     session.read_pending()
     for pool, queues in session.queues.items():

@@ -13,7 +13,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from extender.api import names
-from extender.api.collector import paused_collector
 from extender.api.events import Synced, Upserted
 from extender.api.kinds import CardShare, Department, NodePool, Project
 from extender.api.objects import Node, Pod
@@ -87,8 +86,7 @@ def _parts(state: ClusterState, changed: Iterable[Pod]) -> tuple[float, float, f
 
     fold_ms, _ = _timed(fold)
     snapshot_ms, snapshot = _timed(lambda: state.snapshot(NOW_S))
-    with paused_collector():
-        decide_ms, plan = _timed(lambda: decide(snapshot))
+    decide_ms, plan = _timed(lambda: decide(snapshot))
     assert not plan.admissions
     assert not plan.evictions
     return fold_ms, snapshot_ms, decide_ms

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from extender.api.collector import paused_collector
+from extender.policy.collector import paused_collector
 
 
 def test_nothing_is_collected_inside() -> None:
