@@ -1,1 +1,1 @@
-"""Commands for people beyond the two programs belong here; there are none yet."""
+"""Commands for people beside the two programs: scenarios, replays of traces, timings."""

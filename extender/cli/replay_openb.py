@@ -1,17 +1,24 @@
-"""`ballast replay`: published traces through our own decisions, beside the published results."""
+"""`ballast replay openb`: allocation as pods fill a cluster, under one policy or all.
 
-import json
-import sys
+The replay itself is `extender.replay.openb`; here are the options and the table.
+"""
+
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from extender.cli.replay_philly import philly
+from extender.cli.output import (
+    Output,
+    bar,
+    data_option,
+    json_option,
+    picture_option,
+    wide_console,
+)
+from extender.cli.span import Span
 from extender.replay.openb import TRACES, Run, replay_once
 from extender.replay.openb_data import DataError, load_cluster, load_reference, load_trace
 from extender.replay.openb_policies import POLICIES
@@ -25,39 +32,13 @@ from extender.replay.openb_report import (
 )
 
 _MOST_SEEDS: Final = 1000
-_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+_SEEDS: Final = Span("seeds", 0, 2**31 - 1, _MOST_SEEDS)
+#: Characters that the table needs where output is no terminal.
+_WIDE: Final = 120
 
 
-@click.group()
-def replay() -> None:
-    """Replay published traces, and compare with published results."""
-
-
-class _Seeds(click.ParamType[range]):
-    """`42` or `42-51`."""
-
-    name = "seeds"
-
-    def convert(
-        self, value: str | range, param: click.Parameter | None, ctx: click.Context | None
-    ) -> range:
-        if isinstance(value, range):
-            return value
-        first, dash, last = value.partition("-")
-        if not (first.isdecimal() and (last.isdecimal() if dash else True) and len(value) < 20):
-            self.fail(f"{value!r} is neither a seed (42) nor a range of seeds (42-51)", param, ctx)
-        seeds = range(int(first), int(last if dash else first) + 1)
-        if not 0 < len(seeds) <= _MOST_SEEDS:
-            self.fail(
-                f"{value!r} are {len(seeds)} seeds; 1 to {_MOST_SEEDS} are possible, lowest first",
-                param,
-                ctx,
-            )
-        return seeds
-
-
-@replay.command()
-@click.option("--data", "folder", required=True, type=_FOLDER, help="Folder of the openb trace.")
+@click.command()
+@data_option
 @click.option(
     "--policy",
     "policies",
@@ -73,11 +54,9 @@ class _Seeds(click.ParamType[range]):
     multiple=True,
     help="A pod list, as `default` or `cpu250`; several times. Default: the 17 with references.",
 )
-@click.option("--seeds", type=_Seeds(), default="42-51", show_default=True)
-@click.option(
-    "--json", "json_to", type=click.Path(), help="Write all curves here; - is standard output."
-)
-@click.option("--picture", type=click.Path(path_type=Path), help="Write a chart (SVG) here.")
+@click.option("--seeds", type=_SEEDS, default="42-51", show_default=True)
+@json_option
+@picture_option
 def openb(
     folder: Path,
     policies: tuple[str, ...],
@@ -91,10 +70,8 @@ def openb(
     By the protocol of Weng et al., USENIX ATC 2023: nothing ever leaves, what does not fit is
     dropped, and 130 % of the cluster's GPUs are asked for in the end.
     """
-    for name in (picture, json_to):
-        # Said before the work, not after it; standard output's "-" has the folder ".".
-        if name and not (file := Path(name)).parent.is_dir():
-            raise click.ClickException(f"{file}: there is no folder {file.parent}")
+    output = Output(json_to, picture)
+    output.check()
     chosen = list(POLICIES) if "all" in policies else list(dict.fromkeys(policies))
     try:
         reference = load_reference(folder)
@@ -102,16 +79,8 @@ def openb(
     except DataError as error:
         raise click.ClickException(str(error)) from None
     summaries = summarise(runs, reference)
-    try:
-        if picture:
-            picture.write_text(as_chart(runs), encoding="utf-8")
-        if json_to:
-            text = json.dumps(as_json(runs, summaries), indent=1)
-            with click.open_file(json_to, "w", encoding="utf-8") as out:
-                out.write(text + "\n")
-    except OSError as error:
-        raise click.ClickException(f"{error.filename}: {error.strerror}") from None
-    if json_to != "-":
+    output.write(lambda: as_json(runs, summaries), lambda: as_chart(runs))
+    if output.has_table:
         _show(summaries)
 
 
@@ -121,7 +90,7 @@ def _replay_all(
     """All runs, with a bar that shows how far they are."""
     cluster = load_cluster(folder)
     loaded = [load_trace(folder, name, cluster) for name in traces]
-    with _progress() as progress:
+    with bar() as progress:
         task = progress.add_task("", total=len(loaded) * len(policies) * len(seeds))
         for trace in loaded:
             for policy in policies:
@@ -129,19 +98,6 @@ def _replay_all(
                 for seed in seeds:
                     yield replay_once(cluster, trace, POLICIES[policy], seed)
                     progress.advance(task)
-
-
-def _progress() -> Progress:
-    """A bar on standard error; nothing where that is no terminal."""
-    return Progress(
-        TextColumn("{task.description:28}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
-        transient=True,
-    )
 
 
 def _show(summaries: Sequence[Summary]) -> None:
@@ -159,9 +115,7 @@ def _show(summaries: Sequence[Summary]) -> None:
                 table.add_section()
             table.add_row(each.trace if each.trace != trace else "", each.policy, *_cells(each))
             trace = each.trace
-    # A table that is cut is no table: where it is not shown on a terminal it gets all its width.
-    console = Console() if sys.stdout.isatty() else Console(width=120)
-    console.print(table)
+    wide_console(_WIDE).print(table)
 
 
 def _cells(summary: Summary) -> Iterable[str]:
@@ -172,6 +126,3 @@ def _cells(summary: Summary) -> Iterable[str]:
         yield "" if figure.reference is None else f"{figure.reference:.2f}{star}"
         yield "" if figure.difference is None else f"{figure.difference:+.2f}"
     yield f"{summary.run_s:.2f}"
-
-
-replay.add_command(philly)

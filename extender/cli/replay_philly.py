@@ -3,8 +3,6 @@
 The replay itself is `extender.replay.philly_replay`; here are the options, the tables and the bar.
 """
 
-import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +10,17 @@ from typing import Final
 
 import click
 from rich import box
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from extender.cli.output import (
+    Output,
+    bar,
+    data_option,
+    json_option,
+    picture_option,
+    wide_console,
+)
+from extender.cli.span import Span
 from extender.replay.philly_figures import Figures, TenantFigures, summarise
 from extender.replay.philly_reference import BARS, Reference, reference_for
 from extender.replay.philly_replay import Outcome, Replay
@@ -32,30 +37,6 @@ _MOST_SEEDS: Final = 100
 _WIDE: Final = 170
 
 
-class _Span(click.ParamType[range]):
-    """`7` or `1-14`, within bounds."""
-
-    def __init__(self, name: str, lowest: int, highest: int, most: int) -> None:
-        self.name = name
-        self._bounds = lowest, highest, most
-
-    def convert(
-        self, value: str | range, param: click.Parameter | None, ctx: click.Context | None
-    ) -> range:
-        if isinstance(value, range):
-            return value
-        lowest, highest, most = self._bounds
-        first, dash, last = value.partition("-")
-        last = last if dash else first
-        wanted = f"wants FIRST-LAST within {lowest}-{highest}, at most {most} of them"
-        if not (first.isdecimal() and last.isdecimal() and len(value) < 20):
-            self.fail(f"{value!r}: {wanted}", param, ctx)
-        span = range(int(first), int(last) + 1)
-        if not (0 < len(span) <= most and lowest <= span[0] and span[-1] <= highest):
-            self.fail(f"{value!r}: {wanted}", param, ctx)
-        return span
-
-
 @dataclass(slots=True)
 class _Results:
     """Figures of every rule, a run for each seed, and the last run itself."""
@@ -65,13 +46,7 @@ class _Results:
 
 
 @click.command()
-@click.option(
-    "--data",
-    "folder",
-    required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of the Philly extract.",
-)
+@data_option
 @click.option(
     "--policy",
     "policies",
@@ -90,7 +65,7 @@ class _Results:
 )
 @click.option(
     "--days",
-    type=_Span("days", 1, WINDOW_DAYS, WINDOW_DAYS),
+    type=Span("days", 1, WINDOW_DAYS, WINDOW_DAYS),
     default=f"1-{WINDOW_DAYS}",
     show_default=True,
     help="Jobs submitted on these days; 1 is 2017-10-01.",
@@ -129,20 +104,14 @@ class _Results:
 )
 @click.option(
     "--seeds",
-    type=_Span("seeds", 0, 1_000_000, _MOST_SEEDS),
+    type=Span("seeds", 0, 1_000_000, _MOST_SEEDS),
     default="0",
     show_default=True,
     help="0 is the trace as it is; others submit each job up to a minute later.",
 )
 @click.option("--tenants", "has_tenants", is_flag=True, help="Show every tenant too.")
-@click.option(
-    "--json", "json_to", type=click.Path(), help="Write all figures here; - is standard output."
-)
-@click.option(
-    "--picture",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write shares over time per tenant (SVG) here, of the last policy and seed.",
-)
+@json_option
+@picture_option
 def philly(  # noqa: PLR0913 - one for each option
     *,
     folder: Path,
@@ -162,24 +131,19 @@ def philly(  # noqa: PLR0913 - one for each option
 
     Eleven tenants submit 68,496 jobs in two months. Every policy is laid out for the same decisions
     that the controller takes; private partitions, with which fairness is compared, always run too.
+    The chart is of every tenant's share over time, under the last policy and seed.
     """
     names = _NAMES if "all" in policies else list(dict.fromkeys(policies))
+    output = Output(json_to, picture)
+    output.check()
     try:
         trace = load_trace(folder, nodes, (days[0], days[-1]))
     except TraceError as error:
         raise click.ClickException(str(error)) from None
     pace = Pace(cycle_s, min_runtime_s, preemption_delay_s, reclaim_band_percent)
     results = _replay(trace, [rule_named(name) for name in names], pace, seeds)
-    try:
-        if picture:
-            picture.write_text(draw_shares(results.last), encoding="utf-8")
-        if json_to:
-            text = json.dumps(as_json(trace, pace, results.figures), indent=1)
-            with click.open_file(json_to, "w", encoding="utf-8") as file:
-                file.write(text + "\n")
-    except OSError as error:
-        raise click.ClickException(f"{error.filename}: {error.strerror}") from None
-    if json_to != "-":
+    output.write(lambda: as_json(trace, pace, results.figures), lambda: draw_shares(results.last))
+    if output.has_table:
         _show(trace, results.figures, has_tenants)
 
 
@@ -197,24 +161,14 @@ def _replay(trace: Trace, rules: Sequence[Rule], pace: Pace, seeds: range) -> _R
 
 
 def _run(trace: Trace, rule: Rule, pace: Pace) -> Outcome:
-    """One replay, with a bar on standard error where that is a terminal."""
-    with Progress(
-        TextColumn("{task.description:24}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
-        transient=True,
-    ) as progress:
+    """One replay, with a bar."""
+    with bar() as progress:
         task = progress.add_task(rule.name, total=len(trace.jobs))
         return Replay(trace, rule, pace).run(lambda n_done: progress.advance(task, n_done))
 
 
 def _show(trace: Trace, figures: dict[str, list[Figures]], has_tenants: bool) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDE)
+    console = wide_console(_WIDE)
     console.print(_heading(trace))
     if len(figures) == 1:
         console.print(_one_rule(trace, *figures.items()))

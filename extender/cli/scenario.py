@@ -4,7 +4,6 @@ import json
 import sys
 import time
 from collections.abc import Iterable
-from contextlib import nullcontext
 from dataclasses import astuple
 from functools import partial
 from pathlib import Path
@@ -32,18 +31,19 @@ def scenario() -> None:
 @scenario.command()
 @click.argument("paths", nargs=-1, required=True, type=_PATHS)
 @click.option(
-    "--decisions", type=click.Path(path_type=Path), help="Write them here, as JSON lines."
+    "--decisions",
+    type=click.File("w", encoding="utf-8", lazy=False),
+    help="Write them here, as JSON lines; - is standard output.",
 )
 @click.option("--json", "is_json", is_flag=True, help="One JSON object instead of a table.")
-def run(paths: tuple[Path, ...], decisions: Path | None, is_json: bool) -> None:
+def run(paths: tuple[Path, ...], decisions: TextIO | None, is_json: bool) -> None:
     """Run all cases of files and folders and compare them with what they expect."""
     loaded = load(paths)
     if not (loaded.cases or loaded.broken):
         raise click.ClickException("there are no cases")
     reports = [Report(each.id, "failed", [each.why]) for each in loaded.broken]
-    with decisions.open("w", encoding="utf-8") if decisions else nullcontext() as out:
-        write = partial(_write_line, out) if out else None
-        reports += (run_case(case, time.perf_counter_ns, write) for case in loaded.cases)
+    write = partial(_write_line, decisions) if decisions else None
+    reports += (run_case(case, time.perf_counter_ns, write) for case in loaded.cases)
     counts = {word: sum(report.result == word for report in reports) for word in _COLOURS}
     if is_json:
         print(json.dumps({"cases": [_as_case(loaded, r) for r in reports], **counts}, indent=2))

@@ -122,8 +122,8 @@ def test_files_are_written_where_they_are_asked_for(folder: Path) -> None:
     ("words", "told"),
     [
         (("--policy", "best"), "'frag', 'fgd', 'bestfit'"),
-        (("--seeds", "9-1"), "lowest first"),
-        (("--seeds", "one"), "a range of seeds (42-51)"),
+        (("--seeds", "9-1"), "wants FIRST-LAST within 0-2147483647, at most 1000 of them"),
+        (("--seeds", "one"), "wants FIRST-LAST"),
         (("--trace", "z"), "no trace 'z'; there are: x"),
         (("--picture", "/nowhere/a.svg", "--trace", "x", "--seeds", "1"), "/nowhere/a.svg"),
         ((), "no trace 'default'; there are: x"),

@@ -93,7 +93,7 @@ def test_a_picture_is_written(data: Path, tmp_path: Path) -> None:
         (("--policy", "lottery"), "is not one of"),
         (("--cycle", "-1"), "0<=x<=3600"),
         (("--reclaim-band", "101"), "0<=x<=100"),
-        (("--picture", "/does/not/exist/x.svg"), "No such file or directory"),
+        (("--picture", "/does/not/exist/x.svg"), "there is no folder /does/not/exist"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

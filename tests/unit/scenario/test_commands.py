@@ -74,6 +74,13 @@ def test_run_writes_decisions_as_lines(mixed: Path, tmp_path: Path) -> None:
     assert lines[0]["tookUs"] >= 0
 
 
+def test_decisions_that_cannot_be_written_are_told_before_any_work(mixed: Path) -> None:
+    done = ballast("run", mixed, "--decisions", "/nowhere/decisions.jsonl")
+    assert done.exit_code == 2
+    assert "'/nowhere/decisions.jsonl': No such file or directory" in done.stderr
+    assert not done.stdout
+
+
 def test_show_tells_one_case_in_sentences(tmp_path: Path) -> None:
     path = written(tmp_path, LENT, LENT | {"id": "other"})
     done = ballast("show", path, "--case", "other")

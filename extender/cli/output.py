@@ -1,0 +1,80 @@
+"""What both replays take and give alike: the trace's folder, a bar, figures and a picture."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+#: The file name that stands for standard output.
+_STDOUT: Final = "-"
+
+data_option = click.option(
+    "--data",
+    "folder",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of the trace.",
+)
+json_option = click.option(
+    "--json", "json_to", type=click.Path(), help="Write all figures here; - is standard output."
+)
+picture_option = click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a chart (SVG) here.",
+)
+
+
+@dataclass(slots=True, frozen=True)
+class Output:
+    """Where the results go besides the terminal, as the options `--json` and `--picture` say."""
+
+    json_to: str | None
+    picture: Path | None
+
+    def check(self) -> None:
+        """Say before the work, not after it, that a folder is missing; raises ClickException."""
+        for name in (self.picture, self.json_to):
+            # Standard output's "-" has the folder ".".
+            if name and not (file := Path(name)).parent.is_dir():
+                raise click.ClickException(f"{file}: there is no folder {file.parent}")
+
+    def write(self, figures: Callable[[], Any], chart: Callable[[], str]) -> None:
+        """Make and write what was asked for; raises ClickException where it can't be written."""
+        try:
+            if self.picture:
+                self.picture.write_text(chart(), encoding="utf-8")
+            if self.json_to:
+                with click.open_file(self.json_to, "w", encoding="utf-8") as out:
+                    out.write(json.dumps(figures(), indent=1) + "\n")
+        except OSError as error:
+            raise click.ClickException(f"{error.filename}: {error.strerror}") from None
+
+    @property
+    def has_table(self) -> bool:
+        """Tables are left out where figures go to standard output, which is then JSON alone."""
+        return self.json_to != _STDOUT
+
+
+def bar() -> Progress:
+    """A bar on standard error; nothing where that is no terminal."""
+    return Progress(
+        TextColumn("{task.description:28}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
+
+
+def wide_console(width: int) -> Console:
+    """The terminal; elsewhere as wide as the widest table: a table that is cut is no table."""
+    return Console() if sys.stdout.isatty() else Console(width=width)

@@ -1,0 +1,15 @@
+"""`ballast replay`: published traces through our own decisions, beside the published results."""
+
+import click
+
+from extender.cli.replay_openb import openb
+from extender.cli.replay_philly import philly
+
+
+@click.group()
+def replay() -> None:
+    """Replay published traces, and compare with published results."""
+
+
+replay.add_command(openb)
+replay.add_command(philly)
