@@ -86,7 +86,7 @@ class Pending:
         return sum_amounts(pod_amounts(pod.demand, self.card_mib) for pod in chunk)
 
     def advance(self, placements: Sequence[Placement], pool: str) -> "Pending | None":
-        """The chunk has its places in `pool`; returns itself while more pods wait."""
+        """The chunk has its places in `pool`; returns itself while more of it could start."""
         if len(placements) == len(self.waiting):
             self.waiting = ()
             return None
@@ -97,7 +97,8 @@ class Pending:
         if self.is_gang:
             self.pools = (pool,)
         self.restart()
-        return self
+        # What is left may lack pods that are not there: an empty chunk has room everywhere.
+        return self if self.chunk else None
 
     def restart(self) -> None:
         """Work out anew what follows from who waits and who lives."""
@@ -188,7 +189,7 @@ def _why_not(
     if workload.problem is not None:
         return workload.problem
     if not pending.chunk:
-        return _why_too_few(pending, gated)
+        return why_too_few(pending, gated)
     if not pending.pools:
         names = ", ".join(workload.pools) or "-"
         return Refused(Reason.UNKNOWN_NODE_POOL, f"{key}: none of its node pools exists: {names}")
@@ -197,7 +198,7 @@ def _why_not(
     return None
 
 
-def _why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
+def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
     """Why the pods that could start are none, or not enough."""
     key, n_live, least = pending.workload.key, pending.n_live, least_pods(pending.workload)
     held = sorted({gate for pod in gated for gate in pod.other_gates})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from extender.api.reasons import Reason, Refused
 from extender.api.units import format_gpus
 from extender.policy.affinity import Beside
-from extender.policy.chunks import Pending, Reader
+from extender.policy.chunks import Pending, Reader, why_too_few
 from extender.policy.explain import Shortages
 from extender.policy.fragmentation import Fragmentation
 from extender.policy.match import Matcher
@@ -69,6 +69,7 @@ class Session:
     _moves: list[Move] = field(default_factory=list)
     _giving: set[str] = field(default_factory=set)
     _cut: dict[str, Stage] = field(default_factory=dict)
+    _incomplete: dict[str, Refused] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
@@ -155,12 +156,16 @@ class Session:
         `amounts` are what the placements hold, where the caller knows it.
         """
         workload = pending.workload
+        assert placements, f"{workload.key} is given nothing"
         is_np = not workload.is_preemptible
         held = placed_amounts(placements) if amounts is None else amounts
         self.sim.charge(self.queue_of(workload, pool), held, is_np=is_np)
         self.confirm(workload, placements, state)
         self.reservations.close(workload.key, pool)
-        return pending.advance(placements, pool)
+        left = pending.advance(placements, pool)
+        if left is None and pending.waiting:
+            self._incomplete[workload.key] = why_too_few(pending, pending.waiting)
+        return left
 
     def confirm(
         self, workload: WorkloadView, placements: Iterable[Placement], state: State
@@ -228,7 +233,7 @@ class Session:
         for (key, state), placements in self._placed.items():
             workload = self.snapshot.workloads[key]
             plan.admissions.append(Admission(workload, tuple(placements), state))
-        plan.waits = dict(sorted(self.waits.items()))
+        plan.waits = dict(sorted((self._incomplete | self.waits).items()))
         plan.cut = frozenset(self._cut)
         plan.cut_stages = tuple(sorted(set(self._cut.values()), key=ALL_STAGES.index))
         for pool, queues in self.queues.items():
