@@ -18,6 +18,7 @@ from extender.api.demand import (
     check_aliases,
     fraction_container,
     pod_name,
+    read_checkpoint,
     read_compute,
     read_min_member,
     read_sub_groups,
@@ -61,6 +62,7 @@ def check_words(pod: Pod) -> Refused | None:
         check_aliases(meta)
         min_member = read_min_member(meta.annotations, meta.labels)
         read_sub_groups(meta.annotations, min_member)
+        read_checkpoint(meta.annotations)
         _check_node_pools(meta.annotation(names.ANNOTATION_NODE_POOLS))
     except UnitError as error:
         return _invalid(pod, str(error))

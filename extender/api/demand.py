@@ -213,6 +213,12 @@ def read_sub_groups(annotations: Mapping[str, str] | None, min_member: int) -> S
     return found
 
 
+def read_checkpoint(annotations: Mapping[str, str] | None) -> int:
+    """Seconds of running between two saves of the pod's work, or 0; raises UnitError."""
+    text = first_of(annotations, (names.ANNOTATION_CHECKPOINT,))
+    return parse_positive(text, names.ANNOTATION_CHECKPOINT) if text else 0
+
+
 def write_sub_groups(sub_groups: SubGroups) -> str:
     """The text that `read_sub_groups` reads."""
     return ",".join(f"{name}={n_pods}" for name, n_pods in sub_groups)

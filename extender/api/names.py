@@ -58,6 +58,8 @@ ANNOTATION_MIN_MEMBER: Final = "ballast.dev/min-member"
 #: The sub-groups of the group, all needed, and the pods of each that must run together:
 #: `driver=1,workers=8`. What a PodGroup says of sub-groups comes first.
 ANNOTATION_SUB_GROUPS: Final = "ballast.dev/sub-groups"
+#: Every how many seconds of running the pod saves its work: a stop costs what came after the last.
+ANNOTATION_CHECKPOINT: Final = "ballast.dev/checkpoint-seconds"
 
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"

@@ -103,6 +103,12 @@ class _Results:
     help="Percent of its fair share that a tenant above its quota must lack before others stop.",
 )
 @click.option(
+    "--checkpoints",
+    "says_checkpoints",
+    is_flag=True,
+    help="Jobs say that they save their work every 30 minutes, as they all do.",
+)
+@click.option(
     "--seeds",
     type=Span("seeds", 0, 1_000_000, _MOST_SEEDS),
     default="0",
@@ -122,6 +128,7 @@ def philly(  # noqa: PLR0913 - one for each option
     min_runtime_s: int,
     preemption_delay_s: int,
     reclaim_band_percent: int,
+    says_checkpoints: bool,
     seeds: range,
     has_tenants: bool,
     json_to: str | None,
@@ -140,7 +147,7 @@ def philly(  # noqa: PLR0913 - one for each option
         trace = load_trace(folder, nodes, (days[0], days[-1]))
     except TraceError as error:
         raise click.ClickException(str(error)) from None
-    pace = Pace(cycle_s, min_runtime_s, preemption_delay_s, reclaim_band_percent)
+    pace = Pace(cycle_s, min_runtime_s, preemption_delay_s, reclaim_band_percent, says_checkpoints)
     results = _replay(trace, [rule_named(name) for name in names], pace, seeds)
     output.write(lambda: as_json(trace, pace, results.figures), lambda: draw_shares(results.last))
     if output.has_table:

@@ -13,6 +13,7 @@ from typing import Final
 
 from extender.api.demand import Demand
 from extender.policy.groups import has_topology, is_satisfied, unit_of
+from extender.policy.loss import seconds_lost
 from extender.policy.queues import RESOURCES, PoolQueues, Queue, held_amounts
 from extender.policy.session import Session
 from extender.state.model import NOTHING, Amounts, Constraints, PodView, WorkloadView
@@ -291,7 +292,7 @@ class _Layout:
                 owner.append(w)
                 held = held_amounts(pod, 0)
                 amounts.extend(held)
-                lost.append(max(0, now_s - pod.started_at) * held[0] if pod.started_at else 0)
+                lost.append(seconds_lost(pod, now_s) * held[0])
                 for card in pod.cards:
                     card_ix.append(card.index)
                     card_milli.append(card.milli)

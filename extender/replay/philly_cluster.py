@@ -15,8 +15,9 @@ from extender.api.kinds import Device, GpuNode, GpuNodeSpec, GpuNodeStatus
 from extender.api.objects import ObjectMeta
 from extender.api.units import MILLI_PER_GPU
 from extender.replay.philly_plans import Places
-from extender.replay.philly_rules import POOL, Part, Rule
+from extender.replay.philly_rules import POOL, Pace, Part, Rule
 from extender.replay.philly_trace import GPUS_PER_NODE, Job
+from extender.replay.philly_work import CHECKPOINT_S
 from extender.state.model import PodView, Snapshot, WorkloadView
 from extender.state.nodes import NodeFacts, NodeTable
 from extender.state.tally import Tally
@@ -50,7 +51,7 @@ class SimulatedCluster:
 
     rule: Rule
     part: Part
-    preemption_delay_s: int = 0
+    pace: Pace = field(default_factory=Pace)
     nodes: NodeTable = field(init=False)
     entries: dict[str, Entry] = field(default_factory=dict)
     n_waiting: int = 0
@@ -71,7 +72,7 @@ class SimulatedCluster:
         """The job waits from now on."""
         rule = self.rule
         rank = (-rule.priority_of(job), job.submit_s, job.number)
-        view = _waiting_view(job, rule, self.preemption_delay_s)
+        view = _waiting_view(job, rule, self.pace)
         entry = self.entries[view.key] = Entry(job, rank, view)
         self._tally.replace(None, view)
         self._line_up(entry)
@@ -150,12 +151,12 @@ class SimulatedCluster:
         )
 
     def next_patience_end(self, now_s: int) -> int | None:
-        """When the next job has waited for `preemption_delay_s`, of those that could be served
+        """When the next job has waited for its preemption delay, of those that could be served
         then: of those in one queue that want no less than one that has, none can."""
         least: dict[str, int] = {}
         soon: list[tuple[int, str, int]] = []
         for view in self._candidates():
-            end_s = view.waits_since + self.preemption_delay_s
+            end_s = view.waits_since + view.preemption_delay_s
             gpus = self.entries[view.key].job.gpus
             if end_s > now_s:
                 soon.append((end_s, view.project, gpus))
@@ -261,7 +262,7 @@ def pod_sizes(gpus: int) -> list[int]:
     return [GPUS_PER_NODE] * whole + ([rest] if rest else [])
 
 
-def _waiting_view(job: Job, rule: Rule, preemption_delay_s: int) -> WorkloadView:
+def _waiting_view(job: Job, rule: Rule, pace: Pace) -> WorkloadView:
     name = f"{job.number:05}-{job.tenant}"
     sizes = pod_sizes(job.gpus)
     pods = tuple(
@@ -271,6 +272,7 @@ def _waiting_view(job: Job, rule: Rule, preemption_delay_s: int) -> WorkloadView
             name=f"{name}-{at}",
             demand=_DEMANDS[size],
             created_at=job.submit_s,
+            checkpoint_s=CHECKPOINT_S if pace.says_checkpoints else 0,
         )
         for at, size in enumerate(sizes)
     )
@@ -285,7 +287,7 @@ def _waiting_view(job: Job, rule: Rule, preemption_delay_s: int) -> WorkloadView
         pools=(POOL,),
         created_at=job.submit_s,
         waits_since=rule.waits_since(job.submit_s),
-        preemption_delay_s=preemption_delay_s,
+        preemption_delay_s=pace.preemption_delay_s,
         pods=pods,
     )
 

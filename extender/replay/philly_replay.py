@@ -113,7 +113,7 @@ class Replay:
     def __post_init__(self) -> None:
         self.meter = Meter(self.trace)
         for part in lay_out(self.rule, self.trace, self.pace.min_runtime_s):
-            cell = _Cell(SimulatedCluster(self.rule, part, self.pace.preemption_delay_s))
+            cell = _Cell(SimulatedCluster(self.rule, part, self.pace))
             self._cells.append(cell)
             self._cell_of.update(dict.fromkeys(part.tenants, cell))
 

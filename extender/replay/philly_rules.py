@@ -73,13 +73,15 @@ class Pace:
     """How often cycles run, and how soon jobs are stopped.
 
     A job that has started is safe for `min_runtime_s`; one that waits has others stopped or moved
-    for it only after `preemption_delay_s`. `reclaim_band_percent` is as in `Settings`.
+    for it only after `preemption_delay_s`. `reclaim_band_percent` is as in `Settings`. All jobs
+    save their work alike; with `says_checkpoints` they also say so.
     """
 
     cycle_s: int = 1
     min_runtime_s: int = 0
     preemption_delay_s: int = 0
     reclaim_band_percent: int = 0
+    says_checkpoints: bool = False
 
     @property
     def is_patient(self) -> bool:

@@ -122,6 +122,7 @@ class Assembly:
             priority=facts.priority,
             created_at=facts.created_at,
             started_at=facts.started_at,
+            checkpoint_s=facts.checkpoint_s,
             constraints=constraints,
         )
 

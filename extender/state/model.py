@@ -67,7 +67,8 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
 
     `node` and `cards` say what it holds by its row, or where it is bound without one. A pod that
     is moved still holds these until it is gone; `next_node` and `next_cards` are the place kept
-    for its successor.
+    for its successor. It says that it saves its work after every `checkpoint_s` of running; 0: it
+    says nothing.
     `group` names its leaf in the workload's tree of groups; among the pods of a workload those with
     the higher `order` go first. `labels` are those that pod (anti-)affinity may ask for.
     `resource_version` is the version this view was read from, for patches that must not be stale;
@@ -97,6 +98,7 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     priority: int = 50
     created_at: int = 0
     started_at: int = 0
+    checkpoint_s: int = 0
     constraints: Constraints = ANYWHERE
 
     @property

@@ -28,6 +28,7 @@ from extender.api.demand import (
     check_aliases,
     first_of,
     mentions_gpu,
+    read_checkpoint,
     read_compute,
     read_counted,
     read_min_member,
@@ -67,7 +68,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     `group` is the name of its group, empty without one, and `sub_group` its leaf in there; `pools`
     and `nearness` are what its annotations ask for. `plan` is the controller's annotation;
     `written_cards` what its Binding says it holds. `owner` is the UID of the controller that would
-    make it again.
+    make it again; `checkpoint_s` is 0 where the pod does not say how often it saves its work.
     """
 
     uid: str
@@ -100,6 +101,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     compute_request_milli: int
     compute_limit_milli: int
     written_cards: str
+    checkpoint_s: int = 0
 
     @property
     def is_controlled(self) -> bool:
@@ -140,7 +142,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     """The facts of a pod whose `read_demand` gave `demand`."""
     meta, spec, gates = pod.metadata, pod.spec, pod.gates
     asked = _host_demand(pod) if isinstance(demand, Refused) else demand
-    gang, compute, problem = _read_words(pod, asked)
+    gang, compute, checkpoint_s, problem = _read_words(pod, asked)
     kind = meta.label(names.LABEL_WORKLOAD_KIND)
     return PodFacts(
         uid=meta.uid,
@@ -173,16 +175,17 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         compute_request_milli=compute[0],
         compute_limit_milli=compute[1],
         written_cards=meta.annotation(names.ANNOTATION_CARDS),
+        checkpoint_s=checkpoint_s,
     )
 
 
 def _read_words(
     pod: Pod, demand: Demand
-) -> tuple[tuple[int, SubGroups], tuple[int, int], Refused | None]:
+) -> tuple[tuple[int, SubGroups], tuple[int, int], int, Refused | None]:
     """The (minMember, sub-groups) that the pod states, its (guaranteed, greatest) compute share,
-    and what is wrong."""
+    seconds between its saves, and what is wrong."""
     meta, refused = pod.metadata, None
-    min_member = 0
+    min_member = checkpoint_s = 0
     sub_groups: SubGroups = ()
     compute = min(demand.milli, MILLI_PER_GPU), MILLI_PER_GPU
     try:
@@ -190,9 +193,10 @@ def _read_words(
         min_member = read_min_member(meta.annotations, meta.labels)
         sub_groups = read_sub_groups(meta.annotations, min_member)
         compute = read_compute(pod, demand)
+        checkpoint_s = read_checkpoint(meta.annotations)
     except UnitError as error:
         refused = Refused(Reason.INVALID_REQUEST, f"{meta.namespace}/{meta.name}: {error}")
-    return (min_member, sub_groups), compute, refused
+    return (min_member, sub_groups), compute, checkpoint_s, refused
 
 
 def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:

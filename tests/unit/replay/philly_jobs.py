@@ -1,12 +1,15 @@
 """Tiny traces by hand: hours since the window's start, and quotas in nodes of 8 GPUs."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from extender.replay.philly_replay import Outcome, Replay
 from extender.replay.philly_rules import Pace, rule_named
 from extender.replay.philly_trace import WINDOW_DAYS, WINDOW_START_S, Job, Trace
 
 HOUR = 3600
+#: Cycles run as soon as anything happens.
+AT_ONCE: Final = Pace(0)
 
 
 def job(tenant: str, at_h: float, run_h: float, gpus: int) -> Job:
@@ -35,9 +38,9 @@ def trace(jobs: Sequence[Job], days: tuple[int, int] = (1, WINDOW_DAYS), **quota
     return Trace(numbered(jobs), quota, sum(quota.values()), days)
 
 
-def replay(of: Trace, rule: str, **pace: int) -> Outcome:
-    """What becomes of the trace under the rule; cycles run at once if nothing else is said."""
-    return Replay(of, rule_named(rule), Pace(**{"cycle_s": 0} | pace)).run()
+def replay(of: Trace, rule: str, pace: Pace = AT_ONCE) -> Outcome:
+    """What becomes of the trace under the rule."""
+    return Replay(of, rule_named(rule), pace).run()
 
 
 def waits_h(outcome: Outcome) -> list[float]:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from extender.api import names
 from extender.api.events import Removed, Upserted
 from extender.api.objects import (
     Affinity,
@@ -412,3 +413,10 @@ def test_the_pin_of_a_release_is_not_what_the_pod_wants_of_nodes(
     released = pod("a").needs(500).released("n1", 7).build()
     after = only(replace(released, spec=replace(released.spec, affinity=Affinity(pinned))))
     assert after.pods[0].constraints == before.constraints
+
+
+@pytest.mark.parametrize(("said", "checkpoint_s"), [("1800", 1800), ("30m", 0)])
+def test_a_pod_says_how_often_it_saves_its_work(said: str, checkpoint_s: int) -> None:
+    notes = {names.ANNOTATION_CHECKPOINT: said}
+    (found,) = only(pod("a").needs(500).notes(notes).build()).pods
+    assert found.checkpoint_s == checkpoint_s
