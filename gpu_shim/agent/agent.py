@@ -1,12 +1,7 @@
-"""Keeps the node as its GpuNode says: a folder for each pod, and the arbiter told of all of them.
-
-A pod's folder is what its containers have mounted, read-only: `lib/` with the libraries, `gpu.conf`
-with the caps, `ld.so.preload`, and `run/` with the arbiter's socket.
-"""
+"""Keeps the node as its GpuNode says: a folder for each pod, and the arbiter told of all."""
 
 import asyncio
 import contextlib
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,13 +13,11 @@ import structlog
 
 from extender.api.kinds import Device, GpuNode, Row, TimeSlicing
 from gpu_shim.agent.inventory import by_index
-from gpu_shim.agent.nri.adjust import preload_text
 from gpu_shim.agent.tenants import Rejected, Tenant, live, tenants_of, whole_cards
 from gpu_shim.arbiter.pages import Table
 from gpu_shim.arbiter.server import Arbiter
+from gpu_shim.home import door, furnish
 from gpu_shim.policy.shares import Mode
-
-LIBRARIES: Final = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 _MS: Final = 1_000_000
 
@@ -53,10 +46,15 @@ class Agent:
     is_synced: bool = False
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def rows(self) -> Sequence[Row]:
+        """What the node's GpuNode says of pods."""
+        return self.ledger.spec.rows if self.ledger is not None else ()
+
     def apply(self, node: GpuNode | None) -> None:
         """Make the node what its GpuNode says; None: it has none, so nobody shares."""
         self.ledger = node
-        rows = node.spec.rows if node is not None else []
+        rows = self.rows
         known = {
             index: device
             for index, device in by_index(self.devices).items()
@@ -93,18 +91,16 @@ class Agent:
 
     def running(self) -> Mapping[int, str]:
         """UUIDs of the cards that pods share now, by the index that their rows name."""
-        rows = live(self.ledger.spec.rows) if self.ledger is not None else []
         return {
             share.index: card.uuid
-            for row in rows
+            for row in live(self.rows)
             if (tenant := self.tenants.get(row.uid)) is not None
             for share, card in zip(row.cards, tenant.cards, strict=False)
         }
 
     def row(self, uid: str) -> Row | None:
         """What the ledger says that the pod has of this node."""
-        rows = live(self.ledger.spec.rows) if self.ledger is not None else []
-        return next((row for row in rows if row.uid == uid), None)
+        return next((row for row in live(self.rows) if row.uid == uid), None)
 
     async def changes(self) -> None:
         """Return when the node is next said to be something, changed or not."""
@@ -147,29 +143,17 @@ class Agent:
     def _admit(self, tenant: Tenant) -> str:
         home = self.home(tenant.uid)
         try:
-            self._furnish(tenant, home)
-            why = self.arbiter.admit(tenant.claim, home / "run" / "arbiter.sock", tenant.cards)
+            furnish(home, self.libraries, tenant.cards)
+            why = self.arbiter.admit(tenant.claim, door(home), tenant.cards)
         except OSError as error:
             why = f"its folder could not be made: {error}"
         if why:
+            if tenant.uid not in self.tenants:
+                shutil.rmtree(home, ignore_errors=True)
             return why
         self.tenants[tenant.uid] = tenant
         _log.info("admitted a pod", pod=f"{tenant.namespace}/{tenant.pod}", uid=tenant.uid)
         return ""
-
-    def _furnish(self, tenant: Tenant, home: Path) -> None:
-        """Make the folder. The configuration appears whole or not at all."""
-        (home / "lib").mkdir(parents=True, exist_ok=True)
-        for name in LIBRARIES:
-            if not (home / "lib" / name).exists():
-                _link(self.libraries / name, home / "lib" / name)
-        # Never written again: the file itself is mounted, and a new one would not be seen.
-        if not (home / "ld.so.preload").exists():
-            (home / "ld.so.preload").write_text(preload_text())
-        lines = [f"card {card.uuid} {card.cap_mib}\n" for card in tenant.cards]
-        fresh = home / "gpu.conf.new"
-        fresh.write_text("".join(lines))
-        fresh.replace(home / "gpu.conf")
 
     def _remove(self, uid: str) -> None:
         del self.tenants[uid]
@@ -183,11 +167,3 @@ class Agent:
             for folder in self.state.iterdir():
                 if folder.name not in self.tenants and (folder / "gpu.conf").exists():
                     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _link(source: Path, target: Path) -> None:
-    """One file for all pods where the file system allows it, else a copy."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy(source, target)

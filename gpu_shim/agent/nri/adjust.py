@@ -14,9 +14,8 @@ from typing import Final, Literal
 
 from gpu_shim.agent.nri.session import Refusal
 from gpu_shim.agent.proto import nri_pb2 as pb
+from gpu_shim.home import INSIDE
 
-#: Where a container sees its pod's folder.
-INSIDE: Final = "/usr/lib/ballast"
 PRELOAD: Final = "/etc/ld.so.preload"
 #: Where a container finds the driver's libraries when we bring them: the shadow libraries and
 #: NVIDIA's own images look here.
@@ -106,11 +105,6 @@ def _mount(source: Path, destination: str) -> pb.Mount:
     return pb.Mount(
         destination=destination, type="bind", source=str(source), options=list(_READ_ONLY)
     )
-
-
-def preload_text() -> str:
-    """The content of a pod's `/etc/ld.so.preload`."""
-    return "".join(f"{INSIDE}/lib/{name}\n" for name in ("libcuda.so.1", "libnvidia-ml.so.1"))
 
 
 def is_protected(container: pb.Container, state: Path) -> bool:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -16,13 +15,13 @@ from typing import Any
 from gpu_shim.arbiter.container import Card
 from gpu_shim.arbiter.pages import Library, Table
 from gpu_shim.arbiter.server import Arbiter
+from gpu_shim.home import door, furnish, preloaded
 from gpu_shim.policy.leases import Settings
 from gpu_shim.policy.shares import Claim
 from tests.support.fakecuda import UUID
 from tests.support.fakecuda import Card as FakeCard
 
 PROGRAM = Path(__file__).parent / "hostprogram.py"
-LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 
 class Running:
@@ -69,6 +68,7 @@ class Scene:
     native: Path
     driver: Path
     settings: Settings
+    kind: type[Arbiter] = Arbiter
     card: FakeCard = field(init=False)
     arbiter: Arbiter = field(init=False)
     programs: list[Running] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Scene:
     def start(self, grace_s: float = 0.0) -> None:
         """Start an arbiter."""
         library = Library(self.native / "libballast-pages.so")
-        self.arbiter = Arbiter(library, self.settings, grace_s)
+        self.arbiter = self.kind(library, self.settings, grace_s)
         self._beating = asyncio.create_task(self.arbiter.run())
 
     async def stop(self) -> None:
@@ -105,28 +105,20 @@ class Scene:
         cards: tuple[str, ...] = (UUID,),
     ) -> None:
         """Make a container and, where there is an arbiter, tell it."""
-        home = self.home(name)
-        if not home.exists():
-            (home / "lib").mkdir(parents=True)
-            for library in LIBRARIES:
-                shutil.copy(self.native / library, home / "lib")
-        lines = [f"card {uuid} {cap_mib}\n" for uuid in cards]
-        (home / "gpu.conf").write_text("".join(lines))
+        home, caps = self.home(name), tuple(Card(uuid, cap_mib) for uuid in cards)
+        furnish(home, self.native, caps)
         if self._beating is not None:
             claim = Claim(name, Fraction(share), Fraction(limit))
-            door = home / "run" / "arbiter.sock"
-            caps = tuple(Card(uuid, cap_mib) for uuid in cards)
-            assert self.arbiter.admit(claim, door, caps) == ""
+            assert self.arbiter.admit(claim, door(home), caps) == ""
 
     async def run(self, name: str, code: str, **environment: str) -> Running:
         """Run a program in a container's view."""
-        preload = " ".join(str(self.home(name) / "lib" / each) for each in LIBRARIES)
         view = {
             "PATH": os.environ["PATH"],
             "FAKECUDA_STATE": str(self.card.path),
             "FAKECUDA_TAG": str(self.tag(name)),
             "LD_LIBRARY_PATH": str(self.driver),
-            "LD_PRELOAD": preload,
+            "LD_PRELOAD": " ".join(preloaded(self.home(name))),
         }
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gpu_shim.home import LIBRARIES, preloaded
 from gpu_shim.native.build import build
-from tests.integration.gpu_shim.scene import LIBRARIES, Scene
+from tests.integration.gpu_shim.scene import Scene
 from tests.integration.gpu_shim.test_valgrind import HOST
 from tests.support import fakecuda
 
@@ -48,7 +49,7 @@ async def test_a_program_has_its_cap_and_its_turns(scene: Scene, arm: Path) -> N
     view = {
         "FAKECUDA_STATE": str(scene.card.path),
         "LD_LIBRARY_PATH": str(arm / "driver"),
-        "LD_PRELOAD": " ".join(str(home / each) for each in LIBRARIES),
+        "LD_PRELOAD": " ".join(preloaded(scene.home("a"))),
     }
     given = [word for name, value in view.items() for word in ("-E", f"{name}={value}")]
     process = await asyncio.create_subprocess_exec(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.gpu_shim.scene import LIBRARIES, Scene
+from gpu_shim.home import preloaded
+from tests.integration.gpu_shim.scene import Scene
 
 HOST = Path(__file__).parent / "host.c"
 
@@ -27,7 +28,7 @@ async def test_valgrind_finds_no_error_and_no_leak(scene: Scene, tmp_path: Path)
         "PATH": os.environ["PATH"],
         "FAKECUDA_STATE": str(scene.card.path),
         "LD_LIBRARY_PATH": str(scene.driver),
-        "LD_PRELOAD": " ".join(str(libraries / each) for each in LIBRARIES),
+        "LD_PRELOAD": " ".join(preloaded(scene.home("a"))),
     }
     watched = (
         *(valgrind, "--error-exitcode=99", "--leak-check=full", "--trace-children=yes"),

@@ -7,10 +7,11 @@ import pytest
 
 from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeSpec, Row
 from extender.api.objects import ObjectMeta
-from gpu_shim.agent.agent import LIBRARIES, Agent
+from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.cards import Cards
 from gpu_shim.agent.health import Health
 from gpu_shim.agent.indices import Hold
+from gpu_shim.home import LIBRARIES
 from tests.unit.gpu_shim.test_nri_plugin import Doors
 
 
@@ -91,3 +92,10 @@ def test_a_device_plugins_card_is_nobodys_before_kubelet_was_asked(agent: Agent)
     known.publish()
     assert [card.uuid for card in agent.tenants["pod"].cards] == ["b"]
     assert known.conflicts == ["card 0 is b, and kubelet gave a for it"]
+
+
+def test_a_pod_that_does_not_fit_leaves_no_folder_behind(agent: Agent) -> None:
+    cards(agent, device(0, "a"), device(1, "b")).begin(None)
+    agent.apply(rows("fits", "misfit"))
+    assert agent.rejected == {"misfit": "it does not fit"}
+    assert (agent.home("fits").exists(), agent.home("misfit").exists()) == (True, False)

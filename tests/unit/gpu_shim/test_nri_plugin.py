@@ -10,11 +10,12 @@ from extender.api.demand import FRACTION_CONTAINER
 from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeSpec, Row, RowState
 from extender.api.names import ANNOTATION_CARDS
 from extender.api.objects import ObjectMeta
-from gpu_shim.agent.agent import LIBRARIES, Agent
-from gpu_shim.agent.nri.adjust import INSIDE, Delivery, Node, Way
+from gpu_shim.agent.agent import Agent
+from gpu_shim.agent.nri.adjust import Delivery, Node, Way
 from gpu_shim.agent.nri.plugin import NodePlugin
 from gpu_shim.agent.nri.session import Refusal
 from gpu_shim.agent.proto import nri_pb2 as pb
+from gpu_shim.home import INSIDE, LIBRARIES
 
 DEVICES = [Device(index=at, memory_mib=16384, uuid=f"GPU-{at}") for at in range(2)]
 CARDS = {ANNOTATION_CARDS: "0:500:8192"}
