@@ -33,7 +33,8 @@ class NoLimitsError(Exception):
 def set_in_driver(uuid: str, group: str, n_bytes: int | None) -> None:
     """Set or lift a control group's limit on one card; raises NoLimitsError, pynvml.NVMLError.
 
-    NVML must be initialised; needs root on the host.
+    NVML must be initialised, and stay so meanwhile: a program that opens it anew calls this by
+    `Nvml.limit_memory`. Needs root on the host.
     """
     limit = pynvml.NVML_DEVICE_MEMORY_LIMIT_MAX if n_bytes is None else n_bytes
     soft = 0 if n_bytes is None else n_bytes
@@ -64,7 +65,7 @@ def group_of(uid: str, root: Path = GROUPS) -> str:
 class DriverLimits:
     """Keeps the driver's limits as the tenants' caps are. `keep` is called again and again."""
 
-    set_limit: SetLimit = set_in_driver
+    set_limit: SetLimit
     root: Path = GROUPS
     #: None until the first try has shown it.
     is_supported: bool | None = None

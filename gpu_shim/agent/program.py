@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import structlog
-from aiohttp import web
 
 from extender.api.kinds import Device
 from extender.kube.client import Client
@@ -28,11 +27,12 @@ from gpu_shim.agent.limits import DriverLimits
 from gpu_shim.agent.nri.adjust import Delivery, Node, Way
 from gpu_shim.agent.nri.plugin import NodePlugin
 from gpu_shim.agent.nvml import Nvml, NvmlError
-from gpu_shim.agent.observe import Parts, build_app
+from gpu_shim.agent.observe import Figures, Parts, answering
 from gpu_shim.agent.podresources import PodResources
 from gpu_shim.agent.report import (
     CARDS_HEALTHY,
     CARDS_MAPPED,
+    DRIVER_KNOWN,
     PODS_WITHIN_BOUNDS,
     RUNTIME_CONNECTED,
     Reporter,
@@ -45,6 +45,8 @@ from gpu_shim.native.build import build
 from gpu_shim.policy.leases import Settings
 from gpu_shim.policy.shares import Mode
 
+#: Of this CUDA, as drivers count, the libraries know every entry point (native/names_cuda.txt).
+NEWEST_CUDA: Final = 13050
 NVML_RETRY_S: Final = 5.0
 LOCK_RETRY_S: Final = 0.2
 #: Device files that every program needs, whatever its card.
@@ -95,6 +97,7 @@ class Program:
         self.health.recall()
         self.cards = Cards(self.agent, found, self.health, options.owner == "plugin")
         self.nvml = nvml
+        self.cuda_version = nvml.cuda_version() if nvml is not None else 0
         self.plugin = self._plugin() if options.nri else None
         self.holders: Holders | None = None
         self.enforcer: Enforcer | None = None
@@ -107,15 +110,12 @@ class Program:
         ) as api:
             tasks = self._tasks(api)
             parts = Parts(self.agent, self.arbiter.waits, self.health, self.plugin, self.enforcer)
-            runner = web.AppRunner(build_app(parts, self.missing), access_log=None)
-            await runner.setup()
-            await web.TCPSite(runner, options.host, options.port).start()
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for task in tasks:
-                        group.create_task(task)
-            finally:
-                await runner.cleanup()
+            async with (
+                answering((options.host, options.port), self.missing, Figures(parts)),
+                asyncio.TaskGroup() as group,
+            ):
+                for task in tasks:
+                    group.create_task(task)
 
     def missing(self) -> str:
         """What the agent waits for before it is ready; empty when it is."""
@@ -131,6 +131,8 @@ class Program:
         """What is said of the node in its GpuNode's conditions."""
         ill = self.health.sentences(device.uuid for device in self.agent.devices)
         said = [Statement(CARDS_HEALTHY, ill, "CardUnhealthy")]
+        if self.cuda_version:
+            said.append(Statement(DRIVER_KNOWN, unknown_driver(self.cuda_version)))
         if self.plugin is not None:
             lost = [] if self.plugin.is_connected else ["containers start without Ballast"]
             said.append(Statement(RUNTIME_CONNECTED, lost))
@@ -164,7 +166,9 @@ class Program:
             tasks.append(HealthWatch(self.nvml, self.cards).run())
         if options.is_audited:
             events = EventRecorder(api, f"ballast-agent-{options.node}")
-            limits = DriverLimits(root=options.cgroups) if self.nvml is not None else None
+            limits = None
+            if self.nvml is not None:
+                limits = DriverLimits(self.nvml.limit_memory, options.cgroups)
             sources = Sources(self.nvml, self.plugin, limits)
             self.enforcer = Enforcer(api, self.agent, sources, options.is_evicting, events)
             tasks += [events.run(), self.enforcer.run()]
@@ -181,6 +185,14 @@ class Program:
         delivery = Delivery(options.way, options.driver, nodes)
         is_by_plugin = options.owner == "plugin"
         return NodePlugin(self.agent, delivery, Path(options.nri), is_by_plugin)
+
+
+def unknown_driver(version: int) -> list[str]:
+    """A sentence about a driver of which the libraries may not know everything."""
+    if version <= NEWEST_CUDA:
+        return []
+    has, known = (f"{each // 1000}.{each % 1000 // 10}" for each in (version, NEWEST_CUDA))
+    return [f"the driver has CUDA {has}, Ballast knows {known}: calls that are new are not held"]
 
 
 def device_files(names: Sequence[str], folder: Path = Path("/dev")) -> Sequence[Node]:
@@ -217,11 +229,19 @@ async def alone(options: Options) -> int:
 
 
 async def cards_of(options: Options) -> tuple[Nvml | None, Sequence[Device]]:
-    """The driver and its cards, waited for until it is there; or no driver and a file's cards."""
+    """The driver and its cards, or no driver and a file's cards.
+
+    A driver may come long after the node: until then the agent lives, and says what it waits for.
+    """
     if options.inventory is not None:
         devices = read_inventory(options.inventory)
         # A node that is described may still have a driver to be asked: tests do.
         return (await asyncio.to_thread(Nvml, options.nvml) if options.nvml else None), devices
+    async with answering((options.host, options.port), lambda: "the driver"):
+        return await _opened(options)
+
+
+async def _opened(options: Options) -> tuple[Nvml, Sequence[Device]]:
     told = ""
     while True:
         try:

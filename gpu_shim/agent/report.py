@@ -27,6 +27,7 @@ MOST_SENTENCES: Final = 8
 
 CARDS_HEALTHY: Final = "CardsHealthy"
 CARDS_MAPPED: Final = "CardsMapped"
+DRIVER_KNOWN: Final = "DriverKnown"
 RUNTIME_CONNECTED: Final = "RuntimeConnected"
 PODS_WITHIN_BOUNDS: Final = "PodsWithinBounds"
 

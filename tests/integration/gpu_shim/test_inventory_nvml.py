@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import threading
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from gpu_shim.agent.nvml import CardLost, Look, Nvml, NvmlError
@@ -27,7 +29,7 @@ def test_the_cards_of_a_node_are_told_with_what_programs_can_have(nvml: Nvml) ->
     (device,) = nvml.devices()
     assert (device.index, device.uuid, device.memory_mib) == (0, UUID, 16384)
     assert (device.model, device.health) == ("Fake-GPU", "Healthy")
-    assert nvml.minor(UUID) == 0
+    assert (nvml.minor(UUID), nvml.cuda_version()) == (0, 13000)
     assert nvml.processes(UUID) == {}
 
 
@@ -67,3 +69,22 @@ def test_a_card_of_another_name_is_not_there(nvml: Nvml) -> None:
 def test_memory_is_told_by_process(nvml: Nvml, card: FakeCard) -> None:
     card.give(os.getpid(), 7 << 20)
     assert nvml.processes(UUID) == {os.getpid(): 7 << 20}
+
+
+def test_a_limit_waits_while_the_driver_is_opened_anew(
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = list[str]()
+    limiting = threading.Thread(target=nvml.limit_memory, args=(UUID, "/pod", 1))
+
+    def shut_down() -> None:
+        limiting.start()
+        limiting.join(timeout=0.2)
+        done.append("shut")
+
+    monkeypatch.setattr(pynvml, "nvmlShutdown", shut_down)
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: done.append("opened"))
+    monkeypatch.setattr(pynvml, "nvmlDeviceSetMemoryLimits_v1", lambda *_: done.append("limited"))
+    nvml.reopen()
+    limiting.join()
+    assert done == ["shut", "opened", "limited"]

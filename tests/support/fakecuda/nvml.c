@@ -1,4 +1,5 @@
-/* A libnvidia-ml.so.1 for tests: one card, its memory, and who has how much of it. */
+/* A libnvidia-ml.so.1 for tests: one card, its memory, and who has how much of it. Where there are
+ * more ($FAKECUDA_CARDS), all that processes have is shown on the first. */
 #include "device.h"
 
 #include <stddef.h>
@@ -6,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { UNKNOWN_FIELD = 3, TIMEOUT = 10, GPU_IS_LOST = 15, XID_EVENT = 8, RECOVERY_FIELD = 230 };
+enum { NOT_AN_ARGUMENT = 2, UNKNOWN_FIELD = 3, NOT_FOUND = 6, TOO_SMALL = 7, TIMEOUT = 10 };
+enum { MAX_CARDS = 16, GPU_IS_LOST = 15, XID_EVENT = 8, RECOVERY_FIELD = 230 };
 
 struct memory {
     unsigned long long total, free, used;
@@ -37,21 +39,53 @@ struct field {
     unsigned long long value;
 };
 
+static struct fake_card *card_at(unsigned index)
+{
+    static struct fake_card others[MAX_CARDS];
+    if (index >= MAX_CARDS || index >= (unsigned)fake_n_cards())
+        return NULL;
+    if (!index)
+        return fake_card();
+    others[index].total_bytes = fake_card()->total_bytes;
+    return &others[index];
+}
+
+static unsigned index_of(struct fake_card *card)
+{
+    unsigned index = 0;
+    while (card_at(index) != card)
+        index++;
+    return index;
+}
+
+static void uuid_at(unsigned index, char *uuid)
+{
+    memcpy(uuid, FAKE_UUID, sizeof FAKE_UUID);
+    if (index)
+        snprintf(uuid + sizeof FAKE_UUID - 3, 3, "%02x", index % MAX_CARDS);
+}
+
 int nvmlInit_v2(void) { return fake_card() ? 0 : 9; }
 int nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
 int nvmlShutdown(void) { return 0; }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 1; return 0; }
+int nvmlSystemGetCudaDriverVersion_v2(int *version) { *version = 13000; return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = (unsigned)fake_n_cards(); return 0; }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
 {
-    *device = fake_card();
-    return index ? 2 : 0;
+    *device = card_at(index);
+    return *device ? 0 : NOT_AN_ARGUMENT;
 }
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 {
-    *device = fake_card();
-    return strcmp(uuid, FAKE_UUID) ? 6 : 0;
+    char known[sizeof FAKE_UUID];
+    for (unsigned index = 0; (*device = card_at(index)); index++) {
+        uuid_at(index, known);
+        if (!strcmp(uuid, known))
+            return 0;
+    }
+    return NOT_FOUND;
 }
 
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length)
@@ -59,16 +93,23 @@ int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length)
     struct fake_card *card = device;
     if (FAKE_IS_LOST(card->health))
         return GPU_IS_LOST;
-    return snprintf(uuid, length, "%s", FAKE_UUID) < (int)length ? 0 : 7;
+    if (length < sizeof FAKE_UUID)
+        return TOO_SMALL;
+    uuid_at(index_of(card), uuid);
+    return 0;
 }
 
 int nvmlDeviceGetName(void *device, char *name, unsigned length)
 {
     (void)device;
-    return snprintf(name, length, "Fake GPU") < (int)length ? 0 : 7;
+    return snprintf(name, length, "Fake GPU") < (int)length ? 0 : TOO_SMALL;
 }
 
-int nvmlDeviceGetMinorNumber(void *device, unsigned *minor) { (void)device; *minor = 0; return 0; }
+int nvmlDeviceGetMinorNumber(void *device, unsigned *minor)
+{
+    *minor = index_of(device);
+    return 0;
+}
 
 int nvmlEventSetCreate(void **set) { *set = fake_card(); return 0; }
 int nvmlEventSetFree(void *set) { (void)set; return 0; }
@@ -107,7 +148,7 @@ int nvmlDeviceGetFieldValues(void *device, int n, struct field *fields)
 int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory)
 {
     struct fake_card *card = device;
-    uint64_t used = fake_used();
+    uint64_t used = card == fake_card() ? fake_used() : 0;
     *memory = (struct memory){card->total_bytes, card->total_bytes - used, used};
     return 0;
 }
@@ -137,5 +178,5 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struc
         n++;
     }
     *count = n;
-    return n > room ? 7 : 0;
+    return n > room ? TOO_SMALL : 0;
 }

@@ -1,6 +1,7 @@
 """What is said of a node in its GpuNode's conditions."""
 
 from extender.api.objects import Condition
+from gpu_shim.agent.program import NEWEST_CUDA, unknown_driver
 from gpu_shim.agent.report import Statement
 
 
@@ -18,3 +19,10 @@ def test_what_is_not_so_says_why_and_how_much_more_there_is() -> None:
     assert (condition.status, condition.reason) == ("False", "CardUnhealthy")
     assert condition.message.endswith("card 7; and 2 more")
     assert Statement("T", ["x"]).condition([]).reason == "NotT"
+
+
+def test_a_driver_that_is_newer_than_the_libraries_is_told_of() -> None:
+    assert unknown_driver(NEWEST_CUDA) == []
+    assert unknown_driver(12080) == []
+    (why,) = unknown_driver(14020)
+    assert why.startswith("the driver has CUDA 14.2, Ballast knows 13.5: ")
