@@ -70,17 +70,21 @@ class Auditor:
 
         Of a card that is not in `sight` nothing is said and nothing changed.
         """
-        owners = {use.pid: uid for uid, table in ledger.tables.items() for use in table.uses()}
-        pods = {pid: owners.get(pid) or self.pod_of(pid) for pids in sight.values() for pid in pids}
+        owners = {pid: uid for uid, table in ledger.tables.items() for _, pid in table.owners()}
+        # The kernel's word first: a tenant may write what it likes into its own table.
+        pods = {
+            pid: self.pod_of(pid) or owners.get(pid, "") for pids in sight.values() for pid in pids
+        }
         found = list[tuple[str, Finding]]()
         self.seen = {}
         for tenant in ledger.tenants:
             table = ledger.tables.get(tenant.uid)
             for at, card in enumerate(tenant.cards):
-                seen = sight.get(card.uuid, {})
-                mine = {pid: n for pid, n in seen.items() if pods[pid] == tenant.uid}
+                if card.uuid not in sight:
+                    continue
+                mine = {pid: n for pid, n in sight[card.uuid].items() if pods[pid] == tenant.uid}
                 self.seen[tenant.uid, card.uuid] = sum(mine.values())
-                if table is not None and card.uuid in sight:
+                if table is not None:
                     table.set_overhead(at, max(0, sum(mine.values()) - table.used_bytes(at)))
                 found += _unprotected(tenant, card, mine, owners)
                 found += _over_cap(tenant, card, mine)
@@ -98,7 +102,7 @@ class Auditor:
 def _unprotected(
     tenant: Tenant, card: Card, mine: Mapping[int, int], owners: Mapping[int, str]
 ) -> Iterable[tuple[str, Finding]]:
-    strangers = [pid for pid in mine if pid not in owners]
+    strangers = [pid for pid in mine if owners.get(pid) != tenant.uid]
     if strangers:
         who = f"{tenant.namespace}/{tenant.pod}"
         what = f"{who}: process {strangers[0]} uses {card.uuid} without the library"

@@ -19,15 +19,16 @@ from extender.kube.errors import Conflict, KubeError, NotFound
 from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.kube.resources import PODS
 from gpu_shim.agent.agent import Agent
-from gpu_shim.agent.audit import Auditor, Finding, Ledger
+from gpu_shim.agent.audit import Auditor, Finding, Ledger, Sight
 from gpu_shim.agent.cgroups import pod_of
 from gpu_shim.agent.limits import DriverLimits
 from gpu_shim.agent.nri.plugin import NodePlugin
-from gpu_shim.agent.nvml import CardLost, Nvml, NvmlError
+from gpu_shim.agent.nvml import Nvml, NvmlError
 
 EVERY_S: Final = 1.0
-#: A program that breaks its bounds has this long to end by itself.
-GRACE_S: Final = 5
+#: A program that breaks its bounds has this long to end by itself. With the time until it is found
+#: (`audit.PATIENCE_S`, and a look) and kubelet's own, it is gone ten seconds after its first use.
+GRACE_S: Final = 3
 
 _log = structlog.get_logger("gpu_shim.agent")
 
@@ -44,7 +45,7 @@ class Sources:
 
 @dataclass(slots=True)
 class Enforcer:
-    """The auditor's hands. A finding is told once for as long as it lasts."""
+    """The auditor's hands. A finding is told once for as long as it lasts, a pod evicted once."""
 
     api: Client
     agent: Agent
@@ -54,33 +55,31 @@ class Enforcer:
     findings: list[Finding] = field(default_factory=list)
     n_evicted: int = 0
     told: set[tuple[str, str]] = field(default_factory=set)
+    going: set[str] = field(default_factory=set)
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
-            try:
-                await self.act([*self._started_bare(), *await self._audited()])
-            except NvmlError as error:
-                _log.warning("could not read the cards", node=self.agent.node, error=str(error))
+            await self.act([*self._started_bare(), *await self.audit()])
 
-    async def _audited(self) -> list[Finding]:
+    async def audit(self) -> list[Finding]:
+        """What the driver shows; nothing on a node without one."""
         nvml = self.sources.nvml
         if nvml is None:
             return []
-        agent = self.agent
-        ledger = Ledger(list(agent.tenants.values()), agent.tables(), agent.whole)
         if self.sources.limits is not None:
-            failed = await asyncio.to_thread(self.sources.limits.keep, ledger.tenants)
+            tenants = list(self.agent.tenants.values())
+            failed = await asyncio.to_thread(self.sources.limits.keep, tenants)
             for uid, why in failed.items():
                 _log.warning("could not limit a pod in the driver", uid=uid, why=why)
-        sight = dict[str, Mapping[int, int]]()
-        for uuid in ledger.users():
-            # A card that does not answer is its health's business, and hides no other card.
-            with contextlib.suppress(CardLost):
-                sight[uuid] = await asyncio.to_thread(nvml.processes, uuid)
-        # From here to the end no await: tables of pods that go meanwhile are not touched.
-        return self.sources.auditor.look(ledger, sight, time.monotonic())
+        sight = await asyncio.to_thread(_see, nvml, list(self._ledger().users()))
+        # From here to the end no await: what is looked at is what there is.
+        return self.sources.auditor.look(self._ledger(), sight, time.monotonic())
+
+    def _ledger(self) -> Ledger:
+        agent = self.agent
+        return Ledger(list(agent.tenants.values()), agent.tables(), agent.whole)
 
     def _started_bare(self) -> Iterable[Finding]:
         return self.sources.plugin.unprotected() if self.sources.plugin is not None else ()
@@ -93,12 +92,15 @@ class Enforcer:
         """Tell what is new; where that is the policy, evict, again and again until accepted."""
         self.findings = found
         self.told &= {(each.uid, each.reason) for each in found}
+        self.going &= {each.uid for each in found}
         for each in found:
-            if (each.uid, each.reason) in self.told:
-                continue
-            self._tell(each)
-            if not self.is_evicting or await self._evict(each.uid):
+            if (each.uid, each.reason) not in self.told:
+                self._tell(each)
                 self.told.add((each.uid, each.reason))
+        if self.is_evicting:
+            for uid in sorted({each.uid for each in found} - self.going):
+                if await self._evict(uid):
+                    self.going.add(uid)
 
     def describe(self, finding: Finding) -> str:
         """Who, and what it does, without figures: they would change from second to second."""
@@ -135,3 +137,15 @@ class Enforcer:
         if (tenant := self.agent.tenants.get(uid)) is not None:
             return tenant.namespace, tenant.pod
         return self.sources.plugin.pods.get(uid) if self.sources.plugin is not None else None
+
+
+def _see(nvml: Nvml, uuids: Iterable[str]) -> Sight:
+    """What the driver says of these cards; blocks for as long as it likes.
+
+    A card that does not answer is its health's business (`watch`), and hides no other card.
+    """
+    sight = dict[str, Mapping[int, int]]()
+    for uuid in uuids:
+        with contextlib.suppress(NvmlError):
+            sight[uuid] = nvml.processes(uuid)
+    return sight

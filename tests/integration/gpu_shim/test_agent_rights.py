@@ -4,6 +4,7 @@ Its login is a token that is bound to a pod of one node, as kubelet asks for it.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -27,10 +28,10 @@ from extender.kube.resources import GPU_NODES
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.audit import Finding
 from gpu_shim.agent.cards import Cards
-from gpu_shim.agent.enforce import Enforcer, Sources
+from gpu_shim.agent.enforce import GRACE_S, Enforcer, Sources
 from gpu_shim.agent.health import Health
 from gpu_shim.agent.holders import Holders, Style, holder_name, holder_pod
-from gpu_shim.agent.podresources import PodResources
+from gpu_shim.agent.podresources import KubeletError, PodResources
 from gpu_shim.agent.tenants import Tenant
 from gpu_shim.arbiter.container import Card
 from gpu_shim.arbiter.pages import Library
@@ -226,11 +227,11 @@ async def test_the_program_asks_the_driver_and_reports_cards_and_what_is_wrong_w
         device = {"index": 0, "uuid": UUID, "memoryMiB": 16384, "model": "Fake-GPU"}
         assert (node["metadata"]["name"], node["status"]["devices"]) == ("node-a", [device])
         states = {each["type"]: each["status"] for each in node["status"]["conditions"]}
-        assert states == {"CardsHealthy": "True", "PodsWithinBounds": "True"}
+        assert states == dict.fromkeys(("CardsHealthy", "DriverKnown", "PodsWithinBounds"), "True")
         card.ail(xid=79, recovery=2)
         node = await told(rights, '"status": "False"')
         assert node["status"]["devices"] == [device | {"health": "Unhealthy"}]
-        (ill, _) = node["status"]["conditions"]
+        (ill, *_) = node["status"]["conditions"]
         assert ill["reason"] == "CardUnhealthy"
         assert ill["message"] == f"{UUID}: Xid 79: fell off the bus: reboot the node"
     finally:
@@ -279,7 +280,7 @@ async def holding(rights: Rights, native: Path, place: Path) -> AsyncIterator[Ho
     share = [CardShare(0, 500, 8192)]
     row = Row(uid="u", namespace="team", name="p", cards=share, state="reserved")
     agent.apply(GpuNode(metadata=ObjectMeta(name="n"), spec=GpuNodeSpec(rows=[row])))
-    async with await Client.connect(rights.agent) as client:
+    async with await Client.connect(rights.agent, user_agent="ballast-agent") as client:
         holders = Holders(client, PodResources(kubelet.socket), cards, STYLE)
         yield Holding(rights, kubelet, agent, holders)
         agent.apply(None)
@@ -302,6 +303,32 @@ async def test_a_shared_card_is_held_and_its_index_means_what_kubelet_gave(
     holding.kubelet.pods = []
     await holding.holders.keep()
     assert name not in await holding.pods()
+
+
+async def test_while_kubelet_is_away_what_is_known_stays_and_newly_shared_cards_wait(
+    holding: Holding,
+) -> None:
+    agent, first = holding.agent, holding.agent.ledger
+    holding.kubelet.pods = [(NAMESPACE, holding.name, "nvidia.com/gpu", ("GPU-1",))]
+    await holding.holders.keep()
+    await holding.kubelet.stop()
+    row = Row(uid="v", namespace="team", name="q", cards=[CardShare(1, 500, 64)], state="reserved")
+    assert first is not None
+    agent.apply(
+        GpuNode(metadata=ObjectMeta(name="n"), spec=GpuNodeSpec(rows=[*first.spec.rows, row]))
+    )
+    with pytest.raises(KubeletError):
+        await holding.holders.keep()
+    assert agent.tenants["u"].cards == (Card("GPU-1", 8192),)
+    assert agent.rejected == {"v": "card 1 is not on this node, or not ours yet"}
+    agent.apply(first)
+    await holding.kubelet.start()
+    is_back = False
+    while not is_back:
+        with contextlib.suppress(KubeletError):
+            await holding.holders.keep()
+            is_back = True
+        await asyncio.sleep(0.05)
 
 
 async def test_a_holder_that_kubelet_refuses_is_told_of_and_not_made_again_at_once(
@@ -329,24 +356,25 @@ async def test_a_pod_beyond_its_bounds_is_told_of_and_evicted(
     agent = Agent("node-a", [], Arbiter(library), native, place)
     claim = Claim(uid, Fraction(0), Fraction(1))
     agent.tenants[uid] = Tenant(uid, rights.api.namespace, "greedy", claim, ())
-    async with await Client.connect(rights.agent) as client:
+    async with await Client.connect(rights.agent, user_agent="ballast-agent") as client:
         events = EventRecorder(client, "agent")
         writing = asyncio.create_task(events.run())
         enforcer = Enforcer(client, agent, Sources(), is_evicting=True, events=events)
-        await enforcer.act([Finding(uid, Reason.GPU_MEMORY_OVER_CAP, "has 2 MiB, may have 1")])
+        found = Finding(uid, Reason.GPU_MEMORY_OVER_CAP, "has 2 MiB, may have 1")
+        await enforcer.act([Finding(uid, Reason.GPU_UNPROTECTED, "started bare"), found])
+        await enforcer.act([found])
         where = ("-n", rights.api.namespace)
         for _ in range(100):
             told = await asyncio.to_thread(
                 rights.api.kubectl, "get", "events.events.k8s.io", *where, "-o", "json"
             )
-            if Reason.GPU_MEMORY_OVER_CAP in told:
+            if Reason.GPU_MEMORY_OVER_CAP in told and Reason.GPU_UNPROTECTED in told:
                 break
             await asyncio.sleep(0.05)
         writing.cancel()
-    assert (Reason.GPU_MEMORY_OVER_CAP, enforcer.n_evicted) == (
-        json.loads(told)["items"][0]["reason"],
-        1,
-    )
+    reasons = [each["reason"] for each in json.loads(told)["items"]]
+    assert sorted(reasons) == [Reason.GPU_MEMORY_OVER_CAP, Reason.GPU_UNPROTECTED]
+    assert enforcer.n_evicted == 1
     pods = await asyncio.to_thread(rights.api.kubectl, "get", "pods", *where, "-o", "json")
     (greedy,) = [each for each in json.loads(pods)["items"] if each["metadata"]["name"] == "greedy"]
-    assert greedy["metadata"]["deletionGracePeriodSeconds"] == 5
+    assert greedy["metadata"]["deletionGracePeriodSeconds"] == GRACE_S

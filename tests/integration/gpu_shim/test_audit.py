@@ -63,6 +63,25 @@ async def test_a_process_without_the_library_is_found_and_counts(scene: Scene, n
     assert auditor.look(Ledger([tenant(cap_mib=100)]), sight(nvml), 4.0)[1:] == []
 
 
+async def test_a_pod_that_claims_the_process_of_another_hides_nothing(
+    scene: Scene, nvml: Nvml
+) -> None:
+    scene.container("a", cap_mib=64)
+    await scene.ask("a", "begin(); tell(1)")
+    bare = await scene.run("b", "begin(); plain(50 * MIB); tell(1); hear()", LD_PRELOAD="")
+    await bare.answer()
+    scene.table("a").take_slot(bare.process.pid)
+    other = replace(tenant(), uid="b", claim=Claim("b", Fraction(0), Fraction(1)))
+    ledger = Ledger([tenant(), other], {"a": scene.table("a")})
+    auditor = Auditor(lambda pid: "b" if pid == bare.process.pid else "")
+    for now_s in (0.0, 3.0):
+        found = auditor.look(ledger, sight(nvml), now_s)
+    assert [(each.uid, each.reason) for each in found] == [
+        ("b", Reason.GPU_UNPROTECTED),
+        ("b", Reason.GPU_MEMORY_OVER_CAP),
+    ]
+
+
 async def test_a_pod_on_a_card_that_is_given_to_others_is_found(scene: Scene, nvml: Nvml) -> None:
     scene.container("a", cap_mib=64)
     bare = await scene.run("a", "begin(); tell(1); hear()", LD_PRELOAD="")
@@ -96,6 +115,7 @@ def test_a_card_that_is_not_there_is_an_error_that_names_the_call(nvml: Nvml) ->
     "line",
     [
         "0::/kubepods/burstable/pod00112233-4455-6677-8899-aabbccddeeff/cri-1",
+        "0::/../../../besteffort/pod00112233-4455-6677-8899-aabbccddeeff/cri-1",
         "0::/kubepods.slice/kubepods-pod00112233_4455_6677_8899_aabbccddeeff.slice/x.scope",
     ],
 )
