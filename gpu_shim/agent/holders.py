@@ -28,6 +28,9 @@ from gpu_shim.agent.tenants import is_whole, live
 EVERY_S: Final = 1.0
 #: A holder that kubelet refused (there is no such GPU, or none left) is made again this much later.
 RETRY_S: Final = 30.0
+#: Where kubelet says that every holder has its GPU, the API server is asked this often whether all
+#: is as it should be: it is every node of the cluster that asks.
+LOOK_S: Final = 300.0
 PREFIX: Final = "ballast-holder"
 LABELS: Final = {
     "app.kubernetes.io/name": "ballast",
@@ -99,6 +102,11 @@ def holder_pod(style: Style, index: int) -> dict[str, Any]:
     }
 
 
+def is_holder(given: Given, style: Style) -> bool:
+    """Whether the pod is a holder, be it needed or not."""
+    return given.namespace == style.namespace and given.name.startswith(f"{PREFIX}-")
+
+
 def holds_of(
     rows: Sequence[Row], given: Sequence[Given], style: Style
 ) -> tuple[list[Hold], list[str]]:
@@ -111,7 +119,7 @@ def holds_of(
     }
     holds, strangers = list[Hold](), list[str]()
     for each in given:
-        if each.namespace == style.namespace and each.name.startswith(f"{PREFIX}-"):
+        if is_holder(each, style):
             if each.name in index_of:
                 holds.append(Hold((index_of[each.name],), each.uuids[:1]))
         elif (indices := whole.get((each.namespace, each.name))) is not None:
@@ -132,6 +140,8 @@ class Holders:
     strangers: list[str] = field(default_factory=list)
     is_answered: bool = False
     _not_before_s: dict[str, float] = field(default_factory=dict)
+    _looked_for: set[str] = field(default_factory=set)
+    _look_at_s: float = 0.0
 
     def problems(self) -> list[str]:
         """What keeps cards from being ours, in sentences."""
@@ -162,33 +172,43 @@ class Holders:
         agent = self.cards.agent
         if not agent.is_synced:
             return
-        rows = agent.ledger.spec.rows if agent.ledger is not None else []
-        # With nothing shared there is nothing to look after, once what was left is gone.
-        if (needed := shared_indices(rows)) or not self.is_answered or self.cards.holds:
-            await self._make(needed)
+        rows = agent.rows
+        needed = {holder_name(self.style.node, each): each for each in shared_indices(rows)}
         given = await self.kubelet.given()
+        if self._is_due(needed, given):
+            await self._make(needed)
         holds, self.strangers = holds_of(rows, given, self.style)
         self.is_answered = True
         if holds != self.cards.holds:
             self.cards.holds = holds
             self.cards.publish()
 
-    async def _make(self, needed: Collection[int]) -> None:
-        names = {holder_name(self.style.node, index): index for index in needed}
+    def _is_due(self, needed: Collection[str], given: Sequence[Given]) -> bool:
+        """Whether holders may have to be made or removed."""
+        held = {each.name for each in given if is_holder(each, self.style)}
+        is_missing = any(each not in held and self._may_make(each) for each in needed)
+        is_late = asyncio.get_running_loop().time() >= self._look_at_s
+        return set(needed) != self._looked_for or is_missing or bool(held - set(needed)) or is_late
+
+    def _may_make(self, name: str) -> bool:
+        return asyncio.get_running_loop().time() >= self._not_before_s.get(name, 0.0)
+
+    async def _make(self, needed: Mapping[str, int]) -> None:
         there = await self._there()
         now_s = asyncio.get_running_loop().time()
         for name, phase in there.items():
             if phase in _ENDED:
                 self._not_before_s[name] = now_s + RETRY_S
-            if name not in names or phase in _ENDED:
+            if name not in needed or phase in _ENDED:
                 with contextlib.suppress(NotFound):
                     await self.api.delete(PODS, name, self.style.namespace)
-        for name, index in names.items():
-            if name not in there and now_s >= self._not_before_s.get(name, 0.0):
+        for name, index in needed.items():
+            if name not in there and self._may_make(name):
                 with contextlib.suppress(AlreadyExists):
                     body = holder_pod(self.style, index)
                     await self.api.create(PODS, body, self.style.namespace)
                     _log.info("holds a card", index=index, pod=name)
+        self._looked_for, self._look_at_s = set(needed), now_s + LOOK_S
 
     async def _there(self) -> Mapping[str, str]:
         """Phases of this node's holder pods by name."""

@@ -8,11 +8,19 @@ from typing import Any
 import grpc
 import pytest
 
-from extender.api.kinds import CardShare, Row
-from gpu_shim.agent.holders import Style, holder_name, holds_of, shared_indices
+from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeSpec, Row
+from extender.api.objects import ObjectMeta
+from extender.kube.client import Client
+from gpu_shim.agent.agent import Agent
+from gpu_shim.agent.cards import Cards
+from gpu_shim.agent.health import Health
+from gpu_shim.agent.holders import Holders, Style, holder_name, holds_of, shared_indices
 from gpu_shim.agent.indices import Hold
 from gpu_shim.agent.podresources import Given, KubeletError, PodResources
 from gpu_shim.agent.proto import podresources_pb2 as pb
+from gpu_shim.home import LIBRARIES
+from tests.integration.kube.fakeapi import FakeApi, pod_list
+from tests.unit.gpu_shim.test_nri_plugin import Doors
 
 STYLE = Style("node-a", "ballast-node", "pause")
 
@@ -125,6 +133,35 @@ def test_kubelets_word_is_put_together_with_the_rows() -> None:
     holds, strangers = holds_of(rows, given, STYLE)
     assert holds == [Hold((2,), ("GPU-x",)), Hold((0, 1), ("GPU-y", "GPU-z"))]
     assert strangers == ["team/nobody has GPU-w without a row"]
+
+
+async def test_the_api_server_is_left_alone_while_kubelet_says_that_all_is_as_it_should_be(
+    kubelet: Kubelet, place: Path
+) -> None:
+    doors: Any = Doors()
+    for name in LIBRARIES:
+        (place / name).touch()
+    card = Device(index=0, memory_mib=1, uuid="GPU-a")
+    agent = Agent("node-a", [card], doors, place, place / "pods")
+    cards = Cards(agent, agent.devices, Health(place / "health", "b"), is_by_plugin=True)
+    cards.begin(None)
+    shared = GpuNode(metadata=ObjectMeta(name="n"), spec=GpuNodeSpec(rows=[row("a", (0, 500))]))
+    agent.apply(shared)
+    name = holder_name("node-a", 0)
+    async with (
+        FakeApi([pod_list(1, [])], [], [(201, {"metadata": {"name": name}})]) as api,
+        await Client.connect(api.kubeconfig(place)) as client,
+    ):
+        holders = Holders(client, PodResources(kubelet.socket), cards, STYLE)
+        await holders.keep()
+        assert api.seen == ["list", "write"]
+        kubelet.pods = [(STYLE.namespace, name, "nvidia.com/gpu", ("GPU-a",))]
+        for _ in range(3):
+            await holders.keep()
+        assert api.seen == ["list", "write"]
+        agent.apply(None)
+        await holders.keep()
+        assert api.seen == ["list", "write", "list"]
 
 
 def test_holders_of_two_nodes_never_have_the_same_name() -> None:
