@@ -1,6 +1,7 @@
 """The command `ballast time-slicing`: cases of time on one card, run and compared."""
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from gpu_shim.cases import virtual
 from gpu_shim.cases.load import load
 from gpu_shim.cases.model import Case
 from gpu_shim.cases.outcome import Outcome, differences
-from gpu_shim.top import look
+from gpu_shim.top import TopError, Watcher, text
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -117,19 +118,33 @@ def gpu() -> None:
 
 @gpu.command()
 @click.option(
-    "--url", default="http://127.0.0.1:8890/metrics", show_default=True, help="The agent."
+    "--url", default="http://127.0.0.1:8890/metrics", show_default=True, help="The node's agent."
 )
-@click.option("--every", default=2.0, show_default=True, help="Seconds between two tables.")
-@click.option("--once", is_flag=True, help="One table, then end.")
-def top(url: str, every: float, once: bool) -> None:
-    """Show cards and pods, memory and share held against entitled, until stopped."""
+@click.option(
+    "--every", default=2.0, type=click.FloatRange(0.1), show_default=True, help="Seconds per view."
+)
+@click.option("--once", is_flag=True, help="One view, then end.")
+@click.option("--json", "is_json", is_flag=True, help="One JSON object for each view.")
+def top(url: str, every: float, once: bool, is_json: bool) -> None:
+    """Show cards and pods, memory and share held against entitled, until stopped.
+
+    On a cluster, first: kubectl -n ballast-node port-forward POD 8890, with the agent of the node.
+    """
+    watcher = Watcher(url)
+    said = ""
     while True:
         try:
-            text = look(url, every)
-        except OSError as error:
-            raise click.ClickException(f"no agent at {url}: {error}") from None
-        if not once:
+            found = watcher.look(every)
+            said = msgspec.json.encode(found).decode() if is_json else text(found)
+        except TopError as error:
+            # An agent that is replaced is back soon; one that never was there is not.
+            if once or not said:
+                raise click.ClickException(str(error)) from None
+            click.echo(str(error), err=True)
+            time.sleep(every)
+            continue
+        if not is_json:
             click.clear()
-        click.echo(text)
+        click.echo(said)
         if once:
             return

@@ -1,6 +1,7 @@
 """What the agent shows: health, and figures of its cards and of every pod that shares one."""
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,7 +35,9 @@ _FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...], bool]]] = {
     "gpu_overrun_seconds": ("Time its work went on after its leases.", _POD, True),
     "gpu_unknown_calls": ("Calls of entry points that the library does not know.", _POD, True),
     "gpu_card_memory_bytes": ("Memory of the card that programs can have.", _CARD, False),
+    "gpu_card_info": ("1; says what kind of card it is.", (*_CARD, "model"), False),
     "gpu_card_healthy": ("1 where the card may be given to pods.", _CARD, False),
+    "agent_info": ("1; says whose agent it is, and how time is dealt.", ("node", "mode"), False),
     "agent_card_errors": ("Critical errors of cards, by NVIDIA's number.", ("xid",), True),
     "agent_runtime_connected": ("1 where the container runtime asks us.", (), False),
     "agent_containers": ("Containers that got cards, or were refused.", ("outcome",), True),
@@ -105,12 +108,14 @@ class Figures(Collector):
     def _cards(self) -> Iterable[Sample]:
         for device in self._parts.agent.devices:
             labels = (device.uuid, str(device.index))
+            yield "gpu_card_info", (*labels, device.model), 1
             yield "gpu_card_memory_bytes", labels, device.memory_mib * _MIB
             yield "gpu_card_healthy", labels, float(device.health == "Healthy")
 
     def _own(self) -> Iterable[Sample]:
-        parts = self._parts
-        yield "agent_rejected_rows", (), len(parts.agent.rejected)
+        parts, agent = self._parts, self._parts.agent
+        yield "agent_info", (agent.node, agent.mode if agent.arbiter.is_timed else "off"), 1
+        yield "agent_rejected_rows", (), len(agent.rejected)
         if parts.health is not None:
             for number, n_seen in parts.health.n_xids.items():
                 yield "agent_card_errors", (str(number),), n_seen
@@ -124,10 +129,14 @@ class Figures(Collector):
                 yield "agent_pods_beyond_bounds", (reason,), n_pods
 
 
-def build_app(parts: Parts, missing: Callable[[], str]) -> web.Application:
-    """`/healthz`, `/readyz` and `/metrics`. `missing` is what the agent waits for, or empty."""
-    registry = CollectorRegistry()
-    registry.register(Figures(parts))
+@contextlib.asynccontextmanager
+async def answering(
+    where: tuple[str, int], missing: Callable[[], str], figures: Figures | None = None
+) -> AsyncIterator[None]:
+    """Answer `/healthz`, `/readyz` and, where there are figures, `/metrics`, at (host, port).
+
+    `missing` is what the agent waits for before it is ready, or empty.
+    """
 
     async def healthz(_request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -144,5 +153,14 @@ def build_app(parts: Parts, missing: Callable[[], str]) -> web.Application:
     app = web.Application()
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
-    app.router.add_get("/metrics", metrics)
-    return app
+    if figures is not None:
+        registry = CollectorRegistry()
+        registry.register(figures)
+        app.router.add_get("/metrics", metrics)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, *where).start()
+        yield
+    finally:
+        await runner.cleanup()

@@ -1,4 +1,4 @@
-"""How long containers wait for their turn, from the moment they ask until their gate opens.
+"""How long containers wait for their turn: from the moment they want the card until they may.
 
 Kept where the arbiter hears both, so that a program in a container can't make its figures up; one
 wait for each time the gate was closed on somebody who had work.
@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpu_shim.arbiter.server import Arbiter
-from gpu_shim.arbiter.wire import Gate, Kind, Message
+from gpu_shim.arbiter.wire import Gate, Message
 
 #: Waits that the percentile is taken of: at four leases a second, the last four minutes.
 KEPT: Final = 1024
 
+#: (container, card's UUID).
 Key = tuple[str, str]
 
 
@@ -22,17 +23,30 @@ Key = tuple[str, str]
 class Waits:
     """The last waits of every (container, card), in nanoseconds."""
 
+    _open: set[Key] = field(default_factory=set)
     _since: dict[Key, int] = field(default_factory=dict)
     _took: dict[Key, deque[int]] = field(default_factory=dict)
 
-    def wanted(self, key: Key, now_ns: int) -> None:
-        """Somebody of the container waits; from the first of them on it counts."""
-        self._since.setdefault(key, now_ns)
-
     def opened(self, key: Key, now_ns: int) -> None:
         """The gate is open."""
+        self._open.add(key)
         if (since := self._since.pop(key, None)) is not None:
             self._took.setdefault(key, deque(maxlen=KEPT)).append(now_ns - since)
+
+    def closed(self, key: Key) -> None:
+        """The gate is closed; `heard` must follow."""
+        self._open.discard(key)
+
+    def heard(self, key: Key, is_busy: bool, now_ns: int) -> None:
+        """Whether anybody of the container has work for the card: behind a closed gate it waits."""
+        if not is_busy:
+            self._since.pop(key, None)
+        elif key not in self._open:
+            self._since.setdefault(key, now_ns)
+
+    def waiting(self) -> list[Key]:
+        """Who waits now."""
+        return list(self._since)
 
     def p99_ns(self, key: Key) -> int:
         """The wait that all but one in a hundred were below; 0 where nobody waited."""
@@ -41,9 +55,11 @@ class Waits:
 
     def forget(self, container: str) -> None:
         """The container is gone."""
-        for kept in (self._since, self._took):
-            for key in [key for key in kept if key[0] == container]:
-                del kept[key]
+        for key in {*self._open, *self._since, *self._took}:
+            if key[0] == container:
+                self._open.discard(key)
+                self._since.pop(key, None)
+                self._took.pop(key, None)
 
 
 @dataclass(slots=True)
@@ -54,14 +70,21 @@ class WatchedArbiter(Arbiter):
 
     def said(self, key: int, container: str, message: Message) -> None:
         """A process wants, yields or has drained a card."""
-        if message.kind == Kind.WANT and self.is_timed:
-            card = self.containers[container].cards[message.card].uuid
-            self.waits.wanted((container, card), time.monotonic_ns())
         Arbiter.said(self, key, container, message)
+        self._heard(container, self.containers[container].cards[message.card].uuid)
+
+    def left(self, key: int) -> None:
+        """A process is gone; it may have been the one that waited."""
+        Arbiter.left(self, key)
+        for container, card in self.waits.waiting():
+            self._heard(container, card)
 
     def set_gate(self, container: str, card: str, gate: Gate, deadline_ns: int) -> int:
         """Write one gate of a container; its generation then."""
-        if gate != Gate.CLOSED:
+        if gate == Gate.CLOSED:
+            self.waits.closed((container, card))
+            self._heard(container, card)
+        else:
             self.waits.opened((container, card), time.monotonic_ns())
         return Arbiter.set_gate(self, container, card, gate, deadline_ns)
 
@@ -69,3 +92,8 @@ class WatchedArbiter(Arbiter):
         """Forget a container that is gone."""
         Arbiter.remove(self, name)
         self.waits.forget(name)
+
+    def _heard(self, container: str, card: str) -> None:
+        account = self.account(container, card)
+        is_busy = account is not None and account.is_busy
+        self.waits.heard((container, card), is_busy, time.monotonic_ns())

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import shutil
 import signal
 import socket
 import sys
@@ -53,8 +54,13 @@ class Node:
     port: int
     processes: list[asyncio.subprocess.Process] = field(default_factory=list)
 
-    async def start(self, *more: str, says: str = "ok\n") -> asyncio.subprocess.Process:
-        """Start the agent and wait until it is ready, or says what it waits for."""
+    async def start(
+        self, *more: str, says: str = "ok\n", **changed: object
+    ) -> asyncio.subprocess.Process:
+        """Start the agent and wait until it is ready, or says what it waits for.
+
+        `changed` are options that are others than usual; None: left out.
+        """
         inventory = self.scene.root / "cards.yaml"
         card = {"index": 0, "uuid": UUID, "memoryMiB": 16384}
         inventory.write_text(json.dumps({"devices": [card]}))
@@ -67,8 +73,8 @@ class Node:
             "listen": f"127.0.0.1:{self.port}",
             "lease-ms": 25,
             "mode": "fair",
-        }
-        options = [text for key, value in arguments.items() for text in (f"--{key}", str(value))]
+        } | changed
+        options = [f"--{key}={value}" for key, value in arguments.items() if value is not None]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "gpu_shim", *options, *more),
             cwd=ROOT,
@@ -156,6 +162,50 @@ def has_opened(process: asyncio.subprocess.Process, name: str) -> bool:
     with contextlib.suppress(FileNotFoundError):
         return any(each.readlink().name == name for each in files)
     return False
+
+
+async def test_an_agent_that_starts_while_the_api_server_is_away_waits_and_caps_hold(
+    node: Node,
+) -> None:
+    process = await node.start()
+    code = "begin(); plain(40 * MIB); tell(1); hear(); tell([memory(), plain(30 * MIB)[0]])"
+    program = await node.scene.run("pods/a", code)
+    await program.answer()
+    process.kill()
+    await process.wait()
+    there, node.api.lists = node.api.lists, [(500, "")]
+    await node.start(says="waiting for the GpuNode of this node\n")
+    await program.say()
+    assert await program.answer() == [[24, 64], 2]
+    node.api.lists = there
+    await node.reads("readyz", lambda text: text == "ok\n")
+    assert await node.scene.ask("pods/a", "begin(); tell(memory()[1])") == 64
+
+
+async def test_without_the_api_server_figures_and_caps_go_on_and_the_report_comes_later(
+    node: Node,
+) -> None:
+    node.api.writes = [(500, "")]
+    await node.start()
+    await until(lambda: node.api.n_seen("write") >= 2, within_s=20)
+    assert await node.scene.ask("pods/a", "begin(); tell(memory())") == [64, 64]
+    await node.reads("metrics", lambda text: 'pod="pod-a"' in text)
+    node.api.writes = [(200, gpu_node())]
+    n_refused = node.api.n_seen("write")
+    await until(lambda: node.api.n_seen("write") > n_refused, within_s=20)
+
+
+async def test_an_agent_lives_and_is_not_ready_until_the_driver_is_there(
+    node: Node, driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKECUDA_STATE", str(node.scene.card.path))
+    library = node.scene.root / "libnvidia-ml.so.1"
+    asked = f"--nvml={library}"
+    await node.start(asked, says="waiting for the driver\n", inventory=None)
+    assert await node.reads("healthz", bool) == "ok\n"
+    shutil.copy(driver / library.name, library)
+    await node.reads("readyz", lambda text: text == "ok\n")
+    assert await node.scene.ask("pods/a", "begin(); tell(memory())") == [64, 64]
 
 
 async def test_a_second_agent_waits_until_the_first_is_gone(node: Node) -> None:
