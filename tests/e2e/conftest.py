@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,6 +105,12 @@ def pytest_terminal_summary(
 
 def _say(config: pytest.Config, line: str) -> None:
     config.stash.setdefault(SAID, []).append(line)
+
+
+@pytest.fixture
+def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Puts a line below the results of the whole run."""
+    return lambda line: _say(request.config, line)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ simulated nodes beside it.
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -19,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from tests.e2e.escapes import build_static
 from tests.support import fakecuda
 from tests.support.controlplane.binaries import find_binaries
 from tests.support.controlplane.nodes import GpuNodes
@@ -37,6 +39,8 @@ SIMULATED = GpuNodes(2, gpus=4, prefix="simulated", cpu="32", memory="128Gi")
 LEAST_GPUS = 4
 LABEL = "app.kubernetes.io/part-of=ballast"
 AGENT_FOLDER = "/var/lib/ballast"
+#: A card that pods may share, and that the driver shows to the agent.
+CARD_FOLDER = f"{AGENT_FOLDER}/card"
 KUBECTL_TIMEOUT_S = 240.0
 POLL_S = 0.5
 GPU_LABELS = {
@@ -53,12 +57,17 @@ class NotSeenError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A cluster and a kubectl for it. `real_node` and `plane` where they are ours."""
+    """A cluster and a kubectl for it. `node` and `plane` where they are ours."""
 
     kubectl_path: str
     kubeconfig: str
-    real_node: str = ""
+    node: RealNode | None = None
     plane: NodeControlPlane | None = None
+
+    @property
+    def real_node(self) -> str:
+        """Name of the real node, if that is ours."""
+        return self.node.name if self.node is not None else ""
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """What kubectl printed; CalledProcessError, with its words, when it failed."""
@@ -138,7 +147,7 @@ def own_site(image: Path, has_failed: Callable[[], bool]) -> Iterator[Site]:
     plane.start()
     files = _driver_files(plane.work / "driver")
     node = RealNode(plane, NodeOptions(REAL_NODE, labels=GPU_LABELS, files=files))
-    site = Site(plane.program("kubectl"), plane.kubeconfig, REAL_NODE, plane)
+    site = Site(plane.program("kubectl"), plane.kubeconfig, node, plane)
     try:
         plane.start_scheduler()
         plane.start_kwok()
@@ -198,8 +207,13 @@ def _driver_files(folder: Path) -> dict[str, Path]:
     ]
     inventory = folder / "inventory.yaml"
     inventory.write_text(yaml.safe_dump({"devices": devices}))
+    card = fakecuda.Card(folder / "card", REAL_MIB).path
     libraries = {f"{AGENT_FOLDER}/driver/{each.name}": each for each in folder.glob("*.so.1")}
-    return libraries | {f"{AGENT_FOLDER}/inventory.yaml": inventory}
+    return libraries | {
+        f"{AGENT_FOLDER}/inventory.yaml": inventory,
+        f"{CARD_FOLDER}/state": card,
+        f"{CARD_FOLDER}/static": build_static(folder),
+    }
 
 
 def _scheduler_image(plane: NodeControlPlane) -> Path:
@@ -208,6 +222,8 @@ def _scheduler_image(plane: NodeControlPlane) -> Path:
         (ROOT / "manifests" / "base" / "scheduler" / "deployment.yaml").read_text()
     )
     containers = next(deployment)["spec"]["template"]["spec"]["containers"]
-    name = next(each["image"] for each in containers if each["name"] == "kube-scheduler")
+    pinned = next(each["image"] for each in containers if each["name"] == "kube-scheduler")
+    # Of a name with tag and digest, containerd keeps and looks up the name and the digest.
+    name = re.sub(r":[^:@]+@", "@", pinned)
     program = Path(plane.program("kube-scheduler"))
     return write_program_image(plane.work, name, program, "kube-scheduler")

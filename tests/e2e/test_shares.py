@@ -1,18 +1,20 @@
 """The node agent on a real node: pods that share a card see their part of it, and no more.
 
-The card and its driver are the tests' own (`tests/support/fakecuda`). Each pod has such a driver to
-itself, so what one gets less than all of is what the agent's arbiter kept from it.
+The card and its driver are the tests' own (`tests/support/fakecuda`). Each pod has such a card to
+itself, so what one gets less than all of is what the agent's arbiter kept from it. Where it matters
+what the driver says, pods have the card that the agent sees too, in a volume.
 """
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e import workloads
+from tests.e2e import escapes, workloads
 from tests.e2e.conftest import Installed
-from tests.e2e.site import NODE_SYSTEM, REAL_MIB, ROOT, Site
+from tests.e2e.site import CARD_FOLDER, NODE_SYSTEM, REAL_MIB, ROOT, NotSeenError, Site
 from tests.e2e.workloads import SHARED
 
 OVERLAY = Path(__file__).with_name("fake-cards")
@@ -26,7 +28,27 @@ SEEN = f"{CARD}; begin(); tell(memory())"
 COUNTED = f"{SEEN}\nwhile True: tell([time.monotonic(), work(1000, 1.0)])"
 UNTOUCHED = "import os; print(os.path.exists('/etc/ld.so.preload'), flush=True)"
 READY_S = 60.0
+GONE_S = 60.0
 N_COUNTED = 15
+#: The volume with the card that the agent sees, and where pods have it.
+CARD_VOLUME = "ballast-e2e-card"
+INSIDE = "/card"
+TAKEN_MIB = REAL_MIB // 4 + 1024
+#: Takes more than a quarter of the card, and writes down when that was and what came of it.
+TAKES = f"""
+at = time.time()
+begin()
+status = plain({TAKEN_MIB} * MIB)[0]
+with open("{{first}}", "w") as file:
+    file.write(json.dumps([at, status]))
+time.sleep(3600)
+"""
+ESCAPES = {
+    "loader": ["python3", "-c", escapes.LOADER, PROGRAM, TAKES],
+    "namespace": ["python3", "-c", escapes.NAMESPACE, PROGRAM, TAKES],
+    "static": [f"{INSIDE}/static", str(TAKEN_MIB), "{first}"],
+}
+BEHAVES = "begin(); plain(512 * MIB)\nwhile True: tell(memory()); time.sleep(0.5)"
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +117,99 @@ def test_caps_hold_on_while_the_agent_is_replaced(agent: Site) -> None:
     assert all(each == out_of_memory for each in during[2:])
 
 
+@pytest.fixture
+def card(agent: Site) -> Iterator[str]:
+    """The name of a claim by which pods have the card that the agent sees."""
+    agent.apply(workloads.claim(CARD_VOLUME, SHARED))
+    where = ("-n", SHARED, f"--field-selector=metadata.name={CARD_VOLUME}")
+    (claimed,) = agent.get("persistentvolumeclaims", *where)
+    agent.apply(workloads.volume(CARD_VOLUME, CARD_FOLDER, claimed))
+    bound = ("--subresource=status", "-p", '{"status":{"phase":"Bound"}}')
+    kinds = ("persistentvolumeclaim", "persistentvolume")
+    agent.kubectl("patch", kinds[0], CARD_VOLUME, "-n", SHARED, "--type=merge", *bound)
+    yield CARD_VOLUME
+    # A volume in use is protected until a controller says otherwise, and there may be none.
+    open_ = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    for kind in kinds:
+        agent.kubectl("patch", kind, CARD_VOLUME, "-n", SHARED, *open_)
+        agent.kubectl("delete", kind, CARD_VOLUME, "-n", SHARED, "--wait=false")
+
+
+def test_who_gets_past_the_library_is_evicted_and_others_go_on(
+    agent: Site, card: str, say: Callable[[str], None]
+) -> None:
+    clean = ["python3", "-c", escapes.CLEAN, PROGRAM, BEHAVES]
+    pods = [_with_card(_sharing(agent, "behaves", "0.25", clean), card)]
+    for name, command in ESCAPES.items():
+        words = [each.replace("{first}", f"{INSIDE}/{name}.first") for each in command]
+        pods.append(_with_card(_sharing(agent, name, "0.25", words), card))
+    agent.apply(*pods)
+
+    ends = _watch_ends(agent, set(ESCAPES))
+
+    for name, (deleted_s, gone_s) in ends.items():
+        first_s, status = _first_use(agent, name)
+        took = f"deleted after {deleted_s - first_s:.1f} s, gone after {gone_s - first_s:.1f} s"
+        say(f"past the library by {name}, from its first use: {took} (bar: 10 s)")
+        assert status == 0
+        assert {"GpuUnprotected", "GpuMemoryOverCap"} <= agent.reasons(SHARED, name)
+    n_seen = len(_words(agent, "behaves", 1))
+    quarter = REAL_MIB // 4
+    assert _lines(agent, "behaves", n_seen + 2)[-1] == [quarter - 512, quarter]
+    assert not {"GpuUnprotected", "GpuMemoryOverCap"} & agent.reasons(SHARED, "behaves")
+
+
 def _pod(site: Site, name: str, share: str, code: str) -> workloads.Manifest:
+    return _sharing(site, name, share, ["python3", "-c", PROGRAM, code])
+
+
+def _sharing(site: Site, name: str, share: str, command: list[str]) -> workloads.Manifest:
     template = workloads.fraction(site.image(), share, site.real_node)
     container = template["spec"]["containers"][0]
-    container["command"] = ["python3", "-c", PROGRAM, code]
+    container["command"] = command
     container["env"] = [{"name": "FAKECUDA_STATE", "value": STATE}]
     return workloads.pod(name, SHARED, template)
+
+
+def _with_card(pod: workloads.Manifest, card: str) -> workloads.Manifest:
+    """The pod, on the card that the agent sees.
+
+    A real driver knows the number of every process; the tests' own looks for it, and is allowed to
+    where the process has no rights that the agent has not.
+    """
+    (container,) = pod["spec"]["containers"]
+    container["env"] = [{"name": "FAKECUDA_STATE", "value": f"{INSIDE}/state"}]
+    container["volumeMounts"] = [{"name": card, "mountPath": INSIDE}]
+    container["securityContext"] = {"runAsUser": 0, "capabilities": {"drop": ["ALL"]}}
+    pod["spec"]["volumes"] = [{"name": card, "persistentVolumeClaim": {"claimName": card}}]
+    return pod
+
+
+def _first_use(site: Site, pod: str) -> tuple[float, int]:
+    """When a pod first used the card, by the clock that all share, and what the driver answered."""
+    assert site.node is not None
+    first_s, status = json.loads(site.node.run("cat", f"{CARD_FOLDER}/{pod}.first"))
+    return first_s, status
+
+
+def _watch_ends(site: Site, pods: set[str]) -> dict[str, tuple[float, float]]:
+    """When each of the pods was deleted, and when it was gone, by this machine's clock."""
+    assert site.plane is not None
+    deleted, gone = dict[str, float](), dict[str, float]()
+    until_s = time.time() + GONE_S
+    while set(gone) < pods:
+        found = site.plane.admin.get(f"/api/v1/namespaces/{SHARED}/pods")["items"]
+        now_s = time.time()
+        if now_s > until_s:
+            raise NotSeenError(f"gone in {GONE_S:.0f} s: wanted {sorted(pods)}, saw {sorted(gone)}")
+        there = {each["metadata"]["name"]: each["metadata"] for each in found}
+        for name in pods - set(gone):
+            if name not in there:
+                gone[name] = now_s
+            elif "deletionTimestamp" in there[name]:
+                deleted.setdefault(name, now_s)
+        time.sleep(0.1)
+    return {name: (deleted.get(name, at), at) for name, at in gone.items()}
 
 
 def _placed(site: Site) -> workloads.Manifest:

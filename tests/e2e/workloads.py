@@ -70,6 +70,33 @@ def fraction(image: str, share: str, node: str = "") -> Manifest:
     return template
 
 
+def claim(name: str, project_name: str) -> Manifest:
+    """A claim of the volume that has its name."""
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "",
+        "volumeName": name,
+    }
+    made = _object("v1", "PersistentVolumeClaim", name, spec, project_name)
+    # This is all that a controller of volumes would add; there may be none.
+    made["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    return made
+
+
+def volume(name: str, path: str, claimed: Manifest) -> Manifest:
+    """A folder of the node, for the claim as it was made."""
+    about = claimed["metadata"]
+    spec = {
+        "accessModes": claimed["spec"]["accessModes"],
+        "capacity": {"storage": "1Gi"},
+        "claimRef": {key: about[key] for key in ("namespace", "name", "uid")},
+        "hostPath": {"path": path},
+        "persistentVolumeReclaimPolicy": "Retain",
+    }
+    return _object("v1", "PersistentVolume", name, spec)
+
+
 def whole(image: str, n_gpus: int, **labels: str) -> Manifest:
     """A pod's template that asks for whole GPUs; labels of ours by their last part."""
     template = _template(image, {"limits": {"nvidia.com/gpu": n_gpus}})
