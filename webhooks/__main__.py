@@ -14,13 +14,14 @@ import structlog
 
 from extender.api import logs
 from extender.api.names import SYSTEM_NAMESPACE
+from extender.door import listen
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
 from extender.kube.resources import DEPARTMENTS, NODE_POOLS, PROJECTS, TOPOLOGIES
 from webhooks import certs
 from webhooks.catalog import PRIORITY_CLASSES
 from webhooks.certs import Bundle
-from webhooks.door import Door
+from webhooks.door import PacedDoor
 from webhooks.owners.reader import Reader
 from webhooks.projects import ProjectIndex
 from webhooks.rotation import Schedule
@@ -49,12 +50,13 @@ class Options:
     configuration: str = "ballast-webhooks"
     schedule: Schedule = field(default_factory=Schedule)
     check_every_s: float = 60.0
+    nri_plugin: str = ""
 
 
 async def serve(options: Options) -> None:
     """Serves until SIGTERM or SIGINT; reviews in progress are answered first."""
     projects = ProjectIndex()
-    server, context = Server(projects), certs.server_context()
+    server, context = Server(projects, nri_plugin=options.nri_plugin), certs.server_context()
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -66,7 +68,7 @@ async def serve(options: Options) -> None:
         certs.serve_with(context, options.cert_dir)
         server.bundle = bundle
 
-    door = Door(context, registry=server.registry)
+    door = PacedDoor(context, registry=server.registry)
     runner = server.runner(door.middleware)
     async with (
         await Client.connect(options.kubeconfig, user_agent="ballast-webhooks") as client,
@@ -81,7 +83,7 @@ async def serve(options: Options) -> None:
         await runner.setup()
         assert runner.server is not None
         try:
-            door.open(options.host, options.port, runner.server)
+            door.open(listen(options.host, options.port), runner.server)
             log.info("serving", host=options.host, port=options.port)
             await stopped.wait()
         finally:
@@ -164,6 +166,12 @@ def _address(_context: click.Context, _option: click.Parameter, text: str) -> tu
 @click.option("--cert-lifetime", default=90 * 86400.0, show_default=True, help="Seconds.")
 @click.option("--cert-overlap", default=120.0, show_default=True, help="Seconds.")
 @click.option("--cert-check-every", default=60.0, show_default=True, help="Seconds.")
+@click.option(
+    "--nri-plugin",
+    envvar="BALLAST_NRI_PLUGIN",
+    default="",
+    help="Pods that share a card start only where this plugin of the container runtime runs.",
+)
 @click.option("--kubeconfig", help="Else $KUBECONFIG, else the service account of the pod.")
 def main(
     listen: tuple[str, int],

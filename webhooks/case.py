@@ -4,14 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.api import names
-from extender.api.demand import (
-    GROUP_LABELS,
-    MIN_MEMBER_KEYS,
-    Demand,
-    first_of,
-)
+from extender.api.demand import GROUP_LABELS, MIN_MEMBER_KEYS, Demand, first_of
 from extender.api.kinds import Department, NodePool, PoolFigures, Project
 from extender.api.objects import Pod
+from extender.api.units import MILLI_PER_GPU
 from webhooks.catalog import PriorityClass
 from webhooks.owners.origin import Origin
 from webhooks.vocabulary import Told
@@ -61,7 +57,7 @@ class Case:
     @property
     def shares_cards(self) -> bool:
         """Whether it may run beside others on one card."""
-        return self.demand.gpu_memory_mib > 0 or 0 < self.demand.milli < 1000
+        return self.demand.gpu_memory_mib > 0 or 0 < self.demand.milli < MILLI_PER_GPU
 
     @property
     def pool_names(self) -> tuple[str, ...]:

@@ -5,7 +5,9 @@ applying them once.
 """
 
 from collections.abc import Container
-from typing import Any, Final
+from typing import Final
+
+from msgspec import Raw
 
 from extender.api import names
 from extender.api.demand import (
@@ -20,22 +22,29 @@ from extender.api.demand import (
 from extender.api.objects import Pod
 from extender.api.units import MILLI_PER_GPU, parse_whole
 from webhooks.case import Case
-from webhooks.patch import PatchBuilder
+from webhooks.patch import Operation, PatchBuilder
 from webhooks.validate import states_compute_limit
 
 #: What NVIDIA's container runtime reads cards from, unless it is told not to. A container that
 #: shares a card gets its card from the node agent, and none by this, whatever its image says.
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 NO_DEVICES: Final = "void"
+#: Plugins without which a runtime's default validator starts no container of the pod, in YAML
+#: (containerd/nri `pkg/plugin/annotations.go`; containerd 2.2, CRI-O 1.34). It is off by default;
+#: then nobody reads this. The longer the key, the more it counts: `/container.NAME`, `/pod`, none.
+REQUIRED_PLUGINS: Final = "required-plugins.noderesource.dev"
 CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 #: A container: the field of the pod's spec, and the index in it.
 _Place = tuple[str, int]
 
 
-def operations(case: Case, document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The operations that make the pod what it has to be; `document` is changed."""
-    patch = PatchBuilder(document)
+def operations(case: Case, text: bytes | Raw, nri_plugin: str = "") -> list[Operation]:
+    """The operations that make the pod, which came as `text`, what it has to be.
+
+    `nri_plugin` is what the node agent is called by container runtimes; empty where there is none.
+    """
+    patch = PatchBuilder(text)
     _translate(patch, case)
     _label(patch, case)
     _join_group(patch, case)
@@ -44,6 +53,8 @@ def operations(case: Case, document: dict[str, Any]) -> list[dict[str, Any]]:
         _request_milli(patch, case)
     if case.shares_cards:
         hide_cards(patch)
+        if nri_plugin:
+            _require(patch, case, nri_plugin)
     if case.demand.is_ours:
         _set_priority(patch, case)
         for key, value in case.node_labels.items():
@@ -67,10 +78,14 @@ def hide_cards(patch: PatchBuilder, known: Container[str] | None = None) -> None
             # Whoever names it himself is refused by a policy, with words, unless he says the same.
             if all(each.get("name") != VISIBLE_DEVICES for each in listed):
                 hidden = {"name": VISIBLE_DEVICES, "value": NO_DEVICES}
-                if listed:
-                    patch.append(("spec", field, ix, "env"), hidden)
-                else:
-                    patch.set(("spec", field, ix, "env"), [hidden])
+                patch.append(("spec", field, ix, "env"), hidden)
+
+
+def _require(patch: PatchBuilder, case: Case, nri_plugin: str) -> None:
+    """Lets runtimes start the pod only beside the plugin, unless its author says what it needs."""
+    notes = case.pod.metadata.annotations or {}
+    if not any(key.startswith(REQUIRED_PLUGINS) for key in notes):
+        patch.set(("metadata", "annotations", f"{REQUIRED_PLUGINS}/pod"), f'["{nri_plugin}"]')
 
 
 def _translate(patch: PatchBuilder, case: Case) -> None:

@@ -95,15 +95,17 @@ def wants_origin(pod: Pod, projects: ProjectIndex) -> bool:
     return projects.project_of(meta.namespace) is not None
 
 
-def judge(pod: Pod, request: Request, projects: ProjectIndex, origin: Origin) -> Decision:
-    """What becomes of the pod that `request` is about."""
+def judge(
+    pod: Pod, request: Request, projects: ProjectIndex, origin: Origin, nri_plugin: str = ""
+) -> Decision:
+    """What becomes of the pod that `request` is about; `nri_plugin` as for `change.operations`."""
     case = _judge(pod, request, projects, origin)
     if isinstance(case, Decision):
         return case
     warnings = _warnings(case)
     try:
         # Fields that we don't read but change hold whatever was sent.
-        ops = operations(case, msgspec.json.decode(request.object))
+        ops = operations(case, request.object, nri_plugin)
     except (*_NOT_A_POD, LookupError, AttributeError, TypeError) as error:
         return malformed(f"object is not a Pod: {error}")
     return patched(ops, *warnings)
@@ -115,14 +117,12 @@ def _hide_cards_from_guests(request: Request) -> Decision:
     Containers that were there before can't be changed any more.
     """
     try:
-        pod = _pod_decoder.decode(request.object)
-        document = msgspec.json.decode(request.object)
-        before = msgspec.json.decode(request.old_object)
-        notes = pod.metadata.annotations or {}
+        patch = PatchBuilder(request.object)
+        notes = patch.document["metadata"].get("annotations") or {}
         if FRACTION not in notes and MEMORY not in notes:
             return allowed()
+        before = msgspec.json.decode(request.old_object)
         known = {each["name"] for each in before["spec"].get("ephemeralContainers") or ()}
-        patch = PatchBuilder(document)
         hide_cards(patch, known)
     except (*_NOT_A_POD, LookupError, AttributeError, TypeError) as error:
         return malformed(f"object is not a Pod: {error}")

@@ -1,88 +1,85 @@
-"""JSON Patch (RFC 6902), written by making the change on a copy of the document.
+"""JSON Patch (RFC 6902), written by making the change on the document and comparing.
 
-The builder works on the document as it came, not on a projection of it, because an operation
-whose parent is absent fails as a whole, and a failed patch under `failurePolicy: Ignore` lets the
-object through unchanged.
+There is one operation for each member of `metadata` and `spec` that changed, and its value is all
+that the member is now: the API server decodes and writes every level above a path again, so a deep
+path costs it more than a long value. For the same reason no operation can miss its parent; a patch
+that fails as a whole would, under `failurePolicy: Ignore`, let the object through unchanged.
 """
 
-import copy
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Any, Final
+
+import msgspec
 
 Key = str | int
 Operation = dict[str, Any]
 
-#: Stands for the position behind the last entry of a list.
-END: Final = "-"
-
-
-@lru_cache(maxsize=1024)
-def pointer(path: tuple[Key, ...]) -> str:
-    """The JSON Pointer (RFC 6901) of a path; `~` and `/` inside a key are escaped."""
-    return "".join(f"/{str(key).replace('~', '~0').replace('/', '~1')}" for key in path)
+#: How deep an operation reaches: `/spec/containers`.
+DEPTH: Final = 2
 
 
 class PatchBuilder:
-    """Collects the operations that bring a document to the state asked for.
+    """Brings a document, given as JSON, to the state asked for, and tells what makes it so.
 
-    `document` belongs to the builder and is changed. What already is as asked costs no operation,
-    so building twice in a row gives an empty patch.
+    What already is as asked costs no operation, so building twice in a row gives an empty patch.
     """
 
-    def __init__(self, document: dict[str, Any]) -> None:
-        self.document = document
-        self.ops: list[Operation] = []
+    def __init__(self, text: bytes | msgspec.Raw) -> None:
+        self.document: dict[str, Any] = msgspec.json.decode(text)
+        self._before: dict[str, Any] = msgspec.json.decode(text)
+
+    @property
+    def ops(self) -> list[Operation]:
+        """The operations that make the document that came into what it is now."""
+        return list(_difference("", self._before, self.document, DEPTH))
 
     def set(self, path: tuple[Key, ...], value: Any) -> None:
-        """Makes the value at `path` equal `value`; missing or null parents become objects."""
-        parent = self._parent(path)
-        if parent is None:
-            return self._add_with_parents(path, value)
-        key = path[-1]
-        if isinstance(parent, dict) and key not in parent:
-            self._record("add", path, value)
-        elif parent[key] != value or type(parent[key]) is not type(value):
-            self._record("replace", path, value)
-        else:
-            return None
-        parent[key] = value
-        return None
+        """Makes the member at `path` equal `value`; missing or null parents become objects."""
+        self._made_parent(path)[path[-1]] = value
 
     def append(self, path: tuple[Key, ...], value: Any) -> None:
         """Makes the list at `path` hold `value`; a missing or null list becomes one."""
-        parent = self._parent((*path, END))
-        if parent is None:
-            self._add_with_parents(path, [value])
-        elif value not in parent:
-            self._record("add", (*path, END), value)
-            parent.append(value)
+        parent, key = self._made_parent(path), path[-1]
+        if parent.get(key) is None:
+            parent[key] = [value]
+        elif value not in parent[key]:
+            parent[key].append(value)
 
     def remove(self, path: tuple[Key, ...]) -> None:
         """Takes the member at `path` away where it is there."""
-        parent = self._parent(path)
-        if isinstance(parent, dict) and path[-1] in parent:
-            self.ops.append({"op": "remove", "path": pointer(path)})
-            del parent[path[-1]]
-
-    def _parent(self, path: tuple[Key, ...]) -> Any:
-        """The object or list that holds the last key of `path`, or None where it is absent."""
         found: Any = self.document
         for key in path[:-1]:
-            found = found.get(key) if isinstance(found, dict) else found[int(key)]
+            found = found.get(key) if isinstance(found, dict) else found[key]
             if found is None:
-                return None
+                return
+        found.pop(path[-1], None)
+
+    def _made_parent(self, path: tuple[Key, ...]) -> Any:
+        """What holds the last key of `path`."""
+        found: Any = self.document
+        for key in path[:-1]:
+            below = found.get(key) if isinstance(found, dict) else found[key]
+            if below is None:
+                below = found[key] = {}
+            found = below
         return found
 
-    def _add_with_parents(self, path: tuple[Key, ...], value: Any) -> None:
-        """One operation that adds the topmost missing parent with everything below it."""
-        depth = next(n for n in range(1, len(path) + 1) if self._parent((*path[:n], END)) is None)
-        for key in reversed(path[depth:]):
-            value = {key: value}
-        self._record("add", path[:depth], value)
-        parent = self._parent(path[:depth])
-        parent[path[depth - 1]] = value
 
-    def _record(self, op: str, path: tuple[Key, ...], value: Any) -> None:
-        # A copy: what later changes make of the value in the document are operations of their own.
-        kept = value if isinstance(value, str) else copy.deepcopy(value)
-        self.ops.append({"op": op, "path": pointer(path), "value": kept})
+def _difference(
+    at: str, before: dict[str, Any], after: dict[str, Any], depth: int
+) -> Iterator[Operation]:
+    """Operations below the JSON Pointer (RFC 6901) `at`, down to `depth` levels."""
+    for key, value in after.items():
+        was = before.get(key)
+        if depth > 1 and isinstance(value, dict) and isinstance(was, dict):
+            yield from _difference(_below(at, key), was, value, depth - 1)
+        # For == alone 1 is True.
+        elif key not in before or value != was or type(value) is not type(was):
+            # Of a member that is there already it is a replacement (RFC 6902, 4.1).
+            yield {"op": "add", "path": _below(at, key), "value": value}
+    for key in before.keys() - after.keys():
+        yield {"op": "remove", "path": _below(at, key)}
+
+
+def _below(at: str, key: str) -> str:
+    return f"{at}/{key.replace('~', '~0').replace('/', '~1')}"

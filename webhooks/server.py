@@ -46,13 +46,15 @@ log = structlog.get_logger("webhooks")
 class Server:
     """Answers reviews. `bundle` is the certificate in use, `now` the wall clock that judges it.
 
-    `read_owner` reads the owner of a pod; without it pods stand for themselves.
+    `read_owner` reads the owner of a pod; without it pods stand for themselves. `nri_plugin` is
+    what the node agent is called by container runtimes, where there is one.
     """
 
     def __init__(
         self,
         projects: ProjectIndex,
         *,
+        nri_plugin: str = "",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         body_deadline_s: float = BODY_DEADLINE_S,
         owner_deadline_s: float = WITHIN_S,
@@ -60,6 +62,7 @@ class Server:
         self._projects = projects
         self.bundle: Bundle | None = None
         self.read_owner: Read | None = None
+        self._nri_plugin = nri_plugin
         self._now = now
         self._body_deadline_s = body_deadline_s
         self._owner_deadline_s = owner_deadline_s
@@ -99,10 +102,7 @@ class Server:
         return await self._review(http, self._decide)
 
     async def _validate(self, http: web.Request) -> web.Response:
-        async def decide(request: Request) -> Decision:
-            return judge_kind(request, self._projects)
-
-        return await self._review(http, decide)
+        return await self._review(http, self._decide_kind)
 
     async def _review(
         self, http: web.Request, decide: Callable[[Request], Awaitable[Decision]]
@@ -156,7 +156,10 @@ class Server:
         origin = NOBODY
         if self.read_owner and wants_origin(pod, self._projects):
             origin = await trace(pod.metadata, self.read_owner, self._owner_deadline_s)
-        return judge(pod, request, self._projects, origin)
+        return judge(pod, request, self._projects, origin, self._nri_plugin)
+
+    async def _decide_kind(self, request: Request) -> Decision:
+        return judge_kind(request, self._projects)
 
     async def _healthz(self, _http: web.Request) -> web.Response:
         return _plain(200, "ok")

@@ -21,6 +21,7 @@ from extender.api.objects import Container, Pod, Quantity
 from extender.api.units import (
     MILLI_PER_GPU,
     UnitError,
+    format_gpus,
     parse_memory,
     parse_positive,
     parse_share,
@@ -220,7 +221,7 @@ def _read(dialect: Dialect, asked: Mapping[str, Quantity]) -> tuple[int, dict[st
     notes = _shares(count, mib=mib) if mib else _shares(count, hundredths=shares)
     if cores and (mib or cores != shares):
         key = demand.COMPUTE_REQUEST if dialect.is_core_whole else demand.COMPUTE_LIMIT
-        notes[key] = _decimal(cores)
+        notes[key] = _of_hundredths(cores)
     return 0, notes
 
 
@@ -234,12 +235,12 @@ def _whole_of(dialect: Dialect, hundredths: int, memory: int) -> int:
 
 
 def _shares(count: int, *, hundredths: int = 0, mib: int = 0) -> dict[str, str]:
-    notes = {demand.MEMORY: str(mib)} if mib else {demand.FRACTION: _decimal(hundredths)}
+    notes = {demand.MEMORY: str(mib)} if mib else {demand.FRACTION: _of_hundredths(hundredths)}
     return notes | ({demand.DEVICES: str(count)} if count > 1 else {})
 
 
-def _decimal(hundredths: int) -> str:
-    return "1" if hundredths == PERCENT else f"0.{hundredths:02d}".rstrip("0")
+def _of_hundredths(hundredths: int) -> str:
+    return format_gpus(hundredths * MILLI_PER_GPU // PERCENT)
 
 
 def _of_notes(pod: Pod) -> list[Told]:
@@ -276,18 +277,14 @@ def _of_kubeshare(words: Mapping[str, str]) -> Told:
         mib = -(-parse_whole(words["gpu_mem"], f"{SHAREDGPU}gpu_mem") // 2**20)
         notes[demand.MEMORY] = str(mib)
     elif 0 < shares.get("gpu_request", 0) < MILLI_PER_GPU:
-        notes[demand.FRACTION] = _thousandths(shares["gpu_request"])
+        notes[demand.FRACTION] = format_gpus(shares["gpu_request"])
     else:
         return Told(0, {}, whole=1)
     if "gpu_limit" in shares:
-        notes[demand.COMPUTE_LIMIT] = _thousandths(shares["gpu_limit"])
+        notes[demand.COMPUTE_LIMIT] = format_gpus(shares["gpu_limit"])
     if "gpu_request" in shares and demand.MEMORY in notes:
-        notes[demand.COMPUTE_REQUEST] = _thousandths(shares["gpu_request"])
+        notes[demand.COMPUTE_REQUEST] = format_gpus(shares["gpu_request"])
     return Told(0, notes)
-
-
-def _thousandths(milli: int) -> str:
-    return "1" if milli == MILLI_PER_GPU else f"0.{milli:03d}".rstrip("0").ljust(3, "0")
 
 
 def _of_nv_fraction(pod: Pod, name: str, words: Mapping[str, str]) -> Told:

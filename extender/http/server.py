@@ -1,7 +1,6 @@
 """Sockets: plain HTTP on loopback for the side-car, TLS with client certificates anywhere else."""
 
 import ipaddress
-import socket
 import ssl
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,7 +8,8 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from extender.http.guests import BACKLOG, House, Patience
+from extender.door import Patience, listen
+from extender.http.guests import USUAL, House
 from extender.http.tls import TlsFiles, follow_files, names_in
 
 #: Above Go's 90 s, so that kube-scheduler never posts on a connection we are closing.
@@ -65,7 +65,7 @@ class Listener:
         address: Address,
         tls: TlsFiles | None = None,
         allowed: frozenset[str] = frozenset(),
-        patience: Patience | None = None,
+        patience: Patience = USUAL,
     ) -> None:
         self.house = House(patience)
         if tls is not None:
@@ -82,24 +82,23 @@ class Listener:
             read_bufsize=READ_AHEAD,
             auto_decompress=False,
         )
-        self._socket: socket.socket | None = None
 
     @property
     def port(self) -> int:
         """The port in use, also where 0 was asked for; 0 before `open`."""
-        return int(self._socket.getsockname()[1]) if self._socket else 0
+        return self.house.port
 
     async def open(self) -> None:
         """Start to answer; raises ListenError or TlsError."""
         context = self._tls.context() if self._tls else None
         await self._runner.setup()
         try:
-            self._socket = _listen(self._address)
+            listening = listen(self._address.host, self._address.port)
         except OSError as error:
             raise ListenError(f"cannot listen on {self._address}: {error}") from error
         await self.serve(context)
         assert self._runner.server is not None
-        self.house.open(self._socket, self._runner.server)
+        self.house.open(listening, self._runner.server)
         _log.info("listening", host=self._address.host, port=self.port, tls=context is not None)
 
     async def run(self) -> None:
@@ -111,8 +110,6 @@ class Listener:
         """Stop to accept, wait for calls under way, close."""
         await self.house.close()
         await self._runner.cleanup()
-        if self._socket is not None:
-            self._socket.close()
 
     async def serve(self, context: ssl.SSLContext | None) -> None:
         """Accept with `context` from now on. The socket itself stays, so nobody is turned away."""
@@ -126,16 +123,6 @@ def check_reach(address: Address, tls: TlsFiles | None) -> None:
             f"{address.host}:{address.port} can be reached from other hosts: give a serving"
             " certificate, its key and a client CA, or listen on 127.0.0.1"
         )
-
-
-def _listen(address: Address) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    return socket.create_server(
-        (address.host, address.port),
-        family=family,
-        backlog=BACKLOG,
-        dualstack_ipv6=family == socket.AF_INET6 and address.host == "::",
-    )
 
 
 def _only(allowed: frozenset[str]) -> Any:

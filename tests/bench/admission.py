@@ -122,7 +122,7 @@ async def _compare(
         ("CPU of the webhook", cpu_s),
     ):
         figures.append(Figure(f"{title}, {what}", _1(1000 * took_s / n_made), "ms a create"))
-    figures.append(Figure(f"TLS handshakes, {what}", _1(opened / n_made), "a create"))
+    figures.append(Figure(f"TLS handshakes, {what}", round(opened / n_made, 3), "a create"))
     if with_webhook.failed:
         print("\n".join(_told(webhooks, folder)))
     for line in with_webhook.failed[:3]:

@@ -60,7 +60,7 @@ def _decide(what: str, findings: list[Finding]) -> Decision:
     reasons = [each.text for each in findings if each.is_refused]
     if reasons:
         more = f" (and {len(reasons) - MAX_FINDINGS} more)" if len(reasons) > MAX_FINDINGS else ""
-        text = "; ".join(f"{reason}" for reason in reasons[:MAX_FINDINGS])
+        text = "; ".join(reasons[:MAX_FINDINGS])
         return refused(Refused(Reason.INVALID_REQUEST, f"{what}: {text}{more}"))
     texts = [each.text for each in findings if not each.is_refused]
     return warned(*texts[:MAX_FINDINGS]) if texts else allowed()

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from extender.http.guests import Patience
+from extender.door import Patience
 from extender.http.server import Address, Listener
 
 WITHIN_S = 10.0
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
-SHORT = Patience(a_peer=4, connections=4, headers_s=0.05, request_s=0.05, unread_s=0.05)
-LONG = Patience(a_peer=4, connections=4)
+LONG = Patience(connections=4, a_peer=4)
+SHORT = Patience(4, 4, handshake_s=0.05, headers_s=0.05, request_s=0.05, unread_s=0.05)
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 

@@ -165,8 +165,9 @@ def added(notes: Body, *known: str) -> Decision:
 
 
 def test_new_ephemeral_container_is_shown_no_card() -> None:
-    path = "/spec/ephemeralContainers/1/env"
-    assert added(HALF, "old").ops == ({"op": "add", "path": path, "value": [HIDDEN]},)
+    (operation,) = added(HALF, "old").ops
+    assert operation["path"] == "/spec/ephemeralContainers"
+    assert [each.get("env") for each in operation["value"]] == [None, [HIDDEN]]
 
 
 def test_ephemeral_container_of_other_pods_is_left_alone() -> None:
