@@ -21,7 +21,11 @@ _Moment = Literal["now", "later"]
 
 @dataclass(slots=True, eq=False)
 class _Census:
-    """Pods by domain, now and later: those a term speaks of, and those that keep it as a rule."""
+    """Pods by domain, now and later: those a term speaks of, and those that keep it as a rule.
+
+    `guests` are pods that need company by it and are given places in this cycle: by uid, with the
+    node ix.
+    """
 
     namespace: str
     term: PodTerm
@@ -31,6 +35,7 @@ class _Census:
     keepers: dict[_Moment, Counter[str]] = field(
         default_factory=lambda: {"now": Counter(), "later": Counter()}
     )
+    guests: dict[str, tuple[PodView, int]] = field(default_factory=dict)
 
     def speaks_of(self, pod: PodView) -> bool:
         """Whether the term means this pod."""
@@ -60,7 +65,16 @@ class Beside:
         """Those of `candidates` whose domains suit the pod and everybody there."""
         if not self._known or not self.concerns((pod,)):
             return candidates
-        return array("i", [ix for ix in candidates if self._suits(pod, ix, moment)])
+        firsts = self._firsts(pod)
+        return array(
+            "i",
+            [
+                ix
+                for ix in candidates
+                if self._suits(pod, ix, moment)
+                and all(self._nodes.labels[ix].get(key) == domain for key, domain in firsts)
+            ],
+        )
 
     def change(self, ix: int, pod: PodView, now: int, later: int) -> None:
         """As `simulation.Neighbours.change`."""
@@ -70,16 +84,43 @@ class Beside:
         for term in pod.constraints.pod_anti_affinity:
             census = self._known[pod.namespace, term]
             _count(census.keepers, labels, term, (now, later))
+        for term in pod.constraints.pod_affinity if now else ():
+            guests = self._known[pod.namespace, term].guests
+            if now > 0:
+                guests[pod.uid] = pod, ix
+            else:
+                guests.pop(pod.uid, None)
 
     def stands(self, pod: PodView, ix: int, moment: _Moment) -> bool:
         """The same for a pod that is counted on node `ix` already: whether it may stay there."""
         return not self._known or self._suits(pod, ix, moment, is_there=True)
 
+    def is_apart(self, pod: PodView, ix: int) -> bool:
+        """Whether the pod, which is counted on node `ix`, may run on there as far as those who are
+        there later keep away from one another."""
+        return not self._known or self._is_apart(pod, self._nodes.labels[ix], ("later", 1))
+
+    def lonely(self) -> set[str]:
+        """Uids of pods that are given places in this cycle and lack company there later."""
+        return {
+            uid
+            for census in self._known.values()
+            for uid, (pod, ix) in census.guests.items()
+            if not self._has_company(pod, census.term, self._nodes.labels[ix], ("later", 1))
+        }
+
     def _suits(self, pod: PodView, ix: int, moment: _Moment, *, is_there: bool = False) -> bool:
         """Whether the pod and everybody in the node's domains suit one another. `is_there`: the pod
         itself is among those that are counted."""
-        labels, constraints = self._nodes.labels[ix], pod.constraints
-        itself = int(is_there)
+        labels, itself = self._nodes.labels[ix], int(is_there)
+        return self._is_apart(pod, labels, (moment, itself)) and all(
+            self._has_company(pod, term, labels, (moment, itself))
+            for term in pod.constraints.pod_affinity
+        )
+
+    def _is_apart(self, pod: PodView, labels: Mapping[str, str], when: tuple[_Moment, int]) -> bool:
+        """Whether nobody there is one from whom the pod keeps away, or who keeps away from it."""
+        (moment, itself), constraints = when, pod.constraints
         for term in constraints.pod_anti_affinity:
             domain = labels.get(term.topology_key)
             census = self._known[pod.namespace, term]
@@ -90,10 +131,7 @@ class Beside:
             own = itself * (census.term in constraints.pod_anti_affinity)
             if domain and census.keepers[moment][domain] > own:
                 return False
-        return all(
-            self._has_company(pod, term, labels, (moment, itself))
-            for term in constraints.pod_affinity
-        )
+        return True
 
     def _has_company(
         self, pod: PodView, term: PodTerm, labels: Mapping[str, str], when: tuple[_Moment, int]
@@ -104,10 +142,24 @@ class Beside:
         moment, itself = when
         census = self._known[pod.namespace, term]
         own = itself * census.speaks_of(pod)
-        present = census.present[moment]
-        return present[domain] > own or (
-            census.speaks_of(pod) and sum(n for n in present.values() if n > 0) <= own
-        )
+        if census.present[moment][domain] > own:
+            return True
+        # The first of its kind needs none. Who leaves is still there now: nobody becomes the first
+        # by having the others stopped.
+        return census.speaks_of(pod) and not _has_more(census.present["now"], own)
+
+    def _firsts(self, pod: PodView) -> set[tuple[str, str]]:
+        """Domains (label, value) of those who are given places as the first of their kind: another
+        of the kind that goes elsewhere would leave them without company."""
+        found = set()
+        for census in self._census_of(pod):
+            if len(census.guests) != 1 or _has_more(census.present["later"], 1):
+                continue
+            first, ix = next(iter(census.guests.values()))
+            if census.speaks_of(first):
+                key = census.term.topology_key
+                found.add((key, self._nodes.labels[ix].get(key, "")))
+        return found
 
     def _census_of(self, pod: PodView) -> Sequence[_Census]:
         """The terms, of whomever, that speak of the pod."""
@@ -133,10 +185,21 @@ class Beside:
                     ix = snapshot.nodes.ix_of(node) if node else None
                     if ix is not None:
                         self.change(ix, pod, 1, is_there_later)
+        for census in self._known.values():
+            census.guests.clear()
 
 
 def _has_terms(pod: PodView) -> bool:
     return bool(pod.constraints.pod_affinity or pod.constraints.pod_anti_affinity)
+
+
+def _has_more(counts: Counter[str], than: int) -> bool:
+    """Whether there are more than so many in all; looks no further than it must."""
+    for n in counts.values():
+        than -= max(0, n)
+        if than < 0:
+            return True
+    return False
 
 
 def _count(

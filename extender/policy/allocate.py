@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
+from extender.policy.grant import has_place_in
 from extender.policy.order import take_turns
 from extender.policy.place import Moment
 from extender.policy.queues import Queue
 from extender.policy.reclaim import deserved_in, has_room
 from extender.policy.session import Session, State, placed_amounts
+from extender.policy.solver import review
 from extender.state.model import Amounts, PodView
 
 #: Reasons that say: it may run, but there is no place for it.
@@ -36,6 +38,8 @@ def allocate(session: Session) -> None:
 def allocate_deferred(session: Session) -> None:
     """The turn of what was deferred; what has no place is added to `session.pending`."""
     deferred, session.deferred = session.deferred, []
+    for solver in session.solvers.values():
+        solver.count_leaving()
     # What shrank in this cycle does not grow in it.
     giving = [pending for pending in deferred if session.is_giving(pending.workload.key)]
     growing = [pending for pending in deferred if not session.is_giving(pending.workload.key)]
@@ -45,6 +49,9 @@ def allocate_deferred(session: Session) -> None:
         # What grows in this cycle does not shrink in it.
         for key in session.served() & solver.herd.by_key.keys():
             solver.herd.bar(solver.herd.by_key[key])
+    if session.places.beside:
+        # Who starts may be company for others, who need fewer victims then.
+        review(session, is_changed=True)
 
 
 def _allocate(
@@ -214,18 +221,8 @@ class _Round:
 
     def _may_start_elsewhere(self, pending: Pending, chunk: Sequence[PodView]) -> bool:
         """Whether a pool that it would use next has a place now: better than waiting here."""
-        session = self.session
-        need = pending.need_of(chunk)
-        for pool in pending.pools[pending.pools.index(self.pool) + 1 :]:
-            leaf = session.queues[pool].leaf_of(pending.workload)
-            if leaf is None or session.check_room(leaf, pending.workload, need, "now") is not None:
-                continue
-            mark = session.sim.checkpoint()
-            placed = session.places.place_chunk(pending, pool, "now", chunk)
-            session.sim.rollback(mark)
-            if placed is not None:
-                return True
-        return False
+        following = pending.pools[pending.pools.index(self.pool) + 1 :]
+        return has_place_in(self.session, pending, chunk, following, "now")
 
 
 def _behind(pending: Pending, first: str) -> Refused:

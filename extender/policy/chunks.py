@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
-from extender.policy.groups import has_topology, is_satisfied, least_pods, next_chunks
+from extender.policy.groups import is_gang, is_satisfied, least_pods, next_chunks
 from extender.policy.plan import Placement
 from extender.policy.queues import PoolQueues, held_pool, pod_amounts, startable, sum_amounts
 from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
@@ -65,8 +65,8 @@ class Pending:
 
     @property
     def is_gang(self) -> bool:
-        """Whether its pods belong together in one node pool: near one another is inside one."""
-        return least_pods(self.workload) > 1 or has_topology(self.workload)
+        """As `groups.is_gang`."""
+        return is_gang(self.workload)
 
     @property
     def is_surplus(self) -> bool:

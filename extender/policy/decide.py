@@ -10,7 +10,7 @@ from extender.policy.demand_weighted import serve_by_demand, set_demand_shares
 from extender.policy.fairshare import set_shares
 from extender.policy.plan import Plan, Settings, Stage
 from extender.policy.preempt import preempt
-from extender.policy.priority import serve_by_priority
+from extender.policy.priority import review_stops, serve_by_priority
 from extender.policy.promises import settle_promises
 from extender.policy.reclaim import reclaim
 from extender.policy.session import Session
@@ -69,6 +69,7 @@ def _allocate_by_policy(session: Session) -> None:
         left = {id(pending) for pending in serve(session, pool, here)}
         gone = {id(pending) for pending in here} - left
         session.pending = [p for p in session.pending if id(p) not in gone]
+    review_stops(session)
 
 
 def _reclaim_and_go_on(session: Session) -> None:

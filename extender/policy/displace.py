@@ -1,15 +1,17 @@
 """The least that must leave so that as much of a workload fits as can, in policy `priority`."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from extender.policy.chunks import Pending
-from extender.policy.groups import has_topology, next_chunk
-from extender.policy.queues import sum_amounts
-from extender.policy.session import Session
+from extender.policy.groups import has_topology, is_gang, live_pods, next_chunk
+from extender.policy.plan import Placement
+from extender.policy.queues import RESOURCES, held_pool
+from extender.policy.session import Session, placed_amounts
 from extender.policy.stops import Unit, may_stay, parts_of
+from extender.policy.trial import is_over
 from extender.state.model import PodView, WorkloadView
-from extender.state.nodes import NodeTable
 
 #: Pods that leave, and the workload for which they do.
 Taken = tuple[Unit, WorkloadView]
@@ -18,11 +20,14 @@ Taken = tuple[Unit, WorkloadView]
 @dataclass(slots=True)
 class Displacement:
     """Searches in one pool. What a search chooses has left in the simulation; after one in vain the
-    caller rolls that back. `split` has the keys of work of which a part was let stay."""
+    caller rolls that back. `split` has the keys of work of which a part was let stay, `gone` the
+    uids of pods that leave by former searches."""
 
     session: Session
     pool: str
     split: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    _lonely: set[str] = field(default_factory=set)
     _usable: dict[frozenset[int], tuple[Sequence[PodView], set[str]]] = field(default_factory=dict)
 
     def find(
@@ -35,8 +40,8 @@ class Displacement:
         needed where the workload has only one chunk. Places are tried O(log) times in what there
         is of pods and units, and then once for every unit on the nodes that the workload gets.
         """
-        usable = self._usable_nodes(pending)
-        useful: Iterable[Unit] = (u for u in units if any(pod.node in usable for pod in u.pods))
+        self._lonely = self.session.places.beside.lonely()
+        useful: Iterable[Unit] = _useful(units, self._usable_nodes(pending))
         chunk: Sequence[PodView] = pending.chunk
         if len(chunk) < len(pending.waiting):
             everything = list(useful)
@@ -146,10 +151,11 @@ class Displacement:
             for unit in reversed(list(going.values())):
                 if any(pod.node in nodes for pod in unit.pods) is not is_near:
                     continue
-                if len(going) == 1 or not may_stay(unit, going.values()):
+                if len(going) == 1 or not may_stay(unit, going.values(), self.gone):
                     continue
                 unit.stay(self.session)
-                if is_near and self._nodes_of(pending, chunk) is None:
+                is_in_the_way = is_near and self._nodes_of(pending, chunk) is None
+                if is_in_the_way or not unit.is_apart(self.session):
                     unit.leave(self.session)
                 else:
                     del going[id(unit)]
@@ -161,9 +167,9 @@ class Displacement:
         """Of what goes whole let stay as few as can run together, if that is not in the way."""
         for key in dict.fromkeys(unit.workload.key for unit in units):
             own = [unit for unit in units if unit.workload.key == key]
-            for part, rest in parts_of(self.session, self.pool, own):
+            for part, rest in parts_of(self.session, self.pool, own, self.gone):
                 part.stay(self.session)
-                if self._nodes_of(pending, chunk) is not None:
+                if self._nodes_of(pending, chunk) is not None and part.is_apart(self.session):
                     self.split.add(key)
                     units = [*(unit for unit in units if unit.workload.key != key), *rest]
                     break
@@ -171,18 +177,32 @@ class Displacement:
         return units
 
     def _nodes_of(self, pending: Pending, chunk: Sequence[PodView]) -> set[str] | None:
-        """Where the chunk would be placed now; None where it does not fit. Holds nothing."""
+        """Where the chunk would be placed now; None where it does not fit, or where others lack
+        company then who were given places before. Holds nothing."""
         session = self.session
         session.places.forget_failures(self.pool)
         mark = session.sim.checkpoint()
         placed = session.places.place_chunk(pending, self.pool, "later", chunk)
         if placed is None:
             return None
+        is_anybody_alone = not session.places.beside.lonely() <= self._lonely
         session.sim.rollback(mark)
-        return {placement.node for placement in placed}
+        return None if is_anybody_alone else {placement.node for placement in placed}
 
 
-def spare_together(session: Session, pool: str, taken: Sequence[Taken]) -> list[Taken]:
+def _useful(units: Iterable[Unit], usable: Collection[str]) -> Iterator[Unit]:
+    """Those that leave usable nodes, and those of the same workloads that go before them: what goes
+    last of a workload takes for granted that its surplus went."""
+    for _, group in groupby(units, key=lambda unit: unit.workload.key):
+        own = list(group)
+        n_useful = max(
+            (at for at, unit in enumerate(own, 1) if any(pod.node in usable for pod in unit.pods)),
+            default=0,
+        )
+        yield from own[:n_useful]
+
+
+def spare_together(session: Session, taken: Sequence[Taken]) -> list[Taken]:
     """Let stay who is not needed once all have been served, the last to be chosen first.
 
     What was freed for one workload and not used may serve another, which is placed again if need
@@ -194,7 +214,7 @@ def spare_together(session: Session, pool: str, taken: Sequence[Taken]) -> list[
     spared: set[int] = set()
     for unit, taker in reversed(taken):
         siblings = going[unit.workload.key]
-        if may_stay(unit, siblings) and _can_spare(session, pool, unit, taker):
+        if may_stay(unit, siblings) and _can_spare(session, unit, taker):
             siblings.remove(unit)
             spared.add(id(unit))
     left = [(unit, taker) for unit, taker in taken if id(unit) not in spared]
@@ -209,36 +229,89 @@ def spare_together(session: Session, pool: str, taken: Sequence[Taken]) -> list[
 def _goes_whole(unit: Unit, going: Mapping[str, Sequence[Unit]]) -> bool:
     """Whether nothing of the unit's workload stays."""
     n_going = sum(len(each.pods) for each in going[unit.workload.key])
-    return n_going == sum(bool(p.node) and not p.is_terminating for p in unit.workload.pods)
+    return n_going == len(live_pods(unit.workload))
 
 
-def _can_spare(session: Session, pool: str, unit: Unit, taker: WorkloadView) -> bool:
+def _can_spare(session: Session, unit: Unit, taker: WorkloadView) -> bool:
     """Whether the taker has places without it; if so they are its places, and the unit stays."""
     if has_topology(taker):
         return False
-    later = session.sim.later
+    sim, ix_of = session.sim, session.sim.later.cards.ix
     nodes = {pod.node for pod in unit.pods}
-    given = session.awaited_now(taker.key)
-    moved = [placement for placement in given if placement.node in nodes]
-    mark = session.sim.checkpoint()
-    for placement in moved:
-        session.sim.unhold(later.cards.ix[placement.node], placement.pod, placement.cards)
+    mark, lonely = sim.checkpoint(), session.places.beside.lonely()
     unit.stay(session)
-    session.places.forget_failures(pool)
-    again = None
-    if not any(_is_overfull(later, later.cards.ix[node]) for node in nodes):
-        again = session.places.place_in([p.pod for p in moved], pool, "later") if moved else []
-    if again is None or sum_amounts(p.amounts for p in again) != sum_amounts(
-        p.amounts for p in moved
-    ):
+    for moved, groups, pools in _ways(session, unit, taker) if _may_return(session, unit) else ():
+        before = sim.checkpoint()
+        for placement in moved:
+            sim.unhold(ix_of[placement.node], placement.pod, placement.cards)
+        if not any(is_over(sim.later, ix_of[node]) for node in nodes):
+            again = [_place_again(session, taker, group, pools) for group in groups]
+            is_anybody_alone = not session.places.beside.lonely() <= lonely
+            if all(again) and unit.is_apart(session) and not is_anybody_alone:
+                session.replace(taker.key, moved, [place for group in again for place in group])
+                return True
+        sim.rollback(before)
+    sim.rollback(mark)
+    return False
+
+
+def _may_return(session: Session, unit: Unit) -> bool:
+    """Whether no queue is over its limit because the unit, which was to go, stays, and others in
+    the queue were given places."""
+    over = {q for q in unit.leaf.chain if any(q.allocated[r] > q.limit[r] for r in RESOURCES)}
+    if not over:
+        return True
+    pool, workloads = held_pool(session.snapshot, unit.pods[0]), session.snapshot.workloads
+    growing = (session.queues[pool].leaf_of(workloads[key]) for key in session.served())
+    return not any(over.intersection(leaf.chain) for leaf in growing if leaf is not None)
+
+
+_Places = Sequence[Placement]
+
+
+def _ways(
+    session: Session, unit: Unit, taker: WorkloadView
+) -> Iterator[tuple[_Places, Sequence[_Places], Sequence[str]]]:
+    """Which places the taker may give up so that the unit stays, which of them are looked for
+    together instead, and in which pools.
+
+    A gang stays in its pool, or all of it goes to another.
+    """
+    snapshot, nodes = session.snapshot, {pod.node for pod in unit.pods}
+    here, given = held_pool(snapshot, unit.pods[0]), session.awaited_now(taker.key)
+    moved = [placement for placement in given if placement.node in nodes]
+    others = [
+        pool
+        for pool in taker.pools
+        if pool != here and pool in session.queues and snapshot.pools[pool].policy == "priority"
+    ]
+    if others and not is_gang(taker):
+        yield moved, [(placement,) for placement in moved], [here, *others]
+        return
+    yield moved, [moved] if moved else [], [here]
+    is_whole = len(given) == len(session.placed_now(taker.key)) and not live_pods(taker)
+    if others and is_whole:
+        yield given, [given], others
+
+
+def _place_again(
+    session: Session, taker: WorkloadView, given_up: _Places, pools: Sequence[str]
+) -> _Places:
+    """Places instead of those in the first of the pools that has them, held and charged; or none,
+    and nothing changed."""
+    pods, before = [placement.pod for placement in given_up], placed_amounts(given_up)
+    here = session.snapshot.nodes.pool[session.sim.later.cards.ix[given_up[0].node]]
+    is_np = not taker.is_preemptible
+    for pool in pools:
+        leaf = session.queues[pool].leaf_of(taker)
+        mark = session.sim.checkpoint()
+        session.sim.discharge(session.queue_of(taker, here), before, is_np=is_np)
+        session.places.forget_failures(pool)
+        again = session.places.place_in(pods, pool, "later") if leaf else None
+        if leaf and again:
+            amounts = placed_amounts(again)
+            if session.check_room(leaf, taker, amounts, "later") is None:
+                session.sim.charge(leaf, amounts, is_np=is_np)
+                return again
         session.sim.rollback(mark)
-        return False
-    session.replace(taker.key, moved, again)
-    return True
-
-
-def _is_overfull(table: NodeTable, ix: int) -> bool:
-    """Whether the node or one of its cards holds more than it has."""
-    host = table.free_cpu_milli[ix], table.free_memory_mib[ix], table.free_pods[ix]
-    counted = (table.free_counted[ix] or {}).values()
-    return any(left < 0 for left in (*table.cards.free_of(ix), *host, *counted))
+    return ()

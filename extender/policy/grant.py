@@ -47,3 +47,24 @@ def grant(
         refused = refused or why or session.shortages.explain(pending, pool)
     assert refused is not None
     return refused
+
+
+def has_place_in(
+    session: Session,
+    pending: Pending,
+    chunk: Sequence[PodView],
+    pools: Iterable[str],
+    moment: Moment,
+) -> bool:
+    """Whether any of the pools has places for the chunk, and its queue there room; holds none."""
+    need = pending.need_of(chunk)
+    for pool in pools:
+        leaf = session.queues[pool].leaf_of(pending.workload)
+        if leaf is None or session.check_room(leaf, pending.workload, need, moment) is not None:
+            continue
+        mark = session.sim.checkpoint()
+        placed = session.places.place_chunk(pending, pool, moment, chunk)
+        session.sim.rollback(mark)
+        if placed is not None:
+            return True
+    return False

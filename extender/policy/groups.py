@@ -87,6 +87,16 @@ def has_topology(workload: WorkloadView) -> bool:
     return workload.tree is not None and _asks_nearness(workload.tree)
 
 
+def live_pods(workload: WorkloadView) -> list[PodView]:
+    """Its pods that have a place and are not leaving it."""
+    return [pod for pod in workload.pods if pod.node and not pod.is_terminating]
+
+
+def is_gang(workload: WorkloadView) -> bool:
+    """Whether its pods belong together in one node pool: near one another is inside one."""
+    return least_pods(workload) > 1 or has_topology(workload)
+
+
 def groups_of(tree: GroupView) -> Iterator[GroupView]:
     """The group and all below it."""
     yield tree

@@ -70,10 +70,6 @@ class Herd:
     nobody: bytearray = field(default_factory=bytearray)
     _gone: set[str] = field(default_factory=set)
 
-    def node_ix(self, p: int, of: dict[str, int]) -> int:
-        """The row of the node on which the pod is."""
-        return of[self.pods[p].node]
-
     def is_over_limit(self, queue: Queue) -> bool:
         """Whether it holds more than it may, and more than at first."""
         q = self.queue_ix.get(queue)

@@ -138,8 +138,9 @@ class Victims:
         mark = trial.checkpoint()
         if not self._try_without(victim):
             return
-        w = victim.w if isinstance(victim, Unit) else herd.owner[victim]
-        is_legal, may_keep = herd.is_legal(w), self.may_keep()
+        pods = victim.pods if isinstance(victim, Unit) else (victim,)
+        w = herd.owner[pods[0]]
+        is_legal, may_keep = herd.is_legal(w), self._may_keep(pods)
         if not is_legal and may_keep and isinstance(victim, Unit):
             self.needless.append(victim)
         if not is_legal or not may_keep:
@@ -155,15 +156,25 @@ class Victims:
         if self._make_way(nodes):
             return True
         trial.rollback(mark)
-        if not 1 < len(trial.seats) <= _FEW_PODS or self.claim.is_alike:
+        if not self._may_place_again():
             return False
-        # Pods that differ may change places.
-        taker = [trial.unseat(uid).placement.pod for uid in list(trial.seats)]
+        for uid in list(trial.seats):
+            trial.unseat(uid)
         self._let_stay(victim)
-        if not self._is_over(nodes) and self.place_again(taker):
+        if not self._is_over(nodes) and self.place_again(self.claim.chunk):
             return True
         trial.rollback(mark)
         return False
+
+    def _may_place_again(self) -> bool:
+        """Whether the whole taker may have places that its pods one by one have not: those that
+        differ change places, and those that belong together go somewhere else together."""
+        n_seats, claim = len(self.trial.seats), self.claim
+        if n_seats > _FEW_PODS:
+            return False
+        if claim.pending.is_gang and (claim.is_near or self.trial.elsewhere):
+            return True
+        return n_seats > 1 and not claim.is_alike
 
     def _let_stay(self, victim: Unit | int) -> None:
         if isinstance(victim, Unit):
@@ -202,7 +213,8 @@ class Victims:
             if self._seat_again(seats) and not self._is_over(nodes):
                 for unit in stopped[:-1]:
                     self._try_without(unit)
-                if herd.n_live[w] and herd.is_legal(w) and self.may_keep():
+                stay = [p for p in leaving if herd.is_here[p]]
+                if herd.n_live[w] and herd.is_legal(w) and self._may_keep(stay):
                     return True
                 break
             trial.rollback(before)
@@ -220,10 +232,17 @@ class Victims:
             if p not in stay:
                 self._stop_alone(p, units[0])
         nodes = {herd.pods[p].node for p in stay}
-        if herd.is_legal(units[0].w) and self._make_way(nodes) and self.may_keep():
+        if herd.is_legal(units[0].w) and self._make_way(nodes) and self._may_keep(stay):
             return True
         trial.rollback(mark)
         return False
+
+    def _may_keep(self, stay: Iterable[int]) -> bool:
+        """Whether the plan is allowed as it is, and nobody was given a place in this cycle who
+        keeps away from those that stay."""
+        trial, pods = self.trial, self.trial.herd.pods
+        is_apart = trial.session.places.beside.is_apart
+        return self.may_keep() and all(is_apart(pods[p], trial.ix_of(pods[p].node)) for p in stay)
 
     def _stop_alone(self, p: int, part_of: Unit) -> Unit:
         """Stop one pod of what was a unit."""
@@ -254,12 +273,12 @@ class Victims:
         return all(self.trial.seat(pod, frames[pod.uid]) for pod in pods)
 
     def _is_tight(self) -> bool:
-        """Whether it is plain that nobody can stay: no node takes one pod more, and each victim is
-        on a node where the one pod of the taker needed it."""
+        """Whether it is plain that nobody can stay: no node takes one pod more, in the one pool
+        that may be used, and each victim is on a node where the one pod of the taker needed it."""
         trial, pods = self.trial, self.trial.herd.pods
         shape = self.claim.shapes[0]
         # Who stays gives up his new place, and that may be what the taker needs.
-        if not self.claim.is_alike or trial.moving or trial.is_for_limits:
+        if not self.claim.is_alike or trial.moving or trial.is_for_limits or trial.elsewhere:
             return False
         if not self.is_full(shape.demand, shape.constraints):
             return False

@@ -117,7 +117,7 @@ class Places:
         """
         pods = pending.chunk if chunk is None else chunk
         if pending.workload.tree is not None and has_topology(pending.workload):
-            return self.lay_out(pending, pool, Taking(self, moment), self.table(moment), pods)
+            return self.lay_out(pending, pool, _FreePlaces(self, moment), self.table(moment), pods)
         if self._failed and self.has_failed(shapes_of(pods), pool, moment):
             return None
         placed: list[Placement] | None
@@ -198,7 +198,7 @@ class Places:
 
     def roomiest(self, pod: PodView, pool: str, rule: TopologyRule) -> int | None:
         """How many such pods the roomiest domain of the required level takes now, or None."""
-        placer = Taking(self, "now")
+        placer = _FreePlaces(self, "now")
         search = Search(self.topologies, self.matcher, pool, placer, self.sim.now)
         return search.roomiest(Shape(pod.demand, pod.constraints, 1), rule)
 
@@ -327,7 +327,7 @@ class Places:
 
 
 @dataclass(slots=True)
-class Taking:
+class _FreePlaces:
     """A Placer that takes what is free at one moment."""
 
     places: Places

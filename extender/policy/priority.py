@@ -3,9 +3,10 @@
 Within a priority the older goes first, and what does not fit does not stop what is behind it. When
 something of a priority has no place, work of worse priorities waits; where the pool preempts,
 preemptible work may still fill what is idle. A workload without a place may stop work of worse
-priorities: the worst first, in it the newest, only if it then fits, and none that it does not need.
-Work with GPUs and work without are served apart and do not hold each other up. Quotas of
-non-preemptible work and limits hold as everywhere.
+priorities: the worst first, in it the newest, only if it then fits, and none that it does not need:
+nobody while another pool that it may use has a place for it. Work with GPUs and work without are
+served apart and do not hold each other up. Quotas of non-preemptible work and limits hold as
+everywhere.
 
 The rules are those of Determined's priority scheduler (`master/internal/rm/agentrm/priority.go`),
 which may stop more than it needs.
@@ -18,7 +19,7 @@ from itertools import groupby, islice
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
 from extender.policy.displace import Displacement, Taken, spare_together
-from extender.policy.grant import grant
+from extender.policy.grant import grant, has_place_in
 from extender.policy.queues import add, subtract
 from extender.policy.session import Session
 from extender.policy.stops import Unit, stoppable, units_in
@@ -38,6 +39,27 @@ def serve_by_priority(session: Session, pool: str, waiting: Iterable[Pending]) -
         *_Line(session, pool, has_gpu=True).serve(with_gpus),
         *_Line(session, pool, has_gpu=False).serve(without),
     ]
+
+
+def review_stops(session: Session) -> None:
+    """All pools are served: let those stay who stopped for work that has a place in another now."""
+    if any(len(taker.pools) > 1 for _, taker in session.stops):
+        session.spare({pod.uid for unit, _ in session.stops for pod in unit.pods})
+        session.stops = _settle(session, session.stops)
+
+
+def _settle(session: Session, taken: Sequence[Taken]) -> list[Taken]:
+    """Put into the plan who has to leave after all; returns them."""
+    leaving = spare_together(session, taken)
+    going = {id(unit) for unit, _ in leaving}
+    for unit, _ in taken:
+        if id(unit) not in going:
+            for queue in unit.leaf.chain:
+                subtract(queue.leaving, unit.amounts)
+    for unit, taker in leaving:
+        note = f"{taker.key} has priority {taker.priority}, and its place"
+        unit.evict(session, Reason.PREEMPTED, taker.key, note)
+    return leaving
 
 
 @dataclass(slots=True)
@@ -72,20 +94,8 @@ class _Line:
             stuck = [rest for pending in unplaced if (rest := self._preempt(pending)) is not None]
             self.is_blocked = self.is_blocked or any(map(self._lacks_place, stuck))
             left += stuck
-        for unit, taker in self._settle():
-            note = f"{taker.key} has priority {taker.priority}, and its place"
-            unit.evict(self.session, Reason.PREEMPTED, taker.key, note)
+        self.session.stops += _settle(self.session, self.taken)
         return left
-
-    def _settle(self) -> list[Taken]:
-        """Who has to leave after all."""
-        leaving = spare_together(self.session, self.pool, self.taken)
-        going = {id(unit) for unit, _ in leaving}
-        for unit, _ in self.taken:
-            if id(unit) not in going:
-                for queue in unit.leaf.chain:
-                    subtract(queue.leaving, unit.amounts)
-        return leaving
 
     def _start(self, pending: Pending) -> Pending | None:
         """Place what fits now, chunk by chunk; returns what is left."""
@@ -156,6 +166,9 @@ class _Line:
         shape = _shape(pending)
         if workload.priority <= self.hopeless.get(shape, workload.priority - 1):
             return refused
+        others = [pool for pool in pending.pools if pool != self.pool]
+        if has_place_in(session, pending, pending.chunk, others, "later"):
+            return refused
         if self.search is None:
             self.search = Displacement(session, self.pool)
             self.units = self._find_units()
@@ -171,6 +184,7 @@ class _Line:
             return given
         for unit in found[1]:
             self.gone.add(id(unit))
+            self.search.gone.update(pod.uid for pod in unit.pods)
             self.taken.append((unit, workload))
             self.giving.add(unit.workload.key)
             # What starts at once has to leave room for it below the limits.

@@ -46,6 +46,8 @@ class Search:
         self._moves = can_move
         self._is_deferred = False
         self._n_stopped_instead = 0
+        # Who lacks company whatever is done here.
+        self._lonely = solver.session.places.beside.lonely()
 
     def run(self) -> bool:
         """Whether there is a plan: then the simulation holds it, otherwise nothing."""
@@ -137,10 +139,13 @@ class Search:
         return victims.needless
 
     def _pools_elsewhere(self) -> dict[str, Queue]:
-        """The taker's queues in the other pools that share fairly and that it may use as well."""
+        """The taker's queues in the other pools that share fairly and that it may use as well; of
+        a gang, as long as none of it is here to stay."""
         session, pending = self.solver.session, self.claim.pending
+        if pending.is_gang and any(pod.uid not in self.trial.seats for pod in pending.live):
+            return {}
         found = {}
-        for pool in () if pending.is_gang else pending.workload.pools:
+        for pool in pending.workload.pools:
             view = session.snapshot.pools.get(pool)
             leaf = (
                 session.queues[pool].leaf_of(pending.workload) if pool in session.queues else None
@@ -156,7 +161,8 @@ class Search:
         return self._is_allowed()
 
     def _is_allowed(self) -> bool:
-        """Whether the rule allows the plan as it is, and all suit those beside whom they are."""
+        """Whether the rule allows the plan as it is, and all suit those beside whom they are, whom
+        nobody leaves alone who was given a place before."""
         return self.rule.may_keep(self.claim, self.trial) and self._do_all_suit()
 
     def _do_all_suit(self) -> bool:
@@ -164,7 +170,10 @@ class Search:
         if not beside:
             return True
         placed = (*trial.placements, *(place for place in trial.moving.values() if place))
-        return all(beside.stands(p.pod, trial.ix_of(p.node), "later") for p in placed)
+        return (
+            all(beside.stands(p.pod, trial.ix_of(p.node), "later") for p in placed)
+            and beside.lonely() <= self._lonely
+        )
 
     def _place_all(self) -> bool:
         claim, solver = self.claim, self.solver
@@ -299,11 +308,17 @@ class Search:
     def _place_again(self, pods: Sequence[PodView]) -> bool:
         """Places for the whole claim in what is free later."""
         trial, solver = self.trial, self.solver
+        mark = trial.checkpoint()
         if not self.claim.is_near:
-            return all(trial.seat(pod, WHOLE_POOL) for pod in in_packing_order(pods))
-        places, later = solver.session.places, solver.session.sim.later
-        placer = _Reseating(trial)
-        return places.lay_out(self.claim.pending, solver.pool, placer, later, pods) is not None
+            if all(trial.seat(pod, WHOLE_POOL) for pod in in_packing_order(pods)):
+                return True
+        else:
+            places, later = solver.session.places, solver.session.sim.later
+            placer = _Reseating(trial)
+            if places.lay_out(self.claim.pending, solver.pool, placer, later, pods) is not None:
+                return True
+        trial.rollback(mark)
+        return self.claim.pending.is_gang and trial.seat_elsewhere(pods)
 
 
 @dataclass(slots=True)

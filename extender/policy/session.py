@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from extender.api.reasons import Reason, Refused
 from extender.api.units import format_gpus
 from extender.policy.affinity import Beside
-from extender.policy.chunks import Pending, Reader, why_too_few
+from extender.policy.chunks import Pending, Reader, SortKey, why_too_few
 from extender.policy.explain import Shortages
 from extender.policy.fragmentation import Fragmentation
 from extender.policy.match import Matcher
@@ -41,6 +41,7 @@ from extender.policy.topology import Topologies
 from extender.state.model import CPU, GPU, Amounts, Snapshot, WorkloadView
 
 if TYPE_CHECKING:
+    from extender.policy.displace import Taken
     from extender.policy.solver import Solver
 
 State = Literal["reserved", "nominated"]
@@ -49,7 +50,8 @@ State = Literal["reserved", "nominated"]
 @dataclass(slots=True)
 class Session:
     """One cycle in the making. `pending` is everything that may still be placed, save `deferred`,
-    which has its turn after reclaim; `solvers` are the searches for victims, by pool."""
+    which has its turn after reclaim; `solvers` are the searches for victims, by pool, and `stops`
+    who is stopped in pools of policy `priority`."""
 
     snapshot: Snapshot
     settings: Settings
@@ -64,6 +66,7 @@ class Session:
     drops: list[str] = field(default_factory=list)
     leaving_pools: set[str] = field(default_factory=set)
     solvers: "dict[str, Solver]" = field(default_factory=dict)
+    stops: "list[Taken]" = field(default_factory=list)
     _placed: dict[tuple[str, State], list[Placement]] = field(default_factory=dict)
     _evictions: list[Eviction] = field(default_factory=list)
     _moves: list[Move] = field(default_factory=list)
@@ -96,12 +99,17 @@ class Session:
 
     def pools_in_order(self, waiting: Iterable[Pending] | None = None) -> list[str]:
         """Node pools that pending work (or `waiting`) names: those first that are nobody's second
-        choice."""
+        choice, of equal ones the first choice of what is to start first."""
         latest: dict[str, int] = {}
+        first: dict[str, SortKey] = {}
         for pending in self.pending if waiting is None else waiting:
             for position, pool in enumerate(pending.pools):
                 latest[pool] = max(position, latest.get(pool, 0))
-        return sorted(latest, key=lambda pool: (latest[pool], pool))
+            chosen, key = pending.pools[0], pending.sort_key
+            first[chosen] = min(first.get(chosen, key), key)
+        return sorted(
+            latest, key=lambda pool: (latest[pool], pool not in first, first.get(pool, ()), pool)
+        )
 
     def is_spent(self) -> bool:
         """Whether the cycle's time is up: asked between workloads, never within one."""

@@ -21,7 +21,7 @@ from extender.policy.herd import Herd, find_herd
 from extender.policy.match import WHOLE_POOL, Frame
 from extender.policy.offers import Offers
 from extender.policy.plan import Eviction, Move, Placement
-from extender.policy.queues import RESOURCES, Queue
+from extender.policy.queues import RESOURCES, Queue, add
 from extender.policy.search import Search
 from extender.policy.session import Session, State, placed_amounts
 from extender.policy.shapes import Shape
@@ -58,7 +58,7 @@ class Solver:
 
     `givers` are queues other than the taker's that gave to the last plan that was committed.
     `committed` are all its plans; `is_anything_left_over` says that one of them frees more than it
-    uses, since they were reviewed.
+    uses, and `has_new_plan` that one was made since they were reviewed.
     """
 
     def __init__(self, session: Session, pool: str) -> None:
@@ -76,6 +76,7 @@ class Solver:
         self._is_open = False
         self.committed: list[_Committed] = []
         self.is_anything_left_over = False
+        self.has_new_plan = False
 
     def begin(self) -> None:
         """A stage begins: queues and places may have changed since the last."""
@@ -125,6 +126,7 @@ class Solver:
         rest = session.admit(claim.pending, placements, self.pool, state, amounts)
         herd.sync(claim.leaf.chain)
         self.committed.append(_Committed(search, placements))
+        self.has_new_plan = True
         for queue in claim.leaf.chain:
             q = herd.queue_ix[queue]
             for r in RESOURCES:
@@ -164,6 +166,8 @@ class Solver:
             if trial.placements != each.placements:
                 self.session.replace(each.search.claim.key, each.placements, trial.placements)
                 each.placements = trial.placements
+                nodes = {placement.pod.uid: placement.node for placement in each.placements}
+                each.search.claim.pending.nodes.update(nodes)
             for unit in needless:
                 if trial.units.get(unit.pods[0]) is unit:
                     self._attribute(unit, trial)
@@ -197,6 +201,13 @@ class Solver:
         giver, note = herd.workloads[unit.w].key, rule.note(search.claim, herd.leaves[unit.w])
         for p in unit.pods:
             self.session.evict(Eviction(herd.pods[p], giver, rule.reason, key, note))
+
+    def count_leaving(self) -> None:
+        """Who is stopped still holds what he has: what may start now has to leave room for it."""
+        for each in self.committed:
+            for unit in each.search.trial.units.values():
+                for queue in self.herd.leaves[unit.w].chain:
+                    add(queue.leaving, self.herd.amounts_of(unit.pods))
 
     def terms(self, rule: Rule, *, with_moves: bool) -> Terms:
         """The rule's terms."""
@@ -334,13 +345,15 @@ def solver_of(session: Session, pool: str) -> Solver:
     return solver
 
 
-def review(session: Session) -> None:
-    """Where a plan frees more than it uses, let those stay whom others do not need any more."""
+def review(session: Session, *, is_changed: bool = False) -> None:
+    """Where a plan frees more than it uses, let those stay whom others do not need any more: once
+    there are new plans, or something else `is_changed`."""
     solvers = list(session.solvers.values())
-    is_any = any(solver.is_anything_left_over for solver in solvers)
+    is_any_new = is_changed or any(solver.has_new_plan for solver in solvers)
     for solver in solvers:
-        solver.is_anything_left_over = False
-    if is_any and sum(len(solver.committed) for solver in solvers) > 1:
+        solver.has_new_plan = False
+    is_any_left_over = any(solver.is_anything_left_over for solver in solvers)
+    if is_any_new and is_any_left_over:
         # Who stays may have made way for another who can stay then.
         for _ in range(_MOST_PASSES):
             if not sum(solver.review() for solver in solvers):

@@ -5,7 +5,7 @@ cycle stays. Non-preemptible gangs go too.
 """
 
 from extender.api.reasons import Reason
-from extender.policy.groups import is_satisfied
+from extender.policy.groups import is_satisfied, live_pods
 from extender.policy.plan import Eviction
 from extender.policy.queues import held_amounts, held_pool, tally_of
 from extender.policy.session import Session
@@ -20,7 +20,7 @@ def evict_stale_gangs(session: Session) -> None:
         if workload.stale_since is None or workload.stale_grace_s is None:
             continue
         stale_s = snapshot.now_s - workload.stale_since
-        live = [pod for pod in workload.pods if pod.node and not pod.is_terminating]
+        live = live_pods(workload)
         if not live or stale_s < workload.stale_grace_s or session.is_giving(key):
             continue
         placed = [placement.pod for placement in session.placed_now(key)]

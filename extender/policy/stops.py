@@ -10,7 +10,7 @@ from itertools import combinations, islice
 from typing import Final
 
 from extender.api.reasons import Reason
-from extender.policy.groups import is_satisfied, least_pods, unit_of
+from extender.policy.groups import is_satisfied, least_pods, live_pods, unit_of
 from extender.policy.plan import Eviction
 from extender.policy.queues import Queue, held_amounts, held_pool, sum_amounts
 from extender.policy.session import Session
@@ -44,6 +44,12 @@ class Unit:
             sim.reinstate(sim.later.cards.ix[pod.node], pod, pod.cards)
         sim.charge(self.leaf, self.amounts, is_np=False)
 
+    def is_apart(self, session: Session) -> bool:
+        """Whether they, who stay, and those who are there later do not keep away from one
+        another."""
+        beside, ix_of = session.places.beside, session.sim.later.cards.ix
+        return all(beside.is_apart(pod, ix_of[pod.node]) for pod in self.pods)
+
     def evict(self, session: Session, reason: Reason, beneficiary: str, note: str) -> None:
         """Put it into the plan."""
         for pod in self.pods:
@@ -62,7 +68,7 @@ def stoppable(session: Session, pool: str, reason: Reason) -> list[WorkloadView]
         workload = snapshot.workloads[key]
         if not workload.is_preemptible or session.is_served(key) or session.is_giving(key):
             continue
-        live = _live(workload)
+        live = live_pods(workload)
         if not any(held_pool(snapshot, pod) == pool for pod in live):
             continue
         leaf = session.queues[pool].leaf_of(workload)
@@ -82,7 +88,7 @@ def units_in(session: Session, pool: str, workload: WorkloadView) -> Iterator[Un
     """
     leaf = session.queue_of(workload, pool)
     mib = session.queues[pool].smallest_card_mib
-    live = {pod.uid: pod for pod in _live(workload)}
+    live = {pod.uid: pod for pod in live_pods(workload)}
     here = [pod for pod in live.values() if held_pool(session.snapshot, pod) == pool]
     here.sort(key=lambda pod: (-pod.started_at, pod.key))
     while here:
@@ -90,8 +96,9 @@ def units_in(session: Session, pool: str, workload: WorkloadView) -> Iterator[Un
         uids = {pod.uid for pod in pods}
         if not uids <= {pod.uid for pod in here}:
             return
-        amounts = sum_amounts(held_amounts(pod, mib) for pod in pods)
-        yield Unit(workload, leaf, list(pods), amounts)
+        leaving = [pod for pod in here if pod.uid in uids]
+        amounts = sum_amounts(held_amounts(pod, mib) for pod in leaving)
+        yield Unit(workload, leaf, leaving, amounts)
         here = [pod for pod in here if pod.uid not in uids]
         for uid in uids:
             del live[uid]
@@ -109,14 +116,16 @@ def _next_unit(
 
 
 def parts_of(
-    session: Session, pool: str, units: Sequence[Unit]
+    session: Session, pool: str, units: Sequence[Unit], gone: Collection[str]
 ) -> Iterator[tuple[Unit, list[Unit]]]:
-    """The units are all of one workload: what of it could stay by itself, with the rest pod by pod.
-    The smallest come first. Of a large workload none are looked for."""
+    """The units are all that is left of a workload but for the pods of uids `gone`: what of it
+    could stay by itself, with the rest pod by pod. The smallest come first. Of a large workload
+    none are looked for."""
     workload, leaf = units[0].workload, units[0].leaf
     mib = session.queues[pool].smallest_card_mib
     pods = [pod for unit in units for pod in unit.pods]
-    if len(pods) < len(_live(workload)) or len(pods) > _FEW_PODS:
+    n_left = sum(pod.uid not in gone for pod in live_pods(workload))
+    if len(pods) < n_left or len(pods) > _FEW_PODS:
         return
 
     def unit_of_these(chosen: Iterable[PodView]) -> Unit:
@@ -132,20 +141,19 @@ def parts_of(
             yield unit_of_these(stay), rest
 
 
-def may_stay(unit: Unit, going: Iterable[Unit]) -> bool:
-    """Whether the unit's workload may go on with it, if the other units leave."""
+def may_stay(unit: Unit, going: Iterable[Unit], gone: Collection[str] = ()) -> bool:
+    """Whether the unit's workload may go on with it, if the other units leave, as the pods of uids
+    `gone` did before."""
     leaving = {
         pod.uid
         for other in going
         if other.workload is unit.workload and other is not unit
         for pod in other.pods
     }
-    staying = [pod for pod in _live(unit.workload) if pod.uid not in leaving]
+    staying = [
+        pod for pod in live_pods(unit.workload) if pod.uid not in leaving and pod.uid not in gone
+    ]
     return is_satisfied(unit.workload, staying)
-
-
-def _live(workload: WorkloadView) -> list[PodView]:
-    return [pod for pod in workload.pods if pod.node and not pod.is_terminating]
 
 
 def _min_runtime_s(leaf: Queue, reason: Reason) -> int:

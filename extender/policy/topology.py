@@ -101,7 +101,11 @@ class Search:
         workload = pending.workload
         if workload.tree is None or not has_topology(workload):
             return self.placer.place_in(chunk, self.pool, WHOLE_POOL)
+        again = {pod.uid for pod in chunk}
         for pod in pending.live:
+            if pod.uid in again:
+                # It was given a place before, which it gives up for another.
+                continue
             ix = self.could.ix_of(pending.nodes.get(pod.uid) or pod.node)
             if ix is not None:
                 self.held_by_leaf.setdefault(pod.group, []).append(ix)

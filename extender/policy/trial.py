@@ -15,7 +15,7 @@ from extender.policy.match import WHOLE_POOL, Frame
 from extender.policy.offers import Price
 from extender.policy.plan import Placement
 from extender.policy.queues import Queue, frozen, sum_amounts
-from extender.policy.session import Session
+from extender.policy.session import Session, placed_amounts
 from extender.policy.shapes import Shape
 from extender.state.model import Amounts, PodView
 from extender.state.nodes import NodeTable
@@ -124,8 +124,8 @@ class Trial:
         """Give the pod the best place that is free later; False where none is."""
         mark = self._mark()
         placement = self.session.places.place_pod(pod, self.pool, "later", frame)
-        if placement is None and frame is WHOLE_POOL:
-            placement = self._place_elsewhere(pod)
+        if placement is None and frame is WHOLE_POOL and not self.claim.pending.is_gang:
+            placement = next(iter(self._place_elsewhere((pod,))), None)
         if placement is None:
             return False
         self._take_seat(Seat(placement, frame), mark)
@@ -151,6 +151,14 @@ class Trial:
         for pod in pods:
             self._take_seat(Seat(by_uid[pod.uid], WHOLE_POOL), start)
         return True
+
+    def seat_elsewhere(self, pods: Sequence[PodView]) -> bool:
+        """Give pods that belong together places in another of the taker's pools."""
+        mark = self._mark()
+        placed = self._place_elsewhere(pods)
+        for placement in placed:
+            self._take_seat(Seat(placement, WHOLE_POOL), mark)
+        return bool(placed)
 
     def unseat(self, uid: str) -> Seat:
         """Take a place back; returns it."""
@@ -236,19 +244,21 @@ class Trial:
         n_pods = sum(len(unit.pods) for unit in units) + len(self.moving)
         return high, moved, (n_pods << 40) | age
 
-    def _place_elsewhere(self, pod: PodView) -> Placement | None:
-        """The best place in another of its pools, within the limits of the queue there."""
-        session, workload = self.session, self.claim.pending.workload
+    def _place_elsewhere(self, pods: Sequence[PodView]) -> Sequence[Placement]:
+        """The best places in another of its pools, within the limits of the queue there."""
+        session, pending = self.session, self.claim.pending
         for pool, leaf in self.elsewhere.items():
             mark = session.sim.checkpoint()
-            placement = session.places.place_pod(pod, pool, "later", WHOLE_POOL)
-            if placement is None:
+            session.places.forget_failures(pool)
+            placed = session.places.place_chunk(pending, pool, "later", pods)
+            if placed is None:
                 continue
-            if session.check_room(leaf, workload, placement.amounts, "later") is None:
-                self._charge(leaf, self.claim.leaf, placement.amounts)
-                return placement
+            amounts = placed_amounts(placed)
+            if session.check_room(leaf, pending.workload, amounts, "later") is None:
+                self._charge(leaf, self.claim.leaf, amounts)
+                return placed
             session.sim.rollback(mark)
-        return None
+        return ()
 
     def _charge(self, leaf: Queue, instead_of: Queue, amounts: Amounts) -> None:
         """A place of the taker counts in another pool than before."""
