@@ -140,10 +140,22 @@ async def _read_configuration(source: Source) -> Configuration:
             raise Misconfigured(
                 "no API server: give a kubeconfig, set KUBECONFIG, or run as a pod in the cluster"
             )
+        _check_address(configuration.host or "")
     except _UNUSABLE as error:
         where = path or "the pod's service account"
         raise Misconfigured(f"{where}: cannot be used to reach an API server: {error}") from error
     return configuration
+
+
+def _check_address(url: str) -> None:
+    """Raises ValueError where no request could ever be sent to this server."""
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise ValueError(f"server {url!r} is not an address such as https://10.0.0.1:6443")
 
 
 def _open_session(configuration: Configuration, user_agent: str) -> aiohttp.ClientSession:

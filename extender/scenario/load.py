@@ -5,6 +5,7 @@ documents. In a folder, files none of whose entries say `scenario` are passed ov
 with `x-` are dropped at every level before anything is looked at.
 """
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -156,7 +157,7 @@ def _follow(path: str, entry: Any) -> tuple[inspect.Type, str]:
 
     msgspec writes `[...]` for every key of a mapping; the first whose value is wrong is meant.
     """
-    kind: inspect.Type = inspect.type_info(Case)
+    kind = _case_type()
     place = ""
     for step in _STEP.finditer(path):
         name, key = step["name"], step["key"]
@@ -173,6 +174,12 @@ def _follow(path: str, entry: Any) -> tuple[inspect.Type, str]:
             entry = entry[int(key)]
         place += f"[{key}]"
     return kind, place.removeprefix(".")
+
+
+@functools.cache
+def _case_type() -> inspect.Type:
+    """What msgspec knows of `Case`. Asking for it takes 9 ms; nobody changes what it answers."""
+    return inspect.type_info(Case)
 
 
 def _is_wrong(value: object, kind: inspect.Type) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from extender.api.kinds import Device
 
@@ -24,8 +23,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 def read_inventory(path: Path) -> Sequence[Device]:
     """The cards in order of their indices; raises InventoryError."""
     try:
-        found = msgspec.convert(yaml.safe_load(path.read_text("utf-8")), _File).devices
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        found = msgspec.yaml.decode(path.read_bytes(), type=_File).devices
+    except (OSError, ValueError, RecursionError) as error:
         raise InventoryError(f"{path}: {' '.join(str(error).split())}") from error
     devices = sorted(found, key=lambda device: device.index)
     if len({device.index for device in devices}) < len(devices):

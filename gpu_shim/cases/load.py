@@ -13,6 +13,7 @@ import yaml
 from gpu_shim.cases.model import Case, case_of
 
 ENDINGS: Final = (".yaml", ".yml", ".json")
+_Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?", re.DOTALL)
 _AT = re.compile(r"(.*?) - at `\$(.*)`", re.DOTALL)
 
@@ -39,7 +40,7 @@ def load(paths: Iterable[Path]) -> Loaded:
     for path, is_named in _files(paths):
         try:
             entries = _entries(path)
-        except (OSError, ValueError, yaml.YAMLError) as error:
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             loaded.broken.append(Broken(str(path), f"{path}: {' '.join(str(error).split())}"))
             continue
         if not is_named and not any(_is_ours(entry) for entry in entries):
@@ -70,7 +71,7 @@ def _entries(path: Path) -> list[Any]:
     if path.suffix == ".json":
         documents = [json.loads(text, parse_float=str)]
     else:
-        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+        documents = [each for each in yaml.load_all(text, _Loader) if each is not None]
     return [entry for each in documents for entry in (each if isinstance(each, list) else [each])]
 
 
