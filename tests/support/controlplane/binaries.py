@@ -33,7 +33,7 @@ def find_binaries(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
     missing = [each for each in PROGRAMS if each not in found]
     if missing:
         folder = cache_folder(environ)
-        build_missing(folder, missing)
+        build_missing(folder, {each: SOURCES[each] for each in missing})
         found |= {each: folder / each for each in missing}
     return found
 

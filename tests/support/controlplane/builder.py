@@ -1,4 +1,4 @@
-"""Build the programs once from the pinned Go modules, into a cache outside the tree.
+"""Build programs once from pinned Go modules, into a cache outside the tree.
 
 A program appears in the cache whole or not at all (built aside, then renamed), one builder works
 at a time (a lock on the folder), and what an interrupted build finished is not built again.
@@ -10,7 +10,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,37 +24,42 @@ BUILD_TIMEOUT_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
-    module: str
+class Source:
+    """What a program is built from: the folder of the go.mod that pins it, and its package."""
+
+    module: Path
     package: str
 
 
+_KUBERNETES = MODULES / "kubernetes"
+#: The control plane's programs.
 SOURCES = {
-    "etcd": _Source("etcd", "go.etcd.io/etcd/server/v3"),
-    "kube-apiserver": _Source("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
-    "kube-controller-manager": _Source(
-        "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"
-    ),
-    "kube-scheduler": _Source("kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler"),
-    "kubectl": _Source("kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
-    "kwok": _Source("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    "etcd": Source(MODULES / "etcd", "go.etcd.io/etcd/server/v3"),
+    "kube-apiserver": Source(_KUBERNETES, "k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kube-controller-manager": Source(_KUBERNETES, "k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kube-scheduler": Source(_KUBERNETES, "k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kubectl": Source(_KUBERNETES, "k8s.io/kubernetes/cmd/kubectl"),
+    "kwok": Source(MODULES / "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
 }
 
 
-def build_missing(folder: Path, programs: Sequence[str]) -> None:
-    """Build those of `programs` that `folder` lacks; a failure carries Go's own words."""
+def build_missing(folder: Path, sources: Mapping[str, Source]) -> None:
+    """Build those of `sources` that `folder` lacks; a failure carries Go's own words.
+
+    Two folders up lies the toolchain that all builds share.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with _only_builder(folder):
-        missing = [each for each in programs if not (folder / each).exists()]
+        missing = [each for each in sources if not os.access(folder / each, os.X_OK)]
         if not missing:
             return
-        go = find_go(folder.parent)
+        go = find_go(folder.parents[1] / "controlplane")
         print(f"building {', '.join(missing)} with {go} into {folder}", flush=True)
         print("this happens once and takes several minutes on two cores", flush=True)
         for number, program in enumerate(missing, start=1):
             print(f"  [{number}/{len(missing)}] {program} ...", end=" ", flush=True)
             started = time.monotonic()
-            _build(go, program, folder)
+            _build(go, sources[program], folder / program)
             print(f"{time.monotonic() - started:.0f} s", flush=True)
 
 
@@ -66,8 +71,7 @@ def link_flags(version: str = KUBERNETES_VERSION) -> str:
     return " ".join(["-s -w", *(f"-X {package}.{name}={v}" for name, v in values.items())])
 
 
-def _build(go: Path, program: str, folder: Path) -> None:
-    source = SOURCES[program]
+def _build(go: Path, source: Source, program: Path) -> None:
     env = os.environ | {
         "CGO_ENABLED": "0",
         "GOFLAGS": "-mod=readonly",
@@ -75,13 +79,13 @@ def _build(go: Path, program: str, folder: Path) -> None:
         "GOWORK": "off",
     }
     # Inside the cache folder, so that the rename stays within one file system.
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as partial:
-        target = Path(partial) / program
+    with tempfile.TemporaryDirectory(dir=program.parent, prefix=".partial-") as partial:
+        target = Path(partial) / program.name
         command = [str(go), "build", "-trimpath", "-buildvcs=false"]
         command += ["-ldflags", link_flags(), "-o", str(target), source.package]
         done = subprocess.run(
             command,
-            cwd=MODULES / source.module,
+            cwd=source.module,
             env=env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -91,8 +95,8 @@ def _build(go: Path, program: str, folder: Path) -> None:
         )
         if done.returncode != 0:
             words = "\n".join(done.stdout.splitlines()[-20:])
-            raise ControlPlaneError(f"building {program} failed:\n{words}")
-        target.rename(folder / program)
+            raise ControlPlaneError(f"building {program.name} failed:\n{words}")
+        target.rename(program)
 
 
 @contextlib.contextmanager

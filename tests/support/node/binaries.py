@@ -4,30 +4,24 @@ The same way as the control plane's: a cache folder keyed by the go.mod and go.s
 builder at a time, whole files or none. runc and the CNI plugins are the distribution's.
 """
 
-import fcntl
 import os
-import subprocess
-import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.controlplane.binaries import modules_digest
-from tests.support.controlplane.builder import BUILD_TIMEOUT_S, link_flags
+from tests.support.controlplane.builder import Source, build_missing
 from tests.support.controlplane.process import ControlPlaneError
-from tests.support.controlplane.toolchain import find_go
 
 MODULES = Path(__file__).with_name("modules")
-#: Program: the folder of its go.mod, its package.
+_CONTAINERD = "github.com/containerd/containerd/v2/cmd"
 SOURCES = {
-    "containerd": ("containerd", "github.com/containerd/containerd/v2/cmd/containerd"),
-    "containerd-shim-runc-v2": (
-        "containerd",
-        "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+    "containerd": Source(MODULES / "containerd", f"{_CONTAINERD}/containerd"),
+    "containerd-shim-runc-v2": Source(
+        MODULES / "containerd", f"{_CONTAINERD}/containerd-shim-runc-v2"
     ),
-    "ctr": ("containerd", "github.com/containerd/containerd/v2/cmd/ctr"),
-    "kubelet": ("kubernetes", "k8s.io/kubernetes/cmd/kubelet"),
-    "kube-proxy": ("kubernetes", "k8s.io/kubernetes/cmd/kube-proxy"),
+    "ctr": Source(MODULES / "containerd", f"{_CONTAINERD}/ctr"),
+    "kubelet": Source(MODULES / "kubernetes", "k8s.io/kubernetes/cmd/kubelet"),
+    "kube-proxy": Source(MODULES / "kubernetes", "k8s.io/kubernetes/cmd/kube-proxy"),
 }
 
 
@@ -53,41 +47,5 @@ def find_node_binaries(environ: Mapping[str, str] = os.environ) -> Path:
                 "add them, or unset it to have them built"
             )
         return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for program in missing_programs(folder):
-            _build(find_go(folder.parent.parent / "controlplane"), program, folder)
+    build_missing(folder, SOURCES)
     return folder
-
-
-def _build(go: Path, program: str, folder: Path) -> None:
-    module, package = SOURCES[program]
-    env = os.environ | {
-        "CGO_ENABLED": "0",
-        "GOFLAGS": "-mod=readonly",
-        "GOTOOLCHAIN": "local",
-        "GOWORK": "off",
-    }
-    started = time.monotonic()
-    print(f"building {program} with {go} ...", end=" ", flush=True)
-    # Inside the cache folder, so that the rename stays within one file system.
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as partial:
-        target = Path(partial) / program
-        command = [str(go), "build", "-trimpath", "-buildvcs=false"]
-        command += ["-ldflags", link_flags(), "-o", str(target), package]
-        done = subprocess.run(
-            command,
-            cwd=MODULES / module,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
-            check=False,
-        )
-        if done.returncode != 0:
-            words = "\n".join(done.stdout.splitlines()[-20:])
-            raise ControlPlaneError(f"building {program} failed:\n{words}")
-        target.rename(folder / program)
-    print(f"{time.monotonic() - started:.0f} s", flush=True)
