@@ -28,7 +28,8 @@ class Attempt:
     """One request that should not work.
 
     It has to be refused with `word` among the words of the refusal; or, where `may_pass`, it may be
-    stored if `gained` finds nothing in what was stored and nobody else's state changes.
+    stored if `gained` finds nothing in what was stored and nobody else's state changes. A `body`
+    that is a function makes it of what is stored now. `as_user`: whom the actor says to be.
     """
 
     threat: str
@@ -38,6 +39,7 @@ class Attempt:
     body: Any = None
     media: str = JSON
     actor: str = TENANT
+    as_user: str = ""
     word: str | tuple[str, ...] = ""
     may_pass: bool = False
     gained: Look | None = None

@@ -57,14 +57,22 @@ class Door:
         self._host, self._port = address.hostname or "", address.port or 443
         self._connection: http.client.HTTPSConnection | None = None
 
-    def send(self, method: str, path: str, body: Any = None, media: str = JSON) -> Answer:
-        """One request; bytes are sent as they are. A connection that was closed is made anew."""
+    def send(
+        self, method: str, path: str, body: Any = None, media: str = JSON, as_user: str = ""
+    ) -> Answer:
+        """One request; bytes are sent as they are. A connection that was closed is made anew.
+
+        `as_user` is impersonated, if the login may.
+        """
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        headers = self._headers | {"Content-Type": media, "Accept": JSON}
+        if as_user:
+            headers["Impersonate-User"] = as_user
         try:
-            return self._send(method, path, content, media)
+            return self._send(method, path, content, headers)
         except (OSError, http.client.HTTPException):
             self.close()
-            return self._send(method, path, content, media)
+            return self._send(method, path, content, headers)
 
     def close(self) -> None:
         """Give the connection up."""
@@ -72,12 +80,13 @@ class Door:
             self._connection.close()
             self._connection = None
 
-    def _send(self, method: str, path: str, content: bytes | None, media: str) -> Answer:
+    def _send(
+        self, method: str, path: str, content: bytes | None, headers: dict[str, str]
+    ) -> Answer:
         if self._connection is None:
             self._connection = http.client.HTTPSConnection(
                 self._host, self._port, timeout=TIMEOUT_S, context=self._tls
             )
-        headers = self._headers | {"Content-Type": media, "Accept": JSON}
         self._connection.request(method, path, content, headers)
         answer = self._connection.getresponse()
         text = answer.read()

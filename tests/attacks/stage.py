@@ -124,8 +124,11 @@ class Stage:
 
     def send(self, attempt: Attempt) -> Answer:
         """The attempt's request, as its actor."""
+        body = attempt.body
+        if callable(body):
+            body = body(self.get(attempt.path))
         return self.doors[attempt.actor].send(
-            attempt.method, attempt.path, attempt.body, attempt.media
+            attempt.method, attempt.path, body, attempt.media, attempt.as_user
         )
 
     def see_all_decided(self) -> None:

@@ -59,6 +59,10 @@ def logins() -> Iterator[Attempt]:
     for actor in (CONTROL, SCHEDULER, WEBHOOKS):
         for title, method, path, body in _beyond(actor):
             yield _try("T23", f"{actor} {title}", method, path, body, actor=actor)
+    for actor in ("tenant", "tenant-token", "agent", CONTROL, SCHEDULER, WEBHOOKS):
+        for user in ("kubernetes-admin", f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:x"):
+            yield _try("T23", f"{actor} says to be {user}", "GET", "/api/v1/secrets",
+                       actor=actor, as_user=user)  # fmt: skip
     for title, part, patch in _gifts():
         path = f"{VICTIM}/{part}" if part else VICTIM
         yield _try("T23", f"{CONTROL} gives a pod {title}", "PATCH", path, patch, actor=CONTROL)
@@ -110,6 +114,10 @@ def _beyond(actor: str) -> Iterator[tuple[str, str, str, Any]]:
                         "name": "cluster-admin"}}  # fmt: skip
     yield "weakens the webhook", "PATCH", (
         f"{ADMISSION}/mutatingwebhookconfigurations/other"), {"webhooks": []}  # fmt: skip
+    if actor != WEBHOOKS:
+        # Its own login keeps the authority in them up to date: docs/threats.md.
+        path = f"{ADMISSION}/mutatingwebhookconfigurations/ballast-webhooks"
+        yield "weakens our webhook", "PATCH", path, {"webhooks": []}
     yield "takes a policy away", "DELETE", (
         f"{ADMISSION}/validatingadmissionpolicies/reserved.ballast.dev"), None  # fmt: skip
     yield "raises a quota", "PATCH", f"{OURS}/projects/mallory", {"spec": {"department": "x"}}
@@ -166,8 +174,9 @@ def nodes() -> Iterator[Attempt]:
         yield _try("T26", f"{actor} makes a ledger up", "POST", f"{OURS}/gpunodes", made,
                    actor=actor)  # fmt: skip
     yield from _rogue_agent()
+    yield from _rogue_kubelet()
     other = {"status": {"capacity": {"ballast.dev/gpu-milli": "64k"}}}
-    for actor in ("tenant", WEBHOOKS):
+    for actor in ("tenant", WEBHOOKS, "node"):
         yield _try("T26", f"{actor} gives another node shares", "PATCH",
                    f"/api/v1/nodes/{NODES[1]}/status", other, actor=actor)  # fmt: skip
 
@@ -210,3 +219,47 @@ def _rogue_agent() -> Iterator[Attempt]:
                f"{PODS.format(VICTIMS[1])}/waiting", actor="agent")  # fmt: skip
     for path in ("/api/v1/secrets", "/api/v1/nodes", "/api/v1/pods"):
         yield _try("T26", f"the agent reads {path}", "GET", path, actor="agent")
+
+
+def _rogue_kubelet() -> Iterator[Attempt]:
+    """What a kubelet tries beyond its node: what NodeRestriction and the Node authorizer refuse."""
+    other = f"/api/v1/nodes/{NODES[1]}"
+    for title, method, path, body in (
+        ("gives another node cards", "PATCH", f"{other}/status",
+         {"status": {"allocatable": {"nvidia.com/gpu": "64"}}}),
+        ("makes another node ill", "PATCH", f"{other}/status",
+         {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}),
+        ("moves another node into a pool", "PATCH", other,
+         {"metadata": {"labels": {names.LABEL_NODE_POOL: "other"}}}),
+        ("claims a label of administrators", "PATCH", f"/api/v1/nodes/{NODES[0]}",
+         {"metadata": {"labels": {"node-restriction.kubernetes.io/pool": "a100"}}}),
+        ("taints itself", "PATCH", f"/api/v1/nodes/{NODES[0]}",
+         {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}),
+        ("deletes another node", "DELETE", other, None),
+        ("makes a node up", "POST", "/api/v1/nodes", {"metadata": {"name": "made-up"}}),
+        ("reads a team's secret", "GET", f"/api/v1/namespaces/{VICTIMS[1]}/secrets/treasure", None),
+        ("reads all secrets", "GET", "/api/v1/secrets", None),
+        ("binds a pod to itself", "POST", f"{PODS.format(VICTIMS[1])}/waiting/binding",
+         {"metadata": {"name": "waiting"}, "target": {"kind": "Node", "name": NODES[0]}}),
+        ("ends a pod that waits", "PATCH", f"{PODS.format(VICTIMS[1])}/waiting/status",
+         {"status": {"phase": "Failed"}}),
+        ("deletes a pod that waits", "DELETE", f"{PODS.format(VICTIMS[1])}/waiting", None),
+        ("evicts a pod that waits", "POST", f"{PODS.format(VICTIMS[1])}/waiting/eviction",
+         {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "waiting"}}),
+        ("takes a gate off", "PATCH", f"{PODS.format(VICTIMS[1])}/waiting",
+         {"spec": {"schedulingGates": []}}),
+    ):  # fmt: skip
+        yield _try("T26", f"a kubelet {title}", method, path, body, actor="node")
+    for account in (CONTROL, SCHEDULER, WEBHOOKS):
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        yield _try("T26", f"a kubelet wants a token of {account}", "POST",
+                   f"{SYSTEM}/serviceaccounts/{account}/token", request, actor="node")  # fmt: skip
+    mirror = {"kubernetes.io/config.mirror": "x"}
+    for title, fields in (
+        ("a pod", Body(nodeName=NODES[0])),
+        ("a mirror pod of another node", Body(notes=mirror, nodeName=NODES[1])),
+        ("a mirror pod with an account", Body(
+            notes=mirror, nodeName=NODES[0], serviceAccountName="default")),
+    ):  # fmt: skip
+        yield _try("T26", f"a kubelet makes {title}", "POST", PODS.format(VICTIMS[0]), half(
+            "mirror", **fields), actor="node", word=(*DENIED, "can only create"))  # fmt: skip

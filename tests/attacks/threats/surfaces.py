@@ -55,8 +55,9 @@ CONTEXTS: Final[dict[str, Body]] = {
     },
 }  # fmt: skip
 HOST_PATHS: Final = (
-    "/", "/dev", "/dev/nvidia0", "/dev/nvidiactl", "/proc", "/run/ballast", "/var/run/ballast",
-    "/var/lib/kubelet", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/pod-resources",
+    "/", "/dev", "/dev/nvidia0", "/dev/nvidiactl", "/dev/null", "/proc", "/run/ballast",
+    "/var/run/ballast", "/var/lib/kubelet", "/var/lib/kubelet/device-plugins",
+    "/var/lib/kubelet/pod-resources",
     "/run/containerd/containerd.sock", "/var/run/nri/nri.sock", "/etc", "/etc/kubernetes", "/sys",
 )  # fmt: skip
 NOT_PRIVILEGED: Final = "may not be privileged"

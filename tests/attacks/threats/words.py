@@ -18,7 +18,7 @@ from tests.attacks.attempt import (
     half,
     pod,
 )
-from tests.attacks.door import APPLY, JSON_PATCH, MERGE, STRATEGIC
+from tests.attacks.door import APPLY, JSON, JSON_PATCH, MERGE, STRATEGIC
 from tests.attacks.stage import BOUND, HELD, PLAIN
 from tests.support.hostile import hostile_counts, hostile_fractions
 
@@ -109,7 +109,7 @@ def _contradictions() -> Iterator[Attempt]:
                   may_pass=True)  # fmt: skip
 
 
-_Form = Callable[[str, str, str], tuple[str, Body | list[Body], str]]
+_Form = Callable[[str, str, str], tuple[str, Body | list[Body] | Callable[[Body], Body], str]]
 
 
 def _merged(_name: str, key: str, value: str) -> tuple[str, Body, str]:
@@ -131,6 +131,14 @@ def _by_pointer(_name: str, key: str, value: str) -> tuple[str, list[Body], str]
     return "PATCH", [{"op": "add", "path": path, "value": value}], JSON_PATCH
 
 
+def _replaced(_name: str, key: str, value: str) -> tuple[str, Callable[[Body], Body], str]:
+    def replace(stored: Body) -> Body:
+        stored["metadata"]["annotations"][key] = value
+        return stored
+
+    return "PUT", replace, JSON
+
+
 def _removed(_name: str, key: str, _value: str) -> tuple[str, Body, str]:
     return "PATCH", {"metadata": {"annotations": {key: None}}}, MERGE
 
@@ -140,6 +148,7 @@ FORMS: Final[dict[str, _Form]] = {
     "strategic patch": _strategic,
     "apply": _applied,
     "JSON patch": _by_pointer,
+    "replacing": _replaced,
 }
 
 

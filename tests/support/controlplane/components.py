@@ -116,7 +116,9 @@ def api_server(layout: Layout, ports: Ports, storage: str) -> list[str]:
         f"--tls-cert-file={layout.pki('apiserver.crt')}",
         f"--tls-private-key-file={layout.pki('apiserver.key')}",
         f"--client-ca-file={layout.pki('ca.crt')}",
+        # A kubelet writes its own node and its pods, as in every cluster that kubeadm makes.
         "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
         f"--service-account-issuer={ISSUER}",
         f"--service-account-key-file={layout.pki('tokens.pub')}",
         f"--service-account-signing-key-file={layout.pki('tokens.key')}",
