@@ -16,6 +16,7 @@ from manifests.image.debian import ImageError
 PYTHON: Final = "3.11"
 #: Bookworm's C library.
 NEWEST_GLIBC: Final = 36
+NAME: Final = "ballast"
 PACKAGES: Final = ("extender", "gpu_shim", "webhooks")
 MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 PLATFORMS: Final = ("manylinux_2_34", "manylinux_2_28", "manylinux_2_17", "manylinux2014")
@@ -64,21 +65,25 @@ def install_ours(root: Path, site: Path, libraries: Path, epoch_s: int) -> None:
         "wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={wheels}", str(tree),
         environment=environment,
     )  # fmt: skip
-    (wheel,) = wheels.glob("ballast-*.whl")
-    _pip("install", "--no-deps", "--no-index", f"--target={site}", str(wheel))
+    # Found by its name: of a wheel that is given as a file, pip writes down where it lay.
+    # By the environment, which takes the place of links that it or a file had before.
+    found = {"PIP_FIND_LINKS": str(wheels)}
+    _pip("install", "--no-deps", "--no-index", f"--target={site}", NAME, environment=found)
     shutil.rmtree(site / "bin", ignore_errors=True)
-    _build_libraries(tree, libraries)
+    build_libraries(tree, libraries)
     shutil.rmtree(work)
     _check_glibc([*site.rglob("*.so"), *libraries.glob("*.so*")])
 
 
-def _build_libraries(tree: Path, libraries: Path) -> None:
+def build_libraries(tree: Path, libraries: Path) -> None:
     """The libraries that the node agent lays into containers; the image has no compiler."""
     _run([sys.executable, "-m", "gpu_shim.native.build", str(libraries)], tree)
     for folder in libraries.glob("*.d"):
         shutil.rmtree(folder)
+    # The build's id is a hash over where the sources lay, too.
+    strip = ["strip", "--strip-debug", "--remove-section=.note.gnu.build-id"]
     for library in libraries.glob("*.so*"):
-        _run(["strip", "--strip-debug", str(library)], tree)
+        _run([*strip, str(library)], tree)
 
 
 def _check_glibc(libraries: Sequence[Path]) -> None:

@@ -17,8 +17,6 @@ from tests.support.installation import MANIFESTS
 #: What our programs call themselves, and the neighbour that runs under one of our accounts.
 PROGRAMS = ("ballast-", "kube-scheduler/")
 ACCOUNTS = "system:serviceaccount:ballast-"
-#: The roles whose every right has to be needed in the integration suite.
-RBAC = MANIFESTS / "rbac"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -17,7 +17,7 @@ from tests.integration.manifests.scene import GROUPS, SEEN_S
 from tests.support import workloads
 from tests.support.controlplane.handles import Api, Cluster, wait_for
 from tests.support.controlplane.ports import LOOPBACK
-from tests.support.installation import Installation, Program
+from tests.support.installation import MANIFESTS, Installation, Program
 from tests.support.rights import used
 from tests.support.sight import until
 from tests.support.webhook_config import webhook_configurations
@@ -27,18 +27,23 @@ from webhooks.owners.table import TABLE, Kind
 pytestmark = pytest.mark.controlplane
 
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+#: The node agent's account and rights.
+AGENT = [f"--filename={MANIFESTS}/gpu-shim/{name}.yaml" for name in ("namespace", "rbac")]
 KINDS = [each for each in TABLE if each.plural]
 
 
 async def _login(api: Api, account: str, program: str) -> Client:
-    user = f"system:serviceaccount:ballast-system:{account}"
+    user = f"system:serviceaccount:{account}"
     kubeconfig = api.control_plane.kubeconfig_for(user, GROUPS)
     return await Client.connect(kubeconfig, user_agent=program)
 
 
 @pytest.mark.parametrize(
     ("account", "program"),
-    [("ballast-control", "ballast-control"), ("ballast-scheduler", "ballast-serve")],
+    [
+        ("ballast-system:ballast-control", "ballast-control"),
+        ("ballast-system:ballast-scheduler", "ballast-serve"),
+    ],
 )
 async def test_row_is_read_live_where_the_cache_does_not_have_it(
     api: Api, account: str, program: str
@@ -56,7 +61,15 @@ async def test_row_is_read_live_where_the_cache_does_not_have_it(
     assert getattr(found, "metadata", None) is not None
 
 
-async def test_event_that_comes_again_is_counted_up(api: Api) -> None:
+@pytest.mark.parametrize(
+    ("account", "program"),
+    [
+        ("ballast-system:ballast-control", "ballast-control"),
+        ("ballast-node:ballast-agent", "ballast-agent"),
+    ],
+)
+async def test_event_that_comes_again_is_counted_up(api: Api, account: str, program: str) -> None:
+    api.kubectl("apply", "--server-side", *AGENT)
     path = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
     pod = ObjectRef("v1", "Pod", "p", api.namespace, "uid-1")
 
@@ -64,8 +77,8 @@ async def test_event_that_comes_again_is_counted_up(api: Api) -> None:
         found: list[dict[str, Any]] = api.control_plane.admin.get(path)["items"]
         return found
 
-    async with await _login(api, "ballast-control", "ballast-control") as client:
-        recorder = EventRecorder(client, "control-0", Pace(series_s=0.0))
+    async with await _login(api, account, program) as client:
+        recorder = EventRecorder(client, program, Pace(series_s=0.0))
         running = asyncio.create_task(recorder.run())
         recorder.record(pod, Reason.OVER_FAIR_SHARE, "why")
         await until(lambda: _is(len(told()) == 1), SEEN_S, lambda: "an event")
@@ -108,7 +121,7 @@ def webhooks(api: Api, tmp_path: Path) -> Iterator[Program]:
     admin.post(f"{workloads.API}/departments", workloads.department("research", 2))
     body = workloads.project("vision", "research", api.namespace, 2)
     admin.post(f"{workloads.API}/projects", body)
-    folder = Path(__file__).parents[3] / "manifests" / "base" / "webhooks"
+    folder = MANIFESTS / "webhooks"
     program = Installation(api.control_plane).webhooks(tmp_path, "--secret=ballast-webhooks-tls")
     for source in ("configuration.yaml", "validation.yaml"):
         url = f"https://{LOOPBACK}:{program.port}"

@@ -4,7 +4,7 @@ import pytest
 
 from tests.integration.manifests.conftest import IS_WHOLE
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.rights import RBAC, Use, granted, not_granted, not_used, used
+from tests.support.rights import Use, granted, not_granted, not_used, used
 
 
 @pytest.fixture(scope="module")
@@ -26,4 +26,4 @@ def test_nothing_is_granted_that_was_not_used(
     if request.session.testsfailed:
         pytest.skip("tests failed, so not all that is used was seen")
     assert uses, "our programs asked nothing of the API server"
-    assert sorted(str(each) for each in not_used(uses, granted(RBAC))) == []
+    assert sorted(str(each) for each in not_used(uses, granted())) == []

@@ -43,8 +43,12 @@ def _has_only_safe_volumes(workload: Workload) -> bool:
     return all(safe & set(volume) for volume in workload.pod.get("volumes", ()))
 
 
+#: What others made is what they made when we looked; ours is built from the tree, by its users too.
+PINNED = r"[a-z0-9./-]+:v\d+\.\d+\.\d+@sha256:[0-9a-f]{64}"
+
+
 def _image_is_pinned(image: str) -> bool:
-    return image == OUR_IMAGE or bool(re.fullmatch(r"[a-z0-9./-]+:v\d+\.\d+\.\d+", image))
+    return image == OUR_IMAGE or bool(re.fullmatch(PINNED, image))
 
 
 def _spreads_over_hosts(workload: Workload) -> bool:
