@@ -14,6 +14,7 @@ live on.
 """
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, floor
@@ -67,6 +68,21 @@ class Grant:
     until_ns: int
     end_ns: int
     is_contended: bool
+
+
+@dataclass(slots=True, frozen=True)
+class Terms:
+    """A lease that has not begun: its length, and by how much earlier launching must stop."""
+
+    name: str
+    length_ns: int
+    early_ns: int
+    is_contended: bool
+
+    def from_(self, begin_ns: int) -> Grant:
+        """The lease, begun."""
+        end_ns = begin_ns + self.length_ns
+        return Grant(self.name, end_ns - self.early_ns, end_ns, self.is_contended)
 
 
 @dataclass(slots=True)
@@ -222,14 +238,31 @@ class Card:
 
     def grant(self, name: str, now_ns: int, until_ns: int = 0) -> Grant:
         """Give the free card to `name` for a lease, or to an earlier moment."""
-        end_ns = now_ns + self._length_for(self._account(name))
-        end_ns = min(until_ns or end_ns, end_ns)
+        self.holder = self.terms(name, until_ns - now_ns if until_ns else 0).from_(now_ns)
+        return self.holder
+
+    def terms(self, name: str, at_most_ns: int = 0) -> Terms:
+        """What a lease of `name` would be now; 0: as long as it is due."""
+        length_ns = self._length_for(self._account(name))
+        length_ns = min(at_most_ns or length_ns, length_ns)
         # Never by more than half, or work that drains slowly would have no time at all.
-        early_ns = min(self._account(name).drain_ns, (end_ns - now_ns) // 2)
+        early_ns = min(self._account(name).drain_ns, length_ns // 2)
         others = any(each.is_busy for other, each in self.tenants.items() if other != name)
         is_all = self._account(name).share == 1
-        self.holder = Grant(name, end_ns - early_ns, end_ns, others or not is_all)
+        return Terms(name, length_ns, early_ns, others or not is_all)
+
+    def begin(self, terms: Terms, now_ns: int) -> Grant:
+        """Give the free card as was decided before, on a copy."""
+        self.ranked(now_ns)
+        self.holder = terms.from_(now_ns)
         return self.holder
+
+    def copied(self) -> "Card":
+        """A card on which what would happen can be tried; this one stays as it is."""
+        other = copy(self)
+        other.tenants = {name: copy(tenant) for name, tenant in self.tenants.items()}
+        other._nobody = copy(self._nobody)
+        return other
 
     def pick(self, now_ns: int) -> Grant:
         """Give the free card to whose turn it is."""

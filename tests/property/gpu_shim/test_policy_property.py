@@ -6,6 +6,8 @@ from math import ceil, floor, lcm
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from gpu_shim.policy.foresight import foresee
+from gpu_shim.policy.gangs import Node
 from gpu_shim.policy.leases import Card, Settings
 from gpu_shim.policy.shares import Claim, split
 
@@ -156,3 +158,36 @@ def test_nobody_starves(found: list[Claim]) -> None:
     for name, gap in gaps.items():
         longest = max(gap, 400 - last[name])
         assert longest <= 2 / card.tenants[name].share + 20
+
+
+def play(found: list[Claim], script: list[tuple[int, int, bool]], is_ahead: bool) -> Card:
+    """Leases that end late by as much as the script says, decided ahead or at their beginnings."""
+    node = Node(Settings(lease_ns=1000 * LEASE))
+    for claim in found:
+        assert node.admit(claim, ("x",), 0) == ""
+        node.set_busy(claim.name, True, 0)
+    card, turn = node.cards["x"], None
+    for who, late, is_change in script:
+        if turn is not None and turn.terms is not None:
+            card.begin(turn.terms, card.now_ns)
+        else:
+            node.pick("x", card.now_ns)
+        assert card.holder is not None
+        name, end_ns = f"t{who}", card.holder.end_ns + late
+        if is_change and name in card.tenants:
+            node.set_busy(name, not card.tenants[name].is_busy, card.now_ns)
+        turn = foresee(node, "x", card.now_ns, is_closed=False) if is_ahead else None
+        node.end("x", end_ns)
+    return card
+
+
+@RUN
+@given(claims(), steps)
+def test_leases_that_are_decided_ahead_are_dealt_like_others(
+    found: list[Claim], script: list[tuple[int, int, bool]]
+) -> None:
+    then, ahead = (play(found, script, is_ahead) for is_ahead in (False, True))
+    lease_ns = then.settings.lease_ns
+    assert sum(each.held_ns for each in ahead.tenants.values()) <= ahead.now_ns
+    for name, tenant in ahead.tenants.items():
+        assert abs(tenant.held_ns - then.tenants[name].held_ns) <= 3 * lease_ns
