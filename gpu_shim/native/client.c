@@ -50,10 +50,12 @@ bool client_is_orphan(const struct ballast_grants *grants, uint64_t now_ns)
     return now_ns > beat && now_ns - beat > SILENCE;
 }
 
-void client_wait(const struct ballast_grants *grants, uint32_t seen, uint64_t at_most_ns)
+void client_wait(const struct ballast_grants *grants, uint32_t who, uint32_t seen,
+                 uint64_t at_most_ns)
 {
-    struct timespec most = {(time_t)(at_most_ns / 1000000000u), (long)(at_most_ns % 1000000000u)};
-    syscall(SYS_futex, &grants->changes, FUTEX_WAIT, seen, &most, NULL, 0);
+    uint64_t until_ns = client_now_ns() + at_most_ns;
+    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    syscall(SYS_futex, &grants->changes, FUTEX_WAIT_BITSET, seen, &until, NULL, who);
 }
 
 void client_count_unknown(void)
@@ -183,8 +185,13 @@ static bool connect_arbiter(void)
         goto refused;
     void *table = map_checked(files[0], sizeof *client.table, PROT_READ | PROT_WRITE);
     void *grants = map_checked(files[1], sizeof(struct ballast_grants), PROT_READ);
-    if (!table || !grants)
+    if (!table || !grants) {
+        if (table)
+            munmap(table, sizeof *client.table);
+        if (grants)
+            munmap(grants, sizeof(struct ballast_grants));
         goto refused;
+    }
     adopt(table, (int)message.value, files[0]);
     close(files[1]);
     gate_forget();
@@ -253,7 +260,7 @@ static void *help(void *nothing)
                 connect_arbiter();
         }
         if (grants)
-            client_wait(grants, changes, pause < RETRY ? pause : RETRY);
+            client_wait(grants, BALLAST_HELPER, changes, pause < RETRY ? pause : RETRY);
         else
             usleep(RETRY / 1000);
     }

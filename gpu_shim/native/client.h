@@ -40,8 +40,10 @@ void client_count_unknown(void);
 
 uint64_t client_now_ns(void);
 
-/* Wait until a grant changes from what `seen` says, for at most so long. */
-void client_wait(const struct ballast_grants *grants, uint32_t seen, uint64_t at_most_ns);
+/* Wait until a grant changes from what `seen` says, for at most so long; `who` is BALLAST_HELPER or
+ * BALLAST_IN_TURN. */
+void client_wait(const struct ballast_grants *grants, uint32_t who, uint32_t seen,
+                 uint64_t at_most_ns);
 
 /* Guards the table's pointer and every figure that must move with it; not the launch path. */
 void client_lock(void);

@@ -122,7 +122,7 @@ static void wait_for_turn(struct gate *gate, int card)
         if (is_open(grants, card) || client_is_orphan(grants, client_now_ns()))
             break;
         want(gate, card);
-        client_wait(grants, changes, 100 * MS);
+        client_wait(grants, BALLAST_IN_TURN, changes, 100 * MS);
     }
     atomic_fetch_sub(&gate->n_waiting, 1);
     count_wait(client_now_ns() - began);

@@ -68,6 +68,11 @@ struct ballast_grant {
     uint64_t reserved[6];
 };
 
+/* Who waits for a change of grants: helper threads for all, at once when a gate closes; threads that
+ * wait for their turn only for openings, and then before the helpers. */
+#define BALLAST_HELPER 1u
+#define BALLAST_IN_TURN 2u
+
 /* `changes` is the futex: it moves whenever any grant does. A heartbeat older than a second means
  * that nobody is there to open gates, so they are open. */
 struct ballast_grants {

@@ -1,6 +1,6 @@
 /* What the arbiter does to shared pages: Python has neither atomic writes nor futexes. */
 #define _GNU_SOURCE
-#include "layout.h"
+#include "pages.h"
 #include "table.h"
 
 #include <limits.h>
@@ -9,6 +9,11 @@
 #include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
+
+static void wake(struct ballast_grants *grants, uint32_t whom)
+{
+    syscall(SYS_futex, &grants->changes, FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, whom);
+}
 
 /* Set a gate and wake whoever waits for it; its generation then. The deadline is written first, so
  * that nobody sees a lease with the deadline of the one before. */
@@ -20,7 +25,9 @@ EXPORTED uint32_t pages_set_gate(struct ballast_grants *grants, int card, uint32
     atomic_store(&grant->state, state);
     uint32_t generation = atomic_fetch_add(&grant->generation, 1) + 1;
     atomic_fetch_add(&grants->changes, 1);
-    syscall(SYS_futex, &grants->changes, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    if (state != BALLAST_CLOSED)
+        wake(grants, BALLAST_IN_TURN);
+    wake(grants, BALLAST_HELPER);
     return generation;
 }
 

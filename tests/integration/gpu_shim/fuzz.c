@@ -132,7 +132,15 @@ int main(int n_arguments, char **arguments)
         read_configuration(own);
         own->slots[0].used_bytes[0] = roll(1 << 20);
         for (int again = 0; again < 2; again++) {
-            n_taken += connect_arbiter();
+            struct ballast_table *table = client.table;
+            struct ballast_grants *grants = client.grants;
+            bool is_taken = connect_arbiter();
+            /* The client keeps the pages before, for a thread may be reading them. */
+            if (is_taken && table != own)
+                munmap(table, sizeof *table);
+            if (is_taken && grants)
+                munmap(grants, sizeof *grants);
+            n_taken += is_taken;
             /* As the helper thread does when the arbiter has hung up. */
             if (fd >= 0)
                 close(fd);
