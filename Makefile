@@ -5,7 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 PACKAGES := extender webhooks gpu_shim tests
-KERNELS := $(wildcard extender/kernels/*.pyx extender/kernels/*.pxd)
+KERNELS := $(wildcard $(foreach kind,pyx pxd,$(addsuffix /*.$(kind),extender/kernels gpu_shim/arbiter))) \
+    $(addprefix gpu_shim/native/,layout.h pages.c pages.h table.c table.h)
 CHECKED := build/bounds
 KERNEL_TESTS := $(wildcard $(foreach kind,unit property,$(addprefix tests/$(kind)/,kernels policy)))
 # Another release may write the lock file differently.
@@ -87,7 +88,7 @@ lock: setup ## write requirements.lock anew from pyproject.toml
 clean: ## remove everything made in the tree (not the programs in the cache folder)
 	rm -rf $(VENV) build dist ballast.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache
-	rm -f extender/kernels/*.c extender/kernels/*.so
+	rm -f $(foreach kind,c so,$(addsuffix /*.$(kind),extender/kernels gpu_shim/arbiter))
 	find $(PACKAGES) manifests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # -- how .venv is made -------------------------------------------------------------------------

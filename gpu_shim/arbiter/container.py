@@ -1,7 +1,8 @@
 """One container's door: its socket, its shared pages, and the processes that came through.
 
 Which socket a process connected to says which container it is: every container sees its own
-directory only. What a process writes is checked, and at worst ends its own connection.
+directory only. What a process writes is checked, and at worst ends its own connection. It is heard
+here until it has been welcomed; from then on the relay hears it.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import contextlib
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -18,6 +19,7 @@ import structlog
 
 from gpu_shim.arbiter import wire
 from gpu_shim.arbiter.pages import Grants, Library, Table
+from gpu_shim.arbiter.relay import Relay
 from gpu_shim.arbiter.wire import Gate, Kind, Message
 
 MIB: Final = 1 << 20
@@ -25,6 +27,8 @@ MIB: Final = 1 << 20
 SWEEP_S: Final = 1.0
 #: Processes waiting to be accepted; a container has as many slots.
 BACKLOG: Final = wire.MAX_SLOTS
+#: Processes that are let in before others than this container have a turn: about a millisecond.
+AT_ONCE: Final = 16
 _CREDENTIALS: Final = struct.Struct("3i")
 
 _log = structlog.get_logger("gpu_shim.arbiter")
@@ -42,22 +46,30 @@ class Listener(Protocol):
     """What a container tells: its processes as they come, speak and go."""
 
     def joined(self, key: int, container: str) -> None:
-        """A process has been welcomed."""
-
-    def said(self, key: int, container: str, message: Message) -> None:
-        """A process wants, yields or has drained a card."""
+        """A process has been welcomed; `key` is its line."""
 
     def left(self, key: int) -> None:
-        """A process is gone."""
+        """A process that had joined is gone."""
+
+
+@dataclass(slots=True, frozen=True)
+class Places:
+    """The relay, and what the container's cards are there."""
+
+    relay: Relay
+    cards: Sequence[int]
 
 
 @dataclass(slots=True)
 class Connection:
-    """One process; its slot is -1 until it has said HELLO."""
+    """One process; it has a slot and the relay's line once it has been welcomed, -1 before."""
 
     sock: socket.socket
     pid: int
     slot: int = -1
+    line: int = -1
+    has_said_hello: bool = False
+    is_followed: bool = False
 
 
 @dataclass(slots=True)
@@ -69,16 +81,22 @@ class Container:
     cards: tuple[Card, ...]
     library: Library
     listener: Listener
+    places: Places
     grace_s: float = 0.0
     grants: Grants = field(init=False)
+    #: Its place in the relay.
+    door: int = field(init=False)
     table: Table | None = None
     connections: dict[int, Connection] = field(default_factory=dict)
+    #: Keys of connections by the relay's lines.
+    lines: dict[int, int] = field(default_factory=dict)
     _listening: socket.socket | None = None
     _born_s: float = 0.0
     _sweep: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
         self.grants = Grants(self.library, len(self.cards))
+        self.door = self.places.relay.open_door(self.grants.address, self.places.cards)
 
     def open(self) -> None:
         """Listen. The socket's file is made anew: nobody listens on one from before."""
@@ -104,6 +122,7 @@ class Container:
         if self._sweep is not None:
             self._sweep.cancel()
         self._disconnect()
+        self.places.relay.close_door(self.door)
         with contextlib.suppress(FileNotFoundError):
             self.path.unlink()
 
@@ -116,9 +135,19 @@ class Container:
 
     def _disconnect(self) -> None:
         for connection in self.connections.values():
-            asyncio.get_running_loop().remove_reader(connection.sock)
-            connection.sock.close()
+            self._silence(connection)
         self.connections.clear()
+        self.lines.clear()
+
+    def _silence(self, connection: Connection) -> None:
+        self._leave(connection)
+        if connection.line >= 0:
+            self.places.relay.forget(connection.line)
+        connection.sock.close()
+
+    def gate_of(self, uuid: str) -> tuple[int, int]:
+        """The gate of one of its cards, as the relay knows it."""
+        return self.door, next(at for at, card in enumerate(self.cards) if card.uuid == uuid)
 
     def set_cards(self, cards: tuple[Card, ...]) -> None:
         """Change caps live; cards themselves stay what they were."""
@@ -131,16 +160,32 @@ class Container:
 
     def _accept(self, listening: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionError):
-            sock, _ = listening.accept()
-            sock.setblocking(False)
-            raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-            pid = _CREDENTIALS.unpack(raw)[0]
-            if pid <= 0 or len(self.connections) >= wire.MAX_SLOTS:
-                sock.close()
-                return
-            key = id(sock)
-            self.connections[key] = Connection(sock, pid)
-            asyncio.get_running_loop().add_reader(sock, self._read, key)
+            for _ in range(AT_ONCE):
+                sock, _ = listening.accept()
+                self._enter(sock)
+
+    def _enter(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid = _CREDENTIALS.unpack(raw)[0]
+        if pid <= 0 or len(self.connections) >= wire.MAX_SLOTS:
+            sock.close()
+            return
+        key = id(sock)
+        self.connections[key] = Connection(sock, pid)
+        # Its HELLO is mostly there already.
+        self._read(key)
+
+    def _follow(self, key: int) -> None:
+        """Read when there is something, until it has been welcomed."""
+        connection = self.connections[key]
+        connection.is_followed = True
+        asyncio.get_running_loop().add_reader(connection.sock, self._read, key)
+
+    def _leave(self, connection: Connection) -> None:
+        if connection.is_followed:
+            connection.is_followed = False
+            asyncio.get_running_loop().remove_reader(connection.sock)
 
     def _read(self, key: int) -> None:
         connection = self.connections[key]
@@ -148,18 +193,17 @@ class Container:
         try:
             data, files, _, _ = socket.recv_fds(connection.sock, 64, 2)
         except BlockingIOError:
+            self._follow(key)
             return
         except OSError:
             data = b""
         message = wire.decode(data, len(self.cards))
-        if message is None or (message.kind == Kind.HELLO) != (connection.slot < 0):
+        if message is None or message.kind != Kind.HELLO or connection.has_said_hello:
             _close_all(files)
             self._drop(key)
-        elif message.kind == Kind.HELLO:
-            self._hello(key, message, files)
-        else:
-            _close_all(files)
-            self.listener.said(key, self.name, message)
+            return
+        connection.has_said_hello = True
+        self._hello(key, message, files)
 
     def _hello(self, key: int, message: Message, files: list[int]) -> None:
         if self.table is None and files and Table.is_usable(files[0]):
@@ -171,6 +215,7 @@ class Container:
         if self.table is None and left_s > 0:
             # Somebody who was here before may still bring the table that all of them share.
             loop.call_later(left_s, self._welcome, key, message)
+            self._follow(key)
         else:
             self._welcome(key, message)
 
@@ -195,16 +240,24 @@ class Container:
         except OSError:
             self._drop(key)
             return
-        self.listener.joined(key, self.name)
+        self._leave(connection)
+        connection.line = self.places.relay.watch(self.door, connection.sock.fileno())
+        self.lines[connection.line] = key
+        self.listener.joined(connection.line, self.name)
+
+    def left(self, line: int) -> None:
+        """The process of this line is gone."""
+        self._drop(self.lines[line])
 
     def _drop(self, key: int) -> None:
         connection = self.connections.pop(key)
-        asyncio.get_running_loop().remove_reader(connection.sock)
-        connection.sock.close()
-        if connection.slot >= 0 and self.table is not None:
-            if not self.table.forget(connection.slot):
-                self._settle_later()
-            self.listener.left(key)
+        self._silence(connection)
+        slot = connection.slot
+        if self.table is not None and slot >= 0 and not self.table.forget(slot):
+            self._settle_later()
+        if connection.line >= 0:
+            del self.lines[connection.line]
+            self.listener.left(connection.line)
 
     def _sweep_later(self) -> None:
         if self._sweep is None:

@@ -82,6 +82,9 @@ class Table:
         if is_new:
             fcntl.fcntl(self.fd, _ADD_SEALS, _FIXED | _NO_SEALS)
         self._map, self._page = _map(self.fd, wire.TABLE_SIZE)
+        words = memoryview(self._map).cast("I")
+        #: The first word of every slot: its process.
+        self._owners = words[self._slot_at(0) // 4 :: wire.SLOT.size // 4]
         head = (wire.MAGIC, wire.VERSION, len(uuids), wire.MAX_SLOTS)
         wire.TABLE_HEAD.pack_into(self._map, 0, *head)
         for card, uuid in enumerate(uuids):
@@ -111,23 +114,19 @@ class Table:
 
     def take_slot(self, pid: int, wish: int = -1) -> int:
         """A slot for a process, the one it had before where that is free or its own; -1: full."""
-        order: list[int] = [wish, *range(wire.MAX_SLOTS)]
-        for slot in order if 0 <= wish < wire.MAX_SLOTS else order[1:]:
-            at = self._slot_at(slot)
-            owner = int.from_bytes(self._map[at : at + 4], "little")
-            if owner in (0, pid if slot == wish else 0):
-                self._map[at : at + 4] = pid.to_bytes(4, "little")
-                return slot
-        return -1
+        owners = self._owners.tolist()
+        if 0 <= wish < wire.MAX_SLOTS and owners[wish] in (0, pid):
+            slot = wish
+        elif 0 in owners:
+            slot = owners.index(0)
+        else:
+            return -1
+        self._owners[slot] = pid
+        return slot
 
     def owners(self) -> list[tuple[int, int]]:
         """(slot, pid) of every slot that is taken."""
-        found = []
-        for slot in range(wire.MAX_SLOTS):
-            at = self._slot_at(slot)
-            if pid := int.from_bytes(self._map[at : at + 4], "little"):
-                found.append((slot, pid))
-        return found
+        return [(slot, pid) for slot, pid in enumerate(self._owners.tolist()) if pid]
 
     def forget(self, slot: int) -> bool:
         """Free what a process that is gone had; False: reconcile later."""
@@ -162,6 +161,11 @@ class Grants:
         fcntl.fcntl(self.fd, _ADD_SEALS, seals)
         for card in range(n_cards):
             self.set_gate(card, Gate.CLOSED, 0)
+
+    @property
+    def address(self) -> int:
+        """Where the page is in memory, for as long as this object lives."""
+        return ctypes.addressof(self._page)
 
     def set_gate(self, card: int, gate: Gate, deadline_ns: int) -> int:
         """Set a gate and wake who waits for it; its generation then."""

@@ -3,14 +3,18 @@
 A card is held by one container at a time. Its lease ends in two steps: the gate closes, and when
 every process of it that ever used the card has drained, the next one begins. A container that has
 gone quiet while nobody else wants the card is parked: its gate stays open until somebody does.
+
+Who opens gates may be told ahead what comes next (`foresee`), do it at the right moment by itself,
+and tell afterwards (`closed`, `passed`); the accounts are then what they would have been.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, Protocol
 
 from gpu_shim.arbiter.wire import Gate
+from gpu_shim.policy.foresight import Turn, foresee
 from gpu_shim.policy.gangs import Node
 from gpu_shim.policy.leases import NOBODY, Settings
 from gpu_shim.policy.shares import Claim
@@ -47,11 +51,12 @@ class Closing:
 
 @dataclass(slots=True)
 class Desk:
-    """One card's state beyond the policy's."""
+    """One card's state beyond the policy's. `turn` is what was told ahead."""
 
     gate: Gate = Gate.CLOSED
     parked: str = NOBODY
     closing: Closing | None = None
+    turn: Turn | None = None
     n_late: int = 0
 
 
@@ -65,6 +70,8 @@ class Referee:
     node: Node = field(init=False)
     processes: dict[int, Process] = field(default_factory=dict)
     desks: dict[str, Desk] = field(default_factory=dict)
+    #: Cards on which something has changed since it was last foreseen what comes.
+    changed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.node = Node(self.settings)
@@ -76,6 +83,7 @@ class Referee:
         for card in cards:
             self.desks.setdefault(card, Desk())
         why = self.node.admit(claim, cards, now_ns)
+        self._change(cards)
         self.settle(now_ns)
         return why
 
@@ -91,6 +99,7 @@ class Referee:
                 desk.parked = NOBODY
             if desk.closing is not None and desk.closing.container == container:
                 desk.closing = None
+        self._change(cards)
         self.settle(now_ns)
 
     def join(self, key: int, container: str) -> None:
@@ -128,9 +137,16 @@ class Referee:
 
     def _update(self, container: str, now_ns: int) -> None:
         is_busy = any(p.wanted for p in self.processes.values() if p.container == container)
-        if container in self.node.cards_of:
+        cards = self.node.cards_of.get(container, ())
+        if any(self.node.cards[card].tenants[container].is_busy != is_busy for card in cards):
             self.node.set_busy(container, is_busy, now_ns)
+            self._change(cards)
         self.settle(now_ns)
+
+    def _change(self, cards: Iterable[str]) -> None:
+        """What was foreseen on these is void; with gangs, what one gets depends on all cards."""
+        has_gangs = any(len(each) > 1 for each in self.node.cards_of.values())
+        self.changed.update(self.desks if has_gangs else cards)
 
     # -- gates ---------------------------------------------------------------------------------
 
@@ -144,9 +160,40 @@ class Referee:
         """When `settle` must be called again, whatever comes in; 0: never."""
         moments = [desk.closing.until_ns for desk in self.desks.values() if desk.closing]
         for name, card in self.node.cards.items():
-            if card.holder is not None and not self.desks[name].closing:
+            is_told = self.desks[name].turn is not None
+            if card.holder is not None and not self.desks[name].closing and not is_told:
                 moments.append(card.holder.until_ns)
         return min(moments, default=0)
+
+    # -- what is told ahead --------------------------------------------------------------------
+
+    def foresee(self, card: str, now_ns: int) -> Turn | None:
+        """What is to happen on the card next; `settle` then leaves that to who was told."""
+        desk = self.desks[card]
+        desk.turn = None
+        self.changed.discard(card)
+        if desk.closing is not None or desk.gate == Gate.LEASED:
+            desk.turn = foresee(self.node, card, now_ns, desk.closing is not None)
+        return desk.turn
+
+    def closed(self, card: str, now_ns: int) -> None:
+        """The holder's gate was closed at its time."""
+        turn = self.desks[card].turn
+        assert turn is not None, "nothing was told ahead"
+        self._close(card, turn.holder, now_ns)
+
+    def passed(self, card: str, now_ns: int) -> None:
+        """The successor's gate was opened, or the holder's own anew."""
+        desk, turn = self.desks[card], self.desks[card].turn
+        assert turn is not None, "nothing was told ahead"
+        assert turn.terms is not None, "nobody was told ahead"
+        if desk.closing is not None:
+            desk.closing.waiting.clear()
+            self._is_clear(card, now_ns)
+        self.node.end(card, now_ns)
+        self.node.cards[card].begin(turn.terms, now_ns)
+        self._change((card,))
+        self._grant((card,))
 
     def _settle(self, card: str, now_ns: int) -> None:
         account = self.node.cards[card]
@@ -157,6 +204,8 @@ class Referee:
             tenant = account.tenants[holder.name]
             if tenant.is_busy and now_ns < holder.until_ns:
                 self._tighten(card, now_ns)
+                return
+            if self.desks[card].turn is not None and card not in self.changed:
                 return
             if not self._renew(card, now_ns):
                 self._release(card, now_ns)
@@ -176,6 +225,7 @@ class Referee:
             self.node.cards[card].drained(holder.name, took_ns)
             self.node.end(card, now_ns)
         desk.closing = None
+        self._change((card,))
         return True
 
     def _tighten(self, card: str, now_ns: int) -> None:
@@ -247,8 +297,8 @@ class Referee:
         until_ns = now_ns + self.drain_ns
         self.desks[card].closing = Closing(container, generation, waiting, until_ns)
 
-    def _grant(self, grants: Mapping[str, object]) -> None:
-        for card in grants:
+    def _grant(self, cards: Iterable[str]) -> None:
+        for card in cards:
             grant = self.node.cards[card].holder
             assert grant is not None
             if grant.name == NOBODY:
@@ -261,6 +311,7 @@ class Referee:
 
     def _set(self, card: str, container: str, gate: Gate, deadline_ns: int) -> int:
         self.desks[card].gate = gate
+        self._change((card,))
         return self.gates.set_gate(container, card, gate, deadline_ns)
 
 

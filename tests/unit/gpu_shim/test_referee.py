@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from gpu_shim.arbiter.referee import Referee, claim_of
 from gpu_shim.arbiter.wire import Gate
+from gpu_shim.policy.foresight import Turn
 from gpu_shim.policy.leases import Settings
 
 MS = 1_000_000
@@ -196,3 +197,70 @@ def test_a_container_that_is_removed_frees_the_card() -> None:
     bench.want(1)
     bench.referee.remove("a", 10 * MS)
     assert bench.page.gates["b", "x"] == Gate.OPEN
+
+
+def told(bench: Bench) -> Turn:
+    """What comes next on the card, of which whoever opens gates is told."""
+    turn = bench.referee.foresee("x", bench.now)
+    assert turn is not None
+    return turn
+
+
+def test_turns_that_are_told_ahead_are_charged_like_others() -> None:
+    bench = Bench(("a", 250, 1000), ("b", 750, 1000))
+    bench.want(0)
+    bench.want(1)
+    for _ in range(200):
+        turn = told(bench)
+        bench.now = turn.close_ns
+        if not turn.is_renewal:
+            bench.referee.closed("x", bench.now)
+            assert bench.open == set()
+            bench.now += 3 * MS
+        bench.referee.passed("x", bench.now)
+        assert turn.terms is not None
+        assert bench.open == {turn.terms.name}
+    held = bench.referee.node.cards["x"].tenants
+    assert sum(each.held_ns for each in held.values()) <= bench.now
+    assert abs(held["a"].held_ns / bench.now - 0.25) < 0.02
+
+
+def test_what_was_told_is_left_to_who_was_told() -> None:
+    bench = Bench(("a", 500, 1000), ("b", 500, 1000))
+    bench.want(0)
+    bench.want(1)
+    turn = told(bench)
+    bench.referee.settle(turn.close_ns + 1)
+    assert bench.open == {"a"}
+    assert bench.referee.next_ns() == 0
+
+
+def test_what_was_told_is_void_when_somebody_comes_or_goes() -> None:
+    bench = Bench(("a", 500, 1000), ("b", 500, 1000))
+    bench.want(0)
+    bench.want(1)
+    assert told(bench).terms is not None
+    bench.now = 10 * MS
+    bench.referee.leave(1, bench.now)
+    assert bench.referee.changed == {"x"}
+    turn = told(bench)
+    assert turn.terms is None or turn.terms.name == "a"
+
+
+def test_who_is_stopped_and_does_not_drain_is_overtaken_as_ever() -> None:
+    bench = Bench(("a", 500, 1000), ("b", 500, 1000))
+    bench.want(0)
+    bench.want(1)
+    bench.now = told(bench).close_ns
+    bench.referee.closed("x", bench.now)
+    told(bench)
+    assert bench.referee.next_ns() == bench.now + 2_000 * MS
+    bench.wait()
+    assert bench.open == {"b"}
+    assert bench.referee.desks["x"].n_late == 1
+
+
+def test_nothing_is_told_of_a_gate_that_is_simply_open() -> None:
+    bench = Bench(("a", 500, 1000))
+    bench.want(0)
+    assert bench.referee.foresee("x", bench.now) is None
