@@ -13,8 +13,9 @@ import pynvml
 from rich.console import Console
 from rich.table import Table
 
-from gpu_shim.bench.rows import ROWS, Bench, Line
-from gpu_shim.bench.stage import Stage, Tenant
+from gpu_shim.bench.figures import Line
+from gpu_shim.bench.rows import ROWS
+from gpu_shim.bench.stage import Bench, Stage, Tenant
 from gpu_shim.cases.containers import Containers, NoGpuError
 from gpu_shim.native.build import build, compile_c
 from gpu_shim.policy.leases import Settings
@@ -36,8 +37,9 @@ def main(
     rows: tuple[int, ...], seconds: float, lease_ms: int, report: Path | None, driver: Path | None
 ) -> None:
     """Run ROWS, or all: 1 cost alone, 2 pairs, 3 idle, 4 crowds, 5 ways to launch, 6 latency,
-    7 memory, 8 failures, 9 the driver's own limit. Containers are folders; no setting of the GPU
-    is changed and no root is needed (but for row 9)."""
+    7 memory, 8 failures, 9 the driver's own limit, 10 hand-overs, 11 many programs at once, 12 an
+    arbiter at rest. Containers are folders; no setting of the GPU is changed and no root is needed
+    (but for row 9)."""
     try:
         about, lines = asyncio.run(_run(rows or tuple(ROWS), seconds, lease_ms, driver))
     except NoGpuError as error:

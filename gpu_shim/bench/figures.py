@@ -1,10 +1,21 @@
 """Figures from runs on the card: how long, how much of it together, how late."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 #: (start, end) in nanoseconds of the card's clock.
 Run = Sequence[int]
+
+
+@dataclass(slots=True, frozen=True)
+class Line:
+    """One figure: what was measured, its value, and the bar it is held to where there is one."""
+
+    row: int
+    what: str
+    value: str
+    bar: str = ""
 
 
 def busy_ns(runs: Sequence[Run]) -> int:

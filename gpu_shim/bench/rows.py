@@ -1,52 +1,20 @@
 """The questions, one function each: what runs, what is told, and what would be good enough."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from gpu_shim.bench.arbiter import come, hand_over, rest
 from gpu_shim.bench.cgroup import try_limit
-from gpu_shim.bench.figures import busy_ns, gaps_ns, overlap_ns, quantile
-from gpu_shim.bench.stage import Outcome, Shim, Stage, Tenant
+from gpu_shim.bench.figures import Line, busy_ns, gaps_ns, overlap_ns, quantile
+from gpu_shim.bench.stage import MS, Bench, Outcome, Shim, Tenant
 from gpu_shim.policy.leases import Settings
 
-MS: Final = 1_000_000
 GIB_MIB: Final = 1024
 OUT_OF_MEMORY: Final = 2
 SHIMS: Final[tuple[Shim, ...]] = ("none", "idle", "arbiter")
-
-
-@dataclass(slots=True, frozen=True)
-class Line:
-    """One figure: what was measured, its value, and the bar it is held to where there is one."""
-
-    row: int
-    what: str
-    value: str
-    bar: str = ""
-
-
-@dataclass(slots=True)
-class Bench:
-    """What rows run on. `seconds` is how long a measurement lasts, after a warm-up."""
-
-    stage: Stage
-    seconds: float
-    settings: Settings
-    #: A kernel's amount of work, such that it takes about 5 ms.
-    step: int
-    loop: Path
-
-    def rate(self, kernel: str = "burn", **more: Any) -> dict[str, Any]:
-        """The job of launching all the time."""
-        job = {"do": "rate", "kernel": kernel, "amount": self.step, "seconds": self.seconds}
-        return job | more
-
-    def spin(self, ms: float, **more: Any) -> dict[str, Any]:
-        """The same with kernels that only take time."""
-        return self.rate("spin", amount=int(ms * MS), **more)
 
 
 async def solo(bench: Bench) -> list[Line]:
@@ -254,5 +222,5 @@ async def in_driver(bench: Bench) -> list[Line]:
 Row = Callable[[Bench], Awaitable[Sequence[Line]]]
 ROWS: Final[dict[int, Row]] = {
     1: solo, 2: pairs, 3: idle, 4: crowds, 5: shapes, 6: latency, 7: memory, 8: failures,
-    9: in_driver,
+    9: in_driver, 10: hand_over, 11: come, 12: rest,
 }  # fmt: skip

@@ -19,6 +19,7 @@ from gpu_shim.cases.containers import Containers, NoGpuError
 from gpu_shim.policy.leases import Settings
 from gpu_shim.policy.shares import Claim
 
+MS: Final = 1_000_000
 PLENTY_MIB: Final = 1 << 20
 _PATIENCE_S: Final = 120
 
@@ -201,3 +202,24 @@ class _Scene:
                 each.kill()
             await each.wait()
         await self.stop_arbiter()
+
+
+@dataclass(slots=True)
+class Bench:
+    """What rows run on. `seconds` is how long a measurement lasts, after a warm-up."""
+
+    stage: Stage
+    seconds: float
+    settings: Settings
+    #: A kernel's amount of work, such that it takes about 5 ms.
+    step: int
+    loop: Path
+
+    def rate(self, kernel: str = "burn", **more: Any) -> dict[str, Any]:
+        """The job of launching all the time."""
+        job = {"do": "rate", "kernel": kernel, "amount": self.step, "seconds": self.seconds}
+        return job | more
+
+    def spin(self, ms: float, **more: Any) -> dict[str, Any]:
+        """The same with kernels that only take time."""
+        return self.rate("spin", amount=int(ms * MS), **more)

@@ -44,6 +44,17 @@ def test_memory_is_filled_to_the_cap_and_not_beyond(scene: Scene, tmp_path: Path
     assert told["the driver's own limit"].startswith("skipped: ")
 
 
+def test_the_arbiters_own_cost_is_told_beside_what_the_machine_costs_at_least(
+    scene: Scene, tmp_path: Path
+) -> None:
+    told = figures(scene, tmp_path, "10", "11", "12")
+    n_turns = int(told["card unused at a hand-over"].split(", ")[2].split()[0])
+    assert n_turns > 10
+    assert told["a message and a wake-up by way of a third process"].endswith(", 400 times")
+    assert told["registering, 64 programs at once"].endswith(", 640 times")
+    assert float(told["arbiter at rest, part of one processor"].removesuffix(" %")) < 100
+
+
 def test_without_a_gpu_it_says_so(tmp_path: Path, native: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "gpu_shim.bench", "--driver", str(tmp_path)],

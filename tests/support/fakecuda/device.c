@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define LOOKING_NS 100000
+
 static struct fake_card *the_card;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -140,10 +142,15 @@ uint64_t fake_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* As a driver does that has a processor to spare: the last bit of the wait is spent looking, for a
+ * sleep ends late by more than a hand-over should take. */
 void fake_sleep_until(uint64_t until_ns)
 {
-    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+    uint64_t near_ns = until_ns > LOOKING_NS ? until_ns - LOOKING_NS : 0;
+    struct timespec near = {(time_t)(near_ns / 1000000000u), (long)(near_ns % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &near, NULL) == EINTR)
+        continue;
+    while (fake_now_ns() < until_ns)
         continue;
 }
 

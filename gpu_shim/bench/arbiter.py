@@ -1,0 +1,102 @@
+"""What the arbiter costs: between two leases, when many programs come at once, and at rest.
+
+A driver whose kernels only take time tells this as well as a GPU does.
+"""
+
+import asyncio
+import contextlib
+import subprocess
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.pages import Library
+from gpu_shim.arbiter.server import Arbiter
+from gpu_shim.bench.figures import Line, gaps_ns, quantile
+from gpu_shim.bench.stage import MS, PLENTY_MIB, Bench, Tenant
+from gpu_shim.policy.shares import Claim
+
+HERE: Final = Path(__file__).resolve().parent
+LEASE_MS: Final = 20
+N_PROGRAMS: Final = 64
+N_CROWDS: Final = 10
+N_TURNS: Final = 400
+
+
+async def hand_over(bench: Bench) -> list[Line]:
+    """How long the card is unused between two who both want it, and what that costs at least."""
+    settings = replace(bench.settings, lease_ns=LEASE_MS * MS)
+    half, job = Fraction(1, 2), bench.spin(1, at_once=2)
+    tenants = [Tenant(name, job, half) for name in "ab"]
+    out = await bench.stage.play(tenants, "arbiter", settings)
+    runs = {name: [run for each in of.answers for run in each["runs"]] for name, of in out.items()}
+    begin = max(each[0][0] for each in runs.values())
+    # Both are there, and none has ended.
+    end = min(each[-1][1] for each in runs.values())
+    together = {name: [run for run in each if begin <= run[0] < end] for name, each in runs.items()}
+    command = (_compiled(bench, "floor"), str(N_TURNS))
+    done = subprocess.run(command, capture_output=True, check=True)  # noqa: S603, ASYNC221
+    floor = [int(line) for line in done.stdout.split()]
+    return [
+        Line(10, "card unused at a hand-over", _told(gaps_ns(together)), "p50 20 us"),
+        Line(10, "a message and a wake-up by way of a third process", _told(floor), "the floor"),
+    ]
+
+
+async def come(bench: Bench) -> list[Line]:
+    """How long it takes programs of one container to register that all come in one moment."""
+    program, took = _compiled(bench, "crowd"), list[int]()
+    async with _container(bench, "come") as name:
+        for _ in range(N_CROWDS):
+            process = await asyncio.create_subprocess_exec(
+                *(program, str(N_PROGRAMS)),
+                env=bench.stage.containers.environment(name),
+                stdout=asyncio.subprocess.PIPE,
+            )
+            answer, _ = await process.communicate()
+            took += [int(line) for line in answer.split()]
+            assert process.returncode == 0, "a program was refused"
+    return [Line(11, f"registering, {N_PROGRAMS} programs at once", _told(took), "p99 5 ms")]
+
+
+async def rest(bench: Bench) -> list[Line]:
+    """What the arbiter takes of a processor while nobody wants anything."""
+    async with _container(bench, "rest"):
+        began_s, before_s = time.monotonic(), time.process_time()
+        await asyncio.sleep(bench.seconds)
+        took_s = time.process_time() - before_s
+        part = 100 * took_s / (time.monotonic() - began_s)
+    return [Line(12, "arbiter at rest, part of one processor", f"{part:.2f} %")]
+
+
+def _compiled(bench: Bench, name: str) -> Path:
+    """One of our programs in C."""
+    program = bench.stage.containers.place / name
+    command = ("gcc", "-O2", "-pthread", "-o", program, HERE / f"{name}.c", "-ldl")
+    subprocess.run(command, check=True)  # noqa: S603
+    return program
+
+
+@contextlib.asynccontextmanager
+async def _container(bench: Bench, name: str) -> AsyncIterator[str]:
+    """A container that an arbiter has admitted."""
+    containers, cards = bench.stage.containers, (Card(bench.stage.uuid, PLENTY_MIB),)
+    arbiter = Arbiter(Library(containers.libraries / "libballast-pages.so"), bench.settings, 0)
+    beating = asyncio.create_task(arbiter.run())
+    try:
+        claim = Claim(name, Fraction(0), Fraction(1))
+        assert arbiter.admit(claim, containers.make(name, cards), cards) == ""
+        yield name
+    finally:
+        beating.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await beating
+
+
+def _told(took_ns: Sequence[int]) -> str:
+    p50, p99 = (quantile(took_ns, part) / 1e3 for part in (0.5, 0.99))
+    return f"p50 {p50:.0f} us, p99 {p99:.0f} us, {len(took_ns)} times"
