@@ -26,8 +26,9 @@ def pod_of(pid: int, proc: Path = _PROC) -> str:
         text = (proc / str(pid) / "cgroup").read_text("utf-8", "replace")
     except OSError:
         return ""
-    found = _POD.search(text)
-    return found[1].replace("_", "-") if found else ""
+    # The innermost: the node itself may be a pod of another cluster.
+    found = _POD.findall(text)
+    return found[-1].replace("_", "-") if found else ""
 
 
 def pod_of_peer(connection: socket.socket, proc: Path = _PROC) -> str:

@@ -18,6 +18,7 @@ from extender.kube.reflector import Reflector
 from extender.kube.resources import GPU_NODES, NODE_POOLS
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.cards import Cards
+from gpu_shim.agent.cgroups import pod_of_peer
 from gpu_shim.agent.enforce import Enforcer, Sources
 from gpu_shim.agent.follower import Follower
 from gpu_shim.agent.health import Health, boot_id
@@ -89,7 +90,13 @@ class Program:
         if not (options.libraries / "libballast-pages.so").exists():
             build(options.libraries)
         library = Library(options.libraries / "libballast-pages.so")
-        self.arbiter = WatchedArbiter(library, options.settings, is_timed=options.mode != "off")
+        self.arbiter = WatchedArbiter(
+            library,
+            options.settings,
+            is_timed=options.mode != "off",
+            # Without a runtime programs are in no pod of ours, whatever this machine itself is.
+            pod_of_peer=pod_of_peer if options.nri else None,
+        )
         mode: Mode = "strict" if options.mode == "strict" else "fair"
         pods = options.state / "pods"
         self.agent = Agent(options.node, found, self.arbiter, options.libraries, pods, mode=mode)

@@ -51,6 +51,9 @@ class Listener(Protocol):
     def left(self, key: int) -> None:
         """A process that had joined is gone."""
 
+    def belongs(self, sock: socket.socket, container: str) -> bool:
+        """Whether who connected may be of the container."""
+
 
 @dataclass(slots=True, frozen=True)
 class Places:
@@ -169,6 +172,10 @@ class Container:
         raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         pid = _CREDENTIALS.unpack(raw)[0]
         if pid <= 0 or len(self.connections) >= wire.MAX_SLOTS:
+            sock.close()
+            return
+        if not self.listener.belongs(sock, self.name):
+            _log.warning("turned away a process of another pod", container=self.name, pid=pid)
             sock.close()
             return
         key = id(sock)

@@ -8,9 +8,10 @@ on different knowledge.
 
 import asyncio
 import contextlib
+import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -40,12 +41,14 @@ class Arbiter:
     """Holds all containers of a node to their memory and time. Use `run` and the three verbs.
 
     Where time is not sliced (`is_timed` is false) all gates are open and only memory is held.
+    `pod_of_peer` says whose the other end of a socket is, "" where that can't be told.
     """
 
     library: Library
     settings: Settings = field(default_factory=Settings)
     grace_s: float = GRACE_S
     is_timed: bool = True
+    pod_of_peer: Callable[[socket.socket], str] | None = None
     containers: dict[str, Container] = field(default_factory=dict)
     referee: Referee = field(init=False)
     relay: Relay = field(default_factory=Relay)
@@ -152,6 +155,10 @@ class Arbiter:
             self.referee.yielded(key, card, self._now_ns)
         else:
             self.referee.drained(key, card, message.value, self._now_ns)
+
+    def belongs(self, sock: socket.socket, container: str) -> bool:
+        """Whether who connected may be of the container: nobody is who is known to be another's."""
+        return self.pod_of_peer is None or self.pod_of_peer(sock) in ("", container)
 
     def left(self, key: int) -> None:
         """A process is gone."""

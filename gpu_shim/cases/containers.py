@@ -1,18 +1,15 @@
 """Containers without a container runtime: a folder each, that programs have in their view."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from gpu_shim.arbiter.container import Card
 from gpu_shim.cases import worker
-
-LIBRARIES: Final = ("libcuda.so.1", "libnvidia-ml.so.1")
+from gpu_shim.home import door, furnish, preloaded
 
 
 class NoGpuError(Exception):
@@ -33,12 +30,8 @@ class Containers:
     def make(self, name: str, cards: Sequence[Card]) -> Path:
         """What a container has mounted; returns the door that its programs knock on."""
         home = self.place / name
-        (home / "lib").mkdir(parents=True)
-        for library in LIBRARIES:
-            shutil.copy(self.libraries / library, home / "lib")
-        lines = [f"card {card.uuid} {card.cap_mib}\n" for card in cards]
-        (home / "gpu.conf").write_text("".join(lines))
-        return home / "run" / "arbiter.sock"
+        furnish(home, self.libraries, cards)
+        return door(home)
 
     def environment(self, name: str = "") -> dict[str, str]:
         """What a program has in a container; without a name, outside of all."""
@@ -46,8 +39,7 @@ class Containers:
         if self.driver is not None:
             found["LD_LIBRARY_PATH"] = str(self.driver)
         if name:
-            libraries = self.place / name / "lib"
-            found["LD_PRELOAD"] = " ".join(str(libraries / each) for each in LIBRARIES)
+            found["LD_PRELOAD"] = " ".join(preloaded(self.place / name))
         return found
 
     def uuid(self) -> str:

@@ -1,9 +1,11 @@
 """What a process may send: nothing it says harms anybody but itself."""
 
 import asyncio
+import contextlib
 import os
 import random
 import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,23 @@ async def test_descriptors_that_are_no_tables_are_not_taken(scene: Scene) -> Non
         data, files, _, _ = socket.recv_fds(sock, 64, 2)
         assert data[0] == Kind.WELCOME
         assert len(files) == 2
+
+
+def _said(whose: str, _: socket.socket) -> str:
+    return whose
+
+
+async def test_who_is_known_to_be_of_another_pod_is_turned_away(scene: Scene) -> None:
+    scene.container("a")
+    for whose, is_let_in in (("b", False), ("a", True), ("", True)):
+        scene.arbiter.pod_of_peer = partial(_said, whose)
+        with door(scene, "a") as sock:
+            heard = b""
+            with contextlib.suppress(ConnectionError):
+                sock.send(HELLO)
+                heard = await asyncio.to_thread(sock.recv, 64)
+            assert bool(heard) is is_let_in
+        await until(lambda: not scene.arbiter.containers["a"].connections)
 
 
 async def test_a_container_has_as_many_connections_as_slots_and_others_still_come_in(

@@ -68,6 +68,14 @@ def test_a_process_of_the_host_has_no_pod(door: Door) -> None:
         assert pod_of_peer(connection, door.proc) == ""
 
 
+def test_of_a_node_that_is_a_pod_itself_the_inner_pod_counts(door: Door) -> None:
+    outer = UID.replace("0011", "ffff", 1)
+    with door.knock(
+        "itself", f"0::/kubepods/pod{outer}/node/kubepods/pod{UID}/main\n"
+    ) as connection:
+        assert pod_of_peer(connection, door.proc) == UID
+
+
 def test_a_number_that_may_be_anothers_by_now_tells_nothing(door: Door) -> None:
     with door.knock("by a child", GROUP) as connection:
         door.programs[-1].wait()
