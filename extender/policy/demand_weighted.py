@@ -105,15 +105,25 @@ def _shrink(session: Session, pool: str) -> Iterator[Unit]:
     ]
     if not over:
         return
+    beside = session.places.beside
+    lonely = beside.lonely()
     workloads = stoppable(session, pool, Reason.RECLAIMED)
     workloads.sort(key=lambda workload: (workload.created_at, workload.key))
     for leaf in over:
         going: list[Unit] = []
+        kept = set[str]()
         for unit in _units_of(session, pool, leaf, workloads):
             if leaf.allocated[GPU] <= leaf.share[GPU]:
                 break
+            if unit.workload.key in kept:
+                continue
             unit.leave(session)
-            going.append(unit)
+            if beside.lonely() <= lonely:
+                going.append(unit)
+            else:
+                # Somebody who is given a place in this cycle needs its company.
+                unit.stay(session)
+                kept.add(unit.workload.key)
         for unit in reversed(going[:]):
             fits = leaf.allocated[GPU] + unit.amounts[GPU] <= leaf.share[GPU]
             if fits and may_stay(unit, going):

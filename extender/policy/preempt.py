@@ -2,9 +2,10 @@
 
 What goes before the taker when both wait is not stopped for it: interactive work and inference
 within the project's quota. Between projects there is no priority; what a project may hold at all is
-for reclaim to say, so no fair share is looked at here, only limits and the quota of non-preemptible
-work. Each plan replaces work by work of a better priority in the same project, so the project's
-priorities, counted from the best down, strictly rise: nothing can go on for ever.
+for reclaim to say: limits count here, the quota of non-preemptible work, and that no project ends
+above what it deserves of anything unless it had as much. Each plan replaces work by work of a
+better priority in the same project, so the project's priorities, counted from the best down,
+strictly rise: nothing can go on for ever.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,7 @@ from extender.policy.chunks import Pending
 from extender.policy.herd import Herd
 from extender.policy.order import FIRST_KINDS
 from extender.policy.queues import Queue, sum_amounts
+from extender.policy.reclaim import deserved_in, has_room, larger
 from extender.policy.runtimes import protected_by
 from extender.policy.session import Session
 from extender.policy.solver import solver_of
@@ -30,7 +32,7 @@ def preempt(session: Session) -> None:
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
             here = _who_has_worse(session, pool)
-            stage = _Preempt(session)
+            stage = _Preempt(session, deserved_in(session.queues[pool]))
             Taking(session, pool, "preempt", stage.rules_of).serve(here)
 
 
@@ -57,6 +59,7 @@ def _who_has_worse(session: Session, pool: str) -> list[Pending]:
 @dataclass(slots=True)
 class _Preempt:
     session: Session
+    deserved: dict[Queue, Amounts]
     _rules: dict[tuple[Queue, int, bool], Rule] = field(default_factory=dict)
 
     def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
@@ -96,18 +99,19 @@ class _Preempt:
         return terms.finish(is_safe, priority)
 
     def _may_keep(self, claim: Claim, trial: Trial) -> bool:
-        workload, herd = claim.pending.workload, trial.herd
+        workload, herd, project = claim.pending.workload, trial.herd, claim.leaf.project
         amounts = sum_amounts(placement.amounts for placement in trial.placements)
         if self.session.check_room(claim.leaf, workload, amounts, "later") is not None:
+            return False
+        bound = larger(self.deserved[project], trial.held_before(project))
+        if not has_room(project, amounts, bound):
             return False
         if workload.kind in FIRST_KINDS:
             return True
         # Whoever goes before the taker once he waits again must not be stopped for it.
         return not any(
             herd.workloads[unit.w].kind in FIRST_KINDS
-            and _holds_within(
-                claim.leaf.project, claim.leaf.project.quota, herd.amounts_of(unit.pods)
-            )
+            and _holds_within(project, project.quota, herd.amounts_of(unit.pods))
             for unit in trial.units.values()
         )
 

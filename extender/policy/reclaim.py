@@ -6,15 +6,16 @@ projects of one department the projects, otherwise the departments, and so on fo
 levels. Queues give in two tiers: first what is above both share and quota; then, to a taker within
 its quota, what is above quota. Every queue below the one compared, down to the giver's own, must be
 above its share too. "Above" is above in a resource that the victim holds. What cannot shrink goes
-whole even if its queue ends lower. The taker ends at or under what it deserves, and no queue above
-it passes what it deserves, or what it had already. Who is moved costs his queue nothing, so he may
-come from any.
+whole even if its queue ends lower; but for a taker above its own quota no queue ends so far below
+its quota that work of its own fits in between. The taker ends at or under what it deserves, and no
+queue above it passes what it deserves, or what it had already. Who is moved costs his queue
+nothing, so he may come from any.
 
-So, while demand stays as it is, two sums strictly fall, the first before the second: what queues
-hold above both share and quota, and what they hold above quota. What was taken can't be taken back:
-a queue at or under what it deserves is no victim, and one that would pass it with the evicted
-workload is no taker. Evicted pods that are made again don't change demand, so they don't change the
-shares either.
+So, while demand stays as it is and nothing else is freed, two sums strictly fall, the first before
+the second: what queues hold above both share and quota, and what they hold above quota. What was
+taken can't be taken back: a queue at or under what it deserves is no victim, one that would pass it
+with the evicted workload is no taker, and smaller work has no claim on what is lacking, see above.
+Evicted pods that are made again don't change demand, so they don't change the shares either.
 
 Above quota nobody is owed anything at once, and every job that arrives shifts all fair shares a
 little. With `Settings.reclaim_band_percent` a project above its quota takes only while it lacks
@@ -45,18 +46,19 @@ def reclaim(session: Session) -> None:
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
             here = [pending for pending in session.pending if pool in pending.pools]
-            stage = _Reclaim(session, deserved_in(session.queues[pool]))
+            stage = _Reclaim(session, pool, deserved_in(session.queues[pool]))
             Taking(session, pool, "reclaim", stage.rules_of).serve(here)
 
 
 def deserved_in(queues: PoolQueues) -> dict[Queue, Amounts]:
     """What every queue of the pool may take: its share, and never less than its quota."""
-    return {queue: _larger(queue.share_to_take, queue.quota) for queue in queues.by_name.values()}
+    return {queue: larger(queue.share_to_take, queue.quota) for queue in queues.by_name.values()}
 
 
 @dataclass(slots=True)
 class _Reclaim:
     session: Session
+    pool: str
     deserved: dict[Queue, Amounts]
     limits: dict[Queue, Amounts] = field(init=False)
     _rules: dict[_RuleKey, Rule] = field(default_factory=dict)
@@ -136,7 +138,7 @@ class _Reclaim:
         for queue in path:
             keep, quota = queue.share_to_keep, queue.quota
             if queue is path[-1]:
-                terms.set_floor(queue, 0, _larger(keep, quota))
+                terms.set_floor(queue, 0, larger(keep, quota))
                 terms.set_floor(queue, 1, quota)
             else:
                 terms.set_floor(queue, 0, keep)
@@ -148,14 +150,38 @@ class _Reclaim:
         amounts = sum_amounts(placement.amounts for placement in trial.placements)
         if self.session.check_room(leaf, claim.pending.workload, amounts, "later") is not None:
             return False
+        if not has_room(leaf.project, amounts, leaf.project.quota) and self._leaves_claims(trial):
+            return False
         for queue in leaf.chain:
             bound = self.deserved[queue]
             if has_room(queue, amounts, bound):
                 continue
-            most = bound if queue is leaf else _larger(bound, trial.held_before(queue))
+            most = bound if queue is leaf else larger(bound, trial.held_before(queue))
             if not has_room(queue, amounts, most):
                 return False
         return True
+
+    def _leaves_claims(self, trial: Trial) -> bool:
+        """Whether a queue ends below its quota, and something of its work fits into what it lacks:
+        it would take that back at once."""
+        herd, wanted = trial.herd, dict[Queue, list[Amounts]]()
+        for unit in trial.units.values():
+            for queue in herd.leaves[unit.w].chain:
+                wanted.setdefault(queue, []).append(herd.amounts_of(unit.pods))
+        short = {queue for queue in wanted if _has_fallen_short(queue, trial.held_before(queue))}
+        for pending in self.session.pending if short else ():
+            leaf = self.session.queues[self.pool].leaf_of(pending.workload)
+            for queue in short.intersection(leaf.chain if leaf else ()):
+                wanted[queue].append(pending.need())
+        return any(
+            has_room(queue, amounts, queue.quota) for queue in short for amounts in wanted[queue]
+        )
+
+
+def _has_fallen_short(queue: Queue, before: Amounts) -> bool:
+    """Whether the queue has less than its quota of something, and did not have `before`."""
+    has, quota = queue.allocated, queue.quota
+    return any(has[r] < quota[r] <= before[r] for r in RESOURCES)
 
 
 def has_room(queue: Queue, more: Amounts, bound: Sequence[int]) -> bool:
@@ -182,7 +208,8 @@ def _reclaim_runtime(queues: Iterable[Queue]) -> int:
     return max(queue.reclaim_min_runtime_s for queue in queues)
 
 
-def _larger(one: Sequence[int], other: Sequence[int]) -> Amounts:
+def larger(one: Sequence[int], other: Sequence[int]) -> Amounts:
+    """The larger of each."""
     return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2])
 
 
