@@ -9,6 +9,7 @@ there are not looked at.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from dataclasses import replace as evolve
 from itertools import combinations, islice
 
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
 from extender.scenario.groups import count_in, is_satisfied
+from extender.scenario.invariants_where import misplaced
 from extender.scenario.ledger import ledger_later
 from extender.scenario.outcome import Outcome
 from extender.scenario.places import PENDING, Place
@@ -128,7 +130,7 @@ class _WhatIf:
     def fits(self, placed: list[str]) -> bool:
         """Whether all tasks `placed` of the beneficiary find places."""
         snapshot = self._snapshot(set(placed))
-        if snapshot is None or self._is_over_a_limit():
+        if snapshot is None or self._is_over_a_limit() or self._is_misplaced(placed):
             return False
         plan = decide(snapshot, _ALLOCATE)
         return sum(len(admission.placements) for admission in plan.admissions) >= len(placed)
@@ -158,6 +160,12 @@ class _WhatIf:
             return None
         snapshot.nodes, snapshot.workloads = table, workloads
         return snapshot
+
+    def _is_misplaced(self, placed: list[str]) -> bool:
+        """Whether somebody else was given a place that he may not have beside those who stay."""
+        stay = {id_: self.outcome.before[id_] for id_ in self.spared}
+        after = self.outcome.after | dict.fromkeys(placed, PENDING) | stay
+        return any(misplaced(self.world, evolve(self.outcome, after=after)))
 
     def _is_over_a_limit(self) -> bool:
         """Whether those who stay keep a queue over its limit in which others get places: such
