@@ -8,7 +8,7 @@ had its own (`allocate_deferred`): else it would start on cards that are taken b
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
@@ -16,10 +16,9 @@ from extender.policy.grant import has_place_in
 from extender.policy.order import take_turns
 from extender.policy.place import Moment
 from extender.policy.queues import Queue
-from extender.policy.reclaim import deserved_in, has_room
 from extender.policy.session import Session, State, placed_amounts
 from extender.policy.solver import review
-from extender.state.model import Amounts, PodView
+from extender.state.model import PodView
 
 #: Reasons that say: it may run, but there is no place for it.
 _LACKS_PLACE = (Reason.INSUFFICIENT_GPU, Reason.INSUFFICIENT_NODE_RESOURCES)
@@ -103,11 +102,7 @@ class _Round:
     session: Session
     pool: str
     may_defer: bool
-    deserved: dict[Queue, Amounts] = field(init=False)
     is_anybody_blocked: bool = False
-
-    def __post_init__(self) -> None:
-        self.deserved = deserved_in(self.session.queues[self.pool])
 
     def serve(self, waiting: list[Pending]) -> list[Pending]:
         """Serve the pool until nothing more fits; returns what it has no place for."""
@@ -144,7 +139,7 @@ class _Round:
 
     def _is_above(self, leaf: Queue, pending: Pending) -> bool:
         """Whether it would lift its queue above what it deserves, so that reclaim is not for it."""
-        return not has_room(leaf, pending.need(), self.deserved[leaf])
+        return not leaf.has_room(pending.need(), leaf.deserves)
 
     def _try(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
         """Admit what the workload may start next; returns what still waits of it, or why it all

@@ -18,9 +18,8 @@ from extender.api.reasons import Reason, Refused
 from extender.kernels.sums import sum_idle
 from extender.policy.herd import Herd
 from extender.policy.queues import Queue, sum_amounts
-from extender.policy.reclaim import deserved_in, has_room
 from extender.policy.session import Session
-from extender.policy.taking import Taking, first_over
+from extender.policy.taking import DESERVES, Taking, first_over
 from extender.policy.terms import Rule, Terms, TermsBuilder
 from extender.policy.trial import Claim, Trial
 from extender.state.model import GPU, Amounts
@@ -40,7 +39,7 @@ def consolidate(session: Session) -> None:
                 need = pending.need()
                 if need[0] <= gpu and need[1] <= cpu and need[2] <= memory:
                     here.append(pending)
-        stage = _Consolidate(session, pool, deserved_in(session.queues[pool]))
+        stage = _Consolidate(session, pool)
         Taking(session, pool, "consolidate", stage.rules_of).serve(here)
 
 
@@ -48,7 +47,6 @@ def consolidate(session: Session) -> None:
 class _Consolidate:
     session: Session
     pool: str
-    deserved: dict[Queue, Amounts]
     rule: Rule = field(init=False)
     _waiting: "dict[tuple[Queue, Amounts], None] | None" = None
 
@@ -69,7 +67,7 @@ class _Consolidate:
         refused = session.check_room(claim.leaf, workload, claim.need, "later")
         if refused is not None:
             return refused
-        if first_over(claim, self.deserved) is not None and self._does_anybody_deserve():
+        if first_over(claim, DESERVES) is not None and self._does_anybody_deserve():
             return Refused(
                 Reason.OVER_FAIR_SHARE,
                 f"{claim.key}: nobody is moved for it while others wait within their shares",
@@ -93,7 +91,7 @@ class _Consolidate:
         return any(self._is_deserving(leaf, need) for leaf, need in self._waiting)
 
     def _is_deserving(self, leaf: Queue, need: Amounts) -> bool:
-        return all(has_room(queue, need, self.deserved[queue]) for queue in leaf.chain)
+        return all(queue.has_room(need, queue.deserves) for queue in leaf.chain)
 
     def _may_keep(self, claim: Claim, trial: Trial) -> bool:
         amounts = sum_amounts(placement.amounts for placement in trial.placements)

@@ -72,7 +72,8 @@ def sum_requests(everyone: Iterable[Queue]) -> None:
 
 
 def set_dues(queues: PoolQueues, everyone: Iterable[Queue]) -> None:
-    """Set what turns measure a queue by: the larger of quota and share, within its limit."""
+    """Set what queues deserve, and what turns measure them by: the larger of quota and share,
+    within the limit."""
     capacity = queues.capacity
     for queue in everyone:
         quota, share, limit = queue.quota, queue.share, queue.limit
@@ -81,6 +82,7 @@ def set_dues(queues: PoolQueues, everyone: Iterable[Queue]) -> None:
             for r in RESOURCES
         )
         queue.due = gpu, cpu, memory
+        queue.deserves = _each(max, queue.share_to_take, quota)
 
 
 def demands(

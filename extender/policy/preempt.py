@@ -15,8 +15,7 @@ from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
 from extender.policy.herd import Herd
 from extender.policy.order import FIRST_KINDS
-from extender.policy.queues import Queue, sum_amounts
-from extender.policy.reclaim import deserved_in, has_room, larger
+from extender.policy.queues import Queue, larger, sum_amounts
 from extender.policy.runtimes import protected_by
 from extender.policy.session import Session
 from extender.policy.solver import solver_of
@@ -32,7 +31,7 @@ def preempt(session: Session) -> None:
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
             here = _who_has_worse(session, pool)
-            stage = _Preempt(session, deserved_in(session.queues[pool]))
+            stage = _Preempt(session)
             Taking(session, pool, "preempt", stage.rules_of).serve(here)
 
 
@@ -59,7 +58,6 @@ def _who_has_worse(session: Session, pool: str) -> list[Pending]:
 @dataclass(slots=True)
 class _Preempt:
     session: Session
-    deserved: dict[Queue, Amounts]
     _rules: dict[tuple[Queue, int, bool], Rule] = field(default_factory=dict)
 
     def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
@@ -103,8 +101,7 @@ class _Preempt:
         amounts = sum_amounts(placement.amounts for placement in trial.placements)
         if self.session.check_room(claim.leaf, workload, amounts, "later") is not None:
             return False
-        bound = larger(self.deserved[project], trial.held_before(project))
-        if not has_room(project, amounts, bound):
+        if not project.has_room(amounts, larger(project.deserves, trial.held_before(project))):
             return False
         if workload.kind in FIRST_KINDS:
             return True

@@ -68,9 +68,11 @@ class Queue:
     `requested` what it held and asked for when shares were divided. `np` stands for non-preemptible
     work, which is part of the whole. Reclaim lets a queue take up to `share_to_take` and keep
     `share_to_keep`; see `fairshare` for how they differ. `chain` is the queue and what is above it.
-    GPU shares are rounded to its `granule`, the largest of which all its work can make use.
-    `np_quota` bounds non-preemptible work: the quota, save that users have none of their own. What
-    a queue holds is measured against `due`, the larger of quota and share, when turns are counted.
+    What it `deserves` is the former, and never less than its quota, even where quotas exceed what
+    there is. GPU shares are rounded to its `granule`, the largest of which all its work can make
+    use. `np_quota` bounds non-preemptible work: the quota, save that users have none of their own.
+    What a queue holds is measured against `due`, the larger of quota and share, when turns are
+    counted.
     """
 
     name: str
@@ -98,6 +100,7 @@ class Queue:
     share: list[int] = field(default_factory=_nothing)
     share_to_take: Amounts = NOTHING
     share_to_keep: Amounts = NOTHING
+    deserves: Amounts = NOTHING
     due: Amounts = NOTHING
 
     def __post_init__(self) -> None:
@@ -121,6 +124,15 @@ class Queue:
     def project(self) -> "Queue":
         """The queue itself; of a user, its project."""
         return self.parent if self.is_user and self.parent is not None else self
+
+    def has_room(self, more: Amounts, bound: Sequence[int]) -> bool:
+        """Whether it stays within the bound with so much more."""
+        has = self.allocated
+        return (
+            (not more[0] or has[0] + more[0] <= bound[0])
+            and (not more[1] or has[1] + more[1] <= bound[1])
+            and (not more[2] or has[2] + more[2] <= bound[2])
+        )
 
     def as_share(self) -> QueueShare:
         """The figures to publish."""
@@ -280,6 +292,11 @@ def _count(queues: PoolQueues, leaf: Queue | None, sums: Sequence[int]) -> None:
         if amounts != NOTHING:
             for queue in leaf.chain:
                 add(getattr(queue, name), amounts)
+
+
+def larger(one: Sequence[int], other: Sequence[int]) -> Amounts:
+    """The larger of each."""
+    return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2])
 
 
 def add(to: list[int], amounts: Sequence[int]) -> None:

@@ -29,10 +29,10 @@ from operator import gt
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.herd import Herd
-from extender.policy.queues import RESOURCES, PoolQueues, Queue, sum_amounts
+from extender.policy.queues import RESOURCES, Queue, larger, sum_amounts
 from extender.policy.runtimes import protected_by
 from extender.policy.session import Session, format_amount
-from extender.policy.taking import Taking, first_over
+from extender.policy.taking import DESERVES, LIMIT, Taking, first_over
 from extender.policy.terms import Rule, Terms, TermsBuilder
 from extender.policy.trial import Claim, Trial
 from extender.state.model import GPU, Amounts
@@ -46,33 +46,23 @@ def reclaim(session: Session) -> None:
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
             here = [pending for pending in session.pending if pool in pending.pools]
-            stage = _Reclaim(session, pool, deserved_in(session.queues[pool]))
+            stage = _Reclaim(session, pool)
             Taking(session, pool, "reclaim", stage.rules_of).serve(here)
-
-
-def deserved_in(queues: PoolQueues) -> dict[Queue, Amounts]:
-    """What every queue of the pool may take: its share, and never less than its quota."""
-    return {queue: larger(queue.share_to_take, queue.quota) for queue in queues.by_name.values()}
 
 
 @dataclass(slots=True)
 class _Reclaim:
     session: Session
     pool: str
-    deserved: dict[Queue, Amounts]
-    limits: dict[Queue, Amounts] = field(init=False)
     _rules: dict[_RuleKey, Rule] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.limits = {queue: queue.limit for queue in self.deserved}
 
     def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
         """From whom the claim may take: from inside a queue that has all it deserves, and only
         if that does not do, from everywhere."""
         leaf, workload = claim.leaf, claim.pending.workload
-        over = first_over(claim, self.deserved)
+        over = first_over(claim, DESERVES)
         if over is leaf:
-            return _has_its_share(claim, self.deserved[leaf])
+            return _has_its_share(claim, leaf.deserves)
         if self._is_near_its_share(claim):
             return Refused(
                 Reason.OVER_FAIR_SHARE,
@@ -81,7 +71,7 @@ class _Reclaim:
             )
         refused = self.session.check_room(leaf, workload, claim.need, "later")
         if refused is not None:
-            over = first_over(claim, self.limits)
+            over = first_over(claim, LIMIT)
             return refused if over is None or over is leaf else (self._rule(claim, over),)
         anywhere = self._rule(claim, None)
         return (anywhere,) if over is None else (self._rule(claim, over), anywhere)
@@ -90,15 +80,15 @@ class _Reclaim:
         """Whether the claim is above its project's quota, and within the band below its share."""
         percent = self.session.settings.reclaim_band_percent
         project, need = claim.leaf.project, claim.need
-        if percent == 0 or has_room(project, need, project.quota):
+        if percent == 0 or project.has_room(need, project.quota):
             return False
-        share = self.deserved[project][GPU]
+        share = project.deserves[GPU]
         band = share * percent // 100 // MILLI_PER_GPU * MILLI_PER_GPU
         return project.allocated[GPU] + need[GPU] > share - band
 
     def _rule(self, claim: Claim, inside: Queue | None) -> Rule:
         leaf = claim.leaf
-        is_in_quota = tuple([has_room(queue, claim.need, queue.quota) for queue in leaf.chain])
+        is_in_quota = tuple([queue.has_room(claim.need, queue.quota) for queue in leaf.chain])
         # A queue above its quota in something could be its own victim, so it is told from others.
         is_above = any(map(gt, leaf.allocated, leaf.quota))
         key = leaf.parent, leaf if is_above else None, is_in_quota, inside
@@ -150,14 +140,14 @@ class _Reclaim:
         amounts = sum_amounts(placement.amounts for placement in trial.placements)
         if self.session.check_room(leaf, claim.pending.workload, amounts, "later") is not None:
             return False
-        if not has_room(leaf.project, amounts, leaf.project.quota) and self._leaves_claims(trial):
+        if not leaf.project.has_room(amounts, leaf.project.quota) and self._leaves_claims(trial):
             return False
         for queue in leaf.chain:
-            bound = self.deserved[queue]
-            if has_room(queue, amounts, bound):
+            bound = queue.deserves
+            if queue.has_room(amounts, bound):
                 continue
             most = bound if queue is leaf else larger(bound, trial.held_before(queue))
-            if not has_room(queue, amounts, most):
+            if not queue.has_room(amounts, most):
                 return False
         return True
 
@@ -174,7 +164,7 @@ class _Reclaim:
             for queue in short.intersection(leaf.chain if leaf else ()):
                 wanted[queue].append(pending.need())
         return any(
-            has_room(queue, amounts, queue.quota) for queue in short for amounts in wanted[queue]
+            queue.has_room(amounts, queue.quota) for queue in short for amounts in wanted[queue]
         )
 
 
@@ -182,16 +172,6 @@ def _has_fallen_short(queue: Queue, before: Amounts) -> bool:
     """Whether the queue has less than its quota of something, and did not have `before`."""
     has, quota = queue.allocated, queue.quota
     return any(has[r] < quota[r] <= before[r] for r in RESOURCES)
-
-
-def has_room(queue: Queue, more: Amounts, bound: Sequence[int]) -> bool:
-    """Whether the queue stays within the bound with so much more."""
-    has = queue.allocated
-    return (
-        (not more[0] or has[0] + more[0] <= bound[0])
-        and (not more[1] or has[1] + more[1] <= bound[1])
-        and (not more[2] or has[2] + more[2] <= bound[2])
-    )
 
 
 def _below_common(giver: Queue, level_of: dict[Queue, int]) -> list[Queue]:
@@ -206,11 +186,6 @@ def _below_common(giver: Queue, level_of: dict[Queue, int]) -> list[Queue]:
 
 def _reclaim_runtime(queues: Iterable[Queue]) -> int:
     return max(queue.reclaim_min_runtime_s for queue in queues)
-
-
-def larger(one: Sequence[int], other: Sequence[int]) -> Amounts:
-    """The larger of each."""
-    return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2])
 
 
 def _smaller(one: Sequence[int], other: Sequence[int]) -> Amounts:

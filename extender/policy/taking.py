@@ -4,9 +4,10 @@ A stage says with a function what rules a claim may be served by, in the order i
 tried, or why by none.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 from extender.api.reasons import Reason, Refused
@@ -24,6 +25,10 @@ from extender.state.model import GPU, Amounts, PodView
 
 #: Other portions of a workload that are tried when its first has no place, as in `allocate`.
 _MOST_CHUNKS: Final = 8
+
+#: Bounds of a queue: what it may take, and what it may hold at most.
+DESERVES: Final[Callable[[Queue], Amounts]] = attrgetter("deserves")
+LIMIT: Final[Callable[[Queue], Amounts]] = attrgetter("limit")
 
 RulesOf = Callable[[Claim], Sequence[Rule] | Refused]
 
@@ -116,11 +121,11 @@ class Taking:
             session.waits[pending.workload.key] = refused
 
 
-def first_over(claim: Claim, bounds: Mapping[Queue, Amounts]) -> Queue | None:
+def first_over(claim: Claim, bound_of: Callable[[Queue], Amounts]) -> Queue | None:
     """The lowest of the taker's queues that would hold more than its bound, or None."""
     gpu, cpu, memory = claim.need
     for queue in claim.leaf.chain:
-        has, bound = queue.allocated, bounds[queue]
+        has, bound = queue.allocated, bound_of(queue)
         if (
             (gpu and has[0] + gpu > bound[0])
             or (cpu and has[1] + cpu > bound[1])
