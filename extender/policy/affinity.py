@@ -9,7 +9,7 @@ speaks of away from its owner's domain too. The rules are kube-scheduler's
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -108,6 +108,10 @@ class Beside:
             for uid, (pod, ix) in census.guests.items()
             if not self._has_company(pod, census.term, self._nodes.labels[ix], ("later", 1))
         }
+
+    def leaves_alone(self, before: Collection[str]) -> bool:
+        """Whether anybody is lonely who was not `before`."""
+        return any(uid not in before for uid in self.lonely())
 
     def _suits(self, pod: PodView, ix: int, moment: _Moment, *, is_there: bool = False) -> bool:
         """Whether the pod and everybody in the node's domains suit one another. `is_there`: the pod

@@ -118,12 +118,12 @@ def _shrink(session: Session, pool: str) -> Iterator[Unit]:
             if unit.workload.key in kept:
                 continue
             unit.leave(session)
-            if beside.lonely() <= lonely:
-                going.append(unit)
-            else:
+            if beside.leaves_alone(lonely):
                 # Somebody who is given a place in this cycle needs its company.
                 unit.stay(session)
                 kept.add(unit.workload.key)
+            else:
+                going.append(unit)
         for unit in reversed(going[:]):
             fits = leaf.allocated[GPU] + unit.amounts[GPU] <= leaf.share[GPU]
             if fits and may_stay(unit, going):

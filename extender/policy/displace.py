@@ -185,7 +185,7 @@ class Displacement:
         placed = session.places.place_chunk(pending, self.pool, "later", chunk)
         if placed is None:
             return None
-        is_anybody_alone = not session.places.beside.lonely() <= self._lonely
+        is_anybody_alone = session.places.beside.leaves_alone(self._lonely)
         session.sim.rollback(mark)
         return None if is_anybody_alone else {placement.node for placement in placed}
 
@@ -246,7 +246,7 @@ def _can_spare(session: Session, unit: Unit, taker: WorkloadView) -> bool:
             sim.unhold(ix_of[placement.node], placement.pod, placement.cards)
         if not any(is_over(sim.later, ix_of[node]) for node in nodes):
             again = [_place_again(session, taker, group, pools) for group in groups]
-            is_anybody_alone = not session.places.beside.lonely() <= lonely
+            is_anybody_alone = session.places.beside.leaves_alone(lonely)
             if all(again) and unit.is_apart(session) and not is_anybody_alone:
                 session.replace(taker.key, moved, [place for group in again for place in group])
                 return True

@@ -170,10 +170,8 @@ class Search:
         if not beside:
             return True
         placed = (*trial.placements, *(place for place in trial.moving.values() if place))
-        return (
-            all(beside.stands(p.pod, trial.ix_of(p.node), "later") for p in placed)
-            and beside.lonely() <= self._lonely
-        )
+        do_all_stand = all(beside.stands(p.pod, trial.ix_of(p.node), "later") for p in placed)
+        return do_all_stand and not beside.leaves_alone(self._lonely)
 
     def _place_all(self) -> bool:
         claim, solver = self.claim, self.solver
