@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.integration.gpu_shim.scene import Scene, until
+from tests.integration.gpu_shim.scene import Running, Scene, until
 from tests.integration.kube.fakeapi import FakeApi
 from tests.support.fakecuda import UUID
 
@@ -134,19 +134,30 @@ async def test_rows_become_caps_and_metrics_and_go_with_their_pods(node: Node) -
     assert await process.wait() == 0
 
 
-async def test_an_agent_that_is_killed_and_comes_back_keeps_caps_and_what_is_used(
-    node: Node,
-) -> None:
+async def bereaved(node: Node) -> Running:
+    """A program that holds 40 of its 64 MiB, and whose agent was killed meanwhile."""
     process = await node.start()
     code = "begin(); plain(40 * MIB); tell(1); hear(); tell([memory(), plain(30 * MIB)[0]])"
     program = await node.scene.run("pods/a", code)
     await program.answer()
     process.kill()
     await process.wait()
-    await node.start()
-    await node.reads("metrics", lambda text: "4.194304e+07" in text)
+    return program
+
+
+async def holds_on(program: Running) -> None:
+    """Its memory is what it was, and its cap holds."""
     await program.say()
     assert await program.answer() == [[24, 64], 2]
+
+
+async def test_an_agent_that_is_killed_and_comes_back_keeps_caps_and_what_is_used(
+    node: Node,
+) -> None:
+    program = await bereaved(node)
+    await node.start()
+    await node.reads("metrics", lambda text: "4.194304e+07" in text)
+    await holds_on(program)
 
 
 async def test_an_agent_is_not_ready_while_no_runtime_asks_it(node: Node) -> None:
@@ -167,16 +178,10 @@ def has_opened(process: asyncio.subprocess.Process, name: str) -> bool:
 async def test_an_agent_that_starts_while_the_api_server_is_away_waits_and_caps_hold(
     node: Node,
 ) -> None:
-    process = await node.start()
-    code = "begin(); plain(40 * MIB); tell(1); hear(); tell([memory(), plain(30 * MIB)[0]])"
-    program = await node.scene.run("pods/a", code)
-    await program.answer()
-    process.kill()
-    await process.wait()
+    program = await bereaved(node)
     there, node.api.lists = node.api.lists, [(500, "")]
     await node.start(says="waiting for the GpuNode of this node\n")
-    await program.say()
-    assert await program.answer() == [[24, 64], 2]
+    await holds_on(program)
     node.api.lists = there
     await node.reads("readyz", lambda text: text == "ok\n")
     assert await node.scene.ask("pods/a", "begin(); tell(memory()[1])") == 64
