@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import gcd
 
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU, share_milli
@@ -13,7 +14,7 @@ from extender.policy.groups import least_pods
 from extender.policy.queues import PoolQueues, Queue, held_amounts, held_pool, pod_amounts
 from extender.policy.session import Session
 from extender.policy.shapes import Shape, shapes_of
-from extender.state.model import GPU, Constraints
+from extender.state.model import GPU, Constraints, PodView, WorkloadView
 from extender.state.nodes import NodeTable
 
 
@@ -46,7 +47,9 @@ def divide_by_claims(session: Session, queues: PoolQueues) -> None:
             continue
         if not useless:
             return
-        claims[max(useless, key=lambda queue: queue.age_key)].is_aside = True
+        # Who runs goes on: what is taken from him now would be his again in the next cycle.
+        last = max(useless, key=lambda queue: (queue.allocated[GPU] == 0, queue.age_key))
+        claims[last].is_aside = True
 
 
 def _is_useless(queue: Queue, claim: Claim) -> bool:
@@ -63,13 +66,17 @@ def _read_claims(
     for queue, claim in claims.items():
         if not queue.children:
             claim.total, claim.np = queue.allocated[GPU], queue.allocated_np[GPU]
+    if queues.smallest_card_mib < queues.largest_card_mib:
+        _level(session, queues, claims)
     fits = _Fits(session, queues.pool)
     for pending in session.pending:
         leaf = queues.leaf_of(pending.workload) if queues.pool in pending.pools else None
         if leaf is None or not fits.could_ever(pending):
             continue
-        amounts = [pod_amounts(p.demand, queues.smallest_card_mib)[GPU] for p in pending.waiting]
-        first = sum(pod_amounts(p.demand, queues.smallest_card_mib)[GPU] for p in pending.chunk)
+        amounts = [_size(queues, pod) for pod in pending.waiting if fits.anywhere(pod)]
+        first = sum(_size(queues, pod) for pod in pending.chunk)
+        # More of what runs here is of no use without what runs.
+        first += sum(_sizes(session, queues, pending.workload)[0]) if first else 0
         claim = claims[leaf]
         claim.total += sum(amounts)
         if not pending.workload.is_preemptible:
@@ -82,6 +89,34 @@ def _read_claims(
             claim.total = min(claim.total - claim.np + may_run, leaf.limit[GPU])
             claim.np = min(may_run, claim.total)
     return claims
+
+
+def _level(session: Session, queues: PoolQueues, claims: Mapping[Queue, Claim]) -> None:
+    """Count what runs as if it waited: else claims, and so shares, would change with the card that
+    a pod is given, and what one cycle starts the next would stop."""
+    for queue in claims:
+        queue.granule = MILLI_PER_GPU
+    for workload in session.snapshot.workloads.values():
+        here = _held_here(session, queues, workload)
+        leaf = queues.leaf_of(workload) if here else None
+        if leaf is None:
+            continue
+        more = sum(_size(queues, pod) - milli for pod, milli in here)
+        claims[leaf].total += more
+        if not workload.is_preemptible:
+            claims[leaf].np += more
+        _round_by(queues, leaf, [pod for pod, _ in here])
+    for pending in session.pending:
+        leaf = queues.leaf_of(pending.workload) if queues.pool in pending.pools else None
+        if leaf is not None:
+            _round_by(queues, leaf, pending.waiting)
+
+
+def _round_by(queues: PoolQueues, leaf: Queue, pods: Iterable[PodView]) -> None:
+    """Shares of the queue have to be of use to these pods."""
+    granule = gcd(MILLI_PER_GPU, *{_size(queues, pod) for pod in pods})
+    for queue in leaf.chain:
+        queue.granule = gcd(queue.granule, granule)
 
 
 def _add_up(
@@ -133,16 +168,51 @@ def _smallest_running(session: Session, queues: PoolQueues) -> dict[Queue, int]:
     """The least milli by queue that running work in the pool can hold; one pass over all work."""
     found: dict[Queue, int] = {}
     for workload in session.snapshot.workloads.values():
-        live = [pod for pod in workload.pods if pod.node and not pod.is_terminating]
-        here = [pod for pod in live if held_pool(session.snapshot, pod) == queues.pool]
-        leaf = queues.leaf_of(workload) if here else None
+        sizes, n_elsewhere = _sizes(session, queues, workload)
+        leaf = queues.leaf_of(workload) if sizes else None
         if leaf is None:
             continue
-        least = max(1, least_pods(workload))
-        sizes = sorted(held_amounts(pod, queues.smallest_card_mib)[GPU] for pod in here)
+        least = max(1, least_pods(workload) - n_elsewhere)
         if milli := sum(sizes[:least]):
             found[leaf] = min(found.get(leaf, milli), milli)
     return found
+
+
+def _sizes(
+    session: Session, queues: PoolQueues, workload: WorkloadView
+) -> tuple[Sequence[int], int]:
+    """What each of its pods in the pool counts, in milli, the least first, and how many it has in
+    others."""
+    here = _held_here(session, queues, workload)
+    n_live = sum(1 for pod in workload.pods if pod.node and not pod.is_terminating)
+    if session.is_served(workload.key):
+        n_live += len(session.placed_now(workload.key))
+    return sorted(_size(queues, pod) for pod, _ in here), n_live - len(here)
+
+
+def _held_here(
+    session: Session, queues: PoolQueues, workload: WorkloadView
+) -> list[tuple[PodView, int]]:
+    """Its pods in the pool with what they hold, in milli; with those that are given places in this
+    cycle."""
+    snapshot, nodes, pool = session.snapshot, session.snapshot.nodes, queues.pool
+    found = [
+        (pod, held_amounts(pod, queues.smallest_card_mib)[GPU])
+        for pod in workload.pods
+        if pod.node and not pod.is_terminating and held_pool(snapshot, pod) == pool
+    ]
+    if session.is_served(workload.key):
+        found += [
+            (placement.pod, placement.amounts[GPU])
+            for placement in session.placed_now(workload.key)
+            if nodes.pool[nodes.cards.ix[placement.node]] == pool
+        ]
+    return found
+
+
+def _size(queues: PoolQueues, pod: PodView) -> int:
+    """What the pod counts, in milli: the same whether it waits or runs, on whatever card."""
+    return pod_amounts(pod.demand, queues.smallest_card_mib)[GPU]
 
 
 @dataclass(slots=True)
@@ -156,6 +226,10 @@ class _Fits:
     def could_ever(self, pending: Pending) -> bool:
         """Whether its next chunk could, shape by shape."""
         return all(self._most(shape) >= shape.count for shape in shapes_of(pending.chunk))
+
+    def anywhere(self, pod: PodView) -> bool:
+        """Whether one such pod could."""
+        return self._most(Shape(pod.demand, pod.constraints, 1)) > 0
 
     def _most(self, shape: Shape) -> int:
         """How many pods of the shape the empty pool holds. Constraints are kept beside their ids,

@@ -6,7 +6,12 @@ from extender.policy.allocate import allocate, allocate_deferred
 from extender.policy.chunks import Pending
 from extender.policy.collector import paused_collector
 from extender.policy.consolidate import consolidate
-from extender.policy.demand_weighted import serve_by_demand, set_demand_shares
+from extender.policy.demand_weighted import (
+    divide_again,
+    set_demand_shares,
+    share_by_demand,
+    start_by_demand,
+)
 from extender.policy.fairshare import set_shares
 from extender.policy.plan import Plan, Settings, Stage
 from extender.policy.preempt import preempt
@@ -15,13 +20,9 @@ from extender.policy.promises import settle_promises
 from extender.policy.reclaim import reclaim
 from extender.policy.session import Session
 from extender.policy.stale import evict_stale_gangs
-from extender.state.model import PoolPolicy, Snapshot
+from extender.state.model import Snapshot
 
-#: Pools of these policies are decided whole in the stage `allocate`.
-_SERVERS: Mapping[PoolPolicy, Callable[[Session, str, list[Pending]], list[Pending]]] = {
-    "demand-weighted": serve_by_demand,
-    "priority": serve_by_priority,
-}
+_Serve = Callable[[Session, str, list[Pending]], list[Pending]]
 
 
 def decide(snapshot: Snapshot, settings: Settings | None = None) -> Plan:
@@ -53,23 +54,32 @@ def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
 
 
 def _allocate_by_policy(session: Session) -> None:
-    """Serve the pools that share fairly, then each of the others by its own policy."""
+    """Serve the pools that share fairly, then decide all in each of the others by its policy."""
     allocate(session)
-    others = {
-        name
-        for name, view in session.snapshot.pools.items()
-        # Demand-weighted queues give back what is above their shares, even if nobody waits.
-        if view.policy == "demand-weighted"
-    }
-    for pool in dict.fromkeys([*session.pools_in_order(), *sorted(others)]):
-        serve = _SERVERS.get(session.snapshot.pools[pool].policy)
-        if serve is None:
-            continue
-        here = [pending for pending in session.pending if pool in pending.pools]
-        left = {id(pending) for pending in serve(session, pool, here)}
-        gone = {id(pending) for pending in here} - left
-        session.pending = [p for p in session.pending if id(p) not in gone]
+    policies = {name: view.policy for name, view in session.snapshot.pools.items()}
+    # Demand-weighted queues give back what is above their shares, even if nobody waits.
+    weighted = sorted(name for name, policy in policies.items() if policy == "demand-weighted")
+    pools = list(dict.fromkeys([*session.pools_in_order(), *weighted]))
+    for pool in pools:
+        if policies[pool] == "priority":
+            _serve(session, pool, serve_by_priority)
+        elif policies[pool] == "demand-weighted":
+            _serve(session, pool, start_by_demand)
+    if len(policies) > 1:
+        for pool in weighted:
+            divide_again(session, session.queues[pool])
+    for pool in pools:
+        if policies[pool] == "demand-weighted":
+            _serve(session, pool, share_by_demand)
     review_stops(session)
+
+
+def _serve(session: Session, pool: str, serve: _Serve) -> None:
+    """Let those have their turn who may use the pool."""
+    here = [pending for pending in session.pending if pool in pending.pools]
+    left = {id(pending): pending for pending in serve(session, pool, here)}
+    gone = {id(pending) for pending in here} - left.keys()
+    session.pending = [p for p in session.pending if id(p) not in gone]
 
 
 def _reclaim_and_go_on(session: Session) -> None:

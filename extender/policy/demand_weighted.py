@@ -10,6 +10,9 @@ A queue starts only what its share holds, even if GPUs stay idle, and stops its 
 work down to its share, even if nobody waits. Work without GPUs is not shared: it starts where it
 fits. The rules are those of Determined's documentation and of its fair-share scheduler
 (`master/internal/rm/agentrm/fair_share.go`), which weighs by weight alone.
+
+Work that may use several pools asks for its GPUs in each. Once it has them in one it asks for none
+elsewhere, so nobody gives back anything before all such pools have started what they can.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,33 +35,44 @@ def set_demand_shares(session: Session, queues: PoolQueues) -> None:
     """Set the shares of every queue of the pool; CPU and memory are not shared here."""
     everyone = children_first(queues.roots)
     sum_requests(everyone)
-    divide_by_claims(session, queues)
     for resource in (CPU, MEMORY):
         wants = demands(everyone, resource, is_leaving_counted=False)
         for queue in everyone:
             queue.share[resource] = wants[queue]
+    divide_again(session, queues)
+
+
+def divide_again(session: Session, queues: PoolQueues) -> None:
+    """Divide the pool's GPUs by what is held, and what waits, now."""
+    everyone = children_first(queues.roots)
+    divide_by_claims(session, queues)
     for queue in everyone:
         queue.share_to_take = queue.share_to_keep = frozen(queue.share)
     set_dues(queues, everyone)
 
 
-def serve_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
-    """Decide what waits in the pool, and who has to give; returns what has no place."""
-    left = _start(session, pool, waiting, "now")
+def start_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
+    """Start what can start at once in the pool; returns what is left."""
+    return _start(session, pool, waiting, "now")
+
+
+def share_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
+    """Decide who has to give in the pool, and who gets it; returns what has no place."""
+    waiting = list(waiting)
     if "reclaim" in session.settings.stages and session.snapshot.pools[pool].has_preemption:
         leaving = list(_shrink(session, pool))
         session.places.forget_failures(pool)
         # Who gives does not take in the same cycle.
         giving = {unit.leaf for unit in leaving}
-        takers = [p for p in left if session.queue_of(p.workload, pool) not in giving]
-        others = [p for p in left if session.queue_of(p.workload, pool) in giving]
+        takers = [p for p in waiting if session.queue_of(p.workload, pool) not in giving]
+        others = [p for p in waiting if session.queue_of(p.workload, pool) in giving]
         before = [(pending, set(pending.nodes)) for pending in takers]
         left = _start(session, pool, takers, "later") + others
         _plan_evictions(session, leaving, before)
         return left
     if pool in session.leaving_pools:
-        return _start(session, pool, left, "later")
-    return left
+        return _start(session, pool, waiting, "later")
+    return waiting
 
 
 def _start(
