@@ -9,7 +9,8 @@ speaks of away from its owner's domain too. The rules are kube-scheduler's
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -50,6 +51,7 @@ class Beside:
         self._known: dict[tuple[str, PodTerm], _Census] = {}
         # By what matters of a pod, so that a thousand alike are looked at once.
         self._meant: dict[tuple[str, tuple[tuple[str, str], ...]], list[_Census]] = {}
+        self._are_guests_there = False
         self._read(snapshot)
 
     def __bool__(self) -> bool:
@@ -75,6 +77,20 @@ class Beside:
                 and all(self._nodes.labels[ix].get(key) == domain for key, domain in firsts)
             ],
         )
+
+    def follows(self, pods: Iterable[PodView]) -> bool:
+        """Whether any of the pods may go nowhere in this cycle but beside one that is given a place
+        as the first of its kind: in the next, when that one is there, it may."""
+        return any(self._firsts(pod) for pod in pods) if self._known else False
+
+    @contextmanager
+    def as_in_the_next_cycle(self) -> Iterator[None]:
+        """Inside, those who are given places in this cycle count as there."""
+        self._are_guests_there = True
+        try:
+            yield
+        finally:
+            self._are_guests_there = False
 
     def change(self, ix: int, pod: PodView, now: int, later: int) -> None:
         """As `simulation.Neighbours.change`."""
@@ -147,7 +163,8 @@ class Beside:
         census = self._known[pod.namespace, term]
         own = itself * census.speaks_of(pod)
         if census.present[moment][domain] > own:
-            return True
+            # Who leaves in this cycle is no company for one who comes in it.
+            return itself == 1 or census.present["later"][domain] > 0
         # The first of its kind needs none. Who leaves is still there now: nobody becomes the first
         # by having the others stopped.
         return census.speaks_of(pod) and not _has_more(census.present["now"], own)
@@ -155,7 +172,9 @@ class Beside:
     def _firsts(self, pod: PodView) -> set[tuple[str, str]]:
         """Domains (label, value) of those who are given places as the first of their kind: another
         of the kind that goes elsewhere would leave them without company."""
-        found = set()
+        found = set[tuple[str, str]]()
+        if self._are_guests_there:
+            return found
         for census in self._census_of(pod):
             if len(census.guests) != 1 or _has_more(census.present["later"], 1):
                 continue

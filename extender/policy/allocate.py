@@ -124,6 +124,7 @@ class _Round:
                 behind = turns.pass_over()
                 blocked += [pending, *behind]
                 for passed in behind:
+                    passed.is_behind = True
                     session.waits.setdefault(passed.workload.key, _behind(passed, key))
             else:
                 turns.settle(placed)

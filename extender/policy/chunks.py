@@ -25,6 +25,7 @@ class Pending:
 
     `waiting` is in the order in which its pods are to start. `live` are those that have a place,
     those included that were given one in this cycle; `nodes` names the places of the latter by uid.
+    `is_behind`: in strict order it had no turn because what was before it had no place.
     `card_mib` is the memory of the largest card that it may get, on which requests in MiB are
     least.
     """
@@ -34,6 +35,7 @@ class Pending:
     pools: tuple[str, ...]
     live: list[PodView] = field(default_factory=list)
     card_mib: int = 0
+    is_behind: bool = False
     nodes: dict[str, str] = field(default_factory=dict)
     _chunk: Sequence[PodView] | None = None
     _need: Amounts | None = None

@@ -211,10 +211,11 @@ def spare_together(session: Session, taken: Sequence[Taken]) -> list[Taken]:
     going: dict[str, list[Unit]] = {}
     for unit, _ in taken:
         going.setdefault(unit.workload.key, []).append(unit)
+    waiting = _waiting_by_node(session) if taken else {}
     spared: set[int] = set()
     for unit, taker in reversed(taken):
         siblings = going[unit.workload.key]
-        if may_stay(unit, siblings) and _can_spare(session, unit, taker):
+        if may_stay(unit, siblings) and _can_spare(session, unit, taker, waiting):
             siblings.remove(unit)
             spared.add(id(unit))
     left = [(unit, taker) for unit, taker in taken if id(unit) not in spared]
@@ -226,33 +227,75 @@ def spare_together(session: Session, taken: Sequence[Taken]) -> list[Taken]:
     ]
 
 
+_Waiting = Mapping[str, Mapping[str, WorkloadView]]
+
+
+def _waiting_by_node(session: Session) -> _Waiting:
+    """By node, the workloads that are given places there and have to wait for them."""
+    found: dict[str, dict[str, WorkloadView]] = {}
+    for workload, placement in session.given_now("nominated"):
+        found.setdefault(placement.node, {})[workload.key] = workload
+    return found
+
+
 def _goes_whole(unit: Unit, going: Mapping[str, Sequence[Unit]]) -> bool:
     """Whether nothing of the unit's workload stays."""
     n_going = sum(len(each.pods) for each in going[unit.workload.key])
     return n_going == len(live_pods(unit.workload))
 
 
-def _can_spare(session: Session, unit: Unit, taker: WorkloadView) -> bool:
-    """Whether the taker has places without it; if so they are its places, and the unit stays."""
+_Places = Sequence[Placement]
+
+
+@dataclass(slots=True, frozen=True)
+class _Change:
+    """Places that a taker gives up, which of them are looked for together instead, and in which
+    pools."""
+
+    taker: WorkloadView
+    given_up: _Places
+    groups: Sequence[_Places]
+    pools: Sequence[str]
+
+
+def _can_spare(session: Session, unit: Unit, taker: WorkloadView, waiting: _Waiting) -> bool:
+    """Whether the takers have places without it; if so they are theirs, and the unit stays."""
     if has_topology(taker):
         return False
-    sim, ix_of = session.sim, session.sim.later.cards.ix
-    nodes = {pod.node for pod in unit.pods}
+    sim = session.sim
     mark, lonely = sim.checkpoint(), session.places.beside.lonely()
     unit.stay(session)
-    for moved, groups, pools in _ways(session, unit, taker) if _may_return(session, unit) else ():
+    for changes in _ways(session, unit, taker, waiting) if _may_return(session, unit) else ():
         before = sim.checkpoint()
-        for placement in moved:
-            sim.unhold(ix_of[placement.node], placement.pod, placement.cards)
-        if not any(is_over(sim.later, ix_of[node]) for node in nodes):
-            again = [_place_again(session, taker, group, pools) for group in groups]
+        if (instead := _make(session, changes, unit)) is not None:
             is_anybody_alone = session.places.beside.leaves_alone(lonely)
-            if all(again) and unit.is_apart(session) and not is_anybody_alone:
-                session.replace(taker.key, moved, [place for group in again for place in group])
+            if unit.is_apart(session) and not is_anybody_alone:
+                for change, places in zip(changes, instead, strict=True):
+                    session.replace(change.taker.key, change.given_up, places)
                 return True
         sim.rollback(before)
     sim.rollback(mark)
     return False
+
+
+def _make(session: Session, changes: Sequence[_Change], unit: Unit) -> list[_Places] | None:
+    """The new places, change by change, if the unit can stay with them; otherwise the caller rolls
+    back what was tried."""
+    sim, ix_of = session.sim, session.sim.later.cards.ix
+    for change in changes:
+        for placement in change.given_up:
+            sim.unhold(ix_of[placement.node], placement.pod, placement.cards)
+    if any(is_over(sim.later, ix_of[pod.node]) for pod in unit.pods):
+        return None
+    found: list[_Places] = []
+    for change in changes:
+        again = [
+            _place_again(session, change.taker, group, change.pools) for group in change.groups
+        ]
+        if not all(again):
+            return None
+        found.append([place for group in again for place in group])
+    return found
 
 
 def _may_return(session: Session, unit: Unit) -> bool:
@@ -266,14 +309,10 @@ def _may_return(session: Session, unit: Unit) -> bool:
     return not any(over.intersection(leaf.chain) for leaf in growing if leaf is not None)
 
 
-_Places = Sequence[Placement]
-
-
 def _ways(
-    session: Session, unit: Unit, taker: WorkloadView
-) -> Iterator[tuple[_Places, Sequence[_Places], Sequence[str]]]:
-    """Which places the taker may give up so that the unit stays, which of them are looked for
-    together instead, and in which pools.
+    session: Session, unit: Unit, taker: WorkloadView, waiting: _Waiting
+) -> Iterator[Sequence[_Change]]:
+    """Which places the taker may give up so that the unit stays, and then others with it.
 
     A gang stays in its pool, or all of it goes to another.
     """
@@ -286,12 +325,26 @@ def _ways(
         if pool != here and pool in session.queues and snapshot.pools[pool].policy == "priority"
     ]
     if others and not is_gang(taker):
-        yield moved, [(placement,) for placement in moved], [here, *others]
-        return
-    yield moved, [moved] if moved else [], [here]
+        own = _Change(taker, moved, [(placement,) for placement in moved], [here, *others])
+    else:
+        own = _Change(taker, moved, [moved] if moved else [], [here])
+    yield [own]
     is_whole = len(given) == len(session.placed_now(taker.key)) and not live_pods(taker)
-    if others and is_whole:
-        yield given, [given], others
+    if others and is_whole and is_gang(taker):
+        yield [_Change(taker, given, [given], others)]
+    neighbours = {
+        key: each
+        for node in nodes
+        for key, each in waiting.get(node, {}).items()
+        if each is not taker and not has_topology(each)
+    }
+    if neighbours:
+        changes = [own]
+        for each in neighbours.values():
+            places = session.awaited_now(each.key)
+            if there := [placement for placement in places if placement.node in nodes]:
+                changes.append(_Change(each, there, [there], [here]))
+        yield changes
 
 
 def _place_again(

@@ -68,3 +68,15 @@ def has_place_in(
         if placed is not None:
             return True
     return False
+
+
+def will_have_place(
+    session: Session, pending: Pending, chunk: Sequence[PodView], pool: str
+) -> bool:
+    """Whether the chunk needs nobody's place in the next cycle: in this one it may go nowhere but
+    beside a pod that starts as the first of its kind."""
+    beside = session.places.beside
+    if not beside.follows(chunk):
+        return False
+    with beside.as_in_the_next_cycle():
+        return has_place_in(session, pending, chunk, [pool], "later")

@@ -116,7 +116,8 @@ def _has_groups(workload: WorkloadView) -> bool:
 
 @lru_cache(maxsize=4096)
 def _asks_nearness(tree: GroupView) -> bool:
-    return any(group.topology is not None for group in groups_of(tree))
+    rules = (group.topology for group in groups_of(tree))
+    return any(rule is not None and (rule.required or rule.preferred) for rule in rules)
 
 
 @lru_cache(maxsize=4096)

@@ -114,11 +114,14 @@ class Herd:
         return found if len(found) == len(unit) else None
 
     def is_legal(self, w: int) -> bool:
-        """Whether what the workload has left is nothing, or enough to go on."""
+        """Whether what the workload has left is nothing, enough to go on, or all that it had."""
         workload = self.workloads[w]
         if not _has_tree(workload):
-            return self.n_live[w] == 0 or self.n_live[w] >= workload.min_member
-        return is_satisfied(workload, self._live(workload))
+            if self.n_live[w] == 0 or self.n_live[w] >= workload.min_member:
+                return True
+        elif is_satisfied(workload, self._live(workload)):
+            return True
+        return self._gone.isdisjoint(pod.uid for pod in workload.pods)
 
     def stop(self, pods: Iterable[int]) -> None:
         """They leave for good; `refresh` their workload afterwards."""

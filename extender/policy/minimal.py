@@ -14,7 +14,8 @@ from typing import Final
 
 from extender.api.demand import Demand
 from extender.policy.groups import least_pods
-from extender.policy.shapes import in_packing_order
+from extender.policy.plan import Placement
+from extender.policy.shapes import in_packing_order, placing_orders
 from extender.policy.terms import Terms
 from extender.policy.trial import Claim, Seat, Trial, Unit
 from extender.state.model import GPU, Constraints, PodView
@@ -31,8 +32,9 @@ _MOST_PASSES: Final = 4
 class Victims:
     """The victims of a trial. `is_full` knows what has no place in the pool; `place_again` places
     the whole taker in what is free, or says no; `may_keep` says whether the plan is allowed as it
-    is; `can_move`: who would stop may move instead. `needless` are those found whom the taker does
-    not need, and who can't stay because the rest of their workload goes as well."""
+    is; `can_move`: who would stop may move instead. `others_on` has the plans of others who wait
+    for places on these nodes, and may as well have different ones. `needless` are those found whom
+    the taker does not need, and who can't stay because the rest of their workload goes as well."""
 
     claim: Claim
     trial: Trial
@@ -41,6 +43,7 @@ class Victims:
     place_again: Callable[[Sequence[PodView]], bool]
     may_keep: Callable[[], bool]
     can_move: bool
+    others_on: Callable[[Collection[str]], Sequence[Trial]] = lambda nodes: ()
     needless: list[Unit] = field(default_factory=list)
 
     def settle(self) -> bool:
@@ -156,14 +159,18 @@ class Victims:
         if self._make_way(nodes):
             return True
         trial.rollback(mark)
-        if not self._may_place_again():
-            return False
-        for uid in list(trial.seats):
-            trial.unseat(uid)
-        self._let_stay(victim)
-        if not self._is_over(nodes) and self.place_again(self.claim.chunk):
-            return True
-        trial.rollback(mark)
+        if self._may_place_again():
+            for uid in list(trial.seats):
+                trial.unseat(uid)
+            self._let_stay(victim)
+            if not self._is_over(nodes) and self.place_again(self.claim.chunk):
+                return True
+            trial.rollback(mark)
+        if others := self.others_on(nodes):
+            self._let_stay(victim)
+            if self._make_way(nodes, others):
+                return True
+            trial.rollback(mark)
         return False
 
     def _may_place_again(self) -> bool:
@@ -205,7 +212,7 @@ class Victims:
         for unit in units:
             trial.spare(unit)
         seats = self._unseat_on(nodes)
-        taken = {seat.placement.node for seat in seats}
+        taken = {seat.placement.node for _, seat in seats}
         stopped: list[Unit] = []
         for p in sorted(leaving, key=lambda p: herd.pods[p].node not in taken):
             stopped.append(self._stop_alone(p, units[0]))
@@ -251,26 +258,53 @@ class Victims:
         self.trial.stop(unit)
         return unit
 
-    def _make_way(self, nodes: Collection[str]) -> bool:
-        """Whether the nodes hold those who stay there, once the taker's pods there are elsewhere;
-        what was tried in vain is for the caller to undo."""
+    def _make_way(self, nodes: Collection[str], others: Sequence[Trial] = ()) -> bool:
+        """Whether the nodes hold those who stay there, once the taker's pods there are elsewhere,
+        and those of others; what was tried in vain is for the caller to undo."""
         if not self._is_over(nodes):
             return True
-        return self._seat_again(self._unseat_on(nodes)) and not self._is_over(nodes)
+        mark = self.trial.checkpoint()
+        if self._seat_again(self._unseat_on(nodes, others)) and not self._is_over(nodes):
+            return True
+        self.trial.rollback(mark)
+        # Those who are in nobody's way may be the company that the others need.
+        overlapping = self._unseat_on(nodes, others, only_overlapping=True)
+        return self._seat_again(overlapping) and not self._is_over(nodes)
 
-    def _unseat_on(self, nodes: Collection[str]) -> list[Seat]:
-        """Take the taker's places on these nodes back; returns them."""
-        trial = self.trial
-        found = [uid for uid, seat in trial.seats.items() if seat.placement.node in nodes]
-        return [trial.unseat(uid) for uid in found]
+    def _unseat_on(
+        self,
+        nodes: Collection[str],
+        others: Sequence[Trial] = (),
+        *,
+        only_overlapping: bool = False,
+    ) -> list[tuple[Trial, Seat]]:
+        """Take the places of the taker and of others on these nodes back, or just those on cards
+        of which more is held than there is; returns them."""
+        return [
+            (taker, taker.unseat(uid))
+            for taker in (self.trial, *others)
+            for uid, seat in list(taker.seats.items())
+            if seat.placement.node in nodes
+            and not (only_overlapping and self._is_free_of_others(seat.placement))
+        ]
+
+    def _is_free_of_others(self, placement: Placement) -> bool:
+        """Whether all who hold its cards have room on them."""
+        cards = self.trial.session.sim.later.cards
+        free = cards.free_of(cards.ix[placement.node])
+        return all(free[card.index] >= 0 for card in placement.cards)
 
     def _is_over(self, nodes: Iterable[str]) -> bool:
         return any(self.trial.is_over(self.trial.ix_of(node)) for node in nodes)
 
-    def _seat_again(self, seats: Sequence[Seat]) -> bool:
-        frames = {seat.placement.pod.uid: seat.frame for seat in seats}
-        pods = in_packing_order([seat.placement.pod for seat in seats])
-        return all(self.trial.seat(pod, frames[pod.uid]) for pod in pods)
+    def _seat_again(self, seats: Sequence[tuple[Trial, Seat]]) -> bool:
+        mark = self.trial.checkpoint()
+        by_uid = {seat.placement.pod.uid: (taker, seat.frame) for taker, seat in seats}
+        for in_order in placing_orders([seat.placement.pod for _, seat in seats]):
+            if all(by_uid[pod.uid][0].seat(pod, by_uid[pod.uid][1]) for pod in in_order):
+                return True
+            self.trial.rollback(mark)
+        return False
 
     def _is_tight(self) -> bool:
         """Whether it is plain that nobody can stay: no node takes one pod more, in the one pool

@@ -21,7 +21,7 @@ from extender.policy.fragmentation import Fragmentation
 from extender.policy.groups import has_topology
 from extender.policy.match import WHOLE_POOL, Frame, Matcher
 from extender.policy.plan import Placement
-from extender.policy.shapes import Shape, alike, shapes_of
+from extender.policy.shapes import Shape, alike, placing_orders, shapes_of
 from extender.policy.simulation import Cards, Simulation
 from extender.policy.topology import Placer, Search, Topologies
 from extender.state.model import Constraints, PlacementRule, PodView, PoolView, TopologyRule
@@ -150,17 +150,20 @@ class Places:
     ) -> list[Placement] | None:
         """Hold a place within the frame for every pod, or for none and return None."""
         mark = self.sim.checkpoint()
-        placed: list[Placement] = []
-        for group in alike(pods):
-            if len(group) > 1 and self._may_go_in_bulk(group[0]):
-                more = self._place_alike(group, pool, moment, frame)
+        for in_order in placing_orders(pods):
+            placed: list[Placement] = []
+            for group in alike(in_order):
+                if len(group) > 1 and self._may_go_in_bulk(group[0]):
+                    more = self._place_alike(group, pool, moment, frame)
+                else:
+                    more = self._place_singly(group, pool, moment, frame)
+                if more is None:
+                    self.sim.rollback(mark)
+                    break
+                placed += more
             else:
-                more = self._place_singly(group, pool, moment, frame)
-            if more is None:
-                self.sim.rollback(mark)
-                return None
-            placed += more
-        return placed
+                return placed
+        return None
 
     def place_pod(
         self, pod: PodView, pool: str, moment: Moment, frame: Frame = WHOLE_POOL

@@ -19,7 +19,7 @@ from itertools import groupby, islice
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
 from extender.policy.displace import Displacement, Taken, spare_together
-from extender.policy.grant import grant, has_place_in
+from extender.policy.grant import grant, has_place_in, will_have_place
 from extender.policy.queues import add, subtract
 from extender.policy.session import Session
 from extender.policy.stops import Unit, stoppable, units_in
@@ -168,6 +168,8 @@ class _Line:
             return refused
         others = [pool for pool in pending.pools if pool != self.pool]
         if has_place_in(session, pending, pending.chunk, others, "later"):
+            return refused
+        if will_have_place(session, pending, pending.chunk, self.pool):
             return refused
         if self.search is None:
             self.search = Displacement(session, self.pool)

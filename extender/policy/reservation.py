@@ -278,7 +278,7 @@ def _ends(session: "Session", pool: str, keys: Iterable[str]) -> list[_End]:
             started_s = pod.started_at or now_s
             end_s = started_s + run_s if run_s is not None else now_s + (now_s - started_s)
             found.append((end_s if end_s > now_s else now_s, pod.uid, ix, pod, pod.cards))
-    for workload, placed in session.reserved_now():
+    for workload, placed in session.given_now("reserved"):
         ix = ix_of[placed.node]
         if workload.expected_run_s is not None and pool_of[ix] == pool:
             end_s = now_s + workload.expected_run_s

@@ -5,7 +5,7 @@ is free.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,7 @@ from extender.policy.offers import Offers, Price
 from extender.policy.plan import Placement
 from extender.policy.queues import RESOURCES, Queue
 from extender.policy.session import placed_amounts
-from extender.policy.shapes import Shape, in_packing_order, shapes_of
+from extender.policy.shapes import Shape, placing_orders, shapes_of
 from extender.policy.terms import Rule, Terms
 from extender.policy.trial import Claim, Trial, Unit
 from extender.state.model import GPU, PodView
@@ -42,7 +42,8 @@ class Search:
         self.rule = rule
         self.can_move = can_move
         self.was_forbidden = False
-        self.trial = Trial(solver.session, solver.pool, solver.herd, solver.touched, claim)
+        touched, log = solver.touched, solver.log
+        self.trial = Trial(solver.session, solver.pool, solver.herd, touched, log, claim)
         self._moves = can_move
         self._is_deferred = False
         self._n_stopped_instead = 0
@@ -64,11 +65,11 @@ class Search:
     def place_in(self, pods: Sequence[PodView], pool: str, frame: Frame) -> list[Placement] | None:
         """As `topology.Placer.place_in`."""
         mark = self.checkpoint()
-        for pod in in_packing_order(pods):
-            if not self._seat(pod, frame):
-                self.rollback(mark)
-                return None
-        return [self.trial.seats[pod.uid].placement for pod in pods]
+        for in_order in placing_orders(pods):
+            if all(self._seat(pod, frame) for pod in in_order):
+                return [self.trial.seats[pod.uid].placement for pod in pods]
+            self.rollback(mark)
+        return None
 
     def cost(self, pods: Sequence[PodView], pool: str, frame: Frame) -> tuple[int, ...]:
         """As `topology.Placer.cost`: few pods are tried, of many the cheapest nodes are summed."""
@@ -133,8 +134,18 @@ class Search:
         leaves = {herd.leaves[unit.w] for unit in self.trial.units.values()} | {self.claim.leaf}
         givers = {queue for leaf in leaves for queue in leaf.chain}
         victims = self._victims()
+        changed = {self}
+
+        def others_on(nodes: Collection[str]) -> list[Trial]:
+            found = [each for each in self.solver.waiting_on(nodes) if each is not self]
+            changed.update(found)
+            return [each.trial for each in found]
+
+        victims.others_on = others_on
         # Who ran before may run on beside the taker, as far as limits go.
-        victims.may_keep = lambda: not any(map(herd.is_over_limit, givers)) and self._do_all_suit()
+        victims.may_keep = lambda: (
+            not any(map(herd.is_over_limit, givers)) and all(each.do_all_suit() for each in changed)
+        )
         victims.review()
         return victims.needless
 
@@ -156,16 +167,18 @@ class Search:
 
     def _may_keep(self) -> bool:
         trial = self.trial
-        if self.rule.needs_victims and not trial.units and not trial.moving:
+        is_free = not trial.units and not trial.moving
+        if is_free and self.rule.needs_victims and not self.claim.pending.is_behind:
             return False
         return self._is_allowed()
 
     def _is_allowed(self) -> bool:
         """Whether the rule allows the plan as it is, and all suit those beside whom they are, whom
         nobody leaves alone who was given a place before."""
-        return self.rule.may_keep(self.claim, self.trial) and self._do_all_suit()
+        return self.rule.may_keep(self.claim, self.trial) and self.do_all_suit()
 
-    def _do_all_suit(self) -> bool:
+    def do_all_suit(self) -> bool:
+        """Whether all who get places suit those beside whom they are."""
         trial, beside = self.trial, self.solver.session.places.beside
         if not beside:
             return True
@@ -308,7 +321,7 @@ class Search:
         trial, solver = self.trial, self.solver
         mark = trial.checkpoint()
         if not self.claim.is_near:
-            if all(trial.seat(pod, WHOLE_POOL) for pod in in_packing_order(pods)):
+            if trial.seat_all(pods, WHOLE_POOL):
                 return True
         else:
             places, later = solver.session.places, solver.session.sim.later
@@ -327,11 +340,9 @@ class _Reseating:
 
     def place_in(self, pods: Sequence[PodView], pool: str, frame: Frame) -> list[Placement] | None:
         """As `topology.Placer.place_in`."""
-        mark = self.trial.checkpoint()
-        if all(self.trial.seat(pod, frame) for pod in in_packing_order(pods)):
-            return [self.trial.seats[pod.uid].placement for pod in pods]
-        self.trial.rollback(mark)
-        return None
+        if not self.trial.seat_all(pods, frame):
+            return None
+        return [self.trial.seats[pod.uid].placement for pod in pods]
 
     def cost(self, pods: Sequence[PodView], pool: str, frame: Frame) -> tuple[int, ...]:
         """Nobody leaves, so it is the same everywhere."""

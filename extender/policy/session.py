@@ -71,6 +71,7 @@ class Session:
     _evictions: list[Eviction] = field(default_factory=list)
     _moves: list[Move] = field(default_factory=list)
     _giving: set[str] = field(default_factory=set)
+    _shrinking: set[str] = field(default_factory=set)
     _cut: dict[str, Stage] = field(default_factory=dict)
     _incomplete: dict[str, Refused] = field(default_factory=dict)
 
@@ -197,10 +198,10 @@ class Session:
         reserved = self._placed.get((key, "reserved"), [])
         return [*reserved, *self._placed.get((key, "nominated"), ())]
 
-    def reserved_now(self) -> Iterator[tuple[WorkloadView, Placement]]:
-        """The places that workloads are given in this cycle to start at once."""
-        for (key, state), placements in self._placed.items():
-            if state == "reserved":
+    def given_now(self, state: State) -> Iterator[tuple[WorkloadView, Placement]]:
+        """The places that workloads are given in this cycle, to start at once or to wait for."""
+        for (key, each), placements in self._placed.items():
+            if each == state:
                 workload = self.snapshot.workloads[key]
                 yield from ((workload, placement) for placement in placements)
 
@@ -213,12 +214,17 @@ class Session:
         return {key for key, _ in self._placed}
 
     def is_giving(self, key: str) -> bool:
-        """Whether pods of the workload are evicted in this cycle."""
+        """Whether pods of the workload are evicted in this cycle, to stop or to move."""
         return key in self._giving
+
+    def is_shrinking(self, key: str) -> bool:
+        """Whether pods of the workload stop in this cycle."""
+        return key in self._shrinking
 
     def evict(self, eviction: Eviction) -> None:
         """Put an eviction into the plan."""
         self._evictions.append(eviction)
+        self._shrinking.add(eviction.workload)
         self._giving.add(eviction.workload)
 
     def move(self, move: Move) -> None:

@@ -1,6 +1,6 @@
 """What pods ask for, without who they are: pods of one shape are placed alike, and fail alike."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -52,12 +52,22 @@ def in_packing_order(pods: Sequence[PodView]) -> list[PodView]:
     return sorted(pods, key=lambda pod: (-_size(pod.demand), -pod.demand.cpu_milli))
 
 
+def placing_orders(pods: Sequence[PodView]) -> Iterator[list[PodView]]:
+    """Orders in which to place the pods one by one, if those before did not do: first the packing
+    order; then, where just some need company that others may be, those come last."""
+    in_order = in_packing_order(pods)
+    yield in_order
+    last = [pod for pod in in_order if pod.constraints.pod_affinity]
+    if 0 < len(last) < len(pods):
+        yield [pod for pod in in_order if not pod.constraints.pod_affinity] + last
+
+
 def alike(pods: Sequence[PodView]) -> list[list[PodView]]:
-    """The pods in packing order, those of one shape together."""
+    """The pods in their order, neighbours of one shape together."""
     if len(pods) == 1:
         return [list(pods)]
-    ordered = groupby(in_packing_order(pods), key=lambda pod: (pod.demand, id(pod.constraints)))
-    return [list(group) for _, group in ordered]
+    grouped = groupby(pods, key=lambda pod: (pod.demand, id(pod.constraints)))
+    return [list(group) for _, group in grouped]
 
 
 def _size(demand: Demand) -> int:

@@ -9,6 +9,7 @@ rule and shape until something is released that was not used.
 """
 
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -26,7 +27,7 @@ from extender.policy.search import Search
 from extender.policy.session import Session, State, placed_amounts
 from extender.policy.shapes import Shape
 from extender.policy.terms import Rule, Terms
-from extender.policy.trial import Claim, Trial, Unit, is_over
+from extender.policy.trial import Claim, Step, Trial, Unit, is_over
 from extender.state.model import Amounts, Constraints
 
 #: How often all plans of a cycle are reviewed; more than twice is rare.
@@ -37,10 +38,11 @@ _OfferKey = tuple[bool, Demand, int, int]
 
 @dataclass(slots=True)
 class _Committed:
-    """A plan that is part of the cycle's."""
+    """A plan that is part of the cycle's; `has_to_wait`: its places may not be free yet."""
 
     search: Search
     placements: list[Placement]
+    has_to_wait: bool
 
 
 @dataclass(slots=True)
@@ -66,6 +68,7 @@ class Solver:
         self.pool = pool
         self.herd: Herd = find_herd(session, pool)
         self.touched: list[int] = []
+        self.log: list[Step] = []
         self.givers: set[Queue] = set()
         self._known: dict[Rule, _Known] = {}
         # Shapes of the herd that have another place somewhere; the terms of all rules share it.
@@ -77,6 +80,7 @@ class Solver:
         self.committed: list[_Committed] = []
         self.is_anything_left_over = False
         self.has_new_plan = False
+        self._waiting: dict[str, list[Search]] = {}
 
     def begin(self) -> None:
         """A stage begins: queues and places may have changed since the last."""
@@ -120,12 +124,13 @@ class Solver:
         self._bar_elsewhere(trial)
         if claim.key in herd.by_key:
             herd.bar(herd.by_key[claim.key])
-        state: State = "nominated" if self._has_to_wait(claim, trial) else "reserved"
+        has_to_wait = self._has_to_wait(claim, trial)
+        state: State = "nominated" if has_to_wait else "reserved"
         placements, had = trial.placements, herd.had
         amounts = placed_amounts(placements)
         rest = session.admit(claim.pending, placements, self.pool, state, amounts)
         herd.sync(claim.leaf.chain)
-        self.committed.append(_Committed(search, placements))
+        self.committed.append(_Committed(search, placements, has_to_wait))
         self.has_new_plan = True
         for queue in claim.leaf.chain:
             q = herd.queue_ix[queue]
@@ -156,6 +161,7 @@ class Solver:
         is_any_spared = False
         pods = self.herd.pods
         self._join_plans()
+        self._waiting = self._list_waiting()
         for each in self.committed:
             trial = each.search.trial
             before = {pods[p].uid for p in trial.leaving()}
@@ -163,21 +169,40 @@ class Solver:
             spared = before - {pods[p].uid for p in trial.leaving()}
             self.session.spare(spared)
             is_any_spared = is_any_spared or bool(spared)
-            if trial.placements != each.placements:
-                self.session.replace(each.search.claim.key, each.placements, trial.placements)
-                each.placements = trial.placements
-                nodes = {placement.pod.uid: placement.node for placement in each.placements}
-                each.search.claim.pending.nodes.update(nodes)
             for unit in needless:
                 if trial.units.get(unit.pods[0]) is unit:
                     self._attribute(unit, trial)
+        for each in self.committed:
+            self._take_over(each)
         return is_any_spared
 
-    def _join_plans(self) -> None:
-        """Plans for one workload become one: their pods may change places with one another."""
-        by_key: dict[str, _Committed] = {}
+    def waiting_on(self, nodes: Iterable[str]) -> list[Search]:
+        """Plans that wait for a place on any of the nodes, as they were when the review began."""
+        return list(dict.fromkeys(s for node in nodes for s in self._waiting.get(node, ())))
+
+    def _list_waiting(self) -> dict[str, list[Search]]:
+        found: dict[str, list[Search]] = {}
         for each in self.committed:
-            first = by_key.setdefault(each.search.claim.key, each)
+            if each.has_to_wait:
+                for node in {placement.node for placement in each.placements}:
+                    found.setdefault(node, []).append(each.search)
+        return found
+
+    def _take_over(self, each: _Committed) -> None:
+        """Say in the plan where the taker's places are now."""
+        placements = each.search.trial.placements
+        if placements != each.placements:
+            self.session.replace(each.search.claim.key, each.placements, placements)
+            each.placements = placements
+            nodes = {placement.pod.uid: placement.node for placement in placements}
+            each.search.claim.pending.nodes.update(nodes)
+
+    def _join_plans(self) -> None:
+        """Plans for one workload become one: their pods may change places with one another. What
+        starts at once keeps its own."""
+        by_key: dict[tuple[str, bool], _Committed] = {}
+        for each in self.committed:
+            first = by_key.setdefault((each.search.claim.key, each.has_to_wait), each)
             if first is not each:
                 first.search.join(each.search)
                 first.placements = [*first.placements, *each.placements]

@@ -12,6 +12,7 @@ from typing import Final
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
+from extender.policy.grant import will_have_place
 from extender.policy.groups import has_topology
 from extender.policy.order import take_turns
 from extender.policy.plan import Stage
@@ -76,12 +77,14 @@ class Taking:
         """What still waits of the workload once it was given something, or why it wasn't."""
         session, workload = self.session, pending.workload
         refused = None
-        if session.is_giving(workload.key):
+        if session.is_shrinking(workload.key):
             # It grows no more in the cycle in which it shrinks.
             return _no_place(pending)
         if session.snapshot.now_s < workload.waits_since + workload.preemption_delay_s:
             return _no_place(pending)
         for claim in self._claims(leaf, pending):
+            if will_have_place(session, pending, claim.chunk, self.pool):
+                continue
             rules = self.rules_of(claim)
             if isinstance(rules, Refused):
                 refused = refused or rules

@@ -16,9 +16,12 @@ from extender.policy.offers import Price
 from extender.policy.plan import Placement
 from extender.policy.queues import Queue, frozen, sum_amounts
 from extender.policy.session import Session, placed_amounts
-from extender.policy.shapes import Shape
+from extender.policy.shapes import Shape, placing_orders
 from extender.state.model import Amounts, PodView
 from extender.state.nodes import NodeTable
+
+#: Where the simulation was, nodes, and what undoes the rest.
+Step = tuple[int, Sequence[int], Callable[..., None], tuple[Any, ...]]
 
 _MOST_LOST: Final = (1 << 59) - 1
 
@@ -67,7 +70,8 @@ class Seat:
 
 @dataclass(slots=True, eq=False)
 class Trial:
-    """`touched` are nodes on which anything changed, in order; the caller keeps it for all trials.
+    """`touched` are nodes on which anything changed, in order, and `log` says how all of it is
+    undone; the caller keeps both for all trials, which end in the reverse order of their steps.
 
     `seats` are by uid, `units` by their first pod p, `moving` by p with the new place where one is
     found. `is_for_limits`: some are stopped so that a queue stays within its limit. `elsewhere` has
@@ -78,15 +82,13 @@ class Trial:
     pool: str
     herd: Herd
     touched: list[int]
+    log: list[Step]
     claim: Claim
     seats: dict[str, Seat] = field(default_factory=dict)
     units: dict[int, Unit] = field(default_factory=dict)
     moving: dict[int, Placement | None] = field(default_factory=dict)
     is_for_limits: bool = False
     elsewhere: dict[str, Queue] = field(default_factory=dict)
-    _undo: list[tuple[int, Sequence[int], Callable[..., None], tuple[Any, ...]]] = field(
-        default_factory=list
-    )
 
     @property
     def placements(self) -> list[Placement]:
@@ -108,15 +110,15 @@ class Trial:
 
     def checkpoint(self) -> int:
         """A mark to roll back to."""
-        return len(self._undo)
+        return len(self.log)
 
     def rollback(self, mark: int) -> None:
         """Undo everything since `mark`, newest first."""
-        if len(self._undo) == mark:
+        if len(self.log) == mark:
             return
-        self.session.sim.rollback(self._undo[mark][0])
-        while len(self._undo) > mark:
-            _, nodes, undo, args = self._undo.pop()
+        self.session.sim.rollback(self.log[mark][0])
+        while len(self.log) > mark:
+            _, nodes, undo, args = self.log.pop()
             undo(*args)
             self.touched.extend(nodes)
 
@@ -130,6 +132,15 @@ class Trial:
             return False
         self._take_seat(Seat(placement, frame), mark)
         return True
+
+    def seat_all(self, pods: Sequence[PodView], frame: Frame) -> bool:
+        """The same for all of them, or none."""
+        mark = self.checkpoint()
+        for in_order in placing_orders(pods):
+            if all(self.seat(pod, frame) for pod in in_order):
+                return True
+            self.rollback(mark)
+        return False
 
     def seat_on(self, pod: PodView, ix: int, frame: Frame) -> None:
         """Give the pod a place on node `ix`, which has it later."""
@@ -311,7 +322,7 @@ class Trial:
     def _note(self, mark: int, nodes: Sequence[int], undo: Callable[..., None], *args: Any) -> None:
         """Remember how to undo a step on `nodes` that began at `mark` in the simulation."""
         self.touched.extend(nodes)
-        self._undo.append((mark, nodes, undo, args))
+        self.log.append((mark, nodes, undo, args))
 
     def _nodes_of(self, w: int) -> Sequence[int]:
         """Nodes of all pods of the workload: what one of them costs depends on the others."""

@@ -1,13 +1,15 @@
 """Pod affinity and anti-affinity: who may be near whom, running or placed in the same cycle."""
 
+from array import array
+
 from msgspec.structs import replace
 
 from extender.api.reasons import Reason
 from extender.policy.affinity import Beside
 from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
-from extender.state.model import Constraints, PodTerm
-from tests.support.snapshots import Cluster, counts, statuses
+from extender.state.model import ANYWHERE, Constraints, PodTerm
+from tests.support.snapshots import Cluster, counts, demand_of, statuses
 
 ZONE, HOST = "zone", "kubernetes.io/hostname"
 
@@ -68,6 +70,21 @@ def test_affinity_is_met_by_a_pod_placed_in_the_same_cycle() -> None:
     cluster.job("db", "a", labels={"app": "db"})
     cluster.job("web", "a", constraints=beside(HOST, app="db"))
     assert nodes(allocated(cluster)) == {"db-0": "n1", "web-0": "n1"}
+
+
+def test_larger_workers_are_placed_beside_their_leader_in_one_gang() -> None:
+    cluster = cluster_of("east", "west", gpus=5)
+    cluster.job("fill", "a", 5, on="n0")
+    cluster.job("team", "a", 2, pods=3, constraints=beside(HOST, role="leader"))
+    team = cluster.workloads["ns/team"]
+    leader = replace(
+        team.pods[2],
+        demand=demand_of(1),
+        labels=(("role", "leader"),),
+        constraints=ANYWHERE,
+    )
+    cluster.workloads["ns/team"] = replace(team, pods=(*team.pods[:2], leader))
+    assert nodes(allocated(cluster)) == dict.fromkeys(("team-0", "team-1", "team-2"), "n1")
 
 
 def test_anti_affinity_keeps_away_from_running_pods() -> None:
@@ -176,3 +193,14 @@ def test_company_that_has_left_is_missed_by_who_needs_it() -> None:
     census.change(0, db, 0, -1)
     assert not census.stands(web, 0, "later")
     assert census.stands(web, 0, "now")
+
+
+def test_company_that_leaves_in_the_same_cycle_is_none_for_who_comes() -> None:
+    cluster = cluster_of("east")
+    cluster.job("db", "a", on="n0", labels={"app": "db"})
+    cluster.job("web", "a", constraints=beside(ZONE, app="db"))
+    census, here = Beside(cluster.snapshot()), array("i", [0])
+    web, db = (cluster.workloads[f"ns/{name}"].pods[0] for name in ("web", "db"))
+    assert list(census.allowed(web, here, "now")) == [0]
+    census.change(0, db, 0, -1)
+    assert not census.allowed(web, here, "now")
