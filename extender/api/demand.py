@@ -97,6 +97,11 @@ def mig_slices(resource: str) -> int:
     return int(match[1]) if match else 0
 
 
+def slices_milli(counted: Iterable[tuple[str, int]]) -> int:
+    """Milli-GPU that so many of these resources stand for: 1000 for every compute slice of MIG."""
+    return MILLI_PER_GPU * sum(mig_slices(name) * n for name, n in counted)
+
+
 class Demand(Struct, frozen=True, gc=False):
     """What one pod needs: of GPUs, and of its node.
 
@@ -115,9 +120,7 @@ class Demand(Struct, frozen=True, gc=False):
     @property
     def counted_milli(self) -> int:
         """Milli-GPU that MIG instances stand for: 1000 for every compute slice."""
-        if not self.counted:
-            return 0
-        return MILLI_PER_GPU * sum(mig_slices(name) * n for name, n in self.counted)
+        return slices_milli(self.counted) if self.counted else 0
 
     @property
     def total_milli(self) -> int:

@@ -268,6 +268,7 @@ def _stand_in(name: str, views: list[QueueView], pool: str) -> Queue:
 def _count_capacity(snapshot: Snapshot, pools: dict[str, PoolQueues]) -> None:
     nodes, cards = snapshot.nodes, snapshot.nodes.cards
     amounts = cards.capacity_milli, nodes.cpu_milli, nodes.memory_mib
+    is_cut = any(nodes.counted_milli)
     ready: dict[str, list[int]] = {}
     for ix, (pool, is_ready) in enumerate(zip(nodes.pool, nodes.is_ready, strict=True)):
         if is_ready:
@@ -275,6 +276,8 @@ def _count_capacity(snapshot: Snapshot, pools: dict[str, PoolQueues]) -> None:
     for pool, queues in pools.items():
         here = ready.get(pool, [])
         add(queues.capacity, [sum(map(column.__getitem__, here)) for column in amounts])
+        if is_cut:
+            queues.capacity[GPU] += sum(map(nodes.counted_milli.__getitem__, here))
         if sizes := set(map(cards.card_mib.__getitem__, here)) - {0}:
             queues.smallest_card_mib, queues.largest_card_mib = min(sizes), max(sizes)
 

@@ -325,7 +325,10 @@ class Solver:
         most = self._most_freed(self.terms(rule, with_moves=False))
         idle = array("q", bytes(24))
         sum_idle(self.session.sim.later, self._with_room(search), idle)
-        if any(claim.need[r] > idle[r] + most[r] for r in RESOURCES):
+        # Idle instances are not summed up.
+        counted = sum(pod.demand.counted_milli for pod in claim.chunk)
+        need = claim.need[0] - counted, claim.need[1], claim.need[2]
+        if any(need[r] > idle[r] + most[r] for r in RESOURCES):
             return False
         if n_pods == 1 or len(claim.shapes) > 1:
             return True

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from msgspec import UNSET
 
+from extender.api.demand import slices_milli
 from extender.api.kinds import Device, GpuNode, GpuNodeStatus
 from extender.api.objects import ObjectMeta, Taint
 from extender.scenario import amounts
@@ -100,6 +101,7 @@ class Cluster:
             free_pods=node.max_pods,
             cpu_milli=cpu,
             memory_mib=memory,
+            counted_milli=slices_milli(node.mig.instances.items()),
             free_counted=node.mig.instances,
         )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from extender.api.demand import slices_milli
 from extender.api.kinds import GpuNode, Row
 from extender.api.objects import Node
 from extender.state.holds import HostHolds
@@ -149,6 +150,7 @@ class Fleet:
             free_pods=host.n_pods - taken.n_pods,
             cpu_milli=host.cpu_milli,
             memory_mib=host.memory_mib,
+            counted_milli=slices_milli(host.counted.items()),
             free_counted={
                 resource: n - taken.counted.get(resource, 0) for resource, n in host.counted.items()
             },
@@ -163,6 +165,7 @@ class Fleet:
             nodes.free_cpu_milli[ix],
             nodes.free_memory_mib[ix],
             nodes.free_pods[ix],
+            nodes.counted_milli[ix],
             nodes.free_counted[ix] or {},
         )
         want = (
@@ -172,6 +175,7 @@ class Fleet:
             facts.free_cpu_milli,
             facts.free_memory_mib,
             facts.free_pods,
+            facts.counted_milli,
             facts.free_counted,
         )
         assert have == want, f"{name}: {have} is not {want}"

@@ -150,8 +150,9 @@ class NodeFacts:
 
     The free figures are what is allocatable less what every live pod on the node asks for, pods
     with nominated rows included; so, like cards, they are negative while victims are leaving.
-    `cpu_milli` and `memory_mib` are all that is allocatable; `free_counted` is what is left of the
-    resources that are counted one by one (MIG instances).
+    `cpu_milli` and `memory_mib` are all that is allocatable, `counted_milli` all that its MIG
+    instances stand for in milli-GPU; `free_counted` is what is left of the resources that are
+    counted one by one (MIG instances).
     """
 
     name: str
@@ -164,6 +165,7 @@ class NodeFacts:
     free_pods: int = 110
     cpu_milli: int = 0
     memory_mib: int = 0
+    counted_milli: int = 0
     free_counted: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -173,9 +175,9 @@ class NodeTable:
 
     `is_ready` is 1 where pods may be placed: the node exists, is Ready and is not cordoned; 0 for
     dropped rows and for nodes of which only the GpuNode is known yet. `free_cpu_milli` and
-    `free_memory_mib` are int64[n], `free_pods` int32[n], `cpu_milli` and `memory_mib` (all that is
-    allocatable) int64[n]. `free_counted` has a dict for nodes with counted resources, else None.
-    `copy()` is what a snapshot takes.
+    `free_memory_mib` are int64[n], `free_pods` int32[n], `cpu_milli`, `memory_mib` and
+    `counted_milli` (all that is allocatable) int64[n]. `free_counted` has a dict for nodes with
+    counted resources, else None. `copy()` is what a snapshot takes.
     """
 
     cards: CardTable = field(default_factory=CardTable)
@@ -188,6 +190,7 @@ class NodeTable:
     free_pods: "array[int]" = field(default_factory=lambda: array("i"))
     cpu_milli: "array[int]" = field(default_factory=lambda: array("q"))
     memory_mib: "array[int]" = field(default_factory=lambda: array("q"))
+    counted_milli: "array[int]" = field(default_factory=lambda: array("q"))
     free_counted: list[dict[str, int] | None] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -211,6 +214,7 @@ class NodeTable:
         self.free_pods[ix] = facts.free_pods
         self.cpu_milli[ix] = facts.cpu_milli
         self.memory_mib[ix] = facts.memory_mib
+        self.counted_milli[ix] = facts.counted_milli
         self.free_counted[ix] = dict(facts.free_counted) or None
         return ix
 
@@ -259,6 +263,7 @@ class NodeTable:
             free_pods=self.free_pods[:],
             cpu_milli=self.cpu_milli[:],
             memory_mib=self.memory_mib[:],
+            counted_milli=self.counted_milli[:],
             free_counted=[dict(free) if free else None for free in self.free_counted],
         )
 
@@ -285,6 +290,7 @@ class NodeTable:
             self.free_pods.append(0)
             self.cpu_milli.append(0)
             self.memory_mib.append(0)
+            self.counted_milli.append(0)
             self.free_counted.append(None)
 
     def _clear(self, ix: int) -> None:
@@ -293,7 +299,7 @@ class NodeTable:
         self.taints[ix] = ()
         self.is_ready[ix] = 0
         self.free_cpu_milli[ix] = self.free_memory_mib[ix] = self.free_pods[ix] = 0
-        self.cpu_milli[ix] = self.memory_mib[ix] = 0
+        self.cpu_milli[ix] = self.memory_mib[ix] = self.counted_milli[ix] = 0
         self.free_counted[ix] = None
 
 
