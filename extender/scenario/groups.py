@@ -82,6 +82,12 @@ def _holds(tree: GroupView, n_in: Mapping[str, int]) -> bool:
     if _count(tree, n_in) < tree.min_member:
         return False
     held = [child for child in tree.children if _count(child, n_in)]
-    if len(held) < (tree.min_groups or 0):
+    empty = [child for child in tree.children if child not in held and _may_be_empty(child)]
+    if len(held) + len(empty) < (tree.min_groups or 0):
         return False
     return all(_holds(child, n_in) for child in held)
+
+
+def _may_be_empty(tree: GroupView) -> bool:
+    """Whether it asks for nothing, so that it is satisfied by nothing."""
+    return not tree.min_member and not tree.min_groups
