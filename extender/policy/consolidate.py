@@ -3,8 +3,8 @@ has it. Nobody stops: every moved pod has its new place in the same plan.
 
 Only preemptible work is moved, and only for preemptible work that waits. What is moved holds no
 more GPUs than what is placed, for moving costs the work done since the last checkpoint; nobody is
-moved for work above its fair share while work within its own waits, which reclaim can help. Where a
-pool spreads its pods they are apart on purpose, and none are moved.
+moved for work above its fair share before reclaim has served the work that waits within its own.
+Where a pool spreads its pods they are apart on purpose, and none are moved.
 
 Each plan places work that waited and takes no place from anybody, so what waits strictly falls, and
 with nothing new it ends.
@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
 from extender.kernels.sums import sum_idle
+from extender.policy.deserving import Deserving
 from extender.policy.herd import Herd
-from extender.policy.queues import Queue, sum_amounts
+from extender.policy.queues import sum_amounts
 from extender.policy.session import Session
 from extender.policy.taking import DESERVES, Taking, first_over
 from extender.policy.terms import Rule, Terms, TermsBuilder
 from extender.policy.trial import Claim, Trial
-from extender.state.model import GPU, Amounts
+from extender.state.model import GPU
 
 
 def consolidate(session: Session) -> None:
@@ -37,7 +38,9 @@ def consolidate(session: Session) -> None:
         for pending in session.pending:
             if pool in pending.pools and pending.workload.is_preemptible:
                 need = pending.need()
-                if need[0] <= gpu and need[1] <= cpu and need[2] <= memory:
+                # Idle instances are not summed up.
+                milli = need[0] - sum(pod.demand.counted_milli for pod in pending.chunk)
+                if milli <= gpu and need[1] <= cpu and need[2] <= memory:
                     here.append(pending)
         stage = _Consolidate(session, pool)
         Taking(session, pool, "consolidate", stage.rules_of).serve(here)
@@ -48,9 +51,10 @@ class _Consolidate:
     session: Session
     pool: str
     rule: Rule = field(init=False)
-    _waiting: "dict[tuple[Queue, Amounts], None] | None" = None
+    deserving: Deserving = field(init=False)
 
     def __post_init__(self) -> None:
+        self.deserving = Deserving(self.session, self.pool)
         self.rule = Rule(
             reason=Reason.MOVED,
             terms=_nobody_stops,
@@ -67,31 +71,20 @@ class _Consolidate:
         refused = session.check_room(claim.leaf, workload, claim.need, "later")
         if refused is not None:
             return refused
-        if first_over(claim, DESERVES) is not None and self._does_anybody_deserve():
+        if first_over(claim, DESERVES) is not None and self._is_reclaim_first():
+            session.is_reclaim_awaited = True
             return Refused(
                 Reason.OVER_FAIR_SHARE,
                 f"{claim.key}: nobody is moved for it while others wait within their shares",
             )
         return (self.rule,)
 
-    def _does_anybody_deserve(self) -> bool:
-        """Whether reclaim could yet serve work that waits within its share."""
-        session, pool = self.session, self.pool
-        if "reclaim" not in session.settings.stages:
+    def _is_reclaim_first(self) -> bool:
+        """Whether reclaim has yet to serve work that waits within its share."""
+        session = self.session
+        if session.has_reclaimed or "reclaim" not in session.settings.stages:
             return False
-        if not session.snapshot.pools[pool].has_preemption:
-            return False
-        if self._waiting is None:
-            # Much of what waits is alike: each queue is asked once for each size.
-            self._waiting = dict.fromkeys(
-                (session.queue_of(pending.workload, pool), pending.need())
-                for pending in session.pending
-                if pool in pending.pools
-            )
-        return any(self._is_deserving(leaf, need) for leaf, need in self._waiting)
-
-    def _is_deserving(self, leaf: Queue, need: Amounts) -> bool:
-        return all(queue.has_room(need, queue.deserves) for queue in leaf.chain)
+        return session.snapshot.pools[self.pool].has_preemption and self.deserving.is_there_any()
 
     def _may_keep(self, claim: Claim, trial: Trial) -> bool:
         amounts = sum_amounts(placement.amounts for placement in trial.placements)

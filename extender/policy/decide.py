@@ -85,12 +85,14 @@ def _serve(session: Session, pool: str, serve: _Serve) -> None:
 def _reclaim_and_go_on(session: Session) -> None:
     """Reclaim, and then let those have their turn who had to wait for it."""
     reclaim(session)
+    session.has_reclaimed = True
+    is_anybody_next = session.is_reclaim_awaited or bool(session.deferred)
     if session.deferred:
         session.settings.enter("allocate")
         allocate_deferred(session)
-        if "consolidate" in session.settings.stages:
-            session.settings.enter("consolidate")
-            consolidate(session)
+    if is_anybody_next and "consolidate" in session.settings.stages:
+        session.settings.enter("consolidate")
+        consolidate(session)
 
 
 _STAGES: Mapping[Stage, Callable[[Session], None]] = {

@@ -2,8 +2,9 @@
 
 What goes before the taker when both wait is not stopped for it: interactive work and inference
 within the project's quota. Between projects there is no priority; what a project may hold at all is
-for reclaim to say: limits count here, the quota of non-preemptible work, and that no project ends
-above what it deserves of anything unless it had as much. Each plan replaces work by work of a
+for reclaim to say: limits count here, the quota of non-preemptible work, and that preemptible work
+lifts no project above what it deserves, unless it had as much, while others wait within theirs:
+they would take it back. Each plan replaces work by work of a
 better priority in the same project, so the project's priorities, counted from the best down,
 strictly rise: nothing can go on for ever.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
+from extender.policy.deserving import Deserving
 from extender.policy.herd import Herd
 from extender.policy.order import FIRST_KINDS
 from extender.policy.queues import Queue, larger, sum_amounts
@@ -31,7 +33,7 @@ def preempt(session: Session) -> None:
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
             here = _who_has_worse(session, pool)
-            stage = _Preempt(session)
+            stage = _Preempt(session, Deserving(session, pool))
             Taking(session, pool, "preempt", stage.rules_of).serve(here)
 
 
@@ -58,6 +60,7 @@ def _who_has_worse(session: Session, pool: str) -> list[Pending]:
 @dataclass(slots=True)
 class _Preempt:
     session: Session
+    deserving: Deserving
     _rules: dict[tuple[Queue, int, bool], Rule] = field(default_factory=dict)
 
     def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
@@ -101,7 +104,7 @@ class _Preempt:
         amounts = sum_amounts(placement.amounts for placement in trial.placements)
         if self.session.check_room(claim.leaf, workload, amounts, "later") is not None:
             return False
-        if not project.has_room(amounts, larger(project.deserves, trial.held_before(project))):
+        if workload.is_preemptible and not self._may_hold(project, amounts, trial):
             return False
         if workload.kind in FIRST_KINDS:
             return True
@@ -111,6 +114,11 @@ class _Preempt:
             and _holds_within(project, project.quota, herd.amounts_of(unit.pods))
             for unit in trial.units.values()
         )
+
+    def _may_hold(self, project: Queue, amounts: Amounts, trial: Trial) -> bool:
+        """Whether nobody outside would take back at once what the project gets."""
+        bound = larger(project.deserves, trial.held_before(project))
+        return project.has_room(amounts, bound) or not self.deserving.is_there_any(outside=project)
 
 
 def _holds_within(queue: Queue, bound: Amounts, more: Amounts = (0, 0, 0)) -> bool:

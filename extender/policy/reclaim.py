@@ -6,10 +6,10 @@ projects of one department the projects, otherwise the departments, and so on fo
 levels. Queues give in two tiers: first what is above both share and quota; then, to a taker within
 its quota, what is above quota. Every queue below the one compared, down to the giver's own, must be
 above its share too. "Above" is above in a resource that the victim holds. What cannot shrink goes
-whole even if its queue ends lower; but for a taker above its own quota no queue ends so far below
-its quota that work of its own fits in between. The taker ends at or under what it deserves, and no
-queue above it passes what it deserves, or what it had already. Who is moved costs his queue
-nothing, so he may come from any.
+whole even if its queue ends lower; but where the taker's queue ends above its quota, the one beside
+it may not end so far below its own that work of its own would take that back (`taking_back`). The
+taker ends at or under what it deserves, and no queue above it passes what it deserves, or what it
+had already. Who is moved costs his queue nothing, so he may come from any.
 
 So, while demand stays as it is and nothing else is freed, two sums strictly fall, the first before
 the second: what queues hold above both share and quota, and what they hold above quota. What was
@@ -33,6 +33,7 @@ from extender.policy.queues import RESOURCES, Queue, larger, sum_amounts
 from extender.policy.runtimes import protected_by
 from extender.policy.session import Session, format_amount
 from extender.policy.taking import DESERVES, LIMIT, Taking, first_over
+from extender.policy.taking_back import TakingBack, compared, levels_of
 from extender.policy.terms import Rule, Terms, TermsBuilder
 from extender.policy.trial import Claim, Trial
 from extender.state.model import GPU, Amounts
@@ -111,14 +112,12 @@ class _Reclaim:
         self, herd: Herd, leaf: Queue, is_in_quota: Sequence[bool], inside: Queue | None
     ) -> Terms:
         terms = TermsBuilder(herd)
-        level_of = {queue: level for level, queue in enumerate(leaf.chain)}
+        level_of = levels_of(leaf)
         for giver in herd.queues:
-            path = _below_common(giver, level_of)
+            path, level = compared(giver, level_of)
             if giver in level_of or (inside is not None and inside not in giver.chain):
                 terms.add(0, is_mobile=giver not in level_of)
                 continue
-            common = giver.chain[len(path)] if len(path) < len(giver.chain) else None
-            level = len(leaf.chain) - 1 if common is None else level_of[common] - 1
             terms.add(2 if is_in_quota[level] else 1, path, is_mobile=True)
             self._set_floors(terms, path)
         return terms.finish(protected_by(self.session, herd, _reclaim_runtime))
@@ -140,7 +139,7 @@ class _Reclaim:
         amounts = sum_amounts(placement.amounts for placement in trial.placements)
         if self.session.check_room(leaf, claim.pending.workload, amounts, "later") is not None:
             return False
-        if not leaf.project.has_room(amounts, leaf.project.quota) and self._leaves_claims(trial):
+        if TakingBack(self.session, self.pool, claim, trial, amounts).is_likely():
             return False
         for queue in leaf.chain:
             bound = queue.deserves
@@ -150,38 +149,6 @@ class _Reclaim:
             if not queue.has_room(amounts, most):
                 return False
         return True
-
-    def _leaves_claims(self, trial: Trial) -> bool:
-        """Whether a queue ends below its quota, and something of its work fits into what it lacks:
-        it would take that back at once."""
-        herd, wanted = trial.herd, dict[Queue, list[Amounts]]()
-        for unit in trial.units.values():
-            for queue in herd.leaves[unit.w].chain:
-                wanted.setdefault(queue, []).append(herd.amounts_of(unit.pods))
-        short = {queue for queue in wanted if _has_fallen_short(queue, trial.held_before(queue))}
-        for pending in self.session.pending if short else ():
-            leaf = self.session.queues[self.pool].leaf_of(pending.workload)
-            for queue in short.intersection(leaf.chain if leaf else ()):
-                wanted[queue].append(pending.need())
-        return any(
-            queue.has_room(amounts, queue.quota) for queue in short for amounts in wanted[queue]
-        )
-
-
-def _has_fallen_short(queue: Queue, before: Amounts) -> bool:
-    """Whether the queue has less than its quota of something, and did not have `before`."""
-    has, quota = queue.allocated, queue.quota
-    return any(has[r] < quota[r] <= before[r] for r in RESOURCES)
-
-
-def _below_common(giver: Queue, level_of: dict[Queue, int]) -> list[Queue]:
-    """The giver's queues up to the one just below the first that is above both."""
-    path = []
-    for queue in giver.chain:
-        if queue in level_of:
-            break
-        path.append(queue)
-    return path
 
 
 def _reclaim_runtime(queues: Iterable[Queue]) -> int:

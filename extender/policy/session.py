@@ -50,8 +50,9 @@ State = Literal["reserved", "nominated"]
 @dataclass(slots=True)
 class Session:
     """One cycle in the making. `pending` is everything that may still be placed, save `deferred`,
-    which has its turn after reclaim; `solvers` are the searches for victims, by pool, and `stops`
-    who is stopped in pools of policy `priority`."""
+    which has its turn after reclaim; `is_reclaim_awaited` says that consolidation left somebody
+    waiting until reclaim `has_reclaimed`. `solvers` are the searches for victims, by pool, and
+    `stops` who is stopped in pools of policy `priority`."""
 
     snapshot: Snapshot
     settings: Settings
@@ -62,6 +63,8 @@ class Session:
     reservations: Reservations = field(init=False)
     pending: list[Pending] = field(default_factory=list)
     deferred: list[Pending] = field(default_factory=list)
+    is_reclaim_awaited: bool = False
+    has_reclaimed: bool = False
     waits: dict[str, Refused] = field(default_factory=dict)
     drops: list[str] = field(default_factory=list)
     leaving_pools: set[str] = field(default_factory=set)
