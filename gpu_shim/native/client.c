@@ -29,8 +29,13 @@
 
 struct client client;
 
+/* How far this process has come: the helper thread starts when it is about to use a card. */
+enum { OUTSIDE, JOINED, READY };
+
 static pthread_mutex_t setup = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic int is_ready, is_ending, is_serving;
+/* Guards `fd`: a thread that sends must not meet whatever has its number after it was closed. */
+static pthread_mutex_t sending = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int stage, is_ending, is_serving;
 static int fd = -1, table_fd = -1;
 static char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 
@@ -166,6 +171,15 @@ static void adopt(struct ballast_table *table, int slot, int file)
     client_unlock();
 }
 
+static void set_line(int to)
+{
+    pthread_mutex_lock(&sending);
+    if (fd >= 0)
+        close(fd);
+    fd = to;
+    pthread_mutex_unlock(&sending);
+}
+
 static bool connect_arbiter(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -174,9 +188,11 @@ static bool connect_arbiter(void)
     int files[2] = {-1, -1}, to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     memcpy(address.sun_path, socket_path, sizeof address.sun_path);
     message.pid = (uint64_t)getpid();
+    /* Also for `connect`: an arbiter that was stopped accepts nobody, and its queue fills. */
+    setsockopt(to, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (to < 0 || connect(to, (struct sockaddr *)&address, sizeof address))
         goto refused;
-    setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     message.card = table_fd >= 0 ? (uint8_t)client.slot : 0;
     if (exchange(to, &message, &table_fd, table_fd >= 0, true) != sizeof message ||
         exchange(to, &message, files, 2, false) != sizeof message)
@@ -195,7 +211,7 @@ static bool connect_arbiter(void)
     adopt(table, (int)message.value, files[0]);
     close(files[1]);
     gate_forget();
-    fd = to;
+    set_line(to);
     /* The page before stays mapped: a thread may be reading it. */
     atomic_store(&client.grants, grants);
     return true;
@@ -212,7 +228,10 @@ refused:
 bool client_send(enum ballast_kind kind, int card, uint32_t value)
 {
     struct ballast_message message = {.kind = (uint8_t)kind, .card = (uint8_t)card, .value = value};
-    return fd >= 0 && send(fd, &message, sizeof message, MSG_NOSIGNAL) == sizeof message;
+    pthread_mutex_lock(&sending);
+    bool is_sent = fd >= 0 && send(fd, &message, sizeof message, MSG_NOSIGNAL) == sizeof message;
+    pthread_mutex_unlock(&sending);
+    return is_sent;
 }
 
 /* Whether the arbiter hung up. It sends nothing after WELCOME. */
@@ -221,6 +240,15 @@ static bool is_cut(void)
     char byte;
     ssize_t got = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* Connect anew where the arbiter hung up, or was not there. One thread at a time. */
+static void reconnect(void)
+{
+    if (fd >= 0 && is_cut())
+        set_line(-1);
+    if (fd < 0)
+        connect_arbiter();
 }
 
 /* At exit the driver takes itself down while our thread still runs: it must not call it any more.
@@ -252,12 +280,7 @@ static void *help(void *nothing)
         uint64_t now = client_now_ns(), pause = serve();
         if (now - looked_ns >= RETRY) {
             looked_ns = now;
-            if (fd >= 0 && is_cut()) {
-                close(fd);
-                fd = -1;
-            }
-            if (fd < 0)
-                connect_arbiter();
+            reconnect();
         }
         if (grants)
             client_wait(grants, BALLAST_HELPER, changes, pause < RETRY ? pause : RETRY);
@@ -284,42 +307,62 @@ static void in_child(void)
 {
     pthread_mutex_init(&setup, NULL);
     pthread_mutex_init(&lock, NULL);
-    if (fd >= 0)
-        close(fd);
+    pthread_mutex_init(&sending, NULL);
+    set_line(-1);
     if (table_fd >= 0)
         close(table_fd);
-    fd = table_fd = -1;
+    table_fd = -1;
     client.n_cards = 0;
     client.table = NULL;
     client.slot = 0;
     atomic_store(&client.grants, NULL);
     gate_forget();
     is_serving = 0;
-    is_ready = 0;
+    stage = OUTSIDE;
+}
+
+static void join(void)
+{
+    static bool has_handlers;
+    if (!has_handlers) {
+        pthread_atfork(NULL, NULL, in_child);
+        /* After the driver's own, so it runs before them. */
+        atexit(at_exit);
+    }
+    has_handlers = true;
+    client.table = private_table();
+    if (client.table)
+        read_configuration(client.table);
+    if (client.n_cards)
+        connect_arbiter();
+}
+
+static void come_to(int next)
+{
+    pthread_mutex_lock(&setup);
+    if (stage == OUTSIDE) {
+        join();
+        stage = JOINED;
+    }
+    if (stage < next) {
+        if (client.n_cards) {
+            reconnect();
+            start_helper();
+        }
+        stage = READY;
+    }
+    pthread_mutex_unlock(&setup);
+}
+
+void client_join(void)
+{
+    if (stage == OUTSIDE)
+        come_to(JOINED);
 }
 
 bool client_ready(void)
 {
-    if (is_ready)
-        return client.n_cards > 0;
-    pthread_mutex_lock(&setup);
-    if (!is_ready) {
-        static bool has_handlers;
-        if (!has_handlers) {
-            pthread_atfork(NULL, NULL, in_child);
-            /* After the driver's own, so it runs before them. */
-            atexit(at_exit);
-        }
-        has_handlers = true;
-        client.table = private_table();
-        if (client.table)
-            read_configuration(client.table);
-        if (client.n_cards) {
-            connect_arbiter();
-            start_helper();
-        }
-        is_ready = 1;
-    }
-    pthread_mutex_unlock(&setup);
+    if (stage != READY)
+        come_to(READY);
     return client.n_cards > 0;
 }

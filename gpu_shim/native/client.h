@@ -23,7 +23,11 @@ struct client {
 
 extern struct client client;
 
-/* Read the configuration and connect, once; true where there is anything to enforce. */
+/* Read the configuration and connect, once. */
+void client_join(void);
+
+/* The same, and from now on the arbiter is answered: the program is about to use a card. True where
+ * there is anything to enforce. */
 bool client_ready(void);
 
 /* Tell the arbiter; false where nobody is there. */

@@ -40,7 +40,7 @@ HOOK(cuInit)(unsigned flags)
 {
     int status = REAL(cuInit)(flags);
     if (!status)
-        client_ready();
+        client_join();
     return status;
 }
 

@@ -249,6 +249,30 @@ async def test_an_arbiter_that_comes_late_takes_over_what_processes_have(scene: 
     assert await program.answer() == OUT_OF_MEMORY
 
 
+async def test_who_only_asks_for_cards_has_no_thread_of_ours(scene: Scene) -> None:
+    scene.container("a")
+    code = """
+threads = lambda: len(os.listdir("/proc/self/task"))
+before = threads()
+assert cuda.cuInit(0) == 0
+tell(threads() - before)
+hear()
+begin()
+tell(plain(4 * MIB)[0], threads() - before)
+hear()
+"""
+    program = await scene.run("a", code)
+    assert await program.answer() == 0
+    assert len(scene.arbiter.referee.processes) == 1
+    # It finds the arbiter again that came back meanwhile, before it takes anything.
+    await scene.stop()
+    scene.start()
+    scene.container("a")
+    await program.say()
+    assert await program.answer() == [0, 1]
+    assert scene.used_mib("a") == 4
+
+
 async def test_without_configuration_nothing_is_touched(scene: Scene) -> None:
     scene.container("a")
     (scene.home("a") / "gpu.conf").unlink()
