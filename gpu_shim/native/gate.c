@@ -35,17 +35,21 @@ static struct gate {
     int n_quiet;
 } gates[BALLAST_MAX_CARDS];
 
-/* While contended: an event after every `every` launches, and no more than two of them ahead. */
-static struct {
+/* While contended, on each card: an event after every `every` launches, and no more than two of them
+ * ahead. Events are of the context that the first was made in, and end with it. */
+static struct pace {
     pthread_mutex_t lock;
     _Atomic uint32_t n_launches, every;
     uint32_t at;
+    void *context;
     struct {
         void *event;
         bool is_recorded;
         uint64_t recorded_ns;
     } ring[2];
-} pace = {.lock = PTHREAD_MUTEX_INITIALIZER, .every = 1};
+} paces[BALLAST_MAX_CARDS] = {
+    [0 ... BALLAST_MAX_CARDS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER, .every = 1},
+};
 
 static _Atomic int n_captures;
 static _Atomic(void *) contexts[MAX_CONTEXTS];
@@ -96,7 +100,9 @@ static void want(struct gate *gate, int card)
 {
     if (!atomic_exchange(&gate->is_wanting, true)) {
         gate->has_told = true;
-        client_send(BALLAST_WANT, card, 0);
+        /* Nobody heard it: it is said again, or this thread would wait for ever. */
+        if (!client_send(BALLAST_WANT, card, 0))
+            gate->is_wanting = false;
     }
 }
 
@@ -156,25 +162,29 @@ int gate_enter(void *stream)
 
 /* -- bounding what is queued ----------------------------------------------------------------- */
 
-static void follow(void *stream)
+static void follow(struct pace *pace, void *stream)
 {
-    int at = pace.at % 2;
-    if (pace.ring[at].is_recorded) {
-        REAL(cuEventSynchronize)(pace.ring[at].event);
-        uint64_t took = client_now_ns() - pace.ring[at].recorded_ns;
-        if (took > 5 * MS && pace.every > 1)
-            pace.every /= 2;
-        else if (took < 2 * MS && pace.every < 1024)
-            pace.every *= 2;
-        pace.ring[at].is_recorded = false;
+    int at = pace->at % 2;
+    void *context = NULL;
+    if (REAL(cuCtxGetCurrent)(&context) || (pace->context && pace->context != context))
+        return;
+    pace->context = context;
+    if (pace->ring[at].is_recorded) {
+        REAL(cuEventSynchronize)(pace->ring[at].event);
+        uint64_t took = client_now_ns() - pace->ring[at].recorded_ns;
+        if (took > 5 * MS && pace->every > 1)
+            pace->every /= 2;
+        else if (took < 2 * MS && pace->every < 1024)
+            pace->every *= 2;
+        pace->ring[at].is_recorded = false;
     }
     /* Without timing, and such that waiting for it sleeps. */
-    if (!pace.ring[at].event && REAL(cuEventCreate)(&pace.ring[at].event, 3))
+    if (!pace->ring[at].event && REAL(cuEventCreate)(&pace->ring[at].event, 3))
         return;
-    if (!REAL(cuEventRecord)(pace.ring[at].event, stream)) {
-        pace.ring[at].is_recorded = true;
-        pace.ring[at].recorded_ns = client_now_ns();
-        pace.at++;
+    if (!REAL(cuEventRecord)(pace->ring[at].event, stream)) {
+        pace->ring[at].is_recorded = true;
+        pace->ring[at].recorded_ns = client_now_ns();
+        pace->at++;
     }
 }
 
@@ -186,15 +196,16 @@ void gate_leave(int card, void *stream)
     struct ballast_grants *grants = atomic_load_explicit(&client.grants, memory_order_relaxed);
     if (atomic_load_explicit(&grants->cards[card].state, memory_order_relaxed) == BALLAST_OPEN)
         return;
-    if (++pace.n_launches % pace.every && !n_captures)
+    struct pace *pace = &paces[card];
+    if (++pace->n_launches % pace->every && !n_captures)
         return;
-    if (pthread_mutex_trylock(&pace.lock))
+    if (pthread_mutex_trylock(&pace->lock))
         return;
     int mode = RELAXED;
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-    follow(stream);
+    follow(pace, stream);
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-    pthread_mutex_unlock(&pace.lock);
+    pthread_mutex_unlock(&pace->lock);
 }
 
 /* -- draining: the helper thread ------------------------------------------------------------- */
@@ -227,6 +238,25 @@ void gate_remove_context(void *context)
         void *found = context;
         atomic_compare_exchange_strong(&contexts[i], &found, NULL);
     }
+    for (int card = 0; card < BALLAST_MAX_CARDS; card++) {
+        struct pace *pace = &paces[card];
+        pthread_mutex_lock(&pace->lock);
+        if (pace->context == context) {
+            pace->context = NULL;
+            memset(pace->ring, 0, sizeof pace->ring);
+        }
+        pthread_mutex_unlock(&pace->lock);
+    }
+}
+
+static void wait_for_events(struct pace *pace)
+{
+    pthread_mutex_lock(&pace->lock);
+    for (int i = 0; i < 2; i++) {
+        if (pace->ring[i].is_recorded)
+            REAL(cuEventSynchronize)(pace->ring[i].event);
+    }
+    pthread_mutex_unlock(&pace->lock);
 }
 
 /* Wait until nothing of this process runs. While somebody captures, a wait for a whole context
@@ -235,10 +265,8 @@ static void drain(void)
 {
     int mode = RELAXED;
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-    for (int i = 0; i < 2 && n_captures; i++) {
-        if (pace.ring[i].is_recorded)
-            REAL(cuEventSynchronize)(pace.ring[i].event);
-    }
+    for (int card = 0; card < BALLAST_MAX_CARDS && n_captures; card++)
+        wait_for_events(&paces[card]);
     for (int i = 0; i < MAX_CONTEXTS && !n_captures; i++) {
         void *context = contexts[i];
         if (!context || REAL(cuCtxPushCurrent_v2)(context))

@@ -214,6 +214,41 @@ tell(done)
     assert overlap_ns(runs) < 0.03e9
 
 
+async def test_a_context_may_be_reset_while_others_want_the_card(scene: Scene) -> None:
+    """What bounds the queue was made in the old context, and is not touched in the new one."""
+    scene.container("a", "1/2", "1/2")
+    scene.container("b", "1/2", "1/2")
+    await (await scene.run("b", BUSY)).answer()
+    code = """
+for turn in range(10):
+    begin(); work(200, 0.1, at_once=20)
+    assert cuda.cuDevicePrimaryCtxReset_v2(0) == 0
+tell(0)
+"""
+    assert await scene.ask("a", code) == 0
+
+
+async def test_what_is_queued_is_bounded_on_every_card(scene: Scene) -> None:
+    """A program that never waits, on its second card, after some work on its first."""
+    scene.container("a", "1/2", "1/2", cards=(UUID, SECOND))
+    scene.container("b", "1/2", "1/2", cards=(SECOND,))
+    second = """
+context = c_void_p(); cuda.cuDevicePrimaryCtxRetain(byref(context), 1)
+cuda.cuCtxSetCurrent(context)
+"""
+    busy = await scene.run("b", f"begin(); {second}tell(0); work(1000, 60)", FAKECUDA_CARDS="2")
+    await busy.answer()
+    code = f"""
+begin(); work(1000, 0.3); {second}
+spin, n, end = kernel(1000), 0, time.monotonic() + 1
+while time.monotonic() < end:
+    n += launch(spin) == 0
+tell(n)
+"""
+    n_launched = await scene.ask("a", code, FAKECUDA_CARDS="2")
+    assert 50 < n_launched < 2000
+
+
 async def test_many_threads_pass_the_gate(scene: Scene) -> None:
     scene.container("a", "1/2", "1/2")
     scene.container("b", "1/2", "1/2")

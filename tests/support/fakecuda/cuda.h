@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 enum { INVALID = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NO_CONTEXT = 201, NOT_FOUND = 500 };
-enum { NOT_READY = 600, NOT_SUPPORTED = 801, CAPTURE_UNSUPPORTED = 900 };
+enum { INVALID_HANDLE = 400, NOT_READY = 600, NOT_SUPPORTED = 801, CAPTURE_UNSUPPORTED = 900 };
 
 struct array_2d {
     size_t width, height;
@@ -23,6 +23,9 @@ struct array_3d {
 
 /* The card of the calling thread's context. */
 extern __thread int fake_device;
+
+/* How often contexts have gone, and with them what was made in them. */
+extern _Atomic unsigned fake_n_resets;
 
 /* Something takes the engine for n times so long, in a stream's order. */
 void fake_run_on(void *stream, uint64_t n, uint64_t each_ns);

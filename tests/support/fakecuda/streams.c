@@ -24,6 +24,8 @@ struct graph {
 
 struct event {
     _Atomic uint64_t done_ns;
+    unsigned n_resets;
+    int device;
 };
 
 static struct stream legacy[2];
@@ -153,18 +155,31 @@ int cuCtxSynchronize(void)
 
 int cuEventCreate(void **event, unsigned flags)
 {
+    struct event *made = calloc(1, sizeof *made);
     (void)flags;
-    *event = calloc(1, sizeof(struct event));
+    made->n_resets = fake_n_resets;
+    made->device = fake_device;
+    *event = made;
     return 0;
 }
 
 int cuEventDestroy_v2(void *event) { free(event); return 0; }
 
+/* One whose context is gone is no event any more: a driver may end the program, and this one does. */
+static struct event *known(void *event)
+{
+    if (((struct event *)event)->n_resets != fake_n_resets)
+        abort();
+    return event;
+}
+
 int cuEventRecord(void *event, void *stream)
 {
     if (stream_of(stream)->capture)
         return CAPTURE_UNSUPPORTED;
-    ((struct event *)event)->done_ns = stream_of(stream)->tail_ns;
+    if (known(event)->device != fake_device)
+        return INVALID_HANDLE;
+    known(event)->done_ns = stream_of(stream)->tail_ns;
     return 0;
 }
 
@@ -172,14 +187,14 @@ int cuEventQuery(void *event)
 {
     if (forbidden())
         return CAPTURE_UNSUPPORTED;
-    return fake_now_ns() >= ((struct event *)event)->done_ns ? 0 : NOT_READY;
+    return fake_now_ns() >= known(event)->done_ns ? 0 : NOT_READY;
 }
 
 int cuEventSynchronize(void *event)
 {
     if (forbidden())
         return CAPTURE_UNSUPPORTED;
-    fake_sleep_until(((struct event *)event)->done_ns);
+    fake_sleep_until(known(event)->done_ns);
     return 0;
 }
 
