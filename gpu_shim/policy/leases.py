@@ -1,16 +1,16 @@
 """Which tenant of one card has the next lease.
 
 Time is dealt in plans. At its start a plan sets how many leases each tenant has in it: the whole
-part of its share, and for some one more, so that what a share misses or takes too much by whole
-leases is carried over. Those are chosen by earliest pseudo-deadline, which keeps everybody within
-one lease of its exact share for ever (Baruah et al., Proportionate progress, 1996). Inside the plan
-leases alternate by lag, the time due minus the time held: of those that are not ahead, the one
-whose next lease is due first (Bennett and Zhang, WF2Q, 1996). Time nobody is due is held by nobody,
-under the same rules.
+part of its share, and for some one more. Those are chosen by earliest pseudo-deadline, which keeps
+everybody within one lease of its exact share for ever (Baruah et al., Proportionate progress,
+1996). Inside the plan leases alternate by lag, the time due minus the time held: of those that are
+not ahead, the one whose next lease is due first (Bennett and Zhang, WF2Q, 1996). Time nobody is due
+is held by nobody, under the same rules.
 
-Held time is charged as it was, not as it was granted: who overran has fewer leases until it is
-repaid, who yielded early keeps what it did not use. A change of who is busy starts a new plan; lags
-live on.
+Held time is charged as it was, not as it was granted: who overran has less until it is repaid, who
+yielded early keeps what it did not use. What is missing or too much beyond that one lease is made
+up for in the next plan, by as much as it is: where it is little, a lease becomes a little longer or
+shorter. A change of who is busy starts a new plan; lags live on.
 """
 
 from collections.abc import Iterable
@@ -23,6 +23,8 @@ from typing import Final
 from gpu_shim.policy.shares import Claim, excess_of, split
 
 NOBODY: Final = ""
+#: Leases by which lags rise and fall where everybody has just what is due.
+SWING: Final = Fraction(1)
 #: A plan may last longer than it should by this part, when leases overran.
 LONGEST_DELAY: Final = Fraction(1, 4)
 #: A rest of a quota below this part of a lease is not worth a hand-over; it is carried over.
@@ -102,7 +104,7 @@ class Tenant:
     due_ns: Fraction = Fraction(0)
     held_ns: int = 0
     overrun_ns: int = 0
-    quota: int = 0
+    quota: Fraction = Fraction(0)
     held_in_plan_ns: int = 0
     held_last_plan_ns: int = 0
 
@@ -280,7 +282,7 @@ class Card:
 
     def _left_of(self, tenant: Tenant) -> int:
         """What is left of its quota in this plan."""
-        return tenant.quota * self.lease_ns - tenant.held_in_plan_ns
+        return floor(tenant.quota * self.lease_ns) - tenant.held_in_plan_ns
 
     def _length_for(self, tenant: Tenant) -> int:
         """A lease; the last of a plan is what makes up the quota."""
@@ -301,19 +303,18 @@ class Card:
         self._plan_begin_ns = self.now_ns
         self._plan_end_ns = Fraction(self.now_ns + n_leases * self.lease_ns)
         self._is_stale = False
-        dealt, wanting = 0, list[tuple[int, Fraction, Tenant]]()
+        dealt, wanting = Fraction(0), list[tuple[Fraction, Fraction, Tenant]]()
         for tenant in (*self.tenants.values(), self._nobody):
             tenant.held_last_plan_ns, tenant.held_in_plan_ns = tenant.held_in_plan_ns, 0
             lag = tenant.lag / self.lease_ns
-            owed = int(lag)
+            carried = max(-SWING, min(SWING, lag))
             due = tenant.share * n_leases if tenant.is_busy else Fraction(0)
-            most = ceil(tenant.claim.limit * n_leases) if due else 0
-            tenant.quota = max(0, min(floor(due) + owed, most))
+            most = Fraction(ceil(tenant.claim.limit * n_leases)) if due else Fraction(0)
+            tenant.quota = max(Fraction(0), min(floor(due) + lag - carried, most))
             dealt += tenant.quota
-            carried, part = lag - owed, due - floor(due)
+            part = due - floor(due)
             if part and carried + part > 0 and tenant.quota < most:
-                deadline = (1 - carried) / part
-                wanting.append((ceil(deadline), deadline, tenant))
-        wanting.sort(key=lambda each: each[:2])
-        for _, _, tenant in wanting[: max(0, n_leases - dealt)]:
-            tenant.quota += 1
+                wanting.append(((1 - carried) / part, most, tenant))
+        wanting.sort(key=lambda each: (ceil(each[0]), each[0]))
+        for _, most, tenant in wanting[: max(0, round(n_leases - dealt))]:
+            tenant.quota = min(tenant.quota + 1, most)

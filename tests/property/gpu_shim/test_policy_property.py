@@ -79,6 +79,23 @@ def test_every_plan_has_the_whole_leases_and_the_long_run_is_exact(found: list[C
         assert tenant.held_ns == shares[name] * n_leases * LEASE
 
 
+@RUN
+@given(claims(), st.integers(0, 3 * LEASE), st.integers(0, LEASE // 25))
+def test_leases_that_end_a_little_late_leave_every_plan_within_half_a_lease(
+    found: list[Claim], first: int, late: int
+) -> None:
+    card, name = card_of(found), found[0].name
+    card.grant(name, 0)
+    card.end(first)
+    for _ in range(1000):
+        n_plans, grant = card.n_plans, card.pick(card.now_ns)
+        if card.n_plans > max(n_plans, 3):
+            for tenant in card.tenants.values():
+                due, held = 20 * tenant.share, Fraction(tenant.held_last_plan_ns, LEASE)
+                assert floor(due) - Fraction(1, 2) <= held <= ceil(due) + Fraction(1, 2)
+        card.end(grant.end_ns + (late if grant.name == name else 0))
+
+
 steps = st.lists(
     st.tuples(
         st.integers(0, 5),  # who changes between busy and idle; above the last: nobody

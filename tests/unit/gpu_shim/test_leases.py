@@ -58,6 +58,32 @@ def test_an_overrun_is_charged_and_repaid() -> None:
     assert abs(card.tenants["a"].held_ns - card.tenants["b"].held_ns) <= LEASE
 
 
+def plans_of_a(card: Card, n_plans: int, late_ns: int = 0) -> list[Fraction]:
+    """Leases that `a` has in plan after plan from now on, where each ends a little late."""
+    found, first = list[Fraction](), card.n_plans + 1
+    while len(found) < n_plans:
+        before, grant = card.n_plans, card.pick(card.now_ns)
+        if card.n_plans > max(before, first):
+            found.append(Fraction(card.tenants["a"].held_last_plan_ns, card.lease_ns))
+        card.end(grant.end_ns + (late_ns if grant.name == "a" else 0))
+    return found
+
+
+def test_what_each_lease_takes_too_long_never_adds_up_to_a_whole_lease_less() -> None:
+    card = card_of(("a", "1/4", "1"), ("b", "3/4", "1"))
+    plans = plans_of_a(card, 120, 10 * MS)
+    assert all(abs(leases - 5) <= Fraction(1, 5) for leases in plans)
+    assert abs(card.tenants["a"].held_ns - card.tenants["a"].due_ns) <= LEASE * 3 // 2
+
+
+def test_what_is_missing_beyond_a_lease_is_made_up_for_by_as_much_and_once() -> None:
+    card = card_of(("a", "1/4", "1"), ("b", "3/4", "1"))
+    card.grant("b", 0)
+    card.end(5 * LEASE)
+    assert card.tenants["a"].lag == Fraction(5, 4) * LEASE
+    assert plans_of_a(card, 3) == [Fraction(21, 4), 5, 5]
+
+
 def test_kernels_of_three_seconds_are_repaid_too() -> None:
     card = card_of(("a", "1/4", "1"), ("b", "3/4", "1"))
     while card.now_ns < 240 * 1000 * MS:
