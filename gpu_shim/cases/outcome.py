@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import Final
 
 from msgspec import Struct, field
 
-from gpu_shim.cases.model import Case
+from gpu_shim.cases.model import SECOND, Case
+
+#: What a clock can tell.
+TICK_S: Final = Fraction(1, SECOND)
 
 
 class Held(Struct):
@@ -48,7 +52,7 @@ def _in_time(case: Case, outcome: Outcome) -> Iterator[str]:
     expected = {name: share * outcome.seconds for name, share in case.expect.share.items()}
     for name, seconds in (*expected.items(), *case.expect.seconds.items()):
         held = outcome.held.get(name, Held())
-        room = (case.expect.slack + outcome.room) * outcome.seconds
+        room = max(TICK_S, (case.expect.slack + outcome.room) * outcome.seconds)
         if abs(held.due_s - seconds) > room:
             yield f"{name}: due {_shown(held.due_s)} s of {outcome.seconds}, expected {seconds}"
         off = abs(held.held_s - seconds)
