@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import resource
 import signal
 from fractions import Fraction
 from pathlib import Path
@@ -113,6 +114,9 @@ def main(
 
 async def serve(options: Options) -> None:
     """Run the agent; returns never."""
+    # Each process of each pod has one descriptor here.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     await alone(options)
     await Program(options, *await cards_of(options)).run()
 

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Final
 
 #: `pod<uid>` as kubelet names groups; the systemd driver writes the uid with underscores.
-_POD: Final = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})", re.ASCII)
+_POD: Final = re.compile(rb"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
+#: Bytes of a process's list of groups: one line each, of which there are a dozen at most. The
+#: kernel hands it out whole.
+_LONGEST: Final = 1 << 16
 _PROC: Final = Path("/proc")
 _CREDENTIALS: Final = struct.Struct("3i")
 #: SO_PEERPIDFD of Linux 6.5, which Python has no name for.
@@ -23,12 +26,19 @@ _PEER_PIDFD: Final = 77
 def pod_of(pid: int, proc: Path = _PROC) -> str:
     """The uid of the process's pod; empty where it has none or is gone."""
     try:
-        text = (proc / str(pid) / "cgroup").read_text("utf-8", "replace")
+        # Done for every process that comes, so without the layers of `open`.
+        file = os.open(f"{proc}/{pid}/cgroup", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
+    try:
+        text = os.read(file, _LONGEST)
+    except OSError:
+        return ""
+    finally:
+        os.close(file)
     # The innermost: the node itself may be a pod of another cluster.
     found = _POD.findall(text)
-    return found[-1].replace("_", "-") if found else ""
+    return found[-1].decode().replace("_", "-") if found else ""
 
 
 def pod_of_peer(connection: socket.socket, proc: Path = _PROC) -> str:

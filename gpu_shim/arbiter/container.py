@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -25,6 +25,10 @@ from gpu_shim.arbiter.wire import Gate, Kind, Message
 MIB: Final = 1 << 20
 #: How often slots without a connection are looked at: their processes may have died meanwhile.
 SWEEP_S: Final = 1.0
+#: How soon a table is counted anew that moved while it was counted; then twice as long each time.
+SETTLE_S: Final = 0.01
+#: For how long nobody is let in when there are no descriptors left.
+REST_S: Final = 0.5
 #: Processes waiting to be accepted; a container has as many slots.
 BACKLOG: Final = wire.MAX_SLOTS
 #: Processes that are let in before others than this container have a turn: about a millisecond.
@@ -96,6 +100,7 @@ class Container:
     _listening: socket.socket | None = None
     _born_s: float = 0.0
     _sweep: asyncio.TimerHandle | None = None
+    _settling: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
         self.grants = Grants(self.library, len(self.cards))
@@ -113,8 +118,8 @@ class Container:
         # Users inside the container are whoever they are; the directory is the container's alone.
         self.path.chmod(0o666)
         listening.listen(BACKLOG)
-        asyncio.get_running_loop().add_reader(listening, self._accept, listening)
         self._listening = listening
+        self._listen()
 
     def close(self) -> None:
         """Hang up on everybody. The table is left as it is: its processes bring it back."""
@@ -122,8 +127,10 @@ class Container:
         if self._listening is not None:
             loop.remove_reader(self._listening)
             self._listening.close()
-        if self._sweep is not None:
-            self._sweep.cancel()
+            self._listening = None
+        for timer in (self._sweep, self._settling):
+            if timer is not None:
+                timer.cancel()
         self._disconnect()
         self.places.relay.close_door(self.door)
         with contextlib.suppress(FileNotFoundError):
@@ -161,11 +168,24 @@ class Container:
 
     # -- connections ---------------------------------------------------------------------------
 
+    def _listen(self) -> None:
+        if self._listening is not None:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(self._listening, self._accept, self._listening)
+
     def _accept(self, listening: socket.socket) -> None:
-        with contextlib.suppress(BlockingIOError, ConnectionError):
+        try:
             for _ in range(AT_ONCE):
                 sock, _ = listening.accept()
                 self._enter(sock)
+        except (BlockingIOError, ConnectionError):
+            pass
+        except OSError as error:
+            # Who knocks would have us try for ever; others leave meanwhile.
+            _log.warning("could not let a process in", container=self.name, why=error.strerror)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(listening)
+            loop.call_later(REST_S, self._listen)
 
     def _enter(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -284,20 +304,24 @@ class Container:
         if any(_is_alive(pid) for _, pid in lost):
             self._sweep_later()
 
-    def _settle_later(self) -> None:
+    def _settle_later(self, wait_s: float = SETTLE_S) -> None:
         """Count anew until nothing moves meanwhile: a process died within a change."""
-        retry: Callable[[], None] = self._settle_table
-        asyncio.get_running_loop().call_later(0.01, retry)
+        if self._settling is None:
+            loop = asyncio.get_running_loop()
+            self._settling = loop.call_later(wait_s, self._settle_table, wait_s)
 
-    def _settle_table(self) -> None:
+    def _settle_table(self, waited_s: float) -> None:
+        self._settling = None
         if self.table is not None and not self.table.reconcile():
-            self._settle_later()
+            # The table is the tenant's: one that never rests must not keep us busy.
+            self._settle_later(min(2 * waited_s, SWEEP_S))
 
 
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
+        # The number is what the tenant's table says: it may be no process's at all.
         return False
     except PermissionError:
         pass

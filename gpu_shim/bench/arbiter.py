@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+from gpu_shim.agent.cgroups import pod_of_peer
 from gpu_shim.arbiter.container import Card
 from gpu_shim.arbiter.pages import Library
 from gpu_shim.arbiter.server import Arbiter
@@ -85,7 +86,12 @@ def _compiled(bench: Bench, name: str) -> Path:
 async def _container(bench: Bench, name: str) -> AsyncIterator[str]:
     """A container that an arbiter has admitted."""
     containers, cards = bench.stage.containers, (Card(bench.stage.uuid, PLENTY_MIB),)
-    arbiter = Arbiter(Library(containers.libraries / "libballast-pages.so"), bench.settings, 0)
+    arbiter = Arbiter(
+        Library(containers.libraries / "libballast-pages.so"),
+        bench.settings,
+        grace_s=0,
+        pod_of_peer=pod_of_peer,
+    )
     beating = asyncio.create_task(arbiter.run())
     try:
         claim = Claim(name, Fraction(0), Fraction(1))

@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import os
 import random
+import resource
 import socket
 from functools import partial
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gpu_shim.arbiter import wire
 from gpu_shim.arbiter.wire import Kind, Message
@@ -135,3 +137,39 @@ async def test_a_container_has_as_many_connections_as_slots_and_others_still_com
         sock.close()
     await until(lambda: not scene.arbiter.containers["a"].connections)
     assert await scene.ask("a", "begin(); tell(plain(MIB)[0])") == 0
+
+
+async def test_without_descriptors_it_rests_and_then_lets_everybody_in(scene: Scene) -> None:
+    scene.container("a")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    crowd = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(100)]
+    broken = list[dict[str, object]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: broken.append(what))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (crowd[-1].fileno() + 20, before[1]))
+    try:
+        with capture_logs() as logs:
+            for sock in crowd:
+                sock.connect(str(scene.home("a") / "run" / "arbiter.sock"))
+            await until(lambda: bool(logs))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert logs[0]["event"] == "could not let a process in"
+    assert broken == []
+    await until(lambda: len(scene.arbiter.containers["a"].connections) == 100)
+    for sock in crowd:
+        sock.close()
+
+
+async def test_numbers_of_processes_in_a_table_may_be_anything(scene: Scene) -> None:
+    """They are freed like those of processes that are gone."""
+    scene.container("a")
+    program = await scene.run("a", "begin(); plain(MIB); tell(1); hear()")
+    await program.answer()
+    table = scene.table("a")
+    for pid in (1 << 31, (1 << 32) - 1):
+        assert table.take_slot(pid) > 0
+    await scene.stop()
+    scene.start(grace_s=0.5)
+    scene.container("a")
+    await until(lambda: len(scene.arbiter.referee.processes) == 1)
+    await until(lambda: len(scene.table("a").owners()) == 1)
