@@ -17,7 +17,6 @@ cdef class Choice:
     cdef void change(self, const Entry* entry, int sign) noexcept nogil
     cdef void undo(self, int n_kept) noexcept nogil
     cdef Cost total(self, int first) noexcept nogil
-    cdef int n_units(self) noexcept nogil
     cdef int cheapest(self, int card, bint is_by_size) noexcept nogil
-    cdef void trim(self) noexcept nogil
-    cdef int dearest_untested(self) noexcept nogil
+    cdef void trim(self, int first, int card) noexcept nogil
+    cdef int dearest_untested(self, int first) noexcept nogil

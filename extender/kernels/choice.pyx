@@ -43,7 +43,7 @@ cdef class Choice:
             ):
                 self.take(pods[at])
         if self.node.fits():
-            self.trim()
+            self.trim(0, -1)
             cost = self.total(0)
             chosen = [self.entries[at].pod for at in range(self.n_entries)]
             answer = chosen, (high_of(&cost), cost.moved, low_of(&cost))
@@ -91,12 +91,6 @@ cdef class Choice:
             add_cost(&total, &self.entries[at].cost)
         return total
 
-    cdef int n_units(self) noexcept nogil:
-        cdef int at, n = 0
-        for at in range(self.n_entries):
-            n += self.entries[at].kind != FOLLOWER
-        return n
-
     cdef int cheapest(self, int card, bint is_by_size) noexcept nogil:
         """The pod to go next of those that hold of the card, or (-1) of what the host lacks.
 
@@ -116,11 +110,12 @@ cdef class Choice:
                 best, best_size, least = p, size, entry.cost
         return best
 
-    cdef void trim(self) noexcept nogil:
-        """Let stay what is not needed, the dearest first: then the choice is minimal."""
+    cdef void trim(self, int first, int card) noexcept nogil:
+        """Let stay what is not needed of those chosen from the entry `first` on, the dearest first:
+        then that is minimal. It is needed for the card, or (-1) for all that the node lacks."""
         cdef int at, last, kept, moved
         while True:
-            at = self.dearest_untested()
+            at = self.dearest_untested(first)
             if at < 0:
                 return
             self.entries[at].is_tested = True
@@ -129,7 +124,7 @@ cdef class Choice:
                 last += 1
             for kept in range(at, last):
                 self.change(&self.entries[kept], -1)
-            if self.node.fits():
+            if self.node.fits() if card < 0 else self.node.card_free[card] >= self.node.need:
                 for moved in range(last, self.n_entries):
                     self.entries[moved - last + at] = self.entries[moved]
                 self.n_entries -= last - at
@@ -137,11 +132,11 @@ cdef class Choice:
                 for kept in range(at, last):
                     self.change(&self.entries[kept], 1)
 
-    cdef int dearest_untested(self) noexcept nogil:
+    cdef int dearest_untested(self, int first) noexcept nogil:
         """The entry to put back next; not one whose workload goes whole; -1: none."""
         cdef int at, other, best = -1
         cdef bint is_held
-        for at in range(self.n_entries):
+        for at in range(first, self.n_entries):
             if self.entries[at].is_tested:
                 continue
             is_held = False

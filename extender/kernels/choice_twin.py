@@ -69,6 +69,10 @@ class Choice:
         """Whether one more fits then."""
         return self.node.takes(ix, self.left(ix, units))
 
+    def frees(self, ix: int, card: int, units: Sequence[Unit]) -> bool:
+        """Whether the card is free enough then."""
+        return self.left(ix, units).cards[card] >= self.node.need(ix)
+
     def cheapest(
         self, ix: int, card: int, before: Sequence[Unit], *, is_by_size: bool
     ) -> Unit | None:
@@ -83,9 +87,12 @@ class Choice:
                 options.append((-size, price_of([unit], n_pods=1), unit))
         return min(options, key=lambda option: option[:2])[2] if options else None
 
-    def trimmed(self, ix: int, units: list[Unit]) -> list[Unit]:
-        """Those of the units that can't stay, the dearest asked first."""
-        needed: list[Unit] = []
+    def trimmed(
+        self, ix: int, units: list[Unit], kept: Sequence[Unit] = (), card: int = HOST
+    ) -> list[Unit]:
+        """Those of the units that can't stay, the dearest asked first, and those that are kept;
+        asked for one card, or for all that the node lacks."""
+        needed = list(kept)
         while True:
             cores = {unit.workload for unit in units if unit.kind == CORE}
             untested = [
@@ -97,7 +104,7 @@ class Choice:
                 return units
             dearest = max(untested, key=lambda unit: price_of([unit], n_pods=1))
             rest = [unit for unit in units if unit is not dearest]
-            if self.fits(ix, rest):
+            if self.fits(ix, rest) if card == HOST else self.frees(ix, card, rest):
                 units = rest
             else:
                 needed.append(dearest)

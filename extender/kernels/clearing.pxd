@@ -1,13 +1,12 @@
 """Which pods leave a node so that one more fits: see `clearing.pyx`."""
 
 from extender.kernels.choice cimport Choice
-from extender.kernels.costs cimport Entry
+from extender.kernels.exchange cimport Exchange
 
 
 cdef class Clearing:
     cdef Choice choice
-    # The best choice so far, while single units are tried.
-    cdef Entry* saved
+    cdef Exchange exchange
 
     cdef bint draft(self, int ix) noexcept nogil
     cdef bint could_fit(self) noexcept nogil
@@ -15,4 +14,3 @@ cdef class Clearing:
     cdef bint clear_node(self, bint is_by_size) noexcept nogil
     cdef bint clear_cards(self, bint is_by_size) noexcept nogil
     cdef bint clear_card(self, int card, bint is_by_size) noexcept nogil
-    cdef bint try_alone(self, bint is_found) noexcept nogil

@@ -2,27 +2,20 @@
 """Which pods leave a node so that one more fits, the cheapest found. Twin: `clearing_twin`.
 
 Cards are freed one by one, the cheapest first, then pods leave for what else the node lacks; what
-proves needless stays after all, and one unit that does it alone is looked at as well. Time: the
-node's cards times its pods, and its pods once more for each that is chosen.
+proves needless stays after all, and then one unit more is tried instead of others. Time: the node's
+cards times its pods, and its pods once more for each that is chosen.
 """
 
-from libc.stdlib cimport calloc, free as release
-from libc.string cimport memcpy
-
-from extender.kernels.choice cimport Choice
-from extender.kernels.costs cimport Cost, Entry, is_less
 from extender.kernels.cards cimport WHOLE
+from extender.kernels.choice cimport Choice
+from extender.kernels.costs cimport FOLLOWER, Cost, Entry, is_less
+from extender.kernels.exchange cimport Exchange
 
 
 cdef class Clearing:
     def __cinit__(self, nodes, herd, terms, demand, extra_need, extra_free, extra_held):
         self.choice = Choice(nodes, herd, terms, demand, extra_need, extra_free, extra_held)
-        self.saved = <Entry*>calloc(self.choice.most_pods + 1, sizeof(Entry))
-        if self.saved == NULL:
-            raise MemoryError(f"no memory to choose among {self.choice.most_pods} pods")
-
-    def __dealloc__(self):
-        release(self.saved)
+        self.exchange = Exchange(self.choice)
 
     def choose(self, int ix, int[::1] out):
         """How many pods leave node `ix`; their indices are in out. -1 where nothing helps."""
@@ -45,8 +38,8 @@ cdef class Clearing:
         # Order matters where a queue may give only so much: by size is the second try.
         is_found = self.clear_node(False) or self.clear_node(True)
         if is_found:
-            self.choice.trim()
-        return self.try_alone(is_found)
+            self.choice.trim(0, -1)
+        return self.exchange.improve(is_found)
 
     cdef bint could_fit(self) noexcept nogil:
         """Whether it fits with everything gone that may go: the cheap and exact no."""
@@ -115,34 +108,16 @@ cdef class Clearing:
         return True
 
     cdef bint clear_card(self, int card, bint is_by_size) noexcept nogil:
-        """Choose until the card is free enough."""
-        cdef int p
+        """Choose until the card is free enough, and nobody in vain."""
+        cdef int p, at, first = self.choice.n_entries
         while self.choice.node.card_free[card] < self.choice.node.need:
             p = self.choice.cheapest(card, is_by_size)
             if p < 0:
                 return False
             self.choice.take(p)
+        if self.choice.n_entries - first > 1:
+            self.choice.trim(first, card)
+            # Some may prove needless for the node still.
+            for at in range(first, self.choice.n_entries):
+                self.choice.entries[at].is_tested = self.choice.entries[at].kind == FOLLOWER
         return True
-
-    cdef bint try_alone(self, bint is_found) noexcept nogil:
-        """Take one unit that suffices alone instead where that is cheaper."""
-        cdef int p, at, n_saved = self.choice.n_entries
-        cdef Entry entry
-        cdef Cost best = self.choice.total(0), cost
-        if is_found and self.choice.n_units() == 1:
-            return True
-        memcpy(self.saved, self.choice.entries, n_saved * sizeof(Entry))
-        self.choice.undo(0)
-        for p in range(self.choice.node.first, self.choice.node.last):
-            if not self.choice.terms.appraise(p, &entry):
-                continue
-            self.choice.take(p)
-            cost = self.choice.total(0)
-            if self.choice.node.fits() and (not is_found or is_less(&cost, &best)):
-                is_found, best, n_saved = True, cost, self.choice.n_entries
-                memcpy(self.saved, self.choice.entries, n_saved * sizeof(Entry))
-            self.choice.undo(0)
-        if is_found:
-            for at in range(n_saved):
-                self.choice.add(&self.saved[at])
-        return is_found

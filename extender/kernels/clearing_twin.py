@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from extender.kernels.appraisal_twin import Price, Unit, price_of
 from extender.kernels.choice_twin import HOST, Choice, pods_of
+from extender.kernels.exchange_twin import improve
 
 
 class Clearing(Choice):
@@ -25,17 +26,8 @@ class Clearing(Choice):
             return []
         if not self.node.takes(ix, self.node.left(ix, self.removable(ix))):
             return None
-        options = []
         found = self._cleared(ix, is_by_size=False) or self._cleared(ix, is_by_size=True)
-        if found is not None:
-            options.append(self.trimmed(ix, found))
-            if len(options[0]) == 1:
-                return options[0]
-        for p in self.node.pods_on(ix):
-            unit = self.unit(ix, p, [])
-            if unit is not None and self.fits(ix, [unit]):
-                options.append([unit])
-        return min(options, key=price_of, default=None)
+        return improve(self, ix, found and self.trimmed(ix, found))
 
     def removable(self, ix: int) -> list[int]:
         """All pods of the node that may go, each asked alone."""
@@ -77,11 +69,12 @@ class Clearing(Choice):
     def _card_cleared(
         self, ix: int, card: int, before: Sequence[Unit], *, is_by_size: bool
     ) -> list[Unit] | None:
-        """The units that leave after those before until the card is free enough, or None."""
+        """The units that leave after those before until the card is free enough, nobody in vain; or
+        None."""
         more: list[Unit] = []
-        while self.left(ix, [*before, *more]).cards[card] < self.node.need(ix):
+        while not self.frees(ix, card, [*before, *more]):
             unit = self.cheapest(ix, card, [*before, *more], is_by_size=is_by_size)
             if unit is None:
                 return None
             more.append(unit)
-        return more
+        return self.trimmed(ix, [*before, *more], before, card)[len(before) :]

@@ -69,6 +69,7 @@ class Herd:
     had: "array[int]" = field(default_factory=lambda: array("q"))
     nobody: bytearray = field(default_factory=bytearray)
     _gone: set[str] = field(default_factory=set)
+    _gangs: list[int] | None = None
 
     def is_over_limit(self, queue: Queue) -> bool:
         """Whether it holds more than it may, and more than at first."""
@@ -112,6 +113,15 @@ class Herd:
         unit = {pod.uid for pod in unit_of(workload, self._live(workload), self.pods[p])}
         found = [m for m in here if self.pods[m].uid in unit]
         return found if len(found) == len(unit) else None
+
+    def gangs(self) -> Sequence[int]:
+        """Workloads of several pods, those first that lost least whole when this was first asked.
+
+        Costs one pass over all workloads, once."""
+        if self._gangs is None:
+            several = [w for w, pods in enumerate(self.members) if len(pods) > 1]
+            self._gangs = sorted(several, key=self.whole_lost.__getitem__)
+        return self._gangs
 
     def is_legal(self, w: int) -> bool:
         """Whether what the workload has left is nothing, enough to go on, or all that it had."""

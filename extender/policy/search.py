@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from extender.kernels import nodes as node_kernel
 from extender.kernels.victims import IMPOSSIBLE
+from extender.policy.exchange import exchange
 from extender.policy.match import WHOLE_POOL, Frame
 from extender.policy.minimal import Victims, unit_at
 from extender.policy.offers import Offers, Price
@@ -55,7 +56,7 @@ class Search:
         for with_moves, is_deferred in self._ways():
             self._moves, self._is_deferred = with_moves, is_deferred
             mark = self.checkpoint()
-            if self._place_all() and self._meet_limits() and self._victims().settle():
+            if self._place_all() and self._meet_limits() and self._settle():
                 if self._may_keep():
                     return True
                 self.was_forbidden = True
@@ -164,6 +165,13 @@ class Search:
             if pool != self.solver.pool and view and view.policy == "fairshare" and leaf:
                 found[pool] = leaf
         return found
+
+    def _settle(self) -> bool:
+        victims = self._victims()
+        if not victims.settle():
+            return False
+        exchange(victims)
+        return True
 
     def _may_keep(self) -> bool:
         trial = self.trial

@@ -102,3 +102,30 @@ def test_a_gang_is_taken_last_of_what_loses_the_same(kernel: ModuleType) -> None
     )
     assert chosen(kernel, case) == {0, 1}
     assert chosen(kernel, Case(case.places, case.pods, [Work(), Work(surplus=1)])) == {2}
+
+
+def test_a_card_costs_what_those_lose_who_are_needed_on_it(kernel: ModuleType) -> None:
+    # The small ones leave the first card before the half, and one of them in vain.
+    first = [Pod(cards=(0,), milli=milli, lost=lost) for milli, lost in ((500, 8), (250, 6))]
+    second = [Pod(cards=(1,), milli=500, lost=lost) for lost in (13, 2)]
+    case = node_of(
+        *first, Pod(cards=(0,), milli=250, lost=7), *second, n_cards=2, demand=Demand(1, 750)
+    )
+    assert chosen(kernel, case) == {0, 1}
+
+
+def test_one_more_leaves_where_that_lets_a_dearer_one_stay(kernel: ModuleType) -> None:
+    # Who holds half of two cards makes one of them free with the second pod, the other with the
+    # third; alone the second is the cheaper, together the third is.
+    case = Case(
+        [Place([0, 0, 500, 250])],
+        [
+            Pod(owner=0, cards=(2, 3), milli=500, lost=11),
+            Pod(owner=1, cards=(1,), lost=3),
+            Pod(owner=2, cards=(3,), milli=250, lost=2),
+            Pod(owner=3, cards=(0,), lost=12),
+        ],
+        work=[Work()] * 4,
+        demand=Demand(2, 1000),
+    )
+    assert chosen(kernel, case) == {0, 2}
