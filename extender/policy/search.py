@@ -48,6 +48,8 @@ class Search:
         self._moves = can_move
         self._is_deferred = False
         self._n_stopped_instead = 0
+        # Who has no other place, while room for one pod is looked for.
+        self._stuck: list[int] = []
         # Who lacks company whatever is done here.
         self._lonely = solver.session.places.beside.lonely()
 
@@ -242,12 +244,19 @@ class Search:
             return True
         shape = Shape(pod.demand, pod.constraints, 1)
         offers = solver.offers(self.rule, shape, frame, with_moves=self._moves)
+        try:
+            return self._seat_where_room_is_made(pod, frame, offers)
+        finally:
+            self._free_stuck()
+
+    def _seat_where_room_is_made(self, pod: PodView, frame: Frame, offers: Offers) -> bool:
+        solver, trial = self.solver, self.trial
         best: tuple[Price, int] | None = None
         for _ in range(_MOST_TRIES):
             at = offers.cheapest()
             if at < 0 or (best is not None and offers.price(at) >= best[0]):
                 break
-            mark = trial.checkpoint()
+            mark, n_stuck = trial.checkpoint(), len(self._stuck)
             self._n_stopped_instead = 0
             if self._make_room(pod, frame, offers, offers.candidates[at]):
                 if self._n_stopped_instead == 0 or len(self.claim.chunk) > 1:
@@ -257,9 +266,19 @@ class Search:
                     best = price, offers.candidates[at]
             trial.rollback(mark)
             offers.refresh(solver.touched, offers.epoch, is_undone=True)
-            offers.exclude(at)
+            # Without whom was stuck, others of the node may do.
+            if len(self._stuck) == n_stuck:
+                offers.exclude(at)
         offers.readmit()
         return best is not None and self._make_room(pod, frame, offers, best[1])
+
+    def _free_stuck(self) -> None:
+        """Who had no other place for one pod of the claim may have one for the next."""
+        herd = self.solver.herd
+        for p in self._stuck:
+            herd.may_move[p] = 1
+            self.solver.touched.append(self.trial.ix_of(herd.pods[p].node))
+        self._stuck.clear()
 
     def _make_room(self, pod: PodView, frame: Frame, offers: Offers, ix: int) -> bool:
         """Seat the pod on node `ix` and send away who must leave; the caller undoes a False."""
@@ -294,10 +313,12 @@ class Search:
         return rule.is_move_bounded and herd.amounts_of(moving)[GPU] > self.claim.need[GPU]
 
     def _resettle(self, displaced: Sequence[int]) -> bool:
-        trial, victims = self.trial, self._victims()
+        trial, herd, victims = self.trial, self.solver.herd, self._victims()
         for p in victims.largest_first(displaced):
             if p in trial.moving and trial.moving[p] is None:
                 if not victims.resettle(p):
+                    herd.may_move[p] = 0
+                    self._stuck.append(p)
                     return False
                 self._n_stopped_instead += p not in trial.moving
         return True
