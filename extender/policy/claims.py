@@ -43,7 +43,7 @@ def divide_by_claims(session: Session, queues: PoolQueues) -> None:
         if useless and running is None:
             running = _smallest_running(session, queues)
             for queue, milli in running.items():
-                claims[queue].smallest = min(claims[queue].smallest or milli, milli)
+                claims[queue].smallest = min(claims[queue].smallest, milli)
             continue
         if not useless:
             return
@@ -53,9 +53,7 @@ def divide_by_claims(session: Session, queues: PoolQueues) -> None:
 
 
 def _is_useless(queue: Queue, claim: Claim) -> bool:
-    # Until running work is read, what only runs counts as one task.
-    least = claim.smallest or claim.total
-    return not claim.is_aside and claim.total > claim.np and queue.share[GPU] < least
+    return not claim.is_aside and claim.total > claim.np and queue.share[GPU] < claim.smallest
 
 
 def _read_claims(
@@ -85,6 +83,8 @@ def _read_claims(
             claim.smallest = min(claim.smallest or first, first)
     for leaf, claim in claims.items():
         if not leaf.children:
+            # Until running work is read, what only runs counts as one task.
+            claim.smallest = claim.smallest or claim.total
             may_run = max(min(claim.np, leaf.np_quota[GPU]), leaf.allocated_np[GPU])
             claim.total = min(claim.total - claim.np + may_run, leaf.limit[GPU])
             claim.np = min(may_run, claim.total)
