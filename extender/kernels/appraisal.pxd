@@ -20,10 +20,11 @@ cdef class Appraisal:
     cdef const unsigned char[::1] moves
     cdef int below_priority, n_floors
     # What those chosen so far give: by queue and resource; by workload how many stop, their
-    # milli-GPU-seconds, and how many move.
-    cdef long long[::1] taken, stopped_lost
+    # milli-GPU-seconds, what those hold by resource who stop alone, and how many move.
+    cdef long long[::1] taken, stopped_lost, stopped_amounts
     cdef int[::1] n_stopped, n_moved
 
     cdef bint appraise(self, int p, Entry* entry) noexcept nogil
+    cdef long long rest_of(self, int w, int resource) noexcept nogil
     cdef bint set_tier(self, int queue, const long long* amounts, Cost* cost) noexcept nogil
     cdef void give(self, const Entry* entry, int sign) noexcept nogil

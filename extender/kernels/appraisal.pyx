@@ -28,6 +28,7 @@ cdef class Appraisal:
         self.below_priority, self.n_floors = terms.below_priority, <int>self.has.shape[0]
         self.taken = array("q", bytes(8 * self.n_floors))
         self.stopped_lost = array("q", bytes(8 * n_workloads))
+        self.stopped_amounts = array("q", bytes(24 * n_workloads))
         self.n_stopped = array("i", bytes(4 * n_workloads))
         self.n_moved = array("i", bytes(4 * n_workloads))
 
@@ -53,8 +54,9 @@ cdef class Appraisal:
 
     cdef bint appraise(self, int p, Entry* entry) noexcept nogil:
         """Whether the pod may go, and at what price, after those that are chosen."""
-        cdef int w = self.owner[p], queue
+        cdef int w = self.owner[p], queue, resource
         cdef bint is_core
+        cdef long long rest[3]
         if not self.is_here[p] or self.priority[w] >= self.below_priority or self.is_safe[w] > 1:
             return False
         queue = self.queue[w]
@@ -76,7 +78,13 @@ cdef class Appraisal:
             return False
         entry.kind, entry.cost.is_whole = CORE, True
         entry.cost.lost = self.whole_lost[w] - self.stopped_lost[w]
-        return self.set_tier(queue, &self.whole_amounts[3 * w], &entry.cost)
+        for resource in range(3):
+            rest[resource] = self.rest_of(w, resource)
+        return self.set_tier(queue, rest, &entry.cost)
+
+    cdef long long rest_of(self, int w, int resource) noexcept nogil:
+        """What the workload gives with its core, after its surplus that is chosen."""
+        return self.whole_amounts[3 * w + resource] - self.stopped_amounts[3 * w + resource]
 
     cdef bint set_tier(self, int queue, const long long* amounts, Cost* cost) noexcept nogil:
         """Whether the queue is above its floors in something that the amounts have."""
@@ -107,7 +115,7 @@ cdef class Appraisal:
     cdef void give(self, const Entry* entry, int sign) noexcept nogil:
         """The pod is among those that are chosen (1), or not any more (-1)."""
         cdef int at, resource, queue, w = self.owner[entry.pod]
-        cdef const long long* amounts = &self.amounts[3 * entry.pod]
+        cdef long long given
         if entry.kind == MOVE:
             self.n_moved[w] += sign
             return
@@ -115,9 +123,12 @@ cdef class Appraisal:
         self.stopped_lost[w] += sign * self.lost[entry.pod]
         if entry.kind == FOLLOWER:
             return
-        if entry.kind == CORE:
-            amounts = &self.whole_amounts[3 * w]
         queue = self.queue[w]
-        for at in range(self.path_start[queue], self.path_start[queue + 1]):
-            for resource in range(3):
-                self.taken[3 * self.path[at] + resource] += sign * amounts[resource]
+        for resource in range(3):
+            if entry.kind == CORE:
+                given = self.rest_of(w, resource)
+            else:
+                given = self.amounts[3 * entry.pod + resource]
+                self.stopped_amounts[3 * w + resource] += sign * given
+            for at in range(self.path_start[queue], self.path_start[queue + 1]):
+                self.taken[3 * self.path[at] + resource] += sign * given

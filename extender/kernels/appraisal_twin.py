@@ -19,7 +19,8 @@ _RESOURCES: Final = range(3)
 
 @dataclass(slots=True, frozen=True)
 class Unit:
-    """Pods that leave together, the first of which was asked for, and what that costs."""
+    """Pods that leave together, the first of which was asked for, what that costs, and what the
+    queue gives by resource."""
 
     kind: int
     workload: int
@@ -31,6 +32,7 @@ class Unit:
     priority: int
     age: int
     turn: int
+    amounts: tuple[int, ...] = (0, 0, 0)
 
 
 def price_of(units: Sequence[Unit], n_pods: int | None = None) -> Price:
@@ -78,6 +80,7 @@ class Appraisal:
         stopped = [each for unit in own if unit.kind != MOVE for each in unit.pods]
         is_core = bool(herd.is_core[p]) or len(stopped) >= herd.surplus[w]
         tier, is_below, lost, moved = 0, False, 0, 0
+        amounts: tuple[int, ...] = (0, 0, 0)
         if herd.may_move[p] and terms.moves[herd.shape[p]] and terms.is_mobile[herd.queue[w]]:
             kind = MOVE
             if not is_core:
@@ -92,25 +95,41 @@ class Appraisal:
                 lost = herd.whole_lost[w] - sum(herd.lost[each] for each in stopped)
             else:
                 lost = herd.lost[p]
-            found = self._tier(herd.queue[w], self._amounts(kind, w, p), before)
+            amounts = self._amounts(kind, p, own)
+            found = self._tier(herd.queue[w], amounts, before)
             if found is None:
                 return None
             tier, is_below = found
         return Unit(
-            kind, w, (p,), tier, is_below, lost, moved, herd.priority[w], herd.age[w], herd.turn[p]
+            kind,
+            w,
+            (p,),
+            tier,
+            is_below,
+            lost,
+            moved,
+            herd.priority[w],
+            herd.age[w],
+            herd.turn[p],
+            amounts,
         )
 
-    def _amounts(self, kind: int, w: int, p: int) -> "array[int]":
-        """What the queue gives with it, by resource."""
-        if kind == CORE:
-            return self.herd.whole_amounts[3 * w : 3 * w + 3]
-        return self.herd.amounts[3 * p : 3 * p + 3]
+    def _amounts(self, kind: int, p: int, own: Sequence[Unit]) -> tuple[int, ...]:
+        """What the queue gives with it, by resource, after those of its workload."""
+        if kind != CORE:
+            return tuple(self.herd.amounts[3 * p : 3 * p + 3])
+        w = self.herd.owner[p]
+        surplus = [unit.amounts for unit in own if unit.kind == ALONE]
+        return tuple(
+            self.herd.whole_amounts[3 * w + r] - sum(each[r] for each in surplus)
+            for r in _RESOURCES
+        )
 
     def _path(self, queue: int) -> "array[int]":
         return self.terms.path[self.terms.path_start[queue] : self.terms.path_start[queue + 1]]
 
     def _tier(
-        self, queue: int, amounts: "array[int]", before: Sequence[Unit]
+        self, queue: int, amounts: Sequence[int], before: Sequence[Unit]
     ) -> tuple[int, bool] | None:
         """The first tier in which the queue has something to give of this, and whether it ends
         below a floor."""
@@ -131,7 +150,7 @@ class Appraisal:
         """How much more than its floor a queue has after those before."""
         herd, spot = self.herd, 3 * queue + resource
         given = [
-            self._amounts(unit.kind, unit.workload, unit.pods[0])[resource]
+            unit.amounts[resource]
             for unit in before
             if unit.kind != MOVE and queue in self._path(herd.queue[unit.workload])
         ]

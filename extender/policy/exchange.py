@@ -18,17 +18,17 @@ from extender.state.model import Amounts
 
 #: Plans of more victims, or for more pods, are left as they are.
 _MOST_UNITS: Final = 16
-#: Units that are tried for one plan, of those that might help.
+#: Units that are tried for one plan, of those that might help, and gangs that are looked at.
 _MOST_TRIES: Final = 8
+_MOST_GANGS: Final = 64
 
 
 def exchange(victims: Victims) -> None:
     """Make a plan that is settled cheaper where one unit more does it."""
     trial = victims.trial
     if 1 < len(trial.seats) <= _MOST_UNITS and 1 < len(trial.units) <= _MOST_UNITS:
-        for p in islice(_Candidates(victims).find(), _MOST_TRIES):
-            unit = unit_at(trial, victims.terms, p) if trial.herd.is_here[p] else None
-            if unit is not None:
+        for unit in islice(_Candidates(victims).find(), _MOST_TRIES):
+            if all(map(trial.herd.is_here.__getitem__, unit.pods)):
                 _try_with(victims, unit)
 
 
@@ -43,7 +43,7 @@ def _try_with(victims: Victims, unit: Unit) -> None:
 
 @dataclass(slots=True)
 class _Candidates:
-    """Who might be stopped instead of others: gangs, and single pods beside those who leave.
+    """Who might be stopped instead of others: gangs, and who is beside those who leave.
 
     `least` is the least of each resource that one of the taker's places has, `costs` what is lost
     on each node by those who leave it, the most first.
@@ -64,36 +64,36 @@ class _Candidates:
                 lost[node] = lost.get(node, 0) + unit.lost
         self.costs = sorted(lost.values(), reverse=True)
 
-    def find(self) -> Iterator[int]:
-        """One pod of each, the cheapest first."""
-        found = sorted((*self._gangs(), *self._beside()))
-        return (p for lost, p in found if lost < self._most_saved(p))
+    def find(self) -> list[Unit]:
+        """Those that might save more than they lose, the cheapest first."""
+        trial, units = self.victims.trial, dict[int, Unit]()
+        for p in (*islice(self._gangs(), _MOST_GANGS), *self._beside()):
+            unit = unit_at(trial, self.victims.terms, p)
+            if unit is not None:
+                units[unit.pods[0]] = unit
+        found = [unit for unit in units.values() if unit.lost < self._most_saved(unit)]
+        return sorted(found, key=lambda unit: (unit.lost, unit.pods[0]))
 
-    def _gangs(self) -> Iterator[tuple[int, int]]:
-        """(what is lost, a pod) of every workload with several pods that costs less than all."""
+    def _gangs(self) -> Iterator[int]:
+        """A pod of every workload with several that costs less than the plan."""
         herd, total = self.victims.trial.herd, sum(self.costs)
         for w in herd.gangs():
             if herd.whole_lost[w] >= total:
                 return
-            first = next((p for p in herd.members[w] if herd.is_here[p]), None)
-            if first is not None:
-                yield herd.whole_lost[w], first
+            yield from islice((p for p in herd.members[w] if herd.is_here[p]), 1)
 
-    def _beside(self) -> Iterator[tuple[int, int]]:
-        """The same of single pods on the nodes that somebody leaves."""
+    def _beside(self) -> Iterator[int]:
+        """The pods on nodes that somebody leaves."""
         trial, herd = self.victims.trial, self.victims.trial.herd
         for ix in {trial.ix_of(herd.pods[p].node) for p in trial.leaving()}:
-            for p in range(herd.start[ix], herd.start[ix + 1]):
-                if herd.is_here[p] and len(herd.members[herd.owner[p]]) == 1:
-                    yield herd.lost[p], p
+            yield from (p for p in range(herd.start[ix], herd.start[ix + 1]) if herd.is_here[p])
 
-    def _most_saved(self, p: int) -> int:
-        """No more than this is saved with the pod gone, and those that go with it."""
+    def _most_saved(self, unit: Unit) -> int:
+        """No more than this is saved with the unit gone."""
         herd = self.victims.trial.herd
         freed: dict[str, list[int]] = {}
-        for each in herd.members[herd.owner[p]]:
-            if herd.is_here[each]:
-                freed.setdefault(herd.pods[each].node, []).append(each)
+        for p in unit.pods:
+            freed.setdefault(herd.pods[p].node, []).append(p)
         n_places = sum(self._n_more(node, herd.amounts_of(pods)) for node, pods in freed.items())
         return sum(self.costs[:n_places])
 
@@ -103,6 +103,5 @@ class _Candidates:
         later, ix = trial.session.sim.later, trial.ix_of(node)
         gpu = sum(max(0, milli) for milli in later.cards.free_of(ix))
         free = gpu, later.free_cpu_milli[ix], later.free_memory_mib[ix]
-        return min(
-            max(0, free[r] + freed[r]) // self.least[r] for r in RESOURCES if self.least[r] > 0
-        )
+        asked = [r for r in RESOURCES if self.least[r] > 0]
+        return min((max(0, free[r] + freed[r]) // self.least[r] for r in asked), default=0)

@@ -116,3 +116,10 @@ def test_priority_then_age_then_turn_decide_among_equals(kernel: ModuleType) -> 
     case = case_of(*pods, work=work)
     least, important, old, late = (known_price(kernel, case, p) for p in range(4))
     assert least < late < old < important
+
+
+def test_surplus_that_left_before_the_rest_is_given_once(kernel: ModuleType) -> None:
+    pods = [Pod(cards=(0,), lost=1), Pod(cards=(1,), lost=1), Pod(owner=1, cards=(2,))]
+    work, giver = [Work(surplus=1), Work()], floored(3000, 0)
+    case = Case([Place([0] * 3)], pods, work=work, givers=[giver])
+    assert price(kernel, case, 2, 0, 1) is not None
