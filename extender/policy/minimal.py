@@ -34,7 +34,8 @@ class Victims:
     the whole taker in what is free, or says no; `may_keep` says whether the plan is allowed as it
     is; `can_move`: who would stop may move instead. `others_on` has the plans of others who wait
     for places on these nodes, and may as well have different ones. `needless` are those found whom
-    the taker does not need, and who can't stay because the rest of their workload goes as well."""
+    the taker does not need, and who can't stay because the rest of their workload goes as well;
+    `n_instead` counts units that stop because one of their pods had nowhere to move."""
 
     claim: Claim
     trial: Trial
@@ -45,6 +46,7 @@ class Victims:
     can_move: bool
     others_on: Callable[[Collection[str]], Sequence[Trial]] = lambda nodes: ()
     needless: list[Unit] = field(default_factory=list)
+    n_instead: int = 0
 
     def settle(self) -> bool:
         """Decide about all of them; False where somebody can neither move nor stop."""
@@ -67,14 +69,11 @@ class Victims:
             return True
         w = herd.owner[p]
         trial.restore(p)
-        unit = unit_at(trial, self.terms, p)
-        if unit is None:
-            for other in [m for m in trial.moving if herd.owner[m] == w]:
-                trial.restore(other)
-            unit = unit_at(trial, self.terms, p)
+        unit = unit_without_moves(trial, self.terms, p)
         if unit is None:
             return False
         trial.stop(unit)
+        self.n_instead += 1
         # What was put back to be stopped with it, and is not, is in the taker's way.
         return not any(trial.is_over(trial.ix_of(herd.pods[m].node)) for m in herd.members[w])
 
@@ -372,3 +371,14 @@ def unit_at(trial: Trial, terms: Terms, p: int) -> Unit | None:
     if tier is None:
         return None
     return Unit(pods, w, tier[0], tier[1], is_whole, sum(herd.lost[each] for each in pods))
+
+
+def unit_without_moves(trial: Trial, terms: Terms, p: int) -> Unit | None:
+    """The same; if need be the rest of its workload goes back that was to move."""
+    unit = unit_at(trial, terms, p)
+    if unit is None:
+        owner = trial.herd.owner
+        for other in [m for m in trial.moving if owner[m] == owner[p]]:
+            trial.restore(other)
+        unit = unit_at(trial, terms, p)
+    return unit

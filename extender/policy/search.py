@@ -13,7 +13,7 @@ from extender.kernels import nodes as node_kernel
 from extender.kernels.victims import IMPOSSIBLE
 from extender.policy.exchange import exchange
 from extender.policy.match import WHOLE_POOL, Frame
-from extender.policy.minimal import Victims, unit_at
+from extender.policy.minimal import Victims, unit_at, unit_without_moves
 from extender.policy.offers import Offers, Price
 from extender.policy.plan import Placement
 from extender.policy.queues import RESOURCES, Queue
@@ -47,6 +47,7 @@ class Search:
         self.trial = Trial(solver.session, solver.pool, solver.herd, touched, log, claim)
         self._moves = can_move
         self._is_deferred = False
+        self._is_doubtful = False
         self._n_stopped_instead = 0
         # Who has no other place, while room for one pod is looked for.
         self._stuck: list[int] = []
@@ -54,16 +55,31 @@ class Search:
         self._lonely = solver.session.places.beside.lonely()
 
     def run(self) -> bool:
-        """Whether there is a plan: then the simulation holds it, otherwise nothing."""
-        for with_moves, is_deferred in self._ways():
-            self._moves, self._is_deferred = with_moves, is_deferred
-            mark = self.checkpoint()
-            if self._place_all() and self._meet_limits() and self._settle():
-                if self._may_keep():
+        """Whether there is a plan: then the simulation holds it, otherwise nothing.
+
+        Where somebody was to move and had to stop instead, the other ways may cost less.
+        """
+        best: tuple[Price, tuple[bool, bool]] | None = None
+        mark = self.checkpoint()
+        for way in self._ways():
+            self._is_doubtful = False
+            if self._go(*way):
+                price = self.trial.price()
+                if best is None and not self._is_doubtful:
                     return True
-                self.was_forbidden = True
+                if best is None or price < best[0]:
+                    best = price, way
             self.rollback(mark)
-        return False
+        return best is not None and self._go(*best[1])
+
+    def _go(self, with_moves: bool, is_deferred: bool) -> bool:
+        """Whether there is a plan of this kind; if not, the caller undoes what was tried."""
+        self._moves, self._is_deferred = with_moves, is_deferred
+        if not (self._place_all() and self._meet_limits() and self._settle()):
+            return False
+        may_keep = self._may_keep()
+        self.was_forbidden |= not may_keep
+        return may_keep
 
     def place_in(self, pods: Sequence[PodView], pool: str, frame: Frame) -> list[Placement] | None:
         """As `topology.Placer.place_in`."""
@@ -172,6 +188,7 @@ class Search:
         victims = self._victims()
         if not victims.settle():
             return False
+        self._is_doubtful |= victims.n_instead > 0
         exchange(victims)
         return True
 
@@ -294,7 +311,7 @@ class Search:
                 trial.displace(p)
                 displaced.append(p)
                 continue
-            unit = unit_at(trial, terms, p)
+            unit = unit_without_moves(trial, terms, p)
             if unit is None:
                 return False
             trial.stop(unit)
@@ -320,7 +337,9 @@ class Search:
                     herd.may_move[p] = 0
                     self._stuck.append(p)
                     return False
-                self._n_stopped_instead += p not in trial.moving
+                if p not in trial.moving:
+                    self._n_stopped_instead += 1
+                    self._is_doubtful = True
         return True
 
     def _fits(self, pod: PodView, ix: int) -> bool:
