@@ -63,7 +63,7 @@ class _Reclaim:
         leaf, workload = claim.leaf, claim.pending.workload
         over = first_over(claim, DESERVES)
         if over is leaf:
-            return _has_its_share(claim, leaf.deserves)
+            return _has_its_share(claim, leaf.deserves, self.session.waits.get(claim.key))
         if self._is_near_its_share(claim):
             return Refused(
                 Reason.OVER_FAIR_SHARE,
@@ -159,7 +159,8 @@ def _smaller(one: Sequence[int], other: Sequence[int]) -> Amounts:
     return min(one[0], other[0]), min(one[1], other[1]), min(one[2], other[2])
 
 
-def _has_its_share(claim: Claim, bound: Amounts) -> Refused:
+def _has_its_share(claim: Claim, bound: Amounts, lacks: Refused | None) -> Refused:
+    """That nobody is stopped for it, after what is known of why it has no place as it is."""
     leaf = claim.leaf
     short = [r for r in RESOURCES if claim.need[r] and leaf.allocated[r] + claim.need[r] > bound[r]]
     resource = GPU if GPU in short else short[0]
@@ -168,9 +169,8 @@ def _has_its_share(claim: Claim, bound: Amounts) -> Refused:
         for amounts in (claim.need, leaf.allocated, bound)
     )
     if resource == GPU:
-        has, most = has.removesuffix(" GPUs"), most.removesuffix(" GPUs")
-    return Refused(
-        Reason.OVER_FAIR_SHARE,
-        f"{claim.key}: needs {need}, {leaf.name} has {has} of its fair share of {most},"
-        " and nothing is free",
-    )
+        has = has.removesuffix(" GPUs").removesuffix(" GPU")
+    share = f"{leaf.name} has {has} of its fair share of {most}, so nobody is stopped for it"
+    if lacks is not None and lacks.reason is Reason.INSUFFICIENT_GPU and lacks.detail:
+        return Refused(Reason.OVER_FAIR_SHARE, f"{lacks.detail}; {share}")
+    return Refused(Reason.OVER_FAIR_SHARE, f"{claim.key}: needs {need}; {share}")

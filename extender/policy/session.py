@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from extender.api.reasons import Reason, Refused
-from extender.api.units import format_gpus
+from extender.api.units import MILLI_PER_GPU, format_gpus
 from extender.policy.affinity import Beside
 from extender.policy.chunks import Pending, Reader, SortKey, why_too_few
 from extender.policy.explain import Shortages
@@ -145,14 +145,15 @@ class Session:
                 leaving = queue.leaving[resource] if is_now else 0
                 has, most = queue.allocated[resource] + leaving, queue.limit[resource]
                 if has + more > most:
-                    return _refuse(Reason.OVER_LIMIT, workload, (queue, resource, has, most))
+                    figures = queue, resource, more, has, most
+                    return _refuse(Reason.OVER_LIMIT, workload, figures)
                 if workload.is_preemptible:
                     continue
                 leaving = queue.leaving_np[resource] if is_now else 0
                 has, most = queue.allocated_np[resource] + leaving, queue.np_quota[resource]
                 if has + more > most:
-                    reason = Reason.NON_PREEMPTIBLE_OVER_QUOTA
-                    return _refuse(reason, workload, (queue, resource, has, most))
+                    figures = queue, resource, more, has, most
+                    return _refuse(Reason.NON_PREEMPTIBLE_OVER_QUOTA, workload, figures)
         return None
 
     def admit(
@@ -282,19 +283,19 @@ def placed_amounts(placements: Sequence[Placement]) -> Amounts:
 
 
 def _refuse(
-    reason: Reason, workload: WorkloadView, figures: tuple[Queue, int, int, int]
+    reason: Reason, workload: WorkloadView, figures: tuple[Queue, int, int, int, int]
 ) -> Refused:
-    queue, resource, has, bound = figures
+    queue, resource, more, has, bound = figures
     word = "limit" if reason is Reason.OVER_LIMIT else "quota for non-preemptible work"
     return Refused(
         reason,
-        f"{workload.key}: {queue.name} has {format_amount(resource, has)}"
-        f" of its {word} of {format_amount(resource, bound)}",
+        f"{workload.key}: needs {format_amount(resource, more)}, {queue.name} has"
+        f" {format_amount(resource, has)} of its {word} of {format_amount(resource, bound)}",
     )
 
 
 def format_amount(resource: int, amount: int) -> str:
     """An amount of one resource, as people say it."""
     if resource == GPU:
-        return f"{format_gpus(amount)} GPUs"
+        return f"{format_gpus(amount)} GPU" + ("" if amount == MILLI_PER_GPU else "s")
     return f"{amount} milli-CPU" if resource == CPU else f"{amount} MiB of memory"

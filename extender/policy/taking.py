@@ -78,10 +78,10 @@ class Taking:
         session, workload = self.session, pending.workload
         refused = None
         if session.is_shrinking(workload.key):
-            # It grows no more in the cycle in which it shrinks.
-            return _no_place(pending)
+            return _not_yet(pending, "pods of it stop in this cycle, it grows in a later one")
         if session.snapshot.now_s < workload.waits_since + workload.preemption_delay_s:
-            return _no_place(pending)
+            waits_s = workload.preemption_delay_s
+            return _not_yet(pending, f"nobody stops for it in the first {waits_s} s of its waiting")
         for claim in self._claims(leaf, pending):
             if will_have_place(session, pending, claim.chunk, self.pool):
                 continue
@@ -95,7 +95,10 @@ class Taking:
                 found = solver.solve(claim, rule)
                 if found is not None:
                     return solver.commit(found)
-        return refused or _no_place(pending)
+        why = "no place could be made for it"
+        if "allocate" not in session.settings.stages:
+            why = f"{why}; free places are given by stage allocate, which is left out"
+        return refused or _not_yet(pending, why)
 
     def _claims(self, leaf: Queue, pending: Pending) -> Iterator[Claim]:
         """The next chunk, and then what may be tried in its place."""
@@ -117,11 +120,13 @@ class Taking:
     def _explain(self, pending: Pending, refused: Refused) -> None:
         """Say why nothing may be taken, where lack of cards is all that was known."""
         session = self.session
-        known = session.waits.get(pending.workload.key)
+        key = pending.workload.key
+        known = session.waits.get(key)
         could_ever = pending.need()[GPU] <= session.queues[self.pool].capacity[GPU]
+        could_ever = could_ever and (key, self.pool) not in session.shortages.hopeless
         is_better = refused.reason is Reason.OVER_FAIR_SHARE and could_ever
         if known is None or (known.reason is Reason.INSUFFICIENT_GPU and is_better):
-            session.waits[pending.workload.key] = refused
+            session.waits[key] = refused
 
 
 def first_over(claim: Claim, bound_of: Callable[[Queue], Amounts]) -> Queue | None:
@@ -138,6 +143,5 @@ def first_over(claim: Claim, bound_of: Callable[[Queue], Amounts]) -> Queue | No
     return None
 
 
-def _no_place(pending: Pending) -> Refused:
-    key = pending.workload.key
-    return Refused(Reason.INSUFFICIENT_GPU, f"{key}: no place could be made for it")
+def _not_yet(pending: Pending, why: str) -> Refused:
+    return Refused(Reason.INSUFFICIENT_GPU, f"{pending.workload.key}: {why}")

@@ -1,11 +1,14 @@
 """Why something has no place: the cause that really keeps it waiting, with figures."""
 
+import pytest
+from msgspec.structs import replace
+
 from extender.api.objects import NodeSelector, NodeSelectorTerm, Requirement
 from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
 from extender.state.model import Constraints, GroupView, PodTerm, TopologyRule
-from tests.support.snapshots import Cluster
+from tests.support.snapshots import Cluster, demand_of
 
 SLICE = "nvidia.com/mig-1g.5gb"
 
@@ -101,7 +104,142 @@ def test_gang_that_fits_in_parts_only_is_told_so() -> None:
     cluster.job("job", "a", 1, pods=5)
     refused = why(cluster)
     assert refused.reason is Reason.INSUFFICIENT_GPU
-    assert refused.detail.endswith("in each of 5 pods; not all of them fit at once")
+    assert refused.detail == "ns/job: needs 1 GPU in each of 5 pods; only 4 of them fit at once"
+
+
+def test_gang_for_which_the_gpus_do_but_not_the_cpu_is_told_so() -> None:
+    cluster = cluster_of(8, cpu=3000)
+    cluster.job("job", "a", 1, pods=4, cpu=1000)
+    refused = why(cluster)
+    assert refused.reason is Reason.INSUFFICIENT_NODE_RESOURCES
+    assert refused.detail == (
+        "ns/job: needs 1 GPU with 1000 milli-CPU in each of 4 pods; only 3 of them fit at once"
+    )
+
+
+def test_one_pod_of_a_gang_that_has_no_node_is_the_cause() -> None:
+    cluster = cluster_of(8)
+    cluster.job("job", "a", 1, pods=3)
+    workload = cluster.workloads["ns/job"]
+    first, *others = workload.pods
+    far = Constraints(node_selector=(("disk", "ssd"),))
+    pods = (replace(first, demand=demand_of(0), constraints=far), *others)
+    cluster.workloads["ns/job"] = replace(workload, pods=pods)
+    refused = why(cluster)
+    assert refused.reason is Reason.NO_MATCHING_NODE
+    assert refused.detail == (
+        "ns/job: needs a pod slot in one of 3 pods; of 1 ready nodes of pool default,"
+        " 1 lack a label of the node selector"
+    )
+
+
+def test_most_free_gpus_of_one_node_are_named() -> None:
+    cluster = cluster_of(2, 2)
+    cluster.job("old", "a", 2, on="n0")
+    cluster.job("older", "a", on="n1")
+    cluster.job("job", "a", 2)
+    assert why(cluster).detail == ("ns/job: needs 2 GPUs on one node; most free on one is 1 (n1)")
+
+
+def test_gpus_that_are_all_taken_are_told_apart_from_nodes_without_gpus() -> None:
+    taken, bare = cluster_of(2), cluster_of(0)
+    taken.job("old", "a", 2, on="n0")
+    for cluster in (taken, bare):
+        cluster.job("job", "a")
+    assert why(taken).detail == (
+        "ns/job: needs 1 GPU; all 2 GPUs of the 1 ready node of pool default are taken"
+    )
+    assert (
+        why(bare).detail == "ns/job: needs 1 GPU; there is none on the 1 ready node of pool default"
+    )
+
+
+def test_gpus_of_nodes_that_it_may_not_use_do_not_count() -> None:
+    cluster = cluster_of(0)
+    cluster.node("big", labels={"disk": "ssd"})
+    slow = Constraints(node_selector=(("disk", "hdd"),))
+    cluster.node("slow", gpus=0, labels={"disk": "hdd"})
+    cluster.job("job", "a", constraints=slow)
+    assert why(cluster).detail == (
+        "ns/job: needs 1 GPU; there is none on the 1 node (of 3 in pool default) that it may use"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"gpus": 4}, "needs 4 GPUs on one node; the largest node has 2 (n0)"),
+        (
+            {"mib": 20000},
+            "needs 20000 MiB of GPU memory on one GPU; the largest has 16384 MiB (n0)",
+        ),
+    ],
+)
+def test_what_no_empty_node_holds_is_never_called_a_matter_of_fair_share(
+    asked: dict[str, int], told: str
+) -> None:
+    cluster = cluster_of(2, 2)
+    cluster.project("b", 4)
+    cluster.job("old", "a", 1, on="n1")
+    cluster.job("older", "b", 1, on="n0")
+    cluster.job("job", "a", **asked)
+    refused = decide(cluster.snapshot()).waits["ns/job"]
+    assert refused == Refused(Reason.INSUFFICIENT_GPU, f"ns/job: {told}")
+
+
+def test_memory_of_a_card_is_compared_in_mib() -> None:
+    cluster = cluster_of(1)
+    cluster.job("old", "a", mib=8192, on="n0", cards=[0])
+    cluster.job("job", "a", mib=9000)
+    assert why(cluster).detail == (
+        "ns/job: needs 9000 MiB of GPU memory on one GPU; largest free is 8192 MiB (n0/gpu0)"
+    )
+
+
+def test_parts_of_several_gpus_name_how_many_of_one_node_have_so_much() -> None:
+    cluster = cluster_of(2)
+    cluster.job("old", "a", "0.6", on="n0", cards=[0])
+    cluster.job("job", "a", "0.5", devices=2)
+    assert why(cluster).detail == (
+        "ns/job: needs 500 milli on each of 2 GPUs of one node;"
+        " at most 1 of one node has so much free (n0)"
+    )
+
+
+def test_share_of_its_project_comes_after_the_want_of_a_place() -> None:
+    cluster = cluster_of(2, 2)
+    cluster.projects.clear()
+    cluster.project("a", 1)
+    cluster.project("b", 1)
+    for at in range(2):
+        cluster.job(f"old{at}", "a", priority=100, on=f"n{at}")
+        cluster.job(f"other{at}", "b", on=f"n{at}")
+    cluster.job("job", "a")
+    refused = decide(cluster.snapshot()).waits["ns/job"]
+    assert refused.reason is Reason.OVER_FAIR_SHARE
+    assert refused.detail == (
+        "ns/job: needs 1 GPU; all 4 GPUs of the 2 ready nodes of pool default are taken;"
+        " a has 2 of its fair share of 2 GPUs, so nobody is stopped for it"
+    )
+
+
+def test_limit_is_told_with_what_is_needed() -> None:
+    cluster = cluster_of(8)
+    cluster.project("b", 2, limit=1)
+    cluster.job("job", "b", 2)
+    assert why(cluster) == Refused(
+        Reason.OVER_LIMIT, "ns/job: needs 2 GPUs, b has 0 GPUs of its limit of 1 GPU"
+    )
+
+
+def test_without_the_stage_that_gives_free_places_that_is_the_cause() -> None:
+    cluster = cluster_of(8)
+    cluster.job("job", "a")
+    refused = decide(cluster.snapshot(), Settings(stages=("consolidate",))).waits["ns/job"]
+    assert refused.detail == (
+        "ns/job: no place could be made for it;"
+        " free places are given by stage allocate, which is left out"
+    )
 
 
 def test_topology_is_the_cause_only_where_the_pods_would_fit_otherwise() -> None:
