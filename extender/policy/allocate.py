@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from extender.api.reasons import Reason, Refused
-from extender.policy.chunks import Pending
+from extender.policy.chunks import Pending, why_behind
 from extender.policy.grant import has_place_in
 from extender.policy.order import take_turns
 from extender.policy.place import Moment
@@ -125,7 +125,7 @@ class _Round:
                 blocked += [pending, *behind]
                 for passed in behind:
                     passed.is_behind = True
-                    session.waits.setdefault(passed.workload.key, _behind(passed, key))
+                    session.waits.setdefault(passed.workload.key, why_behind(passed, key))
             else:
                 turns.settle(placed)
                 if placed is None:
@@ -219,10 +219,3 @@ class _Round:
         """Whether a pool that it would use next has a place now: better than waiting here."""
         following = pending.pools[pending.pools.index(self.pool) + 1 :]
         return has_place_in(self.session, pending, chunk, following, "now")
-
-
-def _behind(pending: Pending, first: str) -> Refused:
-    return Refused(
-        Reason.WAITING_FOR_TURN,
-        f"{pending.workload.key}: waits behind {first}, which is blocked, in strict order",
-    )

@@ -195,8 +195,12 @@ def _why_not(
     if not pending.pools:
         names = ", ".join(workload.pools) or "-"
         return Refused(Reason.UNKNOWN_NODE_POOL, f"{key}: none of its node pools exists: {names}")
-    if pools[pending.pools[0]].leaf_of(workload) is None:
-        return Refused(Reason.UNKNOWN_PROJECT, f"{key}: no project {workload.project or '-'}")
+    leaf, project = pools[pending.pools[0]].leaf_of(workload), workload.project
+    if leaf is None:
+        return Refused(Reason.UNKNOWN_PROJECT, f"{key}: no project {project or '-'}")
+    if leaf.children:
+        told = f"{key}: {project} is no project, there are queues below it"
+        return Refused(Reason.UNKNOWN_PROJECT, told)
     return None
 
 
@@ -220,6 +224,12 @@ def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
         else "has too few pods in some of the groups that must run together"
     )
     return Refused(Reason.GANG_INCOMPLETE, f"{key}: {lacks}")
+
+
+def why_behind(pending: Pending, first: str) -> Refused:
+    """Why it has no turn, in strict order, while the workload `first` has no place."""
+    detail = f"{pending.workload.key}: waits behind {first}, which is blocked, in strict order"
+    return Refused(Reason.WAITING_FOR_TURN, detail)
 
 
 def _without_successor(moved: PodView, waiting: Sequence[PodView]) -> Sequence[PodView]:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import format_gpus
-from extender.policy.chunks import Pending
+from extender.policy.chunks import Pending, why_behind
 from extender.policy.claims import divide_by_claims
 from extender.policy.fairshare import children_first, demands, set_dues, sum_requests
 from extender.policy.grant import grant
@@ -87,7 +87,10 @@ def _start(
         given = grant(session, pending, pool, moment, bound=_bound)
         if isinstance(given, Refused):
             session.waits.setdefault(key, given)
-            left += [pending, *turns.pass_over()]
+            behind = turns.pass_over()
+            for passed in behind:
+                session.waits.setdefault(passed.workload.key, why_behind(passed, key))
+            left += [pending, *behind]
         else:
             turns.settle(given)
             if given is None:

@@ -200,3 +200,15 @@ def test_share_too_small_for_the_gang_that_runs_is_put_aside() -> None:
     plan = decide(cluster.snapshot())
     assert fair_shares(plan) == {"x": 6000, "y": 0}
     assert counts(plan)["gang", "evicted"] == 4
+
+
+def test_what_waits_behind_a_blocked_head_in_strict_order_is_told_so() -> None:
+    cluster = pool_of(2, job_order="strict-fifo")
+    cluster.project("x")
+    cluster.job("large", "x", 4)
+    cluster.job("small", "x", 1)
+    waits = decide(cluster.snapshot()).waits
+    assert waits["ns/small"].reason is Reason.WAITING_FOR_TURN
+    assert waits["ns/small"].detail == (
+        "ns/small: waits behind ns/large, which is blocked, in strict order"
+    )
