@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from extender.cli.commands import Commands
 from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
 from extender.policy.queues import tally_of
@@ -24,7 +25,7 @@ from extender.scenario.snapshot import settings_of, take_snapshot
 from extender.scenario.world import World
 
 
-@click.group()
+@click.group(cls=Commands)
 def bench() -> None:
     """Time the decisions."""
 
@@ -38,7 +39,7 @@ _TITLES = ("case", "nodes", "pods", "best ms", "median ms", "bound", "evicted", 
 @click.option(
     "--shape", required=True, type=click.Path(exists=True, path_type=Path), help="A case."
 )
-@click.option("--repeat", default=3, show_default=True, type=click.IntRange(1), help="Times.")
+@click.option("--repeat", default=3, show_default=True, type=click.IntRange(1, 1000), help="Times.")
 @click.option("--stages", "by_stage", is_flag=True, help="Time each stage too, with more runs.")
 @click.option("--json", "is_json", is_flag=True, help="One JSON object instead of a table.")
 def cycle(shape: Path, repeat: int, by_stage: bool, is_json: bool) -> None:

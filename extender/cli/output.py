@@ -1,4 +1,4 @@
-"""What both replays take and give alike: the trace's folder, a bar, figures and a picture."""
+"""What commands take and give alike: the trace's folder, a bar, figures, a picture, plain text."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 #: The file name that stands for standard output.
-_STDOUT: Final = "-"
+STDOUT: Final = "-"
 
 data_option = click.option(
     "--data",
@@ -22,7 +22,10 @@ data_option = click.option(
     help="Folder of the trace.",
 )
 json_option = click.option(
-    "--json", "json_to", type=click.Path(), help="Write all figures here; - is standard output."
+    "--json",
+    "json_to",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    help="Write all figures here; - is standard output.",
 )
 picture_option = click.option(
     "--picture",
@@ -39,7 +42,9 @@ class Output:
     picture: Path | None
 
     def check(self) -> None:
-        """Say before the work, not after it, that a folder is missing; raises ClickException."""
+        """Say before the work, not after it, what can't be written; raises ClickException."""
+        if self.picture and self.json_to and self.picture == Path(self.json_to):
+            raise click.ClickException(f"{self.picture}: --json and --picture both write there")
         for name in (self.picture, self.json_to):
             # Standard output's "-" has the folder ".".
             if name and not (file := Path(name)).parent.is_dir():
@@ -54,12 +59,13 @@ class Output:
                 with click.open_file(self.json_to, "w", encoding="utf-8") as out:
                     out.write(json.dumps(figures(), indent=1) + "\n")
         except OSError as error:
-            raise click.ClickException(f"{error.filename}: {error.strerror}") from None
+            file = error.filename or " or ".join(str(n) for n in (self.picture, self.json_to) if n)
+            raise click.ClickException(f"{file}: {error.strerror}") from None
 
     @property
     def has_table(self) -> bool:
         """Tables are left out where figures go to standard output, which is then JSON alone."""
-        return self.json_to != _STDOUT
+        return self.json_to != STDOUT
 
 
 def bar() -> Progress:
@@ -78,3 +84,10 @@ def bar() -> Progress:
 def wide_console(width: int) -> Console:
     """The terminal; elsewhere as wide as the widest table: a table that is cut is no table."""
     return Console() if sys.stdout.isatty() else Console(width=width)
+
+
+def plain(text: str) -> str:
+    """The text in one line, with what a terminal would act on shown as Python writes it."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -2,11 +2,12 @@
 
 import click
 
+from extender.cli.commands import Commands
 from extender.cli.replay_openb import openb
 from extender.cli.replay_philly import philly
 
 
-@click.group()
+@click.group(cls=Commands)
 def replay() -> None:
     """Replay published traces, and compare with published results."""
 

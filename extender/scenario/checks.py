@@ -11,8 +11,33 @@ from extender.scenario.model import Case, Expectation, Figures, Job, Queue, Queu
 
 Read = Callable[[Any], object]
 
-_NODE: Final[dict[str, Read]] = {"cpu": amounts.cpu, "memory": amounts.quantity}
+#: What one node or task may say: a million of them stay below what stands for unlimited.
+_MOST_CPU_MILLI: Final = 10**9
+_MOST_BYTES: Final = 1 << 50
+
+
+def _bounded(read: Callable[[Any], int], most: int, accepted: str) -> Read:
+    """The same, but what is above `most` is refused."""
+
+    def read_bounded(value: Any) -> int:
+        found = read(value)
+        if found > most:
+            raise UnitError(f"{value} is too much; accepted: up to {accepted}")
+        return found
+
+    return read_bounded
+
+
+_NODE: Final[dict[str, Read]] = {
+    "cpu": _bounded(amounts.cpu, _MOST_CPU_MILLI, "1000000"),
+    "memory": _bounded(amounts.quantity, _MOST_BYTES, "1Pi"),
+}
 _TASK: Final[dict[str, Read]] = {"gpu": amounts.gpus, **_NODE}
+_SHARE: Final[dict[str, Read]] = {
+    "gpu": amounts.gpus,
+    "cpu": amounts.cpu,
+    "memory": amounts.quantity,
+}
 _USAGE: Final[dict[str, Read]] = dict.fromkeys(_TASK, amounts.fraction)
 
 
@@ -55,7 +80,7 @@ def _expected(place: str, expected: Expectation) -> Iterator[str]:
     for name, job in expected.jobs.items():
         yield from _look(f"{place}.jobs[{name}]", "gpus", job.gpus, amounts.gpus)
     for name, share in expected.fair_share.items():
-        yield from _fields(f"{place}.fairShare[{name}]", share, _TASK)
+        yield from _fields(f"{place}.fairShare[{name}]", share, _SHARE)
 
 
 def _fields(place: str, of: Struct, fields: dict[str, Read]) -> Iterator[str]:

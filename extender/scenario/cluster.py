@@ -173,7 +173,8 @@ def _queue_view(
 ) -> state.QueueView:
     case = cluster.case
     if queue.parent is not None and queue.parent not in cluster.queues:
-        raise ScenarioError(f"{case.id}: queue {queue.name}: there is no queue {queue.parent}")
+        told = f"there is no queue {queue.parent or 'of an empty name'}"
+        raise ScenarioError(f"{case.id}: queue {queue.name}: parent: {told}")
     for name in (*queue.pools, *queue.node_pools):
         if name not in cluster.pools:
             raise ScenarioError(f"{case.id}: queue {queue.name}: there is no node pool {name}")

@@ -5,7 +5,7 @@ read by `extender.scenario.amounts`, so that a wrong one can be named with its p
 means is said where it is used: `world` (jobs), `cluster` (nodes, queues), `expect`.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -14,9 +14,20 @@ from extender.state.model import JobOrder, PlacementRule, PoolPolicy
 
 Amount = int | float | str
 Limit = Amount | None
-Natural = Annotated[int, Meta(ge=0)]
-Count = Annotated[int, Meta(ge=1, le=1_000_000)]
-Seconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
+#: Bounds that no cluster comes near, so that sums stay far below what 64 bits hold.
+MOST: Final = 1_000_000
+_MOST_SECONDS: Final = 1_000_000_000
+#: Time stands still in a run: a cluster has long come to rest.
+_MOST_ROUNDS: Final = 1000
+#: Cards of a node: a set of them is a word of 64 bits.
+_MOST_CARDS: Final = 64
+Name = Annotated[str, Meta(min_length=1)]
+Natural = Annotated[int, Meta(ge=0, le=MOST)]
+Count = Annotated[int, Meta(ge=1, le=MOST)]
+Rank = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Seconds = (
+    Annotated[int, Meta(ge=0, le=_MOST_SECONDS)] | Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
+)
 Kind = Literal["interactive", "build", "training", "inference"]
 #: What a file may say that a task is at the start.
 StartState = Literal["pending", "running", "nominated", "evicted"]
@@ -30,13 +41,13 @@ class Written(Struct, rename="camel", forbid_unknown_fields=True, frozen=True, g
 class Level(Written, frozen=True, kw_only=True):
     """One level of a topology: the node label whose value names the domain."""
 
-    label: str
+    label: Name
 
 
 class Topology(Written, frozen=True, kw_only=True):
     """Levels, the widest first."""
 
-    name: str
+    name: Name
     levels: list[Level]
 
 
@@ -65,8 +76,8 @@ class Settings(Written, frozen=True, kw_only=True):
 class Rounds(Written, frozen=True, kw_only=True):
     """How many cycles are run and settled before the expectation is read, and how many after."""
 
-    until: Count = 1
-    after: Natural = 0
+    until: Annotated[int, Meta(ge=1, le=_MOST_ROUNDS)] = 1
+    after: Annotated[int, Meta(ge=0, le=_MOST_ROUNDS)] = 0
 
     @property
     def is_single(self) -> bool:
@@ -77,7 +88,7 @@ class Rounds(Written, frozen=True, kw_only=True):
 class Pool(Written, frozen=True, kw_only=True):
     """A node pool: the nodes with all labels of `match`. What it does not say, the settings do."""
 
-    name: str
+    name: Name
     match: dict[str, str] = {}
     policy: PoolPolicy | UnsetType = UNSET
     preemption: bool | UnsetType = UNSET
@@ -102,10 +113,10 @@ class Mig(Written, frozen=True, kw_only=True):
 class Node(Written, frozen=True, kw_only=True):
     """A node and what it has."""
 
-    name: str
+    name: Name
     labels: dict[str, str] = {}
     taints: list[NodeTaint] = []
-    gpus: Annotated[int, Meta(ge=0, le=64)] = 0
+    gpus: Annotated[int, Meta(ge=0, le=_MOST_CARDS)] = 0
     gpu_memory_mib: Natural = field(default=16384, name="gpuMemoryMiB")
     gpu_model: str = "A100"
     cpu: Amount = "64"
@@ -143,9 +154,9 @@ class Usage(Written, frozen=True, kw_only=True):
 class Queue(Written, frozen=True, kw_only=True):
     """A department, a project, or a level in between."""
 
-    name: str
+    name: Name
     parent: str | None = None
-    priority: int = 100
+    priority: Rank = 100
     gpu: Figures = Figures()
     cpu: Figures = Figures()
     memory: Figures = Figures()
@@ -185,7 +196,7 @@ class Group(Written, frozen=True, kw_only=True):
 class Requirement(Written, frozen=True, kw_only=True):
     """One expression of a node affinity."""
 
-    key: str
+    key: Name
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = "In"
     values: list[str] = []
 
@@ -193,7 +204,7 @@ class Requirement(Written, frozen=True, kw_only=True):
 class PodTerm(Written, frozen=True, kw_only=True):
     """Pods with all these labels, in the same domain."""
 
-    topology_key: str
+    topology_key: Name
     labels: dict[str, str] = {}
 
 
@@ -203,22 +214,22 @@ class Toleration(Written, frozen=True, kw_only=True):
     key: str = ""
     operator: Literal["Equal", "Exists"] = "Equal"
     value: str = ""
-    effect: str = ""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
 
 
 class Task(Written, frozen=True, kw_only=True):
     """`n` pods that ask for the same."""
 
-    name: str
+    name: Name
     n: Count = 1
     state: StartState = "pending"
     node: str | None = None
     cards: list[str] = []
     group: str = ""
-    order: int = 0
+    order: Rank = 0
     gpu: Amount | UnsetType = UNSET
     gpu_memory: Natural | None = None
-    devices: Annotated[int, Meta(ge=1, le=64)] = 1
+    devices: Annotated[int, Meta(ge=1, le=_MOST_CARDS)] = 1
     cpu: Amount = "1"
     memory: Amount = "1G"
     mig: dict[str, Natural] = {}
@@ -233,11 +244,11 @@ class Task(Written, frozen=True, kw_only=True):
 class Job(Written, frozen=True, kw_only=True):
     """A workload."""
 
-    name: str
+    name: Name
     tasks: list[Task]
     queue: str = ""
     namespace: str = "default"
-    priority: int = 50
+    priority: Rank = 50
     preemptible: bool | None = None
     kind: Kind = "training"
     node_pools: list[str] = []
@@ -317,7 +328,7 @@ class Case(Written, frozen=True, kw_only=True):
     """One scenario."""
 
     scenario: Literal["v1"]
-    id: str
+    id: Name
     nodes: list[Node]
     about: str = ""
     source: dict[str, str | int | float | None] = {}

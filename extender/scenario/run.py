@@ -31,11 +31,15 @@ _MOST_CHECKS = 50_000
 
 @dataclass(slots=True)
 class Report:
-    """How one case came out: `reasons` says why it failed or was skipped, in sentences."""
+    """How one case came out: `reasons` says why it failed or was skipped, in sentences.
+
+    `is_unusable`: it contradicts itself.
+    """
 
     id: str
     result: Result
     reasons: list[str] = field(default_factory=list)
+    is_unusable: bool = False
 
 
 def run_case(case: Case, clock: Clock, write: Write | None = None) -> Report:
@@ -51,11 +55,10 @@ def run_case(case: Case, clock: Clock, write: Write | None = None) -> Report:
         for told in _Run(case, clock, write).differences():
             report.reasons.append(told)
     except ScenarioError as error:
+        report.is_unusable = True
         report.reasons.append(str(error))
     except Exception as error:
-        frame = extract_tb(error.__traceback__)[-1]
-        where = f"{Path(frame.filename).name}:{frame.lineno}"
-        report.reasons.append(f"deciding broke in {where}: {type(error).__name__}: {error}")
+        report.reasons.append(_broken_deciding(error))
     if report.reasons:
         report.result = "failed"
     return report
@@ -100,10 +103,7 @@ class _Run:
     last: Outcome | None = None
 
     def differences(self) -> Iterator[str]:
-        case = self.case
-        if case.steps and not case.rounds.is_single:
-            raise ScenarioError(f"{case.id}: steps need rounds of {{until: 1, after: 0}}")
-        world = World.of(case)
+        case, world = self.case, _world_of(self.case)
         if case.rounds.is_single:
             outcome = yield from self._cycle(world, case.expect)
             yield from Reading(world, outcome.after, outcome).differences(case.expect)
@@ -144,8 +144,18 @@ class _Run:
 
 
 def stories(case: Case, clock: Clock) -> Iterator[Story]:
-    """What happens in each cycle of the case, in sentences; raises ScenarioError."""
-    world = World.of(case)
+    """What happens in each cycle of the case, in sentences; raises ScenarioError, also where
+    deciding breaks."""
+    try:
+        yield from _stories(case, clock)
+    except ScenarioError:
+        raise
+    except Exception as error:
+        raise ScenarioError(f"{case.id}: {_broken_deciding(error)}") from error
+
+
+def _stories(case: Case, clock: Clock) -> Iterator[Story]:
+    world = _world_of(case)
     outcome = run_cycle(world, 1, clock)
     yield tell(world, outcome)
     single = case.rounds.is_single
@@ -157,3 +167,17 @@ def stories(case: Case, clock: Clock) -> Iterator[Story]:
             world.add(case.steps[at].add)
         outcome = run_cycle(world, at + 2, clock)
         yield tell(world, outcome)
+
+
+def _world_of(case: Case) -> World:
+    """The case as it is at its start; raises ScenarioError where it contradicts itself."""
+    if case.steps and not case.rounds.is_single:
+        raise ScenarioError(f"{case.id}: steps need rounds of {{until: 1, after: 0}}")
+    return World.of(case)
+
+
+def _broken_deciding(error: Exception) -> str:
+    """A bug in one sentence: what, and where."""
+    frame = extract_tb(error.__traceback__)[-1]
+    where = f"{Path(frame.filename).name}:{frame.lineno}"
+    return f"deciding broke in {where}: {type(error).__name__}: {error}"

@@ -1,16 +1,20 @@
 """A cycle told in sentences: who got what, who leaves for whom, who waits and why."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Final
 
-from extender.api.reasons import SENTENCES
+from extender.api.reasons import SENTENCES, Reason
 from extender.api.units import format_gpus
 from extender.policy.plan import Eviction, Move, QueueShare
 from extender.scenario.outcome import Outcome
 from extender.scenario.places import Place
 from extender.scenario.world import World
 from extender.state.model import GPU, MEMORY, UNLIMITED
+
+_MEMORY: Final = re.compile(r"\b([0-9]+)( MiB of memory)")
 
 
 @dataclass(slots=True, frozen=True)
@@ -54,7 +58,9 @@ def tell(world: World, outcome: Outcome) -> Story:
     story.leaving += _moved(outcome.plan.moves, names)
     for key, refused in outcome.plan.waits.items():
         detail = (refused.detail or SENTENCES[refused.reason]).removeprefix(f"{key}: ")
+        detail = _in_mib(detail, world.cluster.memory_unit)
         story.waiting.append(f"{names.get(key, key)} waits: {refused.reason}, {detail}.")
+    story.waiting += _unheard(world, outcome)
     for (queue, pool), share in outcome.plan.shares.items():
         named = queue if len(world.cluster.pools) == 1 else f"{queue} in {pool}"
         story.shares += _rows(named, share, world.cluster.memory_unit)
@@ -107,6 +113,24 @@ def _moved(moves: Iterable[Move], names: dict[str, str]) -> Iterator[str]:
         whom = f" for {names.get(move.beneficiary, move.beneficiary)}" if move.beneficiary else ""
         where = f"moves from {pod.node} to {to}" if pod.node != to else f"moves within {to}"
         yield f"{pod.uid} {where}{whom}: {move.reason}, {SENTENCES[move.reason]}."
+
+
+def _unheard(world: World, outcome: Outcome) -> Iterator[str]:
+    """Who waits without being told why, for no stage that ran had it in its turn."""
+    stages = world.cluster.case.settings.stages
+    why = "it has its turn in the next cycle"
+    if "allocate" not in stages:
+        ran = f"only {' and '.join(stages)} ran" if stages else "no stage ran"
+        why = f"{ran}, and free places are given by allocate"
+    for name, job in world.jobs.items():
+        waits = any(outcome.after[task.id].status == "pending" for task in job.tasks)
+        if waits and job.key not in outcome.plan.waits:
+            yield f"{name} waits: {Reason.WAITING_FOR_TURN}, {why}."
+
+
+def _in_mib(detail: str, memory_unit: int) -> str:
+    """A refusal with its memory in MiB: the policy calls any unit that. See `amounts`."""
+    return _MEMORY.sub(lambda found: f"{_mib(int(found[1]), memory_unit)}{found[2]}", detail)
 
 
 def _list(ids: list[str]) -> str:

@@ -81,6 +81,63 @@ def test_decisions_that_cannot_be_written_are_told_before_any_work(mixed: Path) 
     assert not done.stdout
 
 
+def test_decisions_never_take_the_place_of_the_cases(mixed: Path) -> None:
+    before = mixed.read_text()
+    done = ballast("run", mixed, "--decisions", mixed.parent / "." / mixed.name)
+    assert done.exit_code == 2
+    assert "the cases are in it; accepted: any other file" in done.stderr
+    assert mixed.read_text() == before
+
+
+def test_decisions_and_the_json_of_a_run_do_not_share_standard_output(mixed: Path) -> None:
+    done = ballast("run", mixed, "--json", "--decisions", "-")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "both write to standard output" in done.stderr
+
+
+def test_decisions_on_standard_output_are_followed_by_the_counts(mixed: Path) -> None:
+    lines = ballast("run", mixed, "--decisions", "-").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in lines[:2]] == ["lent", "wrong"]
+    assert lines[-1] == "1 passed, 2 failed, 1 skipped"
+
+
+def test_what_has_no_case_in_it_is_one_that_failed(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.yaml"
+    empty.touch()
+    done = ballast("run", written(tmp_path, LENT), empty)
+    assert done.exit_code == 1
+    assert f"{empty}: there is no case in this file" in done.stdout
+    assert done.stdout.splitlines()[-1] == "1 passed, 1 failed, 0 skipped"
+
+
+def test_case_that_contradicts_itself_is_told_with_its_file(tmp_path: Path) -> None:
+    path = written(tmp_path, entry(id="nowhere", jobs=[job(on="n9")]))
+    assert f"{path}: nowhere: j/t: there is no node n9" in ballast("run", path).stdout
+
+
+def test_names_can_not_act_on_the_terminal(tmp_path: Path) -> None:
+    path = written(tmp_path, LENT | {"id": "a\x1b[31m\nb"})
+    for command in ("run", "show"):
+        assert "a\\x1b[31m\\nb" in ballast(command, path).stdout
+
+
+def test_names_that_the_output_can_not_have_are_written_in_ascii(tmp_path: Path) -> None:
+    path = written(tmp_path, LENT | {"id": "nötig"})
+    for command in ("run", "show"):
+        done = CliRunner(charset="ascii").invoke(scenario, [command, str(path)])
+        assert done.exit_code == 0
+        assert "n\\xf6tig" in done.stdout
+
+
+def test_field_that_says_nothing_is_noted_beside_the_results(tmp_path: Path) -> None:
+    pinned = job(tasks=[{"name": "t", "node": "n0"}])
+    path = written(tmp_path, entry(id="pinned", jobs=[pinned]))
+    for command in ("run", "show"):
+        done = ballast(command, path)
+        assert done.exit_code == 0
+        assert f"Note: {path}: pinned: jobs[0].tasks[0].node: says nothing" in done.stderr
+
+
 def test_show_tells_one_case_in_sentences(tmp_path: Path) -> None:
     path = written(tmp_path, LENT, LENT | {"id": "other"})
     done = ballast("show", path, "--case", "other")
@@ -105,7 +162,48 @@ def test_show_says_what_is_wrong_and_where(mixed: Path, tmp_path: Path) -> None:
     done = ballast("show", path)
     assert done.exit_code == 1
     assert f"{path}: nowhere: j/t: there is no node n9" in done.stderr
-    assert "there is no case z" in ballast("show", path, "--case", "z").stderr
+    told = ballast("show", path, "--case", "z").stderr
+    assert told == "Error: there is no case z; there are nowhere\n"
+
+
+def test_show_tells_good_cases_beside_bad_ones(mixed: Path) -> None:
+    done = ballast("show", mixed)
+    assert done.exit_code == 1
+    assert "new/t has its place on n0 with 1 GPU" in done.stdout
+    assert done.stderr.startswith(f"Error: {mixed}: bad: unknown field")
+    assert ballast("show", mixed, "--case", "lent").exit_code == 0
+
+
+def test_show_says_so_of_a_case_that_the_format_cannot_say(mixed: Path) -> None:
+    told = ballast("show", mixed, "--case", "beyond").stdout
+    assert "It needs what the format cannot say" in told
+    assert "It needs" not in ballast("show", mixed, "--case", "lent").stdout
+
+
+def test_show_cuts_no_figure_in_a_narrow_terminal(tmp_path: Path) -> None:
+    path = written(tmp_path, LENT | {"queues": [queue("a" * 30, quota=1), *QUEUES]})
+    done = CliRunner(env={"COLUMNS": "20"}).invoke(scenario, ["show", str(path)])
+    assert f"{'a' * 30}  GPU  1" in done.stdout
+
+
+def test_show_has_a_sentence_for_everybody_who_waits(tmp_path: Path) -> None:
+    waits = [job("new"), job("large", gpu=9)]
+    for stages, why in (
+        ([], "no stage ran"),
+        (["consolidate"], "only consolidate ran"),
+        (["stale-gangs", "reclaim"], "only stale-gangs and reclaim ran"),
+    ):
+        of = entry(settings={"stages": stages, "preemption": False}, jobs=waits, queues=QUEUES)
+        (told,) = json.loads(ballast("show", written(tmp_path, of), "--json").stdout)
+        waiting = told["cycles"][0]["waiting"]
+        assert sorted(line.split()[0] for line in waiting) == ["large", "new"]
+        assert f"{why}, and free places are given by allocate" in str(waiting)
+
+
+def test_show_tells_memory_in_mib_however_small_the_unit_of_the_case(tmp_path: Path) -> None:
+    queues = [queue("a", quota=8, memory={"limit": "10G"})]
+    path = written(tmp_path, entry(queues=queues, jobs=[job(memory="12G")]))
+    assert "needs 11444 MiB of memory, a has 0 MiB" in ballast("show", path).stdout
 
 
 def test_bench_times_one_cycle_and_counts_what_it_decided(tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def test_id_is_unique_over_all_files(tmp_path: Path) -> None:
 def test_other_yaml_in_a_folder_is_passed_over_but_not_when_it_is_named(tmp_path: Path) -> None:
     path = tmp_path / "other.yaml"
     path.write_text("- {id: time/slices, mode: strict}\n")
+    (tmp_path / "case.json").write_text(json.dumps(entry()))
     assert load([tmp_path]).broken == []
     assert "time/slices" in only_reason(path)
 
@@ -123,9 +124,93 @@ def test_file_that_is_no_yaml_or_json_is_told_in_one_line(tmp_path: Path) -> Non
     path.write_text("a: [1\nb: 2")
     assert only_reason(path).startswith(f"{path}: not YAML: ")
     assert "\n" not in only_reason(path)
-    lines = tmp_path / "f.jsonl"
-    lines.write_text("{")
-    assert only_reason(lines).startswith(f"{lines}: not JSON: ")
+    path = tmp_path / "f.json"
+    path.write_text('{"id": "x",\n "nodes": }')
+    assert only_reason(path) == (
+        f"{path}: not JSON: JSON is malformed: invalid character in line 2, column 11"
+    )
+
+
+def test_line_that_is_no_json_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "f.jsonl"
+    path.write_text(f'{json.dumps(entry(id="a"))}\n\n{{"id": \n{json.dumps(entry(id="b"))}\n')
+    loaded = load([path])
+    assert [case.id for case in loaded.cases] == ["a", "b"]
+    (broken,) = loaded.broken
+    assert broken.id == "line 3"
+    assert broken.why == f"{path}: line 3: not JSON: Input data was truncated"
+
+
+def test_mark_of_byte_order_is_passed_over(tmp_path: Path) -> None:
+    for name in ("f.json", "f.jsonl", "f.yaml"):
+        path = tmp_path / name
+        path.write_text(json.dumps(entry()), encoding="utf-8-sig")
+        assert [case.id for case in load([path]).cases] == ["x"]
+
+
+def test_key_given_twice_fails_its_case_alone(tmp_path: Path) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(
+        "- {scenario: v1, id: a, nodes: []}\n"
+        "- scenario: v1\n  id: b\n  nodes:\n  - name: n\n    gpus: 1\n    gpus: 2\n"
+    )
+    loaded = load([path])
+    assert [case.id for case in loaded.cases] == ["a"]
+    (broken,) = loaded.broken
+    assert broken.why == (
+        f'{path}: b: line 7: "gpus" is given twice in one mapping, first in line 6'
+    )
+
+
+def test_key_given_twice_in_json_is_named_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    path.write_text('{"scenario": "v1", "id": "x", "nodes": [{"name": "n", "gpus": 1, "gpus": 2}]}')
+    assert only_reason(path) == f'{path}: x: nodes[0]: "gpus" is given twice'
+
+
+def test_key_may_stand_for_one_that_was_merged(tmp_path: Path) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(
+        "scenario: v1\nid: x\nnodes:\n- &small {name: a, gpus: 1}\n- {<<: *small, name: b}\n"
+    )
+    loaded = load([path])
+    assert not loaded.broken
+    assert [(node.name, node.gpus) for node in loaded.cases[0].nodes] == [("a", 1), ("b", 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("f.yaml", "[" * 100_000),
+        ("f.yaml", "- " * 100_000),
+        ("f.json", "[" * 100_000 + "]" * 100_000),
+        ("f.jsonl", "[" * 100_000 + "]" * 100_000),
+        ("f.yaml", "source: &a {more: *a}\nx-note: *a\n"),
+    ],
+)
+def test_text_without_a_bottom_is_told(name: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    assert only_reason(path).endswith("it is nested too deeply")
+
+
+def test_aliases_of_aliases_are_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "f.yaml"
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    path.write_text("\n".join(lines))
+    assert "its aliases stand for more than 10,000,000 values" in only_reason(path)
+
+
+@pytest.mark.parametrize("name", ["f.yaml", "f.json", "f.jsonl", "folder"])
+def test_what_has_no_case_in_it_is_told(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if name == "folder":
+        path.mkdir()
+    else:
+        path.write_text("\n")
+    what = "folder" if name == "folder" else "file"
+    assert only_reason(path) == f"{path}: there is no case in this {what}"
 
 
 def test_missing_file_is_told() -> None:

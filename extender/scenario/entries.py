@@ -1,0 +1,200 @@
+"""What a scenario file has written in it, as plain values: YAML, JSON, or JSON in lines.
+
+A key that is given twice in one mapping is an error, for one of the two would be lost. An entry
+that can't be used does not hide the others, as far as the text says where it ends. Keys that begin
+with `x-` are dropped at every level.
+"""
+
+import json
+import re
+from codecs import BOM_UTF8
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+from yaml.composer import Composer, ComposerError
+
+from extender.scenario.errors import ScenarioError
+
+#: Values that a YAML document may have when what its aliases stand for is written out.
+_MOST_VALUES: Final = 10_000_000
+_MERGE: Final = "tag:yaml.org,2002:merge"
+_BYTE: Final = re.compile(r" \(byte (?P<at>[0-9]+)\)")
+_SOURCE: Final = re.compile(r' in "<byte string>",')
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """One case as it is written. `place` is where in the file it stands, `wrong` why it can't be
+    read; then `value` is what could be, if anything."""
+
+    place: str
+    value: Any = None
+    wrong: str = ""
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """The entries of one file; raises ScenarioError where nothing of it can be read."""
+    try:
+        text = path.read_bytes().removeprefix(BOM_UTF8)
+    except OSError as error:
+        raise ScenarioError(f"{path}: {error.strerror or error}") from error
+    is_json = path.suffix in (".json", ".jsonl")
+    try:
+        if path.suffix == ".jsonl":
+            entries = list(_from_lines(text))
+        else:
+            found = _from_json(text) if is_json else _from_yaml(text)
+            entries = [Entry(f"case {at + 1}", *each) for at, each in enumerate(found)]
+        if b"x-" in text:
+            entries = [Entry(e.place, _without_notes(e.value), e.wrong) for e in entries]
+    except RecursionError:
+        raise ScenarioError(f"{path}: it is nested too deeply") from None
+    except (msgspec.DecodeError, yaml.YAMLError, ValueError) as error:
+        # YAML that looks like a date and is none is a ValueError, text that is no UTF-8 too.
+        told = _SOURCE.sub(" in", " ".join(str(error).split()))
+        told = _BYTE.sub(lambda at: _in_line(text, int(at["at"])), told)
+        raise ScenarioError(f"{path}: not {'JSON' if is_json else 'YAML'}: {told}") from error
+    return entries
+
+
+def _from_lines(text: bytes) -> Iterator[Entry]:
+    """The entries of all lines; a line that is no JSON is an entry that can't be read."""
+    for at, line in enumerate(text.split(b"\n"), 1):
+        place = f"line {at}"
+        if not line.strip():
+            continue
+        try:
+            for value, wrong in _from_json(line):
+                yield Entry(place, value, wrong)
+        except RecursionError:
+            yield Entry(place, wrong="it is nested too deeply")
+        except (msgspec.DecodeError, ValueError) as error:
+            yield Entry(place, wrong=f"not JSON: {' '.join(str(error).split())}")
+
+
+class _Twice(dict[str, Any]):
+    """A mapping of which one key was given twice."""
+
+    key = ""
+
+
+def _from_json(text: bytes) -> Iterator[tuple[Any, str]]:
+    """Each entry, and what is wrong with it."""
+    if not text.strip():
+        return
+    values = _as_list(msgspec.json.decode(text))
+    found: list[_Twice] = []
+
+    def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        mapping = dict(pairs)
+        if len(mapping) == len(pairs):
+            return mapping
+        keys = [key for key, _ in pairs]
+        twice = _Twice(mapping)
+        twice.key = next(key for key in keys if keys.count(key) > 1)
+        found.append(twice)
+        return twice
+
+    # The strict reader passes over keys that are given twice, this one shows them.
+    again = _as_list(json.loads(text, object_pairs_hook=read))
+    for value, other in zip(values, again, strict=True):
+        twice = next(_twice_in(other, ""), "") if found else ""
+        yield value, twice
+
+
+def _twice_in(value: Any, place: str) -> Iterator[str]:
+    if isinstance(value, _Twice):
+        yield f"{place}: {_name(value.key)} is given twice".removeprefix(": ")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _twice_in(inner, f"{place}.{key}".removeprefix("."))
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from _twice_in(inner, f"{place}[{at}]")
+
+
+def _from_yaml(text: bytes) -> Iterator[tuple[Any, str]]:
+    """Each entry of all documents, and what is wrong with it."""
+    loader = _Loader(text)
+    try:
+        while loader.check_node():
+            loader.twice.clear()
+            node: Any = loader.get_node()
+            value = loader.construct_document(node)
+            if value is None:
+                continue
+            items = node.value if isinstance(value, list) else [node]
+            for item, each in zip(items, _as_list(value), strict=True):
+                lines = range(item.start_mark.line, item.end_mark.line + 1)
+                yield each, next((why for line, why in loader.twice if line in lines), "")
+    finally:
+        loader.dispose()
+
+
+class _Loader(Composer, yaml.CSafeLoader):
+    """Parses in C and composes in Python, so that what is nested too deeply is an error and not the
+    end of the process. `twice` has the line of every key that its mapping has already, and a
+    sentence.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        yaml.CSafeLoader.__init__(self, text)
+        Composer.__init__(self)
+        self.twice: list[tuple[int, str]] = []
+        self._n_values = 0
+        self._sizes: dict[str, int] = {}
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """As the parent's; counts what aliases stand for as often as they stand for it."""
+        event: Any = self.peek_event()
+        before, anchor = self._n_values, event.anchor
+        is_alias = self.check_event(yaml.AliasEvent)
+        self._n_values += self._sizes.get(anchor, 1) if is_alias else 1
+        if self._n_values > _MOST_VALUES:
+            told = f"its aliases stand for more than {_MOST_VALUES:,} values"
+            raise ComposerError(None, None, told, event.start_mark)
+        node = super().compose_node(parent, index)
+        if anchor is not None and not is_alias:
+            self._sizes[anchor] = self._n_values - before
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """As the parent's; notes keys that are there twice."""
+        node = super().compose_mapping_node(anchor)
+        first: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                continue
+            line = key.start_mark.line
+            if (before := first.get((key.tag, key.value))) is not None:
+                told = f"line {line + 1}: {_name(key.value)} is given twice in one mapping"
+                self.twice.append((line, f"{told}, first in line {before + 1}"))
+            first.setdefault((key.tag, key.value), line)
+        return node
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _name(key: str) -> str:
+    return json.dumps(key, ensure_ascii=False)
+
+
+def _in_line(text: bytes, at: int) -> str:
+    line, column = text.count(b"\n", 0, at) + 1, at - text.rfind(b"\n", 0, at)
+    return f" in line {line}, column {column}"
+
+
+def _without_notes(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _without_notes(inner)
+            for key, inner in value.items()
+            if not (isinstance(key, str) and key.startswith("x-"))
+        }
+    return [_without_notes(inner) for inner in value] if isinstance(value, list) else value

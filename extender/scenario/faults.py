@@ -1,0 +1,76 @@
+"""What a case says that can't be meant: fields that contradict, and what breaks deciding.
+
+One sentence each, with its place in the file and with what is accepted there. What a cluster may
+say as well, and waits for what is not there (a queue, a topology), is no fault: see `notes`. What
+only the whole cluster shows (cards that have not so much, queues in a circle) is said when it is
+built, see `cluster` and `world`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from extender.api.reasons import Reason
+from extender.scenario.faults_of_tasks import faults_of_task
+from extender.scenario.model import MOST, Case, Expectation, Group, Job
+
+#: Groups in groups: more levels than any topology has.
+_MOST_DEEP: Final = 16
+
+
+def faults_of(case: Case) -> Iterator[str]:
+    """One sentence for each thing that can't be meant."""
+    yield from _repeated("settings.stages", case.settings.stages)
+    yield from _repeated("nodePools", [pool.name for pool in case.node_pools])
+    yield from _repeated("topologies", [topology.name for topology in case.topologies])
+    for at, topology in enumerate(case.topologies):
+        yield from _repeated(f"topologies[{at}].levels", [each.label for each in topology.levels])
+    for place, job in jobs_of(case):
+        yield from _in_job(place, job)
+    yield from _in_expectation("expect", case.expect)
+    for at, step in enumerate(case.steps):
+        yield from _in_expectation(f"steps[{at}].expect", step.expect)
+    n_pods = sum(task.n for _, job in jobs_of(case) for task in job.tasks)
+    if n_pods > MOST:
+        yield f"jobs: they have {n_pods:,} pods together; accepted: up to {MOST:,}"
+
+
+def jobs_of(case: Case) -> Iterator[tuple[str, Job]]:
+    """Every job there ever is, with its place."""
+    for at, job in enumerate(case.jobs):
+        yield f"jobs[{at}]", job
+    for step_at, step in enumerate(case.steps):
+        for at, job in enumerate(step.add):
+            yield f"steps[{step_at}].add[{at}]", job
+
+
+def _in_job(place: str, job: Job) -> Iterator[str]:
+    if "/" in job.name:
+        yield f"{place}.name: {job.name}; accepted: a name without /, for tasks are job/task"
+    if "/" in job.namespace:
+        yield f"{place}.namespace: {job.namespace}; accepted: a name without /"
+    for at, task in enumerate(job.tasks):
+        yield from faults_of_task(f"{place}.tasks[{at}]", task, has_groups=bool(job.group.children))
+    if _depth(job.group) > _MOST_DEEP:
+        yield f"{place}.group: groups are nested more than {_MOST_DEEP} deep"
+
+
+def _depth(group: Group) -> int:
+    """How deep its groups are nested; no more is counted than is accepted."""
+    n, level = 0, [group]
+    while level and n <= _MOST_DEEP:
+        n, level = n + 1, [child for each in level for child in each.children]
+    return n
+
+
+def _in_expectation(place: str, expected: Expectation) -> Iterator[str]:
+    for name, job in expected.jobs.items():
+        if job.reason is not None and job.reason not in set(Reason):
+            accepted = ", ".join(Reason)
+            yield f"{place}.jobs[{name}].reason: {job.reason} is none; accepted: {accepted}"
+
+
+def _repeated(place: str, names: Iterable[str]) -> Iterator[str]:
+    for name, n in Counter(names).items():
+        if n > 1:
+            yield f"{place}: {name} is there {n} times; accepted: each once"

@@ -1,0 +1,104 @@
+"""What a case says that is accepted, and may not be what was meant.
+
+A cluster may say it too: work names a queue or a topology that is not there, and waits; a field
+says nothing. One sentence each, with its place in the file.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from extender.scenario import amounts
+from extender.scenario.faults import jobs_of
+from extender.scenario.model import Case, Group, Job, Nearness, Task
+
+#: Names that a note lists, before it says how many more there are.
+_MOST_LISTED: Final = 8
+
+
+@dataclass(slots=True, frozen=True)
+class _Names:
+    """What jobs may name. Projects are the queues that have none below them; topologies have the
+    labels of their levels."""
+
+    projects: dict[str, None]
+    departments: set[str]
+    topologies: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, case: Case) -> "_Names":
+        """The names of the case."""
+        departments = {queue.parent for queue in case.queues if queue.parent}
+        projects = [queue.name for queue in case.queues if queue.name not in departments]
+        levels = {each.name: [level.label for level in each.levels] for each in case.topologies}
+        return cls(dict.fromkeys(projects), departments, levels)
+
+    def why_no_project(self, name: str) -> str:
+        """Why no job can be in the queue."""
+        known = _listed(self.projects)
+        if name in self.departments:
+            return f"{name} has queues below it, so jobs go to those: {known}"
+        return f"there is no queue {name}; there are: {known}"
+
+
+def notes_on(case: Case) -> Iterator[str]:
+    """One sentence for each."""
+    for at, node in enumerate(case.nodes):
+        if node.numa:
+            yield f"nodes[{at}].numa: says nothing: what is decided does not look at NUMA zones"
+        if node.mig.instances and node.mig.strategy != "mixed":
+            yield f"nodes[{at}].mig: its instances count, though strategy mixed is not said"
+    for at, queue in enumerate(case.queues):
+        for name in ("gpu", "cpu", "memory"):
+            used = getattr(queue.usage, name)
+            if amounts.fraction(used) > 1:
+                yield f"queues[{at}].usage.{name}: {used} is more than the whole cluster"
+    names = _Names.of(case)
+    for place, job in jobs_of(case):
+        yield from _on_job(names, place, job)
+
+
+def _on_job(names: _Names, place: str, job: Job) -> Iterator[str]:
+    if job.queue and job.queue not in names.projects:
+        yield f"{place}.queue: {names.why_no_project(job.queue)}"
+    if not job.tasks:
+        yield f"{place}.tasks: it has none"
+    for at, task in enumerate(job.tasks):
+        yield from _on_task(f"{place}.tasks[{at}]", task)
+    yield from _on_group(names, f"{place}.group", job.group)
+
+
+def _on_task(place: str, task: Task) -> Iterator[str]:
+    for field in ("node", "cards") if task.state == "pending" else ():
+        if getattr(task, field):
+            told = "says nothing for a pending task; nodeSelector keeps one on a node"
+            yield f"{place}.{field}: {told}"
+
+
+def _on_group(names: _Names, place: str, group: Group) -> Iterator[str]:
+    n = len(group.children)
+    if group.min_groups is not None and group.min_groups > n:
+        yield f"{place}.minGroups: {group.min_groups}, and there are {n} children"
+    if group.topology is not None:
+        yield from _on_nearness(names, f"{place}.topology", group.topology)
+    for at, child in enumerate(group.children):
+        yield from _on_group(names, f"{place}.children[{at}]", child)
+
+
+def _on_nearness(names: _Names, place: str, near: Nearness) -> Iterator[str]:
+    labels = names.topologies.get(near.name)
+    if labels is None:
+        known = _listed(names.topologies)
+        yield f"{place}.name: there is no topology {near.name}; there are: {known}"
+        return
+    for field, label in (("required", near.required), ("preferred", near.preferred)):
+        if label is not None and label not in labels:
+            told = f"topology {near.name} has no level {label}"
+            yield f"{place}.{field}: {told}; there are: {_listed(labels)}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The names that there are."""
+    found = list(names)
+    more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
+    return ", ".join(found[:_MOST_LISTED]) + more if found else "none"

@@ -1,0 +1,141 @@
+"""An entry that is no case: msgspec's message with its place, and with what is accepted there."""
+
+import datetime
+import functools
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+from extender.scenario.model import Case
+
+_AT: Final = re.compile(r"(?P<what>.*?)(?: - at (?P<in>`key` in )?`\$(?P<path>.*)`)?", re.DOTALL)
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
+_STEP: Final = re.compile(r"\.(?P<name>\w+)|\[(?P<key>[^\]]*)\]")
+_PLAIN: Final = {inspect.IntType: int, inspect.StrType: str, inspect.ListType: list}
+#: Longest part of a wrong value that a message repeats.
+_MOST_SHOWN: Final = 40
+
+
+def explain(message: str, entry: object) -> str:
+    """What is wrong with the entry, for which msgspec has this message."""
+    if not isinstance(entry, dict):
+        return f"a case is a mapping that has `scenario: v1`, this is {_shown(entry)}"
+    found = _AT.fullmatch(message)
+    assert found is not None
+    what, path = found["what"], found["path"] or ""
+    unknown = _UNKNOWN.fullmatch(what)
+    kind, place, value = _follow(path, entry)
+    if found["in"]:
+        return f"{place}: a key: {_of_key(what, kind)}".removeprefix(": ")
+    if unknown is not None:
+        accepted = ", ".join(field.encode_name for field in _struct(kind).fields)
+        what = f"unknown field {json.dumps(unknown['name'])}; accepted: {accepted}"
+    elif words := ", ".join(_words(kind)):
+        what = f"{what}; accepted: {words}"
+    elif accepted := _accepted(kind, value):
+        what = f"{_shown(value)} is not accepted; accepted: {accepted}"
+    return f"{place}: {what}" if place else what
+
+
+def _of_key(what: str, kind: inspect.Type) -> str:
+    """What is wrong with a key of the mapping."""
+    types = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    keys = (each.key_type for each in types if isinstance(each, inspect.DictType))
+    words = ", ".join(word for key in keys for word in _words(key))
+    return f"{what}; accepted: {words or 'text; put it in quotes'}"
+
+
+def _shown(value: object) -> str:
+    """The value as it is written, cut where it is long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def _follow(path: str, entry: Any) -> tuple[inspect.Type, str, Any]:
+    """The type that belongs at `path` (`.jobs[0]`), the path with its keys named, and the value.
+
+    msgspec writes `[...]` for every key of a mapping; the first whose value is wrong is meant.
+    """
+    kind = _case_type()
+    place = ""
+    for step in _STEP.finditer(path):
+        name, key = step["name"], step["key"]
+        if name is not None:
+            kind = next(each.type for each in _struct(kind).fields if each.encode_name == name)
+            entry = entry[name]
+            place += f".{name}"
+            continue
+        kind = _item(kind)
+        if key == "...":
+            key = next((each for each in entry if _is_wrong(entry[each], kind)), next(iter(entry)))
+            entry = entry[key]
+        else:
+            entry = entry[int(key)]
+        place += f"[{key}]"
+    return kind, place.removeprefix("."), entry
+
+
+@functools.cache
+def _case_type() -> inspect.Type:
+    """What msgspec knows of `Case`. Asking for it takes 9 ms; nobody changes what it answers."""
+    return inspect.type_info(Case)
+
+
+def _is_wrong(value: object, kind: inspect.Type) -> bool:
+    if isinstance(kind, inspect.StructType):
+        try:
+            msgspec.convert(value, kind.cls)
+        except msgspec.ValidationError:
+            return True
+    if isinstance(kind, inspect.IntType) and isinstance(value, int):
+        least, most = kind.ge or 0, value if kind.le is None else kind.le
+        return not least <= value <= most
+    expected = _PLAIN.get(type(kind))
+    return expected is not None and not isinstance(value, expected)
+
+
+def _item(kind: inspect.Type) -> inspect.Type:
+    """The type of the items of a list, or of the values of a mapping."""
+    for each in kind.types if isinstance(kind, inspect.UnionType) else (kind,):
+        if isinstance(each, inspect.ListType):
+            return each.item_type
+        if isinstance(each, inspect.DictType):
+            return each.value_type
+    return kind
+
+
+def _struct(kind: inspect.Type) -> inspect.StructType:
+    for each in kind.types if isinstance(kind, inspect.UnionType) else (kind,):
+        if isinstance(each, inspect.StructType):
+            return each
+    raise TypeError(f"no mapping here: {kind}")
+
+
+def _words(kind: inspect.Type) -> Iterator[str]:
+    """The words that are accepted, where only some are."""
+    for each in kind.types if isinstance(kind, inspect.UnionType) else (kind,):
+        if isinstance(each, inspect.LiteralType):
+            yield from map(str, each.values)
+
+
+def _accepted(kind: inspect.Type, value: object) -> str:
+    """The numbers or texts that are accepted, where only some are; else nothing."""
+    types = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    numbers = [t for t in types if isinstance(t, inspect.IntType | inspect.FloatType)]
+    if numbers and numbers[0].ge is not None:
+        is_whole = all(isinstance(each, inspect.IntType) for each in numbers)
+        word = "whole numbers" if is_whole else "numbers"
+        return f"{word} from {numbers[0].ge:,} to {numbers[0].le:,}"
+    texts = [each for each in types if isinstance(each, inspect.StrType)]
+    if not texts or numbers:
+        return ""
+    if isinstance(value, bool | int | float | datetime.date):
+        return "text; put it in quotes"
+    return "text that is not empty" if value == "" and texts[0].min_length else ""
