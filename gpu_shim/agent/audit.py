@@ -5,7 +5,7 @@ is charged to the pod. Found are: a process of a pod that uses a shared card wit
 pod that stays above its cap, and a pod that uses a card that the ledger gave to others.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -70,10 +70,11 @@ class Auditor:
 
         Of a card that is not in `sight` nothing is said and nothing changed.
         """
-        owners = {pid: uid for uid, table in ledger.tables.items() for _, pid in table.owners()}
+        joined = {uid: {pid for _, pid in table.owners()} for uid, table in ledger.tables.items()}
+        claimed = {pid: uid for uid, pids in joined.items() for pid in pids}
         # The kernel's word first: a tenant may write what it likes into its own table.
         pods = {
-            pid: self.pod_of(pid) or owners.get(pid, "") for pids in sight.values() for pid in pids
+            pid: self.pod_of(pid) or claimed.get(pid, "") for pids in sight.values() for pid in pids
         }
         found = list[tuple[str, Finding]]()
         self.seen = {}
@@ -86,7 +87,8 @@ class Auditor:
                 self.seen[tenant.uid, card.uuid] = sum(mine.values())
                 if table is not None:
                     table.set_overhead(at, max(0, sum(mine.values()) - table.used_bytes(at)))
-                found += _unprotected(tenant, card, mine, owners)
+                # What others have written into theirs is nothing to this one.
+                found += _unprotected(tenant, card, mine, joined.get(tenant.uid, set()))
                 found += _over_cap(tenant, card, mine)
         for uuid, users in ledger.users().items():
             found += _not_given(uuid, users, sight.get(uuid, {}), pods)
@@ -100,9 +102,9 @@ class Auditor:
 
 
 def _unprotected(
-    tenant: Tenant, card: Card, mine: Mapping[int, int], owners: Mapping[int, str]
+    tenant: Tenant, card: Card, mine: Mapping[int, int], joined: Container[int]
 ) -> Iterable[tuple[str, Finding]]:
-    strangers = [pid for pid in mine if owners.get(pid) != tenant.uid]
+    strangers = [pid for pid in mine if pid not in joined]
     if strangers:
         who = f"{tenant.namespace}/{tenant.pod}"
         what = f"{who}: process {strangers[0]} uses {card.uuid} without the library"

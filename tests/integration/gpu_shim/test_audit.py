@@ -82,6 +82,23 @@ async def test_a_pod_that_claims_the_process_of_another_hides_nothing(
     ]
 
 
+async def test_a_pod_that_claims_the_process_of_another_does_not_have_it_evicted(
+    scene: Scene, nvml: Nvml
+) -> None:
+    for name in "ab":
+        scene.container(name, cap_mib=64)
+    await scene.ask("a", "begin(); tell(1)")
+    victim = await scene.run("b", "begin(); plain(20 * MIB); tell(1); hear()")
+    await victim.answer()
+    scene.table("a").take_slot(victim.process.pid)
+    other = replace(tenant(), uid="b", claim=Claim("b", Fraction(0), Fraction(1)))
+    auditor = Auditor(lambda pid: "b" if pid == victim.process.pid else "")
+    for tables in ("ab", "ba"):
+        ledger = Ledger([tenant(), other], {name: scene.table(name) for name in tables})
+        for now_s in (0.0, 3.0):
+            assert auditor.look(ledger, sight(nvml), now_s) == []
+
+
 async def test_a_pod_on_a_card_that_is_given_to_others_is_found(scene: Scene, nvml: Nvml) -> None:
     scene.container("a", cap_mib=64)
     bare = await scene.run("a", "begin(); tell(1); hear()", LD_PRELOAD="")
