@@ -70,4 +70,5 @@ cdef struct Hall:
 cdef int put_door(Hall *hall, const Door *door) noexcept nogil
 cdef void drop_door(Hall *hall, int door) noexcept nogil
 cdef int put_line(Hall *hall, int door, int fd) noexcept nogil
+cdef void put_order(Hall *hall, int card, const Desk *order) noexcept nogil
 cdef int pick_news(Hall *hall, int begin, Line *into) noexcept nogil

@@ -9,20 +9,8 @@ Nothing here does I/O but opening gates. Callers hold the hall's lock and pass t
 """
 
 from gpu_shim.arbiter.hall cimport (
-    BALLAST_CLOSED,
-    BALLAST_DRAINED,
-    BALLAST_LEASED,
-    BALLAST_MAX_CARDS,
-    BALLAST_OPEN,
-    BALLAST_WANT,
-    BALLAST_YIELD,
-    MAX_DESKS,
-    Desk,
-    Door,
-    Hall,
-    Line,
-    message_t,
-    pages_set_gate,
+    BALLAST_CLOSED, BALLAST_DRAINED, BALLAST_LEASED, BALLAST_MAX_CARDS, BALLAST_OPEN, BALLAST_WANT,
+    BALLAST_YIELD, MAX_DESKS, Desk, Door, Hall, Line, message_t, pages_set_gate,
 )
 
 

@@ -2,6 +2,8 @@
  * what registers a program, and prints how many nanoseconds that took each.
  */
 #define _GNU_SOURCE
+#include "clock.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -12,7 +14,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MOST = 256 };
@@ -21,13 +22,6 @@ static struct {
     _Atomic uint32_t n_ready, is_open, n_done;
     uint64_t took_ns[MOST];
 } *shared;
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static int come(long at)
 {

@@ -2,6 +2,8 @@
  * the moment one process tells a second, over a socket, until a third that the second wakes runs.
  */
 #define _GNU_SOURCE
+#include "clock.h"
+
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
@@ -13,7 +15,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PAUSE_US = 5000 };
@@ -22,13 +23,6 @@ static struct {
     _Atomic uint32_t turn;
     _Atomic uint64_t sent_ns;
 } *shared;
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void pass_on(int from)
 {

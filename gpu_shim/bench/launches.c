@@ -1,17 +1,9 @@
 /* A loop of launches, as tight as a program can have it. */
-#include <stdint.h>
-#include <time.h>
+#include "clock.h"
 
 typedef int launcher(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                      void *, void **, void **);
 typedef int waiter(void *);
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* Nanoseconds that n launches of a kernel without arguments took. */
 __attribute__((visibility("default"))) uint64_t bench_launches(launcher *launch, waiter *wait,

@@ -1,4 +1,4 @@
-"""The arbiter's thread once more, built with tools that see more."""
+"""The arbiter's thread and its door under noise once more, built with tools that see more."""
 
 import os
 import shutil
@@ -10,11 +10,22 @@ from pathlib import Path
 import pytest
 
 from gpu_shim.native.build import HERE
+from tests.integration.gpu_shim.test_door import N_MESSAGES
 
 ROOT = HERE.parents[1]
 ARBITER = Path("gpu_shim/arbiter")
-MODULES = {"hall": (), "relay": (), "turns": ("pages.c", "table.c")}
-TESTS = "tests/integration/gpu_shim/test_relay.py"
+MODULES: dict[str, tuple[str, ...]] = {
+    "bells": (),
+    "ear": (),
+    "hall": (),
+    "relay": (),
+    "turns": ("pages.c", "table.c"),
+    "words": (),
+}
+TESTS = (
+    "tests/integration/gpu_shim/test_relay.py",
+    "tests/integration/gpu_shim/test_door.py::test_noise_ends_its_own_connection_and_nothing_else",
+)
 RUNTIMES = {"thread": ("libtsan.so",), "address,undefined": ("libasan.so", "libubsan.so")}
 FLAGS = ("-shared", "-fPIC", "-O1", "-g", "-fwrapv", "-fno-omit-frame-pointer")
 
@@ -50,7 +61,7 @@ def runtimes(tool: str) -> str:
     return " ".join(done.stdout.decode().strip() for done in paths)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(600 + N_MESSAGES // 200)
 @pytest.mark.parametrize("tool", list(RUNTIMES))
 def test_threads_do_not_race_and_nothing_is_touched_that_is_not_ours(
     tool: str, translated: Path, tmp_path: Path
@@ -62,7 +73,7 @@ def test_threads_do_not_race_and_nothing_is_touched_that_is_not_ours(
     build(translated, tmp_path, tool)
     options = f"exitcode=66:detect_leaks=0:log_path={tmp_path / 'report'}"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", TESTS],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *TESTS],
         cwd=tmp_path,
         env=os.environ
         | {
