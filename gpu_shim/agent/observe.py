@@ -16,6 +16,7 @@ from gpu_shim.agent.enforce import Enforcer
 from gpu_shim.agent.health import Health
 from gpu_shim.agent.nri.plugin import NodePlugin
 from gpu_shim.agent.waits import Waits
+from gpu_shim.arbiter.pages import Tally
 
 _MIB: Final = 1 << 20
 _SECOND: Final = 1_000_000_000
@@ -81,17 +82,16 @@ class Figures(Collector):
         agent, enforcer = self._parts.agent, self._parts.enforcer
         for tenant in agent.tenants.values():
             table = agent.arbiter.containers[tenant.uid].table
-            uses = table.uses() if table else []
+            tally = table.tally() if table else Tally(0, 0, 0)
             for at, card in enumerate(tenant.cards):
                 labels = (tenant.namespace, tenant.pod, card.uuid)
                 key = (tenant.uid, card.uuid)
-                longest_ns = max((use.longest_wait_ns for use in uses), default=0)
                 yield "gpu_memory_used_bytes", labels, table.used_bytes(at) if table else 0
                 yield "gpu_memory_cap_bytes", labels, card.cap_mib * _MIB
-                yield "gpu_gate_wait_longest_seconds", labels, longest_ns / _SECOND
+                yield "gpu_gate_wait_longest_seconds", labels, tally.longest_wait_ns / _SECOND
                 p99_ns = self._parts.waits.p99_ns(key)
                 yield "gpu_gate_wait_p99_seconds", labels, p99_ns / _SECOND
-                yield "gpu_unknown_calls", labels, sum(use.n_unknown for use in uses)
+                yield "gpu_unknown_calls", labels, tally.n_unknown
                 if enforcer is not None and key in enforcer.sources.auditor.seen:
                     seen = enforcer.sources.auditor.seen[key]
                     yield "gpu_memory_seen_bytes", labels, seen

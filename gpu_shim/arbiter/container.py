@@ -133,7 +133,7 @@ class Container:
                 timer.cancel()
         self._disconnect()
         self.places.relay.close_door(self.door)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             self.path.unlink()
 
     def hang_up(self, gate: Gate) -> None:

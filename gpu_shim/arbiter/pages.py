@@ -60,13 +60,11 @@ def _fresh(name: str, size: int) -> int:
 
 
 @dataclass(slots=True, frozen=True)
-class Use:
-    """What one process has, how its gate treated it, and how often it asked for what we lack."""
+class Tally:
+    """How gates treated all processes that a container ever had, and how often they asked for what
+    we lack. Nothing of it gets less when a process ends."""
 
-    pid: int
-    used_bytes: tuple[int, ...]
     n_gate_waits: int
-    gate_wait_ns: int
     longest_wait_ns: int
     n_unknown: int
 
@@ -83,8 +81,11 @@ class Table:
             fcntl.fcntl(self.fd, _ADD_SEALS, _FIXED | _NO_SEALS)
         self._map, self._page = _map(self.fd, wire.TABLE_SIZE)
         words = memoryview(self._map).cast("I")
+        self._long_words = memoryview(self._map).cast("Q")
         #: The first word of every slot: its process.
         self._owners = words[self._slot_at(0) // 4 :: wire.SLOT.size // 4]
+        #: Mostly free: the one after that which was taken last.
+        self._next_slot = 0
         head = (wire.MAGIC, wire.VERSION, len(uuids), wire.MAX_SLOTS)
         wire.TABLE_HEAD.pack_into(self._map, 0, *head)
         for card, uuid in enumerate(uuids):
@@ -93,10 +94,15 @@ class Table:
 
     @staticmethod
     def is_usable(fd: int) -> bool:
-        """Whether a descriptor that a process sent is a table that an arbiter once made."""
+        """Whether a descriptor that a process sent is a table that an arbiter once made.
+
+        It has just the seals of one and may be written: else it could not be mapped.
+        """
         try:
-            is_fixed = int(fcntl.fcntl(fd, _GET_SEALS)) & _FIXED == _FIXED
-            return is_fixed and os.fstat(fd).st_size == wire.TABLE_SIZE
+            seals = int(fcntl.fcntl(fd, _GET_SEALS))
+            is_writable = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
+            is_whole = os.fstat(fd).st_size == wire.TABLE_SIZE
+            return is_writable and is_whole and seals == _FIXED | _NO_SEALS
         except OSError:
             return False
 
@@ -114,14 +120,16 @@ class Table:
 
     def take_slot(self, pid: int, wish: int = -1) -> int:
         """A slot for a process, the one it had before where that is free or its own; -1: full."""
-        owners = self._owners.tolist()
-        if 0 <= wish < wire.MAX_SLOTS and owners[wish] in (0, pid):
+        slot = self._next_slot
+        if 0 <= wish < wire.MAX_SLOTS and self._owners[wish] in (0, pid):
             slot = wish
-        elif 0 in owners:
+        elif self._owners[slot]:
+            owners = self._owners.tolist()
+            if 0 not in owners:
+                return -1
             slot = owners.index(0)
-        else:
-            return -1
         self._owners[slot] = pid
+        self._next_slot = (slot + 1) % wire.MAX_SLOTS
         return slot
 
     def owners(self) -> list[tuple[int, int]]:
@@ -136,13 +144,17 @@ class Table:
         """Make the accounts the sums of the slots; False where something moved meanwhile."""
         return bool(self._library.call("pages_reconcile", self._page))
 
-    def uses(self) -> list[Use]:
-        """Every process's figures."""
-        found = []
-        for slot, pid in self.owners():
-            _, _, *rest = wire.SLOT.unpack_from(self._map, self._slot_at(slot))
-            found.append(Use(pid, tuple(rest[:16]), *rest[16:20]))
-        return found
+    def tally(self) -> Tally:
+        """Figures of all slots, whoever had them."""
+        n_waits, _, longest_ns, n_unknown = (
+            self._long_words[at :: wire.SLOT.size // 8].tolist() for at in self._figures_at()
+        )
+        return Tally(sum(n_waits), max(longest_ns), sum(n_unknown))
+
+    def _figures_at(self) -> range:
+        """Where a slot's last four figures are in the first one, in words of eight bytes."""
+        first = self._slot_at(0) // 8 + 1 + wire.MAX_CARDS
+        return range(first, first + 4)
 
     def _slot_at(self, slot: int) -> int:
         return wire.TABLE_HEAD.size + wire.MAX_CARDS * wire.ACCOUNT.size + slot * wire.SLOT.size

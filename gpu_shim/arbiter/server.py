@@ -76,14 +76,28 @@ class Arbiter:
             if claim.name in self.containers:
                 self.containers[claim.name].set_cards(cards)
                 return ""
-            places = Places(self.relay, [self._number_of(uuid) for uuid in uuids])
-            container = Container(claim.name, path, cards, self.library, self, places, self.grace_s)
-            self.containers[claim.name] = container
-            container.grants.beat(now_ns)
-            for at in range(0 if self.is_timed else len(cards)):
-                container.grants.set_gate(at, Gate.OPEN, 0)
-            container.open()
+            try:
+                self._open(claim.name, path, cards)
+            except OSError:
+                # It is tried again; until then it has no part of the card.
+                del self._claims[claim.name]
+                self.referee.remove(claim.name, now_ns)
+                raise
             return ""
+
+    def _open(self, name: str, path: Path, cards: tuple[Card, ...]) -> None:
+        """Make a container's pages and its door; raises OSError and leaves nothing."""
+        places = Places(self.relay, [self._number_of(card.uuid) for card in cards])
+        container = Container(name, path, cards, self.library, self, places, self.grace_s)
+        container.grants.beat(time.monotonic_ns())
+        for at in range(0 if self.is_timed else len(cards)):
+            container.grants.set_gate(at, Gate.OPEN, 0)
+        try:
+            container.open()
+        except OSError:
+            container.close()
+            raise
+        self.containers[name] = container
 
     def remove(self, name: str) -> None:
         """Forget a container that is gone."""

@@ -156,6 +156,10 @@ int gate_enter(void *stream)
         atomic_fetch_add(&gate->n_inside, 1);
         grants = atomic_load(&client.grants);
     }
+    /* Only who is known to use the card is waited for when the gate shuts: told before it launches,
+     * for the helper thread may look too late. */
+    if (!gate->has_told)
+        want(gate, card);
     atomic_fetch_add_explicit(&gate->n_launches, 1, memory_order_relaxed);
     return card;
 }

@@ -28,7 +28,7 @@ while True:
 
 def n_waits(scene: Scene) -> int:
     """How often the container's program waited at the gate."""
-    return sum(use.n_gate_waits for use in scene.table("a").uses())
+    return scene.table("a").tally().n_gate_waits
 
 
 def is_idle(scene: Scene) -> bool:

@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import random
 import resource
 import socket
+from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -13,12 +16,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from gpu_shim.arbiter import wire
+from gpu_shim.arbiter.container import Card
 from gpu_shim.arbiter.wire import Kind, Message
+from gpu_shim.policy.shares import Claim
 from tests.integration.gpu_shim.scene import Scene, until
+from tests.support.fakecuda import UUID
 
 #: BALLAST_FUZZ=1000000 for a long run.
 N_MESSAGES = int(os.environ.get("BALLAST_FUZZ", "3000"))
 HELLO = Message(Kind.HELLO, value=wire.VERSION).encode()
+FIXED = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
 def door(scene: Scene, name: str) -> socket.socket:
@@ -105,6 +112,46 @@ async def test_descriptors_that_are_no_tables_are_not_taken(scene: Scene) -> Non
         assert len(files) == 2
 
 
+def sealed(seals: int) -> int:
+    """A file that is a table by its size, with these seals."""
+    file = os.memfd_create("table", os.MFD_ALLOW_SEALING)
+    os.ftruncate(file, wire.TABLE_SIZE)
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, seals)
+    return file
+
+
+def read_only() -> int:
+    """One with the seals of a table, that can't be written through this descriptor."""
+    file = sealed(FIXED | fcntl.F_SEAL_SEAL)
+    try:
+        return os.open(f"/proc/self/fd/{file}", os.O_RDONLY)
+    finally:
+        os.close(file)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(sealed, fcntl.F_SEAL_SHRINK),
+        partial(sealed, FIXED | fcntl.F_SEAL_WRITE),
+        partial(sealed, FIXED | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL),
+        read_only,
+    ],
+)
+async def test_a_table_that_cannot_be_written_is_not_taken_and_a_new_one_is_given(
+    scene: Scene, make: Callable[[], int]
+) -> None:
+    scene.container("a")
+    file = make()
+    with door(scene, "a") as sock:
+        socket.send_fds(sock, [HELLO], [file])
+        data, files, _, _ = await asyncio.to_thread(socket.recv_fds, sock, 64, 2)
+        assert data[0] == Kind.WELCOME
+        assert os.fstat(files[0]).st_ino != os.fstat(file).st_ino
+        for each in (file, *files):
+            os.close(each)
+
+
 def _said(whose: str, _: socket.socket) -> str:
     return whose
 
@@ -173,3 +220,24 @@ async def test_numbers_of_processes_in_a_table_may_be_anything(scene: Scene) -> 
     scene.container("a")
     await until(lambda: len(scene.arbiter.referee.processes) == 1)
     await until(lambda: len(scene.table("a").owners()) == 1)
+
+
+def admit_without_a_folder(scene: Scene) -> None:
+    """A container that asks for the whole card, whose door can't be made."""
+    (scene.root / "file").write_text("")
+    claim, cards = Claim("a", Fraction(1), Fraction(1)), (Card(UUID, 64),)
+    with pytest.raises(OSError, match="file"):
+        scene.arbiter.admit(claim, scene.root / "file" / "arbiter.sock", cards)
+
+
+async def test_a_door_that_could_not_be_made_is_made_the_next_time(scene: Scene) -> None:
+    admit_without_a_folder(scene)
+    scene.container("a", "1")
+    with door(scene, "a") as sock:
+        sock.send(HELLO)
+        assert (await asyncio.to_thread(sock.recv, 64))[0] == Kind.WELCOME
+
+
+async def test_whose_door_could_not_be_made_takes_no_part_of_the_card(scene: Scene) -> None:
+    admit_without_a_folder(scene)
+    scene.container("b", "1")

@@ -70,6 +70,19 @@ async def test_strict_alone_has_its_share_and_no_more(scene: Scene) -> None:
     assert 0.3 < busy_ns(runs, scene.tag("a")) / 1.5e9 < 0.54
 
 
+async def test_who_launches_through_an_open_gate_is_known_before_that(scene: Scene) -> None:
+    """Else nobody waits for its first kernels when the gate closes in the next moments."""
+    scene.container("a", "1/4")
+    await (await scene.run("a", BUSY)).answer()
+    second = await scene.run(
+        "a", "begin(); f = kernel(1); tell(hear()); launch(f); os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    await second.say()
+    await second.answer()
+    processes = scene.arbiter.referee.processes
+    await until(lambda: [each.used for each in processes.values()] == [{UUID}] * 2)
+
+
 async def test_fair_alone_has_everything(scene: Scene) -> None:
     scene.container("a", "1/4", "1")
     await (await scene.run("a", BUSY)).answer()
@@ -79,7 +92,7 @@ async def test_fair_alone_has_everything(scene: Scene) -> None:
 
 def n_waits(scene: Scene, name: str) -> int:
     """How often the container's programs waited at the gate."""
-    return sum(use.n_gate_waits for use in scene.table(name).uses())
+    return scene.table(name).tally().n_gate_waits
 
 
 async def test_where_time_is_not_sliced_nobody_waits_and_memory_is_held(scene: Scene) -> None:
@@ -267,9 +280,9 @@ async def test_waits_at_the_gate_are_counted(scene: Scene) -> None:
     scene.container("a", "1/2", "1/2")
     await (await scene.run("a", BUSY)).answer()
     await asyncio.sleep(0.5)
-    (use,) = scene.table("a").uses()
-    assert use.n_gate_waits > 0
-    assert 0 < use.longest_wait_ns < 0.2e9
+    tally = scene.table("a").tally()
+    assert tally.n_gate_waits > 0
+    assert 0 < tally.longest_wait_ns < 0.2e9
 
 
 async def test_a_program_with_two_cards_has_both_or_none(scene: Scene) -> None:

@@ -10,7 +10,7 @@ import pytest
 from gpu_shim.native.build import CUDA_SOURCES, HERE, compile_c
 from gpu_shim.native.generate import hooks_in
 from gpu_shim.policy.leases import Settings
-from tests.integration.gpu_shim.scene import Scene
+from tests.integration.gpu_shim.scene import Scene, until
 
 HOOKS = sorted(hooks_in([HERE / name for name in CUDA_SOURCES]))
 OURS = """
@@ -190,14 +190,22 @@ def test_every_hook_is_a_name_of_the_driver() -> None:
     assert set(HOOKS) - listed == set()
 
 
-async def test_names_that_no_table_has_pass_through_and_are_counted(scene: Scene) -> None:
-    scene.container("a")
-    code = """
+FUTURE = """
 begin(); found = c_void_p()
 cuda.cuGetProcAddress_v2(b"cuFromTheFuture", byref(found), 12000, c_uint64(0), NOTHING)
-tell(found.value is not None); hear()
+tell(found.value is not None)
 """
-    program = await scene.run("a", code)
-    assert await program.answer() is True
-    (use,) = scene.table("a").uses()
-    assert use.n_unknown == 1
+
+
+async def test_names_that_no_table_has_pass_through_and_are_counted(scene: Scene) -> None:
+    scene.container("a")
+    assert await scene.ask("a", FUTURE) is True
+    assert scene.table("a").tally().n_unknown == 1
+
+
+async def test_what_was_counted_does_not_get_less_when_a_process_ends(scene: Scene) -> None:
+    scene.container("a")
+    for n in (1, 2, 3):
+        await scene.ask("a", FUTURE)
+        await until(lambda: not scene.arbiter.containers["a"].connections)
+        assert scene.table("a").tally().n_unknown == n
