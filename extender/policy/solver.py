@@ -374,14 +374,14 @@ def solver_of(session: Session, pool: str) -> Solver:
 
 
 def review(session: Session, *, is_changed: bool = False) -> None:
-    """Where a plan frees more than it uses, let those stay whom others do not need any more: once
-    there are new plans, or something else `is_changed`."""
+    """Where a plan frees more than it uses, or may bring company, let those stay whom others do not
+    need any more: once there are new plans, or something else `is_changed`."""
     solvers = list(session.solvers.values())
     is_any_new = is_changed or any(solver.has_new_plan for solver in solvers)
     for solver in solvers:
         solver.has_new_plan = False
     is_any_left_over = any(solver.is_anything_left_over for solver in solvers)
-    if is_any_new and is_any_left_over:
+    if is_any_new and (is_any_left_over or session.places.beside):
         # Who stays may have made way for another who can stay then.
         for _ in range(_MOST_PASSES):
             if not sum(solver.review() for solver in solvers):
