@@ -67,12 +67,14 @@ def explore(clusters: st.SearchStrategy[Entry], n_cycles: int) -> None:
 def run_to_rest(entry: Entry) -> int:
     """How many cycles it took until nothing changed.
 
-    At most as many as there are jobs decide anything; others only start what had been promised.
+    At most as many as there are tasks decide anything: who is stopped and not moved may start where
+    the taker could not, and what its queue has above its share then is there for the taker's next
+    task. Others only start what had been promised.
     """
     world = World.of(case_of(entry, "random"))
     last: Outcome | None = None
     n_deciding, promised = 0, set[str]()
-    for cycle in range(1, 2 * len(world.jobs) + 3):
+    for cycle in range(1, 2 * len(world.tasks) + 3):
         outcome = run_cycle(world, cycle, time.perf_counter_ns)
         broken = list(broken_rules(world, outcome, last))
         assert not broken, broken
@@ -80,7 +82,7 @@ def run_to_rest(entry: Entry) -> int:
         if not changes:
             return cycle
         n_deciding += any(id_ not in promised for id_, _ in changes)
-        assert n_deciding <= len(world.jobs), f"cycle {cycle} still decides: {changes}"
+        assert n_deciding <= len(world.tasks), f"cycle {cycle} still decides: {changes}"
         promised = {id_ for id_, status in changes if status == "nominated"}
         world.settle(outcome.after)
         last = outcome
