@@ -260,8 +260,6 @@ class _Change:
 
 def _can_spare(session: Session, unit: Unit, taker: WorkloadView, waiting: _Waiting) -> bool:
     """Whether the takers have places without it; if so they are theirs, and the unit stays."""
-    if has_topology(taker):
-        return False
     sim = session.sim
     mark, lonely = sim.checkpoint(), session.places.beside.lonely()
     unit.stay(session)
@@ -318,7 +316,7 @@ def _ways(
     """
     snapshot, nodes = session.snapshot, {pod.node for pod in unit.pods}
     here, given = held_pool(snapshot, unit.pods[0]), session.awaited_now(taker.key)
-    moved = [placement for placement in given if placement.node in nodes]
+    moved = _given_up(session, taker, nodes)
     others = [
         pool
         for pool in taker.pools
@@ -336,15 +334,22 @@ def _ways(
         key: each
         for node in nodes
         for key, each in waiting.get(node, {}).items()
-        if each is not taker and not has_topology(each)
+        if each is not taker
     }
     if neighbours:
         changes = [own]
         for each in neighbours.values():
-            places = session.awaited_now(each.key)
-            if there := [placement for placement in places if placement.node in nodes]:
+            if there := _given_up(session, each, nodes):
                 changes.append(_Change(each, there, [there], [here]))
         yield changes
+
+
+def _given_up(session: Session, taker: WorkloadView, nodes: Collection[str]) -> _Places:
+    """The places on these nodes for which the taker waits; all of them where its pods ask for
+    nearness, so that they can go somewhere else together."""
+    given = session.awaited_now(taker.key)
+    there = [placement for placement in given if placement.node in nodes]
+    return given if there and has_topology(taker) else there
 
 
 def _place_again(
@@ -360,7 +365,7 @@ def _place_again(
         mark = session.sim.checkpoint()
         session.sim.discharge(session.queue_of(taker, here), before, is_np=is_np)
         session.places.forget_failures(pool)
-        again = session.places.place_in(pods, pool, "later") if leaf else None
+        again = _place_together(session, taker, pods, pool) if leaf else None
         if leaf and again:
             amounts = placed_amounts(again)
             if session.check_room(leaf, taker, amounts, "later") is None:
@@ -368,3 +373,17 @@ def _place_again(
                 return again
         session.sim.rollback(mark)
     return ()
+
+
+def _place_together(
+    session: Session, taker: WorkloadView, pods: Sequence[PodView], pool: str
+) -> _Places | None:
+    """Places for these pods of the taker, held, in what is free later."""
+    if not has_topology(taker):
+        return session.places.place_in(pods, pool, "later")
+    uids = {pod.uid for pod in pods}
+    kept = [place for place in session.placed_now(taker.key) if place.pod.uid not in uids]
+    live = [*live_pods(taker), *(place.pod for place in kept)]
+    nodes = {place.pod.uid: place.node for place in kept}
+    pending = Pending(taker, pods, (pool,), live=live, nodes=nodes)
+    return session.places.place_chunk(pending, pool, "later", pods)
