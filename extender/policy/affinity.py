@@ -25,7 +25,7 @@ class _Census:
     """Pods by domain, now and later: those a term speaks of, and those that keep it as a rule.
 
     `guests` are pods that need company by it and are given places in this cycle: by uid, with the
-    node ix.
+    node ix. `first` is the uid of one that starts in it as the first of its kind.
     """
 
     namespace: str
@@ -37,6 +37,7 @@ class _Census:
         default_factory=lambda: {"now": Counter(), "later": Counter()}
     )
     guests: dict[str, tuple[PodView, int]] = field(default_factory=dict)
+    first: str = ""
 
     def speaks_of(self, pod: PodView) -> bool:
         """Whether the term means this pod."""
@@ -92,6 +93,15 @@ class Beside:
         finally:
             self._are_guests_there = False
 
+    def start(self, pods: Iterable[PodView]) -> None:
+        """The pods start in this cycle: the first of its kind is there before those who wait, and
+        needs none of them."""
+        for pod in pods:
+            for term in pod.constraints.pod_affinity:
+                census = self._known[pod.namespace, term]
+                if census.speaks_of(pod) and not _has_more(census.present["now"], 1):
+                    census.first = pod.uid
+
     def change(self, ix: int, pod: PodView, now: int, later: int) -> None:
         """As `simulation.Neighbours.change`."""
         labels = self._nodes.labels[ix]
@@ -122,7 +132,8 @@ class Beside:
             uid
             for census in self._known.values()
             for uid, (pod, ix) in census.guests.items()
-            if not self._has_company(pod, census.term, self._nodes.labels[ix], ("later", 1))
+            if uid != census.first
+            and not self._has_company(pod, census.term, self._nodes.labels[ix], ("later", 1))
         }
 
     def leaves_alone(self, before: Collection[str]) -> bool:

@@ -185,6 +185,8 @@ class Session:
     ) -> None:
         """Put into the plan what the simulation and the queues already count."""
         self._placed.setdefault((workload.key, state), []).extend(placements)
+        if state == "reserved" and self.places.beside:
+            self.places.beside.start(placement.pod for placement in placements)
 
     def replace(self, key: str, old: Sequence[Placement], new: Sequence[Placement]) -> None:
         """Some of the places for which the workload waits are others now; the caller has moved them
