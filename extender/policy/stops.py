@@ -143,17 +143,16 @@ def parts_of(
 
 def may_stay(unit: Unit, going: Iterable[Unit], gone: Collection[str] = ()) -> bool:
     """Whether the unit's workload may go on with it, if the other units leave, as the pods of uids
-    `gone` did before."""
+    `gone` did before: with enough for its minimums, or with all that it had."""
     leaving = {
         pod.uid
         for other in going
         if other.workload is unit.workload and other is not unit
         for pod in other.pods
     }
-    staying = [
-        pod for pod in live_pods(unit.workload) if pod.uid not in leaving and pod.uid not in gone
-    ]
-    return is_satisfied(unit.workload, staying)
+    live = live_pods(unit.workload)
+    staying = [pod for pod in live if pod.uid not in leaving and pod.uid not in gone]
+    return len(staying) == len(live) or is_satisfied(unit.workload, staying)
 
 
 def _min_runtime_s(leaf: Queue, reason: Reason) -> int:
