@@ -161,7 +161,7 @@ class Victims:
         mark = trial.checkpoint()
         nodes = {herd.pods[p].node for p in pods}
         self._let_stay(victim)
-        if self._make_way(nodes):
+        if self._make_way(pods):
             return True
         trial.rollback(mark)
         if self._may_place_again():
@@ -173,7 +173,7 @@ class Victims:
             trial.rollback(mark)
         if others := self.others_on(nodes):
             self._let_stay(victim)
-            if self._make_way(nodes, others):
+            if self._make_way(pods, others):
                 return True
             trial.rollback(mark)
         return False
@@ -243,8 +243,7 @@ class Victims:
         for p in leaving:
             if p not in stay:
                 self._stop_alone(p, units[0])
-        nodes = {herd.pods[p].node for p in stay}
-        if herd.is_legal(units[0].w) and self._make_way(nodes) and self._may_keep(stay):
+        if herd.is_legal(units[0].w) and self._make_way(stay) and self._may_keep(stay):
             return True
         trial.rollback(mark)
         return False
@@ -252,9 +251,12 @@ class Victims:
     def _may_keep(self, stay: Iterable[int]) -> bool:
         """Whether the plan is allowed as it is, and nobody was given a place in this cycle who
         keeps away from those that stay."""
+        return self.may_keep() and self._are_apart(stay)
+
+    def _are_apart(self, stay: Iterable[int]) -> bool:
         trial, pods = self.trial, self.trial.herd.pods
         is_apart = trial.session.places.beside.is_apart
-        return self.may_keep() and all(is_apart(pods[p], trial.ix_of(pods[p].node)) for p in stay)
+        return all(is_apart(pods[p], trial.ix_of(pods[p].node)) for p in stay)
 
     def _stop_alone(self, p: int, part_of: Unit) -> Unit:
         """Stop one pod of what was a unit."""
@@ -263,18 +265,24 @@ class Victims:
         self.trial.stop(unit)
         return unit
 
-    def _make_way(self, nodes: Collection[str], others: Sequence[Trial] = ()) -> bool:
-        """Whether the nodes hold those who stay there, once the taker's pods there are elsewhere,
-        and those of others; what was tried in vain is for the caller to undo."""
-        if not self._is_over(nodes):
+    def _make_way(self, stay: Collection[int], others: Sequence[Trial] = ()) -> bool:
+        """Whether those who stay have their places, once the taker's pods there are elsewhere, and
+        those of others; what was tried in vain is for the caller to undo."""
+        pods = self.trial.herd.pods
+        nodes = {pods[p].node for p in stay}
+        if not self._are_apart(stay):
+            # Who has to keep away may be on any node of a domain.
+            nodes |= {placement.node for placement in self.trial.placements}
+        elif not self._is_over(nodes):
             return True
         mark = self.trial.checkpoint()
-        if self._seat_again(self._unseat_on(nodes, others)) and not self._is_over(nodes):
-            return True
-        self.trial.rollback(mark)
-        # Those who are in nobody's way may be the company that the others need.
-        overlapping = self._unseat_on(nodes, others, only_overlapping=True)
-        return self._seat_again(overlapping) and not self._is_over(nodes)
+        for only_overlapping in (False, True):
+            # Those who are in nobody's way may be the company that the others need.
+            seats = self._unseat_on(nodes, others, only_overlapping=only_overlapping)
+            if self._seat_again(seats) and not self._is_over(nodes) and self._are_apart(stay):
+                return True
+            self.trial.rollback(mark)
+        return False
 
     def _unseat_on(
         self,
