@@ -229,12 +229,16 @@ class Search:
         trial.is_for_limits = False
         amounts = placed_amounts(trial.placements)
         for queue in self.claim.leaf.chain:
+            before = trial.held_before(queue)
             for r in RESOURCES:
-                if not amounts[r] or queue.allocated[r] + amounts[r] <= queue.limit[r]:
+                if not amounts[r] or before[r] + amounts[r] <= queue.limit[r]:
                     continue
-                if trial.held_before(queue)[r] > queue.limit[r]:
-                    return False
+                # Who stops now has to stop, even if he could move.
                 trial.is_for_limits = True
+                if queue.allocated[r] + amounts[r] <= queue.limit[r]:
+                    continue
+                if before[r] > queue.limit[r]:
+                    return False
                 for p in herd.inside(queue, r):
                     if queue.allocated[r] + amounts[r] <= queue.limit[r]:
                         break
