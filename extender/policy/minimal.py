@@ -134,6 +134,7 @@ class Victims:
         for unit in self._dearest_first():
             if unit.pods[0] in trial.units:
                 self._spare(unit)
+        self._spare_together()
         for p in sorted(trial.moving, key=lambda p: (-herd.lost[p], herd.pods[p].uid)):
             self._spare(p)
         for unit in self._dearest_first():
@@ -153,6 +154,19 @@ class Victims:
             self.needless.append(victim)
         if not is_legal or not may_keep:
             trial.rollback(mark)
+
+    def _spare_together(self) -> None:
+        """Let those of a workload stay who can't without one another."""
+        trial = self.trial
+        by_owner: dict[int, dict[int, Unit]] = {}
+        for unit in self.needless:
+            if trial.units.get(unit.pods[0]) is unit:
+                by_owner.setdefault(unit.w, {})[unit.pods[0]] = unit
+        for w, units in by_owner.items():
+            mark, pods = trial.checkpoint(), [p for unit in units.values() for p in unit.pods]
+            do_all_fit = len(units) > 1 and all(map(self._try_without, units.values()))
+            if not (do_all_fit and trial.herd.is_legal(w) and self._may_keep(pods)):
+                trial.rollback(mark)
 
     def _try_without(self, victim: Unit | int) -> bool:
         """Whether the taker has its places without the victim, who stays then."""
