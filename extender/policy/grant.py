@@ -27,19 +27,21 @@ def grant(
     Returns what still waits of the workload afterwards. `bound` may refuse before anything is held;
     `chunks` are tried instead of those that come next.
     """
-    leaf, workload = session.queue_of(pending.workload, pool), pending.workload
+    leaf = session.queue_of(pending.workload, pool)
+
+    def check(amounts: Amounts) -> Refused | None:
+        why = bound(leaf, pending, amounts) if bound else None
+        return why or session.check_room(leaf, pending.workload, amounts, moment)
+
     refused: Refused | None = None
     for chunk in pending.chunks() if chunks is None else chunks:
-        amounts = pending.need_of(chunk)
-        why = (bound(leaf, pending, amounts) if bound else None) or session.check_room(
-            leaf, workload, amounts, moment
-        )
+        why = check(pending.need_of(chunk))
         if why is None:
             mark = session.sim.checkpoint()
             placed = session.places.place_chunk(pending, pool, moment, chunk)
             if placed is not None:
-                amounts = sum_amounts(placement.amounts for placement in placed)
-                why = session.check_room(leaf, workload, amounts, moment)
+                # So much memory is more of a small card than of the largest.
+                why = check(sum_amounts(placement.amounts for placement in placed))
                 if why is None:
                     state = "reserved" if moment == "now" else "nominated"
                     return session.admit(pending, placed, pool, state)  # type: ignore[arg-type]
