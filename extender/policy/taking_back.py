@@ -8,6 +8,8 @@ anything from a queue within its quota.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from extender.policy.groups import live_pods, next_chunks
+from extender.policy.herd import in_leaving_order
 from extender.policy.queues import RESOURCES, Queue
 from extender.policy.session import Session
 from extender.policy.trial import Claim, Trial
@@ -59,9 +61,7 @@ class TakingBack:
                     self.short[queue] = lacks
         if not self.short:
             return False
-        return self._does_anybody_waiting() or any(
-            self._fits(herd.leaves[unit.w], herd.amounts_of(unit.pods)) for unit in units
-        )
+        return self._does_anybody_waiting() or any(map(self._would_return, {u.w for u in units}))
 
     def _robbed(self, giver: Queue) -> Sequence[Queue]:
         """The giver's queues that are compared with the taker's, if it is above its quota then."""
@@ -76,6 +76,17 @@ class TakingBack:
         path = self._robbed(leaf)
         is_lacking = any(need[r] for queue in path for r in self.short.get(queue, ()))
         return is_lacking and all(queue.has_room(need, queue.quota) for queue in path)
+
+    def _would_return(self, w: int) -> bool:
+        """Whether the stopped workload would, with what it needs to start again."""
+        herd, units = self.trial.herd, self.trial.units.values()
+        workload, stopped = herd.workloads[w], [p for u in units if u.w == w for p in u.pods]
+        p_of = {herd.pods[p].uid: p for p in stopped}
+        waiting = in_leaving_order(herd.pods[p] for p in stopped)[::-1]
+        live = [pod for pod in live_pods(workload) if pod.uid not in p_of]
+        chunks = next_chunks(workload, live, waiting)
+        needs = (herd.amounts_of(p_of[pod.uid] for pod in chunk) for chunk in chunks)
+        return any(self._fits(herd.leaves[w], need) for need in needs)
 
     def _does_anybody_waiting(self) -> bool:
         """Whether such work waits and not all of it has room beside the plan."""
