@@ -21,7 +21,7 @@ from extender.policy.session import placed_amounts
 from extender.policy.shapes import Shape, placing_orders, shapes_of
 from extender.policy.terms import Rule, Terms
 from extender.policy.trial import Claim, Trial, Unit
-from extender.state.model import GPU, PodView
+from extender.state.model import GPU, Amounts, PodView
 from extender.state.nodes import NodeTable
 
 if TYPE_CHECKING:
@@ -153,17 +153,19 @@ class Search:
         leaves = {herd.leaves[unit.w] for unit in self.trial.units.values()} | {self.claim.leaf}
         givers = {queue for leaf in leaves for queue in leaf.chain}
         victims = self._victims()
-        changed = {self}
+        changed = {self: placed_amounts(self.trial.placements)}
 
         def others_on(nodes: Collection[str]) -> list[Trial]:
             found = [each for each in self.solver.waiting_on(nodes) if each is not self]
-            changed.update(found)
+            for each in found:
+                changed.setdefault(each, placed_amounts(each.trial.placements))
             return [each.trial for each in found]
 
         victims.others_on = others_on
         # Who ran before may run on beside the taker, as far as limits go.
         victims.may_keep = lambda: (
-            not any(map(herd.is_over_limit, givers)) and all(each.do_all_suit() for each in changed)
+            not any(map(herd.is_over_limit, givers))
+            and all(each.do_all_suit() and each.may_hold(had) for each, had in changed.items())
         )
         victims.review()
         return victims.needless
@@ -212,6 +214,11 @@ class Search:
         placed = (*trial.placements, *(place for place in trial.moving.values() if place))
         do_all_stand = all(beside.stands(p.pod, trial.ix_of(p.node), "later") for p in placed)
         return do_all_stand and not beside.leaves_alone(self._lonely)
+
+    def may_hold(self, had: Amounts) -> bool:
+        """Whether it holds no more than it `had`, where its quota might not allow that."""
+        has, workload = placed_amounts(self.trial.placements), self.claim.pending.workload
+        return workload.is_preemptible or all(has[r] <= had[r] for r in RESOURCES)
 
     def _place_all(self) -> bool:
         claim, solver = self.claim, self.solver

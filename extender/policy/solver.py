@@ -129,6 +129,7 @@ class Solver:
         placements, had = trial.placements, herd.had
         amounts = placed_amounts(placements)
         rest = session.admit(claim.pending, placements, self.pool, state, amounts)
+        trial.is_charged = True
         herd.sync(claim.leaf.chain)
         self.committed.append(_Committed(search, placements, has_to_wait))
         self.has_new_plan = True

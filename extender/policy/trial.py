@@ -75,7 +75,8 @@ class Trial:
 
     `seats` are by uid, `units` by their first pod p, `moving` by p with the new place where one is
     found. `is_for_limits`: some are stopped so that a queue stays within its limit. `elsewhere` has
-    the taker's queues in other pools in which its pods may have places as well.
+    the taker's queues in other pools in which its pods may have places as well. `is_charged`: the
+    plan is part of the cycle's, so the taker's queues hold what its places do.
     """
 
     session: Session
@@ -89,6 +90,7 @@ class Trial:
     moving: dict[int, Placement | None] = field(default_factory=dict)
     is_for_limits: bool = False
     elsewhere: dict[str, Queue] = field(default_factory=dict)
+    is_charged: bool = False
 
     @property
     def placements(self) -> list[Placement]:
@@ -177,9 +179,9 @@ class Trial:
         seat = self.seats.pop(uid)
         ix = self.ix_of(seat.placement.node)
         self.session.sim.unhold(ix, seat.placement.pod, seat.placement.cards)
-        away = self.elsewhere.get(self.session.snapshot.nodes.pool[ix])
-        if away is not None:
-            self._charge(self.claim.leaf, away, seat.placement.amounts)
+        if self.is_charged:
+            gpu, cpu, memory = seat.placement.amounts
+            self._charge(ix, (-gpu, -cpu, -memory))
         self._note(mark, (ix,), self._put_seat, uid, seat)
         return seat
 
@@ -266,21 +268,23 @@ class Trial:
                 continue
             amounts = placed_amounts(placed)
             if session.check_room(leaf, pending.workload, amounts, "later") is None:
-                self._charge(leaf, self.claim.leaf, amounts)
                 return placed
             session.sim.rollback(mark)
         return ()
 
-    def _charge(self, leaf: Queue, instead_of: Queue, amounts: Amounts) -> None:
-        """A place of the taker counts in another pool than before."""
-        is_np = not self.claim.pending.workload.is_preemptible
-        self.session.sim.discharge(instead_of, amounts, is_np=is_np)
-        self.session.sim.charge(leaf, amounts, is_np=is_np)
+    def _charge(self, ix: int, amounts: Amounts) -> None:
+        """The taker holds so much more on node `ix`."""
+        session, workload = self.session, self.claim.pending.workload
+        leaf = session.queue_of(workload, session.snapshot.nodes.pool[ix])
+        session.sim.charge(leaf, amounts, is_np=not workload.is_preemptible)
 
     def _take_seat(self, seat: Seat, mark: int) -> None:
-        uid = seat.placement.pod.uid
+        uid, ix = seat.placement.pod.uid, self.ix_of(seat.placement.node)
+        if self.is_charged:
+            # So much memory is more of a small card than of a large one.
+            self._charge(ix, seat.placement.amounts)
         self.seats[uid] = seat
-        self._note(mark, (self.ix_of(seat.placement.node),), self._drop_seat, uid)
+        self._note(mark, (ix,), self._drop_seat, uid)
 
     def _put_seat(self, uid: str, seat: Seat) -> None:
         self.seats[uid] = seat
