@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
 from extender.kernels.sums import sum_idle
+from extender.policy.chunks import Pending
 from extender.policy.deserving import Deserving
 from extender.policy.herd import Herd
 from extender.policy.queues import sum_amounts
@@ -32,18 +33,14 @@ def consolidate(session: Session) -> None:
         view = session.snapshot.pools[pool]
         if view.policy != "fairshare" or "spread" in (view.gpu_placement, view.cpu_placement):
             continue
-        # Moving makes nothing idle that is not, so what needs more than that is left out at once.
-        gpu, cpu, memory = _idle(session, pool)
-        here = []
-        for pending in session.pending:
-            if pool in pending.pools and pending.workload.is_preemptible:
-                need = pending.need()
-                # Idle instances are not summed up.
-                milli = need[0] - sum(pod.demand.counted_milli for pod in pending.chunk)
-                if milli <= gpu and need[1] <= cpu and need[2] <= memory:
-                    here.append(pending)
         stage = _Consolidate(session, pool)
-        Taking(session, pool, "consolidate", stage.rules_of).serve(here)
+        here = [pending for pending in session.pending if pool in pending.pools]
+        could = [pending for pending in here if stage.could_serve(pending)]
+        # In strict order those for whom nobody can be moved may be before those for whom some can.
+        is_strict = view.job_order == "strict-fifo"
+        Taking(session, pool, "consolidate", stage.rules_of).serve(
+            here if could and is_strict else could
+        )
 
 
 @dataclass(slots=True)
@@ -52,8 +49,10 @@ class _Consolidate:
     pool: str
     rule: Rule = field(init=False)
     deserving: Deserving = field(init=False)
+    idle: "array[int]" = field(init=False)
 
     def __post_init__(self) -> None:
+        self.idle = _idle(self.session, self.pool)
         self.deserving = Deserving(self.session, self.pool)
         self.rule = Rule(
             reason=Reason.MOVED,
@@ -65,9 +64,21 @@ class _Consolidate:
             is_move_bounded=True,
         )
 
+    def could_serve(self, pending: Pending) -> bool:
+        """Whether it may have others moved, and needs no more than is idle: moving makes nothing
+        idle that is not."""
+        if not pending.workload.is_preemptible:
+            return False
+        need = pending.need()
+        # Idle instances are not summed up.
+        milli = need[0] - sum(pod.demand.counted_milli for pod in pending.chunk)
+        return milli <= self.idle[0] and need[1] <= self.idle[1] and need[2] <= self.idle[2]
+
     def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
         """The one rule, unless the queue may not hold the claim, or others go first."""
         session, workload = self.session, claim.pending.workload
+        if not self.could_serve(claim.pending):
+            return Refused(Reason.INSUFFICIENT_GPU, f"{claim.key}: nobody is moved for it")
         refused = session.check_room(claim.leaf, workload, claim.need, "later")
         if refused is not None:
             return refused

@@ -54,7 +54,9 @@ def _who_has_worse(session: Session, pool: str) -> list[Pending]:
         project = session.queue_of(pending.workload, pool).project
         if worst.get(project, pending.workload.priority) < pending.workload.priority:
             found.append(pending)
-    return found
+    # In strict order those who have nobody worse may be before those who have.
+    is_strict = session.snapshot.pools[pool].job_order == "strict-fifo"
+    return here if found and is_strict else found
 
 
 @dataclass(slots=True)
