@@ -153,7 +153,7 @@ class _WhatIf:
                 if place.node:
                     table.hold(table.cards.ix[place.node], pod.demand, place.cards)
             if pods:
-                pools = self._pools() if job is self.beneficiary else view.pools
+                pools = self._pools(placed) if job is self.beneficiary else view.pools
                 workloads[job.key] = replace(view, pods=tuple(pods), pools=pools)
         nodes = {self.outcome.before[id_].node for id_ in self.spared}
         if not all(_has_room(table, table.cards.ix[node]) for node in nodes):
@@ -187,13 +187,13 @@ class _WhatIf:
             if queue in own and pool
         )
 
-    def _pools(self) -> tuple[str, ...]:
+    def _pools(self, placed: set[str]) -> tuple[str, ...]:
         """Pools in which the beneficiary may be placed; in strict order others may be before it in
-        those that it was not placed in."""
+        those that it was not placed in, even if it runs there."""
         job, cluster = self.beneficiary, self.world.cluster
         if cluster.case.settings.job_order != "strict-fifo":
             return job.pools
-        nodes = {self.outcome.after[task.id].node for task in job.tasks}
+        nodes = {self.outcome.after[id_].node for id_ in placed}
         return tuple(pool for pool in job.pools if pool in map(cluster.pool_of_node, nodes))
 
     def _place_of(self, pod: PodView, placed: set[str]) -> Place | None:
