@@ -12,7 +12,8 @@ fits. The rules are those of Determined's documentation and of its fair-share sc
 (`master/internal/rm/agentrm/fair_share.go`), which weighs by weight alone.
 
 Work that may use several pools asks for its GPUs in each. Once it has them in one it asks for none
-elsewhere, so nobody gives back anything before all such pools have started what they can.
+elsewhere, so nobody gives back anything before all such pools have started what they can; and it
+goes on above a share as long as nobody else is given its place.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,9 +26,10 @@ from extender.policy.fairshare import children_first, demands, set_dues, sum_req
 from extender.policy.grant import grant
 from extender.policy.order import take_turns
 from extender.policy.place import Moment
-from extender.policy.queues import PoolQueues, Queue, frozen
+from extender.policy.queues import RESOURCES, PoolQueues, Queue, frozen
 from extender.policy.session import Session
 from extender.policy.stops import Unit, may_stay, stoppable, units_in
+from extender.policy.trial import is_over
 from extender.state.model import CPU, GPU, MEMORY, Amounts, WorkloadView
 
 
@@ -68,6 +70,7 @@ def share_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> 
         others = [p for p in waiting if session.queue_of(p.workload, pool) in giving]
         before = [(pending, set(pending.nodes)) for pending in takers]
         left = _start(session, pool, takers, "later") + others
+        _let_stay(session, leaving)
         _plan_evictions(session, leaving, before)
         return left
     if pool in session.leaving_pools:
@@ -147,6 +150,22 @@ def _shrink(session: Session, pool: str) -> Iterator[Unit]:
                 unit.stay(session)
                 going.remove(unit)
         yield from going
+
+
+def _let_stay(session: Session, leaving: list[Unit]) -> None:
+    """Let those stay who may use other pools as well and whose place nobody was given: once they
+    waited they would ask in all of them, and the shares there would go round with them."""
+    later = session.sim.later
+    for unit in reversed(leaving[:]):
+        if len(unit.workload.pools) < 2 or not may_stay(unit, leaving):
+            continue
+        unit.stay(session)
+        is_in_the_way = any(is_over(later, later.cards.ix[pod.node]) for pod in unit.pods)
+        is_too_much = any(q.allocated[r] > q.limit[r] for q in unit.leaf.chain for r in RESOURCES)
+        if is_in_the_way or is_too_much or not unit.is_apart(session):
+            unit.leave(session)
+        else:
+            leaving.remove(unit)
 
 
 def _units_of(
