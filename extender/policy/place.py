@@ -130,6 +130,15 @@ class Places:
             self._remember(shapes_of(pods), pool, moment)
         return placed
 
+    def place_anew(
+        self, pending: Pending, pool: str, moment: Moment, pods: Sequence[PodView]
+    ) -> list[Placement] | None:
+        """The same for pods of which some gave up their places for it: what had no place before may
+        have one."""
+        if has_topology(pending.workload):
+            return self.place_chunk(pending, pool, moment, pods)
+        return self.place_in(pods, pool, moment)
+
     def lay_out(
         self,
         pending: Pending,
@@ -228,10 +237,10 @@ class Places:
             shape.is_no_easier_than(known) for shape in shapes for known in failed or ()
         )
 
-    def forget_failures(self, pool: str) -> None:
-        """Something of the pool was released: what had no place later may have one."""
+    def forget_failures(self, pool: str, moment: Moment = "later") -> None:
+        """Something of the pool was released: what had no place then may have one."""
         for is_open in (False, True):
-            self._failed.pop((pool, "later", is_open), None)
+            self._failed.pop((pool, moment, is_open), None)
 
     def set_open(self, pool: str, *, is_open: bool) -> None:
         """Whether places of the pool that are kept for somebody count as free for now."""

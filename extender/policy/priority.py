@@ -19,7 +19,7 @@ from itertools import groupby, islice
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
 from extender.policy.displace import Displacement, Taken, spare_together
-from extender.policy.grant import grant, has_place_in, will_have_place
+from extender.policy.grant import grant, has_place_in, start_together, will_have_place
 from extender.policy.queues import add, subtract
 from extender.policy.session import Session
 from extender.policy.stops import Unit, stoppable, units_in
@@ -119,6 +119,8 @@ class _Line:
             if not self._may_try(rest) or self._is_behind_stopped(rest):
                 return rest
             given = grant(session, rest, self.pool, "later")
+            if isinstance(given, Refused):
+                given = start_together(session, rest, self.pool, given)
             if isinstance(given, Refused) and given.reason not in _OWN_FAULT:
                 given = self._stop_others(rest) if self._may_stop(rest.workload) else given
             if isinstance(given, Refused):

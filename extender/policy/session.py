@@ -188,16 +188,31 @@ class Session:
         if state == "reserved" and self.places.beside:
             self.places.beside.start(placement.pod for placement in placements)
 
-    def replace(self, key: str, old: Sequence[Placement], new: Sequence[Placement]) -> None:
-        """Some of the places for which the workload waits are others now; the caller has moved them
+    def replace(
+        self,
+        key: str,
+        old: Sequence[Placement],
+        new: Sequence[Placement],
+        state: State = "nominated",
+    ) -> None:
+        """Some of the places that the workload is given are others now; the caller has moved them
         in the simulation."""
         gone = {id(placement) for placement in old}
-        placed = self._placed[key, "nominated"]
+        placed = self._placed[key, state]
         placed[:] = [*(each for each in placed if id(each) not in gone), *new]
 
     def awaited_now(self, key: str) -> Sequence[Placement]:
         """The places that the workload is given in this cycle and still has to wait for."""
         return self._placed.get((key, "nominated"), ())
+
+    def starting(self, key: str, pool: str) -> list[Placement]:
+        """The places in the pool in which the workload starts at once, but for promised ones."""
+        nodes = self.snapshot.nodes
+        return [
+            placement
+            for placement in self._placed.get((key, "reserved"), ())
+            if not placement.pod.node and nodes.pool[nodes.cards.ix[placement.node]] == pool
+        ]
 
     def placed_now(self, key: str) -> list[Placement]:
         """The places that the workload is given in this cycle."""

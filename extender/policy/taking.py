@@ -12,7 +12,7 @@ from typing import Final
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
-from extender.policy.grant import will_have_place
+from extender.policy.grant import start_together, will_have_place
 from extender.policy.groups import has_topology
 from extender.policy.order import take_turns
 from extender.policy.plan import Stage
@@ -89,16 +89,34 @@ class Taking:
             if isinstance(rules, Refused):
                 refused = refused or rules
                 continue
-            # Laid out for the first who may take: in most cycles nobody may.
-            solver = self._solver = self._solver or solver_of(session, self.pool)
-            for rule in rules:
-                found = solver.solve(claim, rule)
-                if found is not None:
-                    return solver.commit(found)
+            given = self._give(claim, rules)
+            if not isinstance(given, Refused):
+                return given
+        return refused or self._in_vain(pending)
+
+    def _give(self, claim: Claim, rules: Sequence[Rule]) -> Pending | Refused | None:
+        """Serve the claim by one of the rules; nobody leaves if its own workload can make way."""
+        session, pending = self.session, claim.pending
+        in_vain = self._in_vain(pending)
+        if claim.chunk is pending.chunk:
+            started = start_together(session, pending, self.pool, in_vain)
+            if started is not in_vain:
+                if self._solver is not None:
+                    self._solver.begin()
+                return started
+        # Laid out for the first who may take: in most cycles nobody may.
+        solver = self._solver = self._solver or solver_of(session, self.pool)
+        for rule in rules:
+            found = solver.solve(claim, rule)
+            if found is not None:
+                return solver.commit(found)
+        return in_vain
+
+    def _in_vain(self, pending: Pending) -> Refused:
         why = "no place could be made for it"
-        if "allocate" not in session.settings.stages:
+        if "allocate" not in self.session.settings.stages:
             why = f"{why}; free places are given by stage allocate, which is left out"
-        return refused or _not_yet(pending, why)
+        return _not_yet(pending, why)
 
     def _claims(self, leaf: Queue, pending: Pending) -> Iterator[Claim]:
         """The next chunk, and then what may be tried in its place."""
