@@ -72,7 +72,8 @@ class _Candidates:
             if unit is not None:
                 units[unit.pods[0]] = unit
         found = [unit for unit in units.values() if unit.lost < self._most_saved(unit)]
-        return sorted(found, key=lambda unit: (unit.lost, unit.pods[0]))
+        pods = trial.herd.pods
+        return sorted(found, key=lambda unit: (unit.lost, pods[unit.pods[0]].uid))
 
     def _gangs(self) -> Iterator[int]:
         """A pod of every workload with several that costs less than the plan."""
