@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct
+
 from extender.api.kinds import CardShare
 from extender.api.reasons import Reason, Refused
 from extender.state.model import NOTHING, UNLIMITED, Amounts, PodView, WorkloadView
@@ -46,8 +48,7 @@ class Settings:
     first: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True, frozen=True)
-class Placement:
+class Placement(Struct, frozen=True, gc=False):
     """One pod's place: a node, and the shares of its cards."""
 
     pod: PodView
@@ -64,12 +65,13 @@ class Placement:
     @property
     def amounts(self) -> Amounts:
         """What its queue is charged for it."""
-        demand = self.pod.demand
-        return self.milli + demand.counted_milli, demand.cpu_milli, demand.memory_mib
+        demand, milli = self.pod.demand, self.milli
+        if demand.counted:
+            milli += demand.counted_milli
+        return milli, demand.cpu_milli, demand.memory_mib
 
 
-@dataclass(slots=True, frozen=True)
-class Admission:
+class Admission(Struct, frozen=True, gc=False):
     """Pods of one workload that get their places.
 
     `reserved`: the places are free, write rows that may be bound (for pods that were nominated: the
@@ -81,8 +83,7 @@ class Admission:
     state: Literal["reserved", "nominated"]
 
 
-@dataclass(slots=True, frozen=True)
-class Eviction:
+class Eviction(Struct, frozen=True, gc=False):
     """A pod that must leave. `workload` and `beneficiary` are workload keys."""
 
     pod: PodView
@@ -92,8 +93,7 @@ class Eviction:
     note: str
 
 
-@dataclass(slots=True, frozen=True)
-class Move:
+class Move(Struct, frozen=True, gc=False):
     """A pod that must leave and has its new place in the same plan, where its work starts again.
 
     `placement.pod` is the pod that leaves; its successor gets the place. Other fields as in

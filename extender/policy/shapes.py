@@ -1,16 +1,16 @@
 """What pods ask for, without who they are: pods of one shape are placed alike, and fail alike."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+
+from msgspec import Struct
 
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU
 from extender.state.model import Constraints, PodView
 
 
-@dataclass(slots=True)
-class Shape:
+class Shape(Struct, gc=False):
     """`count` pods that ask for the same, under the same constraints."""
 
     demand: Demand
@@ -33,8 +33,10 @@ class Shape:
         )
 
 
-def shapes_of(pods: Iterable[PodView]) -> list[Shape]:
+def shapes_of(pods: Sequence[PodView]) -> list[Shape]:
     """The distinct shapes among the pods."""
+    if len(pods) == 1:
+        return [Shape(pods[0].demand, pods[0].constraints, 1)]
     found: dict[tuple[Demand, int], Shape] = {}
     for pod in pods:
         key = pod.demand, id(pod.constraints)

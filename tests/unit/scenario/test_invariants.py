@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from extender.policy.plan import Plan
 from extender.scenario.invariants import violations
@@ -111,7 +111,7 @@ def test_share_of_a_card_is_what_was_asked_for() -> None:
     (admission,) = plan.admissions
     (placement,) = admission.placements
     short = tuple(replace(card, milli=400) for card in placement.cards)
-    object.__setattr__(placement, "cards", short)
+    force_setattr(placement, "cards", short)
     assert broken(of, plan) == ["j/t: gets [400] milli of its cards, asks for [500]"]
 
 
