@@ -128,6 +128,8 @@ class Beside:
 
     def lonely(self) -> set[str]:
         """Uids of pods that are given places in this cycle and lack company there later."""
+        if not self._known:
+            return set()
         return {
             uid
             for census in self._known.values()

@@ -13,6 +13,7 @@ from extender.api.reasons import Reason, Refused
 from extender.policy.groups import is_gang, is_satisfied, least_pods, next_chunks
 from extender.policy.plan import Placement
 from extender.policy.queues import PoolQueues, held_pool, pod_amounts, startable, sum_amounts
+from extender.policy.shapes import Shape, shapes_of
 from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
 
 #: Priority (higher first), how much of its minimum the workload has, age, name: no two are equal.
@@ -39,6 +40,7 @@ class Pending:
     nodes: dict[str, str] = field(default_factory=dict)
     _chunk: Sequence[PodView] | None = None
     _need: Amounts | None = None
+    _shapes: Sequence[Shape] | None = None
     sort_key: SortKey = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,6 +57,13 @@ class Pending:
         if self._chunk is None:
             self._chunk = next(iter(self.chunks()), ())
         return self._chunk
+
+    @property
+    def shapes(self) -> Sequence[Shape]:
+        """The distinct shapes among the pods of `chunk`."""
+        if self._shapes is None:
+            self._shapes = shapes_of(self.chunk)
+        return self._shapes
 
     def chunks(self) -> Iterable[Sequence[PodView]]:
         """`chunk`, and then what may be tried in its place when that has no room, best first."""
@@ -104,7 +113,7 @@ class Pending:
 
     def restart(self) -> None:
         """Work out anew what follows from who waits and who lives."""
-        self._chunk = self._need = None
+        self._chunk = self._need = self._shapes = None
         self.sort_key = self._key()
 
     def _key(self) -> SortKey:

@@ -10,19 +10,19 @@ float nor a tie that is none.
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from extender.policy.chunks import Pending, SortKey
-from extender.policy.queues import RESOURCES, Queue, frozen
+from extender.policy.queues import RESOURCES, Queue
 from extender.policy.session import Session
 from extender.state.model import NOTHING, Amounts
 
 #: Kinds of work that go before training, as long as their project is within its quota.
 FIRST_KINDS: Final = ("inference", "interactive", "build")
-#: Parts are compared as integers of this precision: two different ones of less than 2**31 milli
-#: differ by more.
-_ONE: Final = 1 << 62
+#: Parts are compared as integers of so many binary places: two different ones of less than 2**31
+#: milli differ by more.
+_DIGITS: Final = 62
 #: A part of nothing: more than any other.
 _ENDLESS: Final = 1 << 96
 
@@ -45,8 +45,8 @@ def turn_key(queue: Queue, need: Amounts) -> TurnKey:
             is_over_share = is_over_share or together > share[resource]
         whole = due[resource]
         if whole > 0:
-            part = together * _ONE // whole
-            part_before = has * _ONE // whole if more else part
+            part = (together << _DIGITS) // whole
+            part_before = (has << _DIGITS) // whole if more else part
         else:
             has_no_due = has_no_due or more > 0
             part, part_before = together * _ENDLESS, has * _ENDLESS
@@ -63,7 +63,8 @@ _Entry = tuple[bool, SortKey, Pending]
 class Line:
     """What waits in one queue: `kinds` has the kinds that go first within quota, `rest` the others.
 
-    Entries are marked False that the last cycle had no time for: they go before others.
+    Both have the first in line last. Entries are marked False that the last cycle had no time for:
+    they go before others.
     """
 
     leaf: Queue
@@ -74,19 +75,33 @@ class Line:
     def __len__(self) -> int:
         return len(self.kinds) + len(self.rest)
 
+    def fill(self, waiting: Iterable[Pending]) -> None:
+        """Add many at once."""
+        for pending in waiting:
+            self._entries_of(pending).append(self._entry_of(pending))
+        self.kinds.sort(reverse=True)
+        self.rest.sort(reverse=True)
+
     def push(self, pending: Pending) -> None:
         """Add a workload, or bring back one that has more pods."""
-        workload = pending.workload
-        heap = self.kinds if workload.kind in FIRST_KINDS else self.rest
-        heappush(heap, (workload.key not in self.overdue, pending.sort_key, pending))
+        entries, entry = self._entries_of(pending), self._entry_of(pending)
+        # What comes back goes soon again, so it is near the end.
+        low, high = 0, len(entries)
+        while low < high:
+            middle = (low + high) // 2
+            if entry < entries[middle]:
+                low = middle + 1
+            else:
+                high = middle
+        entries.insert(low, entry)
 
     def head(self) -> Pending:
         """The one whose turn it is."""
-        return self._first_heap()[0][2]
+        return self._first()[-1][2]
 
     def pop(self) -> Pending:
         """Take the one whose turn it is."""
-        return heappop(self._first_heap())[2]
+        return self._first().pop()[2]
 
     def clear(self) -> list[Pending]:
         """Take all, in order."""
@@ -95,10 +110,17 @@ class Line:
         self.rest.clear()
         return [pending for _, _, pending in everyone]
 
-    def _first_heap(self) -> list[_Entry]:
+    def _entries_of(self, pending: Pending) -> list[_Entry]:
+        return self.kinds if pending.workload.kind in FIRST_KINDS else self.rest
+
+    def _entry_of(self, pending: Pending) -> _Entry:
+        return pending.workload.key not in self.overdue, pending.sort_key, pending
+
+    def _first(self) -> list[_Entry]:
+        """The entries of which the last has the turn."""
         if not self.kinds or not self.rest:
             return self.kinds or self.rest
-        first, other = self.kinds[0], self.rest[0]
+        first, other = self.kinds[-1], self.rest[-1]
         # Whatever else is bound to quota as well is passed by priority alone.
         precedes = other[-1].workload.is_preemptible and self._fits_quota(first[-1])
         return self.kinds if precedes or first < other else self.rest
@@ -124,7 +146,7 @@ class _Branch:
     heap: "list[_Branch]" = field(default_factory=list)
     key: TurnKey = (False, False, 0, False, 0, 0, 0, "")
     need: Amounts = NOTHING
-    held: Amounts | None = None
+    held: list[int] = field(default_factory=list)
     is_barred: bool = False
 
     def __lt__(self, other: "_Branch") -> bool:
@@ -139,28 +161,19 @@ class _Branch:
         if self.line is not None:
             head = self.line.head()
             need = head.need()
-            is_barred = not _may_hold(queue, head, need)
+            is_np = not head.workload.is_preemptible
+            is_barred = not queue.may_hold(need, is_np=is_np)
         else:
             need, is_barred = self.heap[0].need, self.heap[0].is_barred
-        held = frozen(queue.allocated)
-        if need == self.need and held == self.held and is_barred is self.is_barred:
+        if (
+            is_barred is self.is_barred
+            and self.held == queue.allocated
+            and (need is self.need or need == self.need)
+        ):
             return False
-        self.need, self.held, self.is_barred = need, held, is_barred
+        self.need, self.held, self.is_barred = need, queue.allocated[:], is_barred
         self.key = turn_key(queue, need)
         return True
-
-
-def _may_hold(leaf: Queue, pending: Pending, need: Amounts) -> bool:
-    """Whether limits, and quotas of non-preemptible work, allow so much more."""
-    is_np = not pending.workload.is_preemptible
-    for queue in leaf.chain:
-        for resource in RESOURCES:
-            more = need[resource]
-            if more and queue.allocated[resource] + more > queue.limit[resource]:
-                return False
-            if is_np and more and queue.allocated_np[resource] + more > queue.np_quota[resource]:
-                return False
-    return True
 
 
 class Turns:
@@ -177,11 +190,12 @@ class Turns:
         self._root = _Branch(None)
         self._branches: dict[Queue, _Branch] = {}
         self._is_strict = is_strict
+        by_leaf: dict[Queue, list[Pending]] = {}
         for leaf, pending in waiting:
-            branch = self._branch_of(leaf)
-            if branch.line is None:
-                branch.line = Line(leaf, overdue)
-            branch.line.push(pending)
+            by_leaf.setdefault(leaf, []).append(pending)
+        for leaf, listed in by_leaf.items():
+            line = self._branch_of(leaf).line = Line(leaf, overdue)
+            line.fill(listed)
         self._deepest_first = sorted(
             self._branches.values(),
             key=lambda branch: -len(branch.queue.chain if branch.queue else ()),

@@ -106,6 +106,7 @@ class Places:
     fragmentation: Fragmentation
     _failed: dict[tuple[str, Moment, bool], list[Shape]] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
+    _shares: dict[tuple[int, Demand, tuple[int, ...]], Cards] = field(default_factory=dict)
     _streaks: dict[tuple[str, Moment], _Streak] = field(default_factory=dict)
 
     def place_chunk(
@@ -118,7 +119,8 @@ class Places:
         pods = pending.chunk if chunk is None else chunk
         if pending.workload.tree is not None and has_topology(pending.workload):
             return self.lay_out(pending, pool, _FreePlaces(self, moment), self.table(moment), pods)
-        if self._failed and self.has_failed(shapes_of(pods), pool, moment):
+        shapes = pending.shapes if pods is pending.chunk else shapes_of(pods)
+        if self._failed and self.has_failed(shapes, pool, moment):
             return None
         placed: list[Placement] | None
         if len(pods) == 1:
@@ -127,7 +129,7 @@ class Places:
         else:
             placed = self.place_in(pods, pool, moment)
         if placed is None and not self.beside.concerns(pods):
-            self._remember(shapes_of(pods), pool, moment)
+            self._remember(shapes, pool, moment)
         return placed
 
     def place_anew(
@@ -201,12 +203,20 @@ class Places:
     ) -> Placement:
         """Hold a place on node `ix`, which has it, and there on `card` if one is named."""
         cards = self.table(moment).cards
-        indices = [card]
+        indices: tuple[int, ...] = (card,)
         if card < 0:
-            indices = kernel.pick_cards(cards, ix, pod.demand, self._rule(pod, pool))
-        shares = card_shares(cards.card_mib[ix], pod.demand, indices)
+            indices = tuple(kernel.pick_cards(cards, ix, pod.demand, self._rule(pod, pool)))
+        shares = self.shares(ix, pod.demand, indices)
         self.sim.hold(ix, pod, shares)
         return Placement(pod, cards.names[ix], shares)
+
+    def shares(self, ix: int, demand: Demand, indices: tuple[int, ...]) -> Cards:
+        """What such a pod gets of these cards of node `ix`."""
+        key = self.sim.later.cards.card_mib[ix], demand, indices
+        known = self._shares.get(key)
+        if known is None:
+            known = self._shares[key] = card_shares(key[0], demand, indices)
+        return known
 
     def roomiest(self, pod: PodView, pool: str, rule: TopologyRule) -> int | None:
         """How many such pods the roomiest domain of the required level takes now, or None."""
@@ -232,10 +242,11 @@ class Places:
 
     def has_failed(self, shapes: Iterable[Shape], pool: str, moment: Moment) -> bool:
         """Whether something no harder was tried before and had no place."""
-        failed = self._failed.get((pool, moment, pool in self._open))
-        return bool(failed) and any(
-            shape.is_no_easier_than(known) for shape in shapes for known in failed or ()
-        )
+        for known in self._failed.get((pool, moment, pool in self._open), ()):
+            for shape in shapes:
+                if shape.is_no_easier_than(known):
+                    return True
+        return False
 
     def forget_failures(self, pool: str, moment: Moment = "later") -> None:
         """Something of the pool was released: what had no place then may have one."""
@@ -329,7 +340,7 @@ class Places:
         view = self.pools[pool]
         return _RULES[view.gpu_placement if pod.demand.wants_gpu else view.cpu_placement]
 
-    def _remember(self, shapes: list[Shape], pool: str, moment: Moment) -> None:
+    def _remember(self, shapes: Sequence[Shape], pool: str, moment: Moment) -> None:
         # Of a mixed chunk it isn't known which shape failed, so only its own repetition is caught.
         if len(shapes) != 1:
             return

@@ -134,6 +134,30 @@ class Queue:
             and (not more[2] or has[2] + more[2] <= bound[2])
         )
 
+    def may_hold(self, more: Amounts, *, is_np: bool) -> bool:
+        """Whether limits, and quotas for non-preemptible work, allow so much more to it and to all
+        above it."""
+        gpu, cpu, memory = more
+        for queue in self.chain:
+            now, limit = queue.allocated, queue.limit
+            if (
+                (gpu and now[0] + gpu > limit[0])
+                or (cpu and now[1] + cpu > limit[1])
+                or (memory and now[2] + memory > limit[2])
+            ):
+                return False
+            if is_np:
+                has, most = queue.allocated_np, queue.np_quota
+                if any(more[r] and has[r] + more[r] > most[r] for r in RESOURCES):
+                    return False
+        return True
+
+    def is_anybody_leaving(self) -> bool:
+        """Whether anything is still held, in it or in all above it, by pods on their way out."""
+        # What a queue has, all above it have too.
+        top = self.chain[-1]
+        return any(top.leaving) or any(top.leaving_np)
+
     def as_share(self) -> QueueShare:
         """The figures to publish."""
         return QueueShare(

@@ -29,9 +29,9 @@ from operator import gt
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.herd import Herd
-from extender.policy.queues import RESOURCES, Queue, larger, sum_amounts
+from extender.policy.queues import RESOURCES, Queue, larger
 from extender.policy.runtimes import protected_by
-from extender.policy.session import Session, format_amount
+from extender.policy.session import Session, format_amount, placed_amounts
 from extender.policy.taking import DESERVES, LIMIT, Taking, first_over
 from extender.policy.taking_back import TakingBack, compared, levels_of
 from extender.policy.terms import Rule, Terms, TermsBuilder
@@ -60,8 +60,10 @@ class _Reclaim:
     def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
         """From whom the claim may take: from inside a queue that has all it deserves, and only
         if that does not do, from everywhere."""
-        leaf, workload = claim.leaf, claim.pending.workload
-        over = first_over(claim, DESERVES)
+        leaf, workload, need = claim.leaf, claim.pending.workload, claim.need
+        is_in_quota = tuple([queue.has_room(need, queue.quota) for queue in leaf.chain])
+        # No queue deserves less than its quota.
+        over = None if all(is_in_quota) else first_over(claim, DESERVES)
         if over is leaf:
             return _has_its_share(claim, leaf.deserves, self.session.waits.get(claim.key))
         if self._is_near_its_share(claim):
@@ -73,9 +75,11 @@ class _Reclaim:
         refused = self.session.check_room(leaf, workload, claim.need, "later")
         if refused is not None:
             over = first_over(claim, LIMIT)
-            return refused if over is None or over is leaf else (self._rule(claim, over),)
-        anywhere = self._rule(claim, None)
-        return (anywhere,) if over is None else (self._rule(claim, over), anywhere)
+            if over is None or over is leaf:
+                return refused
+            return (self._rule(leaf, is_in_quota, over),)
+        anywhere = self._rule(leaf, is_in_quota, None)
+        return (anywhere,) if over is None else (self._rule(leaf, is_in_quota, over), anywhere)
 
     def _is_near_its_share(self, claim: Claim) -> bool:
         """Whether the claim is above its project's quota, and within the band below its share."""
@@ -87,9 +91,7 @@ class _Reclaim:
         band = share * percent // 100 // MILLI_PER_GPU * MILLI_PER_GPU
         return project.allocated[GPU] + need[GPU] > share - band
 
-    def _rule(self, claim: Claim, inside: Queue | None) -> Rule:
-        leaf = claim.leaf
-        is_in_quota = tuple([queue.has_room(claim.need, queue.quota) for queue in leaf.chain])
+    def _rule(self, leaf: Queue, is_in_quota: tuple[bool, ...], inside: Queue | None) -> Rule:
         # A queue above its quota in something could be its own victim, so it is told from others.
         is_above = any(map(gt, leaf.allocated, leaf.quota))
         key = leaf.parent, leaf if is_above else None, is_in_quota, inside
@@ -135,10 +137,12 @@ class _Reclaim:
 
     def _may_keep(self, claim: Claim, trial: Trial) -> bool:
         """Whether the taker's queues stay within what they deserve, with the cards it has got."""
-        leaf = claim.leaf
-        amounts = sum_amounts(placement.amounts for placement in trial.placements)
+        leaf, amounts = claim.leaf, placed_amounts(trial.placements)
         if self.session.check_room(leaf, claim.pending.workload, amounts, "later") is not None:
             return False
+        if all(queue.has_room(amounts, queue.quota) for queue in leaf.chain):
+            # Nobody takes back what is within quota, and no queue deserves less.
+            return True
         if TakingBack(self.session, self.pool, claim, trial, amounts).is_likely():
             return False
         for queue in leaf.chain:

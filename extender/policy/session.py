@@ -106,10 +106,13 @@ class Session:
         choice, of equal ones the first choice of what is to start first."""
         latest: dict[str, int] = {}
         first: dict[str, SortKey] = {}
+        keys: dict[tuple[str, ...], list[SortKey]] = {}
         for pending in self.pending if waiting is None else waiting:
-            for position, pool in enumerate(pending.pools):
+            keys.setdefault(pending.pools, []).append(pending.sort_key)
+        for pools, listed in keys.items():
+            for position, pool in enumerate(pools):
                 latest[pool] = max(position, latest.get(pool, 0))
-            chosen, key = pending.pools[0], pending.sort_key
+            chosen, key = pools[0], min(listed)
             first[chosen] = min(first.get(chosen, key), key)
         return sorted(
             latest, key=lambda pool: (latest[pool], pool not in first, first.get(pool, ()), pool)
@@ -136,7 +139,9 @@ class Session:
 
         What may start now has to leave room for pods that are on their way out and still hold.
         """
-        is_now = moment == "now"
+        is_now, is_np = moment == "now", not workload.is_preemptible
+        if leaf.may_hold(amounts, is_np=is_np) and not (is_now and leaf.is_anybody_leaving()):
+            return None
         for queue in leaf.chain:
             for resource in RESOURCES:
                 more = amounts[resource]
@@ -296,7 +301,7 @@ def placed_amounts(placements: Sequence[Placement]) -> Amounts:
     """What the queue is charged for all of them."""
     if len(placements) == 1:
         return placements[0].amounts
-    return sum_amounts(placement.amounts for placement in placements)
+    return sum_amounts([placement.amounts for placement in placements])
 
 
 def _refuse(

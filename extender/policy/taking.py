@@ -58,8 +58,11 @@ class Taking:
                 session.cut(key, self.stage)
                 turns.settle()
                 continue
-            with session.reservations.open_to(pending, self.pool):
+            if session.reservations.in_pool(self.pool) is None:
                 result = self._serve_one(leaf, pending)
+            else:
+                with session.reservations.open_to(pending, self.pool):
+                    result = self._serve_one(leaf, pending)
             if isinstance(result, Refused):
                 self._explain(pending, result)
                 turns.pass_over()
@@ -128,7 +131,7 @@ class Taking:
     def _claim(
         self, leaf: Queue, pending: Pending, chunk: Sequence[PodView], need: Amounts
     ) -> Claim:
-        shapes = shapes_of(chunk)
+        shapes = pending.shapes if chunk is pending.chunk else shapes_of(chunk)
         is_near = has_topology(pending.workload)
         is_alike = len(shapes) == 1 and not is_near
         if is_alike and self.session.places.beside:
@@ -149,14 +152,8 @@ class Taking:
 
 def first_over(claim: Claim, bound_of: Callable[[Queue], Amounts]) -> Queue | None:
     """The lowest of the taker's queues that would hold more than its bound, or None."""
-    gpu, cpu, memory = claim.need
     for queue in claim.leaf.chain:
-        has, bound = queue.allocated, bound_of(queue)
-        if (
-            (gpu and has[0] + gpu > bound[0])
-            or (cpu and has[1] + cpu > bound[1])
-            or (memory and has[2] + memory > bound[2])
-        ):
+        if not queue.has_room(claim.need, bound_of(queue)):
             return queue
     return None
 

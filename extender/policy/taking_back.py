@@ -42,16 +42,14 @@ class TakingBack:
     claim: Claim
     trial: Trial
     amounts: Amounts
-    level_of: Mapping[Queue, int] = field(init=False)
+    level_of: Mapping[Queue, int] = field(default_factory=dict)
     short: dict[Queue, list[int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.level_of = levels_of(self.claim.leaf)
 
     def is_likely(self) -> bool:
         """Whether anybody would."""
         if all(queue.has_room(self.amounts, queue.quota) for queue in self.claim.leaf.chain):
             return False
+        self.level_of = levels_of(self.claim.leaf)
         herd, units = self.trial.herd, self.trial.units.values()
         for leaf in {herd.leaves[unit.w] for unit in units}:
             for queue in self._robbed(leaf):
