@@ -14,8 +14,11 @@ def seconds_lost(pod: PodView, now_s: int) -> int:
     All of them, unless the pod says how often it saves its work: then those since its last save.
     That one is taken to be done late, so that nobody is picked for being just about to save.
     """
-    ran_s = max(0, now_s - pod.started_at) if pod.started_at else 0
-    late_s = pod.checkpoint_s // _LATE_PART
-    if not pod.checkpoint_s or ran_s < pod.checkpoint_s + late_s:
+    started_s, every_s = pod.started_at, pod.checkpoint_s
+    ran_s = now_s - started_s if 0 != started_s < now_s else 0
+    if not every_s:
         return ran_s
-    return (ran_s - late_s) % pod.checkpoint_s + late_s
+    late_s = every_s // _LATE_PART
+    if ran_s < every_s + late_s:
+        return ran_s
+    return (ran_s - late_s) % every_s + late_s

@@ -18,7 +18,8 @@ from extender.api.reasons import Reason
 from extender.kernels.holds import count_room
 from extender.kernels.sums import sum_idle, sum_units
 from extender.policy.chunks import Pending
-from extender.policy.herd import Herd, find_herd
+from extender.policy.herd import Herd
+from extender.policy.layout import find_herd
 from extender.policy.match import WHOLE_POOL, Frame
 from extender.policy.offers import Offers
 from extender.policy.plan import Eviction, Move, Placement

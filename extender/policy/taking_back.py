@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.policy.groups import live_pods, next_chunks
-from extender.policy.herd import in_leaving_order
+from extender.policy.layout import in_leaving_order
 from extender.policy.queues import RESOURCES, Queue
 from extender.policy.session import Session
 from extender.policy.trial import Claim, Trial
@@ -83,7 +83,7 @@ class TakingBack:
         waiting = in_leaving_order(herd.pods[p] for p in stopped)[::-1]
         live = [pod for pod in live_pods(workload) if pod.uid not in p_of]
         chunks = next_chunks(workload, live, waiting)
-        needs = (herd.amounts_of(p_of[pod.uid] for pod in chunk) for chunk in chunks)
+        needs = (herd.amounts_of([p_of[pod.uid] for pod in chunk]) for chunk in chunks)
         return any(self._fits(herd.leaves[w], need) for need in needs)
 
     def _does_anybody_waiting(self) -> bool:
