@@ -21,40 +21,101 @@ cdef class Room:
     # What room costs on each of `candidates`, as it was when it was last asked for.
     cdef const int[::1] candidates
     cdef Price* prices
+    # A tournament: winners[n] is the position of the least cost below inner node n, whose children
+    # are 2 n and 2 n + 1, or -1; the leaf of a position stands at n_leaves plus that.
+    cdef int* winners
+    cdef int n_leaves
+    # Where a node is among the candidates, plus 1; 0 where it is none of them.
+    cdef int* position
 
     def __cinit__(self, nodes, candidates, herd, terms, demand, extra_need, extra_free, extra_held):
+        cdef int at
         self.clearing = Clearing(nodes, herd, terms, demand, extra_need, extra_free, extra_held)
         self.candidates = candidates
         self.prices = <Price*>calloc(self.candidates.shape[0] + 1, sizeof(Price))
-        if self.prices == NULL:
+        self.position = <int*>calloc(len(nodes) + 1, sizeof(int))
+        self.n_leaves = 1
+        while self.n_leaves < self.candidates.shape[0]:
+            self.n_leaves *= 2
+        self.winners = <int*>calloc(self.n_leaves, sizeof(int))
+        if self.prices == NULL or self.position == NULL or self.winners == NULL:
             raise MemoryError(f"no memory for the prices of {self.candidates.shape[0]} nodes")
+        for at in range(self.candidates.shape[0]):
+            self.position[self.candidates[at]] = at + 1
 
     def __dealloc__(self):
         release(self.prices)
+        release(self.position)
+        release(self.winners)
 
-    def update(self, const int[::1] at):
-        """Work out again what room costs at these positions in `candidates`."""
+    def update(self, const int[::1] nodes):
+        """Work out again what room costs on these nodes, as far as they are candidates."""
         cdef Py_ssize_t each
         with nogil:
-            for each in range(at.shape[0]):
-                self.set_price(at[each])
+            for each in range(nodes.shape[0]):
+                if self.position[nodes[each]] > 0:
+                    self.set_price(self.position[nodes[each]] - 1, NULL)
+                    self.play(self.position[nodes[each]] - 1)
 
     def update_all(self):
         """The same everywhere."""
         cdef int at
         with nogil:
             for at in range(<int>self.candidates.shape[0]):
-                self.set_price(at)
+                self.set_price(at, NULL)
+            for at in range(self.n_leaves - 1, 0, -1):
+                self.winners[at] = self.better(self.winner(2 * at), self.winner(2 * at + 1))
 
-    cdef void set_price(self, int at) noexcept nogil:
+    cdef void play(self, int at) noexcept nogil:
+        """The price at this position has changed."""
+        cdef int node = (self.n_leaves + at) // 2
+        while node > 0:
+            self.winners[node] = self.better(self.winner(2 * node), self.winner(2 * node + 1))
+            node //= 2
+
+    cdef int winner(self, int node) noexcept nogil:
+        cdef int at = node - self.n_leaves
+        if at < 0:
+            return self.winners[node]
+        return at if at < self.candidates.shape[0] else -1
+
+    cdef int better(self, int one, int other) noexcept nogil:
+        """The position of the lower price, of equal ones the first; -1: there is none."""
+        if other < 0:
+            return one
+        if self.prices[other].high != self.prices[one].high:
+            return other if self.prices[other].high < self.prices[one].high else one
+        if self.prices[other].moved != self.prices[one].moved:
+            return other if self.prices[other].moved < self.prices[one].moved else one
+        return other if self.prices[other].low < self.prices[one].low else one
+
+    cdef int set_price(self, int at, int* out) noexcept nogil:
+        """Who leaves goes to out, if there is one; returns how many."""
         cdef Cost total
+        cdef int each, n = 0
         self.prices[at].high = NEVER
         if self.clearing.draft(self.candidates[at]):
+            n = self.clearing.choice.n_entries
+            for each in range(n if out != NULL else 0):
+                out[each] = self.clearing.choice.entries[each].pod
             total = self.clearing.choice.total(0)
             self.prices[at].high = high_of(&total)
             self.prices[at].moved = total.moved
             self.prices[at].low = low_of(&total)
         self.clearing.choice.undo(0)
+        return n
+
+    def confirm(self, int at, int[::1] out):
+        """`choose` at a position where it is possible; -1 if that has another price by now."""
+        cdef Price known = self.prices[at]
+        cdef int n = self.set_price(at, &out[0])
+        self.play(at)
+        if (
+            self.prices[at].high != known.high or self.prices[at].moved != known.moved
+            or self.prices[at].low != known.low
+        ):
+            return -1
+        return n
 
     def price(self, int at):
         """What it costs there, as (high, moved, low): the smaller is the cheaper."""
@@ -63,23 +124,12 @@ cdef class Room:
     def exclude(self, int at):
         """It is impossible there until it is worked out again."""
         self.prices[at].high = NEVER
+        self.play(at)
 
     def cheapest(self):
         """The first position of the least cost, or -1 where it is impossible everywhere."""
-        cdef Py_ssize_t at, best = -1
-        cdef long long most = NEVER
-        for at in range(self.candidates.shape[0]):
-            if self.prices[at].high > most or self.prices[at].high == NEVER:
-                continue
-            if best < 0 or self.prices[at].high < most or (
-                self.prices[at].moved < self.prices[best].moved
-            ) or (
-                self.prices[at].moved == self.prices[best].moved
-                and self.prices[at].low < self.prices[best].low
-            ):
-                best = at
-                most = self.prices[at].high
-        return best
+        cdef int at = self.winner(1)
+        return -1 if at < 0 or self.prices[at].high == NEVER else at
 
     def choose(self, int ix, int[::1] out):
         """How many pods leave node `ix`; their indices are in out. -1 where nothing helps."""

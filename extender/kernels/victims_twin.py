@@ -31,15 +31,22 @@ class Room:
         self._clearing = Clearing(nodes, herd, terms, demand, extra_need, extra_free, extra_held)
         self._prices: list[Price] = [(0, 0, 0)] * len(candidates)
 
-    def update(self, at: "array[int]") -> None:
+    def update(self, nodes: "array[int]") -> None:
         """As `Room.update`."""
-        for each in at:
-            units = self._clearing.draft(self._candidates[each])
-            self._prices[each] = (IMPOSSIBLE, 0, 0) if units is None else price_of(units)
+        for at, ix in enumerate(self._candidates):
+            if ix in nodes:
+                units = self._clearing.draft(ix)
+                self._prices[at] = (IMPOSSIBLE, 0, 0) if units is None else price_of(units)
 
     def update_all(self) -> None:
         """As `Room.update_all`."""
-        self.update(array("i", range(len(self._candidates))))
+        self.update(self._candidates)
+
+    def confirm(self, at: int, out: "array[int]") -> int:
+        """As `Room.confirm`."""
+        known, n = self._prices[at], self.choose(self._candidates[at], out)
+        self.update(self._candidates[at : at + 1])
+        return n if self._prices[at] == known else -1
 
     def price(self, at: int) -> Price:
         """As `Room.price`."""

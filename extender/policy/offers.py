@@ -5,7 +5,7 @@ something happened are priced again, and the cheapest before it is believed.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.demand import Demand
@@ -30,14 +30,13 @@ class Offers:
     epoch: int = -1
     _room: kernel.Room = field(init=False)
     _n_seen: int = 0
-    _position: dict[int, int] = field(init=False)
+    _confirmed: tuple[int, int] = (-1, 0)
     _excluded: set[int] = field(default_factory=set)
     _chosen: "array[int]" = field(init=False)
     _extra_free: "array[int]" = field(init=False)
 
     def __post_init__(self) -> None:
         n_kinds = len(self.demand.counted)
-        self._position = {ix: at for at, ix in enumerate(self.candidates)}
         self._chosen = array("i", bytes(4 * (self.herd.most_pods + 1)))
         self._extra_free = array("q", bytes(8 * n_kinds * len(self.table)))
         self._room = kernel.Room(
@@ -55,27 +54,29 @@ class Offers:
         """Price again what has changed: nodes in `touched` that were not seen yet, or everything
         in a new epoch. What is excluded and has changed is offered again, unless all that
         happened to it was undone."""
+        self._confirmed = -1, 0
         if epoch != self.epoch:
             self._excluded.clear()
             self._update_all()
         elif self._n_seen < len(touched):
-            position = self._position
-            stale = {position[ix] for ix in touched[self._n_seen :] if ix in position}
-            self._update(array("i", stale))
-            if is_undone:
-                for at in self._excluded & stale:
-                    self._room.exclude(at)
-            else:
-                self._excluded -= stale
+            recent = set(touched[self._n_seen :])
+            self._update(recent)
+            if self._excluded:
+                self._look_again(recent, is_undone=is_undone)
         self.epoch, self._n_seen = epoch, len(touched)
 
     def cheapest(self) -> int:
-        """The position of the cheapest node, or -1 where room can be made on none."""
+        """The position of the cheapest node, or -1 where room can be made on none.
+
+        Who leaves it is known then, to whom asks with `choose` before anything else changes."""
         at = self._room.cheapest()
         if at >= 0:
-            known = self._room.price(at)
-            self._update(array("i", (at,)))
-            if self._room.price(at) != known:
+            if self.demand.counted:
+                self._count(self.candidates[at])
+            n = self._room.confirm(at, self._chosen)
+            if n >= 0:
+                self._confirmed = self.candidates[at], n
+            else:
                 # A queue has nothing to give any more, and that changes prices everywhere.
                 self._update_all()
                 for excluded in self._excluded:
@@ -99,12 +100,16 @@ class Offers:
 
     def readmit(self) -> None:
         """Offer again what was excluded."""
+        self._confirmed = -1, 0
         if self._excluded:
-            self._update(array("i", self._excluded))
+            self._update([self.candidates[at] for at in self._excluded])
             self._excluded.clear()
 
     def choose(self, ix: int) -> Sequence[int] | None:
         """The pods that would leave node `ix`, none where it has room; None where it is no use."""
+        known, self._confirmed = self._confirmed, (-1, 0)
+        if known[0] == ix:
+            return self._chosen[: known[1]]
         if self.demand.counted:
             self._count(ix)
         n = self._room.choose(ix, self._chosen)
@@ -117,11 +122,20 @@ class Offers:
                 self._count(ix)
         return self._room.capacity(most)
 
-    def _update(self, positions: "array[int]") -> None:
+    def _look_again(self, nodes: Collection[int], *, is_undone: bool) -> None:
+        """At what is excluded on these nodes, which have changed."""
+        stale = {at for at in self._excluded if self.candidates[at] in nodes}
+        if is_undone:
+            for at in stale:
+                self._room.exclude(at)
+        else:
+            self._excluded -= stale
+
+    def _update(self, nodes: Collection[int]) -> None:
         if self.demand.counted:
-            for at in positions:
-                self._count(self.candidates[at])
-        self._room.update(positions)
+            for ix in nodes:
+                self._count(ix)
+        self._room.update(array("i", nodes))
 
     def _update_all(self) -> None:
         if self.demand.counted:

@@ -53,6 +53,29 @@ def test_a_price_holds_until_it_is_worked_out_again(kernel: ModuleType) -> None:
     assert room.cheapest() == 2
 
 
+def test_the_cheapest_is_known_after_any_change(kernel: ModuleType) -> None:
+    case = three_nodes(4, 3, 2, 1, 0)
+    room, out = room_in(kernel, case, 4, 2, 0, 3, 1), array("i", [9, 9])
+    order = []
+    while (at := room.cheapest()) >= 0:
+        assert room.confirm(at, out) == 1
+        order.append(out[0])
+        room.exclude(at)
+    assert order == [4, 3, 2, 1, 0]
+    room.update(array("i", [1, 3]))
+    assert room.cheapest() == 3
+
+
+def test_who_leaves_is_confirmed_at_the_price_that_is_known(kernel: ModuleType) -> None:
+    case = three_nodes(5, 2, 3)
+    room, out = room_in(kernel, case), array("i", [9, 9])
+    assert room.confirm(1, out) == 1
+    assert out[0] == 1
+    case.herd.is_here[1] = 0
+    assert room.confirm(1, out) == -1
+    assert room.cheapest() == 2
+
+
 def test_an_excluded_node_comes_back_with_its_next_price(kernel: ModuleType) -> None:
     room = room_in(kernel, three_nodes(5, 2, 3))
     room.exclude(1)
