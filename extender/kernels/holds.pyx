@@ -32,6 +32,14 @@ cdef class Holds:
         self.want_mib = demand.gpu_memory_mib
         self.cpu, self.memory = demand.cpu_milli, demand.memory_mib
 
+    def has_room(self, const int[::1] candidates):
+        """Whether any of the nodes (int32[m], ix) takes one of the pods."""
+        cdef Py_ssize_t at
+        for at in range(candidates.shape[0]):
+            if self.room(candidates[at], 1) > 0:
+                return True
+        return False
+
     cdef int room(self, int ix, int most) noexcept nogil:
         """How many of the pods the node takes, at most `most`."""
         cdef long long fitting = min(most, self.slots[ix])

@@ -16,6 +16,17 @@ def count_room(
         out[at] = room_on(nodes, demand, ix, most)
 
 
+class Holds:
+    """As `holds.Holds`."""
+
+    def __init__(self, nodes: "Nodes", demand: "Need", rule: int) -> None:
+        self._nodes, self._demand = nodes, demand
+
+    def has_room(self, candidates: "array[int]") -> bool:
+        """As `Holds.has_room`."""
+        return any(room_on(self._nodes, self._demand, ix, 1) for ix in candidates)
+
+
 def room_on(nodes: "Nodes", demand: "Need", ix: int, most: int) -> int:
     """The number of pods that the node takes, found by trying one more each time."""
     count = 0

@@ -385,14 +385,15 @@ def unit_at(trial: Trial, terms: Terms, p: int) -> Unit | None:
     pods = herd.unit_of(p)
     if pods is None:
         return None
-    w = herd.owner[p]
-    is_whole = len(pods) > 1 or herd.n_live[w] == 1
+    w, n_pods = herd.owner[p], len(pods)
+    is_whole = n_pods > 1 or herd.n_live[w] == 1
     if is_whole and terms.is_safe[w]:
         return None
     tier = terms.tier_of(herd, w, herd.amounts_of(pods))
     if tier is None:
         return None
-    return Unit(pods, w, tier[0], tier[1], is_whole, sum(herd.lost[each] for each in pods))
+    lost = herd.lost[p] if n_pods == 1 else sum(herd.lost[each] for each in pods)
+    return Unit(pods, w, tier[0], tier[1], is_whole, lost)
 
 
 def unit_without_moves(trial: Trial, terms: Terms, p: int) -> Unit | None:

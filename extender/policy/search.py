@@ -6,8 +6,10 @@ is free.
 
 from array import array
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
 
 from extender.kernels import nodes as node_kernel
 from extender.kernels.victims import IMPOSSIBLE
@@ -19,6 +21,7 @@ from extender.policy.plan import Placement
 from extender.policy.queues import RESOURCES, Queue
 from extender.policy.session import placed_amounts
 from extender.policy.shapes import Shape, placing_orders, shapes_of
+from extender.policy.swap import swap
 from extender.policy.terms import Rule, Terms
 from extender.policy.trial import Claim, Trial, Unit
 from extender.state.model import GPU, Amounts, PodView
@@ -51,6 +54,8 @@ class Search:
         self._n_stopped_instead = 0
         # Who has no other place, while room for one pod is looked for.
         self._stuck: list[int] = []
+        # One took the place of one other, and nothing else changed anywhere.
+        self.is_even = False
         # Who lacks company whatever is done here.
         self._lonely = solver.session.places.beside.lonely()
 
@@ -64,9 +69,9 @@ class Search:
         for way in self._ways():
             self._is_doubtful = False
             if self._go(*way):
-                price = self.trial.price()
                 if best is None and not self._is_doubtful:
                     return True
+                price = self.trial.price()
                 if best is None or price < best[0]:
                     best = price, way
             self.rollback(mark)
@@ -75,7 +80,9 @@ class Search:
     def _go(self, with_moves: bool, is_deferred: bool) -> bool:
         """Whether there is a plan of this kind; if not, the caller undoes what was tried."""
         self._moves, self._is_deferred = with_moves, is_deferred
-        if not (self._place_all() and self._meet_limits() and self._settle()):
+        self.is_even = swap(self)
+        is_placed = self.is_even or self._place_all()
+        if not (is_placed and self._meet_limits() and self._settle()):
             return False
         may_keep = self._may_keep()
         self.was_forbidden |= not may_keep
@@ -135,7 +142,7 @@ class Search:
         is_alike = claim.is_alike and more.is_alike
         chunk = [*claim.chunk, *more.chunk]
         shapes = shapes_of(chunk)
-        self.claim = replace(
+        self.claim = structs.replace(
             claim, chunk=chunk, shapes=shapes, is_alike=is_alike and len(shapes) == 1
         )
         self.trial.seats.update(other.trial.seats)
@@ -187,6 +194,9 @@ class Search:
         return found
 
     def _settle(self) -> bool:
+        self.is_even = self.is_even and not self.trial.is_for_limits
+        if self.is_even:
+            return True
         victims = self._victims()
         if not victims.settle():
             return False
@@ -222,6 +232,8 @@ class Search:
 
     def _place_all(self) -> bool:
         claim, solver = self.claim, self.solver
+        if not claim.is_near and len(claim.chunk) == 1:
+            return self._seat(claim.chunk[0], WHOLE_POOL)
         if not claim.is_near:
             return self.place_in(claim.chunk, solver.pool, WHOLE_POOL) is not None
         lay_out = solver.session.places.lay_out
@@ -268,7 +280,7 @@ class Search:
 
     def _seat(self, pod: PodView, frame: Frame) -> bool:
         solver, trial = self.solver, self.trial
-        if not solver.is_full(pod.demand, pod.constraints) and trial.seat(pod, frame):
+        if not solver.fullness.is_full(pod.demand, pod.constraints) and trial.seat(pod, frame):
             return True
         shape = Shape(pod.demand, pod.constraints, 1)
         offers = solver.offers(self.rule, shape, frame, with_moves=self._moves)
@@ -310,13 +322,14 @@ class Search:
 
     def _make_room(self, pod: PodView, frame: Frame, offers: Offers, ix: int) -> bool:
         """Seat the pod on node `ix` and send away who must leave; the caller undoes a False."""
-        trial, herd, terms = self.trial, self.solver.herd, self._terms
-        chosen = offers.choose(ix)
+        solver, trial, terms = self.solver, self.trial, self._terms
+        herd, chosen = solver.herd, offers.choose(ix)
         if chosen is None:
             return False
-        displaced = []
+        displaced, is_sure = [], not (self._moves or solver.session.places.beside)
         for p in chosen:
             if not herd.is_here[p]:
+                is_sure = False
                 continue
             if self._moves and terms.moves[herd.shape[p]] and herd.may_move[p]:
                 trial.displace(p)
@@ -326,7 +339,10 @@ class Search:
             if unit is None:
                 return False
             trial.stop(unit)
-        if (trial.moving and self._moves_too_much()) or not self._fits(pod, ix):
+        if trial.moving and self._moves_too_much():
+            return False
+        # It does once all have left who were chosen, if nobody minds who is beside whom.
+        if not is_sure and not self._fits(pod, ix):
             return False
         trial.seat_on(pod, ix, frame)
         return self._is_deferred or not displaced or self._resettle(displaced)
@@ -369,7 +385,7 @@ class Search:
             claim,
             trial,
             self._terms,
-            is_full=self.solver.is_full,
+            is_full=self.solver.fullness.is_full,
             place_again=self._place_again,
             may_keep=self._is_allowed,
             can_move=rule.can_move and rule.can_stop,

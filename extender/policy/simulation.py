@@ -9,8 +9,9 @@ Pods are given whole, not only what they ask for: `neighbours`, where anything i
 who is beside whom, is told of every step.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Protocol
 
 from extender.api.kinds import CardShare
 from extender.policy.queues import Queue, add, subtract
@@ -18,8 +19,8 @@ from extender.state.model import Amounts, PodView
 from extender.state.nodes import NodeTable
 
 Cards = tuple[CardShare, ...]
-_Step = Literal["hold", "unhold", "evict", "reinstate"]
-_Place = tuple[_Step, int, PodView, Cards]
+#: What undoes a step, and its arguments.
+_Place = tuple[Callable[[int, PodView, Any], None], int, PodView, Cards | PodView]
 _Charge = tuple[Queue, Amounts, bool]
 
 
@@ -61,28 +62,33 @@ class Simulation:
                 if is_np:
                     subtract(queue.allocated_np, amounts)
             else:
-                step, ix, pod, cards = entry
-                self._do(_OPPOSITE[step], ix, pod, cards)
+                undo, ix, pod, cards = entry
+                undo(ix, pod, cards)
 
     def hold(self, ix: int, pod: PodView, cards: Cards) -> None:
         """A pod takes its place."""
-        self._do("hold", ix, pod, cards)
-        self._log.append(("hold", ix, pod, cards))
+        self._hold(ix, pod, cards)
+        self._log.append((self._unhold, ix, pod, cards))
 
     def unhold(self, ix: int, pod: PodView, cards: Cards) -> None:
         """A place taken in this simulation is given up again."""
-        self._do("unhold", ix, pod, cards)
-        self._log.append(("unhold", ix, pod, cards))
+        self._unhold(ix, pod, cards)
+        self._log.append((self._hold, ix, pod, cards))
 
     def evict(self, ix: int, pod: PodView, cards: Cards) -> None:
         """A pod is told to leave: its place is free later."""
-        self._do("evict", ix, pod, cards)
-        self._log.append(("evict", ix, pod, cards))
+        self._evict(ix, pod, cards)
+        self._log.append((self._reinstate, ix, pod, cards))
 
     def reinstate(self, ix: int, pod: PodView, cards: Cards) -> None:
         """An evicted pod stays after all."""
-        self._do("reinstate", ix, pod, cards)
-        self._log.append(("reinstate", ix, pod, cards))
+        self._reinstate(ix, pod, cards)
+        self._log.append((self._evict, ix, pod, cards))
+
+    def replace(self, ix: int, leaving: PodView, pod: PodView) -> None:
+        """A pod is told to leave, and another one that asks for the same gets its cards."""
+        self._replace(ix, leaving, pod)
+        self._log.append((self._restore, ix, leaving, pod))
 
     def charge(self, leaf: Queue, amounts: Amounts, *, is_np: bool) -> None:
         """Add to what the queue and all above it hold."""
@@ -96,31 +102,35 @@ class Simulation:
         """Take from what the queue and all above it hold."""
         self.charge(leaf, (-amounts[0], -amounts[1], -amounts[2]), is_np=is_np)
 
-    def _do(self, step: _Step, ix: int, pod: PodView, cards: Cards) -> None:
-        demand = pod.demand
+    def _hold(self, ix: int, pod: PodView, cards: Cards) -> None:
+        self.now.hold(ix, pod.demand, cards)
+        self.later.hold(ix, pod.demand, cards)
+        self._tell(ix, pod, 1, 1)
+
+    def _unhold(self, ix: int, pod: PodView, cards: Cards) -> None:
+        self.now.give_back(ix, pod.demand, cards)
+        self.later.give_back(ix, pod.demand, cards)
+        self._tell(ix, pod, -1, -1)
+
+    def _evict(self, ix: int, pod: PodView, cards: Cards) -> None:
+        self.later.give_back(ix, pod.demand, cards)
+        self._tell(ix, pod, 0, -1)
+
+    def _reinstate(self, ix: int, pod: PodView, cards: Cards) -> None:
+        self.later.hold(ix, pod.demand, cards)
+        self._tell(ix, pod, 0, 1)
+
+    def _replace(self, ix: int, leaving: PodView, pod: PodView) -> None:
+        self.now.hold(ix, pod.demand, leaving.cards)
+        self._tell(ix, leaving, 0, -1)
+        self._tell(ix, pod, 1, 1)
+
+    def _restore(self, ix: int, leaving: PodView, pod: PodView) -> None:
+        self.now.give_back(ix, pod.demand, leaving.cards)
+        self._tell(ix, pod, -1, -1)
+        self._tell(ix, leaving, 0, 1)
+
+    def _tell(self, ix: int, pod: PodView, now: int, later: int) -> None:
         self.touched.append(ix)
-        now = later = 0
-        if step == "hold":
-            self.now.hold(ix, demand, cards)
-            self.later.hold(ix, demand, cards)
-            now = later = 1
-        elif step == "unhold":
-            self.now.give_back(ix, demand, cards)
-            self.later.give_back(ix, demand, cards)
-            now = later = -1
-        elif step == "evict":
-            self.later.give_back(ix, demand, cards)
-            later = -1
-        else:
-            self.later.hold(ix, demand, cards)
-            later = 1
         if self.neighbours is not None:
             self.neighbours.change(ix, pod, now, later)
-
-
-_OPPOSITE: dict[_Step, _Step] = {
-    "hold": "unhold",
-    "unhold": "hold",
-    "evict": "reinstate",
-    "reinstate": "evict",
-}

@@ -15,9 +15,9 @@ from typing import Final
 
 from extender.api.demand import Demand
 from extender.api.reasons import Reason
-from extender.kernels.holds import count_room
 from extender.kernels.sums import sum_idle, sum_units
 from extender.policy.chunks import Pending
+from extender.policy.fullness import Fullness
 from extender.policy.herd import Herd
 from extender.policy.layout import find_herd
 from extender.policy.match import WHOLE_POOL, Frame
@@ -29,7 +29,7 @@ from extender.policy.session import Session, State, placed_amounts
 from extender.policy.shapes import Shape
 from extender.policy.terms import Rule, Terms
 from extender.policy.trial import Claim, Step, Trial, Unit, is_over
-from extender.state.model import Amounts, Constraints
+from extender.state.model import Amounts
 
 #: How often all plans of a cycle are reviewed; more than twice is rare.
 _MOST_PASSES: Final = 4
@@ -70,12 +70,11 @@ class Solver:
         self.herd: Herd = find_herd(session, pool)
         self.touched: list[int] = []
         self.log: list[Step] = []
+        self.fullness = Fullness(session, pool, self.touched, self.herd.shapes)
         self.givers: set[Queue] = set()
         self._known: dict[Rule, _Known] = {}
         # Shapes of the herd that have another place somewhere; the terms of all rules share it.
         self._moves = bytearray(len(self.herd.shapes))
-        # What had no place anywhere when so many of `touched` had been seen.
-        self._full: dict[tuple[Demand, int], tuple[Shape, int]] = {}
         self._epoch = 0
         self._is_open = False
         self.committed: list[_Committed] = []
@@ -100,8 +99,10 @@ class Solver:
         can_move = rule.can_move and self._find_moves()
         if not can_move and not rule.can_stop:
             return None
-        search = Search(self, claim, rule, can_move=can_move)
+        search, n_touched = Search(self, claim, rule, can_move=can_move), len(self.touched)
         if self._could(search) and search.run():
+            if search.is_even:
+                self.fullness.leave_unchanged(n_touched, claim.shapes[0].constraints)
             return search
         if claim.is_alike and not search.was_forbidden:
             known.failed.append(claim.shapes[0])
@@ -131,16 +132,16 @@ class Solver:
         amounts = placed_amounts(placements)
         rest = session.admit(claim.pending, placements, self.pool, state, amounts)
         trial.is_charged = True
-        herd.sync(claim.leaf.chain)
         self.committed.append(_Committed(search, placements, has_to_wait))
         self.has_new_plan = True
+        herd.sync(claim.leaf.chain)
         for queue in claim.leaf.chain:
-            q = herd.queue_ix[queue]
-            for r in RESOURCES:
-                if amounts[r]:
+            at = 3 * herd.queue_ix[queue]
+            for r, amount in enumerate(amounts):
+                if amount:
                     # With what the taker holds here, nobody comes back beyond the limit.
-                    had[3 * q + r] = 0
-        if _has_left_over(trial):
+                    had[at + r] = 0
+        if not search.is_even and _has_left_over(trial):
             self.is_anything_left_over = True
             for known in self._known.values():
                 known.failed.clear()
@@ -256,30 +257,10 @@ class Solver:
         offers.refresh(self.touched, self._epoch)
         return offers
 
-    def is_full(self, demand: Demand, constraints: Constraints) -> bool:
-        """Whether no node of the pool has a place later for a pod that asks for this."""
-        key, n_touched = (demand, id(constraints)), len(self.touched)
-        known = self._full.get(key)
-        if known is not None:
-            shape, n_seen = known
-            if n_seen == n_touched:
-                return True
-            nodes = array("i", set(self.touched[n_seen:]))
-        elif self.session.places.beside:
-            return False
-        else:
-            shape = Shape(demand, constraints, 1)
-            nodes = self.session.places.matcher.candidates(self.pool, constraints)
-        if self._has_place(shape, nodes):
-            self._full.pop(key, None)
-            return False
-        self._full[key] = shape, n_touched
-        return True
-
     def changed_prices(self) -> None:
         """A plan was rolled back in which prices were worked out that hold no more."""
         self._epoch += 1
-        self._full.clear()
+        self.fullness.forget()
 
     def _learn(self, rule: Rule) -> _Known:
         terms = rule.terms(self.herd)
@@ -290,21 +271,12 @@ class Solver:
         """Whether any shape of the herd has another place somewhere; notes which have."""
         is_any = False
         for at, (demand, constraints) in enumerate(self.herd.shapes):
-            can_move = not self.is_full(demand, constraints)
+            can_move = not self.fullness.is_full(demand, constraints)
             is_any = is_any or can_move
             if self._moves[at] != can_move:
                 self._moves[at] = can_move
                 self._epoch += 1
         return is_any
-
-    def _has_place(self, shape: Shape, nodes: "array[int]") -> bool:
-        later = self.session.sim.later
-        counts = array("i", bytes(4 * len(nodes)))
-        count_room(later, shape.demand, nodes, 1, counts)
-        if not shape.demand.counted:
-            return 1 in counts
-        pairs = zip(nodes, counts, strict=True)
-        return any(n and later.fits_counted(ix, shape.demand) for ix, n in pairs)
 
     def _watch_reservation(self) -> None:
         """What is kept for somebody may count as free for the next workload, or not any more."""

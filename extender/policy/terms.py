@@ -58,12 +58,13 @@ class Terms:
             if not path:
                 return tier, False
             at, is_open, is_below = tier * len(has), False, True
-            for r in RESOURCES:
-                if amounts[r] <= 0:
+            for r, amount in enumerate(amounts):
+                if amount <= 0:
                     continue
                 above = min([has[3 * x + r] - floors[at + 3 * x + r] for x in path])
-                is_open = is_open or above > 0
-                is_below = is_below and not 0 < amounts[r] <= above
+                if above > 0:
+                    is_open = True
+                    is_below = is_below and amount > above
             if is_open:
                 return tier, is_below
         return None

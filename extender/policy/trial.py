@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec import Struct
+
 from extender.policy.chunks import Pending
 from extender.policy.herd import Herd
 from extender.policy.match import WHOLE_POOL, Frame
@@ -26,8 +28,7 @@ Step = tuple[int, Sequence[int], Callable[..., None], tuple[Any, ...]]
 _MOST_LOST: Final = (1 << 59) - 1
 
 
-@dataclass(slots=True, eq=False)
-class Claim:
+class Claim(Struct, eq=False, gc=False):
     """Somebody who takes: a chunk of a workload in queue `leaf`, and what it needs.
 
     `is_near`: its groups ask for nearness. `is_alike`: one of its pods is as good as another,
@@ -48,8 +49,7 @@ class Claim:
         return self.pending.workload.key
 
 
-@dataclass(slots=True, eq=False)
-class Unit:
+class Unit(Struct, eq=False, gc=False):
     """Pods p of workload w that are stopped together; `tier` is that of their queue."""
 
     pods: Sequence[int]
@@ -60,8 +60,7 @@ class Unit:
     lost: int
 
 
-@dataclass(slots=True, eq=False)
-class Seat:
+class Seat(Struct, eq=False, gc=False):
     """A place of the taker, and where it may be."""
 
     placement: Placement
@@ -196,6 +195,17 @@ class Trial:
         self._mark_stopped(unit, True)
         self._note(mark, self._nodes_of(unit.w), self._mark_stopped, unit, False)
 
+    def take_over(self, unit: Unit, pod: PodView, ix: int) -> None:
+        """The unit, one pod on node `ix`, is stopped, and the taker's pod gets just its cards."""
+        mark = self._mark()
+        sim, herd = self.session.sim, self.herd
+        victim = herd.pods[unit.pods[0]]
+        sim.replace(ix, victim, pod)
+        sim.discharge(herd.leaves[unit.w], herd.amounts_of(unit.pods), is_np=False)
+        self._mark_stopped(unit, True)
+        self.seats[pod.uid] = Seat(Placement(pod, victim.node, victim.cards), WHOLE_POOL)
+        self._note(mark, (ix,), self._give_up, unit, pod.uid)
+
     def spare(self, unit: Unit) -> None:
         """The unit, which was stopped, stays after all."""
         mark = self._mark()
@@ -295,6 +305,10 @@ class Trial:
     def _displace_again(self, p: int, placement: Placement | None) -> None:
         self._mark_moving(p, True)
         self.moving[p] = placement
+
+    def _give_up(self, unit: Unit, uid: str) -> None:
+        del self.seats[uid]
+        self._mark_stopped(unit, False)
 
     def _drop_seat(self, uid: str) -> None:
         del self.seats[uid]

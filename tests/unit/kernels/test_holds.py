@@ -48,6 +48,15 @@ def test_count_stops_at_what_was_asked_for(kernel: ModuleType) -> None:
     assert rooms(kernel, table_with([]), demand_of(0), most=3) == [3]
 
 
+def test_whether_any_node_has_room_follows_the_table(kernel: ModuleType) -> None:
+    table = table_with([500], [1000, 1000], [1000, 0])
+    holds = kernel.Holds(table, demand_of(1), 0)
+    assert not holds.has_room(array("i", [0, 1]))
+    assert holds.has_room(array("i", [1, 2]))
+    table.cards.card_free[2 * table.cards.stride + 1] = 0
+    assert not holds.has_room(array("i", [0, 1, 2]))
+
+
 def test_memory_requests_are_counted_on_the_cards_of_each_node(kernel: ModuleType) -> None:
     assert rooms(kernel, table_with([0, 0], mib=16384), demand_of(mib=8192)) == [4]
     assert rooms(kernel, table_with([0, 0], mib=16384), demand_of(mib=8193)) == [2]
