@@ -23,7 +23,7 @@ from extender.policy.match import WHOLE_POOL, Frame, Matcher
 from extender.policy.plan import Placement
 from extender.policy.shapes import Shape, alike, placing_orders, shapes_of
 from extender.policy.simulation import Cards, Simulation
-from extender.policy.topology import Placer, Search, Topologies
+from extender.policy.topology import DomainSearch, Placer, Topologies
 from extender.state.model import Constraints, PlacementRule, PodView, PoolView, TopologyRule
 from extender.state.nodes import NodeTable
 
@@ -153,7 +153,7 @@ class Places:
 
         `could` has free what a domain could have free at best.
         """
-        search = Search(self.topologies, self.matcher, pool, placer, could)
+        search = DomainSearch(self.topologies, self.matcher, pool, placer, could)
         return search.run(pending, pending.chunk if chunk is None else chunk)
 
     def place_in(
@@ -221,7 +221,7 @@ class Places:
     def roomiest(self, pod: PodView, pool: str, rule: TopologyRule) -> int | None:
         """How many such pods the roomiest domain of the required level takes now, or None."""
         placer = _FreePlaces(self, "now")
-        search = Search(self.topologies, self.matcher, pool, placer, self.sim.now)
+        search = DomainSearch(self.topologies, self.matcher, pool, placer, self.sim.now)
         return search.roomiest(Shape(pod.demand, pod.constraints, 1), rule)
 
     def candidates(

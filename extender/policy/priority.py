@@ -18,10 +18,11 @@ from itertools import groupby, islice
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
-from extender.policy.displace import Displacement, Taken, spare_together
+from extender.policy.displace import Displacement, Taken
 from extender.policy.grant import grant, has_place_in, start_together, will_have_place
 from extender.policy.queues import add, subtract
 from extender.policy.session import Session
+from extender.policy.sparing import spare_together
 from extender.policy.stops import Unit, stoppable, units_in
 from extender.state.model import GPU, WorkloadView
 

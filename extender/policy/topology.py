@@ -81,7 +81,7 @@ class Topologies:
 
 
 @dataclass(slots=True)
-class Search:
+class DomainSearch:
     """One chunk's way through the domains of its groups.
 
     `could` is the table on which domains are counted: what is free there is what a domain can hold,
