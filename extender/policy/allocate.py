@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending, why_behind
+from extender.policy.commitments import review
 from extender.policy.grant import has_place_in
 from extender.policy.order import take_turns
 from extender.policy.place import Moment
 from extender.policy.queues import Queue
 from extender.policy.session import Session, State, placed_amounts
-from extender.policy.solver import review
 from extender.state.model import PodView
 
 #: Reasons that say: it may run, but there is no place for it.
@@ -38,7 +38,7 @@ def allocate_deferred(session: Session) -> None:
     """The turn of what was deferred; what has no place is added to `session.pending`."""
     deferred, session.deferred = session.deferred, []
     for solver in session.solvers.values():
-        solver.count_leaving()
+        solver.commitments.count_leaving()
     # What shrank in this cycle does not grow in it.
     giving = [pending for pending in deferred if session.is_giving(pending.workload.key)]
     growing = [pending for pending in deferred if not session.is_giving(pending.workload.key)]

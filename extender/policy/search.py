@@ -163,7 +163,7 @@ class Search:
         changed = {self: placed_amounts(self.trial.placements)}
 
         def others_on(nodes: Collection[str]) -> list[Trial]:
-            found = [each for each in self.solver.waiting_on(nodes) if each is not self]
+            found = [each for each in self.solver.commitments.waiting_on(nodes) if each is not self]
             for each in found:
                 changed.setdefault(each, placed_amounts(each.trial.placements))
             return [each.trial for each in found]

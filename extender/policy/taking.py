@@ -12,6 +12,7 @@ from typing import Final
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.chunks import Pending
+from extender.policy.commitments import review
 from extender.policy.grant import start_together, will_have_place
 from extender.policy.groups import has_topology
 from extender.policy.order import take_turns
@@ -19,7 +20,7 @@ from extender.policy.plan import Stage
 from extender.policy.queues import Queue
 from extender.policy.session import Session
 from extender.policy.shapes import shapes_of
-from extender.policy.solver import Solver, review, solver_of
+from extender.policy.solver import Solver, solver_of
 from extender.policy.terms import Rule
 from extender.policy.trial import Claim
 from extender.state.model import GPU, Amounts, PodView
@@ -68,8 +69,8 @@ class Taking:
                 turns.pass_over()
                 continue
             turns.settle(result)
-            if self._solver is not None and self._solver.givers:
-                turns.resift(self._solver.givers)
+            if self._solver is not None and self._solver.commitments.givers:
+                turns.resift(self._solver.commitments.givers)
             if result is None:
                 done.add(id(pending))
                 session.waits.pop(key, None)
