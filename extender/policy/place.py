@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from extender.api.demand import Demand
-from extender.api.kinds import CardShare
-from extender.api.units import MILLI_PER_GPU, share_mib, share_milli
 from extender.kernels import nodes as kernel
-from extender.kernels import nodes_bulk as bulk
 from extender.policy.affinity import Beside
 from extender.policy.chunks import Pending
 from extender.policy.fragmentation import Fragmentation
@@ -23,8 +20,9 @@ from extender.policy.match import WHOLE_POOL, Frame, Matcher
 from extender.policy.plan import Placement
 from extender.policy.shapes import Shape, alike, placing_orders, shapes_of
 from extender.policy.simulation import Cards, Simulation
+from extender.policy.streaks import Streak, Wish, card_shares, find_alike
 from extender.policy.topology import DomainSearch, Placer, Topologies
-from extender.state.model import Constraints, PlacementRule, PodView, PoolView, TopologyRule
+from extender.state.model import PlacementRule, PodView, PoolView, TopologyRule
 from extender.state.nodes import NodeTable
 
 Moment = Literal["now", "later"]
@@ -39,17 +37,6 @@ _RULES: Final[Mapping[PlacementRule, int]] = {
 }
 
 
-def card_shares(card_mib: int, demand: Demand, indices: Iterable[int]) -> tuple[CardShare, ...]:
-    """What a pod gets of each of the cards `indices`, which have `card_mib` MiB each."""
-    if demand.gpu_memory_mib:
-        milli, mib = share_milli(demand.gpu_memory_mib, card_mib), demand.gpu_memory_mib
-    elif demand.milli == MILLI_PER_GPU:
-        milli, mib = MILLI_PER_GPU, card_mib
-    else:
-        milli, mib = demand.milli, share_mib(demand.milli, card_mib)
-    return tuple(CardShare(index=index, milli=milli, memory_mib=mib) for index in indices)
-
-
 def has_room(table: NodeTable, ix: int, pod: PodView, cards: Cards) -> bool:
     """Whether the node has just these cards, and all else that the pod asks for, free."""
     at, n_cards, demand = ix * table.cards.stride, table.cards.n_cards[ix], pod.demand
@@ -60,38 +47,6 @@ def has_room(table: NodeTable, ix: int, pod: PodView, cards: Cards) -> bool:
         and (demand.memory_mib == 0 or table.free_memory_mib[ix] >= demand.memory_mib)
         and (not demand.counted or table.fits_counted(ix, demand))
     )
-
-
-@dataclass(slots=True, frozen=True)
-class _Wish:
-    """Places wanted for `n_pods` of one shape; `is_packed`: on as few nodes as there can be."""
-
-    demand: Demand
-    candidates: "array[int]"
-    rule: int
-    n_pods: int
-    is_packed: bool = False
-
-
-@dataclass(slots=True)
-class _Streak:
-    """The best places for the next pods of one shape, as long as nothing else changes the nodes.
-
-    `n_steps` is how often the simulation had touched any node when the next of `places` was the
-    best; `length` is how many were looked for at once, 0 while only one pod has asked.
-    """
-
-    demand: Demand
-    constraints: Constraints
-    length: int = 0
-    n_steps: int = -1
-    places: list[tuple[int, Cards]] = field(default_factory=list)
-
-
-#: Pods of one shape that are placed in one go: the search is cheap beside the pods it places, yet
-#: in vain when another shape comes between.
-_FIRST_STREAK: Final = 8
-_LONGEST_STREAK: Final = 512
 
 
 @dataclass(slots=True)
@@ -107,7 +62,7 @@ class Places:
     _failed: dict[tuple[str, Moment, bool], list[Shape]] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
     _shares: dict[tuple[int, Demand, tuple[int, ...]], Cards] = field(default_factory=dict)
-    _streaks: dict[tuple[str, Moment], _Streak] = field(default_factory=dict)
+    _streaks: dict[tuple[str, Moment], Streak] = field(default_factory=dict)
 
     def place_chunk(
         self, pending: Pending, pool: str, moment: Moment, chunk: Sequence[PodView] | None = None
@@ -264,21 +219,21 @@ class Places:
         """Whether places of the pool that are kept for somebody count as free for now."""
         return pool in self._open
 
-    def _streak(self, pod: PodView, pool: str, moment: Moment) -> _Streak | None:
+    def _streak(self, pod: PodView, pool: str, moment: Moment) -> Streak | None:
         """Places for this pod and others like it, if any has come just before."""
         demand, constraints = pod.demand, pod.constraints
         known = self._streaks.get((pool, moment))
         if known is None or known.constraints is not constraints or known.demand != demand:
-            self._streaks[pool, moment] = _Streak(demand, constraints)
+            self._streaks[pool, moment] = Streak(demand, constraints)
             return None
         if known.places and known.n_steps == len(self.sim.touched):
             return known
         if not demand.wants_gpu or self._is_fgd(pod, pool) or not self._may_go_in_bulk(pod):
             return None
-        known.length = min(_LONGEST_STREAK, 2 * known.length or _FIRST_STREAK)
+        known.length = known.next_length()
         candidates = self.matcher.candidates(pool, constraints)
-        wish = _Wish(demand, candidates, self._rule(pod, pool), known.length)
-        known.places = _find_alike(self.table(moment), wish)[::-1]
+        wish = Wish(demand, candidates, self._rule(pod, pool), known.length)
+        known.places = find_alike(self.table(moment), wish)[::-1]
         known.n_steps = len(self.sim.touched)
         return known if known.places else None
 
@@ -304,8 +259,8 @@ class Places:
             rule == kernel.BEST_FIT or self._is_fgd(first, pool)
         )
         candidates = self.matcher.candidates(pool, first.constraints, frame)
-        wish = _Wish(first.demand, candidates, rule, len(pods), is_packed)
-        found = _find_alike(self.table(moment), wish)
+        wish = Wish(first.demand, candidates, rule, len(pods), is_packed)
+        found = find_alike(self.table(moment), wish)
         if len(found) < len(pods):
             return None
         names = self.sim.now.cards.names
@@ -371,23 +326,6 @@ class _FreePlaces:
     def rollback(self, mark: int) -> None:
         """Roll the simulation back."""
         self.places.sim.rollback(mark)
-
-
-def _find_alike(table: NodeTable, wish: _Wish) -> list[tuple[int, Cards]]:
-    """The best places, as many as there are; none is held."""
-    n_pods, demand = wish.n_pods, wish.demand
-    out_ix, out_cards = array("i", bytes(4 * n_pods)), array("Q", bytes(8 * n_pods))
-    find = bulk.pack_nodes if wish.is_packed else bulk.fill_nodes
-    n_placed = find(table, demand, wish.candidates, wish.rule, out_ix, out_cards)
-    known: dict[tuple[int, int], Cards] = {}
-    found = []
-    for ix, bits in zip(out_ix[:n_placed], out_cards, strict=False):
-        key = table.cards.card_mib[ix], bits
-        if key not in known:
-            indices = [card for card in range(bits.bit_length()) if bits >> card & 1]
-            known[key] = card_shares(key[0], demand, indices)
-        found.append((ix, known[key]))
-    return found
 
 
 def _by_instances(table: NodeTable, candidates: "array[int]", rule: int) -> "array[int]":
