@@ -28,8 +28,16 @@ def exchange(victims: Victims) -> None:
     trial = victims.trial
     if 1 < len(trial.seats) <= _MOST_UNITS and 1 < len(trial.units) <= _MOST_UNITS:
         for unit in islice(_Candidates(victims).find(), _MOST_TRIES):
-            if all(map(trial.herd.is_here.__getitem__, unit.pods)):
+            if _is_still(victims, unit):
                 _try_with(victims, unit)
+
+
+def _is_still(victims: Victims, unit: Unit) -> bool:
+    """Whether all of its pods run, and would leave together; of its workload others may have left
+    when one before it was tried."""
+    trial, p = victims.trial, unit.pods[0]
+    again = unit_at(trial, victims.terms, p) if trial.herd.is_here[p] else None
+    return again is not None and list(again.pods) == list(unit.pods)
 
 
 def _try_with(victims: Victims, unit: Unit) -> None:
