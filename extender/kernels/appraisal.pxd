@@ -1,6 +1,6 @@
 """Whether a pod may leave and at what price: see `appraisal.pyx`."""
 
-from extender.kernels.costs cimport Cost, Entry
+from extender.kernels.costs cimport Entry
 
 
 cdef class Appraisal:
@@ -25,6 +25,5 @@ cdef class Appraisal:
     cdef int[::1] n_stopped, n_moved
 
     cdef bint appraise(self, int p, Entry* entry) noexcept nogil
-    cdef long long rest_of(self, int w, int resource) noexcept nogil
-    cdef bint set_tier(self, int queue, const long long* amounts, Cost* cost) noexcept nogil
+    cdef bint set_tier(self, int queue, Entry* entry) noexcept nogil
     cdef void give(self, const Entry* entry, int sign) noexcept nogil

@@ -56,12 +56,13 @@ cdef class Appraisal:
         """Whether the pod may go, and at what price, after those that are chosen."""
         cdef int w = self.owner[p], queue, resource
         cdef bint is_core
-        cdef long long rest[3]
         if not self.is_here[p] or self.priority[w] >= self.below_priority or self.is_safe[w] > 1:
             return False
         queue = self.queue[w]
         is_core = self.is_core[p] or self.n_stopped[w] >= self.surplus[w]
         entry.pod, entry.is_tested, entry.cost = p, False, no_cost()
+        for resource in range(3):
+            entry.given[resource] = self.amounts[3 * p + resource]
         entry.cost.priority, entry.cost.count = self.priority[w], 1
         entry.cost.turn, entry.cost.age = self.turn[p], self.age[w]
         if self.may_move[p] and self.moves[self.shape[p]] and self.is_mobile[queue]:
@@ -73,21 +74,20 @@ cdef class Appraisal:
             return True
         if not is_core:
             entry.kind, entry.cost.lost = SINGLE, self.lost[p]
-            return self.set_tier(queue, &self.amounts[3 * p], &entry.cost)
+            return self.set_tier(queue, entry)
         if self.is_stuck[w] or self.is_safe[w]:
             return False
         entry.kind, entry.cost.is_whole = CORE, True
         entry.cost.lost = self.whole_lost[w] - self.stopped_lost[w]
         for resource in range(3):
-            rest[resource] = self.rest_of(w, resource)
-        return self.set_tier(queue, rest, &entry.cost)
+            # Its surplus that is chosen is given already.
+            entry.given[resource] = self.whole_amounts[3 * w + resource]
+            entry.given[resource] -= self.stopped_amounts[3 * w + resource]
+        return self.set_tier(queue, entry)
 
-    cdef long long rest_of(self, int w, int resource) noexcept nogil:
-        """What the workload gives with its core, after its surplus that is chosen."""
-        return self.whole_amounts[3 * w + resource] - self.stopped_amounts[3 * w + resource]
-
-    cdef bint set_tier(self, int queue, const long long* amounts, Cost* cost) noexcept nogil:
-        """Whether the queue is above its floors in something that the amounts have."""
+    cdef bint set_tier(self, int queue, Entry* entry) noexcept nogil:
+        """Whether the queue is above its floors in something that is given."""
+        cdef Cost* cost = &entry.cost
         cdef int tier, at, resource, spot
         cdef int first = self.path_start[queue], last = self.path_start[queue + 1]
         cdef long long above, least
@@ -95,7 +95,7 @@ cdef class Appraisal:
         for tier in range(self.tiers[queue]):
             cost.is_below = 1
             for resource in range(3):
-                if amounts[resource] <= 0:
+                if entry.given[resource] <= 0:
                     continue
                 least = 0x7FFFFFFFFFFFFFFF
                 for at in range(first, last):
@@ -104,7 +104,7 @@ cdef class Appraisal:
                     least = min(least, above - self.floors[tier * self.n_floors + spot])
                 if least > 0:
                     is_open = True
-                    if amounts[resource] <= least:
+                    if entry.given[resource] <= least:
                         cost.is_below = 0
             if is_open or first == last:
                 cost.tier = tier
@@ -115,7 +115,6 @@ cdef class Appraisal:
     cdef void give(self, const Entry* entry, int sign) noexcept nogil:
         """The pod is among those that are chosen (1), or not any more (-1)."""
         cdef int at, resource, queue, w = self.owner[entry.pod]
-        cdef long long given
         if entry.kind == MOVE:
             self.n_moved[w] += sign
             return
@@ -125,10 +124,7 @@ cdef class Appraisal:
             return
         queue = self.queue[w]
         for resource in range(3):
-            if entry.kind == CORE:
-                given = self.rest_of(w, resource)
-            else:
-                given = self.amounts[3 * entry.pod + resource]
-                self.stopped_amounts[3 * w + resource] += sign * given
+            if entry.kind != CORE:
+                self.stopped_amounts[3 * w + resource] += sign * entry.given[resource]
             for at in range(self.path_start[queue], self.path_start[queue + 1]):
-                self.taken[3 * self.path[at] + resource] += sign * given
+                self.taken[3 * self.path[at] + resource] += sign * entry.given[resource]

@@ -26,10 +26,12 @@ cdef struct Price:
 
 
 cdef struct Entry:
-    # A pod that leaves: alone, to another place, or as the first or another one of a core.
+    # A pod that leaves: alone, to another place, or as the first or another one of a core; and
+    # what its queue gives with it.
     int pod, kind
     bint is_tested
     Cost cost
+    long long given[3]
 
 
 cdef inline Cost no_cost() noexcept nogil:
