@@ -7,11 +7,17 @@ what the tables mean and how we widen the measure. `nodes` is a NodeTable, `frag
 scores of every demand, and has both renewed for nodes that have changed. Twin: `fragments_twin`.
 """
 
-from extender.kernels.cards cimport BINPACK, WHOLE, card_need, cards_fit, cards_pick
 from extender.kernels.waste cimport MOST_TYPES, Expected, waste_of
+from extender.kernels.ways cimport Fitting, rate_nodes
 
-cdef enum:
-    MOST_CARDS = 64
+
+# By what a place is rated; `model` and `waste` are by node.
+cdef struct Rated:
+    Expected of
+    const int* model
+    const long long* waste
+    const long long* steps
+    int n_steps
 
 
 cdef int expect(Expected* of, typical) except -1:
@@ -32,16 +38,19 @@ cdef int expect(Expected* of, typical) except -1:
     return 0
 
 
-cdef inline int reached(const long long[::1] steps, long long gain) noexcept nogil:
-    """How many of the steps, ascending, are at most `gain`."""
-    cdef Py_ssize_t low = 0, high = steps.shape[0], middle
+cdef int rate(const void* by, const Fitting* at, const int* left) noexcept nogil:
+    """How many of the steps, ascending, the fall of the node's fragmentation reaches."""
+    cdef Rated* rated = <Rated*>by
+    cdef int low = 0, high = rated.n_steps, middle
+    cdef long long fall = rated.waste[at.ix]
+    fall -= waste_of(&rated.of, left, at.n_cards, rated.model[at.ix], at.cpu_left)
     while low < high:
         middle = (low + high) // 2
-        if steps[middle] <= gain:
+        if rated.steps[middle] <= fall:
             low = middle + 1
         else:
             high = middle
-    return <int>low
+    return low
 
 
 def measure_nodes(nodes, fragments, const int[::1] candidates):
@@ -70,50 +79,14 @@ def score_nodes(nodes, fragments, demand, const int[::1] candidates, scores):
     or -1 where the pod does not fit. A fraction of one card tries each card, and `scores.card[ix]`
     is the best, the first of equals; other pods get bin-pack's cards, and -1.
     """
-    cdef Expected of
-    cdef object cards = nodes.cards
-    cdef const int[::1] free = cards.card_free, n_cards = cards.n_cards, mib = cards.card_mib
-    cdef const int[::1] slots = nodes.free_pods, model = fragments.model_ix
-    cdef const long long[::1] free_cpu = nodes.free_cpu_milli, free_memory = nodes.free_memory_mib
+    cdef Rated by
+    cdef const int[::1] model = fragments.model_ix
     cdef const long long[::1] waste = fragments.waste, steps = fragments.typical.steps
-    cdef int[::1] score = scores.score, card = scores.card
-    cdef int devices = demand.devices, milli = demand.milli, want_mib = demand.gpu_memory_mib
-    cdef long long cpu = demand.cpu_milli, memory = demand.memory_mib, left
-    cdef int need, rated, c, n, ix, stride = cards.stride
-    cdef int held[MOST_CARDS]
-    cdef unsigned long long taken
-    cdef Py_ssize_t at
-    expect(&of, fragments.typical)
-    with nogil:
-        for at in range(candidates.shape[0]):
-            ix = candidates[at]
-            n = n_cards[ix]
-            score[ix] = card[ix] = -1
-            need = card_need(milli, want_mib, mib[ix])
-            if slots[ix] < 1 or (cpu > 0 and free_cpu[ix] < cpu):
-                continue
-            if memory > 0 and free_memory[ix] < memory:
-                continue
-            if not cards_fit(&free[ix * stride], n, devices, need):
-                continue
-            left = free_cpu[ix] - cpu
-            for c in range(n):
-                held[c] = free[ix * stride + c]
-            if devices != 1 or need == WHOLE:
-                taken = cards_pick(held, n, devices, need, BINPACK)
-                for c in range(n):
-                    held[c] -= need if (taken >> c) & 1 else 0
-                score[ix] = reached(steps, waste[ix] - waste_of(&of, held, n, model[ix], left))
-                continue
-            for c in range(n):
-                if held[c] < need or (c > 0 and held[c] == held[c - 1]):
-                    continue
-                held[c] -= need
-                rated = reached(steps, waste[ix] - waste_of(&of, held, n, model[ix], left))
-                held[c] += need
-                if rated > score[ix]:
-                    score[ix] = rated
-                    card[ix] = c
+    if candidates.shape[0]:
+        expect(&by.of, fragments.typical)
+        by.model, by.waste = &model[0], &waste[0]
+        by.steps, by.n_steps = &steps[0], <int>steps.shape[0]
+        rate_nodes(nodes, demand, candidates, scores, rate, &by)
 
 
 def best_of(scores, const int[::1] candidates, const int[::1] model_ix, const int[::1] price):
