@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from extender.api import crd, kinds
+from extender.api.schema import schema
 
 PARTS = ("spec", "status")
 ROOT = Path(__file__).parents[3]
@@ -24,7 +25,7 @@ def _schemas(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def all_schemas() -> list[dict[str, Any]]:
-    bodies = [crd.schema(definition.kind)["properties"] for definition in crd.DEFINITIONS]
+    bodies = [schema(definition.kind)["properties"] for definition in crd.DEFINITIONS]
     parts = [body[key] for body in bodies for key in PARTS if key in body]
     return [each for part in parts for each in _schemas(part)]
 
@@ -66,7 +67,7 @@ def test_list_keys_are_required_fields_of_their_entries() -> None:
 
 
 def test_quotas_are_numbers_or_texts_with_a_pattern() -> None:
-    spec = crd.schema(kinds.Project)["properties"]["spec"]["properties"]
+    spec = schema(kinds.Project)["properties"]["spec"]["properties"]
     quota = spec["nodePools"]["items"]["properties"]["gpu"]["properties"]["quota"]
     assert quota["x-kubernetes-int-or-string"] is True
     assert quota["pattern"].startswith("^")
@@ -74,7 +75,7 @@ def test_quotas_are_numbers_or_texts_with_a_pattern() -> None:
 
 
 def test_only_the_project_must_have_a_spec() -> None:
-    required = {d.kind.__name__: crd.schema(d.kind).get("required") for d in crd.DEFINITIONS}
+    required = {d.kind.__name__: schema(d.kind).get("required") for d in crd.DEFINITIONS}
     assert required == {name: ["spec"] if name == "Project" else None for name in required}
 
 
@@ -88,7 +89,7 @@ def test_age_is_the_last_column_and_few_are_shown_by_default(
 
 def test_every_kind_is_described() -> None:
     for definition in crd.DEFINITIONS:
-        assert crd.schema(definition.kind)["description"]
+        assert schema(definition.kind)["description"]
 
 
 def test_writing_twice_changes_nothing_the_second_time(tmp_path: Path) -> None:

@@ -1,0 +1,219 @@
+"""The OpenAPI schema of a kind, from its Struct.
+
+The Structs say what a field is; the tables here say what only Kubernetes asks about it: list keys,
+bounds (the API server prices a CEL rule by the longest list that the schema admits), and rules
+between fields.
+
+Optional fields are absent, never null, and the schema has no defaults: what a user did not write
+is not stored, so a later release may change a default. Descriptions name the default instead.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import cleandoc
+from typing import Any, Final
+
+import msgspec
+
+#: A decoded JSON schema, or a part of a manifest.
+Json = dict[str, Any]
+
+#: Struct -> the key that tells two entries of a list of it apart (`x-kubernetes-list-type: map`).
+LIST_KEYS: Final = {
+    "CardShare": "index",
+    "Condition": "type",
+    "Device": "index",
+    "KindSelector": "workloadKind",
+    "PoolFigures": "name",
+    "PoolUse": "name",
+    "Row": "uid",
+    "SubGroup": "name",
+    "TopologyLevel": "nodeLabel",
+}
+#: Longest list of each Struct. A kubelet runs 110 pods by default and at most some hundreds.
+MAX_ITEMS: Final = {
+    "CardShare": 64,
+    "Condition": 16,
+    "Device": 64,
+    "KindSelector": 4,
+    "PoolFigures": 64,
+    "PoolUse": 64,
+    "Row": 1024,
+    "SubGroup": 64,
+    "TopologyLevel": 16,
+}
+#: Lists of plain strings hold each once and at most this many.
+MAX_STRINGS: Final = 256
+MAX_LABELS: Final = 32
+MAX_TEXT: Final = 253
+#: Fields with room for prose, as Kubernetes' own conditions have it.
+MAX_TEXT_OF: Final = {"message": 32768, "reason": 1024}
+#: Lists whose entries are names of a kind that has a stricter form than any text.
+ITEM_SCHEMAS: Final[Mapping[str, Json]] = {
+    "namespaces": {"maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"},
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Rule:
+    """A CEL rule on a Struct, and the sentence that a refused user reads."""
+
+    rule: str
+    message: str
+    path: str = ""
+
+    def as_json(self) -> Json:
+        """The rule as an entry of `x-kubernetes-validations`."""
+        body = {"rule": self.rule, "message": self.message}
+        return body | ({"fieldPath": self.path} if self.path else {})
+
+
+_LIMIT_COVERS_QUOTA: Final = (
+    "!has(self.limit) || !has(self.quota) || "
+    "quantity(string(self.limit)).compareTo(quantity(string(self.quota))) >= 0"
+)
+_FIGURES: Final = (Rule(_LIMIT_COVERS_QUOTA, "limit must be at least quota", ".limit"),)
+
+RULES: Final[Mapping[str, Sequence[Rule]]] = {
+    "GpuFigures": _FIGURES,
+    "HostFigures": _FIGURES,
+    "PodGroupSpec": (
+        Rule(
+            "!has(self.maxConcurrentPods) || "
+            "self.maxConcurrentPods >= (has(self.minMember) ? self.minMember : 1)",
+            "maxConcurrentPods must be at least minMember, or the group could never start",
+            ".maxConcurrentPods",
+        ),
+        Rule(
+            "!has(self.subGroups) || self.subGroups.all(g, !has(g.parent) || g.parent == '' || "
+            "self.subGroups.exists(p, p.name == g.parent))",
+            "parent must be the name of another sub-group",
+            ".subGroups",
+        ),
+        Rule(
+            "!has(oldSelf.project) || oldSelf.project == '' || "
+            "(has(self.project) && self.project == oldSelf.project)",
+            "project cannot be changed: its pods are already counted; make a new PodGroup",
+            ".project",
+        ),
+    ),
+}
+
+
+def schema(kind: type[msgspec.Struct]) -> Json:
+    """The structural schema of a kind: no references, a type at every node."""
+    (_,), components = msgspec.json.schema_components([kind], ref_template="{name}")
+    found, converter = components[kind.__name__], _Converter(components)
+    body: Json = {
+        "type": "object",
+        **_described(found),
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            **{
+                part: converter.convert(found["properties"][part], part)
+                for part in ("spec", "status")
+                if part in found["properties"]
+            },
+        },
+    }
+    if "spec" in found["required"]:
+        body["required"] = ["spec"]
+    return body
+
+
+class _Converter:
+    """Turns what msgspec says of a Struct into what the API server accepts."""
+
+    def __init__(self, components: Mapping[str, Json]) -> None:
+        self.components = components
+
+    def convert(self, found: Json, field: str) -> Json:
+        """The structural form of one node; `field` is the name it stands under."""
+        found = _without_null(found)
+        if "$ref" in found:
+            name: str = found["$ref"]
+            target = self.components[name]
+            body = self._object(target)
+            if rules := RULES.get(name):
+                body["x-kubernetes-validations"] = [rule.as_json() for rule in rules]
+            return _described(target) | _described(found) | body
+        return _described(found) | self._body(found, field)
+
+    def _body(self, found: Json, field: str) -> Json:
+        if "x-kubernetes-int-or-string" in found:
+            return _int_or_string(found)
+        if "enum" in found:
+            return {"type": "string", "enum": found["enum"]}
+        convert_type = {
+            "array": self._array,
+            "object": lambda found, _: self._object(found),
+            "string": _string,
+            "integer": _integer,
+            "boolean": lambda *_: {"type": "boolean"},
+        }
+        return convert_type[found["type"]](found, field)
+
+    def _array(self, found: Json, field: str) -> Json:
+        items = self.convert(found["items"], field) | ITEM_SCHEMAS.get(field, {})
+        name = found["items"].get("$ref", "")
+        if name:
+            keys = [LIST_KEYS[name]]
+            kind = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys}
+        else:
+            kind = {"x-kubernetes-list-type": "set"}
+        longest = MAX_ITEMS.get(name, MAX_STRINGS)
+        return {"type": "array", "maxItems": longest, **kind, "items": items}
+
+    def _object(self, found: Json) -> Json:
+        if "properties" not in found:
+            values = self.convert(found.get("additionalProperties", {"type": "string"}), "")
+            return {
+                "type": "object",
+                "maxProperties": MAX_LABELS,
+                "additionalProperties": values,
+            }
+        body: Json = {
+            "type": "object",
+            "properties": {k: self.convert(v, k) for k, v in found["properties"].items()},
+        }
+        if found.get("required"):
+            body["required"] = found["required"]
+        return body
+
+
+def _kept(found: Json, *keys: str) -> Json:
+    return {key: found[key] for key in keys if key in found}
+
+
+def _int_or_string(found: Json) -> Json:
+    alternatives = [{"type": "integer"}, {"type": "string"}]
+    marks = _kept(found, "x-kubernetes-int-or-string", "pattern", "minimum", "maxLength")
+    return {"anyOf": alternatives, **marks}
+
+
+def _string(found: Json, field: str) -> Json:
+    longest = found.get("maxLength", MAX_TEXT_OF.get(field, MAX_TEXT))
+    return {"type": "string", **_kept(found, "minLength", "pattern"), "maxLength": longest}
+
+
+def _integer(found: Json, _field: str) -> Json:
+    return {"type": "integer", "format": "int64", **_kept(found, "minimum", "maximum")}
+
+
+def _without_null(found: Json) -> Json:
+    """The node itself where it is a union with null: such a field is optional, never null."""
+    options: list[Json] = [one for one in found.get("anyOf", ()) if one != {"type": "null"}]
+    if len(options) == 1:
+        return _kept(found, "description") | options[0]
+    return found
+
+
+def _described(found: Json) -> Json:
+    """The description as one paragraph, with the default that the programs assume."""
+    text = " ".join(cleandoc(found.get("description", "")).split())
+    default = found.get("default")
+    if default and default != "0" and isinstance(default, str | int):
+        text = f"{text} Defaults to {default}.".lstrip()
+    return {"description": text} if text else {}
