@@ -1,0 +1,265 @@
+"""Pods, and the groups that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from msgspec.structs import replace
+
+from extender.api import names
+from extender.api.demand import DEVICES, FRACTION, MEMORY, MODEL_SELECTOR
+from extender.api.kinds import (
+    PodGroup,
+    PodGroupSpec,
+    PodGroupStatus,
+    SubGroup,
+    TopologyConstraint,
+)
+from extender.api.objects import (
+    Affinity,
+    Condition,
+    Container,
+    LabelSelector,
+    OwnerReference,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    PodStatus,
+    Quantity,
+    Resources,
+    SchedulingGate,
+    Toleration,
+)
+from extender.api.units import MILLI_PER_GPU, format_gpus
+from tests.support.builders.metadata import Builder, at_s
+
+JOB = OwnerReference(api_version="batch/v1", kind="Job", name="job", uid="uid-job", controller=True)
+
+
+class PodBuilder(Builder):
+    """A pod of namespace `team-a`, held by our gate, owned by a controller, asking for nothing."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "team-a")
+        self._spec = PodSpec(
+            scheduler_name=names.SCHEDULER_NAME,
+            priority=names.PRIORITY_CLASSES["train"],
+            scheduling_gates=[SchedulingGate(names.GATE)],
+        )
+        self._status = PodStatus(phase="Pending")
+        self._requests: dict[str, Quantity] = {}
+        self._owners = [JOB]
+
+    def of(self, namespace: str) -> Self:
+        self._meta = replace(self._meta, namespace=namespace)
+        return self
+
+    def needs(self, milli: int, *, devices: int = 1) -> Self:
+        """A fraction of each of `devices` cards, or with a multiple of 1000 whole cards."""
+        if milli % MILLI_PER_GPU == 0:
+            self._requests[names.NVIDIA_GPU] = milli // MILLI_PER_GPU * devices
+        else:
+            self.notes({FRACTION: format_gpus(milli)})
+            if devices > 1:
+                self.notes({DEVICES: str(devices)})
+        self._requests[names.GPU_MILLI] = milli * devices
+        return self
+
+    def needs_mib(self, mib: int, *, devices: int = 1) -> Self:
+        self.notes({MEMORY: str(mib)})
+        if devices > 1:
+            self.notes({DEVICES: str(devices)})
+        self._requests[names.GPU_MILLI] = 1
+        return self
+
+    def host(self, cpu: Quantity, memory: Quantity) -> Self:
+        self._requests.update(cpu=cpu, memory=memory)
+        return self
+
+    def instances(self, resource: str, count: int) -> Self:
+        """MIG instances of one profile."""
+        self._requests[resource] = count
+        return self
+
+    def user(self, name: str) -> Self:
+        return self.labels({names.LABEL_USER: name})
+
+    def sub_group(self, name: str) -> Self:
+        return self.labels({names.LABEL_SUB_GROUP: name})
+
+    def beside(self, topology_key: str, **labels: str) -> Self:
+        """Must run in a domain with pods that have these labels."""
+        affinity = self._spec.affinity or Affinity()
+        self._spec = replace(
+            self._spec, affinity=replace(affinity, pod_affinity=_to_pods(topology_key, labels))
+        )
+        return self
+
+    def apart(self, topology_key: str, **labels: str) -> Self:
+        """Must not run in a domain with pods that have these labels."""
+        affinity = self._spec.affinity or Affinity()
+        self._spec = replace(
+            self._spec,
+            affinity=replace(affinity, pod_anti_affinity=_to_pods(topology_key, labels)),
+        )
+        return self
+
+    def gang(self, name: str, min_member: int = 0) -> Self:
+        self.labels({names.LABEL_POD_GROUP: name})
+        return self.notes({names.ANNOTATION_MIN_MEMBER: str(min_member)}) if min_member else self
+
+    def project(self, name: str) -> Self:
+        return self.labels({names.LABEL_PROJECT: name})
+
+    def kind(self, kind: str) -> Self:
+        """A kind of workload and the priority class that goes with it."""
+        priority_class = names.CLASS_OF_KIND[kind]
+        self.labels({names.LABEL_WORKLOAD_KIND: kind})
+        return self.priority(names.PRIORITY_CLASSES[priority_class])
+
+    def priority(self, priority: int) -> Self:
+        self._spec = replace(self._spec, priority=priority)
+        return self
+
+    def preemptibility(self, word: str) -> Self:
+        return self.labels({names.LABEL_PREEMPTIBILITY: word})
+
+    def pools(self, *pools: str) -> Self:
+        return self.notes({names.ANNOTATION_NODE_POOLS: ",".join(pools)})
+
+    def models(self, *models: str) -> Self:
+        return self.notes({MODEL_SELECTOR: ",".join(models)})
+
+    def on_nodes(self, **labels: str) -> Self:
+        self._spec = replace(self._spec, node_selector=labels)
+        return self
+
+    def tolerates(self, key: str, effect: str = "") -> Self:
+        tolerations = [*(self._spec.tolerations or ()), Toleration(key, "Exists", "", effect)]
+        self._spec = replace(self._spec, tolerations=tolerations)
+        return self
+
+    def direct(self) -> Self:
+        """Without our gate, and not planned."""
+        self._spec = replace(self._spec, scheduling_gates=None)
+        return self
+
+    def released(self, node: str, epoch: int = 1) -> Self:
+        """As the controller leaves it after the gate has fallen."""
+        return self.direct().notes({names.ANNOTATION_PLAN: f"{epoch} {node}"})
+
+    def bound(self, node: str, *, started: int = 0) -> Self:
+        self._spec = replace(self._spec, scheduling_gates=None, node_name=node)
+        if started:
+            self._status = replace(self._status, phase="Running", start_time=at_s(started))
+        return self
+
+    def ended(self, phase: Literal["Succeeded", "Failed"] = "Succeeded") -> Self:
+        self._status = replace(self._status, phase=phase)
+        return self
+
+    def terminating(self, since: int = 2_000) -> Self:
+        self._meta = replace(self._meta, deletion_timestamp=at_s(since))
+        return self
+
+    def bare(self) -> Self:
+        """Owned by no controller."""
+        self._owners = []
+        return self
+
+    def made_by(self, owner: str) -> Self:
+        """Owned by the controller of this UID."""
+        self._owners = [replace(JOB, uid=owner)]
+        return self
+
+    def build(self) -> Pod:
+        container = Container("main", Resources(requests=dict(self._requests)))
+        return Pod(
+            metadata=replace(self._meta, owner_references=list(self._owners)),
+            spec=replace(self._spec, containers=[container]),
+            status=self._status,
+        )
+
+
+def _to_pods(topology_key: str, labels: Mapping[str, str]) -> PodAffinity:
+    selector = LabelSelector(match_labels=dict(labels))
+    return PodAffinity([PodAffinityTerm(topology_key=topology_key, label_selector=selector)])
+
+
+class PodGroupBuilder(Builder):
+    """A pod group of namespace `team-a`."""
+
+    def __init__(self, name: str, min_member: int) -> None:
+        super().__init__(name, "team-a")
+        self._meta = replace(self._meta, uid=f"uid-group-{name}")
+        self._spec = PodGroupSpec(min_member=min_member)
+        self._status = PodGroupStatus()
+
+    def of(self, namespace: str) -> Self:
+        self._meta = replace(self._meta, namespace=namespace)
+        return self
+
+    def project(self, name: str) -> Self:
+        self._spec = replace(self._spec, project=name)
+        return self
+
+    def priority_class(self, name: str) -> Self:
+        self._spec = replace(self._spec, priority_class_name=name)
+        return self
+
+    def preemptibility(self, word: Literal["", "preemptible", "non-preemptible"]) -> Self:
+        self._spec = replace(self._spec, preemptibility=word)
+        return self
+
+    def pools(self, *pools: str) -> Self:
+        self._spec = replace(self._spec, node_pools=list(pools))
+        return self
+
+    def needs_groups(self, count: int) -> Self:
+        """Sub-groups of the first level that must have their minimum."""
+        self._spec = replace(self._spec, min_sub_group=count)
+        return self
+
+    def sub_group(self, name: str, min_member: int = 1, **more: Any) -> Self:
+        """A sub-group; more: parent, min_sub_group, topology_constraint."""
+        added = SubGroup(name=name, min_member=min_member, **more)
+        self._spec = replace(self._spec, sub_groups=[*self._spec.sub_groups, added])
+        return self
+
+    def near(self, required: str = "", preferred: str = "", *, topology: str = "") -> Self:
+        self._spec = replace(
+            self._spec,
+            topology_constraint=TopologyConstraint(
+                topology=topology,
+                required_topology_level=required,
+                preferred_topology_level=preferred,
+            ),
+        )
+        return self
+
+    def delays(self, preemption_s: int = 0, staleness_s: int = 60) -> Self:
+        self._spec = replace(
+            self._spec, preemption_delay_seconds=preemption_s, staleness_grace_seconds=staleness_s
+        )
+        return self
+
+    def told_stale(self, since: str) -> Self:
+        """As an earlier leader has left its status."""
+        stale = Condition(type="Stale", status="True", last_transition_time=since)
+        self._status = PodGroupStatus(conditions=[stale])
+        return self
+
+    def build(self) -> PodGroup:
+        return PodGroup(metadata=self._meta, spec=self._spec, status=self._status)
+
+
+def pod(name: str) -> PodBuilder:
+    """A gated pod of namespace `team-a`."""
+    return PodBuilder(name)
+
+
+def pod_group(name: str, min_member: int) -> PodGroupBuilder:
+    """A pod group."""
+    return PodGroupBuilder(name, min_member)

@@ -1,0 +1,97 @@
+"""Departments and projects."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from msgspec.structs import replace
+
+from extender.api import names
+from extender.api.kinds import (
+    Department,
+    DepartmentSpec,
+    GpuFigures,
+    HostFigures,
+    KindSelector,
+    PoolFigures,
+    Project,
+    ProjectSpec,
+)
+from extender.api.objects import (
+    Quantity,
+)
+from tests.support.builders.metadata import Builder
+
+WorkloadKind = Literal["training", "interactive", "build", "inference"]
+
+NOT_COUNTED = HostFigures()
+
+
+class QueueBuilder(Builder):
+    """Figures per node pool, for departments and projects."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._pools: list[PoolFigures] = []
+
+    def quota(
+        self,
+        gpus: Quantity,
+        *,
+        pool: str = names.DEFAULT_POOL,
+        limit: Quantity | None = None,
+        weight: int = 1,
+        rank: int = 0,
+        cpu: HostFigures = NOT_COUNTED,
+        memory: HostFigures = NOT_COUNTED,
+    ) -> Self:
+        gpu = GpuFigures(quota=gpus, limit=limit, over_quota_weight=weight)
+        figures = PoolFigures(name=pool, gpu=gpu, cpu=cpu, memory=memory, rank=rank)
+        self._pools.append(figures)
+        return self
+
+
+class DepartmentBuilder(QueueBuilder):
+    """A department without quota."""
+
+    def build(self) -> Department:
+        return Department(metadata=self._meta, spec=DepartmentSpec(node_pools=list(self._pools)))
+
+
+class ProjectBuilder(QueueBuilder):
+    """A project of department `science` that has the namespace of its own name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._spec = ProjectSpec(department="science", namespaces=[name])
+
+    def of(self, department: str) -> Self:
+        self._spec = replace(self._spec, department=department)
+        return self
+
+    def namespaces(self, *namespaces: str) -> Self:
+        self._spec = replace(self._spec, namespaces=list(namespaces))
+        return self
+
+    def default_pools(self, *pools: str) -> Self:
+        self._spec = replace(self._spec, default_node_pools=list(pools))
+        return self
+
+    def places(self, kind: WorkloadKind, **on: str) -> Self:
+        """Work of this kind must use nodes with these labels."""
+        selectors = [*self._spec.node_affinity, KindSelector(workload_kind=kind, match_labels=on)]
+        self._spec = replace(self._spec, node_affinity=selectors)
+        return self
+
+    def build(self) -> Project:
+        return Project(metadata=self._meta, spec=replace(self._spec, node_pools=list(self._pools)))
+
+
+def department(name: str) -> DepartmentBuilder:
+    """A department."""
+    return DepartmentBuilder(name)
+
+
+def project(name: str) -> ProjectBuilder:
+    """A project."""
+    return ProjectBuilder(name)
