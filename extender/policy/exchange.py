@@ -27,17 +27,12 @@ def exchange(victims: Victims) -> None:
     """Make a plan that is settled cheaper where one unit more does it."""
     trial = victims.trial
     if 1 < len(trial.seats) <= _MOST_UNITS and 1 < len(trial.units) <= _MOST_UNITS:
-        for unit in islice(_Candidates(victims).find(), _MOST_TRIES):
-            if _is_still(victims, unit):
+        for found in islice(_Candidates(victims).find(), _MOST_TRIES):
+            p = found.pods[0]
+            # With whom it goes depends on who of its workload stays since it was found.
+            unit = unit_at(trial, victims.terms, p) if trial.herd.is_here[p] else None
+            if unit is not None:
                 _try_with(victims, unit)
-
-
-def _is_still(victims: Victims, unit: Unit) -> bool:
-    """Whether all of its pods run, and would leave together; of its workload others may have left
-    when one before it was tried."""
-    trial, p = victims.trial, unit.pods[0]
-    again = unit_at(trial, victims.terms, p) if trial.herd.is_here[p] else None
-    return again is not None and list(again.pods) == list(unit.pods)
 
 
 def _try_with(victims: Victims, unit: Unit) -> None:
