@@ -52,7 +52,7 @@ def charge(task: RunTask, place: Place) -> Amounts:
 
 def ledger_now(world: World, places: Mapping[str, Place]) -> Ledger:
     """What is held in the cycle itself: what leaves is still there, what is promised is not."""
-    return _ledger(world, places, _now)
+    return _ledger(world, places, place_now)
 
 
 def ledger_later(world: World, places: Mapping[str, Place]) -> Ledger:
@@ -72,7 +72,8 @@ def _ledger(
     return ledger
 
 
-def _now(place: Place) -> Place | None:
+def place_now(place: Place) -> Place | None:
+    """Where the task is in the cycle itself, if anywhere."""
     if place.is_moved:
         return Place("evicted", place.from_node, place.from_cards)
     return place if place.has_now else None

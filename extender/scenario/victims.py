@@ -2,8 +2,8 @@
 
 Left out is what can stay by itself: one task where its job may go on with it, else as many of its
 job as may run together. With everything else of the plan done, the beneficiary must then lack a
-place. A queue of policy `demand-weighted` stops its own surplus even if nobody waits, so victims
-there are not looked at.
+place, or start fewer at once. A queue of policy `demand-weighted` stops its own surplus even if
+nobody waits, so victims there are not looked at.
 """
 
 from collections import Counter
@@ -15,10 +15,10 @@ from itertools import combinations, islice
 from msgspec.structs import replace
 
 from extender.policy.decide import decide
-from extender.policy.plan import Settings
+from extender.policy.plan import Placement, Settings
 from extender.scenario.groups import count_in, is_satisfied
 from extender.scenario.invariants_where import misplaced
-from extender.scenario.ledger import ledger_later
+from extender.scenario.ledger import ledger_later, place_now
 from extender.scenario.outcome import Outcome
 from extender.scenario.places import PENDING, Place
 from extender.scenario.snapshot import take_snapshot
@@ -128,12 +128,40 @@ class _WhatIf:
     spared: list[str]
 
     def fits(self, placed: list[str]) -> bool:
-        """Whether all tasks `placed` of the beneficiary find places."""
+        """Whether all tasks `placed` of the beneficiary find places, and no fewer start at once."""
+        starting = [id_ for id_ in placed if self.outcome.after[id_].status == "bound"]
+        if not starting:
+            return len(self._places_of(placed)) == len(placed)
+        waiting = [id_ for id_ in placed if id_ not in starting]
+        if len(self._places_of(waiting)) == len(waiting):
+            return True
+        places = self._places_of(placed)
+        return len(places) == len(placed) and self._n_now(places, placed) >= len(starting)
+
+    def _places_of(self, placed: list[str]) -> list[Placement]:
+        """The places that these of the beneficiary's tasks find while all others keep theirs."""
         snapshot = self._snapshot(set(placed))
         if snapshot is None or self._is_over_a_limit() or self._is_misplaced(placed):
-            return False
+            return []
         plan = decide(snapshot, _ALLOCATE)
-        return sum(len(admission.placements) for admission in plan.admissions) >= len(placed)
+        return [place for admission in plan.admissions for place in admission.placements]
+
+    def _n_now(self, places: list[Placement], placed: list[str]) -> int:
+        """How many of the places are free while all who leave are still there."""
+        table, n_free = self.world.cluster.free.copy(), 0
+        held = self.outcome.after | dict.fromkeys(placed, PENDING)
+        for job in self.world.jobs.values():
+            for task in job.tasks:
+                if (now := place_now(held[task.id])) is not None:
+                    table.hold(table.cards.ix[now.node], task.demand, now.cards)
+        for place in places:
+            ix = table.cards.ix[place.node]
+            table.hold(ix, place.pod.demand, place.cards)
+            if _has_room(table, ix):
+                n_free += 1
+            else:
+                table.give_back(ix, place.pod.demand, place.cards)
+        return n_free
 
     def _snapshot(self, placed: set[str]) -> Snapshot | None:
         """That moment, or None where those who stay are in somebody's way."""

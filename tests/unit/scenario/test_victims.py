@@ -53,6 +53,27 @@ def test_victims_in_the_way_of_a_limit_are_needed() -> None:
     assert wasted(of, Planner(of).evict("a/t", "c").nominate("c/t", cards=(1,))) == []
 
 
+def test_victims_thanks_to_whom_more_starts_at_once_are_needed() -> None:
+    halves = [
+        job(name, "old", on="n0", gpu="0.5", cards=[card])
+        for name, card in (("a", "A"), ("b", "A"), ("c", "B"), ("d", "C"))
+    ]
+    taker = job("e", "new", n=3, gpu="0.25", devices=2, group={"min": 1})
+    spread = {"placement": {"gpu": "spread"}}
+    of = made(*halves, taker, nodes=[node(gpus=3)], settings=spread)
+    plan = Planner(of).bind("e/t-0", cards=(1, 2)).bind("e/t-1", cards=(1, 2))
+    plan.evict("a/t", "e").evict("c/t", "e").nominate("e/t-2", cards=(0, 1))
+    assert wasted(of, plan) == []
+
+
+def test_victim_who_can_stay_if_another_task_starts_elsewhere_is_told() -> None:
+    tasks = [{"name": "small", "gpu": 1}, {"name": "large", "gpu": 2}]
+    taker = job("b", "new", tasks=tasks, group={"min": 1})
+    of = made(job("a", "old", on="n1"), taker, nodes=[node(gpus=2), node("n1", gpus=2)])
+    plan = Planner(of).bind("b/small", "n0").evict("a/t", "b").nominate("b/large", "n1", (0, 1))
+    assert wasted(of, plan) == ["a/t: could stay, b has its place without that"]
+
+
 def test_gang_is_left_out_whole() -> None:
     of = made(job("a", "old", n=2, on="n0"), job("c", "new"))
     plan = Planner(of).evict("a/t-0", "c").evict("a/t-1", "c").nominate("c/t")
