@@ -5,11 +5,12 @@ is. Taker and giver are compared at the two queues just below the first that is 
 projects of one department the projects, otherwise the departments, and so on for any number of
 levels. Queues give in two tiers: first what is above both share and quota; then, to a taker within
 its quota, what is above quota. Every queue below the one compared, down to the giver's own, must be
-above its share too. "Above" is above in a resource that the victim holds. What cannot shrink goes
-whole even if its queue ends lower; but where the taker's queue ends above its quota, the one beside
-it may not end so far below its own that work of its own would take that back (`taking_back`). The
-taker ends at or under what it deserves, and no queue above it passes what it deserves, or what it
-had already. Who is moved costs his queue nothing, so he may come from any.
+above its share too. "Above" is above in a resource that the victim holds; but GPUs above a quota
+are given to those alone who ask for GPUs, for who asks for none is never above his quota of them.
+What cannot shrink goes whole even if its queue ends lower; but where the taker's queue ends above
+its quota, the one beside it may not end so far below its own that work of its own would take that
+back (`taking_back`). The taker ends at or under what it deserves, and no queue above it passes what
+it deserves, or what it had already. Who is moved costs his queue nothing, so he may come from any.
 
 So, while demand stays as it is and nothing else is freed, two sums strictly fall, the first before
 the second: what queues hold above both share and quota, and what they hold above quota. What was
@@ -25,6 +26,7 @@ more than that part of its share, in whole GPUs; free cards still fill the rest.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import gt
+from typing import Final
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU
@@ -38,7 +40,10 @@ from extender.policy.terms import Rule, Terms, TermsBuilder
 from extender.policy.trial import Claim, Trial
 from extender.state.model import GPU, Amounts
 
-_RuleKey = tuple[Queue | None, Queue | None, tuple[bool, ...], Queue | None]
+_RuleKey = tuple[Queue | None, Queue | None, tuple[bool, ...], Queue | None, bool]
+
+#: A floor above what any queue holds.
+_NEVER: Final = 1 << 60
 
 
 def reclaim(session: Session) -> None:
@@ -77,9 +82,9 @@ class _Reclaim:
             over = first_over(claim, LIMIT)
             if over is None or over is leaf:
                 return refused
-            return (self._rule(leaf, is_in_quota, over),)
-        anywhere = self._rule(leaf, is_in_quota, None)
-        return (anywhere,) if over is None else (self._rule(leaf, is_in_quota, over), anywhere)
+            return (self._rule(claim, is_in_quota, over),)
+        anywhere = self._rule(claim, is_in_quota, None)
+        return (anywhere,) if over is None else (self._rule(claim, is_in_quota, over), anywhere)
 
     def _is_near_its_share(self, claim: Claim) -> bool:
         """Whether the claim is above its project's quota, and within the band below its share."""
@@ -91,15 +96,16 @@ class _Reclaim:
         band = share * percent // 100 // MILLI_PER_GPU * MILLI_PER_GPU
         return project.allocated[GPU] + need[GPU] > share - band
 
-    def _rule(self, leaf: Queue, is_in_quota: tuple[bool, ...], inside: Queue | None) -> Rule:
+    def _rule(self, claim: Claim, is_in_quota: tuple[bool, ...], inside: Queue | None) -> Rule:
+        leaf, is_for_gpu = claim.leaf, claim.need[GPU] > 0
         # A queue above its quota in something could be its own victim, so it is told from others.
         is_above = any(map(gt, leaf.allocated, leaf.quota))
-        key = leaf.parent, leaf if is_above else None, is_in_quota, inside
+        key = leaf.parent, leaf if is_above else None, is_in_quota, inside, is_for_gpu
         rule = self._rules.get(key)
         if rule is None:
             rule = self._rules[key] = Rule(
                 reason=Reason.RECLAIMED,
-                terms=lambda herd: self._terms(herd, leaf, is_in_quota, inside),
+                terms=lambda herd: self._terms(herd, claim, is_in_quota, inside),
                 may_keep=self._may_keep,
                 note=lambda claim, giver: (
                     f"{giver.name} is above its share; {claim.leaf.name} is below its own"
@@ -111,29 +117,30 @@ class _Reclaim:
         return rule
 
     def _terms(
-        self, herd: Herd, leaf: Queue, is_in_quota: Sequence[bool], inside: Queue | None
+        self, herd: Herd, claim: Claim, is_in_quota: Sequence[bool], inside: Queue | None
     ) -> Terms:
         terms = TermsBuilder(herd)
-        level_of = levels_of(leaf)
+        level_of, is_for_gpu = levels_of(claim.leaf), claim.need[GPU] > 0
         for giver in herd.queues:
             path, level = compared(giver, level_of)
             if giver in level_of or (inside is not None and inside not in giver.chain):
                 terms.add(0, is_mobile=giver not in level_of)
                 continue
             terms.add(2 if is_in_quota[level] else 1, path, is_mobile=True)
-            self._set_floors(terms, path)
+            self._set_floors(terms, path, is_for_gpu=is_for_gpu)
         return terms.finish(protected_by(self.session, herd, _reclaim_runtime))
 
-    def _set_floors(self, terms: TermsBuilder, path: Sequence[Queue]) -> None:
+    def _set_floors(self, terms: TermsBuilder, path: Sequence[Queue], *, is_for_gpu: bool) -> None:
         """The last of the path is the queue that is compared with the taker's."""
         for queue in path:
             keep, quota = queue.share_to_keep, queue.quota
+            owed = quota if is_for_gpu else (_NEVER, *quota[1:])
             if queue is path[-1]:
                 terms.set_floor(queue, 0, larger(keep, quota))
-                terms.set_floor(queue, 1, quota)
+                terms.set_floor(queue, 1, owed)
             else:
                 terms.set_floor(queue, 0, keep)
-                terms.set_floor(queue, 1, _smaller(keep, quota))
+                terms.set_floor(queue, 1, _smaller(keep, owed))
 
     def _may_keep(self, claim: Claim, trial: Trial) -> bool:
         """Whether the taker's queues stay within what they deserve, with the cards it has got."""
