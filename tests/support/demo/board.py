@@ -49,6 +49,8 @@ class Board:
     def __init__(self, auditor: Auditor) -> None:
         self._auditor = auditor
         self._evicted: Counter[str] = Counter()
+        #: Pods that were told to leave, in the order in which they were.
+        self.evictions: list[PodSeen] = []
         self._created_s: dict[str, float] = {}
         #: Our events on pods that were told to leave, by reason.
         self.reasons: Counter[str] = Counter()
@@ -160,6 +162,7 @@ class Board:
                 self.waits_s.append(step.change.seen_s - created_s)
         if pod.eviction and isinstance(before, PodSeen) and not before.eviction:
             self._evicted[pod.project] += 1
+            self.evictions.append(pod)
 
     def _projects(self, held: Counter[str]) -> list[QueueFigures]:
         pending: Counter[str] = Counter()

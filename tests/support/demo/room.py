@@ -1,6 +1,7 @@
 """Chapters three and four: room within a project by priority, and for anybody by moving."""
 
 import time
+from collections import Counter
 from typing import Final
 
 from tests.support.auditor.sight import PodSeen
@@ -16,6 +17,9 @@ FREED: Final = 2
 MOVER: Final = "language"
 URGENT_GPUS: Final = 4
 WAIT_S: Final = 40.0
+#: A Job makes a pod that had to leave again after this; twice as long for each one more, until one
+#: of its pods succeeds.
+BACK_OFF_S: Final = 10.0
 #: Nothing new waits for this long: what was withdrawn stays away.
 CALM_S: Final = 1.5
 
@@ -66,6 +70,7 @@ class Room:
         if max(free.values()) >= CARDS:
             outcome.notes.append("a node had eight free cards by itself: nothing had to move")
         before, n_running = self._board.reasons["Moved"], self._n_running()
+        n_evicted = len(self._board.evictions)
         outcome.whole_node_s = await self._time_to_bind(
             _workload("whole-node", MOVER, CARDS), WAIT_S
         )
@@ -76,15 +81,24 @@ class Room:
         self._screen.say(
             f"{MOVER}'s pod of {CARDS} GPUs has a node to itself, {took_s:.1f} s after it came"
         )
-        n_expected = n_running + 1
+        n_late = self._n_late(self._board.evictions[n_evicted:])
+        n_expected = n_running + 1 - n_late
         if not await self._hand.until(lambda: self._n_running() >= n_expected, WAIT_S):
             n_lost = n_expected - self._n_running()
             outcome.notes.append(f"{n_lost} moved pods did not run again in {WAIT_S:.0f} s")
         outcome.moved = self._board.reasons["Moved"] - before
         if not outcome.moved:
             outcome.notes.append("no pod was moved for it")
-        self._screen.say(f"{outcome.moved} pods were moved for it, and run again on other nodes")
+        late = f", {n_late} of them after their Job's back-off" if n_late else ""
+        self._screen.say(f"{outcome.moved} pods were moved for it, and run again elsewhere{late}")
         self._screen.show()
+
+    def _n_late(self, evicted: list[PodSeen]) -> int:
+        """How many of those evicted are pods of Jobs that make them again too late to be seen."""
+        n_failed = Counter(pod.owner for pod in self._board.evictions)
+        return sum(
+            BACK_OFF_S * 2 ** (n_failed[pod.owner] - 1) > WAIT_S - BACK_OFF_S for pod in evicted
+        )
 
     def _surplus(self, project: str) -> int:
         """What the project has beyond its fair share."""
