@@ -173,23 +173,26 @@ class Victims:
         trial, herd = self.trial, self.trial.herd
         pods = victim.pods if isinstance(victim, Unit) else (victim,)
         mark = trial.checkpoint()
-        nodes = {herd.pods[p].node for p in pods}
         self._let_stay(victim)
-        if self._make_way(pods):
+        if self._make_way(pods) or self._place_again_beside(pods):
+            return True
+        others = self.others_on({herd.pods[p].node for p in pods})
+        if others and self._make_way(pods, others):
             return True
         trial.rollback(mark)
-        if self._may_place_again():
-            for uid in list(trial.seats):
-                trial.unseat(uid)
-            self._let_stay(victim)
-            if not self._is_over(nodes) and self.place_again(self.claim.chunk):
-                return True
-            trial.rollback(mark)
-        if others := self.others_on(nodes):
-            self._let_stay(victim)
-            if self._make_way(pods, others):
-                return True
-            trial.rollback(mark)
+        return False
+
+    def _place_again_beside(self, stay: Iterable[int]) -> bool:
+        """Whether the taker as a whole has places beside those who stay; then they are its own."""
+        if not self._may_place_again():
+            return False
+        mark = self.trial.checkpoint()
+        for uid in list(self.trial.seats):
+            self.trial.unseat(uid)
+        nodes = {self.trial.herd.pods[p].node for p in stay}
+        if not self._is_over(nodes) and self.place_again(self.claim.chunk):
+            return True
+        self.trial.rollback(mark)
         return False
 
     def _may_place_again(self) -> bool:
@@ -198,7 +201,7 @@ class Victims:
         n_seats, claim = len(self.trial.seats), self.claim
         if n_seats > _FEW_PODS:
             return False
-        if claim.pending.is_gang and (claim.is_near or self.trial.elsewhere):
+        if claim.is_near or (claim.pending.is_gang and self.trial.elsewhere):
             return True
         return n_seats > 1 and not claim.is_alike
 
@@ -257,7 +260,10 @@ class Victims:
         for p in leaving:
             if p not in stay:
                 self._stop_alone(p, units[0])
-        if herd.is_legal(units[0].w) and self._make_way(stay) and self._may_keep(stay):
+        do_all_fit = herd.is_legal(units[0].w) and (
+            self._make_way(stay) or self._place_again_beside(stay)
+        )
+        if do_all_fit and self._may_keep(stay):
             return True
         trial.rollback(mark)
         return False
