@@ -53,6 +53,8 @@ class Beside:
         # By what matters of a pod, so that a thousand alike are looked at once.
         self._meant: dict[tuple[str, tuple[tuple[str, str], ...]], list[_Census]] = {}
         self._are_guests_there = False
+        # When one must be alone to be the first of its kind.
+        self._first_at: _Moment = "now"
         self._read(snapshot)
 
     def __bool__(self) -> bool:
@@ -92,6 +94,15 @@ class Beside:
             yield
         finally:
             self._are_guests_there = False
+
+    @contextmanager
+    def once_all_have_left(self) -> Iterator[None]:
+        """Inside, who leaves in this cycle is there no more: others may be the first then."""
+        self._first_at = "later"
+        try:
+            yield
+        finally:
+            self._first_at = "now"
 
     def start(self, pods: Iterable[PodView]) -> None:
         """The pods start in this cycle: the first of its kind is there before those who wait, and
@@ -180,7 +191,7 @@ class Beside:
             return itself == 1 or census.present["later"][domain] > 0
         # The first of its kind needs none. Who leaves is still there now: nobody becomes the first
         # by having the others stopped.
-        return census.speaks_of(pod) and not _has_more(census.present["now"], own)
+        return census.speaks_of(pod) and not _has_more(census.present[self._first_at], own)
 
     def _firsts(self, pod: PodView) -> set[tuple[str, str]]:
         """Domains (label, value) of those who are given places as the first of their kind: another

@@ -196,9 +196,10 @@ def review(session: Session, *, is_changed: bool = False) -> None:
     is_any_left_over = any(pool.is_anything_left_over for pool in pools)
     if is_any_new and (is_any_left_over or session.places.beside):
         # Who stays may have made way for another who can stay then.
-        for _ in range(_MOST_PASSES):
-            if not sum(pool.review() for pool in pools):
-                return
+        with session.places.beside.once_all_have_left():
+            for _ in range(_MOST_PASSES):
+                if not sum(pool.review() for pool in pools):
+                    return
 
 
 def has_left_over(trial: Trial) -> bool:
