@@ -37,8 +37,7 @@ def allocate(session: Session) -> None:
 def allocate_deferred(session: Session) -> None:
     """The turn of what was deferred; what has no place is added to `session.pending`."""
     deferred, session.deferred = session.deferred, []
-    for solver in session.solvers.values():
-        solver.commitments.count_leaving()
+    session.count_leaving()
     # What shrank in this cycle does not grow in it.
     giving = [pending for pending in deferred if session.is_giving(pending.workload.key)]
     growing = [pending for pending in deferred if not session.is_giving(pending.workload.key)]

@@ -12,7 +12,7 @@ from extender.api.reasons import Reason
 from extender.policy.chunks import Pending
 from extender.policy.herd import Herd
 from extender.policy.plan import Eviction, Move, Placement
-from extender.policy.queues import Queue, add
+from extender.policy.queues import Queue, add, subtract
 from extender.policy.session import Session, State, placed_amounts
 from extender.policy.trial import Claim, Trial, Unit, is_over
 from extender.state.model import Amounts
@@ -50,6 +50,9 @@ class Commitments:
         self.has_new_plan = False
         self._all: list[_Committed] = []
         self._waiting: dict[str, list[Search]] = {}
+        # What of it all is counted as leaving, and whether that is as it is now.
+        self._counted: list[tuple[Queue, Amounts]] = []
+        self._is_counted = True
 
     def add(self, search: "Search") -> Pending | None:
         """Put the plan into the cycle's; returns what still waits of the workload."""
@@ -77,6 +80,7 @@ class Commitments:
         trial.is_charged = True
         self._all.append(_Committed(search, placements, has_to_wait))
         self.has_new_plan = True
+        self._is_counted = False
         herd.sync(claim.leaf.chain)
         for queue in claim.leaf.chain:
             at = 3 * herd.queue_ix[queue]
@@ -99,7 +103,7 @@ class Commitments:
     def review(self) -> bool:
         """Let those stay after all whom plans of the cycle do not need any more; returns whether
         anybody does."""
-        is_any_spared = False
+        is_any_spared, self._is_counted = False, False
         pods = self.herd.pods
         self._join_plans()
         self._waiting = self._list_waiting()
@@ -170,10 +174,19 @@ class Commitments:
 
     def count_leaving(self) -> None:
         """Who is stopped still holds what he has: what may start now has to leave room for it."""
-        for each in self._all:
-            for unit in each.search.trial.units.values():
-                for queue in self.herd.leaves[unit.w].chain:
-                    add(queue.leaving, self.herd.amounts_of(unit.pods))
+        if self._is_counted:
+            return
+        for queue, amounts in self._counted:
+            subtract(queue.leaving, amounts)
+        self._counted = [
+            (queue, self.herd.amounts_of(unit.pods))
+            for each in self._all
+            for unit in each.search.trial.units.values()
+            for queue in self.herd.leaves[unit.w].chain
+        ]
+        for queue, amounts in self._counted:
+            add(queue.leaving, amounts)
+        self._is_counted = True
 
     def _has_to_wait(self, claim: Claim, trial: Trial) -> bool:
         """Whether any place is, or may be, still held by somebody who leaves."""

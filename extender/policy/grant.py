@@ -101,6 +101,7 @@ def start_together(
     if not own or len(pods) > _FEW_PODS or not _may_differ(session, workload, pods):
         return refused
     leaf, is_np = session.queue_of(workload, pool), not workload.is_preemptible
+    session.count_leaving()
     if session.check_room(leaf, workload, pending.need(), "now") is not None:
         return refused
     mark, lonely = sim.checkpoint(), places.beside.lonely()

@@ -267,6 +267,11 @@ class Session:
         """Whether anybody is told to leave in this cycle."""
         return bool(self._evictions or self._moves)
 
+    def count_leaving(self) -> None:
+        """What may start now has to leave room for all who are stopped in this cycle."""
+        for solver in self.solvers.values():
+            solver.commitments.count_leaving()
+
     def plan(self) -> Plan:
         """What was decided. Shares show the snapshot's own usage."""
         plan = Plan(evictions=self._evictions, moves=self._moves, drops=self.drops)
