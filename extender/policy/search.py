@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 #: Nodes on which a plan with moves is tried for one pod. A node fails when its pods have no other
 #: place together though each has one; a cluster in which this happens so often has no room to move.
 _MOST_TRIES: Final = 512
+#: So often a plan that the rule does not allow is tried, each without the nodes that those before
+#: it cleared last.
+_MOST_REFUSALS: Final = 4
 #: So many pods are placed in every domain to see what that costs.
 _FEW_PODS: Final = 32
 
@@ -54,6 +57,9 @@ class Search:
         self._n_stopped_instead = 0
         # Who has no other place, while room for one pod is looked for.
         self._stuck: list[int] = []
+        # Nodes on which room was made last, and those on which it is not to be made any more.
+        self._cleared: list[int] = []
+        self._refused: set[int] = set()
         # One took the place of one other, and nothing else changed anywhere.
         self.is_even = False
         # Who lacks company whatever is done here.
@@ -64,7 +70,7 @@ class Search:
 
         Where somebody was to move and had to stop instead, the other ways may cost less.
         """
-        best: tuple[Price, tuple[bool, bool]] | None = None
+        best: tuple[Price, tuple[bool, bool], frozenset[int]] | None = None
         mark = self.checkpoint()
         for way in self._ways():
             self._is_doubtful = False
@@ -73,20 +79,38 @@ class Search:
                     return True
                 price = self.trial.price()
                 if best is None or price < best[0]:
-                    best = price, way
+                    best = price, way, frozenset(self._refused)
             self.rollback(mark)
-        return best is not None and self._go(*best[1])
+        return best is not None and self._go(*best[1], best[2])
 
-    def _go(self, with_moves: bool, is_deferred: bool) -> bool:
-        """Whether there is a plan of this kind; if not, the caller undoes what was tried."""
+    def _go(
+        self, with_moves: bool, is_deferred: bool, without: Collection[int] = frozenset()
+    ) -> bool:
+        """Whether there is a plan of this kind that makes no room on the nodes `without`; if not,
+        the caller undoes what was tried.
+
+        Where the rule does not allow the plan, it may allow one that makes room elsewhere.
+        """
         self._moves, self._is_deferred = with_moves, is_deferred
-        self.is_even = swap(self)
-        is_placed = self.is_even or self._place_all()
-        if not (is_placed and self._meet_limits() and self._settle()):
-            return False
-        may_keep = self._may_keep()
-        self.was_forbidden |= not may_keep
-        return may_keep
+        self._refused = set(without)
+        mark = self.checkpoint()
+        for _ in range(_MOST_REFUSALS):
+            self._cleared.clear()
+            self.is_even = not self._refused and swap(self)
+            is_placed = self.is_even or self._place_all()
+            if not (is_placed and self._meet_limits() and self._settle()):
+                return False
+            if self._may_keep():
+                return True
+            self.was_forbidden = True
+            if self.is_even:
+                self._cleared = [self.trial.ix_of(self.trial.placements[0].node)]
+            if not self._cleared or self.solver.n_retries == 0:
+                return False
+            self.solver.n_retries -= 1
+            self._refused.add(self._cleared[-1])
+            self.rollback(mark)
+        return False
 
     def place_in(self, pods: Sequence[PodView], pool: str, frame: Frame) -> list[Placement] | None:
         """As `topology.Placer.place_in`."""
@@ -284,10 +308,15 @@ class Search:
             return True
         shape = Shape(pod.demand, pod.constraints, 1)
         offers = solver.offers(self.rule, shape, frame, with_moves=self._moves)
+        for at, ix in enumerate(offers.candidates) if self._refused else ():
+            if ix in self._refused:
+                offers.exclude(at)
         try:
             return self._seat_where_room_is_made(pod, frame, offers)
         finally:
             self._free_stuck()
+            if self._refused:
+                offers.readmit()
 
     def _seat_where_room_is_made(self, pod: PodView, frame: Frame, offers: Offers) -> bool:
         solver, trial = self.solver, self.trial
@@ -345,6 +374,7 @@ class Search:
         if not is_sure and not self._fits(pod, ix):
             return False
         trial.seat_on(pod, ix, frame)
+        self._cleared.append(ix)
         return self._is_deferred or not displaced or self._resettle(displaced)
 
     def _moves_too_much(self) -> bool:

@@ -10,6 +10,7 @@ rule and shape until something is released that was not used.
 
 from array import array
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from extender.api.demand import Demand
 from extender.kernels.sums import sum_idle, sum_units
@@ -28,6 +29,9 @@ from extender.policy.terms import Rule, Terms
 from extender.policy.trial import Claim, Step
 from extender.state.model import Amounts
 
+#: How many plans of a stage are made again elsewhere because the rule did not allow them.
+_MOST_RETRIES: Final = 64
+
 _OfferKey = tuple[bool, Demand, int, int]
 
 
@@ -44,7 +48,8 @@ class _Known:
 class Solver:
     """The search in one node pool; all stages of a cycle share it.
 
-    `commitments` are its plans that are part of the cycle's.
+    `commitments` are its plans that are part of the cycle's, `n_retries` how many more plans of the
+    stage may be made again elsewhere.
     """
 
     def __init__(self, session: Session, pool: str) -> None:
@@ -60,10 +65,12 @@ class Solver:
         self._moves = bytearray(len(self.herd.shapes))
         self._epoch = 0
         self._is_open = False
+        self.n_retries = 0
 
     def begin(self) -> None:
         """A stage begins: queues and places may have changed since the last."""
         self.herd.sync(self.herd.queues)
+        self.n_retries = _MOST_RETRIES
         for known in self._known.values():
             known.failed.clear()
         self.changed_prices()
