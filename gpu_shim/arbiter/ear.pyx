@@ -36,6 +36,7 @@ cdef class Ear:
     def run(self):
         """Hear and pass turns until `stop`. The thread, one at a time."""
         with nogil:
+            linux.be_prompt()
             while not self.is_ending:
                 self._serve()
 

@@ -35,3 +35,6 @@ cdef extern from "<sys/eventfd.h>" nogil:
 cdef extern from "<sys/socket.h>" nogil:
     const int MSG_DONTWAIT, MSG_TRUNC
     ssize_t recv(int fd, void *into, size_t n, int flags)
+
+cdef extern from "prompt.h" nogil:
+    void be_prompt()

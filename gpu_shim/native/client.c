@@ -7,6 +7,7 @@
 #include "client.h"
 #include "driver.h"
 #include "files.h"
+#include "prompt.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -273,6 +274,7 @@ static uint64_t serve(void)
 static void *help(void *nothing)
 {
     uint64_t looked_ns = 0;
+    be_prompt();
     for (;;) {
         /* Read before the gates are looked at, so that no change after that is slept through. */
         struct ballast_grants *grants = atomic_load(&client.grants);
