@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -62,6 +63,11 @@ void client_wait(const struct ballast_grants *grants, uint32_t who, uint32_t see
     uint64_t until_ns = client_now_ns() + at_most_ns;
     struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
     syscall(SYS_futex, &grants->changes, FUTEX_WAIT_BITSET, seen, &until, NULL, who);
+}
+
+void client_wake_helpers(const struct ballast_grants *grants)
+{
+    syscall(SYS_futex, &grants->changes, FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, BALLAST_HELPER);
 }
 
 void client_count_unknown(void)

@@ -49,6 +49,9 @@ uint64_t client_now_ns(void);
 void client_wait(const struct ballast_grants *grants, uint32_t who, uint32_t seen,
                  uint64_t at_most_ns);
 
+/* Have helper threads look at the gates now. */
+void client_wake_helpers(const struct ballast_grants *grants);
+
 /* Guards the table's pointer and every figure that must move with it; not the launch path. */
 void client_lock(void);
 void client_unlock(void);

@@ -127,7 +127,11 @@ static void wait_for_turn(struct gate *gate, int card)
         uint32_t changes = atomic_load(&grants->changes);
         if (is_open(grants, card) || client_is_orphan(grants, client_now_ns()))
             break;
-        want(gate, card);
+        if (!gate->is_wanting) {
+            want(gate, card);
+            /* It may sleep for long, and is to see when this ends. */
+            client_wake_helpers(grants);
+        }
         client_wait(grants, BALLAST_IN_TURN, changes, 100 * MS);
     }
     atomic_fetch_sub(&gate->n_waiting, 1);

@@ -68,8 +68,9 @@ struct ballast_grant {
     uint64_t reserved[6];
 };
 
-/* Who waits for a change of grants: helper threads for all, at once when a gate closes; threads that
- * wait for their turn only for openings, and then before the helpers. */
+/* Who waits for a change of grants: helper threads for closings, and for a thread of their process that
+ * begins to want a card; threads that wait for their turn for openings. A helper that were woken then
+ * too could have the processor before the thread that has something to launch. */
 #define BALLAST_HELPER 1u
 #define BALLAST_IN_TURN 2u
 

@@ -25,9 +25,7 @@ EXPORTED uint32_t pages_set_gate(struct ballast_grants *grants, int card, uint32
     atomic_store(&grant->state, state);
     uint32_t generation = atomic_fetch_add(&grant->generation, 1) + 1;
     atomic_fetch_add(&grants->changes, 1);
-    if (state != BALLAST_CLOSED)
-        wake(grants, BALLAST_IN_TURN);
-    wake(grants, BALLAST_HELPER);
+    wake(grants, state == BALLAST_CLOSED ? BALLAST_HELPER : BALLAST_IN_TURN);
     return generation;
 }
 

@@ -1,8 +1,10 @@
 """The arbiter's thread: turns are passed as they were decided before, and never otherwise."""
 
 import contextlib
+import ctypes
 import gc
 import mmap
+import os
 import select
 import socket
 import threading
@@ -167,6 +169,42 @@ def test_a_successor_without_an_end_is_let_in_for_good(hall: Hall) -> None:
     hall.order("a", 1 * MS, "b", run_ns=0)
     hall.drain("a")
     until(lambda: hall.gate("b") == (Gate.OPEN, hall.gate("b")[1], 0))
+
+
+class Asleep(threading.Thread):
+    """Waits for changes of a container's grants, as one of the kinds that layout.h tells."""
+
+    HELPER, IN_TURN = 1, 2
+
+    def __init__(self, grants: Grants, who: int) -> None:
+        super().__init__(daemon=True)
+        self.word = grants.address + 12
+        self.seen = ctypes.c_uint32.from_address(self.word).value
+        self.who = who
+        self.start()
+        until(lambda: "futex" in Path(f"/proc/self/task/{self.native_id}/wchan").read_text())
+
+    def run(self) -> None:
+        number = {"x86_64": 202, "aarch64": 98}[os.uname().machine]
+        wait, word = 9, ctypes.c_void_p(self.word)
+        ctypes.CDLL(None).syscall(number, word, wait, self.seen, None, None, self.who)
+
+
+def test_opening_wakes_who_waits_for_its_turn_and_closing_wakes_helpers(hall: Hall) -> None:
+    """A helper that were woken by both would be in the way of who is to launch."""
+    helper, in_turn = (Asleep(hall.grants["a"], who) for who in (Asleep.HELPER, Asleep.IN_TURN))
+    hall.relay.set_gate(hall.doors["a"], 0, Gate.OPEN, 0)
+    in_turn.join(5)
+    helper.join(0.1)
+    assert not in_turn.is_alive()
+    assert helper.is_alive()
+    in_turn = Asleep(hall.grants["a"], Asleep.IN_TURN)
+    hall.relay.set_gate(hall.doors["a"], 0, Gate.CLOSED, 0)
+    helper.join(5)
+    assert not helper.is_alive()
+    assert in_turn.is_alive()
+    hall.relay.set_gate(hall.doors["a"], 0, Gate.OPEN, 0)
+    in_turn.join(5)
 
 
 def test_without_a_successor_the_gate_closes_and_python_decides(hall: Hall) -> None:
