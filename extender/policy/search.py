@@ -250,9 +250,19 @@ class Search:
         return do_all_stand and not beside.leaves_alone(self._lonely)
 
     def may_hold(self, had: Amounts) -> bool:
-        """Whether it holds no more than it `had`, where its quota might not allow that."""
+        """Whether its quotas allow what it holds, where that is more than it `had`."""
         has, workload = placed_amounts(self.trial.placements), self.claim.pending.workload
-        return workload.is_preemptible or all(has[r] <= had[r] for r in RESOURCES)
+        more = [r for r in RESOURCES if has[r] > had[r]]
+        return (
+            workload.is_preemptible
+            or not more
+            or all(
+                queue.allocated_np[r] <= queue.np_quota[r]
+                for leaf in (self.claim.leaf, *self.trial.elsewhere.values())
+                for queue in leaf.chain
+                for r in more
+            )
+        )
 
     def _place_all(self) -> bool:
         claim, solver = self.claim, self.solver
