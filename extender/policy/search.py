@@ -6,7 +6,6 @@ is free.
 
 from array import array
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
@@ -19,6 +18,7 @@ from extender.policy.minimal import Victims, unit_at, unit_without_moves
 from extender.policy.offers import Offers, Price
 from extender.policy.plan import Placement
 from extender.policy.queues import RESOURCES, Queue
+from extender.policy.reseating import Reseating
 from extender.policy.session import placed_amounts
 from extender.policy.shapes import Shape, placing_orders, shapes_of
 from extender.policy.swap import swap
@@ -440,33 +440,8 @@ class Search:
                 return True
         else:
             places, later = solver.session.places, solver.session.sim.later
-            placer = _Reseating(trial)
+            placer = Reseating(trial)
             if places.lay_out(self.claim.pending, solver.pool, placer, later, pods) is not None:
                 return True
         trial.rollback(mark)
         return self.claim.pending.is_gang and trial.seat_elsewhere(pods)
-
-
-@dataclass(slots=True)
-class _Reseating:
-    """A Placer that takes what is free later, in a trial."""
-
-    trial: Trial
-
-    def place_in(self, pods: Sequence[PodView], pool: str, frame: Frame) -> list[Placement] | None:
-        """As `topology.Placer.place_in`."""
-        if not self.trial.seat_all(pods, frame):
-            return None
-        return [self.trial.seats[pod.uid].placement for pod in pods]
-
-    def cost(self, pods: Sequence[PodView], pool: str, frame: Frame) -> tuple[int, ...]:
-        """Nobody leaves, so it is the same everywhere."""
-        return ()
-
-    def checkpoint(self) -> int:
-        """A mark to roll back to."""
-        return self.trial.checkpoint()
-
-    def rollback(self, mark: int) -> None:
-        """Undo everything since `mark`."""
-        self.trial.rollback(mark)
