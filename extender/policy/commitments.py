@@ -90,6 +90,11 @@ class Commitments:
                     had[at + r] = 0
         return rest
 
+    def close(self) -> None:
+        """Forget all plans."""
+        self._all.clear()
+        self._waiting.clear()
+
     def _bar_elsewhere(self, trial: Trial) -> None:
         """What gives in this pool gives nothing in others: each counts what is left of it alone."""
         if len(self.session.solvers) < 2:

@@ -50,7 +50,9 @@ def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
         if stage in _STAGES:
             session.settings.enter(stage)
             _STAGES[stage](session)
-    return session.plan()
+    plan = session.plan()
+    session.close()
+    return plan
 
 
 def _allocate_by_policy(session: Session) -> None:

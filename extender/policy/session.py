@@ -286,6 +286,19 @@ class Session:
                 plan.shares[queue.name, pool] = queue.as_share()
         return plan
 
+    def close(self) -> None:
+        """The plan is made, and nothing is asked of the session any more.
+
+        What refers to itself is taken apart, so that it is freed at once: a collection would have
+        to find it among all that lives.
+        """
+        for solver in self.solvers.values():
+            solver.close()
+        self.solvers.clear()
+        self.sim.close()
+        self.pending.clear()
+        self._placed.clear()
+
     def _let_leave(self) -> None:
         """Later, pods that are being deleted are gone, and the rows of those that are gone too."""
         nodes = self.snapshot.nodes

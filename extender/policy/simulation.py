@@ -65,6 +65,10 @@ class Simulation:
                 undo, ix, pod, cards = entry
                 undo(ix, pod, cards)
 
+    def close(self) -> None:
+        """Nothing is rolled back any more."""
+        self._log.clear()
+
     def hold(self, ix: int, pod: PodView, cards: Cards) -> None:
         """A pod takes its place."""
         self._hold(ix, pod, cards)

@@ -75,6 +75,11 @@ class Solver:
             known.failed.clear()
         self.changed_prices()
 
+    def close(self) -> None:
+        """The cycle is over: plans and the way back from them are no more needed."""
+        self.log.clear()
+        self.commitments.close()
+
     def solve(self, claim: Claim, rule: Rule) -> Search | None:
         """A plan that the simulation holds, or None and nothing held."""
         self._watch_reservation()

@@ -1,10 +1,14 @@
-"""The garbage collector rests while a cycle decides, and is as it was afterwards."""
+"""The garbage collector rests while a cycle decides, is as it was afterwards, and finds little."""
 
 import gc
 
 import pytest
 
+from extender.policy.chunks import Pending
 from extender.policy.collector import paused_collector
+from extender.policy.decide import decide
+from extender.policy.trial import Trial
+from tests.support.snapshots import Cluster, counts
 
 
 def test_nothing_is_collected_inside() -> None:
@@ -28,3 +32,22 @@ def test_who_had_it_off_keeps_it_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_a_decision_was_worked_out_with_is_freed_without_a_collection() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=2)
+    cluster.project("a", quota=2)
+    cluster.project("b")
+    cluster.job("b-jobs", "b", pods=2, on="n0", min=1)
+    for name in ("one", "other"):
+        cluster.job(name, "a")
+    gc.disable()
+    try:
+        gc.collect()
+        plan = decide(cluster.snapshot())
+        left = [each for each in gc.get_objects() if isinstance(each, (Trial, Pending))]
+    finally:
+        gc.enable()
+    assert counts(plan)["b-jobs", "evicted"] == 2
+    assert left == []
