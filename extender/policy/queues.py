@@ -67,11 +67,12 @@ class Queue:
     those still hold; `held` is what its reserved and bound rows hold, leaving or not, and
     `requested` what it held and asked for when shares were divided. `np` stands for non-preemptible
     work, which is part of the whole. Reclaim lets a queue take up to `share_to_take` and keep
-    `share_to_keep`; see `fairshare` for how they differ. `chain` is the queue and what is above it.
-    What it `deserves` is the former, and never less than its quota, even where quotas exceed what
-    there is. GPU shares are rounded to its `granule`, the largest of which all its work can make
-    use. `np_quota` bounds non-preemptible work: the quota, save that users have none of their own.
-    What a queue holds is measured against `due`, the larger of quota and share, when turns are
+    `share_to_keep`; see `fairshare` for how they differ. `chain` is the queue and what is above it,
+    `limited` those of them that have a limit, and the topmost, whose `UNLIMITED` holds for all
+    below. What it `deserves` is the former, and never less than its quota, even where quotas exceed
+    what there is. GPU shares are rounded to its `granule`, the largest of which all its work can
+    make use. `np_quota` bounds non-preemptible work: the quota, save that users have none of their
+    own. What a queue holds is measured against `due`, the larger of quota and share, when turns are
     counted.
     """
 
@@ -84,6 +85,7 @@ class Queue:
     is_user: bool = False
     children: "list[Queue]" = field(default_factory=list)
     chain: "tuple[Queue, ...]" = field(init=False)
+    limited: "tuple[Queue, ...]" = field(init=False)
     quota: Amounts = field(init=False)
     limit: Amounts = field(init=False)
     np_quota: Amounts = field(init=False)
@@ -108,6 +110,9 @@ class Queue:
         gpu, cpu, memory = self.figures.figures
         self.quota = gpu.quota, cpu.quota, memory.quota
         self.limit = gpu.limit, cpu.limit, memory.limit
+        self.limited = () if self.parent is None else self.parent.limited
+        if self.parent is None or self.limit != _UNBOUND:
+            self.limited = (self, *self.limited)
         self.np_quota = _UNBOUND if self.is_user else self.quota
         if self.parent is not None:
             self.parent.children.append(self)
@@ -138,7 +143,7 @@ class Queue:
         """Whether limits, and quotas for non-preemptible work, allow so much more to it and to all
         above it."""
         gpu, cpu, memory = more
-        for queue in self.chain:
+        for queue in self.limited:
             now, limit = queue.allocated, queue.limit
             if (
                 (gpu and now[0] + gpu > limit[0])
@@ -146,10 +151,10 @@ class Queue:
                 or (memory and now[2] + memory > limit[2])
             ):
                 return False
-            if is_np:
-                has, most = queue.allocated_np, queue.np_quota
-                if any(more[r] and has[r] + more[r] > most[r] for r in RESOURCES):
-                    return False
+        for queue in self.chain if is_np else ():
+            has, most = queue.allocated_np, queue.np_quota
+            if any(more[r] and has[r] + more[r] > most[r] for r in RESOURCES):
+                return False
         return True
 
     def is_anybody_leaving(self) -> bool:

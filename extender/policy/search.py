@@ -13,8 +13,9 @@ from msgspec import structs
 from extender.kernels import nodes as node_kernel
 from extender.kernels.victims import IMPOSSIBLE
 from extender.policy.exchange import exchange
+from extender.policy.limits import meet_limits
 from extender.policy.match import WHOLE_POOL, Frame
-from extender.policy.minimal import Victims, unit_at, unit_without_moves
+from extender.policy.minimal import Victims, unit_without_moves
 from extender.policy.offers import Offers, Price
 from extender.policy.plan import Placement
 from extender.policy.queues import RESOURCES, Queue
@@ -70,8 +71,13 @@ class Search:
 
         Where somebody was to move and had to stop instead, the other ways may cost less.
         """
-        best: tuple[Price, tuple[bool, bool], frozenset[int]] | None = None
         mark = self.checkpoint()
+        if not self.can_move:
+            is_done = self._go(False, False)
+            if not is_done:
+                self.rollback(mark)
+            return is_done
+        best: tuple[Price, tuple[bool, bool], frozenset[int]] | None = None
         for way in self._ways():
             self._is_doubtful = False
             if self._go(*way):
@@ -98,7 +104,7 @@ class Search:
             self._cleared.clear()
             self.is_even = not self._refused and swap(self)
             is_placed = self.is_even or self._place_all()
-            if not (is_placed and self._meet_limits() and self._settle()):
+            if not (is_placed and meet_limits(self.trial, self._terms) and self._settle()):
                 return False
             if self._may_keep():
                 return True
@@ -151,12 +157,11 @@ class Search:
         return self.solver.terms(self.rule, with_moves=self._moves)
 
     def _ways(self) -> Iterator[tuple[bool, bool]]:
-        """How it is tried, one way after the other: whether with moves, and whether who moves is
-        placed again only after the whole claim is."""
-        if self.can_move:
-            if len(self.claim.chunk) > 1:
-                yield True, True
-            yield True, False
+        """How it is tried where somebody can move, one way after the other: whether with moves, and
+        whether who moves is placed again only after the whole claim is."""
+        if len(self.claim.chunk) > 1:
+            yield True, True
+        yield True, False
         if self.rule.can_stop:
             yield False, False
 
@@ -272,35 +277,6 @@ class Search:
             return self.place_in(claim.chunk, solver.pool, WHOLE_POOL) is not None
         lay_out = solver.session.places.lay_out
         return lay_out(claim.pending, solver.pool, self, self._emptied(), claim.chunk) is not None
-
-    def _meet_limits(self) -> bool:
-        """Whether the taker's queues stay within their limits, once work inside them is stopped.
-
-        Where a queue is over its limit already that is no matter of the taker's, who has to wait.
-        """
-        trial, herd = self.trial, self.solver.herd
-        trial.is_for_limits = False
-        amounts = placed_amounts(trial.placements)
-        for queue in self.claim.leaf.chain:
-            before = trial.held_before(queue)
-            for r in RESOURCES:
-                if not amounts[r] or before[r] + amounts[r] <= queue.limit[r]:
-                    continue
-                # Who stops now has to stop, even if he could move.
-                trial.is_for_limits = True
-                if queue.allocated[r] + amounts[r] <= queue.limit[r]:
-                    continue
-                if before[r] > queue.limit[r]:
-                    return False
-                for p in herd.inside(queue, r):
-                    if queue.allocated[r] + amounts[r] <= queue.limit[r]:
-                        break
-                    unit = unit_at(trial, self._terms, p) if herd.is_here[p] else None
-                    if unit is not None:
-                        trial.stop(unit)
-                if queue.allocated[r] + amounts[r] > queue.limit[r]:
-                    return False
-        return True
 
     def _emptied(self) -> NodeTable:
         """The nodes as they would be if everything left that may."""

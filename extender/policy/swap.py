@@ -7,7 +7,7 @@ has none. Such a plan is made in one step; it is the one that `search` would com
 from typing import TYPE_CHECKING
 
 from extender.api.demand import Demand
-from extender.policy.minimal import unit_at
+from extender.policy.trial import Unit
 
 if TYPE_CHECKING:
     from extender.policy.search import Search
@@ -26,16 +26,17 @@ def swap(search: "Search") -> bool:
         return False
     offers = solver.offers(search.rule, claim.shapes[0], with_moves=False)
     at = offers.cheapest()
-    chosen = offers.choose(offers.candidates[at]) if at >= 0 else None
+    ix = offers.candidates[at] if at >= 0 else -1
+    chosen = offers.choose(ix) if at >= 0 else None
     if chosen is None or len(chosen) != 1:
         return False
-    ix, p = offers.candidates[at], chosen[0]
+    p = chosen[0]
     if not _holds_just(search, p, ix, pod.demand):
         return False
-    unit = unit_at(search.trial, solver.terms(search.rule, with_moves=False), p)
-    if unit is not None:
-        search.trial.take_over(unit, pod, ix)
-    return unit is not None
+    herd, (tier, is_below) = solver.herd, offers.giving(at)
+    unit = Unit((p,), herd.owner[p], tier, is_below, True, herd.lost[p])
+    search.trial.take_over(unit, pod, ix)
+    return True
 
 
 def _holds_just(search: "Search", p: int, ix: int, demand: Demand) -> bool:
@@ -45,7 +46,11 @@ def _holds_just(search: "Search", p: int, ix: int, demand: Demand) -> bool:
     victim = herd.pods[p]
     if herd.n_live[herd.owner[p]] != 1 or victim.demand != demand:
         return False
-    indices = tuple(sorted([card.index for card in victim.cards]))
+    indices: tuple[int, ...]
+    if len(victim.cards) == 1:
+        indices = (victim.cards[0].index,)
+    else:
+        indices = tuple(sorted([card.index for card in victim.cards]))
     if victim.cards != session.places.shares(ix, demand, indices):
         return False
     # Cards that have room by themselves might be taken rather than those of who leaves.

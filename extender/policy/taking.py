@@ -101,8 +101,8 @@ class Taking:
     def _give(self, claim: Claim, rules: Sequence[Rule]) -> Pending | Refused | None:
         """Serve the claim by one of the rules; nobody leaves if its own workload can make way."""
         session, pending = self.session, claim.pending
-        in_vain = self._in_vain(pending)
-        if claim.chunk is pending.chunk:
+        if claim.chunk is pending.chunk and session.is_served(claim.key):
+            in_vain = self._in_vain(pending)
             started = start_together(session, pending, self.pool, in_vain)
             if started is not in_vain:
                 if self._solver is not None:
@@ -114,7 +114,7 @@ class Taking:
             found = solver.solve(claim, rule)
             if found is not None:
                 return solver.commit(found)
-        return in_vain
+        return self._in_vain(pending)
 
     def _in_vain(self, pending: Pending) -> Refused:
         why = "no place could be made for it"

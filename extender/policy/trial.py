@@ -102,6 +102,11 @@ class Trial:
             yield from unit.pods
         yield from self.moving
 
+    def given(self) -> Amounts:
+        """What the units held together."""
+        herd = self.herd
+        return sum_amounts([herd.amounts_of(unit.pods) for unit in self.units.values()])
+
     def held_before(self, queue: Queue) -> Amounts:
         """What the queue held before the units were stopped."""
         herd = self.herd
