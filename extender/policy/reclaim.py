@@ -56,6 +56,16 @@ def reclaim(session: Session) -> None:
             Taking(session, pool, "reclaim", stage.rules_of).serve(here)
 
 
+@dataclass(slots=True, frozen=True)
+class _Taker:
+    """What matters of a claim for who gives to it: its queue, whether that and each one above it
+    stay within quota, and whether it asks for GPUs. (Not the claim itself: rules outlive it.)"""
+
+    leaf: Queue
+    is_in_quota: tuple[bool, ...]
+    is_for_gpu: bool
+
+
 @dataclass(slots=True)
 class _Reclaim:
     session: Session
@@ -77,14 +87,15 @@ class _Reclaim:
                 f"{claim.key}: {leaf.project.name} is above its quota and close to its fair share,"
                 " nobody is stopped for the rest",
             )
-        refused = self.session.check_room(leaf, workload, claim.need, "later")
+        taker = _Taker(leaf, is_in_quota, need[GPU] > 0)
+        refused = self.session.check_room(leaf, workload, need, "later")
         if refused is not None:
             over = first_over(claim, LIMIT)
             if over is None or over is leaf:
                 return refused
-            return (self._rule(claim, is_in_quota, over),)
-        anywhere = self._rule(claim, is_in_quota, None)
-        return (anywhere,) if over is None else (self._rule(claim, is_in_quota, over), anywhere)
+            return (self._rule(taker, over),)
+        anywhere = self._rule(taker, None)
+        return (anywhere,) if over is None else (self._rule(taker, over), anywhere)
 
     def _is_near_its_share(self, claim: Claim) -> bool:
         """Whether the claim is above its project's quota, and within the band below its share."""
@@ -96,16 +107,17 @@ class _Reclaim:
         band = share * percent // 100 // MILLI_PER_GPU * MILLI_PER_GPU
         return project.allocated[GPU] + need[GPU] > share - band
 
-    def _rule(self, claim: Claim, is_in_quota: tuple[bool, ...], inside: Queue | None) -> Rule:
-        leaf, is_for_gpu = claim.leaf, claim.need[GPU] > 0
+    def _rule(self, taker: _Taker, inside: Queue | None) -> Rule:
+        leaf = taker.leaf
         # A queue above its quota in something could be its own victim, so it is told from others.
         is_above = any(map(gt, leaf.allocated, leaf.quota))
-        key = leaf.parent, leaf if is_above else None, is_in_quota, inside, is_for_gpu
+        own = leaf if is_above else None
+        key = leaf.parent, own, taker.is_in_quota, inside, taker.is_for_gpu
         rule = self._rules.get(key)
         if rule is None:
             rule = self._rules[key] = Rule(
                 reason=Reason.RECLAIMED,
-                terms=lambda herd: self._terms(herd, claim, is_in_quota, inside),
+                terms=lambda herd: self._terms(herd, taker, inside),
                 may_keep=self._may_keep,
                 note=lambda claim, giver: (
                     f"{giver.name} is above its share; {claim.leaf.name} is below its own"
@@ -116,18 +128,15 @@ class _Reclaim:
             )
         return rule
 
-    def _terms(
-        self, herd: Herd, claim: Claim, is_in_quota: Sequence[bool], inside: Queue | None
-    ) -> Terms:
-        terms = TermsBuilder(herd)
-        level_of, is_for_gpu = levels_of(claim.leaf), claim.need[GPU] > 0
+    def _terms(self, herd: Herd, taker: _Taker, inside: Queue | None) -> Terms:
+        terms, level_of = TermsBuilder(herd), levels_of(taker.leaf)
         for giver in herd.queues:
             path, level = compared(giver, level_of)
             if giver in level_of or (inside is not None and inside not in giver.chain):
                 terms.add(0, is_mobile=giver not in level_of)
                 continue
-            terms.add(2 if is_in_quota[level] else 1, path, is_mobile=True)
-            self._set_floors(terms, path, is_for_gpu=is_for_gpu)
+            terms.add(2 if taker.is_in_quota[level] else 1, path, is_mobile=True)
+            self._set_floors(terms, path, is_for_gpu=taker.is_for_gpu)
         return terms.finish(protected_by(self.session, herd, _reclaim_runtime))
 
     def _set_floors(self, terms: TermsBuilder, path: Sequence[Queue], *, is_for_gpu: bool) -> None:
