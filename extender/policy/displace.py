@@ -143,8 +143,9 @@ class Displacement:
         """Let stay what the chunk does not need, what was to go last first; returns the rest."""
         nodes = self._nodes_of(pending, chunk) or set()
         going = {id(unit): unit for unit in units}
-        for is_near in (False, True):
-            # What stands on none of the chunk's nodes is in nobody's way.
+        # What stands on none of the chunk's nodes is in nobody's way; the surplus of work may stay
+        # only once its core does, which may be near.
+        for is_near in (False, True, False):
             for unit in reversed(list(going.values())):
                 if any(pod.node in nodes for pod in unit.pods) is not is_near:
                     continue
