@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from extender.policy.minimal import Victims, unit_at
+from extender.policy.minimal import Victims
 from extender.policy.queues import RESOURCES
 from extender.policy.trial import Unit
+from extender.policy.units import unit_at
 from extender.state.model import Amounts
 
 #: Plans of more victims, or for more pods, are left as they are.

@@ -1,10 +1,10 @@
 """The limits of a taker's queues, which others that leave inside them may make room under."""
 
-from extender.policy.minimal import unit_at
 from extender.policy.queues import RESOURCES, Queue
 from extender.policy.session import placed_amounts
 from extender.policy.terms import Terms
 from extender.policy.trial import Trial
+from extender.policy.units import unit_at
 from extender.state.model import Amounts
 
 

@@ -15,7 +15,7 @@ from extender.kernels.victims import IMPOSSIBLE
 from extender.policy.exchange import exchange
 from extender.policy.limits import meet_limits
 from extender.policy.match import WHOLE_POOL, Frame
-from extender.policy.minimal import Victims, unit_without_moves
+from extender.policy.minimal import Victims
 from extender.policy.offers import Offers, Price
 from extender.policy.plan import Placement
 from extender.policy.queues import RESOURCES, Queue
@@ -25,6 +25,7 @@ from extender.policy.shapes import Shape, placing_orders, shapes_of
 from extender.policy.swap import swap
 from extender.policy.terms import Rule, Terms
 from extender.policy.trial import Claim, Trial, Unit
+from extender.policy.units import unit_without_moves
 from extender.state.model import GPU, Amounts, PodView
 from extender.state.nodes import NodeTable
 
