@@ -25,7 +25,8 @@ def find_herd(session: Session, pool: str) -> Herd:
     snapshot = session.snapshot
     herd = Herd()
     nodes = snapshot.nodes
-    layout = _Layout(session, pool, herd, nodes.cards.ix, nodes.pool)
+    by_node: list[list[_Listed]] = [[] for _ in range(len(nodes))]
+    layout = _Layout(session, pool, herd, nodes.cards.ix, nodes.pool, by_node)
     youngest_first = sorted(snapshot.workloads.values(), key=_seniority, reverse=True)
     for workload in youngest_first:
         if workload.is_preemptible:
@@ -51,7 +52,8 @@ class _Layout:
     herd: Herd
     ix_of: Mapping[str, int]
     pools: Sequence[str]
-    by_node: dict[int, list[_Listed]] = field(default_factory=dict)
+    by_node: list[list[_Listed]]
+    _entered: list[tuple[WorkloadView, Queue, int]] = field(default_factory=list)
     _leaves: dict[tuple[str, str], Queue | None] = field(default_factory=dict)
 
     def add(self, workload: WorkloadView) -> None:
@@ -77,9 +79,10 @@ class _Layout:
             return
         if len(places) > 1:
             places = [(ix_of[pod.node], pod) for pod in in_leaving_order(pod for _, pod in places)]
-        w = self._enter(workload, leaf, n_live)
+        w = len(self._entered)
+        self._entered.append((workload, leaf, n_live))
         for ix, pod in places:
-            self.by_node.setdefault(ix, []).append((w, pod))
+            self.by_node[ix].append((w, pod))
 
     def _add_single(self, workload: WorkloadView, pod: PodView) -> None:
         """The same where there is but one pod, as of most."""
@@ -88,16 +91,9 @@ class _Layout:
         ix = self.ix_of.get(pod.node, -1)
         leaf = self._leaf_of(workload) if ix >= 0 and self.pools[ix] == self.pool else None
         if leaf is not None:
-            listed = self._enter(workload, leaf, 1), pod
-            self.by_node.setdefault(ix, []).append(listed)
-
-    def _enter(self, workload: WorkloadView, leaf: Queue, n_live: int) -> int:
-        herd = self.herd
-        w = herd.by_key[workload.key] = len(herd.workloads)
-        herd.workloads.append(workload)
-        herd.leaves.append(leaf)
-        herd.n_live.append(n_live)
-        return w
+            entered = self._entered
+            self.by_node[ix].append((len(entered), pod))
+            entered.append((workload, leaf, 1))
 
     def _leaf_of(self, workload: WorkloadView) -> Queue | None:
         key = workload.project, workload.user
@@ -107,8 +103,12 @@ class _Layout:
 
     def finish(self) -> None:
         """Lay out the arrays."""
-        herd, session = self.herd, self.session
-        herd.members = [[] for _ in herd.workloads]
+        herd, session, entered = self.herd, self.session, self._entered
+        herd.workloads = [workload for workload, _, _ in entered]
+        herd.leaves = [leaf for _, leaf, _ in entered]
+        herd.n_live = [n_live for _, _, n_live in entered]
+        herd.by_key = {workload.key: w for w, workload in enumerate(herd.workloads)}
+        herd.members = [[] for _ in entered]
         self._lay_out_pods()
         self._mark_movable()
         self._order_members()
@@ -135,10 +135,8 @@ class _Layout:
     def _lay_out_pods(self) -> None:
         herd, snapshot = self.herd, self.session.snapshot
         now_s, by_node = snapshot.now_s, self.by_node
-        start, listed = [0], list[_Listed]()
-        for ix in range(len(snapshot.nodes)):
-            listed += by_node.get(ix, ())
-            start.append(len(listed))
+        start = accumulate(map(len, by_node), initial=0)
+        listed = list(chain.from_iterable(by_node))
         # Lists grow faster than arrays, column by column fastest: this is done for all that runs.
         pods = herd.pods = [pod for _, pod in listed]
         owner = [w for w, _ in listed]
@@ -157,7 +155,7 @@ class _Layout:
         herd.card_milli = array("i", [card.milli for each in cards for card in each])
         herd.amounts, herd.lost = array("q", chain.from_iterable(held)), array("q", lost)
         herd.turn = array("i", bytes(4 * len(pods)))
-        herd.most_pods = max(map(len, by_node.values()), default=0)
+        herd.most_pods = max(map(len, by_node), default=0)
         herd.is_here = bytearray(b"\1" * len(pods))
         herd.is_core = bytearray(len(pods))
 
