@@ -72,9 +72,9 @@ class _Layout:
                     return
                 n_live += 1
                 ix = ix_of.get(pod.node, -1)
-                if pools[ix] == pool:
+                if ix >= 0 and pools[ix] == pool:
                     places.append((ix, pod))
-        leaf = self._leaf_of(workload) if places and places[0][0] >= 0 else None
+        leaf = self._leaf_of(workload) if places else None
         if leaf is None or (len(places) < n_live and self.session.is_giving(workload.key)):
             return
         if len(places) > 1:

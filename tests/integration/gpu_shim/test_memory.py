@@ -200,7 +200,7 @@ async def test_without_an_arbiter_the_configured_cap_still_holds(scene: Scene) -
 
 async def test_an_arbiter_that_comes_back_finds_what_was_reserved(scene: Scene) -> None:
     scene.container("a", cap_mib=64)
-    code = "begin(); plain(40 * MIB); tell(1); hear(); tell(plain(30 * MIB)[0])"
+    code = "begin(); plain(40 * MIB); tell(1); hear(); tell(plain(30 * MIB)[0]); hear()"
     programs = [
         await scene.run("a", code),
         await scene.run("a", "begin(); plain(4 * MIB); tell(1); hear()"),
