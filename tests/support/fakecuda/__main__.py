@@ -1,0 +1,20 @@
+"""`python -m tests.support.fakecuda DIR` makes the driver and a card in a folder."""
+
+import argparse
+from pathlib import Path
+
+from tests.support.fakecuda import Card, build
+
+
+def main() -> None:
+    """Make both, and say how programs find them."""
+    parser = argparse.ArgumentParser(prog="python -m tests.support.fakecuda", description=__doc__)
+    parser.add_argument("folder", type=Path, help="made where it is not there")
+    folder: Path = parser.parse_args().folder.resolve()
+    build(folder)
+    card = Card(folder / "card")
+    print(f"FAKECUDA_STATE={card.path} python -m gpu_shim.bench 10 11 12 --driver {folder}")
+
+
+if __name__ == "__main__":
+    main()
