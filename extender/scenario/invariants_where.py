@@ -126,7 +126,9 @@ class _Surroundings:
                 if other != id_ and id_ in self._beside(owner, term, other, self.node_of(other)):
                     yield f"{id_}: is beside {other}, which keeps away from it"
         for term in task.pod_affinity:
-            if not self._beside(job, term, id_, place.node) and self._stays_elsewhere(job, term):
+            if self._beside(job, term, id_, place.node):
+                continue
+            if self._is_elsewhere_before(place, job, term):
                 yield f"{id_}: has no company on {place.node}"
 
     def _beside(self, job: RunJob, term: PodTerm, id_: str, node: str) -> list[str]:
@@ -142,12 +144,17 @@ class _Surroundings:
             and self.labels_of(self.node_of(other)).get(term.topology_key) == domain
         ]
 
-    def _stays_elsewhere(self, job: RunJob, term: PodTerm) -> bool:
-        """Whether anybody of whom the term speaks was somewhere and stays there."""
+    def _is_elsewhere_before(self, place: Place, job: RunJob, term: PodTerm) -> bool:
+        """Whether anybody of whom the term speaks stays where he was, or starts while the one with
+        this place has to wait for it."""
+        after, starts_later = self._outcome.after, place.status == "nominated"
         return any(
             owner.spec.namespace == job.spec.namespace
             and self.node_of(other) != ""
-            and self._outcome.after[other] is self._outcome.before[other]
+            and (
+                after[other] is self._outcome.before[other]
+                or (starts_later and after[other].status == "bound")
+            )
             and term.topology_key in self.labels_of(self.node_of(other))
             for other, (owner, _) in self._terms.items()
         )

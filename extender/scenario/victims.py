@@ -141,10 +141,14 @@ class _WhatIf:
     def _places_of(self, placed: list[str]) -> list[Placement]:
         """The places that these of the beneficiary's tasks find while all others keep theirs."""
         snapshot = self._snapshot(set(placed))
-        if snapshot is None or self._is_over_a_limit() or self._is_misplaced(placed):
+        waiting = dict.fromkeys(placed, PENDING)
+        if snapshot is None or self._is_over_a_limit() or self._is_misplaced(waiting):
             return []
         plan = decide(snapshot, _ALLOCATE)
-        return [place for admission in plan.admissions for place in admission.placements]
+        found = [place for admission in plan.admissions for place in admission.placements]
+        was = self.outcome.after
+        given = {p.pod.uid: Place(was[p.pod.uid].status, p.node, p.cards) for p in found}
+        return [] if self._is_misplaced(waiting | given) else found
 
     def _n_now(self, places: list[Placement], placed: list[str]) -> int:
         """How many of the places are free while all who leave are still there."""
@@ -189,10 +193,11 @@ class _WhatIf:
         snapshot.nodes, snapshot.workloads = table, workloads
         return snapshot
 
-    def _is_misplaced(self, placed: list[str]) -> bool:
-        """Whether somebody else was given a place that he may not have beside those who stay."""
+    def _is_misplaced(self, instead: dict[str, Place]) -> bool:
+        """Whether somebody has a place that he may not have beside those who stay, if the
+        beneficiary's tasks are where `instead` says."""
         stay = {id_: self.outcome.before[id_] for id_ in self.spared}
-        after = self.outcome.after | dict.fromkeys(placed, PENDING) | stay
+        after = self.outcome.after | instead | stay
         return any(misplaced(self.world, evolve(self.outcome, after=after)))
 
     def _is_over_a_limit(self) -> bool:

@@ -222,3 +222,22 @@ def test_quota_is_counted_in_each_pool() -> None:
     of = made(job(priority=100), nodes=nodes, nodePools=pools, queues=queues)
     assert broken(of, Planner(of).bind("j/t")) == []
     assert "in pool q" in broken(of, Planner(of).bind("j/t", "n1"))[0]
+
+
+NEAR = [{"topologyKey": "kubernetes.io/hostname", "labels": {}}]
+
+
+def test_company_is_where_others_are_who_stay() -> None:
+    of = made(job("a", on="n0"), job("b", podAffinity=NEAR))
+    assert broken(of, Planner(of).bind("b/t", "n0", (1,))) == []
+    assert broken(of, Planner(of).bind("b/t", "n1")) == ["b/t: has no company on n1"]
+
+
+def test_who_waits_for_a_place_is_not_the_first_of_its_kind_beside_one_that_starts() -> None:
+    of = made(job("v", on="n1"), job("a"), job("b", podAffinity=NEAR))
+    alike = Planner(of).bind("a/t").bind("b/t", "n1", (1,))
+    assert broken(of, alike) == []
+    later = Planner(of).evict("v/t", "b").bind("a/t").nominate("b/t", "n1")
+    assert broken(of, later) == ["b/t: has no company on n1"]
+    both = Planner(of).evict("v/t", "b").nominate("a/t").nominate("b/t", "n1")
+    assert broken(of, both) == []
