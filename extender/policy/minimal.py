@@ -14,11 +14,11 @@ from typing import Final
 
 from extender.api.demand import Demand
 from extender.policy.groups import least_pods
+from extender.policy.moving import largest_first, move_or_stop
 from extender.policy.plan import Placement
-from extender.policy.shapes import in_packing_order, placing_orders
+from extender.policy.shapes import placing_orders
 from extender.policy.terms import Terms
 from extender.policy.trial import Claim, Seat, Trial, Unit
-from extender.policy.units import unit_without_moves
 from extender.state.model import GPU, Constraints, PodView
 
 #: A taker of so many pods or fewer is placed again as a whole where pod by pod did not do.
@@ -52,9 +52,12 @@ class Victims:
     def settle(self) -> bool:
         """Decide about all of them; False where somebody can neither move nor stop."""
         trial = self.trial
-        for p in self.largest_first([p for p, place in trial.moving.items() if place is None]):
-            if p in trial.moving and trial.moving[p] is None and not self.resettle(p):
-                return False
+        homeless = [p for p, place in trial.moving.items() if place is None]
+        for p in largest_first(trial.herd, homeless):
+            if p in trial.moving and trial.moving[p] is None:
+                if not move_or_stop(trial, self.terms, p):
+                    return False
+                self.n_instead += p not in trial.moving
         for unit in self._dearest_first() if self.can_move else ():
             if not all(map(self._is_stuck, unit.pods)):
                 self._keep(unit)
@@ -62,21 +65,6 @@ class Victims:
         if self.claim.is_alike and len(trial.seats) > 1:
             trial.seat_again(self.claim.chunk)
         return True
-
-    def resettle(self, p: int) -> bool:
-        """Give a displaced pod a new place, or stop it with all that must stop with it."""
-        trial, herd = self.trial, self.trial.herd
-        if trial.resettle(p):
-            return True
-        w = herd.owner[p]
-        trial.restore(p)
-        unit = unit_without_moves(trial, self.terms, p)
-        if unit is None:
-            return False
-        trial.stop(unit)
-        self.n_instead += 1
-        # What was put back to be stopped with it, and is not, is in the taker's way.
-        return not any(trial.is_over(trial.ix_of(herd.pods[m].node)) for m in herd.members[w])
 
     def _keep(self, unit: Unit) -> None:
         """Let the unit go on: its pods stay where they can, the others move."""
@@ -95,7 +83,7 @@ class Victims:
                     return
                 trial.displace(p)
                 displaced.append(p)
-        if not all(trial.resettle(p) for p in self.largest_first(displaced)) or (
+        if not all(trial.resettle(p) for p in largest_first(herd, displaced)) or (
             trial.is_for_limits and not self.may_keep()
         ):
             trial.rollback(mark)
@@ -378,9 +366,3 @@ class Victims:
                 herd.pods[unit.pods[0]].uid,
             ),
         )
-
-    def largest_first(self, pods: Sequence[int]) -> list[int]:
-        """The pods p in the order in which new places are looked for."""
-        herd = self.trial.herd
-        by_uid = {herd.pods[p].uid: p for p in pods}
-        return [by_uid[pod.uid] for pod in in_packing_order([herd.pods[p] for p in pods])]

@@ -4,37 +4,32 @@ A `Search` is a Placer (`topology`): inside each domain that is tried it makes r
 is free.
 """
 
-from array import array
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from extender.kernels import nodes as node_kernel
 from extender.kernels.victims import IMPOSSIBLE
 from extender.policy.exchange import exchange
 from extender.policy.limits import meet_limits
 from extender.policy.match import WHOLE_POOL, Frame
 from extender.policy.minimal import Victims
-from extender.policy.offers import Offers, Price
+from extender.policy.offers import Price
 from extender.policy.plan import Placement
 from extender.policy.queues import RESOURCES, Queue
 from extender.policy.reseating import Reseating
+from extender.policy.room import Room
 from extender.policy.session import placed_amounts
-from extender.policy.shapes import Shape, placing_orders, shapes_of
+from extender.policy.shapes import placing_orders, shapes_of
 from extender.policy.swap import swap
-from extender.policy.terms import Rule, Terms
+from extender.policy.terms import Rule
 from extender.policy.trial import Claim, Trial, Unit
-from extender.policy.units import unit_without_moves
-from extender.state.model import GPU, Amounts, PodView
+from extender.state.model import Amounts, PodView
 from extender.state.nodes import NodeTable
 
 if TYPE_CHECKING:
     from extender.policy.solver import Solver
 
-#: Nodes on which a plan with moves is tried for one pod. A node fails when its pods have no other
-#: place together though each has one; a cluster in which this happens so often has no room to move.
-_MOST_TRIES: Final = 512
 #: So often a plan that the rule does not allow is tried, each without the nodes that those before
 #: it cleared last.
 _MOST_REFUSALS: Final = 4
@@ -53,15 +48,7 @@ class Search:
         self.was_forbidden = False
         touched, log = solver.touched, solver.log
         self.trial = Trial(solver.session, solver.pool, solver.herd, touched, log, claim)
-        self._moves = can_move
-        self._is_deferred = False
-        self._is_doubtful = False
-        self._n_stopped_instead = 0
-        # Who has no other place, while room for one pod is looked for.
-        self._stuck: list[int] = []
-        # Nodes on which room was made last, and those on which it is not to be made any more.
-        self._cleared: list[int] = []
-        self._refused: set[int] = set()
+        self._room = Room(solver, self.trial, claim, rule)
         # One took the place of one other, and nothing else changed anywhere.
         self.is_even = False
         # Who lacks company whatever is done here.
@@ -80,13 +67,13 @@ class Search:
             return is_done
         best: tuple[Price, tuple[bool, bool], frozenset[int]] | None = None
         for way in self._ways():
-            self._is_doubtful = False
+            self._room.is_doubtful = False
             if self._go(*way):
-                if best is None and not self._is_doubtful:
+                if best is None and not self._room.is_doubtful:
                     return True
                 price = self.trial.price()
                 if best is None or price < best[0]:
-                    best = price, way, frozenset(self._refused)
+                    best = price, way, frozenset(self._room.refused)
             self.rollback(mark)
         return best is not None and self._go(*best[1], best[2])
 
@@ -98,24 +85,23 @@ class Search:
 
         Where the rule does not allow the plan, it may allow one that makes room elsewhere.
         """
-        self._moves, self._is_deferred = with_moves, is_deferred
-        self._refused = set(without)
-        mark = self.checkpoint()
+        room, mark = self._room, self.checkpoint()
+        room.begin(with_moves, is_deferred, without)
         for _ in range(_MOST_REFUSALS):
-            self._cleared.clear()
-            self.is_even = not self._refused and swap(self)
+            room.cleared.clear()
+            self.is_even = not room.refused and swap(self)
             is_placed = self.is_even or self._place_all()
-            if not (is_placed and meet_limits(self.trial, self._terms) and self._settle()):
+            if not (is_placed and meet_limits(self.trial, room.terms) and self._settle()):
                 return False
             if self._may_keep():
                 return True
             self.was_forbidden = True
             if self.is_even:
-                self._cleared = [self.trial.ix_of(self.trial.placements[0].node)]
-            if not self._cleared or self.solver.n_retries == 0:
+                room.cleared.append(self.trial.ix_of(self.trial.placements[0].node))
+            if not room.cleared or self.solver.n_retries == 0:
                 return False
             self.solver.n_retries -= 1
-            self._refused.add(self._cleared[-1])
+            room.refused.add(room.cleared[-1])
             self.rollback(mark)
         return False
 
@@ -123,7 +109,7 @@ class Search:
         """As `topology.Placer.place_in`."""
         mark = self.checkpoint()
         for in_order in placing_orders(pods):
-            if all(self._seat(pod, frame) for pod in in_order):
+            if all(self._room.seat(pod, frame) for pod in in_order):
                 return [self.trial.seats[pod.uid].placement for pod in pods]
             self.rollback(mark)
         return None
@@ -138,7 +124,7 @@ class Search:
             return price
         total = [0, 0, 0]
         for shape in shapes_of(pods):
-            offers = self.solver.offers(self.rule, shape, frame, with_moves=self._moves)
+            offers = self._room.offers(shape, frame)
             for lowest in offers.lowest(shape.count):
                 total = [one + more for one, more in zip(total, lowest, strict=True)]
         return tuple(total)
@@ -152,10 +138,6 @@ class Search:
         if self.trial.checkpoint() > mark:
             self.trial.rollback(mark)
             self.solver.changed_prices()
-
-    @property
-    def _terms(self) -> Terms:
-        return self.solver.terms(self.rule, with_moves=self._moves)
 
     def _ways(self) -> Iterator[tuple[bool, bool]]:
         """How it is tried where somebody can move, one way after the other: whether with moves, and
@@ -230,7 +212,7 @@ class Search:
         victims = self._victims()
         if not victims.settle():
             return False
-        self._is_doubtful |= victims.n_instead > 0
+        self._room.is_doubtful |= victims.n_instead > 0
         exchange(victims)
         return True
 
@@ -273,7 +255,7 @@ class Search:
     def _place_all(self) -> bool:
         claim, solver = self.claim, self.solver
         if not claim.is_near and len(claim.chunk) == 1:
-            return self._seat(claim.chunk[0], WHOLE_POOL)
+            return self._room.seat(claim.chunk[0], WHOLE_POOL)
         if not claim.is_near:
             return self.place_in(claim.chunk, solver.pool, WHOLE_POOL) is not None
         lay_out = solver.session.places.lay_out
@@ -281,7 +263,7 @@ class Search:
 
     def _emptied(self) -> NodeTable:
         """The nodes as they would be if everything left that may."""
-        herd, terms = self.solver.herd, self._terms
+        herd, terms = self.solver.herd, self._room.terms
         table = self.solver.session.sim.later.copy()
         for p, pod in enumerate(herd.pods):
             is_open = terms.tiers[herd.queue[herd.owner[p]]] or terms.moves[herd.shape[p]]
@@ -289,119 +271,12 @@ class Search:
                 table.give_back(table.cards.ix[pod.node], pod.demand, pod.cards)
         return table
 
-    def _seat(self, pod: PodView, frame: Frame) -> bool:
-        solver, trial = self.solver, self.trial
-        if not solver.fullness.is_full(pod.demand, pod.constraints) and trial.seat(pod, frame):
-            return True
-        shape = Shape(pod.demand, pod.constraints, 1)
-        offers = solver.offers(self.rule, shape, frame, with_moves=self._moves)
-        for at, ix in enumerate(offers.candidates) if self._refused else ():
-            if ix in self._refused:
-                offers.exclude(at)
-        try:
-            return self._seat_where_room_is_made(pod, frame, offers)
-        finally:
-            self._free_stuck()
-            if self._refused:
-                offers.readmit()
-
-    def _seat_where_room_is_made(self, pod: PodView, frame: Frame, offers: Offers) -> bool:
-        solver, trial = self.solver, self.trial
-        best: tuple[Price, int] | None = None
-        for _ in range(_MOST_TRIES):
-            at = offers.cheapest()
-            if at < 0 or (best is not None and offers.price(at) >= best[0]):
-                break
-            mark, n_stuck = trial.checkpoint(), len(self._stuck)
-            self._n_stopped_instead = 0
-            if self._make_room(pod, frame, offers, offers.candidates[at]):
-                if self._n_stopped_instead == 0 or len(self.claim.chunk) > 1:
-                    return True
-                price = trial.price()
-                if best is None or price < best[0]:
-                    best = price, offers.candidates[at]
-            trial.rollback(mark)
-            offers.refresh(solver.touched, offers.epoch, is_undone=True)
-            # Without whom was stuck, others of the node may do.
-            if len(self._stuck) == n_stuck:
-                offers.exclude(at)
-        offers.readmit()
-        return best is not None and self._make_room(pod, frame, offers, best[1])
-
-    def _free_stuck(self) -> None:
-        """Who had no other place for one pod of the claim may have one for the next."""
-        herd = self.solver.herd
-        for p in self._stuck:
-            herd.may_move[p] = 1
-            self.solver.touched.append(self.trial.ix_of(herd.pods[p].node))
-        self._stuck.clear()
-
-    def _make_room(self, pod: PodView, frame: Frame, offers: Offers, ix: int) -> bool:
-        """Seat the pod on node `ix` and send away who must leave; the caller undoes a False."""
-        solver, trial, terms = self.solver, self.trial, self._terms
-        herd, chosen = solver.herd, offers.choose(ix)
-        if chosen is None:
-            return False
-        displaced, is_sure = [], not (self._moves or solver.session.places.beside)
-        for p in chosen:
-            if not herd.is_here[p]:
-                is_sure = False
-                continue
-            if self._moves and terms.moves[herd.shape[p]] and herd.may_move[p]:
-                trial.displace(p)
-                displaced.append(p)
-                continue
-            unit = unit_without_moves(trial, terms, p)
-            if unit is None:
-                return False
-            trial.stop(unit)
-        if trial.moving and self._moves_too_much():
-            return False
-        # It does once all have left who were chosen, if nobody minds who is beside whom.
-        if not is_sure and not self._fits(pod, ix):
-            return False
-        trial.seat_on(pod, ix, frame)
-        self._cleared.append(ix)
-        return self._is_deferred or not displaced or self._resettle(displaced)
-
-    def _moves_too_much(self) -> bool:
-        rule, moving, herd = self.rule, self.trial.moving, self.solver.herd
-        if rule.max_moves is not None and len(moving) > rule.max_moves:
-            return True
-        own = herd.by_key.get(self.claim.key)
-        if any(herd.owner[p] == own for p in moving):
-            return True
-        return rule.is_move_bounded and herd.amounts_of(moving)[GPU] > self.claim.need[GPU]
-
-    def _resettle(self, displaced: Sequence[int]) -> bool:
-        trial, herd, victims = self.trial, self.solver.herd, self._victims()
-        for p in victims.largest_first(displaced):
-            if p in trial.moving and trial.moving[p] is None:
-                if not victims.resettle(p):
-                    herd.may_move[p] = 0
-                    self._stuck.append(p)
-                    return False
-                if p not in trial.moving:
-                    self._n_stopped_instead += 1
-                    self._is_doubtful = True
-        return True
-
-    def _fits(self, pod: PodView, ix: int) -> bool:
-        """Whether the node takes the pod, by what is free later and by who is there."""
-        places, later = self.solver.session.places, self.solver.session.sim.later
-        if pod.demand.counted and not later.fits_counted(ix, pod.demand):
-            return False
-        only = array("i", (ix,))
-        if places.beside:
-            only = places.beside.allowed(pod, only, "later")
-        return node_kernel.best_node(later, pod.demand, only, node_kernel.BINPACK) >= 0
-
     def _victims(self) -> Victims:
         rule, claim, trial = self.rule, self.claim, self.trial
         return Victims(
             claim,
             trial,
-            self._terms,
+            self._room.terms,
             is_full=self.solver.fullness.is_full,
             place_again=self._place_again,
             may_keep=self._is_allowed,
