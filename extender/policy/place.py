@@ -119,7 +119,7 @@ class Places:
         for in_order in placing_orders(pods):
             placed: list[Placement] = []
             for group in alike(in_order):
-                if len(group) > 1 and self._may_go_in_bulk(group[0]):
+                if len(group) > 1 and self._may_go_in_bulk(group):
                     more = self._place_alike(group, pool, moment, frame)
                 else:
                     more = self._place_singly(group, pool, moment, frame)
@@ -221,6 +221,9 @@ class Places:
 
     def _streak(self, pod: PodView, pool: str, moment: Moment) -> Streak | None:
         """Places for this pod and others like it, if any has come just before."""
+        # Alike pods may have labels by which others keep away from one and not from the next.
+        if not self._may_go_in_bulk((pod,)):
+            return None
         demand, constraints = pod.demand, pod.constraints
         known = self._streaks.get((pool, moment))
         if known is None or known.constraints is not constraints or known.demand != demand:
@@ -228,7 +231,7 @@ class Places:
             return None
         if known.places and known.n_steps == len(self.sim.touched):
             return known
-        if not demand.wants_gpu or self._is_fgd(pod, pool) or not self._may_go_in_bulk(pod):
+        if not demand.wants_gpu or self._is_fgd(pod, pool):
             return None
         known.length = known.next_length()
         candidates = self.matcher.candidates(pool, constraints)
@@ -288,8 +291,9 @@ class Places:
         placement = view.gpu_placement if demand.wants_gpu else view.cpu_placement
         return placement == "fgd" and not demand.counted
 
-    def _may_go_in_bulk(self, pod: PodView) -> bool:
-        return not pod.demand.counted and not self.beside.concerns((pod,))
+    def _may_go_in_bulk(self, pods: Sequence[PodView]) -> bool:
+        """Whether pods of one shape may be placed without a look at who is beside whom."""
+        return not pods[0].demand.counted and not self.beside.concerns(pods)
 
     def _rule(self, pod: PodView, pool: str) -> int:
         view = self.pools[pool]

@@ -101,6 +101,26 @@ def test_anti_affinity_of_running_pods_keeps_others_away() -> None:
     assert nodes(allocated(cluster)) == {"noisy-0": "n2"}
 
 
+def test_it_keeps_one_away_that_is_alike_but_for_its_labels_to_those_placed_before() -> None:
+    cluster = cluster_of("east", "west", gpus=5)
+    cluster.job("quiet", "a", on="n0", constraints=apart(HOST, app="loud"))
+    for at in range(2):
+        cluster.job(f"plain{at}", "a")
+    cluster.job("x-loud", "a", labels={"app": "loud"})
+    found = nodes(allocated(cluster))
+    assert found == {"plain0-0": "n0", "plain1-0": "n0", "x-loud-0": "n1"}
+
+
+def test_it_keeps_one_away_that_is_alike_but_for_its_labels_to_others_of_its_gang() -> None:
+    cluster = cluster_of("east", "west", gpus=5)
+    cluster.job("quiet", "a", on="n0", constraints=apart(HOST, app="loud"))
+    cluster.job("gang", "a", pods=3)
+    gang = cluster.workloads["ns/gang"]
+    loud = replace(gang.pods[2], labels=(("app", "loud"),))
+    cluster.workloads["ns/gang"] = replace(gang, pods=(*gang.pods[:2], loud))
+    assert nodes(allocated(cluster))["gang-2"] == "n1"
+
+
 def test_anti_affinity_spreads_the_pods_of_one_workload() -> None:
     cluster = cluster_of("east", "east", "west")
     cluster.job(
