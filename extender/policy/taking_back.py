@@ -92,7 +92,7 @@ class TakingBack:
         session.places.forget_failures(pool)
         mark = session.sim.checkpoint()
         is_any_left = False
-        for pending in session.pending:
+        for pending in (*session.pending, *session.deferred):
             leaf = session.queues[pool].leaf_of(pending.workload)
             if leaf is None or pool not in pending.pools or pending is self.claim.pending:
                 continue
