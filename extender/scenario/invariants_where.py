@@ -128,7 +128,7 @@ class _Surroundings:
         for term in task.pod_affinity:
             if self._beside(job, term, id_, place.node):
                 continue
-            if self._is_elsewhere_before(place, job, term):
+            if self._is_elsewhere_before(place, job, term, id_):
                 yield f"{id_}: has no company on {place.node}"
 
     def _beside(self, job: RunJob, term: PodTerm, id_: str, node: str) -> list[str]:
@@ -144,17 +144,15 @@ class _Surroundings:
             and self.labels_of(self.node_of(other)).get(term.topology_key) == domain
         ]
 
-    def _is_elsewhere_before(self, place: Place, job: RunJob, term: PodTerm) -> bool:
-        """Whether anybody of whom the term speaks stays where he was, or starts while the one with
-        this place has to wait for it."""
-        after, starts_later = self._outcome.after, place.status == "nominated"
+    def _is_elsewhere_before(self, place: Place, job: RunJob, term: PodTerm, id_: str) -> bool:
+        """Whether anybody of whom the term speaks may be somewhere before the task is at this
+        place: who stays, or, where the task has to wait, whoever else gets a place."""
+        after, before = self._outcome.after, self._outcome.before
         return any(
-            owner.spec.namespace == job.spec.namespace
+            other != id_
+            and owner.spec.namespace == job.spec.namespace
             and self.node_of(other) != ""
-            and (
-                after[other] is self._outcome.before[other]
-                or (starts_later and after[other].status == "bound")
-            )
+            and (place.status == "nominated" or after[other] is before[other])
             and term.topology_key in self.labels_of(self.node_of(other))
             for other, (owner, _) in self._terms.items()
         )

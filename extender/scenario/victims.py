@@ -8,25 +8,13 @@ nobody waits, so victims there are not looked at.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from dataclasses import replace as evolve
 from itertools import combinations, islice
 
-from msgspec.structs import replace
-
-from extender.policy.decide import decide
-from extender.policy.plan import Placement, Settings
 from extender.scenario.groups import count_in, is_satisfied
-from extender.scenario.invariants_where import misplaced
-from extender.scenario.ledger import ledger_later, place_now
 from extender.scenario.outcome import Outcome
-from extender.scenario.places import PENDING, Place
-from extender.scenario.snapshot import take_snapshot
-from extender.scenario.world import RunJob, World
-from extender.state.model import PodView, Snapshot, WorkloadView
-from extender.state.nodes import NodeTable
+from extender.scenario.what_if import WhatIf, tasks_placed
+from extender.scenario.world import World
 
-_ALLOCATE = Settings(stages=("allocate",))
 #: Subsets of one job's victims that are tried; more than a hand-made case has.
 _MOST_SUBSETS = 24
 
@@ -35,12 +23,12 @@ def wasted_victims(world: World, outcome: Outcome) -> Iterator[str]:
     """One sentence for each victim that could stay, and for each that leaves for nobody's gain."""
     for key, victims in _by_beneficiary(world, outcome).items():
         job = next((job for job in world.jobs.values() if job.key == key), None)
-        placed = _placed(job, outcome) if job else []
+        placed = tasks_placed(job, outcome) if job else []
         if job is None or not any(outcome.after[id_].status == "nominated" for id_ in placed):
             yield f"{', '.join(victims)}: leaves for {key}, which gets no place for it"
             continue
         for unit in _units(world, outcome, victims):
-            if _WhatIf(world, outcome, job, unit).fits(placed):
+            if WhatIf(world, outcome, job, victims, unit).fits(placed):
                 yield f"{', '.join(unit)}: could stay, {job.spec.name} has its place without that"
 
 
@@ -81,17 +69,6 @@ def _by_beneficiary(world: World, outcome: Outcome) -> dict[str, list[str]]:
     return found
 
 
-def _placed(job: RunJob, outcome: Outcome) -> list[str]:
-    """Tasks of the job that get places in this cycle."""
-    return [
-        task.id
-        for task in job.tasks
-        if outcome.after[task.id] is not outcome.before[task.id]
-        and outcome.after[task.id].status in ("bound", "nominated")
-        and not outcome.after[task.id].is_moved
-    ]
-
-
 def _units(world: World, outcome: Outcome, victims: list[str]) -> Iterator[list[str]]:
     """What can be left out together, job by job."""
     chosen = set(victims)
@@ -116,148 +93,3 @@ def _units(world: World, outcome: Outcome, victims: list[str]) -> Iterator[list[
                     break
         if stopped and not n_found:
             yield [task.id for task in stopped]
-
-
-@dataclass(slots=True)
-class _WhatIf:
-    """The plan done but for `spared`, who stay; only the beneficiary waits."""
-
-    world: World
-    outcome: Outcome
-    beneficiary: RunJob
-    spared: list[str]
-
-    def fits(self, placed: list[str]) -> bool:
-        """Whether all tasks `placed` of the beneficiary find places, and no fewer start at once."""
-        starting = [id_ for id_ in placed if self.outcome.after[id_].status == "bound"]
-        if not starting:
-            return len(self._places_of(placed)) == len(placed)
-        waiting = [id_ for id_ in placed if id_ not in starting]
-        if len(self._places_of(waiting)) == len(waiting):
-            return True
-        places = self._places_of(placed)
-        return len(places) == len(placed) and self._n_now(places, placed) >= len(starting)
-
-    def _places_of(self, placed: list[str]) -> list[Placement]:
-        """The places that these of the beneficiary's tasks find while all others keep theirs."""
-        snapshot = self._snapshot(set(placed))
-        waiting = dict.fromkeys(placed, PENDING)
-        if snapshot is None or self._is_over_a_limit() or self._is_misplaced(waiting):
-            return []
-        plan = decide(snapshot, _ALLOCATE)
-        found = [place for admission in plan.admissions for place in admission.placements]
-        was = self.outcome.after
-        given = {p.pod.uid: Place(was[p.pod.uid].status, p.node, p.cards) for p in found}
-        return [] if self._is_misplaced(waiting | given) else found
-
-    def _n_now(self, places: list[Placement], placed: list[str]) -> int:
-        """How many of the places are free while all who leave are still there."""
-        table, n_free = self.world.cluster.free.copy(), 0
-        held = self.outcome.after | dict.fromkeys(placed, PENDING)
-        for job in self.world.jobs.values():
-            for task in job.tasks:
-                if (now := place_now(held[task.id])) is not None:
-                    table.hold(table.cards.ix[now.node], task.demand, now.cards)
-        for place in places:
-            ix = table.cards.ix[place.node]
-            table.hold(ix, place.pod.demand, place.cards)
-            if _has_room(table, ix):
-                n_free += 1
-            else:
-                table.give_back(ix, place.pod.demand, place.cards)
-        return n_free
-
-    def _snapshot(self, placed: set[str]) -> Snapshot | None:
-        """That moment, or None where those who stay are in somebody's way."""
-        snapshot = take_snapshot(self.world)
-        table = self.world.cluster.free.copy()
-        workloads: dict[str, WorkloadView] = {}
-        for job in self.world.jobs.values():
-            view = snapshot.workloads.get(job.key)
-            if view is None:
-                continue
-            pods = []
-            for pod in view.pods:
-                place = self._place_of(pod, placed)
-                if place is None:
-                    continue
-                pods.append(_pod_at(pod, place))
-                if place.node:
-                    table.hold(table.cards.ix[place.node], pod.demand, place.cards)
-            if pods:
-                pools = self._pools(placed) if job is self.beneficiary else view.pools
-                workloads[job.key] = replace(view, pods=tuple(pods), pools=pools)
-        nodes = {self.outcome.before[id_].node for id_ in self.spared}
-        if not all(_has_room(table, table.cards.ix[node]) for node in nodes):
-            return None
-        snapshot.nodes, snapshot.workloads = table, workloads
-        return snapshot
-
-    def _is_misplaced(self, instead: dict[str, Place]) -> bool:
-        """Whether somebody has a place that he may not have beside those who stay, if the
-        beneficiary's tasks are where `instead` says."""
-        stay = {id_: self.outcome.before[id_] for id_ in self.spared}
-        after = self.outcome.after | instead | stay
-        return any(misplaced(self.world, evolve(self.outcome, after=after)))
-
-    def _is_over_a_limit(self) -> bool:
-        """Whether those who stay keep a queue over its limit in which others get places: such
-        places would not be given."""
-        world, outcome = self.world, self.outcome
-        cluster = world.cluster
-        growing = {
-            queue.name
-            for job in world.jobs.values()
-            if _placed(job, outcome)
-            for queue in cluster.lineage(job.spec.queue)
-        }
-        places = outcome.after | {id_: outcome.before[id_] for id_ in self.spared}
-        spared = next(job for job in world.jobs.values() if _is_of(job, self.spared[0]))
-        own = {queue.name for queue in cluster.lineage(spared.spec.queue)} & growing
-        return any(
-            amount > cluster.queue_views[queue].pools[pool].figures[at].limit
-            for (queue, pool, at), amount in ledger_later(world, places).queues.items()
-            if queue in own and pool
-        )
-
-    def _pools(self, placed: set[str]) -> tuple[str, ...]:
-        """Pools in which the beneficiary may be placed; in strict order others may be before it in
-        those that it was not placed in, even if it runs there."""
-        job, cluster = self.beneficiary, self.world.cluster
-        if cluster.case.settings.job_order != "strict-fifo":
-            return job.pools
-        nodes = {self.outcome.after[id_].node for id_ in placed}
-        return tuple(pool for pool in job.pools if pool in map(cluster.pool_of_node, nodes))
-
-    def _place_of(self, pod: PodView, placed: set[str]) -> Place | None:
-        """Where the pod is then; None where it is gone or does not matter."""
-        if pod.uid in self.spared:
-            return self.outcome.before[pod.uid]
-        if pod.uid in placed:
-            return PENDING
-        place = self.outcome.after[pod.uid]
-        return Place("running", place.node, place.cards) if place.has_later else None
-
-
-def _is_of(job: RunJob, id_: str) -> bool:
-    return any(task.id == id_ for task in job.tasks)
-
-
-def _pod_at(pod: PodView, place: Place) -> PodView:
-    is_waiting = place.status == "pending"
-    return replace(
-        pod,
-        state="gated" if is_waiting else "bound",
-        is_gated=is_waiting,
-        is_terminating=False,
-        node=place.node,
-        cards=place.cards,
-        started_at=0 if is_waiting else pod.started_at,
-    )
-
-
-def _has_room(table: NodeTable, ix: int) -> bool:
-    """Whether no card of the node, nor the node itself, is over what it has."""
-    figures = (table.free_cpu_milli[ix], table.free_memory_mib[ix], table.free_pods[ix])
-    counted = (table.free_counted[ix] or {}).values()
-    return all(left >= 0 for left in (*table.cards.free_of(ix), *figures, *counted))

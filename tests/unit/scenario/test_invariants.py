@@ -233,11 +233,12 @@ def test_company_is_where_others_are_who_stay() -> None:
     assert broken(of, Planner(of).bind("b/t", "n1")) == ["b/t: has no company on n1"]
 
 
-def test_who_waits_for_a_place_is_not_the_first_of_its_kind_beside_one_that_starts() -> None:
+def test_who_waits_for_a_place_is_not_the_first_of_its_kind_where_another_gets_one() -> None:
     of = made(job("v", on="n1"), job("a"), job("b", podAffinity=NEAR))
     alike = Planner(of).bind("a/t").bind("b/t", "n1", (1,))
     assert broken(of, alike) == []
     later = Planner(of).evict("v/t", "b").bind("a/t").nominate("b/t", "n1")
     assert broken(of, later) == ["b/t: has no company on n1"]
     both = Planner(of).evict("v/t", "b").nominate("a/t").nominate("b/t", "n1")
-    assert broken(of, both) == []
+    assert broken(of, both) == ["b/t: has no company on n1"]
+    assert broken(of, Planner(of).evict("v/t", "b").nominate("b/t", "n1")) == []

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from extender.policy.plan import QueueShare
 from extender.scenario.outcome import read_plan
 from extender.scenario.victims import broken_promises, wasted_victims
 from extender.scenario.world import World
@@ -51,6 +54,18 @@ def test_victims_in_the_way_of_a_limit_are_needed() -> None:
     low = job("a", "new", priority=25, on="n0")
     of = made(low, job("c", "new", priority=75), queues=queues)
     assert wasted(of, Planner(of).evict("a/t", "c").nominate("c/t", cards=(1,))) == []
+
+
+@pytest.mark.parametrize(("share", "n_told"), [(2000, 0), (3000, 2)])
+def test_victims_without_whom_a_department_would_grow_past_its_share_are_needed(
+    share: int, n_told: int
+) -> None:
+    queues = [queue("d"), queue("old", parent="d"), queue("new", parent="d")]
+    jobs = [job("a", "old", on="n0"), job("b", "old", on="n0"), job("c", "new", gpu=2)]
+    of = made(*jobs, nodes=[node(gpus=3)], queues=queues)
+    plan = Planner(of).evict("a/t", "c").evict("b/t", "c").nominate("c/t", cards=(0, 1))
+    plan.plan.shares["d", "default"] = QueueShare(fair_share=(share, 0, 0))
+    assert len(wasted(of, plan)) == n_told
 
 
 def test_victims_thanks_to_whom_more_starts_at_once_are_needed() -> None:
