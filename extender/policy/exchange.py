@@ -28,8 +28,7 @@ def exchange(victims: Victims) -> None:
     """Make a plan that is settled cheaper where one unit more does it."""
     trial = victims.trial
     if 1 < len(trial.seats) <= _MOST_UNITS and 1 < len(trial.units) <= _MOST_UNITS:
-        for found in islice(_Candidates(victims).find(), _MOST_TRIES):
-            p = found.pods[0]
+        for p in islice(_Candidates(victims).find(), _MOST_TRIES):
             # With whom it goes depends on who of its workload stays since it was found.
             unit = unit_at(trial, victims.terms, p) if trial.herd.is_here[p] else None
             if unit is not None:
@@ -68,16 +67,21 @@ class _Candidates:
                 lost[node] = lost.get(node, 0) + unit.lost
         self.costs = sorted(lost.values(), reverse=True)
 
-    def find(self) -> list[Unit]:
-        """Those that might save more than they lose, the cheapest first."""
-        trial, units = self.victims.trial, dict[int, Unit]()
-        for p in (*islice(self._gangs(), _MOST_GANGS), *self._beside()):
-            unit = unit_at(trial, self.victims.terms, p)
-            if unit is not None:
-                units[unit.pods[0]] = unit
-        found = [unit for unit in units.values() if unit.lost < self._most_saved(unit)]
+    def find(self) -> list[int]:
+        """A pod of each unit that might save more than it loses, the cheapest first."""
+        trial, known = self.victims.trial, set[frozenset[int]]()
+        found = list[tuple[int, str, int]]()
         pods = trial.herd.pods
-        return sorted(found, key=lambda unit: (unit.lost, pods[unit.pods[0]].uid))
+        asked = {*islice(self._gangs(), _MOST_GANGS), *self._beside()}
+        # One pod may leave alone, and another of its workload only with that one.
+        for p in sorted(asked, key=lambda p: pods[p].uid):
+            unit = unit_at(trial, self.victims.terms, p)
+            if unit is None or (together := frozenset(unit.pods)) in known:
+                continue
+            known.add(together)
+            if unit.lost < self._most_saved(unit):
+                found.append((unit.lost, pods[p].uid, p))
+        return [p for _, _, p in sorted(found)]
 
     def _gangs(self) -> Iterator[int]:
         """A pod of every workload with several that costs less than the plan."""

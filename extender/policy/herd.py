@@ -132,7 +132,8 @@ class Herd:
         Costs one pass over all workloads, once."""
         if self._gangs is None:
             several = [w for w, pods in enumerate(self.members) if len(pods) > 1]
-            self._gangs = sorted(several, key=self.whole_lost.__getitem__)
+            lost, workloads = self.whole_lost, self.workloads
+            self._gangs = sorted(several, key=lambda w: (lost[w], workloads[w].key))
         return self._gangs
 
     def is_legal(self, w: int) -> bool:
