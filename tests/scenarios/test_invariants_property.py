@@ -17,7 +17,7 @@ from extender.scenario.outcome import Outcome
 from extender.scenario.run import broken_rules, run_cycle
 from extender.scenario.world import World
 from tests.scenarios.clusters import Entry, entries
-from tests.scenarios.wide_clusters import wide_entries
+from tests.scenarios.wide_clusters import crowded_entries, wide_entries
 
 CYCLES = int(os.environ.get("BALLAST_CYCLES", "2000"))
 IS_REPEATED = "BALLAST_CYCLES" not in os.environ
@@ -29,17 +29,23 @@ LIMIT_S = 420 + CYCLES * 3 // 100
 
 @pytest.mark.timeout(LIMIT_S)
 def test_rules_hold_in_every_cycle_and_the_same_cluster_comes_to_rest() -> None:
-    explore(entries(), CYCLES * 2 // 5)
+    explore(entries(), CYCLES * 3 // 10)
 
 
 @pytest.mark.timeout(LIMIT_S)
 def test_they_hold_with_all_that_a_cluster_and_its_work_may_ask_for() -> None:
-    explore(wide_entries(), CYCLES * 2 // 5)
+    explore(wide_entries(), CYCLES * 3 // 10)
 
 
 @pytest.mark.timeout(LIMIT_S)
 def test_they_hold_under_the_other_policies_too() -> None:
     explore(wide_entries(("demand-weighted", "priority")), CYCLES // 5)
+
+
+@pytest.mark.timeout(LIMIT_S)
+def test_they_hold_where_much_runs_and_much_waits() -> None:
+    for policies in (("fairshare",), ("demand-weighted", "priority")):
+        explore(crowded_entries(policies), CYCLES // 10)
 
 
 def explore(clusters: st.SearchStrategy[Entry], n_cycles: int) -> None:

@@ -21,6 +21,21 @@ def wide_entries(draw: Draw, policies: tuple[str, ...] = ("fairshare",)) -> Entr
     return entry
 
 
+@st.composite
+def crowded_entries(draw: Draw, policies: tuple[str, ...] = ("fairshare",)) -> Entry:
+    """One of several nodes in which much runs and much waits, widened in four ways."""
+    entry = draw(entries(policies).filter(_is_crowded))
+    for name in sorted(draw(st.permutations(sorted(_WIDENINGS)))[:4]):
+        _WIDENINGS[name](draw, entry)
+    return entry
+
+
+def _is_crowded(entry: Entry) -> bool:
+    tasks = [task for job in entry["jobs"] for task in job["tasks"]]
+    n_running = sum("node" in task for task in tasks)
+    return n_running >= 3 and len(tasks) - n_running >= 3 and len(entry["nodes"]) > 1
+
+
 def _often(draw: Draw, percent: int) -> bool:
     return draw(st.integers(0, 99)) < percent
 
