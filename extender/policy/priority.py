@@ -166,7 +166,7 @@ class _Line:
         """Stop what is worse so that as much of it fits as can; as `grant`."""
         session, workload = self.session, pending.workload
         refused = session.shortages.explain(pending, self.pool)
-        shape = _shape(pending)
+        shape = self._shape(pending)
         if workload.priority <= self.hopeless.get(shape, workload.priority - 1):
             return refused
         others = [pool for pool in pending.pools if pool != self.pool]
@@ -213,6 +213,13 @@ class _Line:
             if id(unit) not in self.gone and unit.workload.key not in split:
                 yield unit
 
+    def _shape(self, pending: Pending) -> object:
+        """What makes it alike to others: of whom some keep away is alike to nobody."""
+        chunk = pending.chunk
+        if self.session.places.beside.concerns(chunk):
+            return pending.workload.key
+        return frozenset((id(pod.constraints), pod.demand) for pod in chunk), len(chunk)
+
     def _find_units(self) -> list[Unit]:
         """What may be stopped, the worst priority first, in it the newest."""
         session = self.session
@@ -224,7 +231,3 @@ class _Line:
 
 def _order(workload: WorkloadView) -> tuple[int, int, str]:
     return -workload.priority, workload.created_at, workload.key
-
-
-def _shape(pending: Pending) -> object:
-    return frozenset((id(pod.constraints), pod.demand) for pod in pending.chunk), len(pending.chunk)
