@@ -43,8 +43,10 @@ def serve_by_priority(session: Session, pool: str, waiting: Iterable[Pending]) -
 
 
 def review_stops(session: Session) -> None:
-    """All pools are served: let those stay who stopped for work that has a place in another now."""
-    if any(len(taker.pools) > 1 for _, taker in session.stops):
+    """All pools are served: let those stay who stopped for work that has a place in another now, or
+    for what of a host has been left since by work of the other sort, with GPUs or without."""
+    are_with_gpus = {unit.amounts[GPU] > 0 for unit, _ in session.stops}
+    if len(are_with_gpus) > 1 or any(len(taker.pools) > 1 for _, taker in session.stops):
         session.spare({pod.uid for unit, _ in session.stops for pod in unit.pods})
         session.stops = _settle(session, session.stops)
 
