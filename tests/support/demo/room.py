@@ -15,6 +15,8 @@ CARDS: Final = 8
 #: Cards that become free on each of the big nodes, by the end of single-GPU jobs.
 FREED: Final = 2
 MOVER: Final = "language"
+#: Takes half of a node that happens to be empty before.
+FILLER: Final = "search"
 URGENT_GPUS: Final = 4
 WAIT_S: Final = 40.0
 #: A Job makes a pod that had to leave again after this; twice as long for each one more, until one
@@ -62,6 +64,7 @@ class Room:
         await self._withdraw()
         await self._hand.end(self._singles_to_end())
         await self._withdraw()
+        await self._take_empty_nodes()
         free = self._board.free_cards()
         self._screen.say(
             f"what waited was withdrawn and some jobs have ended: {sum(free.values())} cards are"
@@ -114,6 +117,14 @@ class Room:
                 continue
             if self._is_still():
                 return
+
+    async def _take_empty_nodes(self) -> None:
+        """What ended may have left a node whole: a job of half its cards fits nowhere else."""
+        n_empty = sum(n_free >= CARDS for n_free in self._board.free_cards().values())
+        for at in range(n_empty):
+            await self._time_to_bind(_workload(f"half-node-{at}", FILLER, CARDS // 2), WAIT_S)
+        if n_empty:
+            self._screen.say(f"nodes that were left empty: {n_empty}; {FILLER} takes half of each")
 
     async def _time_to_bind(self, workload: Workload, timeout_s: float) -> float | None:
         started_s = time.monotonic()
