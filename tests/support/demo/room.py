@@ -15,8 +15,9 @@ CARDS: Final = 8
 #: Cards that become free on each of the big nodes, by the end of single-GPU jobs.
 FREED: Final = 2
 MOVER: Final = "language"
-#: Takes half of a node that happens to be empty before.
+#: Takes more than half of each node that happens to be empty before; so many at most.
 FILLER: Final = "search"
+MOST_FILLERS: Final = 8
 URGENT_GPUS: Final = 4
 WAIT_S: Final = 40.0
 #: A Job makes a pod that had to leave again after this; twice as long for each one more, until one
@@ -119,12 +120,13 @@ class Room:
                 return
 
     async def _take_empty_nodes(self) -> None:
-        """What ended may have left a node whole: a job of half its cards fits nowhere else."""
-        n_empty = sum(n_free >= CARDS for n_free in self._board.free_cards().values())
-        for at in range(n_empty):
-            await self._time_to_bind(_workload(f"half-node-{at}", FILLER, CARDS // 2), WAIT_S)
-        if n_empty:
-            self._screen.say(f"nodes that were left empty: {n_empty}; {FILLER} takes half of each")
+        """What ended may have left nodes whole: jobs that fit hardly anywhere else start there."""
+        for at in range(MOST_FILLERS):
+            if max(self._board.free_cards().values()) < CARDS:
+                return
+            if at == 0:
+                self._screen.say(f"a node was left empty: {FILLER} starts on more than half of it")
+            await self._time_to_bind(_workload(f"filler-{at}", FILLER, CARDS // 2 + 1), WAIT_S)
 
     async def _time_to_bind(self, workload: Workload, timeout_s: float) -> float | None:
         started_s = time.monotonic()
