@@ -42,7 +42,7 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
     "--mode",
     type=click.Choice(["pool", "off", "strict", "fair"]),
     default="pool",
-    help="How time is dealt; pool: as the node's NodePool says, live.",
+    help="How time is dealt; pool: as the node's GpuNodePool says, live.",
 )
 @click.option("--lease-ms", type=click.IntRange(10, 10000), default=250, help="Not with pool.")
 @click.option("--precision-percent", type=click.IntRange(1, 50), default=5, help="Not with pool.")

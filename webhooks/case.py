@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from extender.api import names
 from extender.api.demand import GROUP_LABELS, MIN_MEMBER_KEYS, Demand, first_of
-from extender.api.kinds import Department, NodePool, PoolFigures, Project
+from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, PoolFigures
 from extender.api.objects import Pod
 from extender.api.units import MILLI_PER_GPU
 from webhooks.catalog import PriorityClass
@@ -24,13 +24,13 @@ class Case:
 
     pod: Pod
     demand: Demand
-    project: Project
+    project: GpuProject
     kind: str
     priority_class: str
     origin: Origin
     is_of_daemon_set: bool = False
-    department: Department | None = None
-    pools: Mapping[str, NodePool] = field(default_factory=dict)
+    department: GpuDepartment | None = None
+    pools: Mapping[str, GpuNodePool] = field(default_factory=dict)
     known_class: PriorityClass | None = None
     told: Told | None = None
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from extender.api.events import Event, Removed, Synced, Upserted
-from extender.api.kinds import Department, NodePool, Project, Topology
+from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, GpuTopology
 from extender.api.objects import ObjectMeta
 from extender.kube.resources import Resource
 
@@ -27,24 +27,24 @@ class PriorityClass(Struct, rename="camel", kw_only=True):
 PRIORITY_CLASSES: Final = Resource(
     PriorityClass, "/apis/scheduling.k8s.io/v1", "priorityclasses", is_namespaced=False
 )
-WATCHED: Final = (Department, Project, NodePool, Topology, PriorityClass)
+WATCHED: Final = (GpuDepartment, GpuProject, GpuNodePool, GpuTopology, PriorityClass)
 
 
 class Catalog:
     """All objects of `WATCHED`. `deliver` is its only door; the dicts are for reading."""
 
     def __init__(self) -> None:
-        self.departments: dict[str, Department] = {}
-        self.projects: dict[str, Project] = {}
-        self.pools: dict[str, NodePool] = {}
-        self.topologies: dict[str, Topology] = {}
+        self.departments: dict[str, GpuDepartment] = {}
+        self.projects: dict[str, GpuProject] = {}
+        self.pools: dict[str, GpuNodePool] = {}
+        self.topologies: dict[str, GpuTopology] = {}
         self.classes: dict[str, PriorityClass] = {}
         self._synced: set[type] = set()
         self._by_kind: dict[type, dict[str, Any]] = {
-            Department: self.departments,
-            Project: self.projects,
-            NodePool: self.pools,
-            Topology: self.topologies,
+            GpuDepartment: self.departments,
+            GpuProject: self.projects,
+            GpuNodePool: self.pools,
+            GpuTopology: self.topologies,
             PriorityClass: self.classes,
         }
 

@@ -47,7 +47,7 @@ def check_limits(case: Case) -> Refused | None:
                         f" node pool {pool}; ask for at most that, such as {resource}: {limit}",
                     )
         except UnitError:
-            # Figures that are not understood bound nothing; the Project's condition says so.
+            # Figures that are not understood bound nothing; the GpuProject's condition says so.
             continue
     if not set(pools) <= forbidding.keys():
         return None

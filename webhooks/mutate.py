@@ -34,7 +34,7 @@ from extender.api.demand import (
     pod_name,
     read_demand,
 )
-from extender.api.kinds import Project
+from extender.api.kinds import GpuProject
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError
@@ -213,7 +213,7 @@ def _objection(case: Case) -> Refused | None:
     return _no_gate(pod, "it asks for no GPU") if names.GATE in pod.gates else None
 
 
-def _project_of(pod: Pod, projects: ProjectIndex) -> Project | Refused | None:
+def _project_of(pod: Pod, projects: ProjectIndex) -> GpuProject | Refused | None:
     """The pod's project by its labels and namespace.
 
     In a namespace without a project only our own label is taken as a claim: other schedulers'
@@ -237,7 +237,7 @@ def _without_project(pod: Pod) -> Decision:
     """What becomes of a pod whose namespace belongs to no project."""
     cure = (
         f"namespace {pod.metadata.namespace} belongs to no project; an administrator can list it"
-        " in spec.namespaces of a Project"
+        " in spec.namespaces of a GpuProject"
     )
     if why := validate.check_reserved(pod):
         return refused(why)

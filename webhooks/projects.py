@@ -2,7 +2,7 @@
 
 from extender.api.demand import PROJECT_LABELS
 from extender.api.events import Event, Removed, Synced, Upserted
-from extender.api.kinds import Project
+from extender.api.kinds import GpuProject
 from extender.api.reasons import Reason, Refused
 from webhooks.catalog import Catalog
 
@@ -16,14 +16,14 @@ class ProjectIndex:
     def __init__(self) -> None:
         self.catalog = Catalog()
         self.is_synced = False
-        self._by_uid: dict[str, Project] = {}
-        self._of_namespace: dict[str, dict[str, Project]] = {}
+        self._by_uid: dict[str, GpuProject] = {}
+        self._of_namespace: dict[str, dict[str, GpuProject]] = {}
 
     def deliver(self, event: Event) -> None:
         """Takes what the reflectors tell."""
         self.catalog.deliver(event)
         match event:
-            case Upserted(Project() as project):
+            case Upserted(GpuProject() as project):
                 self._forget(project.metadata.uid)
                 self._by_uid[project.metadata.uid] = project
                 for namespace in project.spec.namespaces:
@@ -31,12 +31,12 @@ class ProjectIndex:
                     listed[project.metadata.name] = project
             case Removed():
                 self._forget(event.uid)
-            case Synced() if event.kind is Project:
+            case Synced() if event.kind is GpuProject:
                 self.is_synced = True
             case _:
                 pass
 
-    def project_of(self, namespace: str, asked: str = "") -> Project | Refused | None:
+    def project_of(self, namespace: str, asked: str = "") -> GpuProject | Refused | None:
         """The project of a pod in `namespace` whose labels ask for `asked`, or for none.
 
         None: no project lists the namespace and none was asked for. A refusal is the same whether
@@ -68,5 +68,5 @@ class ProjectIndex:
                 self._of_namespace.pop(namespace, None)
 
 
-def _names(listed: dict[str, Project]) -> str:
+def _names(listed: dict[str, GpuProject]) -> str:
     return " or ".join(sorted(listed))

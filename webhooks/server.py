@@ -165,7 +165,7 @@ class Server:
         return _plain(200, "ok")
 
     async def _readyz(self, _http: web.Request) -> web.Response:
-        """Ready once every Project is known and the certificate is in force."""
+        """Ready once every GpuProject is known and the certificate is in force."""
         if not (self._projects.is_synced and self._projects.catalog.is_synced):
             return _plain(503, "projects and what they name are not listed yet")
         if self.bundle is None or not self.bundle.is_valid(self._now()):

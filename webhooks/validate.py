@@ -23,7 +23,7 @@ from extender.api.demand import (
     read_min_member,
     read_sub_groups,
 )
-from extender.api.kinds import Project
+from extender.api.kinds import GpuProject
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError
@@ -85,13 +85,13 @@ def states_compute_limit(pod: Pod) -> bool:
     return COMPUTE_LIMIT in notes or names.ANNOTATION_COMPUTE_LIMIT in notes
 
 
-def check_class(pod: Pod, priority_class: str, project: Project) -> Refused | None:
+def check_class(pod: Pod, priority_class: str, project: GpuProject) -> Refused | None:
     """Why the project does not allow the priority class, or None."""
     why = class_refusal(priority_class, project)
     return _invalid(pod, why) if why else None
 
 
-def class_refusal(priority_class: str, project: Project) -> str:
+def class_refusal(priority_class: str, project: GpuProject) -> str:
     """Why the project does not allow the priority class; empty where it does."""
     allowed = project.spec.allowed_priority_classes
     if priority_class in allowed:

@@ -65,16 +65,16 @@ class Definition:
 #: Short names keep clear of those that Argo CD (`appproj`), the coscheduling plugin and Volcano
 #: (`pg`) already give to kinds of the same name.
 DEFINITIONS: Final = (
-    Definition(kinds.Department, "departments", ("dept",), (*_QUEUE_COLUMNS, _AGE)),
+    Definition(kinds.GpuDepartment, "gpudepartments", ("dept",), (*_QUEUE_COLUMNS, _AGE)),
     Definition(
-        kinds.Project,
-        "projects",
+        kinds.GpuProject,
+        "gpuprojects",
         ("bproj",),
         (Column("Department", ".spec.department"), *_QUEUE_COLUMNS, _AGE),
     ),
     Definition(
-        kinds.NodePool,
-        "nodepools",
+        kinds.GpuNodePool,
+        "gpunodepools",
         ("bpool",),
         (
             Column("Nodes", ".status.nodes", "integer"),
@@ -87,8 +87,8 @@ DEFINITIONS: Final = (
         ),
     ),
     Definition(
-        kinds.PodGroup,
-        "podgroups",
+        kinds.GpuPodGroup,
+        "gpupodgroups",
         ("bpg",),
         (
             Column("Min Member", ".spec.minMember", "integer"),
@@ -112,8 +112,8 @@ DEFINITIONS: Final = (
         ),
     ),
     Definition(
-        kinds.Topology,
-        "topologies",
+        kinds.GpuTopology,
+        "gputopologies",
         ("btopo",),
         (Column("Widest Level", ".spec.levels[0].nodeLabel"), _AGE),
     ),

@@ -153,7 +153,7 @@ class QueueSummary(Struct, rename="camel", kw_only=True):
 
 
 class QueueStatus(Struct, rename="camel", kw_only=True):
-    """Shares and allocations of a Department or Project."""
+    """Shares and allocations of a GpuDepartment or GpuProject."""
 
     state: Literal["InQuota", "OverQuota", "OverFairShare"] = "InQuota"
     gpu: QueueSummary = field(default_factory=QueueSummary)
@@ -161,15 +161,15 @@ class QueueStatus(Struct, rename="camel", kw_only=True):
     conditions: list[Condition] = field(default_factory=list)
 
 
-class DepartmentSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
+class GpuDepartmentSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     node_pools: list[PoolFigures] = field(default_factory=list)
 
 
-class Department(Struct, rename="camel", kw_only=True):
+class GpuDepartment(Struct, rename="camel", kw_only=True):
     """A part of the organisation: its projects share its quota."""
 
     metadata: ObjectMeta
-    spec: DepartmentSpec = field(default_factory=DepartmentSpec)
+    spec: GpuDepartmentSpec = field(default_factory=GpuDepartmentSpec)
     status: QueueStatus = field(default_factory=QueueStatus)
 
 
@@ -187,7 +187,7 @@ class MinRuntime(Struct, rename="camel", kw_only=True, omit_defaults=True):
     preempt_seconds: Natural = 0
 
 
-class ProjectSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
+class GpuProjectSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     department: Name
     namespaces: Annotated[
         list[str], Meta(description="Namespaces whose pods belong to this project.")
@@ -203,11 +203,11 @@ class ProjectSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     min_runtime: MinRuntime = field(default_factory=MinRuntime)
 
 
-class Project(Struct, rename="camel", kw_only=True):
+class GpuProject(Struct, rename="camel", kw_only=True):
     """A team: what its pods are counted against."""
 
     metadata: ObjectMeta
-    spec: ProjectSpec
+    spec: GpuProjectSpec
     status: QueueStatus = field(default_factory=QueueStatus)
 
 
@@ -245,7 +245,7 @@ class TimeBasedFairShare(Struct, rename="camel", kw_only=True, omit_defaults=Tru
     half_life_seconds: Annotated[int, Meta(ge=60, le=31_536_000)] = 604_800
 
 
-class NodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
+class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     node_selector: dict[str, str] = field(default_factory=dict)
     placement: Placement = field(default_factory=Placement)
     policy: Literal["fairshare", "demand-weighted", "priority"] = "fairshare"
@@ -262,7 +262,7 @@ class NodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     time_slicing: TimeSlicing = field(default_factory=TimeSlicing)
 
 
-class NodePoolStatus(Struct, rename="camel", kw_only=True):
+class GpuNodePoolStatus(Struct, rename="camel", kw_only=True):
     """GPUs as numbers of GPUs; `fragmented` is what is free on cards that are partly used.
 
     `past` is what the pool had, where past use is counted.
@@ -276,12 +276,12 @@ class NodePoolStatus(Struct, rename="camel", kw_only=True):
     conditions: list[Condition] = field(default_factory=list)
 
 
-class NodePool(Struct, rename="camel", kw_only=True):
+class GpuNodePool(Struct, rename="camel", kw_only=True):
     """A set of nodes that is shared by one policy."""
 
     metadata: ObjectMeta
-    spec: NodePoolSpec = field(default_factory=NodePoolSpec)
-    status: NodePoolStatus = field(default_factory=NodePoolStatus)
+    spec: GpuNodePoolSpec = field(default_factory=GpuNodePoolSpec)
+    status: GpuNodePoolStatus = field(default_factory=GpuNodePoolStatus)
 
 
 class TopologyLevel(Struct, rename="camel", kw_only=True):
@@ -290,24 +290,24 @@ class TopologyLevel(Struct, rename="camel", kw_only=True):
     node_label: Name
 
 
-class TopologySpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
+class GpuTopologySpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     levels: Annotated[
         list[TopologyLevel], Meta(description="The widest first, such as zone, block, rack, host.")
     ] = field(default_factory=list)
 
 
-class Topology(Struct, rename="camel", kw_only=True):
+class GpuTopology(Struct, rename="camel", kw_only=True):
     """How near nodes are to one another, told by labels that nodes have."""
 
     metadata: ObjectMeta
-    spec: TopologySpec = field(default_factory=TopologySpec)
+    spec: GpuTopologySpec = field(default_factory=GpuTopologySpec)
 
 
 class TopologyConstraint(Struct, rename="camel", kw_only=True, omit_defaults=True):
     """How near to one another pods must or should be; levels are named by their node label."""
 
     topology: Annotated[
-        str, Meta(description="Name of a Topology; the only one that has the level when empty.")
+        str, Meta(description="Name of a GpuTopology; the only one that has the level when empty.")
     ] = ""
     required_topology_level: Annotated[
         str, Meta(description="All pods run in one domain of this level, or none runs.")
@@ -334,7 +334,7 @@ class SubGroup(Struct, rename="camel", kw_only=True, omit_defaults=True):
     topology_constraint: TopologyConstraint | None = None
 
 
-class PodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
+class GpuPodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     min_member: Annotated[
         int,
         Meta(
@@ -374,7 +374,7 @@ class PodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     ] = 60
 
 
-class PodGroupStatus(Struct, rename="camel", kw_only=True):
+class GpuPodGroupStatus(Struct, rename="camel", kw_only=True):
     """Condition types: `Scheduled`, and `Stale` while too few of its pods run."""
 
     pending: Natural = 0
@@ -383,15 +383,22 @@ class PodGroupStatus(Struct, rename="camel", kw_only=True):
     conditions: list[Condition] = field(default_factory=list)
 
 
-class PodGroup(Struct, rename="camel", kw_only=True):
+class GpuPodGroup(Struct, rename="camel", kw_only=True):
     """Pods that are placed as one: a gang."""
 
     metadata: ObjectMeta
-    spec: PodGroupSpec = field(default_factory=PodGroupSpec)
-    status: PodGroupStatus = field(default_factory=PodGroupStatus)
+    spec: GpuPodGroupSpec = field(default_factory=GpuPodGroupSpec)
+    status: GpuPodGroupStatus = field(default_factory=GpuPodGroupStatus)
 
 
-KINDS: tuple[type[Struct], ...] = (Department, Project, NodePool, PodGroup, GpuNode, Topology)
+KINDS: tuple[type[Struct], ...] = (
+    GpuDepartment,
+    GpuProject,
+    GpuNodePool,
+    GpuPodGroup,
+    GpuNode,
+    GpuTopology,
+)
 
 
 def api_version_of(kind: type[Struct]) -> str:

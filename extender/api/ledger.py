@@ -64,7 +64,9 @@ class Row(
     namespace: Name
     name: Name
     project: str = ""
-    group: Annotated[str, Meta(description="Name of the pod's PodGroup; empty without one.")] = ""
+    group: Annotated[str, Meta(description="Name of the pod's GpuPodGroup; empty without one.")] = (
+        ""
+    )
     cards: list[CardShare]
     compute_request_milli: Natural = 0
     compute_limit_milli: Natural = 1000

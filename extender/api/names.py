@@ -47,16 +47,16 @@ ANNOTATION_COMPUTE_REQUEST: Final = "ballast.dev/gpu-compute-request"
 ANNOTATION_COMPUTE_LIMIT: Final = "ballast.dev/gpu-compute-limit"
 #: Node pools in order of preference, comma separated.
 ANNOTATION_NODE_POOLS: Final = "ballast.dev/node-pools"
-#: How near to one another the pods of a group must or should be: a Topology's name (where several
-#: have the level), and levels by their node label. What the PodGroup says comes first.
+#: How near to one another the pods of a group must or should be: a GpuTopology's name (where
+#: several have the level), and levels by their node label. What the GpuPodGroup says comes first.
 ANNOTATION_TOPOLOGY: Final = "ballast.dev/topology"
 ANNOTATION_TOPOLOGY_REQUIRED: Final = "ballast.dev/topology-required-level"
 ANNOTATION_TOPOLOGY_PREFERRED: Final = "ballast.dev/topology-preferred-level"
-#: How many pods of the group must run together (creates the PodGroup where there is none). On a
-#: PodGroup whose minMember is the same: the pods have said so, and what they say now counts.
+#: How many pods of the group must run together (creates the GpuPodGroup where there is none). On a
+#: GpuPodGroup whose minMember is the same: the pods have said so, and what they say now counts.
 ANNOTATION_MIN_MEMBER: Final = "ballast.dev/min-member"
 #: The sub-groups of the group, all needed, and the pods of each that must run together:
-#: `driver=1,workers=8`. What a PodGroup says of sub-groups comes first.
+#: `driver=1,workers=8`. What a GpuPodGroup says of sub-groups comes first.
 ANNOTATION_SUB_GROUPS: Final = "ballast.dev/sub-groups"
 #: Every how many seconds of running the pod saves its work: a stop costs what came after the last.
 ANNOTATION_CHECKPOINT: Final = "ballast.dev/checkpoint-seconds"
@@ -75,7 +75,7 @@ LABEL_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 #: On a GpuNode, written by the controller: the node pool of its node. The extender, which does not
 #: watch Nodes, reads it there.
 LABEL_NODE_POOL: Final = "ballast.dev/node-pool"
-#: The node pool of every node that no NodePool selects.
+#: The node pool of every node that no GpuNodePool selects.
 DEFAULT_POOL: Final = "default"
 
 # -- workload kinds and their priority classes -----------------------------------------------

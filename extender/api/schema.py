@@ -77,7 +77,7 @@ _FIGURES: Final = (Rule(_LIMIT_COVERS_QUOTA, "limit must be at least quota", ".l
 RULES: Final[Mapping[str, Sequence[Rule]]] = {
     "GpuFigures": _FIGURES,
     "HostFigures": _FIGURES,
-    "PodGroupSpec": (
+    "GpuPodGroupSpec": (
         Rule(
             "!has(self.maxConcurrentPods) || "
             "self.maxConcurrentPods >= (has(self.minMember) ? self.minMember : 1)",
@@ -93,7 +93,7 @@ RULES: Final[Mapping[str, Sequence[Rule]]] = {
         Rule(
             "!has(oldSelf.project) || oldSelf.project == '' || "
             "(has(self.project) && self.project == oldSelf.project)",
-            "project cannot be changed: its pods are already counted; make a new PodGroup",
+            "project cannot be changed: its pods are already counted; make a new GpuPodGroup",
             ".project",
         ),
     ),

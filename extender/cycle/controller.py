@@ -14,7 +14,14 @@ from typing import Any, Final
 import structlog
 
 from extender.api.events import Event, Upserted
-from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project, Topology
+from extender.api.kinds import (
+    GpuDepartment,
+    GpuNode,
+    GpuNodePool,
+    GpuPodGroup,
+    GpuProject,
+    GpuTopology,
+)
 from extender.api.names import LEASE_NAME, SYSTEM_NAMESPACE
 from extender.api.objects import Node, Pod
 from extender.cycle import metrics
@@ -58,7 +65,16 @@ WATCHED: Final[tuple[Resource[Any], ...]] = (
     POD_GROUPS,
     PODS,
 )
-KINDS: Final = (Node, GpuNode, Department, Project, NodePool, Topology, PodGroup, Pod)
+KINDS: Final = (
+    Node,
+    GpuNode,
+    GpuDepartment,
+    GpuProject,
+    GpuNodePool,
+    GpuTopology,
+    GpuPodGroup,
+    Pod,
+)
 #: Epochs are lease transitions times this, plus the cycle's number.
 EPOCHS_PER_LEADER: Final = 1_000_000
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from extender.api.kinds import PodGroupStatus
+from extender.api.kinds import GpuPodGroupStatus
 from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
 from extender.cycle.conditions import SCHEDULED, STALE, api_time, condition
@@ -14,8 +14,8 @@ from extender.state.trees import is_below
 
 
 def group_status(
-    workload: WorkloadView, wait: Refused | None, before: PodGroupStatus
-) -> PodGroupStatus:
+    workload: WorkloadView, wait: Refused | None, before: GpuPodGroupStatus
+) -> GpuPodGroupStatus:
     """The status of a group with live pods; `wait` is why some of them have no place."""
     bound = [pod.group for pod in workload.pods if pod.state == "bound"]
     placed = bound + [pod.group for pod in workload.pods if pod.state == "reserved"]
@@ -27,7 +27,7 @@ def group_status(
         is_scheduled, reason = False, wait.reason if wait else Reason.WAITING_FOR_TURN
     said = wait.detail if wait else ""
     told = [condition(SCHEDULED, is_scheduled, reason, said, before.conditions)]
-    return PodGroupStatus(
+    return GpuPodGroupStatus(
         pending=len(workload.pods) - len(bound),
         scheduled=len(bound),
         running=sum(pod.started_at > 0 for pod in workload.pods),
@@ -35,7 +35,7 @@ def group_status(
     )
 
 
-def ended_status(before: PodGroupStatus) -> PodGroupStatus:
+def ended_status(before: GpuPodGroupStatus) -> GpuPodGroupStatus:
     """The status of a group that has no live pods any more."""
     told = [each for each in before.conditions if each.type != STALE]
     return replace(before, pending=0, scheduled=0, running=0, conditions=told)

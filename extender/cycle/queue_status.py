@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import UNSET, UnsetType
 
 from extender.api.kinds import (
+    GpuNodePoolStatus,
     HostUse,
-    NodePoolStatus,
     PastUse,
     PoolUse,
     QueueStatus,
@@ -41,7 +41,7 @@ def queue_status(
     conditions: list[Condition],
     past: Mapping[str, PastUse],
 ) -> QueueStatus:
-    """The status of a Department or Project; `past` is its past use by node pool."""
+    """The status of a GpuDepartment or GpuProject; `past` is its past use by node pool."""
     listed = [share for _, share in shares]
     allocated = sum(share.allocated[GPU] for share in listed)
     if allocated <= sum(share.quota[GPU] for share in listed):
@@ -66,7 +66,7 @@ def queue_status(
     )
 
 
-def pool_statuses(snapshot: Snapshot) -> dict[str, NodePoolStatus]:
+def pool_statuses(snapshot: Snapshot) -> dict[str, GpuNodePoolStatus]:
     """Capacity, use and fragments of every pool; O(cards)."""
     sums = {name: [0, 0, 0, 0] for name in snapshot.pools}
     table = snapshot.nodes
@@ -82,7 +82,7 @@ def pool_statuses(snapshot: Snapshot) -> dict[str, NodePoolStatus]:
         total[2] += capacity - sum(free)
         total[3] += sum(milli for milli in free if milli < 1000)
     return {
-        name: NodePoolStatus(
+        name: GpuNodePoolStatus(
             nodes=nodes,
             capacity=format_gpus(capacity),
             allocated=format_gpus(allocated),

@@ -15,7 +15,7 @@ import structlog
 
 from extender.api import names
 from extender.api.events import Upserted
-from extender.api.kinds import Department, NodePool, Project
+from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject
 from extender.api.reasons import Reason
 from extender.cycle.group_status import ended_status, group_status
 from extender.cycle.metrics import PENDING
@@ -103,7 +103,7 @@ class Reporter:
     # -- pod groups --------------------------------------------------------------------------
 
     def _without_group(self, changed: Iterable[str]) -> list[str]:
-        """Groups that only pods name: each gets its PodGroup, so that there is where to look."""
+        """Groups that only pods name: each gets its GpuPodGroup, so that there is where to look."""
         workloads = self._state.workloads()
         return [
             key
@@ -146,7 +146,7 @@ class Reporter:
         self, snapshot: Snapshot, plan: Plan, problems: list[Problem]
     ) -> Iterable[tuple["_Target", msgspec.Struct]]:
         shares, pods = shares_of(plan.shares), self._seen.pods_of_queues(snapshot)
-        departments: Iterable[tuple[Resource[Any], str, Department | Project]] = (
+        departments: Iterable[tuple[Resource[Any], str, GpuDepartment | GpuProject]] = (
             (DEPARTMENTS, department_queue(name), each)
             for name, each in self._state.departments.items()
         )
@@ -250,7 +250,7 @@ class _Target(msgspec.Struct, frozen=True):
 
 
 def _problems_of(
-    obj: Department | Project | NodePool, problems: list[Problem]
+    obj: GpuDepartment | GpuProject | GpuNodePool, problems: list[Problem]
 ) -> Iterable[Problem]:
     kind, name = type(obj).__name__, obj.metadata.name
     return (problem for problem in problems if (problem.kind, problem.name) == (kind, name))

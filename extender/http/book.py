@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from extender.api.events import Event, Removed, Synced, Upserted
-from extender.api.kinds import Department, GpuNode, NodePool, Project, Row
+from extender.api.kinds import GpuDepartment, GpuNode, GpuNodePool, GpuProject, Row
 from extender.api.names import LABEL_NODE_POOL
 from extender.api.units import UnitError, parse_gpus
 from extender.http.claim import RowName
@@ -19,7 +19,7 @@ from extender.state.nodes import CardTable, RowIndex
 from extender.state.queues import Queues
 
 #: What must be listed once before any verb is answered.
-WATCHED: Final = (GpuNode, NodePool, Project, Department)
+WATCHED: Final = (GpuNode, GpuNodePool, GpuProject, GpuDepartment)
 
 
 @dataclass(slots=True)
@@ -65,15 +65,15 @@ class Book:
         self._synced: set[type] = set()
         self._put: dict[type, Callable[[Any], None]] = {
             GpuNode: self._set_node,
-            NodePool: self._set_pool,
-            Project: self._set_project,
-            Department: self._set_department,
+            GpuNodePool: self._set_pool,
+            GpuProject: self._set_project,
+            GpuDepartment: self._set_department,
         }
         self._drop: dict[type, Callable[[Removed], None]] = {
             GpuNode: self._drop_node,
-            NodePool: self._drop_pool,
-            Project: self._drop_project,
-            Department: self._drop_department,
+            GpuNodePool: self._drop_pool,
+            GpuProject: self._drop_project,
+            GpuDepartment: self._drop_department,
         }
 
     @property
@@ -159,7 +159,7 @@ class Book:
 
     # -- how it is kept -------------------------------------------------------------------------
 
-    def _set_project(self, project: Project) -> None:
+    def _set_project(self, project: GpuProject) -> None:
         name = project.metadata.name
         self._leave_department(name)
         self._projects_of.setdefault(project.spec.department, set()).add(name)
@@ -171,7 +171,7 @@ class Book:
         self.queues.drop_project(gone.name)
         self._fair_shares.pop(gone.name, None)
 
-    def _set_department(self, department: Department) -> None:
+    def _set_department(self, department: GpuDepartment) -> None:
         self.queues.set_department(department)
         queue = department_queue(department.metadata.name)
         self._fair_shares[queue] = _read_fair_shares(department)
@@ -180,7 +180,7 @@ class Book:
         self.queues.drop_department(gone.name)
         self._fair_shares.pop(department_queue(gone.name), None)
 
-    def _set_pool(self, pool: NodePool) -> None:
+    def _set_pool(self, pool: GpuNodePool) -> None:
         if self.queues.set_pool(pool):
             self._count_again()
 
@@ -261,7 +261,7 @@ def _is_older(node: GpuNode, known: GpuNode) -> bool:
     return int(theirs) < int(ours)
 
 
-def _read_fair_shares(queue: Project | Department) -> dict[str, int]:
+def _read_fair_shares(queue: GpuProject | GpuDepartment) -> dict[str, int]:
     shares = {}
     for pool in queue.status.node_pools:
         try:

@@ -8,7 +8,14 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from extender.api import names
-from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project, Topology
+from extender.api.kinds import (
+    GpuDepartment,
+    GpuNode,
+    GpuNodePool,
+    GpuPodGroup,
+    GpuProject,
+    GpuTopology,
+)
 from extender.api.objects import Lease, Namespace, Node, ObjectMeta, Pod, PriorityClass
 from extender.kube.errors import RequestRefused
 
@@ -76,9 +83,9 @@ LEASES = Resource(Lease, "/apis/coordination.k8s.io/v1", "leases")
 PRIORITY_CLASSES = Resource(
     PriorityClass, "/apis/scheduling.k8s.io/v1", "priorityclasses", is_namespaced=False
 )
-DEPARTMENTS = Resource(Department, _OURS, "departments", is_namespaced=False)
-PROJECTS = Resource(Project, _OURS, "projects", is_namespaced=False)
-NODE_POOLS = Resource(NodePool, _OURS, "nodepools", is_namespaced=False)
-POD_GROUPS = Resource(PodGroup, _OURS, "podgroups")
+DEPARTMENTS = Resource(GpuDepartment, _OURS, "gpudepartments", is_namespaced=False)
+PROJECTS = Resource(GpuProject, _OURS, "gpuprojects", is_namespaced=False)
+NODE_POOLS = Resource(GpuNodePool, _OURS, "gpunodepools", is_namespaced=False)
+POD_GROUPS = Resource(GpuPodGroup, _OURS, "gpupodgroups")
 GPU_NODES = Resource(GpuNode, _OURS, "gpunodes", is_namespaced=False)
-TOPOLOGIES = Resource(Topology, _OURS, "topologies", is_namespaced=False)
+TOPOLOGIES = Resource(GpuTopology, _OURS, "gputopologies", is_namespaced=False)

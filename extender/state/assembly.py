@@ -7,7 +7,7 @@ from msgspec import structs
 
 from extender.api import names
 from extender.api.demand import SubGroups
-from extender.api.kinds import PodGroup, PodGroupSpec, Row, SubGroup, TopologyConstraint
+from extender.api.kinds import GpuPodGroup, GpuPodGroupSpec, Row, SubGroup, TopologyConstraint
 from extender.api.reasons import Reason, Refused
 from extender.state.model import GroupView, PodState, PodView, TopologyRule, WorkloadView
 from extender.state.nodes import RowIndex
@@ -51,14 +51,14 @@ class Assembly:
             return next(iter(rows.items()))
         return max(rows.items(), key=lambda held: (RANK[held[1].state], held[1].epoch, held[0]))
 
-    def node_labels_of(self, facts: Listed, group: PodGroup | None) -> Mapping[str, str]:
+    def node_labels_of(self, facts: Listed, group: GpuPodGroup | None) -> Mapping[str, str]:
         """What the pods' project demands of nodes for their kind of work."""
         project = self._project_of(facts, group)
         name = "" if isinstance(project, Refused) else project
         return self._queues.labels_for(name, kind_of(facts))
 
     def workload(
-        self, key: str, facts: Listed, group: PodGroup | None, pods: tuple[PodView, ...]
+        self, key: str, facts: Listed, group: GpuPodGroup | None, pods: tuple[PodView, ...]
     ) -> WorkloadView:
         """The view of the workload with this key; `facts` and `pods` are in the same order."""
         first = facts[0]
@@ -135,7 +135,7 @@ class Assembly:
         return "", None
 
     def _rights_of(
-        self, facts: Listed, group: PodGroup | None
+        self, facts: Listed, group: GpuPodGroup | None
     ) -> tuple[str, tuple[str, ...], Refused | None]:
         """The workload's project and node pools, and why it can't be placed, if it can't."""
         project = self._project_of(facts, group)
@@ -149,7 +149,7 @@ class Assembly:
                 problem = outcome
         return name, () if isinstance(pools, Refused) else pools, problem
 
-    def _project_of(self, facts: Listed, group: PodGroup | None) -> str | Refused:
+    def _project_of(self, facts: Listed, group: GpuPodGroup | None) -> str | Refused:
         namespace = facts[0].namespace
         named = {group.spec.project} if group and group.spec.project else set()
         named = named or {fact.project for fact in facts if fact.project}
@@ -158,7 +158,7 @@ class Assembly:
             return Refused(Reason.UNKNOWN_PROJECT, detail)
         return self._queues.project_of(namespace, next(iter(named), ""))
 
-    def _tree_of(self, facts: Listed, spec: PodGroupSpec) -> GroupView | Refused | None:
+    def _tree_of(self, facts: Listed, spec: GpuPodGroupSpec) -> GroupView | Refused | None:
         """The tree of groups where there are any or nearness is asked for, or what is wrong."""
         nearness = spec.topology_constraint
         nearness = nearness or next((fact.nearness for fact in facts if fact.nearness), None)
@@ -186,15 +186,15 @@ class Assembly:
     def _rule_of(self, asked: TopologyConstraint | None) -> TopologyRule | Refused | None:
         return self._topologies.rule_of(asked) if asked else None
 
-    def _class_value(self, group: PodGroup | None) -> int | None:
+    def _class_value(self, group: GpuPodGroup | None) -> int | None:
         """The priority that the group states by a class we know."""
         return self.class_values.get(group.spec.priority_class_name) if group else None
 
-    def _priority_of(self, facts: Listed, group: PodGroup | None) -> int:
+    def _priority_of(self, facts: Listed, group: GpuPodGroup | None) -> int:
         stated = self._class_value(group)
         return max(fact.priority for fact in facts) if stated is None else stated
 
-    def _is_preemptible(self, facts: Listed, group: PodGroup | None) -> bool:
+    def _is_preemptible(self, facts: Listed, group: GpuPodGroup | None) -> bool:
         stated = self._class_value(group)
         word = group.spec.preemptibility if group else ""
         return all(
@@ -214,15 +214,15 @@ def _waits(facts: PodFacts) -> bool:
     return not facts.node and not facts.is_terminating
 
 
-def _spec_of(facts: Listed, group: PodGroup | None) -> PodGroupSpec:
-    """What is stated of the group: by its PodGroup first, else by its youngest pods.
+def _spec_of(facts: Listed, group: GpuPodGroup | None) -> GpuPodGroupSpec:
+    """What is stated of the group: by its GpuPodGroup first, else by its youngest pods.
 
     Pods that were made before their owner was scaled carry an older number. Sub-groups that pods
-    state are all needed; a PodGroup that asks for fewer pods than these is taken at its word.
+    state are all needed; a GpuPodGroup that asks for fewer pods than these is taken at its word.
     """
     if not facts[0].group:
-        return PodGroupSpec()
-    spec = group.spec if group else PodGroupSpec()
+        return GpuPodGroupSpec()
+    spec = group.spec if group else GpuPodGroupSpec()
     if group is None or repeats_pods(group):
         spec = structs.replace(spec, min_member=_stated_minimum(facts))
     stated = () if spec.sub_groups else _stated_sub_groups(facts)
@@ -232,7 +232,7 @@ def _spec_of(facts: Listed, group: PodGroup | None) -> PodGroupSpec:
     return structs.replace(spec, sub_groups=sub_groups, min_sub_group=len(sub_groups))
 
 
-def repeats_pods(group: PodGroup) -> bool:
+def repeats_pods(group: GpuPodGroup) -> bool:
     """Whether the group's minimum is only what its pods have said, and nobody changed it since."""
     said = group.metadata.annotation(names.ANNOTATION_MIN_MEMBER)
     return said == str(group.spec.min_member)
@@ -255,7 +255,7 @@ def _stated_sub_groups(facts: Listed) -> SubGroups:
     return youngest.sub_groups if youngest else ()
 
 
-def _grace_of(spec: PodGroupSpec) -> int | None:
+def _grace_of(spec: GpuPodGroupSpec) -> int | None:
     return None if spec.staleness_grace_seconds < 0 else spec.staleness_grace_seconds
 
 
@@ -266,7 +266,7 @@ def _disagreement(users: Sequence[str]) -> Refused | None:
     return Refused(Reason.INVALID_REQUEST, f"pods of one group name users {', '.join(users)}")
 
 
-def _created_at(facts: Listed, group: PodGroup | None) -> int:
+def _created_at(facts: Listed, group: GpuPodGroup | None) -> int:
     created = [fact.created_at for fact in facts if fact.created_at]
     if group is not None and group.metadata.creation_timestamp is not None:
         created.append(unix_s(group.metadata.creation_timestamp))

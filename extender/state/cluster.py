@@ -10,7 +10,15 @@ from typing import Any
 
 from extender.api.demand import read_demand
 from extender.api.events import Event, Removed, Synced, Upserted
-from extender.api.kinds import Department, GpuNode, NodePool, PodGroup, Project, Row, Topology
+from extender.api.kinds import (
+    GpuDepartment,
+    GpuNode,
+    GpuNodePool,
+    GpuPodGroup,
+    GpuProject,
+    GpuTopology,
+    Row,
+)
 from extender.api.objects import Node, Pod, PriorityClass
 from extender.state.assembly import Assembly
 from extender.state.fleet import Fleet
@@ -42,22 +50,22 @@ class ClusterState:
             Pod: self._put_pod,
             Node: self._fleet.set_host,
             GpuNode: self._put_gpu_node,
-            Department: self._queues.set_department,
-            Project: self._put_project,
-            NodePool: self._put_pool,
-            PodGroup: self._workloads.set_group,
-            Topology: self._put_topology,
+            GpuDepartment: self._queues.set_department,
+            GpuProject: self._put_project,
+            GpuNodePool: self._put_pool,
+            GpuPodGroup: self._workloads.set_group,
+            GpuTopology: self._put_topology,
             PriorityClass: self._put_priority_class,
         }
         self._drop: dict[type, Callable[[Removed], None]] = {
             Pod: self._remove_pod,
             Node: lambda gone: self._fleet.drop_host(gone.name, gone.uid),
             GpuNode: self._drop_gpu_node,
-            Department: self._drop_department,
-            Project: self._drop_project,
-            NodePool: self._drop_pool,
-            PodGroup: self._drop_group,
-            Topology: self._drop_topology,
+            GpuDepartment: self._drop_department,
+            GpuProject: self._drop_project,
+            GpuNodePool: self._drop_pool,
+            GpuPodGroup: self._drop_group,
+            GpuTopology: self._drop_topology,
             PriorityClass: self._drop_priority_class,
         }
 
@@ -126,22 +134,22 @@ class ClusterState:
         return self._fleet.gpu_nodes
 
     @property
-    def departments(self) -> Mapping[str, Department]:
+    def departments(self) -> Mapping[str, GpuDepartment]:
         """Departments by name."""
         return self._queues.departments
 
     @property
-    def projects(self) -> Mapping[str, Project]:
+    def projects(self) -> Mapping[str, GpuProject]:
         """Projects by name."""
         return self._queues.projects
 
     @property
-    def node_pools(self) -> Mapping[str, NodePool]:
+    def node_pools(self) -> Mapping[str, GpuNodePool]:
         """Node pools by name."""
         return self._queues.pools
 
     @property
-    def pod_groups(self) -> Mapping[str, PodGroup]:
+    def pod_groups(self) -> Mapping[str, GpuPodGroup]:
         """Pod groups by workload key, `namespace/name`."""
         return self._workloads.groups
 
@@ -303,14 +311,14 @@ class ClusterState:
         if _is_same(self._queues.departments.get(gone.name), gone):
             self._queues.drop_department(gone.name)
 
-    def _put_project(self, project: Project) -> None:
+    def _put_project(self, project: GpuProject) -> None:
         self._workloads.touch_namespaces(self._queues.set_project(project))
 
     def _drop_project(self, gone: Removed) -> None:
         if _is_same(self._queues.projects.get(gone.name), gone):
             self._workloads.touch_namespaces(self._queues.drop_project(gone.name))
 
-    def _put_pool(self, pool: NodePool) -> None:
+    def _put_pool(self, pool: GpuNodePool) -> None:
         if self._queues.set_pool(pool):
             self._touch_pools()
 
@@ -323,7 +331,7 @@ class ClusterState:
         self._workloads.touch_all()
         self._fleet.touch_all()
 
-    def _put_topology(self, topology: Topology) -> None:
+    def _put_topology(self, topology: GpuTopology) -> None:
         if self._topologies.set_topology(topology):
             self._workloads.touch_all()
 

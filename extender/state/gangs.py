@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from extender.api.kinds import PodGroup
+from extender.api.kinds import GpuPodGroup
 from extender.state.model import WorkloadView
 from extender.state.trees import is_below
 
-#: The condition of a PodGroup that says it is below its minimum, for a leader that comes later.
+#: The condition of a GpuPodGroup that says it is below its minimum, for a leader that comes later.
 STALE: Final = "Stale"
 _LIVE: Final = ("reserved", "bound")
 
@@ -20,7 +20,7 @@ _LIVE: Final = ("reserved", "bound")
 class Gangs:
     """Gangs below their minimum. `groups` are the pod groups, by workload key."""
 
-    def __init__(self, groups: Mapping[str, PodGroup]) -> None:
+    def __init__(self, groups: Mapping[str, GpuPodGroup]) -> None:
         self._groups = groups
         self._since: dict[str, int] = {}
         self._undated: set[str] = set()

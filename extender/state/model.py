@@ -203,7 +203,7 @@ class PoolQuota:
 
 
 def department_queue(name: str) -> str:
-    """The queue that stands for a Department: a Project may have the same name."""
+    """The queue that stands for a GpuDepartment: a GpuProject may have the same name."""
     return f"department/{name}"
 
 
@@ -216,7 +216,7 @@ def user_queue(project: str, user: str) -> str:
 class QueueView:
     """A queue: a department (`parent` empty), a project, or any level in between.
 
-    `name` is unique among all queues: a Project's own, or `department_queue` of a Department's.
+    `name` is unique among all queues: a project's own, or `department_queue` of a department's.
     """
 
     name: str

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from extender.api.kinds import (
-    Department,
+    GpuDepartment,
     GpuFigures,
+    GpuNodePool,
+    GpuProject,
     HostFigures,
-    NodePool,
     PoolFigures,
-    Project,
 )
 from extender.api.names import DEFAULT_POOL
 from extender.api.reasons import Reason, Refused
@@ -42,9 +42,9 @@ class Queues:
     """The queue tree and the node pools. Maps handed out are never changed afterwards."""
 
     def __init__(self) -> None:
-        self.departments: dict[str, Department] = {}
-        self.projects: dict[str, Project] = {}
-        self.pools: dict[str, NodePool] = {}
+        self.departments: dict[str, GpuDepartment] = {}
+        self.projects: dict[str, GpuProject] = {}
+        self.pools: dict[str, GpuNodePool] = {}
         self.department_views: Mapping[str, QueueView] = {}
         self.project_views: Mapping[str, QueueView] = {}
         self.pool_views: Mapping[str, PoolView] = {DEFAULT_POOL: PoolView(DEFAULT_POOL)}
@@ -54,7 +54,7 @@ class Queues:
         self._pools_for: dict[tuple[str, tuple[str, ...]], tuple[str, ...] | Refused] = {}
         self._bad_figures: dict[tuple[str, str], list[str]] = {}
 
-    def set_department(self, department: Department) -> None:
+    def set_department(self, department: GpuDepartment) -> None:
         """Take the department; a change of its status alone makes nothing anew."""
         name = department.metadata.name
         before = self.departments.get(name)
@@ -62,7 +62,7 @@ class Queues:
         if before is not None and _same(before, department):
             return
         last = self.department_views.get(department_queue(name))
-        pools = self._read_pools(("Department", name), department.spec.node_pools, last)
+        pools = self._read_pools(("GpuDepartment", name), department.spec.node_pools, last)
         view = QueueView(
             name=department_queue(name),
             created_at=unix_s(department.metadata.creation_timestamp),
@@ -73,11 +73,11 @@ class Queues:
     def drop_department(self, name: str) -> None:
         """Forget the department; projects that name it fall to one of the name without quota."""
         self.departments.pop(name, None)
-        self._bad_figures.pop(("Department", name), None)
+        self._bad_figures.pop(("GpuDepartment", name), None)
         self.department_views = _without(self.department_views, department_queue(name))
         self._fill_departments()
 
-    def set_project(self, project: Project) -> set[str]:
+    def set_project(self, project: GpuProject) -> set[str]:
         """Take the project; returns the namespaces whose pods must be looked at again."""
         name = project.metadata.name
         before = self.projects.get(name)
@@ -90,7 +90,7 @@ class Queues:
             parent=department_queue(spec.department),
             created_at=unix_s(project.metadata.creation_timestamp),
             pools=self._read_pools(
-                ("Project", name), spec.node_pools, self.project_views.get(name)
+                ("GpuProject", name), spec.node_pools, self.project_views.get(name)
             ),
             reclaim_min_runtime_s=spec.min_runtime.reclaim_seconds,
             preempt_min_runtime_s=spec.min_runtime.preempt_seconds,
@@ -104,7 +104,7 @@ class Queues:
         """Forget the project; returns the namespaces whose pods must be looked at again."""
         before = self.projects.pop(name, None)
         self._pools_for.clear()
-        self._bad_figures.pop(("Project", name), None)
+        self._bad_figures.pop(("GpuProject", name), None)
         self.project_views = _without(self.project_views, name)
         self._fill_departments()
         return self._list_namespaces(name, before, None)
@@ -122,7 +122,7 @@ class Queues:
             views[queue] = _with_past(views[queue], self.past_use[queue])
         return views
 
-    def set_pool(self, pool: NodePool) -> bool:
+    def set_pool(self, pool: GpuNodePool) -> bool:
         """Take the node pool; returns whether nodes and pods must be matched with pools again."""
         name = pool.metadata.name
         before = self.pools.get(name)
@@ -219,11 +219,11 @@ class Queues:
             department = project.spec.department
             if department not in self.departments:
                 text = f"department {department} does not exist: it counts as one without quota"
-                yield Problem("Project", name, "UnknownReference", text)
+                yield Problem("GpuProject", name, "UnknownReference", text)
             for pool in project.spec.default_node_pools:
                 if pool not in self.pool_views:
                     text = f"default node pool {pool} does not exist: it is passed over"
-                    yield Problem("Project", name, "UnknownReference", text)
+                    yield Problem("GpuProject", name, "UnknownReference", text)
 
     def _read_pools(
         self, owner: tuple[str, str], listed: list[PoolFigures], last: QueueView | None
@@ -253,7 +253,7 @@ class Queues:
         self.department_views = dict(sorted(views.items()))
 
     def _list_namespaces(
-        self, name: str, before: Project | None, after: Project | None
+        self, name: str, before: GpuProject | None, after: GpuProject | None
     ) -> set[str]:
         old = set(before.spec.namespaces) if before else set()
         new = set(after.spec.namespaces) if after else set()
@@ -349,7 +349,10 @@ def _with_past(view: QueueView, used: Mapping[str, Amounts]) -> QueueView:
     return replace(view, pools=pools)
 
 
-def _same(before: Department | Project | NodePool, after: Department | Project | NodePool) -> bool:
+def _same(
+    before: GpuDepartment | GpuProject | GpuNodePool,
+    after: GpuDepartment | GpuProject | GpuNodePool,
+) -> bool:
     """Whether they are one object with one spec: status and metadata may differ."""
     return before.metadata.uid == after.metadata.uid and before.spec == after.spec
 

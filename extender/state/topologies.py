@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping
 
-from extender.api.kinds import Topology, TopologyConstraint
+from extender.api.kinds import GpuTopology, TopologyConstraint
 from extender.api.reasons import Reason, Refused
 from extender.state.model import TopologyRule
 
 
 class Topologies:
-    """Every Topology by name. The map of levels is never changed after it was handed out."""
+    """Every GpuTopology by name. The map of levels is never changed after it was handed out."""
 
     def __init__(self) -> None:
-        self.known: dict[str, Topology] = {}
+        self.known: dict[str, GpuTopology] = {}
         self.levels: Mapping[str, tuple[str, ...]] = {}
 
-    def set_topology(self, topology: Topology) -> bool:
+    def set_topology(self, topology: GpuTopology) -> bool:
         """Take the topology; returns whether what it says is new."""
         name = topology.metadata.name
         self.known[name] = topology

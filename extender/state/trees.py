@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from extender.api.kinds import PodGroupSpec, SubGroup
+from extender.api.kinds import GpuPodGroupSpec, SubGroup
 from extender.api.reasons import Reason, Refused
 from extender.state.model import GroupView, TopologyRule, WorkloadView
 
 
 def tree_of(
-    spec: PodGroupSpec, rule: TopologyRule | None, rules: dict[str, TopologyRule]
+    spec: GpuPodGroupSpec, rule: TopologyRule | None, rules: dict[str, TopologyRule]
 ) -> GroupView | Refused:
     """The tree with every minimum stated; `rules` are those of sub-groups, by name.
 

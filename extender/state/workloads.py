@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from extender.api.kinds import PodGroup, Row
+from extender.api.kinds import GpuPodGroup, Row
 from extender.state.assembly import RANK, Assembly, repeats_pods
 from extender.state.finished import Finished
 from extender.state.gangs import Gangs
@@ -40,7 +40,7 @@ class Workloads:
 
     def __init__(self, assembly: Assembly) -> None:
         self.facts: dict[str, PodFacts] = {}
-        self.groups: dict[str, PodGroup] = {}
+        self.groups: dict[str, GpuPodGroup] = {}
         self.gangs = Gangs(self.groups)
         self._assembly = assembly
         self._members = Members(self.facts)
@@ -87,7 +87,7 @@ class Workloads:
         if self._asked.exchange(facts, None):
             self.touch_all()
 
-    def set_group(self, group: PodGroup) -> None:
+    def set_group(self, group: GpuPodGroup) -> None:
         """Take the pod group; a change of its status alone makes nothing anew."""
         key = workload_key(group.metadata.namespace, group.metadata.name)
         before = self.groups.get(key)
@@ -287,7 +287,7 @@ def _unfinished(view: WorkloadView) -> Unfinished | None:
     return Unfinished(view, held, is_partial) if held or is_partial else None
 
 
-def _say_the_same(before: PodGroup, after: PodGroup) -> bool:
+def _say_the_same(before: GpuPodGroup, after: GpuPodGroup) -> bool:
     """Whether nothing differs that a workload's view is made of."""
     same = before.metadata.uid == after.metadata.uid and before.spec == after.spec
     return same and repeats_pods(before) == repeats_pods(after)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from extender.api.events import Event, Removed, Synced, Upserted
-from extender.api.kinds import GpuNode, NodePool, TimeSlicing
+from extender.api.kinds import GpuNode, GpuNodePool, TimeSlicing
 from extender.api.names import DEFAULT_POOL, LABEL_NODE_POOL
 from gpu_shim.agent.agent import Agent
 
@@ -32,7 +32,7 @@ class Follower:
             self._upsert(event.obj)
         else:
             self._remove(event)
-        if self.synced >= ({GpuNode, NodePool} if self.is_by_pool else {GpuNode}):
+        if self.synced >= ({GpuNode, GpuNodePool} if self.is_by_pool else {GpuNode}):
             if self.begin is not None:
                 self.begin(self.node)
                 self.begin = None
@@ -41,13 +41,13 @@ class Follower:
             self.agent.apply(self.node)
 
     def _upsert(self, obj: object) -> None:
-        if isinstance(obj, NodePool):
+        if isinstance(obj, GpuNodePool):
             self.pools[obj.metadata.name] = obj.spec.time_slicing
         elif isinstance(obj, GpuNode) and obj.metadata.name == self.agent.node:
             self.node = obj
 
     def _remove(self, event: Removed) -> None:
-        if event.kind is NodePool:
+        if event.kind is GpuNodePool:
             self.pools.pop(event.name, None)
         elif event.name == self.agent.node:
             self.node = None

@@ -18,8 +18,11 @@ NARROW: Final = ("/api/v1/pods", f"{OURS}/gpunodes")
 #: Looked at before and after all attempts of one threat.
 WIDE: Final = (
     *NARROW,
-    *(f"{OURS}/{kind}" for kind in ("projects", "departments", "nodepools", "topologies")),
-    f"{OURS}/podgroups",
+    *(
+        f"{OURS}/{kind}"
+        for kind in ("gpuprojects", "gpudepartments", "gpunodepools", "gputopologies")
+    ),
+    f"{OURS}/gpupodgroups",
     "/api/v1/nodes",
     "/api/v1/namespaces",
     "/api/v1/secrets",

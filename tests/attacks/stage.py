@@ -149,7 +149,7 @@ class Stage:
                 f"/apis/apps/v1/namespaces/{namespace}/daemonsets",
                 f"/apis/apps/v1/namespaces/{namespace}/replicasets",
                 f"/apis/batch/v1/namespaces/{namespace}/jobs",
-                f"{OURS}/namespaces/{namespace}/podgroups",
+                f"{OURS}/namespaces/{namespace}/gpupodgroups",
             ):
                 self.admin.send("DELETE", path, {"propagationPolicy": "Background"})
             for item in self.admin.send("GET", PODS.format(namespace)).body["items"]:
@@ -234,7 +234,7 @@ class Stage:
     def _make_queues(self) -> None:
         figures = {"name": "default"}
         queues: list[tuple[str, str, Body]] = [
-            ("departments", "research", {"nodePools": [figures | {"gpu": {"quota": 6}}]}),
+            ("gpudepartments", "research", {"nodePools": [figures | {"gpu": {"quota": 6}}]}),
         ]
         shares: tuple[tuple[str, list[str], Body], ...] = (
             ("team-a", ["team-a"], {"quota": 3}),
@@ -246,9 +246,9 @@ class Stage:
             spec["nodePools"] = [figures | {"gpu": gpu}]
             if name == "mallory":
                 spec["allowedPriorityClasses"] = list(CLASSES)
-            queues.append(("projects", name, spec))
+            queues.append(("gpuprojects", name, spec))
         for plural, name, spec in queues:
-            kind = {"departments": "Department", "projects": "Project"}[plural]
+            kind = {"gpudepartments": "GpuDepartment", "gpuprojects": "GpuProject"}[plural]
             body = {"apiVersion": "ballast.dev/v1alpha1", "kind": kind, "spec": spec}
             self._post(f"{OURS}/{plural}", body | {"metadata": {"name": name}})
         for name, value in (("vip", 1_000_000_000), ("below-all", -1_000)):
@@ -262,7 +262,7 @@ class Stage:
         patch = {"metadata": {"labels": label}}
         self.admin.send("PATCH", f"/api/v1/namespaces/{HARDENED}", patch, MERGE)
         rules: list[Body] = [
-            {"apiGroups": ["ballast.dev"], "resources": ["podgroups"], "verbs": _EVERY_VERB},
+            {"apiGroups": ["ballast.dev"], "resources": ["gpupodgroups"], "verbs": _EVERY_VERB},
             # What `kubectl debug` needs, and a resize in place.
             {"apiGroups": [""], "resources": ["pods/ephemeralcontainers", "pods/resize"],
              "verbs": ["patch", "update"]},
@@ -326,7 +326,7 @@ class Stage:
             for row in node["spec"].get("rows") or ()
         }
         is_bound = set(states.values()) == {"bound"} and len(states) == len(running) + 1
-        is_known = "large" in str(self.get(f"{OURS}/namespaces/team-b/podgroups"))
+        is_known = "large" in str(self.get(f"{OURS}/namespaces/team-b/gpupodgroups"))
         return (
             is_bound
             and is_known

@@ -67,8 +67,8 @@ async def measure(plane: ControlPlane, at_a_time: tuple[int, ...] = tuple(BARS_M
     plane.reset()
     plane.make_namespace(NAMESPACE)
     for kind, body in (
-        ("departments", cluster.department()),
-        ("projects", cluster.project(NAMESPACE)),
+        ("gpudepartments", cluster.department()),
+        ("gpuprojects", cluster.project(NAMESPACE)),
     ):
         plane.admin.post(f"/apis/ballast.dev/v1alpha1/{kind}", body)
     folder = Path(tempfile.mkdtemp(prefix="ballast-bench-"))

@@ -74,14 +74,14 @@ def held_pod(name: str, namespace: str) -> dict[str, Any]:
 def department() -> dict[str, Any]:
     """The one department of a benchmark, with quota for everything."""
     pools = [{"name": "default", "gpu": {"quota": 100000}}]
-    return _queue("Department", "bench", {"nodePools": pools})
+    return _queue("GpuDepartment", "bench", {"nodePools": pools})
 
 
 def project(namespace: str) -> dict[str, Any]:
     """The one project of a benchmark."""
     pools = [{"name": "default", "gpu": {"quota": 100000}}]
     return _queue(
-        "Project",
+        "GpuProject",
         "bench",
         {"department": "bench", "namespaces": [namespace], "nodePools": pools},
     )

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from extender.api import names
 from extender.api.events import Synced, Upserted
-from extender.api.kinds import CardShare, Department, NodePool, Project
+from extender.api.kinds import CardShare, GpuDepartment, GpuNodePool, GpuProject
 from extender.api.objects import Node, Pod
 from extender.policy.decide import decide
 from extender.state.cluster import ClusterState
@@ -120,7 +120,7 @@ def _filled(n_nodes: int) -> tuple[ClusterState, list[Pod]]:
         for each in pods:
             state.apply(Upserted(each))
         running += pods
-    for kind in (Pod, Node, Department, Project, NodePool):
+    for kind in (Pod, Node, GpuDepartment, GpuProject, GpuNodePool):
         state.apply(Synced(kind))
     return state, running
 

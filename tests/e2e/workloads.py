@@ -22,14 +22,14 @@ def namespace(name: str) -> Manifest:
 
 def department(name: str, quota: int) -> Manifest:
     pools = [{"name": "default", "gpu": {"quota": quota}}]
-    return _object(API, "Department", name, {"nodePools": pools})
+    return _object(API, "GpuDepartment", name, {"nodePools": pools})
 
 
 def project(name: str, department_name: str, quota: int) -> Manifest:
     """A project whose one namespace has its name."""
     pools = [{"name": "default", "gpu": {"quota": quota}}]
     spec = {"department": department_name, "namespaces": [name], "nodePools": pools}
-    return _object(API, "Project", name, spec)
+    return _object(API, "GpuProject", name, spec)
 
 
 def deployment(name: str, project_name: str, replicas: int, template: Manifest) -> Manifest:

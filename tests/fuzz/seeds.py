@@ -158,9 +158,9 @@ def objects() -> dict[str, list[Tree]]:
         {"name": "c", "minSubGroup": 1},
     ]
     return {
-        "Department": [made("Department", spec={"nodePools": _FIGURES})],
-        "Project": [
-            made("Project", spec={
+        "GpuDepartment": [made("GpuDepartment", spec={"nodePools": _FIGURES})],
+        "GpuProject": [
+            made("GpuProject", spec={
                 "department": "research",
                 "namespaces": ["team-a"],
                 "nodePools": _FIGURES,
@@ -170,8 +170,8 @@ def objects() -> dict[str, list[Tree]]:
                 "minRuntime": {"reclaimSeconds": 600, "preemptSeconds": 60},
             }),
         ],
-        "NodePool": [
-            made("NodePool", spec={
+        "GpuNodePool": [
+            made("GpuNodePool", spec={
                 "nodeSelector": {"a": "b"},
                 "placement": {"gpu": "spread", "cpu": "binpack"},
                 "policy": "fairshare",
@@ -179,9 +179,11 @@ def objects() -> dict[str, list[Tree]]:
                 "timeSlicing": {"mode": "Fair", "leaseMilliseconds": 250, "precisionPercent": 5},
             }),
         ],
-        "Topology": [made("Topology", spec={"levels": [{"nodeLabel": "z"}, {"nodeLabel": "r"}]})],
-        "PodGroup": [
-            made("PodGroup", spec={
+        "GpuTopology": [
+            made("GpuTopology", spec={"levels": [{"nodeLabel": "z"}, {"nodeLabel": "r"}]})
+        ],
+        "GpuPodGroup": [
+            made("GpuPodGroup", spec={
                 "minMember": 4,
                 "minSubGroup": 2,
                 "subGroups": sub_groups,

@@ -42,11 +42,11 @@ from webhooks.review import Decision, ReviewError, answer, read
 
 INDEX = usual_index()
 OURS: dict[str, Resource[Any]] = {
-    "Department": DEPARTMENTS,
-    "Project": PROJECTS,
-    "NodePool": NODE_POOLS,
-    "Topology": TOPOLOGIES,
-    "PodGroup": POD_GROUPS,
+    "GpuDepartment": DEPARTMENTS,
+    "GpuProject": PROJECTS,
+    "GpuNodePool": NODE_POOLS,
+    "GpuTopology": TOPOLOGIES,
+    "GpuPodGroup": POD_GROUPS,
     "GpuNode": GPU_NODES,
 }
 

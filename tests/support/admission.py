@@ -7,7 +7,7 @@ from typing import Any, Self
 import jsonpatch
 
 from extender.api.events import Synced, Upserted
-from extender.api.kinds import Project, ProjectSpec
+from extender.api.kinds import GpuProject, GpuProjectSpec
 from extender.api.objects import ObjectMeta
 from webhooks.mutate import decide
 from webhooks.projects import ProjectIndex
@@ -88,18 +88,18 @@ def request_for(built: PodDocument) -> Request:
     return read(review_body(built.body, built.namespace))
 
 
-def project(name: str, *namespaces: str, uid: str = "", **fields: Any) -> Project:
-    """A Project of department `research` that lists the namespaces."""
-    spec = ProjectSpec(department="research", namespaces=list(namespaces), **fields)
-    return Project(metadata=ObjectMeta(name=name, uid=uid or f"uid-{name}"), spec=spec)
+def project(name: str, *namespaces: str, uid: str = "", **fields: Any) -> GpuProject:
+    """A GpuProject of department `research` that lists the namespaces."""
+    spec = GpuProjectSpec(department="research", namespaces=list(namespaces), **fields)
+    return GpuProject(metadata=ObjectMeta(name=name, uid=uid or f"uid-{name}"), spec=spec)
 
 
-def index_of(*projects: Project) -> ProjectIndex:
+def index_of(*projects: GpuProject) -> ProjectIndex:
     """A synced index of these projects."""
     index = ProjectIndex()
     for each in projects:
         index.deliver(Upserted(each))
-    index.deliver(Synced(Project))
+    index.deliver(Synced(GpuProject))
     return index
 
 

@@ -14,7 +14,7 @@ Manifest = dict[str, Any]
 
 def department(name: str, quota: int | str) -> Manifest:
     """A department with this quota in the default pool."""
-    return _queue("Department", name, {"nodePools": [_figures(quota, 1)]})
+    return _queue("GpuDepartment", name, {"nodePools": [_figures(quota, 1)]})
 
 
 def project(
@@ -26,14 +26,14 @@ def project(
         "namespaces": [namespace],
         "nodePools": [_figures(quota, weight)],
     }
-    return _queue("Project", name, spec)
+    return _queue("GpuProject", name, spec)
 
 
 def pod_group(name: str, namespace: str, min_member: int) -> Manifest:
     """A gang."""
     return {
         "apiVersion": names.API_VERSION,
-        "kind": "PodGroup",
+        "kind": "GpuPodGroup",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"minMember": min_member},
     }

@@ -5,7 +5,7 @@ from typing import Final
 
 from extender.api import names
 from extender.api.demand import DNS_LABEL
-from extender.api.kinds import PodGroup, SubGroup, TopologyConstraint
+from extender.api.kinds import GpuPodGroup, SubGroup, TopologyConstraint
 from extender.api.reasons import Refused
 from webhooks.catalog import Catalog
 from webhooks.kinds.finding import Finding, check_name, listed, odd, wrong
@@ -15,8 +15,8 @@ from webhooks.validate import class_refusal
 _TREE: Final = "subGroups: [{name: leader, minMember: 1}, {name: workers, minMember: 8}]"
 
 
-def check_group(group: PodGroup, projects: ProjectIndex) -> Iterator[Finding]:
-    """What is impossible or odd about a PodGroup, whose namespace is filled in."""
+def check_group(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[Finding]:
+    """What is impossible or odd about a GpuPodGroup, whose namespace is filled in."""
     spec = group.spec
     yield from check_name(group.metadata.name, "pods", "train-7")
     yield from _check_tree(group)
@@ -35,7 +35,7 @@ def check_group(group: PodGroup, projects: ProjectIndex) -> Iterator[Finding]:
         yield from _check_nearness(field, constraint, catalog)
 
 
-def _check_tree(group: PodGroup) -> Iterator[Finding]:
+def _check_tree(group: GpuPodGroup) -> Iterator[Finding]:
     sub_groups = group.spec.sub_groups
     parents = {each.name: each.parent for each in sub_groups}
     for each in sub_groups:
@@ -76,7 +76,7 @@ def _is_below_itself(start: SubGroup, parents: Mapping[str, str]) -> bool:
     return False
 
 
-def _check_times(group: PodGroup) -> Iterator[Finding]:
+def _check_times(group: GpuPodGroup) -> Iterator[Finding]:
     spec = group.spec
     if spec.expected_run_seconds is not None and spec.expected_run_seconds <= 0:
         yield wrong(
@@ -87,7 +87,7 @@ def _check_times(group: PodGroup) -> Iterator[Finding]:
         )
 
 
-def _check_owner(group: PodGroup, projects: ProjectIndex) -> Iterator[Finding]:
+def _check_owner(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[Finding]:
     """Whose work it is, and with which priority."""
     spec, namespace = group.spec, group.metadata.namespace
     if spec.project and spec.project not in projects.catalog.projects:
@@ -121,7 +121,7 @@ def _check_nearness(
             if any(level.node_label == label for level in each.spec.levels)
         ]
         if label and not having:
-            yield odd(field, f"no Topology has the level {label!r:.80} (yet): it waits")
+            yield odd(field, f"no GpuTopology has the level {label!r:.80} (yet): it waits")
         elif label and len(having) > 1 and not constraint.topology:
             yield odd(field, f"{listed(having)} have the level {label}: say which by topology")
         elif label and constraint.topology and constraint.topology not in having:

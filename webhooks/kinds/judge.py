@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.api.kinds import Department, NodePool, PodGroup, Project, Topology
+from extender.api.kinds import GpuDepartment, GpuNodePool, GpuPodGroup, GpuProject, GpuTopology
 from extender.api.names import GROUP
 from extender.api.reasons import Reason, Refused
 from webhooks.kinds import groups, nodes, queues
@@ -22,15 +22,18 @@ MAX_FINDINGS: Final = 8
 Rule = Callable[[Any, ProjectIndex], Iterable[Finding]]
 
 _MADE: Final[dict[str, tuple[type[Any], Rule]]] = {
-    "Department": (Department, lambda each, known: queues.check_department(each, known.catalog)),
-    "Project": (Project, lambda each, known: queues.check_project(each, known.catalog)),
-    "NodePool": (NodePool, lambda each, known: nodes.check_pool(each, known.catalog)),
-    "Topology": (Topology, lambda each, known: nodes.check_topology(each, known.catalog)),
-    "PodGroup": (PodGroup, groups.check_group),
+    "GpuDepartment": (
+        GpuDepartment,
+        lambda each, known: queues.check_department(each, known.catalog),
+    ),
+    "GpuProject": (GpuProject, lambda each, known: queues.check_project(each, known.catalog)),
+    "GpuNodePool": (GpuNodePool, lambda each, known: nodes.check_pool(each, known.catalog)),
+    "GpuTopology": (GpuTopology, lambda each, known: nodes.check_topology(each, known.catalog)),
+    "GpuPodGroup": (GpuPodGroup, groups.check_group),
 }
 _GONE: Final[dict[str, Rule]] = {
-    "Department": lambda each, known: queues.check_department_gone(each, known.catalog),
-    "NodePool": lambda each, known: nodes.check_pool_gone(each, known.catalog),
+    "GpuDepartment": lambda each, known: queues.check_department_gone(each, known.catalog),
+    "GpuNodePool": lambda each, known: nodes.check_pool_gone(each, known.catalog),
 }
 _DECODERS: Final = {kind: msgspec.json.Decoder(of) for kind, (of, _) in _MADE.items()}
 

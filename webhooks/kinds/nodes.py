@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from extender.api import names
-from extender.api.kinds import NodePool, Topology
+from extender.api.kinds import GpuNodePool, GpuTopology
 from webhooks.catalog import Catalog
 from webhooks.kinds.finding import (
     Finding,
@@ -26,8 +26,8 @@ WIDER_FIRST: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/z
 _EXAMPLE: Final = "nodeSelector: {nvidia.com/gpu.product: A100}"
 
 
-def check_pool(pool: NodePool, known: Catalog) -> Iterator[Finding]:
-    """What is impossible or odd about a NodePool."""
+def check_pool(pool: GpuNodePool, known: Catalog) -> Iterator[Finding]:
+    """What is impossible or odd about a GpuNodePool."""
     name, selector = pool.metadata.name, pool.spec.node_selector
     yield from check_name(name, "nodes", "a100")
     yield from check_labels("spec.nodeSelector", selector, _EXAMPLE)
@@ -41,8 +41,8 @@ def check_pool(pool: NodePool, known: Catalog) -> Iterator[Finding]:
             yield from _check_overlap(name, selector, other, known.pools[other].spec.node_selector)
 
 
-def check_pool_gone(pool: NodePool, known: Catalog) -> Iterator[Finding]:
-    """What follows from a NodePool's deletion."""
+def check_pool_gone(pool: GpuNodePool, known: Catalog) -> Iterator[Finding]:
+    """What follows from a GpuNodePool's deletion."""
     name = pool.metadata.name
     users = [
         each.metadata.name
@@ -89,8 +89,8 @@ def _check_overlap(
         )
 
 
-def check_topology(topology: Topology, known: Catalog) -> Iterator[Finding]:
-    """What is impossible or odd about a Topology."""
+def check_topology(topology: GpuTopology, known: Catalog) -> Iterator[Finding]:
+    """What is impossible or odd about a GpuTopology."""
     levels = [level.node_label for level in topology.spec.levels]
     example = f"levels: [{{nodeLabel: example.com/rack}}, {{nodeLabel: {HOSTNAME}}}]"
     yield from check_name(topology.metadata.name, "pods", "datacenter")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from extender.api import names
-from extender.api.kinds import Department, GpuFigures, HostFigures, PoolFigures, Project
+from extender.api.kinds import GpuDepartment, GpuFigures, GpuProject, HostFigures, PoolFigures
 from extender.api.units import UnitError, parse_cpu, parse_gpus, parse_memory
 from webhooks.catalog import Catalog
 from webhooks.kinds.finding import Finding, check_labels, check_name, listed, odd, wrong
@@ -30,8 +30,8 @@ class Bounds(NamedTuple):
 Stated = dict[tuple[str, str], tuple[Bounds, GpuFigures | HostFigures]]
 
 
-def check_department(department: Department, known: Catalog) -> Iterator[Finding]:
-    """What is impossible or odd about a Department."""
+def check_department(department: GpuDepartment, known: Catalog) -> Iterator[Finding]:
+    """What is impossible or odd about a GpuDepartment."""
     name = department.metadata.name
     yield from check_name(name, "pods", "research")
     yield from _check_pools("spec.nodePools", department.spec.node_pools, known)
@@ -50,8 +50,8 @@ def check_department(department: Department, known: Catalog) -> Iterator[Finding
     yield from _check_sum(department, members)
 
 
-def check_department_gone(department: Department, known: Catalog) -> Iterator[Finding]:
-    """What follows from a Department's deletion."""
+def check_department_gone(department: GpuDepartment, known: Catalog) -> Iterator[Finding]:
+    """What follows from a GpuDepartment's deletion."""
     name = department.metadata.name
     left = [n for n, each in known.projects.items() if each.spec.department == name]
     if left:
@@ -62,8 +62,8 @@ def check_department_gone(department: Department, known: Catalog) -> Iterator[Fi
         )
 
 
-def check_project(project: Project, known: Catalog) -> Iterator[Finding]:
-    """What is impossible or odd about a Project."""
+def check_project(project: GpuProject, known: Catalog) -> Iterator[Finding]:
+    """What is impossible or odd about a GpuProject."""
     spec, name = project.spec, project.metadata.name
     yield from check_name(name, "pods", "vision")
     yield from _check_namespaces(project, known)
@@ -125,7 +125,7 @@ def _check_pools(field: str, pools: Sequence[PoolFigures], known: Catalog) -> It
             yield odd(at, "has no quota and overQuotaWeight 0: it gets what nobody else asks for")
 
 
-def _check_namespaces(project: Project, known: Catalog) -> Iterator[Finding]:
+def _check_namespaces(project: GpuProject, known: Catalog) -> Iterator[Finding]:
     spec = project.spec
     ours = [each for each in SYSTEM_NAMESPACES if each in spec.namespaces]
     if ours:
@@ -151,7 +151,7 @@ def _check_namespaces(project: Project, known: Catalog) -> Iterator[Finding]:
         yield odd("spec.namespaces", "is empty: no pod can belong to the project")
 
 
-def _check_defaults(project: Project, known: Catalog) -> Iterator[Finding]:
+def _check_defaults(project: GpuProject, known: Catalog) -> Iterator[Finding]:
     exist = {names.DEFAULT_POOL, *known.pools}
     unknown = [each for each in project.spec.default_node_pools if each not in exist]
     if unknown:
@@ -176,7 +176,7 @@ def _check_classes(allowed: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def _check_within(project: Project, department: Department) -> Iterator[Finding]:
+def _check_within(project: GpuProject, department: GpuDepartment) -> Iterator[Finding]:
     """The project's figures against those of its department."""
     above = read_figures(department.spec.node_pools)
     of = department.metadata.name
@@ -199,7 +199,7 @@ def _check_within(project: Project, department: Department) -> Iterator[Finding]
             )
 
 
-def _check_sum(department: Department, projects: Sequence[Project]) -> Iterator[Finding]:
+def _check_sum(department: GpuDepartment, projects: Sequence[GpuProject]) -> Iterator[Finding]:
     """GPU quotas of all projects against the department's, pool by pool."""
     own = read_figures(department.spec.node_pools)
     total: dict[str, int] = {}

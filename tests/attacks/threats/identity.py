@@ -80,16 +80,16 @@ def _claims_later() -> Iterator[Attempt]:
 def _claims_by_group() -> Iterator[Attempt]:
     for victim in VICTIMS:
         group = {"metadata": {"name": f"as-{victim}"}, "spec": {"project": victim}}
-        path = f"{OURS}/namespaces/{HOME}/podgroups"
-        body = {"apiVersion": "ballast.dev/v1alpha1", "kind": "PodGroup", **group}
-        yield Attempt(threat="T1", title=f"a PodGroup of {victim}", path=path, body=body,
+        path = f"{OURS}/namespaces/{HOME}/gpupodgroups"
+        body = {"apiVersion": "ballast.dev/v1alpha1", "kind": "GpuPodGroup", **group}
+        yield Attempt(threat="T1", title=f"a GpuPodGroup of {victim}", path=path, body=body,
                       may_pass=True)  # fmt: skip
         member = half(f"in-as-{victim}", labels={"ballast.dev/pod-group": f"as-{victim}"})
-        yield create("T1", f"a pod in the PodGroup of {victim}", member, may_pass=True)
+        yield create("T1", f"a pod in the GpuPodGroup of {victim}", member, may_pass=True)
     spec = {"department": "research", "namespaces": [HOME]}
-    for kind, plural in (("Project", "projects"), ("Department", "departments")):
+    for kind, plural in (("GpuProject", "gpuprojects"), ("GpuDepartment", "gpudepartments")):
         body = {"apiVersion": "ballast.dev/v1alpha1", "kind": kind, "metadata": {"name": "mine"}}
-        body["spec"] = spec if kind == "Project" else {}
+        body["spec"] = spec if kind == "GpuProject" else {}
         yield Attempt(threat="T1", title=f"a {kind} of its own", path=f"{OURS}/{plural}", body=body,
                       word=NO_RIGHT)  # fmt: skip
     for name, patch in (
@@ -100,7 +100,7 @@ def _claims_by_group() -> Iterator[Attempt]:
     ):
         for part in ("", "/status"):
             yield Attempt(threat="T1", title=f"{patch} to project {name}{part}", method="PATCH",
-                          path=f"{OURS}/projects/{name}{part}", body=patch, media=MERGE,
+                          path=f"{OURS}/gpuprojects/{name}{part}", body=patch, media=MERGE,
                           word=NO_RIGHT)  # fmt: skip
 
 

@@ -15,7 +15,7 @@ PATHS: Final = (
     "a?watch=1", "a#b", "a\nb", "a\r\nX-H: 1", "a\x00b", "%s%n", "$(id)", "`id`", "{{7*7}}", "a b",
     "\u2028", "..", ".", "a%00",
 )  # fmt: skip
-GROUP_API: Final = f"{OURS}/namespaces/{HOME}/podgroups"
+GROUP_API: Final = f"{OURS}/namespaces/{HOME}/gpupodgroups"
 
 
 def paths() -> Iterator[Attempt]:
@@ -40,9 +40,9 @@ def paths() -> Iterator[Attempt]:
         body["metadata"]["name"] = text
         yield Attempt(threat="T17", title=f"a pod named {text!r}", path=PODS.format(HOME),
                       body=body, word="RFC 1123")  # fmt: skip
-        group = {"apiVersion": "ballast.dev/v1alpha1", "kind": "PodGroup",
+        group = {"apiVersion": "ballast.dev/v1alpha1", "kind": "GpuPodGroup",
                  "metadata": {"name": text}, "spec": {}}  # fmt: skip
-        yield Attempt(threat="T17", title=f"a PodGroup named {text!r}", path=GROUP_API, body=group,
+        yield Attempt(threat="T17", title=f"a pod group named {text!r}", path=GROUP_API, body=group,
                       word="RFC 1123")  # fmt: skip
 
 
@@ -51,15 +51,16 @@ def references() -> Iterator[Attempt]:
     for victim, group in (("team-a", "gang"), ("team-b", "large")):
         body = half("join", labels={names.LABEL_POD_GROUP: group})
         yield create("T18", f"the name of {victim}'s group", body, may_pass=True)
-        named = {"apiVersion": "ballast.dev/v1alpha1", "kind": "PodGroup",
+        named = {"apiVersion": "ballast.dev/v1alpha1", "kind": "GpuPodGroup",
                  "metadata": {"name": group}, "spec": {"minMember": 1000}}  # fmt: skip
-        yield Attempt(threat="T18", title=f"a PodGroup named as {victim}'s", path=GROUP_API,
+        yield Attempt(threat="T18", title=f"a GpuPodGroup named as {victim}'s", path=GROUP_API,
                       body=named, may_pass=True)  # fmt: skip
         for text in (f"{victim}/{group}", f"{victim}.{group}"):
             body = half("join", labels={names.LABEL_POD_GROUP: text})
             yield create("T18", f"group {text}", body, word=("a valid label", "is not a name"))
     for kind, version, name in (
-        ("Job", "batch/v1", "a"), ("ReplicaSet", "apps/v1", "rs"), ("PodGroup", OURS[6:], "gang"),
+        ("Job", "batch/v1", "a"), ("ReplicaSet", "apps/v1", "rs"),
+        ("GpuPodGroup", OURS[6:], "gang"),
         ("Pod", "v1", "a-1"), ("GpuNode", OURS[6:], "gpu-node-0000"), ("Node", "v1", "gpu-node-0"),
     ):  # fmt: skip
         owner = {"apiVersion": version, "kind": kind, "name": name, "controller": True,
@@ -82,10 +83,10 @@ def references() -> Iterator[Attempt]:
         elsewhere = half("placed", meta={"namespace": victim})
         yield create("T18", f"a body of namespace {victim}", elsewhere,
                      word="does not match the namespace")  # fmt: skip
-        path = f"{OURS}/namespaces/{victim}/podgroups"
-        group_of = {"apiVersion": "ballast.dev/v1alpha1", "kind": "PodGroup",
+        path = f"{OURS}/namespaces/{victim}/gpupodgroups"
+        group_of = {"apiVersion": "ballast.dev/v1alpha1", "kind": "GpuPodGroup",
                     "metadata": {"name": "mine"}, "spec": {}}  # fmt: skip
-        yield Attempt(threat="T18", title=f"a PodGroup in {victim}", path=path, body=group_of,
+        yield Attempt(threat="T18", title=f"a GpuPodGroup in {victim}", path=path, body=group_of,
                       word="cannot")  # fmt: skip
         yield create("T18", f"a pod in {victim}", half("mine"), victim, word="cannot")
 
@@ -133,7 +134,7 @@ def floods() -> Iterator[Attempt]:
     for n in range(10):
         sub_groups = [{"name": f"s{ix}", "parent": f"s{ix + 1}"} for ix in range(50)]
         spec = {"minMember": 1, "subGroups": sub_groups}
-        group = {"apiVersion": "ballast.dev/v1alpha1", "kind": "PodGroup",
+        group = {"apiVersion": "ballast.dev/v1alpha1", "kind": "GpuPodGroup",
                  "metadata": {"name": f"flood-{n}"}, "spec": spec}  # fmt: skip
-        yield Attempt(threat="T20", title=f"tangled PodGroup {n}", path=GROUP_API, body=group,
+        yield Attempt(threat="T20", title=f"tangled GpuPodGroup {n}", path=GROUP_API, body=group,
                       may_pass=True, word="")  # fmt: skip

@@ -120,8 +120,8 @@ def _beyond(actor: str) -> Iterator[tuple[str, str, str, Any]]:
         yield "weakens our webhook", "PATCH", path, {"webhooks": []}
     yield "takes a policy away", "DELETE", (
         f"{ADMISSION}/validatingadmissionpolicies/reserved.ballast.dev"), None  # fmt: skip
-    yield "raises a quota", "PATCH", f"{OURS}/projects/mallory", {"spec": {"department": "x"}}
-    yield "deletes a project", "DELETE", f"{OURS}/projects/team-a", None
+    yield "raises a quota", "PATCH", f"{OURS}/gpuprojects/mallory", {"spec": {"department": "x"}}
+    yield "deletes a project", "DELETE", f"{OURS}/gpuprojects/team-a", None
     yield "labels a namespace", "PATCH", f"/api/v1/namespaces/{HOME}", {
         "metadata": {"labels": {"a": "b"}}}  # fmt: skip
     yield "changes a node", "PATCH", f"/api/v1/nodes/{NODES[0]}", {"spec": {"unschedulable": True}}

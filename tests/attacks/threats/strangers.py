@@ -36,6 +36,10 @@ def _version(version: str) -> bytes:
 
 def _of_project() -> bytes:
     review: Body = json.loads(review_body(half("x")))
-    review["request"]["kind"] = {"group": "ballast.dev", "version": "v1alpha1", "kind": "Project"}
+    review["request"]["kind"] = {
+        "group": "ballast.dev",
+        "version": "v1alpha1",
+        "kind": "GpuProject",
+    }
     review["request"]["object"] = {"metadata": {"name": "x"}, "spec": {"namespaces": ["team-a"]}}
     return json.dumps(review).encode()

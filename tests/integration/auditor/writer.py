@@ -72,8 +72,8 @@ class Writer:
             "department": "none",
             "nodePools": [{"name": "default", "gpu": {"quota": quota}}],
         }
-        body = _type("Project") | {"metadata": {"name": name}, "spec": spec}
-        await self._send("POST", "/apis/ballast.dev/v1alpha1/projects", body)
+        body = _type("GpuProject") | {"metadata": {"name": name}, "spec": spec}
+        await self._send("POST", "/apis/ballast.dev/v1alpha1/gpuprojects", body)
 
     async def add_pod(self, name: str, fraction: str, **more: Any) -> dict[str, Any]:
         """A gated pod as our webhook leaves it. More: labels."""

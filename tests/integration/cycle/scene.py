@@ -36,11 +36,11 @@ class Scene:
         """`n_nodes` with `cards` each; each project has half of them as quota."""
         plane = cluster.control_plane
         quota = n_nodes * cards
-        plane.admin.post(f"{workloads.API}/departments", workloads.department("research", quota))
+        plane.admin.post(f"{workloads.API}/gpudepartments", workloads.department("research", quota))
         for name in PROJECTS:
             plane.make_namespace(name)
             body = workloads.project(name, "research", name, quota // 2)
-            plane.admin.post(f"{workloads.API}/projects", body)
+            plane.admin.post(f"{workloads.API}/gpuprojects", body)
         installation = Installation(plane, lease_s=LEASE_S, bind_s=BIND_S)
         try:
             await asyncio.to_thread(cluster.add_gpu_nodes, n_nodes, cards)

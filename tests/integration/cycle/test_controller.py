@@ -93,18 +93,18 @@ async def test_gang_that_cannot_be_whole_holds_nothing_until_it_can(scene: Scene
     scene.submit_job("team-a", "small", 1, 1000)
     await scene.until_bound("team-a", 1)
     body = workloads.pod_group("gang", "team-b", 4)
-    scene.admin.post(f"{workloads.API}/namespaces/team-b/podgroups", body)
+    scene.admin.post(f"{workloads.API}/namespaces/team-b/gpupodgroups", body)
     scene.submit_job("team-b", "gang", 4, 1000, group="gang")
 
     def reason() -> str:
-        group = scene.get("namespaces/team-b/podgroups/gang")
+        group = scene.get("namespaces/team-b/gpupodgroups/gang")
         conditions = group.get("status", {}).get("conditions", [])
         return next((str(each["reason"]) for each in conditions), "")
 
     await scene.until(lambda: reason() in ("InsufficientGpu", "OverFairShare"), "a reason to wait")
     assert (await scene.look("team-b")).n_rows == 1
     scene.plane.admin.post(
-        f"{workloads.API}/namespaces/team-b/podgroups", workloads.pod_group("next", "team-b", 3)
+        f"{workloads.API}/namespaces/team-b/gpupodgroups", workloads.pod_group("next", "team-b", 3)
     )
     scene.submit_job("team-b", "next", 3, 1000, group="next")
     await scene.until_bound("team-b", 3)
@@ -115,7 +115,7 @@ async def test_group_that_only_pods_name_gets_its_pod_group_and_condition(scene:
     await scene.until_bound("team-a", 2)
 
     def is_scheduled() -> bool:
-        groups = scene.get("namespaces/team-a/podgroups")["items"]
+        groups = scene.get("namespaces/team-a/gpupodgroups")["items"]
         return [
             (group["metadata"]["name"], group["status"]["conditions"][0]["status"])
             for group in groups
@@ -134,9 +134,11 @@ async def test_status_of_queues_tells_shares_and_allocations(scene: Scene) -> No
         gpu = status.get("gpu", {})
         return gpu.get("quota", ""), gpu.get("fairShare", ""), gpu.get("allocated", "")
 
-    await scene.until(lambda: figures("projects/team-a") == ("2", "3", "3"), "the project's share")
-    await scene.until(lambda: figures("departments/research")[::2] == ("4", "3"), "the sum")
-    assert scene.get("projects/team-a")["status"]["state"] == "OverQuota"
+    await scene.until(
+        lambda: figures("gpuprojects/team-a") == ("2", "3", "3"), "the project's share"
+    )
+    await scene.until(lambda: figures("gpudepartments/research")[::2] == ("4", "3"), "the sum")
+    assert scene.get("gpuprojects/team-a")["status"]["state"] == "OverQuota"
 
 
 async def test_rows_go_with_their_pods(scene: Scene) -> None:
@@ -210,10 +212,10 @@ async def test_project_that_names_no_department_says_so_until_it_is_mended(scene
     scene.submit_pod("team-a", "lone", 500)
     await scene.until_bound("team-a", 1)
     body = workloads.project("team-c", "nowhere", "team-c", 1)
-    scene.admin.post(f"{workloads.API}/projects", body)
+    scene.admin.post(f"{workloads.API}/gpuprojects", body)
 
     def valid() -> tuple[str, str]:
-        conditions = scene.get("projects/team-c").get("status", {}).get("conditions", [])
+        conditions = scene.get("gpuprojects/team-c").get("status", {}).get("conditions", [])
         found = [each for each in conditions if each["type"] == "Valid"]
         return (found[0]["status"], found[0]["reason"]) if found else ("", "")
 
@@ -221,21 +223,21 @@ async def test_project_that_names_no_department_says_so_until_it_is_mended(scene
     await scene.until(
         lambda: ("UnknownReference", "team-c") in scene.events("default"), "an event about it"
     )
-    scene.admin.post(f"{workloads.API}/departments", workloads.department("nowhere", 1))
+    scene.admin.post(f"{workloads.API}/gpudepartments", workloads.department("nowhere", 1))
     await scene.until(lambda: valid() == ("True", "Accepted"), "the condition cleared")
 
 
 async def test_gang_that_lost_a_member_for_good_is_told_to_be_stale(scene: Scene) -> None:
     body = workloads.pod_group("gang", "team-a", 2)
     body["spec"]["stalenessGraceSeconds"] = -1
-    scene.admin.post(f"{workloads.API}/namespaces/team-a/podgroups", body)
+    scene.admin.post(f"{workloads.API}/namespaces/team-a/gpupodgroups", body)
     for name in ("a", "b"):
         scene.submit_pod("team-a", name, 1000, group="gang")
     await scene.until_bound("team-a", 2)
     scene.cluster.kubectl("delete", "pod", "b", "-n", "team-a", "--wait=false")
 
     def conditions() -> dict[str, str]:
-        group = scene.get("namespaces/team-a/podgroups/gang")
+        group = scene.get("namespaces/team-a/gpupodgroups/gang")
         told = group.get("status", {}).get("conditions", [])
         return {each["type"]: each["status"] for each in told}
 

@@ -48,7 +48,7 @@ async def test_driver_that_is_made_again_does_not_wait_for_workers_that_are_done
 ) -> None:
     submit_role(scene, "workers", 3)
     await scene.until(
-        lambda: bool(scene.get("namespaces/team-a/podgroups")["items"]), "the PodGroup"
+        lambda: bool(scene.get("namespaces/team-a/gpupodgroups")["items"]), "the GpuPodGroup"
     )
     assert (await scene.look("team-a")).bound == set()
     submit_role(scene, "driver", 1)

@@ -97,7 +97,7 @@ async def test_work_of_higher_priority_takes_from_its_own_project(scene: Scene) 
 async def test_gang_that_stays_below_its_minimum_is_taken_down_whole(scene: Scene) -> None:
     body = workloads.pod_group("gang", "team-a", 2)
     body["spec"]["stalenessGraceSeconds"] = 2
-    scene.admin.post(f"{workloads.API}/namespaces/team-a/podgroups", body)
+    scene.admin.post(f"{workloads.API}/namespaces/team-a/gpupodgroups", body)
     for name in ("a", "b"):
         scene.submit_pod("team-a", name, 1000, group="gang")
     await scene.until_bound("team-a", 2)

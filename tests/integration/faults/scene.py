@@ -36,9 +36,9 @@ class Scene:
         """Start everything; end our programs afterwards."""
         installation = Installation(cluster.control_plane, lease_s=LEASE_S)
         admin = cluster.control_plane.admin
-        admin.post(f"{workloads.API}/departments", workloads.department("research", 16))
+        admin.post(f"{workloads.API}/gpudepartments", workloads.department("research", 16))
         admin.post(
-            f"{workloads.API}/projects",
+            f"{workloads.API}/gpuprojects",
             workloads.project("team-a", "research", cluster.namespace, 16),
         )
         try:
@@ -57,7 +57,7 @@ class Scene:
         """A Job of eight whole-GPU pods that run together or not at all."""
         namespace = self.cluster.namespace
         self.plane.admin.post(
-            f"{workloads.API}/namespaces/{namespace}/podgroups",
+            f"{workloads.API}/namespaces/{namespace}/gpupodgroups",
             workloads.pod_group("gang", namespace, GANG),
         )
         self._submit(workloads.job("gang", namespace, GANG, 1000, group="gang"))

@@ -20,7 +20,7 @@ def node(name: str) -> dict[str, Any]:
 
 
 def pool(name: str, **labels: str) -> dict[str, Any]:
-    """A NodePool: small, cluster-scoped, ours."""
+    """A GpuNodePool: small, cluster-scoped, ours."""
     return {"metadata": {"name": name, "labels": labels}, "spec": {"nodeSelector": {}}}
 
 

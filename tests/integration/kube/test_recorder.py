@@ -90,7 +90,7 @@ async def test_another_reason_is_another_event(api: Api, client: Client) -> None
 
 
 async def test_an_event_about_a_cluster_scoped_object_is_written(client: Client) -> None:
-    ref = ObjectRef(PROJECTS.api_version, "Project", "team-a", uid="u")
+    ref = ObjectRef(PROJECTS.api_version, "GpuProject", "team-a", uid="u")
     async with recording(client) as recorder:
         recorder.record(ref, Reason.OVER_LIMIT, "x" * 5000)
         (event,) = await events(client, "default", 1)

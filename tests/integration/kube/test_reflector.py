@@ -86,7 +86,7 @@ async def test_many_pages_are_one_list(client: Client, monkeypatch: pytest.Monke
 async def test_a_watch_that_the_server_ends_goes_on_without_a_new_list(client: Client) -> None:
     mirror = Mirror()
     async with reflecting(client, NODE_POOLS, mirror, Timing(watch_s=0.8)):
-        n_lists = counted("lists", resource="nodepools")
+        n_lists = counted("lists", resource="gpunodepools")
         n_watches = _n_watches()
         names: list[str] = []
         for i in itertools.count():
@@ -96,7 +96,7 @@ async def test_a_watch_that_the_server_ends_goes_on_without_a_new_list(client: C
             if _n_watches() >= n_watches + 2:
                 break
             await client.get_raw("/readyz")
-        assert counted("lists", resource="nodepools") == n_lists
+        assert counted("lists", resource="gpunodepools") == n_lists
 
 
 async def test_nothing_is_missed_or_doubled_over_many_cuts(
@@ -173,7 +173,7 @@ async def test_a_silent_connection_is_given_up_and_nothing_is_missed(
     client: Client, proxied: Client, proxy: FaultProxy
 ) -> None:
     mirror = Mirror()
-    failures = {"resource": "nodepools", "cause": "Unavailable"}
+    failures = {"resource": "gpunodepools", "cause": "Unavailable"}
     async with reflecting(proxied, NODE_POOLS, mirror, WATCHFUL):
         n_failed = counted("reflector_failures", **failures)
         proxy.stall()
@@ -261,12 +261,12 @@ class Large(Struct):
 
 
 def _n_watches() -> float:
-    return counted("requests", method="WATCH", resource="nodepools", code="200")
+    return counted("requests", method="WATCH", resource="gpunodepools", code="200")
 
 
 def _n_expired() -> float:
-    return counted("reflector_failures", resource="nodepools", cause="Expired") + counted(
-        "reflector_failures", resource="nodepools", cause="Gone"
+    return counted("reflector_failures", resource="gpunodepools", cause="Expired") + counted(
+        "reflector_failures", resource="gpunodepools", cause="Gone"
     )
 
 

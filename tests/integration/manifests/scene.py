@@ -17,11 +17,11 @@ GROUPS = ("system:serviceaccounts", "system:serviceaccounts:ballast-system")
 
 
 def add_project(cluster: Cluster, quota: int) -> None:
-    """Department `research` with project `vision`, which is the test's namespace."""
+    """GpuDepartment `research` with project `vision`, which is the test's namespace."""
     admin = cluster.control_plane.admin
-    admin.post(f"{workloads.API}/departments", workloads.department("research", quota))
+    admin.post(f"{workloads.API}/gpudepartments", workloads.department("research", quota))
     body = workloads.project("vision", "research", cluster.namespace, quota)
-    admin.post(f"{workloads.API}/projects", body)
+    admin.post(f"{workloads.API}/gpuprojects", body)
 
 
 def submit(cluster: Cluster, name: str, n_pods: int, milli: int) -> None:

@@ -95,18 +95,18 @@ def test_pool_has_a_status_and_a_node_that_leaves_leaves_the_ledger(cluster: Clu
     admin = cluster.control_plane.admin
     pool = {
         "apiVersion": "ballast.dev/v1alpha1",
-        "kind": "NodePool",
+        "kind": "GpuNodePool",
         "metadata": {"name": "spare"},
         "spec": {"nodeSelector": {"pool": "spare"}},
     }
-    admin.post(f"{workloads.API}/nodepools", pool)
+    admin.post(f"{workloads.API}/gpunodepools", pool)
     (node,) = cluster.add_gpu_nodes(1, 2)
     installation = Installation(cluster.control_plane)
     try:
         installation.control.start()
         path = f"{workloads.API}/gpunodes/{node}"
         wait_for(lambda: admin.has(path), SEEN_S, "the node in the ledger")
-        spare = f"{workloads.API}/nodepools/spare"
+        spare = f"{workloads.API}/gpunodepools/spare"
         wait_for(lambda: "status" in admin.get(spare), SEEN_S, "the pool's status")
         admin.delete(f"/api/v1/nodes/{node}")
         wait_for(lambda: not admin.has(path), SEEN_S, "the node gone from the ledger")
@@ -118,9 +118,9 @@ def test_pool_has_a_status_and_a_node_that_leaves_leaves_the_ledger(cluster: Clu
 def webhooks(api: Api, tmp_path: Path) -> Iterator[Program]:
     """The webhooks with a certificate of their own keeping, called for every GPU pod."""
     admin = api.control_plane.admin
-    admin.post(f"{workloads.API}/departments", workloads.department("research", 2))
+    admin.post(f"{workloads.API}/gpudepartments", workloads.department("research", 2))
     body = workloads.project("vision", "research", api.namespace, 2)
-    admin.post(f"{workloads.API}/projects", body)
+    admin.post(f"{workloads.API}/gpuprojects", body)
     folder = MANIFESTS / "webhooks"
     program = Installation(api.control_plane).webhooks(tmp_path, "--secret=ballast-webhooks-tls")
     for source in ("configuration.yaml", "validation.yaml"):

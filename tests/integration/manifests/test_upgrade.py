@@ -81,7 +81,7 @@ async def site(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncItera
         submit(cluster, "running", 3, 1000)
         wait_bound(cluster, 3)
         group = workloads.pod_group("gang", cluster.namespace, 2)
-        path = f"{workloads.API}/namespaces/{cluster.namespace}/podgroups"
+        path = f"{workloads.API}/namespaces/{cluster.namespace}/gpupodgroups"
         cluster.control_plane.admin.post(path, group)
         body = workloads.job("gang", cluster.namespace, 2, 1000, group="gang")
         path = f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs"

@@ -135,7 +135,7 @@ def in_container(**fields: Any) -> Body:
 REFUSED_AT_CREATE = {
     "a node": (pod(nodeName="n0", schedulingGates=[]), "spec.nodeName is preset"),
     "another scheduler": (pod(schedulerName="mine"), "set it to ballast-scheduler"),
-    "no gate": (pod(schedulingGates=[]), "no Project lists this namespace, or the webhook is down"),
+    "no gate": (pod(schedulingGates=[]), "no GpuProject lists this namespace"),
     "a gate of another name": (
         pod(schedulingGates=[{"name": "example.com/ours"}]),
         "came without the gate",

@@ -22,7 +22,7 @@ BASE = Path(__file__).parents[3] / "manifests" / "base"
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 CONFIGURATIONS = f"{REGISTRATION}/mutatingwebhookconfigurations"
 VALIDATIONS = f"{REGISTRATION}/validatingwebhookconfigurations"
-PROJECTS = "/apis/ballast.dev/v1alpha1/projects"
+PROJECTS = "/apis/ballast.dev/v1alpha1/gpuprojects"
 SEEN_S = 20.0
 
 
@@ -105,7 +105,7 @@ def _program(api: Api, cert_dir: Path) -> Program:
 def _project(namespace: str) -> dict[str, Any]:
     return {
         "apiVersion": "ballast.dev/v1alpha1",
-        "kind": "Project",
+        "kind": "GpuProject",
         "metadata": {"name": "vision"},
         "spec": {"department": "research", "namespaces": [namespace]},
     }

@@ -176,10 +176,14 @@ def test_nodes_leases_and_deployments_are_written(cluster_without_us: Cluster) -
 
 @pytest.mark.parametrize(
     ("kind", "spec"),
-    [("departments", {}), ("nodepools", {"nodeSelector": {"a": "b"}}), ("topologies", {})],
+    [("gpudepartments", {}), ("gpunodepools", {"nodeSelector": {"a": "b"}}), ("gputopologies", {})],
 )
 def test_our_own_kinds_can_be_written(cluster_without_us: Cluster, kind: str, spec: Body) -> None:
-    name = {"departments": "Department", "nodepools": "NodePool", "topologies": "Topology"}[kind]
+    name = {
+        "gpudepartments": "GpuDepartment",
+        "gpunodepools": "GpuNodePool",
+        "gputopologies": "GpuTopology",
+    }[kind]
     body = {"apiVersion": "ballast.dev/v1alpha1", "kind": name, "metadata": {"name": "new"}}
     cluster_without_us.create(f"/apis/ballast.dev/v1alpha1/{kind}", body | {"spec": spec})
 

@@ -9,40 +9,40 @@ import pytest
 from extender.api import crd, kinds
 from extender.api.kinds import (
     CardShare,
-    Department,
-    DepartmentSpec,
     Device,
+    GpuDepartment,
+    GpuDepartmentSpec,
     GpuFigures,
     GpuNode,
+    GpuNodePool,
+    GpuNodePoolSpec,
+    GpuNodePoolStatus,
     GpuNodeSpec,
     GpuNodeStatus,
+    GpuPodGroup,
+    GpuPodGroupSpec,
+    GpuPodGroupStatus,
+    GpuProject,
+    GpuProjectSpec,
+    GpuTopology,
+    GpuTopologySpec,
     HostFigures,
     HostUse,
     KindSelector,
     MinRuntime,
     MoveHold,
-    NodePool,
-    NodePoolSpec,
-    NodePoolStatus,
     PastUse,
     Placement,
-    PodGroup,
-    PodGroupSpec,
-    PodGroupStatus,
     PoolFigures,
     PoolUse,
-    Project,
-    ProjectSpec,
     QueueStatus,
     QueueSummary,
     Row,
     SubGroup,
     TimeBasedFairShare,
     TimeSlicing,
-    Topology,
     TopologyConstraint,
     TopologyLevel,
-    TopologySpec,
 )
 from extender.api.objects import Condition, ObjectMeta
 from tests.support.controlplane.admin import ApiRefusedError
@@ -78,10 +78,10 @@ NEAR = TopologyConstraint(
 )
 
 SAMPLES: tuple[msgspec.Struct, ...] = (
-    Department(metadata=META, spec=DepartmentSpec(node_pools=[FIGURES]), status=USE),
-    Project(
+    GpuDepartment(metadata=META, spec=GpuDepartmentSpec(node_pools=[FIGURES]), status=USE),
+    GpuProject(
         metadata=META,
-        spec=ProjectSpec(
+        spec=GpuProjectSpec(
             department="research",
             namespaces=["team-a", "team-b"],
             node_pools=[FIGURES],
@@ -92,9 +92,9 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
         ),
         status=USE,
     ),
-    NodePool(
+    GpuNodePool(
         metadata=META,
-        spec=NodePoolSpec(
+        spec=GpuNodePoolSpec(
             node_selector={"a/b": "c"},
             placement=Placement(gpu="fgd", cpu="best-fit"),
             over_quota_weights="Disabled",
@@ -102,7 +102,7 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
             time_based_fair_share=TimeBasedFairShare(weight_percent=50, half_life_seconds=3600),
             time_slicing=TimeSlicing(mode="Fair"),
         ),
-        status=NodePoolStatus(
+        status=GpuNodePoolStatus(
             nodes=3,
             capacity="24",
             fragmented="0.5",
@@ -110,9 +110,9 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
             conditions=[CONDITION],
         ),
     ),
-    PodGroup(
+    GpuPodGroup(
         metadata=META,
-        spec=PodGroupSpec(
+        spec=GpuPodGroupSpec(
             min_member=4,
             project="vision",
             preemptibility="preemptible",
@@ -127,7 +127,7 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
             preemption_delay_seconds=30,
             staleness_grace_seconds=-1,
         ),
-        status=PodGroupStatus(pending=1, conditions=[CONDITION]),
+        status=GpuPodGroupStatus(pending=1, conditions=[CONDITION]),
     ),
     GpuNode(
         metadata=META,
@@ -154,9 +154,9 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
             conditions=[CONDITION],
         ),
     ),
-    Topology(
+    GpuTopology(
         metadata=META,
-        spec=TopologySpec(
+        spec=GpuTopologySpec(
             levels=[TopologyLevel(node_label="zone"), TopologyLevel(node_label="a.b/rack")]
         ),
     ),
@@ -210,43 +210,43 @@ def _row(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "spec", "field"),
     [
-        ("Project", {}, "spec.department"),
-        ("Project", {"department": ""}, "spec.department"),
-        ("Project", {"department": "d", "namespaces": ["a", "a"]}, "namespaces[1]"),
-        ("Project", {"department": "d", "namespaces": ["../a"]}, "namespaces[0]"),
-        ("Project", {"department": "d", "nodePools": [{"name": "a"}] * 2}, "nodePools[1]"),
+        ("GpuProject", {}, "spec.department"),
+        ("GpuProject", {"department": ""}, "spec.department"),
+        ("GpuProject", {"department": "d", "namespaces": ["a", "a"]}, "namespaces[1]"),
+        ("GpuProject", {"department": "d", "namespaces": ["../a"]}, "namespaces[0]"),
+        ("GpuProject", {"department": "d", "nodePools": [{"name": "a"}] * 2}, "nodePools[1]"),
         *(
             (
-                "Department",
+                "GpuDepartment",
                 {"nodePools": [{"name": "a", "gpu": {"quota": quota}}]},
                 "gpu.quota",
             )
             for quota in (-1, "-1", "0x1", "1e3", "2.5555", "\u0665", " 1", "1\n", True, 1.5)
         ),
         (
-            "Department",
+            "GpuDepartment",
             {"nodePools": [{"name": "a", "gpu": {"quota": 2, "limit": "1.5"}}]},
             "limit must be at least quota",
         ),
         (
-            "Department",
+            "GpuDepartment",
             {"nodePools": [{"name": "a", "memory": {"quota": "2Gi", "limit": "2000Mi"}}]},
             "limit must be at least quota",
         ),
-        ("Department", {"nodePools": [{"name": "a", "cpu": {"quota": "1Kib"}}]}, "cpu.quota"),
-        ("NodePool", {"policy": "random"}, "spec.policy"),
-        ("NodePool", {"timeSlicing": {"leaseMilliseconds": 0}}, "leaseMilliseconds"),
-        ("PodGroup", {"minMember": 0}, "spec.minMember"),
-        ("PodGroup", {"minMember": 4, "maxConcurrentPods": 3}, "at least minMember"),
+        ("GpuDepartment", {"nodePools": [{"name": "a", "cpu": {"quota": "1Kib"}}]}, "cpu.quota"),
+        ("GpuNodePool", {"policy": "random"}, "spec.policy"),
+        ("GpuNodePool", {"timeSlicing": {"leaseMilliseconds": 0}}, "leaseMilliseconds"),
+        ("GpuPodGroup", {"minMember": 0}, "spec.minMember"),
+        ("GpuPodGroup", {"minMember": 4, "maxConcurrentPods": 3}, "at least minMember"),
         (
-            "PodGroup",
+            "GpuPodGroup",
             {"subGroups": [{"name": "workers", "parent": "replica"}]},
             "parent must be the name of another sub-group",
         ),
-        ("PodGroup", {"subGroups": [{"name": "a"}, {"name": "a"}]}, "subGroups[1]"),
-        ("NodePool", {"placement": {"gpu": "worst-fit"}}, "placement.gpu"),
-        ("NodePool", {"timeBasedFairShare": {"halfLifeSeconds": 1}}, "halfLifeSeconds"),
-        ("Topology", {"levels": [{"nodeLabel": "rack"}] * 2}, "levels[1]"),
+        ("GpuPodGroup", {"subGroups": [{"name": "a"}, {"name": "a"}]}, "subGroups[1]"),
+        ("GpuNodePool", {"placement": {"gpu": "worst-fit"}}, "placement.gpu"),
+        ("GpuNodePool", {"timeBasedFairShare": {"halfLifeSeconds": 1}}, "halfLifeSeconds"),
+        ("GpuTopology", {"levels": [{"nodeLabel": "rack"}] * 2}, "levels[1]"),
         ("GpuNode", {"rows": [_row(state="stolen")]}, "rows[0].state"),
         ("GpuNode", {"rows": [_row(), _row(name="q")]}, "rows[1]"),
         ("GpuNode", {"rows": [_row(cards=[{"index": 0}])]}, "rows[0].cards[0].milli"),
@@ -270,8 +270,8 @@ def test_project_of_a_group_is_settled_once(api: Api) -> None:
         patch = json.dumps({"spec": {"project": project}})
         api.kubectl("patch", "bpg", "sample", "-n", api.namespace, "--type=merge", "-p", patch)
 
-    where = path_of("PodGroup", api.namespace)
-    api.control_plane.admin.post(where, body_of("PodGroup", {"minMember": 2}))
+    where = path_of("GpuPodGroup", api.namespace)
+    api.control_plane.admin.post(where, body_of("GpuPodGroup", {"minMember": 2}))
     change("vision")
     with pytest.raises(Exception, match="returned non-zero") as caught:
         change("speech")
@@ -293,7 +293,7 @@ def test_spec_written_through_the_status_is_ignored(api: Api) -> None:
 
 def test_columns_show_what_is_most_wanted(api: Api) -> None:
     api.control_plane.admin.post(
-        path_of("Project", ""), body_of("Project", {"department": "research"}, "vision")
+        path_of("GpuProject", ""), body_of("GpuProject", {"department": "research"}, "vision")
     )
     status = json.dumps({"status": msgspec.to_builtins(USE)})
     api.kubectl("patch", "bproj", "vision", "--subresource=status", "--type=merge", "-p", status)

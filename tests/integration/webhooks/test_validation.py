@@ -34,11 +34,11 @@ def apply(admission: Admission, kind: str, name: str, spec: Body, *, dry: bool =
 def queues(admission: Admission) -> Admission:
     """A department with a limit, and a node pool, that the webhook knows."""
     pools = [{"name": "default", "gpu": {"quota": 4, "limit": 8}}]
-    apply(admission, "Department", "research", {"nodePools": pools}, dry=False)
-    apply(admission, "NodePool", "a100", {"nodeSelector": {"gpu": "a100"}}, dry=False)
+    apply(admission, "GpuDepartment", "research", {"nodePools": pools}, dry=False)
+    apply(admission, "GpuNodePool", "a100", {"nodeSelector": {"gpu": "a100"}}, dry=False)
 
     def is_known() -> bool:
-        said = apply(admission, "NodePool", "b100", {"nodeSelector": {"gpu": "a100", "x": "y"}})
+        said = apply(admission, "GpuNodePool", "b100", {"nodeSelector": {"gpu": "a100", "x": "y"}})
         return "would have no node" in said
 
     wait_for(is_known, SEEN_S, "the node pool in the webhook")
@@ -52,25 +52,25 @@ def spec(admission: Admission, **gpu: Any) -> Body:
 
 
 def test_impossible_quota_is_refused_with_what_is_accepted(queues: Admission) -> None:
-    said = apply(queues, "Project", "vision", spec(queues, quota=9))
+    said = apply(queues, "GpuProject", "vision", spec(queues, quota=9))
     assert "9 can never be had: the limit of department research is 8" in said
     assert "such as quota: 8" in said
 
 
 def test_odd_quota_is_stored_with_a_warning(queues: Admission) -> None:
-    said = apply(queues, "Project", "vision", spec(queues, quota=5))
+    said = apply(queues, "GpuProject", "vision", spec(queues, quota=5))
     assert "Warning: spec.nodePools[default].gpu.quota: 5 is above the quota of department" in said
     assert "project.ballast.dev/vision configured" in said
 
 
 def test_group_of_the_project_is_made_and_of_another_is_not(queues: Admission) -> None:
-    assert "podgroup.ballast.dev/g created" in apply(queues, "PodGroup", "g", {"minMember": 2})
+    assert "podgroup.ballast.dev/g created" in apply(queues, "GpuPodGroup", "g", {"minMember": 2})
     circle = [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]
-    assert "stand below themselves" in apply(queues, "PodGroup", "g", {"subGroups": circle})
+    assert "stand below themselves" in apply(queues, "GpuPodGroup", "g", {"subGroups": circle})
 
 
 def test_pod_above_the_limit_of_its_department_is_refused(queues: Admission) -> None:
-    apply(queues, "Project", "vision", spec(queues, quota=4), dry=False)
+    apply(queues, "GpuProject", "vision", spec(queues, quota=4), dry=False)
     body = manifest("large")
     body["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "16"}}
 

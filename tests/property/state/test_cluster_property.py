@@ -16,14 +16,14 @@ from msgspec.structs import replace
 
 from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import (
-    Department,
+    GpuDepartment,
     GpuNode,
-    NodePool,
-    PodGroup,
-    Project,
+    GpuNodePool,
+    GpuPodGroup,
+    GpuProject,
+    GpuTopology,
     Row,
     RowState,
-    Topology,
     TopologyConstraint,
 )
 from extender.api.objects import Node, Pod, PriorityClass
@@ -46,8 +46,8 @@ from tests.support.builders import (
     whole,
 )
 
-KINDS = (Pod, Node, GpuNode, Department, Project, NodePool, PodGroup, Topology)
-QUEUE_KINDS = (Department, Project, NodePool, PodGroup, Topology)
+KINDS = (Pod, Node, GpuNode, GpuDepartment, GpuProject, GpuNodePool, GpuPodGroup, GpuTopology)
+QUEUE_KINDS = (GpuDepartment, GpuProject, GpuNodePool, GpuPodGroup, GpuTopology)
 NODES = st.sampled_from(["n1", "n2", "n3"])
 #: Pod `g` has the name of a group.
 INSTANCE = "nvidia.com/mig-1g.10gb"

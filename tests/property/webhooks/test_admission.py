@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from extender.api import demand, names
 from extender.api.events import Upserted
-from extender.api.kinds import KindSelector, NodePool, NodePoolSpec, TimeSlicing
+from extender.api.kinds import GpuNodePool, GpuNodePoolSpec, KindSelector, TimeSlicing
 from extender.api.objects import ObjectMeta
 from tests.support.admission import PodDocument, decision_on, pod, project, review_body, stored
 from tests.support.admission import index_of as index_of_projects
@@ -31,9 +31,9 @@ for strict_pool in ("default", "vision"):
     time_slicing = TimeSlicing(mode="Strict")
     INDEX.deliver(
         Upserted(
-            NodePool(
+            GpuNodePool(
                 metadata=ObjectMeta(name=strict_pool, uid=strict_pool),
-                spec=NodePoolSpec(time_slicing=time_slicing),
+                spec=GpuNodePoolSpec(time_slicing=time_slicing),
             )
         )
     )

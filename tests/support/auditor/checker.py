@@ -118,7 +118,7 @@ class Checker:
             before = step.before.rows if isinstance(step.before, LedgerSeen) else ()
             known = {row.uid for row in before}
             self.counts.rows += sum(row.uid not in known for row in step.after.rows)
-        if step.change.kind == "PodGroup" and step.before is None:
+        if step.change.kind == "GpuPodGroup" and step.before is None:
             self.counts.gangs += 1
 
     def _read_counts(self) -> None:
@@ -134,7 +134,7 @@ def _moves_figures(step: Step) -> bool:
     before, after = step.before, step.after
     if step.change.kind == "GpuNode":
         return _rows(before) != _rows(after)
-    if step.change.kind in ("Project", "Department"):
+    if step.change.kind in ("GpuProject", "GpuDepartment"):
         return _report(before) != _report(after)
     if isinstance(before, PodSeen) and isinstance(after, PodSeen):
         return (before.node, before.has_ended) != (after.node, after.has_ended)

@@ -17,12 +17,12 @@ FOLDERS: Final = {
     "minions": "Node",
     "events": "Event",
     "ballast.dev/gpunodes": "GpuNode",
-    "ballast.dev/podgroups": "PodGroup",
-    "ballast.dev/projects": "Project",
-    "ballast.dev/departments": "Department",
-    "ballast.dev/nodepools": "NodePool",
+    "ballast.dev/gpupodgroups": "GpuPodGroup",
+    "ballast.dev/gpuprojects": "GpuProject",
+    "ballast.dev/gpudepartments": "GpuDepartment",
+    "ballast.dev/gpunodepools": "GpuNodePool",
 }
-NAMESPACED: Final = frozenset({"Pod", "Event", "PodGroup"})
+NAMESPACED: Final = frozenset({"Pod", "Event", "GpuPodGroup"})
 
 
 #: The value of an object that was deleted.

@@ -126,7 +126,7 @@ class GroupSeen(Struct, frozen=True, gc=False):
 
 
 class QueueSeen(Struct, frozen=True, gc=False, kw_only=True):
-    """A Project (`department` set) or a Department; milli-GPU by node pool."""
+    """A GpuProject (`department` set) or a GpuDepartment; milli-GPU by node pool."""
 
     name: str
     department: str = ""
@@ -337,9 +337,9 @@ READERS: Final[Mapping[str, Callable[[Any], Seen | None]]] = {
     "Pod": _pod,
     "GpuNode": _ledger,
     "Node": _node,
-    "PodGroup": _group,
-    "Project": _queue,
-    "Department": _queue,
-    "NodePool": _pool,
+    "GpuPodGroup": _group,
+    "GpuProject": _queue,
+    "GpuDepartment": _queue,
+    "GpuNodePool": _pool,
     "Event": _event,
 }

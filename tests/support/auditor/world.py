@@ -86,15 +86,15 @@ class World:
             case "Node":
                 before = _put(self.nodes, NodeSeen, change.name, after)
                 self._note_cordon(change, after)
-            case "PodGroup":
+            case "GpuPodGroup":
                 before = _put(self.groups, GroupSeen, key, after)
-            case "Project":
+            case "GpuProject":
                 before = _put(self.projects, QueueSeen, change.name, after)
-                self._note_quota("Project", change, after)
-            case "Department":
+                self._note_quota("GpuProject", change, after)
+            case "GpuDepartment":
                 before = _put(self.departments, QueueSeen, change.name, after)
-                self._note_quota("Department", change, after)
-            case "NodePool":
+                self._note_quota("GpuDepartment", change, after)
+            case "GpuNodePool":
                 before = _put(self.pools, PoolSeen, change.name, after)
         return Step(change, before, after)
 
@@ -144,7 +144,7 @@ class World:
         return seen.department if seen else ""
 
     def quota(self, kind: str, queue: str, pool: str) -> Since:
-        """The quota of a Project or Department; none stated is none."""
+        """The quota of a GpuProject or GpuDepartment; none stated is none."""
         return self.quotas.get((kind, queue, pool)) or Since(0, 0, float("-inf"))
 
     def group_pods(self, key: str) -> list[PodSeen]:

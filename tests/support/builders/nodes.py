@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from extender.api import names
 from extender.api.kinds import (
-    NodePool,
-    NodePoolSpec,
+    GpuNodePool,
+    GpuNodePoolSpec,
+    GpuTopology,
+    GpuTopologySpec,
     Placement,
     PlacementRule,
     TimeBasedFairShare,
-    Topology,
     TopologyLevel,
-    TopologySpec,
 )
 from extender.api.objects import (
     Condition,
@@ -84,7 +84,7 @@ class PoolBuilder(Builder):
 
     def __init__(self, name: str, selector: Mapping[str, str]) -> None:
         super().__init__(name)
-        self._spec = NodePoolSpec(node_selector=dict(selector))
+        self._spec = GpuNodePoolSpec(node_selector=dict(selector))
 
     def spread(self) -> Self:
         self._spec = replace(self._spec, placement=Placement(gpu="spread"))
@@ -108,8 +108,8 @@ class PoolBuilder(Builder):
         self._spec = replace(self._spec, preemption="Disabled")
         return self
 
-    def build(self) -> NodePool:
-        return NodePool(metadata=self._meta, spec=self._spec)
+    def build(self) -> GpuNodePool:
+        return GpuNodePool(metadata=self._meta, spec=self._spec)
 
 
 def node(name: str) -> NodeBuilder:
@@ -122,7 +122,7 @@ def pool(name: str, **selector: str) -> PoolBuilder:
     return PoolBuilder(name, selector)
 
 
-def topology(name: str, *levels: str) -> Topology:
+def topology(name: str, *levels: str) -> GpuTopology:
     """A topology by the labels of its levels, the widest first."""
-    spec = TopologySpec(levels=[TopologyLevel(node_label=label) for label in levels])
-    return Topology(metadata=ObjectMeta(name=name, uid=f"uid-topology-{name}"), spec=spec)
+    spec = GpuTopologySpec(levels=[TopologyLevel(node_label=label) for label in levels])
+    return GpuTopology(metadata=ObjectMeta(name=name, uid=f"uid-topology-{name}"), spec=spec)

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from extender.api import names
 from extender.api.demand import DEVICES, FRACTION, MEMORY, MODEL_SELECTOR
 from extender.api.kinds import (
-    PodGroup,
-    PodGroupSpec,
-    PodGroupStatus,
+    GpuPodGroup,
+    GpuPodGroupSpec,
+    GpuPodGroupStatus,
     SubGroup,
     TopologyConstraint,
 )
@@ -194,8 +194,8 @@ class PodGroupBuilder(Builder):
     def __init__(self, name: str, min_member: int) -> None:
         super().__init__(name, "team-a")
         self._meta = replace(self._meta, uid=f"uid-group-{name}")
-        self._spec = PodGroupSpec(min_member=min_member)
-        self._status = PodGroupStatus()
+        self._spec = GpuPodGroupSpec(min_member=min_member)
+        self._status = GpuPodGroupStatus()
 
     def of(self, namespace: str) -> Self:
         self._meta = replace(self._meta, namespace=namespace)
@@ -248,11 +248,11 @@ class PodGroupBuilder(Builder):
     def told_stale(self, since: str) -> Self:
         """As an earlier leader has left its status."""
         stale = Condition(type="Stale", status="True", last_transition_time=since)
-        self._status = PodGroupStatus(conditions=[stale])
+        self._status = GpuPodGroupStatus(conditions=[stale])
         return self
 
-    def build(self) -> PodGroup:
-        return PodGroup(metadata=self._meta, spec=self._spec, status=self._status)
+    def build(self) -> GpuPodGroup:
+        return GpuPodGroup(metadata=self._meta, spec=self._spec, status=self._status)
 
 
 def pod(name: str) -> PodBuilder:

@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from extender.api import names
 from extender.api.kinds import (
-    Department,
-    DepartmentSpec,
+    GpuDepartment,
+    GpuDepartmentSpec,
     GpuFigures,
+    GpuProject,
+    GpuProjectSpec,
     HostFigures,
     KindSelector,
     PoolFigures,
-    Project,
-    ProjectSpec,
 )
 from extender.api.objects import (
     Quantity,
@@ -54,8 +54,10 @@ class QueueBuilder(Builder):
 class DepartmentBuilder(QueueBuilder):
     """A department without quota."""
 
-    def build(self) -> Department:
-        return Department(metadata=self._meta, spec=DepartmentSpec(node_pools=list(self._pools)))
+    def build(self) -> GpuDepartment:
+        return GpuDepartment(
+            metadata=self._meta, spec=GpuDepartmentSpec(node_pools=list(self._pools))
+        )
 
 
 class ProjectBuilder(QueueBuilder):
@@ -63,7 +65,7 @@ class ProjectBuilder(QueueBuilder):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._spec = ProjectSpec(department="science", namespaces=[name])
+        self._spec = GpuProjectSpec(department="science", namespaces=[name])
 
     def of(self, department: str) -> Self:
         self._spec = replace(self._spec, department=department)
@@ -83,8 +85,10 @@ class ProjectBuilder(QueueBuilder):
         self._spec = replace(self._spec, node_affinity=selectors)
         return self
 
-    def build(self) -> Project:
-        return Project(metadata=self._meta, spec=replace(self._spec, node_pools=list(self._pools)))
+    def build(self) -> GpuProject:
+        return GpuProject(
+            metadata=self._meta, spec=replace(self._spec, node_pools=list(self._pools))
+        )
 
 
 def department(name: str) -> DepartmentBuilder:

@@ -67,7 +67,7 @@ def test_list_keys_are_required_fields_of_their_entries() -> None:
 
 
 def test_quotas_are_numbers_or_texts_with_a_pattern() -> None:
-    spec = schema(kinds.Project)["properties"]["spec"]["properties"]
+    spec = schema(kinds.GpuProject)["properties"]["spec"]["properties"]
     quota = spec["nodePools"]["items"]["properties"]["gpu"]["properties"]["quota"]
     assert quota["x-kubernetes-int-or-string"] is True
     assert quota["pattern"].startswith("^")
@@ -76,7 +76,7 @@ def test_quotas_are_numbers_or_texts_with_a_pattern() -> None:
 
 def test_only_the_project_must_have_a_spec() -> None:
     required = {d.kind.__name__: schema(d.kind).get("required") for d in crd.DEFINITIONS}
-    assert required == {name: ["spec"] if name == "Project" else None for name in required}
+    assert required == {name: ["spec"] if name == "GpuProject" else None for name in required}
 
 
 @pytest.mark.parametrize("definition", crd.DEFINITIONS, ids=lambda d: d.plural)

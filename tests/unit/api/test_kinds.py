@@ -5,8 +5,8 @@ import pytest
 
 from extender.api import kinds
 from extender.api.kinds import (
-    NodePoolStatus,
-    PodGroupStatus,
+    GpuNodePoolStatus,
+    GpuPodGroupStatus,
     PoolUse,
     QueueStatus,
     QueueSummary,
@@ -20,8 +20,8 @@ from extender.api.objects import Condition
     [
         QueueStatus(),
         QueueSummary(),
-        NodePoolStatus(),
-        PodGroupStatus(),
+        GpuNodePoolStatus(),
+        GpuPodGroupStatus(),
     ],
     ids=lambda status: type(status).__name__,
 )
@@ -54,6 +54,6 @@ def test_milli_of_a_row_is_the_sum_of_its_cards() -> None:
 
 
 def test_only_our_kinds_have_our_api_version() -> None:
-    assert kinds.api_version_of(kinds.Project) == "ballast.dev/v1alpha1"
+    assert kinds.api_version_of(kinds.GpuProject) == "ballast.dev/v1alpha1"
     with pytest.raises(KeyError):
         kinds.api_version_of(Condition)

@@ -9,7 +9,7 @@ from tests.support.auditor import Change, Checker, Limits, Violation
 from tests.support.auditor.history import DELETED, to_raw
 
 EPOCH = 7
-PLACES = {"Pod": "team", "PodGroup": "team", "Event": "team"}
+PLACES = {"Pod": "team", "GpuPodGroup": "team", "Event": "team"}
 
 
 class Story:
@@ -79,17 +79,17 @@ class Story:
 
     def department(self, name: str, quota: object, **status: object) -> Self:
         """A department with a quota in pool `default`; status: fairShare, allocated."""
-        return self.write("Department", name, _queue(name, {}, quota, status))
+        return self.write("GpuDepartment", name, _queue(name, {}, quota, status))
 
     def project(self, name: str, department: str, quota: object, **status: object) -> Self:
         """A project with a quota in pool `default`; status: fairShare, allocated."""
         spec = {"department": department}
-        return self.write("Project", name, _queue(name, spec, quota, status))
+        return self.write("GpuProject", name, _queue(name, spec, quota, status))
 
     def group(self, name: str, min_member: int) -> Self:
-        """A PodGroup."""
+        """A GpuPodGroup."""
         obj = {"metadata": {"name": name, "namespace": "team"}, "spec": {"minMember": min_member}}
-        return self.write("PodGroup", name, obj)
+        return self.write("GpuPodGroup", name, obj)
 
     # -- pods --------------------------------------------------------------------------------
 

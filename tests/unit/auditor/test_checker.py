@@ -79,7 +79,7 @@ def test_objects_stored_as_protobuf_are_a_clear_error() -> None:
         ("pods/team/a", ("Pod", "team", "a")),
         ("minions/n1", ("Node", "", "n1")),
         ("ballast.dev/gpunodes/n1", ("GpuNode", "", "n1")),
-        ("ballast.dev/podgroups/team/g", ("PodGroup", "team", "g")),
+        ("ballast.dev/gpupodgroups/team/g", ("GpuPodGroup", "team", "g")),
         ("leases/kube-system/x", None),
         ("ballast.dev/else/n1", None),
         ("podtemplates/team/a", None),

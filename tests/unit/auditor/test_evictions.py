@@ -6,7 +6,7 @@ from tests.unit.auditor.story import Story
 
 
 def borrowing(quota: object = 1, n_pods: int = 3, **more: Any) -> Story:
-    """Project red with a quota of 1 and pods of 0.5 on it, by default half a GPU over quota."""
+    """GpuProject red with a quota of 1 and pods of 0.5 on it, by default half a GPU over quota."""
     story = Story().node(cards=4).department("d", quota).project("red", "d", quota)
     for ix in range(n_pods):
         story.pod(f"p{ix}", **more)
@@ -23,7 +23,7 @@ def test_reclaim_from_a_project_above_its_quota_is_fine() -> None:
 def test_reclaim_from_a_project_within_its_quota_breaks_e2() -> None:
     story = borrowing(quota=2).evict("p0", "Reclaimed")
     assert story.broken == {"E2"}
-    assert "Project red held 1500 of 2000 milli" in story.violations[0].detail
+    assert "GpuProject red held 1500 of 2000 milli" in story.violations[0].detail
 
 
 def test_the_second_of_two_evictions_is_judged_by_what_the_first_leaves() -> None:

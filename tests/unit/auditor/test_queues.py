@@ -23,12 +23,12 @@ def test_non_preemptible_work_within_quota_is_fine() -> None:
 def test_non_preemptible_work_above_the_projects_quota_breaks_q1() -> None:
     story = serve(serve(cluster(), "a", "red", 0), "b", "red", 1)
     assert story.broken == {"Q1"}
-    assert story.violations[0].subject == "Project red"
+    assert story.violations[0].subject == "GpuProject red"
 
 
 def test_non_preemptible_work_above_the_departments_quota_breaks_q1() -> None:
     story = serve(serve(cluster(1, "1.5"), "a", "red", 0), "b", "blue", 1)
-    assert {each.subject for each in story.violations} == {"Department d"}
+    assert {each.subject for each in story.violations} == {"GpuDepartment d"}
     assert story.broken == {"Q1"}
 
 
@@ -81,7 +81,7 @@ def test_departments_that_are_promised_more_than_there_is_break_q2() -> None:
 def test_nodes_of_another_pool_are_counted_in_that_pool() -> None:
     story = cluster()
     pool = {"metadata": {"name": "fast"}, "spec": {"nodeSelector": {"tier": "fast"}}}
-    story.write("NodePool", "fast", pool).node("f1", labels={"tier": "fast"})
+    story.write("GpuNodePool", "fast", pool).node("f1", labels={"tier": "fast"})
     story.pod("a", priority=125).run("a", "f1", non_preemptible=True)
     assert "no quota" not in story.broken
     assert story.broken == {"Q1"}

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from extender.api.events import Upserted
-from extender.api.kinds import NodePoolStatus, PastUse, PoolUse, QueueStatus
+from extender.api.kinds import GpuNodePoolStatus, PastUse, PoolUse, QueueStatus
 from extender.cycle.past_use import STEP_S, TELL_S, PastUseKeeper
 from extender.policy.plan import Plan, QueueShare
 from extender.state.cluster import ClusterState
@@ -82,7 +82,7 @@ def test_a_new_leader_goes_on_where_the_last_has_left_off() -> None:
     had = PastUse(gpu=4000 * HOUR_S, as_of=START_S)
     told = QueueStatus(node_pools=[PoolUse(name="default", past=past)])
     state = state_of(
-        replace(pool("default").remembers(HOUR_S).build(), status=NodePoolStatus(past=had)),
+        replace(pool("default").remembers(HOUR_S).build(), status=GpuNodePoolStatus(past=had)),
         replace(project("a").of("d").quota(2).build(), status=told),
     )
     run(PastUseKeeper(state), state, holding(a=2, b=0), range(10, 600, 10))

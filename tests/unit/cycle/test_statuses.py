@@ -1,6 +1,6 @@
 """What statuses say, and since when."""
 
-from extender.api.kinds import PodGroupStatus
+from extender.api.kinds import GpuPodGroupStatus
 from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
 from extender.cycle.conditions import SCHEDULED, STALE, VALID, condition
@@ -24,7 +24,7 @@ def workload(*states: PodState, **facts: object) -> WorkloadView:
     return WorkloadView(key="ns/g", namespace="ns", name="g", is_group=True, pods=pods, **made)  # type: ignore[arg-type]
 
 
-def reason_of(status: PodGroupStatus, kind: str = SCHEDULED) -> str:
+def reason_of(status: GpuPodGroupStatus, kind: str = SCHEDULED) -> str:
     return next((each.reason for each in status.conditions if each.type == kind), "")
 
 
@@ -40,8 +40,8 @@ def test_a_condition_that_stays_keeps_its_time() -> None:
 
 def test_all_problems_of_an_object_stand_in_one_condition() -> None:
     problems = [
-        Problem("Project", "p", "InvalidFigures", "a figure"),
-        Problem("Project", "p", "UnknownReference", "a name"),
+        Problem("GpuProject", "p", "InvalidFigures", "a figure"),
+        Problem("GpuProject", "p", "UnknownReference", "a name"),
     ]
     (told,) = validity(problems, [])
     assert (told.status, told.reason, told.message) == (
@@ -77,7 +77,9 @@ def test_a_queue_above_its_fair_share_says_so() -> None:
 
 
 def test_a_group_is_scheduled_when_its_minimum_is_bound() -> None:
-    status = group_status(workload("bound", "bound", "gated", min_member=2), None, PodGroupStatus())
+    status = group_status(
+        workload("bound", "bound", "gated", min_member=2), None, GpuPodGroupStatus()
+    )
     assert (status.scheduled, status.pending, reason_of(status)) == (2, 1, "Scheduled")
 
 
@@ -89,20 +91,20 @@ def test_a_group_whose_sub_groups_lack_their_minimums_is_not_scheduled() -> None
         children=(GroupView(name="a", min_member=1), GroupView(name="b", min_member=1)),
     )
     group = workload("bound", "bound", min_member=2, tree=tree)
-    status = group_status(group, None, PodGroupStatus())
+    status = group_status(group, None, GpuPodGroupStatus())
     assert reason_of(status) == "WaitingForTurn"
 
 
 def test_a_group_that_waits_says_why() -> None:
     wait = Refused(Reason.OVER_LIMIT, "the project has 4 of 4")
-    status = group_status(workload("gated", "gated"), wait, PodGroupStatus())
+    status = group_status(workload("gated", "gated"), wait, GpuPodGroupStatus())
     assert status.conditions[0].message == "the project has 4 of 4"
     assert reason_of(status) == "OverLimit"
 
 
 def test_a_stale_group_tells_a_later_leader_since_when() -> None:
     stale = workload("bound", "gated", stale_since=1_577_836_800, stale_grace_s=60)
-    status = group_status(stale, None, PodGroupStatus())
+    status = group_status(stale, None, GpuPodGroupStatus())
     told = next(each for each in status.conditions if each.type == STALE)
     assert (told.status, told.last_transition_time) == ("True", LONG_AGO)
     whole = group_status(workload("bound", "bound"), None, status)
@@ -110,7 +112,7 @@ def test_a_stale_group_tells_a_later_leader_since_when() -> None:
 
 
 def test_a_group_that_ended_has_no_pods_and_keeps_its_last_word() -> None:
-    status = group_status(workload("bound", "bound"), None, PodGroupStatus())
+    status = group_status(workload("bound", "bound"), None, GpuPodGroupStatus())
     ended = ended_status(status)
     assert (ended.pending, ended.scheduled, ended.running) == (0, 0, 0)
     assert ended.conditions == status.conditions

@@ -31,7 +31,7 @@ def quotas() -> dict[str, int]:
     return {
         each["metadata"]["name"]: each["spec"]["nodePools"][0]["gpu"]["quota"] * 1000
         for each in documents
-        if each["kind"] == "Project"
+        if each["kind"] == "GpuProject"
     }
 
 
@@ -75,11 +75,11 @@ def test_quotas_fit_the_cluster_and_their_departments() -> None:
     departments = {
         each["metadata"]["name"]: each["spec"]["nodePools"][0]["gpu"]["quota"] * 1000
         for each in documents
-        if each["kind"] == "Department"
+        if each["kind"] == "GpuDepartment"
     }
     sums: Counter[str] = Counter()
     for each in documents:
-        if each["kind"] == "Project":
+        if each["kind"] == "GpuProject":
             sums[each["spec"]["department"]] += quotas()[each["metadata"]["name"]]
     assert sums == departments
     assert sum(departments.values()) <= capacity

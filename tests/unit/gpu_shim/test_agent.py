@@ -11,8 +11,8 @@ from extender.api.kinds import (
     CardShare,
     Device,
     GpuNode,
-    NodePool,
-    NodePoolSpec,
+    GpuNodePool,
+    GpuNodePoolSpec,
     Row,
     RowState,
     TimeSlicing,
@@ -144,9 +144,9 @@ def node_in(pool: str, name: str = "n") -> GpuNode:
     return GpuNode(metadata=ObjectMeta(name=name, labels={LABEL_NODE_POOL: pool} if pool else {}))
 
 
-def pool(name: str, mode: Literal["Off", "Strict", "Fair"]) -> NodePool:
-    return NodePool(
-        metadata=ObjectMeta(name=name), spec=NodePoolSpec(time_slicing=TimeSlicing(mode=mode))
+def pool(name: str, mode: Literal["Off", "Strict", "Fair"]) -> GpuNodePool:
+    return GpuNodePool(
+        metadata=ObjectMeta(name=name), spec=GpuNodePoolSpec(time_slicing=TimeSlicing(mode=mode))
     )
 
 
@@ -156,14 +156,14 @@ def test_nothing_is_told_before_everything_is_known() -> None:
     for event in (Upserted(node_in("a")), Synced(GpuNode), Upserted(pool("a", "Strict"))):
         follower.take(event)
     assert not agent.applied
-    follower.take(Synced(NodePool))
+    follower.take(Synced(GpuNodePool))
     assert [rules.mode for rules in agent.rules] == ["Strict"]
 
 
 def test_a_pools_mode_changes_live_and_other_nodes_are_not_looked_at() -> None:
     agent = Slices()
     follower = Follower(agent, is_by_pool=True)  # type: ignore[arg-type]
-    for event in (Synced(GpuNode), Synced(NodePool), Upserted(node_in("b", "other"))):
+    for event in (Synced(GpuNode), Synced(GpuNodePool), Upserted(node_in("b", "other"))):
         follower.take(event)
     assert agent.applied[-1] is None
     for event in (Upserted(node_in("")), Upserted(pool("default", "Fair"))):

@@ -6,7 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from extender.api.events import Removed, Synced, Upserted
-from extender.api.kinds import Department, GpuNode, NodePool, PoolUse, Project, QueueStatus, Row
+from extender.api.kinds import (
+    GpuDepartment,
+    GpuNode,
+    GpuNodePool,
+    GpuProject,
+    PoolUse,
+    QueueStatus,
+    Row,
+)
 from extender.api.names import LABEL_NODE_POOL
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, sentence
@@ -57,7 +65,7 @@ def reasons(texts: dict[str, str]) -> dict[str, Reason]:
     return found
 
 
-def with_share(name: str, fair_share: str, quota: str = "1") -> Project:
+def with_share(name: str, fair_share: str, quota: str = "1") -> GpuProject:
     made = project(name).quota(quota).build()
     status = QueueStatus(node_pools=[PoolUse(name="default", fair_share=fair_share)])
     return replace(made, status=status)
@@ -254,7 +262,7 @@ def test_a_direct_pod_stays_within_its_departments_share(share: str, is_kept: bo
     known = book(node("n1", held).build(), other, replace(science, status=shared))
     verdict = filter_nodes(known, claim(pod("a").direct().needs(500)), ["n1"])
     assert (verdict.kept == ["n1"]) is is_kept
-    known.apply(Removed(Department, "uid-science", "", "science"))
+    known.apply(Removed(GpuDepartment, "uid-science", "", "science"))
     assert filter_nodes(known, claim(pod("a").direct().needs(500)), ["n1"]).kept == ["n1"]
 
 
@@ -406,10 +414,10 @@ def test_a_pool_without_preemption_gives_no_victims() -> None:
 
 def test_the_book_is_ready_when_all_kinds_are_listed() -> None:
     known = Book()
-    for kind in (GpuNode, NodePool, Department):
+    for kind in (GpuNode, GpuNodePool, GpuDepartment):
         known.apply(Synced(kind))
     assert not known.is_synced
-    known.apply(Synced(Project))
+    known.apply(Synced(GpuProject))
     assert known.is_synced
 
 

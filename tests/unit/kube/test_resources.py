@@ -29,6 +29,6 @@ def test_documents_carry_the_type_that_the_api_server_insists_on() -> None:
     document = POD_GROUPS.document({"metadata": {"name": "g"}})
     assert document == {
         "apiVersion": "ballast.dev/v1alpha1",
-        "kind": "PodGroup",
+        "kind": "GpuPodGroup",
         "metadata": {"name": "g"},
     }

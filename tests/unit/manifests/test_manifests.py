@@ -102,7 +102,7 @@ def test_extender_changes_nothing_but_bindings_and_the_ledger() -> None:
 
 def test_webhooks_read_projects_and_owners_and_change_nothing_but_who_trusts_them() -> None:
     owners = {(kind.plural, "get") for kind in TABLE if kind.plural}
-    kinds = ("departments", "nodepools", "priorityclasses", "projects", "topologies")
+    kinds = ("gpudepartments", "gpunodepools", "priorityclasses", "gpuprojects", "gputopologies")
     assert _granted("ballast-webhooks") - owners == set(product(kinds, ("list", "watch")))
     configurations = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
     granted = _granted("ballast-webhooks-certificate")

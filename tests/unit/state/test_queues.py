@@ -48,7 +48,7 @@ def test_a_malformed_quota_keeps_the_last_good_one_and_is_told() -> None:
     )
     (problem,) = queues.problems()
     assert (problem.kind, problem.name, problem.fault) == (
-        "Department",
+        "GpuDepartment",
         "science",
         "InvalidFigures",
     )
@@ -79,7 +79,7 @@ def test_a_pool_listed_twice_counts_once_and_is_told() -> None:
     queues.set_department(department("science").quota(1).quota(2).build())
     assert queues.department_views["department/science"].pools["default"].gpu.quota == 1000
     assert [str(problem) for problem in queues.problems()] == [
-        "Department science: node pool default is listed twice: the first counts"
+        "GpuDepartment science: node pool default is listed twice: the first counts"
     ]
 
 
@@ -88,7 +88,7 @@ def test_a_project_of_a_missing_department_gets_one_without_quota() -> None:
     queues.set_project(project("p").of("nowhere").build())
     assert queues.department_views["department/nowhere"].pools == {}
     assert [str(problem) for problem in queues.problems()] == [
-        "Project p: department nowhere does not exist: it counts as one without quota"
+        "GpuProject p: department nowhere does not exist: it counts as one without quota"
     ]
     queues.drop_project("p")
     assert "department/nowhere" not in queues.department_views

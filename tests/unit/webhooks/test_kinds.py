@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from extender.api.events import Removed, Upserted
-from extender.api.kinds import Department, NodePool, Project, Topology
+from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, GpuTopology
 from extender.api.names import API_VERSION
 from tests.support.admission import index_of
 from webhooks.kinds.judge import judge_kind
@@ -35,7 +35,7 @@ def review(
         "uid": "1",
         "kind": {"group": "ballast.dev", "version": "v1alpha1", "kind": kind},
         "name": name,
-        "namespace": "team-a" if kind == "PodGroup" else "",
+        "namespace": "team-a" if kind == "GpuPodGroup" else "",
         "operation": operation or ("CREATE" if before is None else "UPDATE"),
         "object": document(spec) if operation != "DELETE" else None,
         "oldObject": document(before) if before is not None else None,
@@ -50,10 +50,10 @@ def known(**objects: Body) -> ProjectIndex:
     for title, spec in objects.items():
         kind, _, name = title.partition("_")
         of = {
-            "Department": Department,
-            "Project": Project,
-            "NodePool": NodePool,
-            "Topology": Topology,
+            "GpuDepartment": GpuDepartment,
+            "GpuProject": GpuProject,
+            "GpuNodePool": GpuNodePool,
+            "GpuTopology": GpuTopology,
         }[kind]
         name = name.replace("_", "-")
         body = {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec}
@@ -66,63 +66,71 @@ def decision(kind: str, spec: Body, index: ProjectIndex | None = None, **more: A
 
 
 WHOLE = known(
-    Department_research={"nodePools": [gpu(quota=8, limit=12)]},
-    Project_speech={"department": "research", "nodePools": [gpu(quota=6)], "namespaces": ["b"]},
-    Project_vision={
+    GpuDepartment_research={"nodePools": [gpu(quota=8, limit=12)]},
+    GpuProject_speech={"department": "research", "nodePools": [gpu(quota=6)], "namespaces": ["b"]},
+    GpuProject_vision={
         "department": "research",
         "nodePools": [gpu(quota=2)],
         "namespaces": ["team-a"],
         "allowedPriorityClasses": ["train"],
     },
-    NodePool_a100={"nodeSelector": {"gpu": "a100"}},
-    NodePool_rest={},
-    Topology_rooms={"levels": [{"nodeLabel": "rack"}, {"nodeLabel": HOST}]},
+    GpuNodePool_a100={"nodeSelector": {"gpu": "a100"}},
+    GpuNodePool_rest={},
+    GpuTopology_rooms={"levels": [{"nodeLabel": "rack"}, {"nodeLabel": HOST}]},
 )
 VISION = {"department": "research", "namespaces": ["team-a"]}
 
 REFUSED: dict[str, tuple[str, Body, str]] = {
     "a quota above the department's limit": (
-        "Project",
+        "GpuProject",
         VISION | {"nodePools": [gpu(quota="12.5")]},
         "12.5 can never be had: the limit of department research is 12; give at most that",
     ),
     "a department's limit below a project's quota": (
-        "Department",
+        "GpuDepartment",
         {"nodePools": [gpu(quota=4, limit=5)]},
         "below the quota 6 of project speech",
     ),
     "a namespace of the cluster": (
-        "Project",
+        "GpuProject",
         VISION | {"namespaces": ["kube-system"]},
         "never belongs to a project",
     ),
-    "a name that no label holds": ("Project", VISION, "cannot be the label of pods"),
+    "a name that no label holds": ("GpuProject", VISION, "cannot be the label of pods"),
     "a node label that no node has": (
-        "Project",
+        "GpuProject",
         VISION | {"nodeAffinity": [{"workloadKind": "training", "matchLabels": {"gpu": "A 100"}}]},
         "not the value of a label",
     ),
-    "a selector that no node has": ("NodePool", {"nodeSelector": {"a/b/c": "x"}}, "not the key of"),
+    "a selector that no node has": (
+        "GpuNodePool",
+        {"nodeSelector": {"a/b/c": "x"}},
+        "not the key of",
+    ),
     "a pool that an earlier one empties": (
-        "NodePool",
+        "GpuNodePool",
         {"nodeSelector": {"gpu": "a100", "zone": "1"}},
         "would have no node: a100 selects",
     ),
     "a pool that empties a later one": (
-        "NodePool",
+        "GpuNodePool",
         {"nodeSelector": {"gpu": "a100"}},
         "would have no node",
     ),
-    "a second pool for the rest": ("NodePool", {}, "only one may take all other nodes"),
-    "a topology without levels": ("Topology", {}, "is empty; list labels of nodes"),
-    "a level that is no label": ("Topology", {"levels": [{"nodeLabel": "a b"}]}, "not the key of"),
+    "a second pool for the rest": ("GpuNodePool", {}, "only one may take all other nodes"),
+    "a topology without levels": ("GpuTopology", {}, "is empty; list labels of nodes"),
+    "a level that is no label": (
+        "GpuTopology",
+        {"levels": [{"nodeLabel": "a b"}]},
+        "not the key of",
+    ),
     "a level below one node": (
-        "Topology",
+        "GpuTopology",
         {"levels": [{"nodeLabel": HOST}, {"nodeLabel": "rack"}]},
         "nothing is narrower",
     ),
     "a region in a zone": (
-        "Topology",
+        "GpuTopology",
         {
             "levels": [
                 {"nodeLabel": "topology.kubernetes.io/zone"},
@@ -132,27 +140,27 @@ REFUSED: dict[str, tuple[str, Body, str]] = {
         "a zone lies in",
     ),
     "sub-groups in a circle": (
-        "PodGroup",
+        "GpuPodGroup",
         {"subGroups": [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]},
         "a, b stand below themselves",
     ),
     "more sub-groups than there are": (
-        "PodGroup",
+        "GpuPodGroup",
         {"minSubGroup": 3, "subGroups": [{"name": "a"}, {"name": "b"}]},
         "3 is more than the 2 there are",
     ),
     "a sub-group that no pod can name": (
-        "PodGroup",
+        "GpuPodGroup",
         {"subGroups": [{"name": "A b"}]},
         "pods cannot name it",
     ),
-    "a project of others": ("PodGroup", {"project": "speech"}, "may not use project 'speech'"),
+    "a project of others": ("GpuPodGroup", {"project": "speech"}, "may not use project 'speech'"),
     "a class that the project does not allow": (
-        "PodGroup",
+        "GpuPodGroup",
         {"priorityClassName": "inference"},
         "is not allowed in project vision; use train",
     ),
-    "a run time of nothing": ("PodGroup", {"expectedRunSeconds": 0}, "0 s is no run time"),
+    "a run time of nothing": ("GpuPodGroup", {"expectedRunSeconds": 0}, "0 s is no run time"),
 }
 NAMES = {
     "a name that no label holds": "vision.2",
@@ -182,63 +190,63 @@ def test_refusal_says_what_is_accepted_and_gives_an_example(title: str) -> None:
 
 ODD: dict[str, tuple[str, Body, str]] = {
     "a quota above the department's": (
-        "Project",
+        "GpuProject",
         VISION | {"nodePools": [gpu(quota=9)]},
         "is above the quota of department research, 8",
     ),
     "quotas that are more than the department's": (
-        "Project",
+        "GpuProject",
         VISION | {"nodePools": [gpu(quota=3)]},
         "have 9 GPUs of quota together, it has 8",
     ),
     "a department that is not there": (
-        "Project",
+        "GpuProject",
         VISION | {"department": "absent"},
         "'absent' does not exist (yet)",
     ),
     "a node pool that is not there": (
-        "Project",
+        "GpuProject",
         VISION | {"nodePools": [gpu("h200", quota=1)]},
         "there is no node pool h200 (yet)",
     ),
-    "a namespace of two": ("Project", VISION | {"namespaces": ["b"]}, "belongs to speech too"),
-    "no namespace": ("Project", VISION | {"namespaces": []}, "no pod can belong to the project"),
+    "a namespace of two": ("GpuProject", VISION | {"namespaces": ["b"]}, "belongs to speech too"),
+    "no namespace": ("GpuProject", VISION | {"namespaces": []}, "no pod can belong to the project"),
     "a limit of nothing": (
-        "Project",
+        "GpuProject",
         VISION | {"nodePools": [gpu(limit=0)]},
         "no GPU of this pool is ever given",
     ),
     "no quota and no weight": (
-        "Project",
+        "GpuProject",
         VISION | {"nodePools": [gpu(overQuotaWeight=0)]},
         "gets what nobody else asks for",
     ),
     "a default pool without quota": (
-        "Project",
+        "GpuProject",
         VISION | {"defaultNodePools": ["a100"]},
         "has no quota in a100",
     ),
     "a class above all": (
-        "Project",
+        "GpuProject",
         VISION | {"allowedPriorityClasses": ["system-node-critical"]},
         "outranks all other",
     ),
     "a department's quota below its projects'": (
-        "Department",
+        "GpuDepartment",
         {"nodePools": [gpu(quota=7)]},
         "they can't all have theirs at once",
     ),
-    "pools that overlap": ("NodePool", {"nodeSelector": {"zone": "1"}}, "names decide"),
+    "pools that overlap": ("GpuNodePool", {"nodeSelector": {"zone": "1"}}, "names decide"),
     "a level of two topologies": (
-        "Topology",
+        "GpuTopology",
         {"levels": [{"nodeLabel": "rack"}]},
         "rooms has rack too",
     ),
-    "a pool that a group waits for": ("PodGroup", {"nodePools": ["h200"]}, "(yet): it waits"),
+    "a pool that a group waits for": ("GpuPodGroup", {"nodePools": ["h200"]}, "(yet): it waits"),
     "a level that a group waits for": (
-        "PodGroup",
+        "GpuPodGroup",
         {"topologyConstraint": {"requiredTopologyLevel": "row"}},
-        "No Topology has".lower(),
+        "No GpuTopology has".lower(),
     ),
 }
 
@@ -246,7 +254,7 @@ ODD: dict[str, tuple[str, Body, str]] = {
 @pytest.mark.parametrize("title", ODD)
 def test_what_is_odd_is_warned_of(title: str) -> None:
     kind, spec, words = ODD[title]
-    name = "research" if kind == "Department" else "vision"
+    name = "research" if kind == "GpuDepartment" else "vision"
     found = decision(kind, spec, WHOLE, name=name)
     assert found.is_allowed, found.message
     assert any(words in text or words in text.lower() for text in found.warnings), found.warnings
@@ -255,12 +263,12 @@ def test_what_is_odd_is_warned_of(title: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "spec", "name"),
     [
-        ("Department", {"nodePools": [gpu(quota=8, limit=12)]}, "research"),
-        ("Project", VISION | {"nodePools": [gpu(quota=2)]}, "vision"),
-        ("NodePool", {"nodeSelector": {"gpu": "h100"}}, "h100"),
-        ("NodePool", {"nodeSelector": {"gpu": "a100"}}, "a100"),
-        ("Topology", {"levels": [{"nodeLabel": "row"}, {"nodeLabel": "hall"}]}, "halls"),
-        ("PodGroup", {"minMember": 4, "project": "vision", "priorityClassName": "train"}, "g"),
+        ("GpuDepartment", {"nodePools": [gpu(quota=8, limit=12)]}, "research"),
+        ("GpuProject", VISION | {"nodePools": [gpu(quota=2)]}, "vision"),
+        ("GpuNodePool", {"nodeSelector": {"gpu": "h100"}}, "h100"),
+        ("GpuNodePool", {"nodeSelector": {"gpu": "a100"}}, "a100"),
+        ("GpuTopology", {"levels": [{"nodeLabel": "row"}, {"nodeLabel": "hall"}]}, "halls"),
+        ("GpuPodGroup", {"minMember": 4, "project": "vision", "priorityClassName": "train"}, "g"),
         ("GpuNode", {}, "n0"),
     ],
 )
@@ -272,27 +280,30 @@ def test_what_is_right_is_stored_without_a_word(kind: str, spec: Body, name: str
 
 def test_object_whose_spec_stays_is_stored_whatever_the_rules_say() -> None:
     spec = VISION | {"nodePools": [gpu(quota=99)]}
-    assert decision("Project", spec, WHOLE, before=spec) == Decision(is_allowed=True)
-    assert not decision("Project", spec, WHOLE, before=VISION).is_allowed
+    assert decision("GpuProject", spec, WHOLE, before=spec) == Decision(is_allowed=True)
+    assert not decision("GpuProject", spec, WHOLE, before=VISION).is_allowed
 
 
 def test_order_of_applying_never_matters() -> None:
     nothing = known()
     for kind, spec, name in (
-        ("Project", VISION | {"nodePools": [gpu("a100", quota=4)]}, "vision"),
-        ("PodGroup", {"project": "vision", "nodePools": ["a100"]}, "g"),
+        ("GpuProject", VISION | {"nodePools": [gpu("a100", quota=4)]}, "vision"),
+        ("GpuPodGroup", {"project": "vision", "nodePools": ["a100"]}, "g"),
     ):
         assert decision(kind, spec, nothing, name=name).is_allowed
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "words"),
-    [("Department", "research", "speech, vision belong"), ("NodePool", "a100", "have figures in")],
+    [
+        ("GpuDepartment", "research", "speech, vision belong"),
+        ("GpuNodePool", "a100", "have figures in"),
+    ],
 )
 def test_deletion_of_what_is_in_use_is_warned_of(kind: str, name: str, words: str) -> None:
     index = known(
-        Project_speech={"department": "research", "nodePools": [gpu("a100")]},
-        Project_vision={"department": "research"},
+        GpuProject_speech={"department": "research", "nodePools": [gpu("a100")]},
+        GpuProject_vision={"department": "research"},
     )
     found = decision(kind, {}, index, name=name, before={}, operation="DELETE")
     assert found.is_allowed
@@ -300,14 +311,16 @@ def test_deletion_of_what_is_in_use_is_warned_of(kind: str, name: str, words: st
 
 
 def test_successor_of_the_same_name_stays_when_its_forerunner_goes() -> None:
-    index = known(Department_research={})
-    index.deliver(Removed(Department, "uid-before", "", "research"))
+    index = known(GpuDepartment_research={})
+    index.deliver(Removed(GpuDepartment, "uid-before", "", "research"))
     assert "research" in index.catalog.departments
-    index.deliver(Removed(Department, "uid-research", "", "research"))
+    index.deliver(Removed(GpuDepartment, "uid-research", "", "research"))
     assert "research" not in index.catalog.departments
 
 
-@pytest.mark.parametrize("kind", ["Department", "Project", "NodePool", "Topology", "PodGroup"])
+@pytest.mark.parametrize(
+    "kind", ["GpuDepartment", "GpuProject", "GpuNodePool", "GpuTopology", "GpuPodGroup"]
+)
 def test_object_that_cannot_be_read_is_refused_with_what_is_wrong(kind: str) -> None:
     found = decision(kind, ["x"])  # type: ignore[arg-type]
     assert not found.is_allowed

@@ -8,7 +8,7 @@ import pytest
 
 from extender.api import names
 from extender.api.events import Upserted
-from extender.api.kinds import Department, NodePool, Project
+from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject
 from extender.api.objects import ObjectMeta
 from tests.support.admission import (
     PodDocument,
@@ -34,9 +34,9 @@ def index(project: Body, department: Body | None = None, **pools: Body) -> Proje
     found = index_of()
     spec = {"department": "research", "namespaces": ["team-a"]} | project
     for kind, name, body in (
-        (Project, "vision", spec),
-        (Department, "research", department or {}),
-        *((NodePool, name, body) for name, body in pools.items()),
+        (GpuProject, "vision", spec),
+        (GpuDepartment, "research", department or {}),
+        *((GpuNodePool, name, body) for name, body in pools.items()),
     ):
         document = {"metadata": {"name": name, "uid": name}, "spec": body}
         found.deliver(Upserted(msgspec.convert(document, kind)))

@@ -1,18 +1,18 @@
 """Which project a namespace may use."""
 
 from extender.api.events import Removed, Synced, Upserted
-from extender.api.kinds import Project
+from extender.api.kinds import GpuProject
 from extender.api.reasons import Reason, Refused
 from tests.support.admission import index_of, project
 from webhooks.projects import ProjectIndex
 
 
-def name_of(found: Project | Refused | None) -> str:
-    assert isinstance(found, Project), found
+def name_of(found: GpuProject | Refused | None) -> str:
+    assert isinstance(found, GpuProject), found
     return found.metadata.name
 
 
-def detail_of(found: Project | Refused | None) -> str:
+def detail_of(found: GpuProject | Refused | None) -> str:
     assert isinstance(found, Refused), found
     assert found.reason is Reason.UNKNOWN_PROJECT
     return found.detail
@@ -52,19 +52,19 @@ def test_changed_project_loses_the_namespaces_it_no_longer_lists() -> None:
 
 def test_removed_project_is_forgotten() -> None:
     index = index_of(project("vision", "team-a"))
-    index.deliver(Removed(Project, "uid-vision", "", "vision"))
+    index.deliver(Removed(GpuProject, "uid-vision", "", "vision"))
     assert index.project_of("team-a") is None
 
 
 def test_recreated_project_survives_the_late_removal_of_the_old_one() -> None:
     index = index_of(project("vision", "team-a", uid="old"))
     index.deliver(Upserted(project("vision", "team-a", uid="new")))
-    index.deliver(Removed(Project, "old", "", "vision"))
+    index.deliver(Removed(GpuProject, "old", "", "vision"))
     assert name_of(index.project_of("team-a")) == "vision"
 
 
 def test_index_is_synced_once_the_first_list_is_complete() -> None:
     index = ProjectIndex()
     assert not index.is_synced
-    index.deliver(Synced(Project))
+    index.deliver(Synced(GpuProject))
     assert index.is_synced

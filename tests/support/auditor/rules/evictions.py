@@ -112,8 +112,8 @@ class Evictions(Rule):
         project = next((row.project for _, row in world.rows_of(pod.uid)), pod.project)
         department = world.department_of(project)
         levels = (
-            ("Project", project, world.projects),
-            ("Department", department, world.departments),
+            ("GpuProject", project, world.projects),
+            ("GpuDepartment", department, world.departments),
         )
         used = [0, 0]
         for where, row in _claims(world):

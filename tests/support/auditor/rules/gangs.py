@@ -35,7 +35,7 @@ class Gangs(Rule):
             for pod in (step.before, step.after)
             if isinstance(pod, PodSeen) and pod.group
         }
-        if step.change.kind == "PodGroup":
+        if step.change.kind == "GpuPodGroup":
             keys.add(f"{step.change.namespace}/{step.change.name}")
         for key in keys:
             self._note(world, key, step.change.seen_s)
@@ -58,7 +58,7 @@ class Gangs(Rule):
                 minimum, n_bound, n_done = _count(world, key)
                 yield Finding(
                     "G1",
-                    f"PodGroup {key}",
+                    f"GpuPodGroup {key}",
                     f"{n_bound} bound and {n_done} completed of at least {minimum}"
                     f" for {lasted_s:.0f} s",
                 )

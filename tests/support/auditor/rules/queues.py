@@ -56,7 +56,7 @@ class Queues(Rule):
         yield from _share_findings(world)
         held = _use(world, world.holds)
         claimed = _use(world, lambda row: world.is_live(row.uid))
-        for kind, queues in (("Project", world.projects), ("Department", world.departments)):
+        for kind, queues in (("GpuProject", world.projects), ("GpuDepartment", world.departments)):
             for queue in queues.values():
                 for pool, said in sorted(queue.allocated.items()):
                     key = (kind, queue.name, pool)
@@ -76,10 +76,10 @@ def _queues_of(world: World, project: str, pool: str) -> list[Queue]:
     """The queues that exist and are charged for a row of this project."""
     queues: list[Queue] = []
     if project in world.projects:
-        queues.append(("Project", project, pool))
+        queues.append(("GpuProject", project, pool))
         department = world.department_of(project)
         if department in world.departments:
-            queues.append(("Department", department, pool))
+            queues.append(("GpuDepartment", department, pool))
     return queues
 
 
@@ -105,7 +105,7 @@ def _share_findings(world: World) -> Iterator[Finding]:
         if parent is not None and milli > parent.fair_share.get(pool, 0):
             yield Finding(
                 "Q2",
-                f"Department {department}",
+                f"GpuDepartment {department}",
                 f"its projects' fair shares in pool {pool} sum to {milli} milli,"
                 f" its own is {parent.fair_share.get(pool, 0)}",
             )
@@ -117,4 +117,6 @@ def _share_findings(world: World) -> Iterator[Finding]:
         shares = sum(each.fair_share.get(pool, 0) for each in departments)
         most = max(capacity[pool], sum(each.quota.get(pool, 0) for each in departments))
         if shares > most:
-            yield Finding("Q2", f"NodePool {pool}", f"fair shares sum to {shares} milli of {most}")
+            yield Finding(
+                "Q2", f"GpuNodePool {pool}", f"fair shares sum to {shares} milli of {most}"
+            )
