@@ -27,7 +27,7 @@ def main() -> None:
 def _measure_live(parts: list[str]) -> list[Figure]:
     """The figures that need the real control plane."""
     figures: list[Figure] = []
-    with ControlPlane(is_auditable=False) as plane:
+    with ControlPlane() as plane:
         install(plane)
         plane.mark_baseline()
         if "throughput" in parts:

@@ -290,7 +290,7 @@ def _1(value: float) -> float:
 def main() -> None:
     """Measure this alone."""
     chosen = tuple(map(int, sys.argv[1:])) or tuple(BARS_MS)
-    with ControlPlane(is_auditable=False) as plane:
+    with ControlPlane() as plane:
         install(plane)
         plane.mark_baseline()
         show(asyncio.run(measure(plane, chosen)))

@@ -2,8 +2,8 @@
 
 The API server's watches are one stream per kind, each with its own delay, so their events can only
 be put into order by waiting. etcd's watch on a prefix has all of them in order of revision, and a
-revision is the resourceVersion that clients see. Pods are readable there when kube-apiserver runs
-with --storage-media-type=application/json; custom resources always are.
+revision is the resourceVersion that clients see. `stored` turns the
+protobuf in which kube-apiserver keeps its own kinds into JSON.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct, field
 
 from tests.support.auditor.history import DELETED, FOLDERS, Change, locate
+from tests.support.auditor.stored import as_json
 
 PAGE: Final = 500
 RETRY_S: Final = 0.2
@@ -190,7 +191,9 @@ class Reader:
         if place is None:
             return None
         # Custom resources are stored with a newline at the end, which a recording cannot have.
-        value = DELETED if is_deleted else msgspec.Raw(base64.b64decode(kv.value).strip())
+        value = DELETED
+        if not is_deleted:
+            value = msgspec.Raw(as_json(place[0], base64.b64decode(kv.value)).strip())
         return Change(int(kv.mod_revision), time.monotonic(), *place, value, is_initial)
 
 

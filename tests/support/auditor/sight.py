@@ -153,15 +153,9 @@ Seen = PodSeen | LedgerSeen | NodeSeen | GroupSeen | QueueSeen | PoolSeen | Even
 def see(kind: str, value: msgspec.Raw) -> Seen | None:
     """The projection of a stored object; None for one that says nothing to us.
 
-    Raises ValueError when the object is not stored as JSON or lacks what every object has.
+    Raises ValueError when the object is not JSON or lacks what every object has.
     """
-    content = bytes(value)
-    if content.startswith(b"k8s\x00"):
-        raise ValueError(
-            f"{kind} is stored as protobuf: start kube-apiserver with"
-            " --storage-media-type=application/json"
-        )
-    return READERS[kind](msgspec.json.decode(content))
+    return READERS[kind](msgspec.json.decode(bytes(value)))
 
 
 def _pod(obj: Any) -> PodSeen:

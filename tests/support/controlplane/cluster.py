@@ -41,8 +41,6 @@ PORT_TRIES = 5
 GO_ENVIRONMENT = {"GOGC": "400"}
 ORDER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 API_SERVER = "kube-apiserver"
-JSON_STORAGE = "application/json"
-PROTOBUF_STORAGE = "application/vnd.kubernetes.protobuf"
 VIEW_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view"
 IDENTITIES = {
     "admin": ("kubernetes-admin", ("system:masters",)),
@@ -55,14 +53,9 @@ IDENTITIES = {
 class ControlPlane:
     """One control plane; `start()` returns when it can be used, `stop()` leaves no process."""
 
-    def __init__(self, parent: Path | None = None, *, is_auditable: bool = True) -> None:
-        """`parent` is where the work folder is made; the system's folder for such if None.
-
-        `is_auditable`: etcd holds JSON, which the auditor reads; else what the API server likes
-        best, for benchmarks.
-        """
+    def __init__(self, parent: Path | None = None) -> None:
+        """`parent` is where the work folder is made; the system's folder for such if None."""
         self._parent = parent
-        self._storage = JSON_STORAGE if is_auditable else PROTOBUF_STORAGE
         self._processes: dict[str, Process] = {}
         self._authority = Authority()
         self._tokens = token_keys()
@@ -300,7 +293,7 @@ class ControlPlane:
     def _start_core(self) -> None:
         layout, ports = self._layout, self.ports
         self._run("etcd", components.etcd(layout, ports))
-        self._run(API_SERVER, components.api_server(layout, ports, self._storage))
+        self._run(API_SERVER, components.api_server(layout, ports))
         self._run("kube-controller-manager", components.controller_manager(layout, ports))
         self.make_namespace("default")
         self.make_namespace(SYSTEM_NAMESPACE)

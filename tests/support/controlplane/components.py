@@ -100,11 +100,10 @@ def etcd(layout: Layout, ports: Ports) -> list[str]:
     ]
 
 
-def api_server(layout: Layout, ports: Ports, storage: str) -> list[str]:
+def api_server(layout: Layout, ports: Ports) -> list[str]:
     return [
         layout.program("kube-apiserver"),
         f"--etcd-servers=http://{LOOPBACK}:{ports.etcd_client}",
-        f"--storage-media-type={storage}",
         # Tests compact when they want to see 410.
         "--etcd-compaction-interval=0",
         f"--bind-address={LOOPBACK}",

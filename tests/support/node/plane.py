@@ -32,8 +32,8 @@ SERVICE_NAMES = (
 class NodeControlPlane(ControlPlane):
     """`start()` and `stop()` as in `ControlPlane`; nodes are added by `RealNode`."""
 
-    def __init__(self, parent: Path | None = None, *, is_auditable: bool = True) -> None:
-        super().__init__(parent, is_auditable=is_auditable)
+    def __init__(self, parent: Path | None = None) -> None:
+        super().__init__(parent)
         self.network: Network = claim_network()
         self._forwarder: Process | None = None
 

@@ -8,7 +8,6 @@ import pytest
 from tests.support.auditor import Change, Checker, Counts, Verdict
 from tests.support.auditor.__main__ import judge
 from tests.support.auditor.history import Recording, locate
-from tests.support.auditor.sight import see
 from tests.unit.auditor.story import Story, parse
 
 
@@ -66,11 +65,6 @@ def test_the_same_name_with_another_uid_is_another_pod() -> None:
     story = Story().node().pod("a").run("a").delete("a").free("a").pod("a")
     story.change_pod("a", metadata={"uid": "uid-new"}).bind("a")
     assert "A3" in story.broken
-
-
-def test_objects_stored_as_protobuf_are_a_clear_error() -> None:
-    with pytest.raises(ValueError, match="storage-media-type"):
-        see("Pod", msgspec.Raw(b"k8s\x00\n\x09"))
 
 
 @pytest.mark.parametrize(
