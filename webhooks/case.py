@@ -18,7 +18,7 @@ class Case:
     """What the pod asks for, whom it counts against, and who made it.
 
     `department` is None where it does not exist; `pools` are the node pools that exist, by name;
-    `known_class` is the priority class that it gets, where that is known.
+    `classes` are the priority classes that are known, by name.
     `told` is a request in other schedulers' words: `pod` and `demand` have it in ours already.
     """
 
@@ -31,8 +31,13 @@ class Case:
     is_of_daemon_set: bool = False
     department: GpuDepartment | None = None
     pools: Mapping[str, GpuNodePool] = field(default_factory=dict)
-    known_class: PriorityClass | None = None
+    classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     told: Told | None = None
+
+    @property
+    def known_class(self) -> PriorityClass | None:
+        """The priority class that the pod gets, where that is known."""
+        return self.classes.get(self.priority_class)
 
     @property
     def stated_group(self) -> str:

@@ -145,7 +145,7 @@ def _usual_preemptibility(case: Case) -> str:
     if case.pod.spec.priority_class_name and case.pod.spec.priority is not None:
         priority: int | None = case.pod.spec.priority
     else:
-        priority = names.PRIORITY_CLASSES.get(case.priority_class)
+        priority = names.CLASS_VALUES.get(case.priority_class)
     if priority is None:
         return ""
     return names.PREEMPTIBLE if names.is_preemptible(priority) else names.NON_PREEMPTIBLE

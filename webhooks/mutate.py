@@ -160,7 +160,7 @@ def _judge(pod: Pod, request: Request, projects: ProjectIndex, origin: Origin) -
     named = pod.spec.priority_class_name
     kind = (
         pod.metadata.label(names.LABEL_WORKLOAD_KIND)
-        or KIND_OF_CLASS.get(named)
+        or KIND_OF_CLASS.get(names.class_of(named, pod.spec.priority))
         or origin.work
         or USUAL_KIND
     )
@@ -172,7 +172,7 @@ def _judge(pod: Pod, request: Request, projects: ProjectIndex, origin: Origin) -
         project=project,
         kind=kind,
         priority_class=priority_class,
-        known_class=catalog.classes.get(priority_class),
+        classes=catalog.classes,
         origin=origin,
         is_of_daemon_set=owner is not None
         and owner.kind == "DaemonSet"
@@ -206,7 +206,7 @@ def _objection(case: Case) -> Refused | None:
     if case.demand.is_ours:
         return (
             validate.check_request(pod, case.demand)
-            or validate.check_class(pod, case.priority_class, case.project)
+            or validate.check_class(pod, case.priority_class, case.project, case.classes)
             or limits.check_node_labels(case)
             or limits.check_limits(case)
         )

@@ -4,7 +4,7 @@ Here are the rules that need more than the API server's own policy language can 
 that must agree, and what a project allows. Every sentence says what is accepted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from extender.api import names
@@ -27,6 +27,7 @@ from extender.api.kinds import GpuProject
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError
+from webhooks.catalog import PriorityClass
 
 #: Written by our programs only: a pod that brings one claims a decision that was never made.
 RESERVED_ANNOTATIONS: Final = (
@@ -85,16 +86,28 @@ def states_compute_limit(pod: Pod) -> bool:
     return COMPUTE_LIMIT in notes or names.ANNOTATION_COMPUTE_LIMIT in notes
 
 
-def check_class(pod: Pod, priority_class: str, project: GpuProject) -> Refused | None:
+def check_class(
+    pod: Pod, priority_class: str, project: GpuProject, known: Mapping[str, PriorityClass]
+) -> Refused | None:
     """Why the project does not allow the priority class, or None."""
-    why = class_refusal(priority_class, project)
+    why = class_refusal(priority_class, project, known)
     return _invalid(pod, why) if why else None
 
 
-def class_refusal(priority_class: str, project: GpuProject) -> str:
-    """Why the project does not allow the priority class; empty where it does."""
+def class_refusal(
+    priority_class: str, project: GpuProject, known: Mapping[str, PriorityClass]
+) -> str:
+    """Why the project does not allow the priority class; empty where it does.
+
+    `known` are the cluster's classes: one that has an alias's name, but not its value, is not ours.
+    """
+
+    def ours(name: str) -> str:
+        found = known.get(name)
+        return names.class_of(name, found.value if found else None)
+
     allowed = project.spec.allowed_priority_classes
-    if priority_class in allowed:
+    if priority_class in allowed or ours(priority_class) in map(ours, allowed):
         return ""
     if not allowed and not priority_class.startswith(SYSTEM_CLASS_PREFIX):
         return ""

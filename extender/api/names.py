@@ -84,19 +84,41 @@ KINDS: Final = ("training", "interactive", "build", "inference")
 
 #: Priority class -> value. 100 and above is not preemptible.
 PRIORITY_CLASSES: Final = {
-    "inference": 125,
-    "build": 100,
-    "interactive-preemptible": 75,
-    "train": 50,
+    "ballast-inference": 125,
+    "ballast-build": 100,
+    "ballast-interactive": 75,
+    "ballast-training": 50,
 }
 #: Workload kind -> the priority class it gets when it names none.
 CLASS_OF_KIND: Final = {
-    "inference": "inference",
-    "build": "build",
-    "interactive": "interactive-preemptible",
-    "training": "train",
+    "inference": "ballast-inference",
+    "build": "ballast-build",
+    "interactive": "ballast-interactive",
+    "training": "ballast-training",
+}
+#: Class of Run:ai or KAI -> ours of the same value: read wherever a class is named, never written.
+CLASS_ALIASES: Final = {
+    "inference": "ballast-inference",
+    "build": "ballast-build",
+    "interactive-preemptible": "ballast-interactive",
+    "build-preemptible": "ballast-interactive",
+    "train": "ballast-training",
+}
+#: What every class that we know is worth, under each of its names.
+CLASS_VALUES: Final = PRIORITY_CLASSES | {
+    alias: PRIORITY_CLASSES[ours] for alias, ours in CLASS_ALIASES.items()
 }
 NON_PREEMPTIBLE_FROM: Final = 100
+
+
+def class_of(name: str, value: int | None = None) -> str:
+    """Our name of the class where `name` is an alias, else `name`.
+
+    `value` is that of the cluster's class of this name, None where there is none: a class with
+    another value only happens to have the name of an alias, and is a class of its own.
+    """
+    ours = CLASS_ALIASES.get(name, name)
+    return name if value is not None and value != PRIORITY_CLASSES.get(ours) else ours
 
 
 def is_preemptible(priority: int, preemptibility: str = "") -> bool:

@@ -29,11 +29,11 @@ class Assembly:
         self._rows = rows
         self._queues = queues
         self._topologies = topologies
-        self.class_values: dict[str, int | None] = dict(names.PRIORITY_CLASSES)
+        self.class_values: dict[str, int | None] = dict(names.CLASS_VALUES)
 
     def set_class_value(self, name: str, value: int | None) -> bool:
         """Take the value of a priority class, None when the class is gone; whether it is new."""
-        values = {**self.class_values, name: names.PRIORITY_CLASSES.get(name)}
+        values = {**self.class_values, name: names.CLASS_VALUES.get(name)}
         if value is not None:
             values[name] = value
         is_new = values.get(name) != self.class_values.get(name)

@@ -312,8 +312,8 @@ def _priority(spec: PodSpec, kind: str) -> int:
     """The pod's priority; the API server's admission states it, hand-made pods may only name it."""
     if spec.priority is not None:
         return spec.priority
-    named = spec.priority_class_name or names.CLASS_OF_KIND.get(kind, "train")
-    return names.PRIORITY_CLASSES.get(named, 0)
+    usual = names.CLASS_OF_KIND.get(kind, names.CLASS_OF_KIND["training"])
+    return names.CLASS_VALUES.get(spec.priority_class_name or usual, 0)
 
 
 def _host_demand(pod: Pod) -> Demand:

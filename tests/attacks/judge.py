@@ -12,7 +12,7 @@ MINE: Final = (HOME, HARDENED)
 #: The tenant's project: what it may hold at most, and the priority classes it may use.
 PROJECT: Final = "mallory"
 LIMIT_MILLI: Final = 1000
-CLASSES: Final = ("train", "build", "interactive-preemptible")
+CLASSES: Final = ("ballast-training", "ballast-build", "ballast-interactive")
 #: Looked at after every attempt.
 NARROW: Final = ("/api/v1/pods", f"{OURS}/gpunodes")
 #: Looked at before and after all attempts of one threat.

@@ -20,8 +20,10 @@ from tests.support.controlplane.binaries import cache_folder
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
 INSTALL = MANIFESTS / "install.yaml"
 OVERLAYS = tuple(sorted(each.parent.name for each in MANIFESTS.glob("overlays/*/kustom*.yaml")))
-#: Overlays that bring programs; `monitoring` goes beside one of them.
-WHOLE = tuple(each for each in OVERLAYS if each != "monitoring")
+#: Overlays without programs, which are applied beside one of the others.
+BESIDE = ("monitoring", "priority-class-aliases")
+#: Overlays that bring programs.
+WHOLE = tuple(each for each in OVERLAYS if each not in BESIDE)
 Document = dict[str, Any]
 
 

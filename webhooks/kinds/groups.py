@@ -104,7 +104,7 @@ def _check_owner(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[Finding
     elif found is None:
         yield odd("metadata.namespace", f"{namespace} belongs to no project: its pods never run")
     elif spec.priority_class_name:
-        why = class_refusal(spec.priority_class_name, found)
+        why = class_refusal(spec.priority_class_name, found, projects.catalog.classes)
         if why:
             yield Finding(True, f"spec.{why}")
 

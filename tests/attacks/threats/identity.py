@@ -115,7 +115,7 @@ def priorities() -> Iterator[Attempt]:
     not_allowed = "is not allowed in project"
     for carrier in CARRIERS:
         for name in ("system-node-critical", "system-cluster-critical", "vip", "below-all",
-                     "inference"):  # fmt: skip
+                     "ballast-inference"):  # fmt: skip
             body = carried(carrier, "high", priorityClassName=name)
             yield create("T2", f"{carrier} of class {name!r}", body, word=not_allowed)
         body = carried(carrier, "high", labels={"ballast.dev/workload-kind": "inference"})
@@ -147,8 +147,8 @@ def _priorities_later() -> Iterator[Attempt]:
     mine = {"metadata": {"name": "mine"}, "value": 10**9}
     folder = "/apis/scheduling.k8s.io/v1/priorityclasses"
     yield Attempt(threat="T2", title="a class of its own", path=folder, body=mine, word=NO_RIGHT)
-    yield Attempt(threat="T2", title="a greater value of train", method="PATCH",
-                  path=f"{folder}/train", body={"value": 10**9}, media=MERGE,
+    yield Attempt(threat="T2", title="a greater value of ballast-training", method="PATCH",
+                  path=f"{folder}/ballast-training", body={"value": 10**9}, media=MERGE,
                   word=NO_RIGHT)  # fmt: skip
     yield create("T2", "work that may not be preempted, over quota", pod(
         "unmovable",

@@ -84,11 +84,11 @@ async def test_pods_under_a_disruption_budget_are_not_moved(scene: Scene) -> Non
 
 
 async def test_work_of_higher_priority_takes_from_its_own_project(scene: Scene) -> None:
-    scene.submit_job("team-a", "low", 2, 1000, priority_class="train")
+    scene.submit_job("team-a", "low", 2, 1000, priority_class="ballast-training")
     scene.submit_job("team-b", "other", 2, 1000)
     await scene.until_bound("team-a", 2)
     await scene.until_bound("team-b", 2)
-    scene.submit_job("team-a", "urgent", 1, 1000, priority_class="interactive-preemptible")
+    scene.submit_job("team-a", "urgent", 1, 1000, priority_class="ballast-interactive")
     await scene.until(lambda: "urgent" in bound_on(scene, "team-a"), "the urgent pod")
     await scene.until(lambda: "Preempted" in reasons(scene, "team-a"), "the event Preempted")
     assert not reasons(scene, "team-b") & {"Reclaimed", "Preempted", "Moved"}

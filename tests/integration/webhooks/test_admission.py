@@ -30,9 +30,9 @@ def test_half_a_card_comes_out_gated_labelled_and_counted(admission: Admission) 
 @pytest.mark.parametrize(
     ("labels", "spec", "priority_class", "priority"),
     [
-        ({}, {}, "train", 50),
-        ({names.LABEL_WORKLOAD_KIND: "inference"}, {}, "inference", 125),
-        ({}, {"priorityClassName": "build"}, "build", 100),
+        ({}, {}, "ballast-training", 50),
+        ({names.LABEL_WORKLOAD_KIND: "inference"}, {}, "ballast-inference", 125),
+        ({}, {"priorityClassName": "ballast-build"}, "ballast-build", 100),
     ],
 )
 def test_priority_agrees_with_its_class(

@@ -87,7 +87,7 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
             node_pools=[FIGURES],
             default_node_pools=["default"],
             node_affinity=[KindSelector(workload_kind="build", match_labels={"a/b": "c"})],
-            allowed_priority_classes=["train"],
+            allowed_priority_classes=["ballast-training"],
             min_runtime=MinRuntime(reclaim_seconds=60, preempt_seconds=30),
         ),
         status=USE,

@@ -25,7 +25,7 @@ INDEX = index_of_projects(
         "team-a",
         node_affinity=[KindSelector(workload_kind="training", match_labels={"gpu": "a100"})],
     ),
-    project("speech", "team-b", allowed_priority_classes=["train"]),
+    project("speech", "team-b", allowed_priority_classes=["ballast-training"]),
 )
 for strict_pool in ("default", "vision"):
     time_slicing = TimeSlicing(mode="Strict")
@@ -37,7 +37,7 @@ for strict_pool in ("default", "vision"):
             )
         )
     )
-for name, value in names.PRIORITY_CLASSES.items():
+for name, value in names.CLASS_VALUES.items():
     INDEX.deliver(Upserted(PriorityClass(metadata=ObjectMeta(name=name, uid=name), value=value)))
 
 texts = st.sampled_from(
@@ -105,7 +105,7 @@ def pods(draw: st.DrawFn) -> PodDocument:
     if draw(st.booleans()):
         built.with_spec(containers=draw(containers), initContainers=draw(containers))
     if draw(st.booleans()):
-        built.with_spec(priorityClassName=draw(st.sampled_from(["build", "train", "mine"])))
+        built.with_spec(priorityClassName=draw(st.sampled_from(["ballast-build", "train", "mine"])))
     if draw(st.booleans()):
         built.with_spec(schedulerName=names.SCHEDULER_NAME)
     if draw(st.booleans()):

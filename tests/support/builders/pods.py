@@ -45,7 +45,7 @@ class PodBuilder(Builder):
         super().__init__(name, "team-a")
         self._spec = PodSpec(
             scheduler_name=names.SCHEDULER_NAME,
-            priority=names.PRIORITY_CLASSES["train"],
+            priority=names.PRIORITY_CLASSES["ballast-training"],
             scheduling_gates=[SchedulingGate(names.GATE)],
         )
         self._status = PodStatus(phase="Pending")

@@ -40,6 +40,27 @@ def test_every_kind_of_work_has_a_priority_class_of_its_own() -> None:
     assert sorted(names.CLASS_OF_KIND.values()) == sorted(names.PRIORITY_CLASSES)
 
 
+def test_every_alias_stands_for_a_class_of_ours() -> None:
+    assert set(names.CLASS_ALIASES.values()) <= set(names.PRIORITY_CLASSES)
+    assert not set(names.CLASS_ALIASES) & set(names.PRIORITY_CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("train", None, "ballast-training"),
+        ("train", 50, "ballast-training"),
+        ("train", 200, "train"),
+        ("ballast-training", 50, "ballast-training"),
+        ("mine", 7, "mine"),
+    ],
+)
+def test_alias_is_our_class_unless_its_value_is_another(
+    name: str, value: int | None, expected: str
+) -> None:
+    assert names.class_of(name, value) == expected
+
+
 @pytest.mark.parametrize(
     ("priority", "word", "is_preemptible"),
     [

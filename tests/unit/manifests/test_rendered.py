@@ -316,6 +316,14 @@ def test_components_go_together_on_top_of_an_overlay(tmp_path: Path) -> None:
     assert of_kind(found, "Certificate")
 
 
+def test_the_aliases_of_priority_classes_are_those_of_the_code_and_in_no_other_overlay() -> None:
+    aliases = {name_of(each): each["value"] for each in rendered("priority-class-aliases")}
+    assert aliases == {alias: names.CLASS_VALUES[alias] for alias in names.CLASS_ALIASES}
+    for overlay in WHOLE:
+        classes = {name_of(each) for each in of_kind(rendered(overlay), "PriorityClass")}
+        assert classes == {*names.PRIORITY_CLASSES, "ballast-system"}
+
+
 def test_existing_scheduler_brings_no_scheduler_and_none_of_its_rights() -> None:
     documents = rendered("existing-scheduler")
     images = {each["image"] for w in workloads("existing-scheduler") for each in w.containers}

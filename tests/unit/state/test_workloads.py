@@ -294,10 +294,17 @@ def test_a_group_has_its_pods_highest_priority_and_is_preemptible_only_as_a_whol
 
 def test_the_pod_groups_priority_class_and_word_win() -> None:
     workload = only(
-        pod_group("g", 1).priority_class("inference").preemptibility("preemptible").build(),
+        pod_group("g", 1).priority_class("ballast-inference").preemptibility("preemptible").build(),
         pod("a").needs(500).gang("g").build(),
     )
     assert (workload.priority, workload.is_preemptible) == (125, True)
+
+
+def test_a_group_may_name_an_alias_of_a_priority_class() -> None:
+    workload = only(
+        pod_group("g", 1).priority_class("build").build(), pod("a").needs(500).gang("g").build()
+    )
+    assert (workload.priority, workload.is_preemptible) == (100, False)
 
 
 def test_a_priority_class_of_the_cluster_gives_a_group_its_value() -> None:

@@ -72,7 +72,7 @@ WHOLE = known(
         "department": "research",
         "nodePools": [gpu(quota=2)],
         "namespaces": ["team-a"],
-        "allowedPriorityClasses": ["train"],
+        "allowedPriorityClasses": ["ballast-training"],
     },
     GpuNodePool_a100={"nodeSelector": {"gpu": "a100"}},
     GpuNodePool_rest={},
@@ -157,8 +157,8 @@ REFUSED: dict[str, tuple[str, Body, str]] = {
     "a project of others": ("GpuPodGroup", {"project": "speech"}, "may not use project 'speech'"),
     "a class that the project does not allow": (
         "GpuPodGroup",
-        {"priorityClassName": "inference"},
-        "is not allowed in project vision; use train",
+        {"priorityClassName": "ballast-inference"},
+        "is not allowed in project vision; use ballast-training",
     ),
     "a run time of nothing": ("GpuPodGroup", {"expectedRunSeconds": 0}, "0 s is no run time"),
 }
@@ -268,7 +268,11 @@ def test_what_is_odd_is_warned_of(title: str) -> None:
         ("GpuNodePool", {"nodeSelector": {"gpu": "h100"}}, "h100"),
         ("GpuNodePool", {"nodeSelector": {"gpu": "a100"}}, "a100"),
         ("GpuTopology", {"levels": [{"nodeLabel": "row"}, {"nodeLabel": "hall"}]}, "halls"),
-        ("GpuPodGroup", {"minMember": 4, "project": "vision", "priorityClassName": "train"}, "g"),
+        (
+            "GpuPodGroup",
+            {"minMember": 4, "project": "vision", "priorityClassName": "ballast-training"},
+            "g",
+        ),
         ("GpuNode", {}, "n0"),
     ],
 )

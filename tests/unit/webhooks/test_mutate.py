@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from extender.api import names
+from extender.api.events import Upserted
+from extender.api.objects import ObjectMeta
 from extender.api.reasons import Reason
 from tests.support.admission import (
     PodDocument,
@@ -17,6 +19,7 @@ from tests.support.admission import (
     usual_index,
 )
 from tests.support.hostile import hostile_counts, hostile_fractions
+from webhooks.catalog import PriorityClass
 from webhooks.mutate import decide
 from webhooks.projects import ProjectIndex
 from webhooks.review import read
@@ -49,7 +52,7 @@ def test_half_a_card_becomes_a_gated_pod_of_its_project() -> None:
     }
     assert after["spec"]["schedulingGates"] == [GATE]
     assert after["spec"]["schedulerName"] == "ballast-scheduler"
-    assert after["spec"]["priorityClassName"] == "train"
+    assert after["spec"]["priorityClassName"] == "ballast-training"
     assert milli_of(after) == "500"
 
 
@@ -107,27 +110,35 @@ def test_zero_milli_does_not_pass_for_a_request() -> None:
 @pytest.mark.parametrize(
     ("labels", "spec", "kind", "priority_class", "preemptibility"),
     [
-        ({names.LABEL_WORKLOAD_KIND: "build"}, {}, "build", "build", "non-preemptible"),
+        ({names.LABEL_WORKLOAD_KIND: "build"}, {}, "build", "ballast-build", "non-preemptible"),
         (
             {names.LABEL_WORKLOAD_KIND: "interactive"},
             {},
             "interactive",
-            "interactive-preemptible",
+            "ballast-interactive",
             "preemptible",
         ),
         (
             {},
-            {"priorityClassName": "inference", "priority": 125},
+            {"priorityClassName": "ballast-inference", "priority": 125},
             "inference",
-            "inference",
+            "ballast-inference",
             "non-preemptible",
         ),
+        (
+            {},
+            {"priorityClassName": "interactive-preemptible", "priority": 75},
+            "interactive",
+            "interactive-preemptible",
+            "preemptible",
+        ),
+        ({}, {"priorityClassName": "build", "priority": 7}, "training", "build", "preemptible"),
         ({}, {"priorityClassName": "mine", "priority": 7}, "training", "mine", "preemptible"),
         (
             {"kai.scheduler/preemptibility": "non-preemptible"},
             {},
             "training",
-            "train",
+            "ballast-training",
             "non-preemptible",
         ),
     ],
@@ -152,8 +163,8 @@ def test_number_of_the_former_class_goes_with_it() -> None:
 
 
 def test_named_class_is_kept_with_its_number() -> None:
-    after = stored(pod().noted(HALF).with_spec(priorityClassName="build", priority=100))
-    assert (after["spec"]["priorityClassName"], after["spec"]["priority"]) == ("build", 100)
+    after = stored(pod().noted(HALF).with_spec(priorityClassName="ballast-build", priority=100))
+    assert (after["spec"]["priorityClassName"], after["spec"]["priority"]) == ("ballast-build", 100)
 
 
 @pytest.mark.parametrize(
@@ -310,14 +321,37 @@ def test_forged_decision_is_refused(key: str, namespace: str) -> None:
 @pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical", "system-x"])
 def test_classes_of_the_system_are_refused(name: str) -> None:
     built = pod().noted(HALF).with_spec(priorityClassName=name, priority=2_000_000_000)
-    assert "is not allowed in project vision; use inference or" in refusal(built)
+    assert "is not allowed in project vision; use ballast-inference or" in refusal(built)
 
 
 def test_project_limits_the_classes_of_its_pods() -> None:
-    index = index_of(project("vision", "team-a", allowed_priority_classes=["train"]))
+    index = index_of(project("vision", "team-a", allowed_priority_classes=["ballast-training"]))
     assert decision_on(pod().noted(HALF), index).is_allowed
     built = pod().noted(HALF).labelled({names.LABEL_WORKLOAD_KIND: "build"})
-    assert "use train" in refusal(built, index)
+    assert "use ballast-training" in refusal(built, index)
+
+
+@pytest.mark.parametrize(
+    ("listed", "named", "value", "is_allowed"),
+    [
+        ("train", "", None, True),
+        ("train", "ballast-training", 50, True),
+        ("ballast-training", "train", 50, True),
+        ("ballast-training", "train", 200, False),
+        ("train", "train", 200, True),
+        ("train", "ballast-build", 100, False),
+    ],
+)
+def test_alias_of_an_allowed_class_is_allowed_where_it_has_the_same_value(
+    listed: str, named: str, value: int | None, is_allowed: bool
+) -> None:
+    index = index_of(project("vision", "team-a", allowed_priority_classes=[listed]))
+    built = pod().noted(HALF)
+    if value is not None:
+        stated = PriorityClass(metadata=ObjectMeta(name=named, uid=named), value=value)
+        index.deliver(Upserted(stated))
+        built.with_spec(priorityClassName=named, priority=value)
+    assert decision_on(built, index).is_allowed is is_allowed
 
 
 def test_min_member_without_a_group_is_warned_of() -> None:

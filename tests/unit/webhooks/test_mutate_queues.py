@@ -207,8 +207,8 @@ def test_number_too_large_for_any_field_is_refused() -> None:
 
 def test_numbers_of_a_class_that_is_known_are_written_with_its_name() -> None:
     known = index({})
-    meta = ObjectMeta(name="train", uid="train")
+    meta = ObjectMeta(name="ballast-training", uid="t")
     known.deliver(Upserted(PriorityClass(metadata=meta, value=50, preemption_policy="Never")))
     spec = stored(pod().noted(HALF), known)["spec"]
-    assert (spec["priorityClassName"], spec["priority"]) == ("train", 50)
+    assert (spec["priorityClassName"], spec["priority"]) == ("ballast-training", 50)
     assert spec["preemptionPolicy"] == "Never"

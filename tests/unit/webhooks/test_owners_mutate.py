@@ -141,9 +141,9 @@ def test_sub_groups_that_make_no_sense_are_refused(built: PodDocument, refused: 
 @pytest.mark.parametrize(
     ("built", "kind", "priority_class"),
     [
-        (made(), "inference", "inference"),
-        (made().labelled({names.LABEL_WORKLOAD_KIND: "build"}), "build", "build"),
-        (made().with_spec(priorityClassName="train"), "training", "train"),
+        (made(), "inference", "ballast-inference"),
+        (made().labelled({names.LABEL_WORKLOAD_KIND: "build"}), "build", "ballast-build"),
+        (made().with_spec(priorityClassName="ballast-training"), "training", "ballast-training"),
         (made().with_spec(priorityClassName="mine", priority=7), "inference", "mine"),
     ],
 )
