@@ -53,9 +53,14 @@ IDENTITIES = {
 class ControlPlane:
     """One control plane; `start()` returns when it can be used, `stop()` leaves no process."""
 
-    def __init__(self, parent: Path | None = None) -> None:
-        """`parent` is where the work folder is made; the system's folder for such if None."""
+    def __init__(self, parent: Path | None = None, *, emulated: str = "") -> None:
+        """`parent` is where the work folder is made; the system's folder for such if None.
+
+        `emulated` is an older Kubernetes version whose API and features the API server shows, such
+        as "1.33".
+        """
         self._parent = parent
+        self._emulated = emulated
         self._processes: dict[str, Process] = {}
         self._authority = Authority()
         self._tokens = token_keys()
@@ -293,7 +298,10 @@ class ControlPlane:
     def _start_core(self) -> None:
         layout, ports = self._layout, self.ports
         self._run("etcd", components.etcd(layout, ports))
-        self._run(API_SERVER, components.api_server(layout, ports))
+        api_server = components.api_server(layout, ports)
+        if self._emulated:
+            api_server.append(f"--emulated-version={self._emulated}")
+        self._run(API_SERVER, api_server)
         self._run("kube-controller-manager", components.controller_manager(layout, ports))
         self.make_namespace("default")
         self.make_namespace(SYSTEM_NAMESPACE)
