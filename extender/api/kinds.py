@@ -211,24 +211,27 @@ class GpuProject(Struct, rename="camel", kw_only=True):
     status: QueueStatus = field(default_factory=QueueStatus)
 
 
-PlacementRule = Literal["binpack", "spread", "fgd", "best-fit", "first-fit"]
+PlacementRule = Literal["BinPack", "Spread", "LeastFragmentation", "BestFit", "FirstFit"]
 
 
 class Placement(Struct, rename="camel", kw_only=True, omit_defaults=True):
     """Which node and card is preferred, for work with GPUs and work without.
 
-    `fgd` is fragmentation gradient descent: the place that makes the least GPU capacity useless for
-    the kinds of work that the pool sees.
+    `LeastFragmentation` is fragmentation gradient descent: the place that makes the least GPU
+    capacity useless for the kinds of work that the pool sees.
     """
 
-    gpu: PlacementRule = "binpack"
-    cpu: PlacementRule = "binpack"
+    gpu: PlacementRule = "BinPack"
+    cpu: PlacementRule = "BinPack"
+
+
+TimeSlicingMode = Literal["Disabled", "Strict", "Fair"]
 
 
 class TimeSlicing(Struct, rename="camel", kw_only=True, omit_defaults=True):
     """How compute time of a shared card is divided."""
 
-    mode: Literal["Off", "Strict", "Fair"] = "Off"
+    mode: TimeSlicingMode = "Disabled"
     lease_milliseconds: Annotated[int, Meta(ge=10, le=10000)] = 250
     precision_percent: Annotated[int, Meta(ge=1, le=50)] = 5
 
@@ -245,19 +248,23 @@ class TimeBasedFairShare(Struct, rename="camel", kw_only=True, omit_defaults=Tru
     half_life_seconds: Annotated[int, Meta(ge=60, le=31_536_000)] = 604_800
 
 
+PoolPolicy = Literal["FairShare", "DemandWeighted", "Priority"]
+JobOrder = Literal["Fifo", "StrictFifo"]
+
+
 class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     node_selector: dict[str, str] = field(default_factory=dict)
     placement: Placement = field(default_factory=Placement)
-    policy: Literal["fairshare", "demand-weighted", "priority"] = "fairshare"
+    policy: PoolPolicy = "FairShare"
     preemption: Literal["Enabled", "Disabled"] = "Enabled"
     over_quota_weights: Annotated[
         Literal["Enabled", "Disabled"],
         Meta(description="Disabled: what is over quota goes to projects in proportion to quota."),
     ] = "Enabled"
     job_order: Annotated[
-        Literal["fifo", "strict-fifo"],
+        JobOrder,
         Meta(description="Whether a workload that has to wait lets later ones of its queue pass."),
-    ] = "fifo"
+    ] = "Fifo"
     time_based_fair_share: TimeBasedFairShare = field(default_factory=TimeBasedFairShare)
     time_slicing: TimeSlicing = field(default_factory=TimeSlicing)
 
@@ -354,7 +361,7 @@ class GpuPodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     project: str = ""
     node_pools: list[str] = field(default_factory=list)
     priority_class_name: str = ""
-    preemptibility: Literal["", "preemptible", "non-preemptible"] = ""
+    preemptibility: Literal["", "Preemptible", "NonPreemptible"] = ""
     max_concurrent_pods: Annotated[
         int | None, Meta(description="Pods of the group that may run at once.")
     ] = None

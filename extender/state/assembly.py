@@ -19,6 +19,13 @@ from extender.state.trees import leaves_of, tree_of
 #: Of several rows of an unbound pod, that of the highest rank counts.
 RANK: Final = {"nominated": 0, "reserved": 1, "bound": 2}
 
+#: What a GpuPodGroup says -> the word of the pods' label.
+PREEMPTIBILITIES: Final = {
+    "": "",
+    "Preemptible": names.PREEMPTIBLE,
+    "NonPreemptible": names.NON_PREEMPTIBLE,
+}
+
 Listed = Sequence[PodFacts]
 
 
@@ -196,7 +203,7 @@ class Assembly:
 
     def _is_preemptible(self, facts: Listed, group: GpuPodGroup | None) -> bool:
         stated = self._class_value(group)
-        word = group.spec.preemptibility if group else ""
+        word = PREEMPTIBILITIES[group.spec.preemptibility] if group else ""
         return all(
             names.is_preemptible(
                 fact.priority if stated is None else stated, word or fact.preemptibility

@@ -6,8 +6,9 @@ figure, or zero, is used in its place, so that one typing error never stops a qu
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from extender.api import kinds
 from extender.api.kinds import (
     GpuDepartment,
     GpuFigures,
@@ -24,6 +25,9 @@ from extender.state.model import (
     UNLIMITED,
     Amounts,
     Figures,
+    JobOrder,
+    PlacementRule,
+    PoolPolicy,
     PoolQuota,
     PoolView,
     QueueView,
@@ -31,6 +35,21 @@ from extender.state.model import (
 )
 from extender.state.pods import unix_s
 from extender.state.problems import Problem
+
+#: What a GpuNodePool says -> the word that policy and scenario files use for it.
+PLACEMENTS: Final[Mapping[kinds.PlacementRule, PlacementRule]] = {
+    "BinPack": "binpack",
+    "Spread": "spread",
+    "LeastFragmentation": "fgd",
+    "BestFit": "best-fit",
+    "FirstFit": "first-fit",
+}
+POLICIES: Final[Mapping[kinds.PoolPolicy, PoolPolicy]] = {
+    "FairShare": "fairshare",
+    "DemandWeighted": "demand-weighted",
+    "Priority": "priority",
+}
+JOB_ORDERS: Final[Mapping[kinds.JobOrder, JobOrder]] = {"Fifo": "fifo", "StrictFifo": "strict-fifo"}
 
 V = TypeVar("V", QueueView, PoolView)
 
@@ -131,11 +150,11 @@ class Queues:
             return False
         view = PoolView(
             name,
-            gpu_placement=pool.spec.placement.gpu,
-            cpu_placement=pool.spec.placement.cpu,
-            policy=pool.spec.policy,
+            gpu_placement=PLACEMENTS[pool.spec.placement.gpu],
+            cpu_placement=PLACEMENTS[pool.spec.placement.cpu],
+            policy=POLICIES[pool.spec.policy],
             has_preemption=pool.spec.preemption == "Enabled",
-            job_order=pool.spec.job_order,
+            job_order=JOB_ORDERS[pool.spec.job_order],
             usage_weight_milli=10 * pool.spec.time_based_fair_share.weight_percent,
         )
         self.pool_views = _with(self.pool_views, view)

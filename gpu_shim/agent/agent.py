@@ -124,7 +124,7 @@ class Agent:
             self.arbiter.settings, lease_ns=rules.lease_milliseconds * _MS, precision=precision
         )
         self.mode = "strict" if rules.mode == "Strict" else "fair"
-        for uid in self.arbiter.configure(settings, is_timed=rules.mode != "Off"):
+        for uid in self.arbiter.configure(settings, is_timed=rules.mode != "Disabled"):
             self.rejected[uid] = "its compute request no longer fits"
 
     def _growth(self, tenant: Tenant) -> float:

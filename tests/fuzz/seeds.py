@@ -173,8 +173,8 @@ def objects() -> dict[str, list[Tree]]:
         "GpuNodePool": [
             made("GpuNodePool", spec={
                 "nodeSelector": {"a": "b"},
-                "placement": {"gpu": "spread", "cpu": "binpack"},
-                "policy": "fairshare",
+                "placement": {"gpu": "Spread", "cpu": "BinPack"},
+                "policy": "FairShare",
                 "timeBasedFairShare": {"weightPercent": 50, "halfLifeSeconds": 3600},
                 "timeSlicing": {"mode": "Fair", "leaseMilliseconds": 250, "precisionPercent": 5},
             }),

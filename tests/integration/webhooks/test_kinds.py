@@ -96,9 +96,9 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
         metadata=META,
         spec=GpuNodePoolSpec(
             node_selector={"a/b": "c"},
-            placement=Placement(gpu="fgd", cpu="best-fit"),
+            placement=Placement(gpu="LeastFragmentation", cpu="BestFit"),
             over_quota_weights="Disabled",
-            job_order="strict-fifo",
+            job_order="StrictFifo",
             time_based_fair_share=TimeBasedFairShare(weight_percent=50, half_life_seconds=3600),
             time_slicing=TimeSlicing(mode="Fair"),
         ),
@@ -115,7 +115,7 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
         spec=GpuPodGroupSpec(
             min_member=4,
             project="vision",
-            preemptibility="preemptible",
+            preemptibility="Preemptible",
             max_concurrent_pods=4,
             expected_run_seconds=60,
             min_sub_group=1,

@@ -87,7 +87,7 @@ class PoolBuilder(Builder):
         self._spec = GpuNodePoolSpec(node_selector=dict(selector))
 
     def spread(self) -> Self:
-        self._spec = replace(self._spec, placement=Placement(gpu="spread"))
+        self._spec = replace(self._spec, placement=Placement(gpu="Spread"))
         return self
 
     def placed(self, rule: PlacementRule) -> Self:

@@ -209,7 +209,7 @@ class PodGroupBuilder(Builder):
         self._spec = replace(self._spec, priority_class_name=name)
         return self
 
-    def preemptibility(self, word: Literal["", "preemptible", "non-preemptible"]) -> Self:
+    def preemptibility(self, word: Literal["", "Preemptible", "NonPreemptible"]) -> Self:
         self._spec = replace(self._spec, preemptibility=word)
         return self
 

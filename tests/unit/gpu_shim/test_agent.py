@@ -144,7 +144,7 @@ def node_in(pool: str, name: str = "n") -> GpuNode:
     return GpuNode(metadata=ObjectMeta(name=name, labels={LABEL_NODE_POOL: pool} if pool else {}))
 
 
-def pool(name: str, mode: Literal["Off", "Strict", "Fair"]) -> GpuNodePool:
+def pool(name: str, mode: Literal["Disabled", "Strict", "Fair"]) -> GpuNodePool:
     return GpuNodePool(
         metadata=ObjectMeta(name=name), spec=GpuNodePoolSpec(time_slicing=TimeSlicing(mode=mode))
     )
@@ -168,6 +168,6 @@ def test_a_pools_mode_changes_live_and_other_nodes_are_not_looked_at() -> None:
     assert agent.applied[-1] is None
     for event in (Upserted(node_in("")), Upserted(pool("default", "Fair"))):
         follower.take(event)
-    assert [rules.mode for rules in agent.rules] == ["Off", "Off", "Off", "Fair"]
+    assert [rules.mode for rules in agent.rules] == ["Disabled", "Disabled", "Disabled", "Fair"]
     follower.take(Removed(GpuNode, "u", "", "n"))
     assert agent.applied[-1] is None

@@ -313,9 +313,9 @@ def test_best_fit_wants_least_left_and_first_fit_does_not_care() -> None:
     held = row(pod("h").build(), part(0, 500))
     nodes = [node("big", held, cards=16).build(), node("small", cards=1).build()]
     asked = claim(pod("a").direct().needs(500))
-    best = scores(book(*nodes, pool("default").placed("best-fit").build()), asked, ["big", "small"])
+    best = scores(book(*nodes, pool("default").placed("BestFit").build()), asked, ["big", "small"])
     first = scores(
-        book(*nodes, pool("default").placed("first-fit").build()), asked, ["big", "small"]
+        book(*nodes, pool("default").placed("FirstFit").build()), asked, ["big", "small"]
     )
     assert best["small"] > best["big"]
     assert first["small"] == first["big"]

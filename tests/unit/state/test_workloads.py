@@ -294,7 +294,7 @@ def test_a_group_has_its_pods_highest_priority_and_is_preemptible_only_as_a_whol
 
 def test_the_pod_groups_priority_class_and_word_win() -> None:
     workload = only(
-        pod_group("g", 1).priority_class("ballast-inference").preemptibility("preemptible").build(),
+        pod_group("g", 1).priority_class("ballast-inference").preemptibility("Preemptible").build(),
         pod("a").needs(500).gang("g").build(),
     )
     assert (workload.priority, workload.is_preemptible) == (125, True)
