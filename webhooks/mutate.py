@@ -111,6 +111,17 @@ def judge(
     return patched(ops, *warnings)
 
 
+def foresee(pod: Pod, projects: ProjectIndex) -> list[str]:
+    """What the author of a template has to know of the pods that are created from it.
+
+    `pod` is one of them, with its namespace and the name of what creates it.
+    """
+    case = _judge(pod, Request(uid="", operation="CREATE"), projects, NOBODY)
+    if isinstance(case, Case):
+        return _warnings(case)
+    return list(case.warnings) if case.is_allowed else [f"its pods will be refused: {case.message}"]
+
+
 def _hide_cards_from_guests(request: Request) -> Decision:
     """What becomes of ephemeral containers that are added to a pod: they are shown no card.
 

@@ -1,5 +1,5 @@
-"""The HTTPS server that the API server calls: POST /mutate for pods, POST /validate for our own
-kinds, and health and metrics for kubelet.
+"""The HTTPS server that the API server calls: POST /mutate for pods and Jobs, POST /validate for
+our own kinds, and health and metrics for kubelet.
 
 A review is answered from memory, but for pods whose gang only their owner knows: the owner is read
 within the webhook's timeout (`webhooks.owners.reader`). What the body costs is bounded: 7 MiB (two
@@ -21,6 +21,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, H
 from prometheus_client.exposition import generate_latest
 
 from webhooks.certs import Bundle
+from webhooks.jobs import decide_job
 from webhooks.kinds.judge import judge_kind
 from webhooks.mutate import judge, read_pod, wants_origin
 from webhooks.owners.origin import NOBODY
@@ -150,6 +151,8 @@ class Server:
             return b"".join(parts)
 
     async def _decide(self, request: Request) -> Decision:
+        if request.kind.kind != "Pod":
+            return decide_job(request, self._projects)
         pod = read_pod(request)
         if isinstance(pod, Decision):
             return pod

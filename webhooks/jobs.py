@@ -1,0 +1,224 @@
+"""What becomes of a Job when it is created: an eviction by Ballast does not count as its failure.
+
+Kubernetes counts an evicted pod of a Job as failed, and the Job fails after `backoffLimit` (6) of
+them, unless its `podFailurePolicy` ignores disruptions. The policy cannot be added later. So a Job
+whose pods ask for GPUs in a namespace of a project gets that policy when it is created. Jobs of
+other pods are left alone: Ballast evicts none of their pods.
+
+A policy that the author wrote stays as it is: it cannot be changed any more once the Job exists, so
+each later `kubectl apply` of the author's file would be refused. Where such a policy counts
+disruptions, or where Kubernetes allows none (`restartPolicy: OnFailure`), the author is warned.
+
+CronJob, JobSet and TrainJob create Jobs, and these come here too. A JobSet that states no restart
+policy gets OnFailure from JobSet's own webhook, so Never is written before that. What other
+operators do about an evicted pod is theirs to decide: where it ends the whole job, the author is
+warned.
+
+Warnings about the pods of a template are given here as well: those of the pods themselves reach the
+controller that creates them and nothing else.
+
+Source: kubernetes `pkg/apis/batch/v1/defaults.go`, `pkg/controller/job/pod_failure_policy.go`;
+jobset `pkg/webhooks/jobset_webhook.go`; kuberay `apis/ray/v1/rayjob_types.go`; training-operator
+`pkg/controller.v1/common/pod.go`; mpi-operator `pkg/controller/mpi_job_controller.go`.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from extender.api.objects import Pod
+from webhooks.mutate import foresee
+from webhooks.owners.origin import Template
+from webhooks.patch import PatchBuilder
+from webhooks.projects import ProjectIndex
+from webhooks.review import Decision, Request, allowed, patched
+
+DISRUPTION: Final = "DisruptionTarget"
+#: Exit codes of a container that SIGTERM or SIGKILL ends.
+STOPPED: Final = frozenset((137, 143))
+NEVER: Final = "Never"
+#: What Kubernetes takes for `backoffLimit` where a Job states none.
+USUAL_BACKOFF: Final = 6
+#: Templates of one object that are looked at.
+MAX_TEMPLATES: Final = 64
+
+#: What reading a document raises where it has another shape than its kind's.
+_MISSHAPEN: Final = (LookupError, AttributeError, TypeError)
+Document = dict[str, Any]
+
+
+def decide_job(request: Request, projects: ProjectIndex) -> Decision:
+    """The changes to the object in `request`, and warnings; it is never refused."""
+    read = _READERS.get(request.kind.kind)
+    if read is None or request.operation != "CREATE" or request.sub_resource:
+        return allowed()
+    if projects.project_of(request.namespace) is None:
+        return allowed()
+    try:
+        patch = PatchBuilder(request.object)
+        warnings = list(dict.fromkeys(read(patch, request, projects)))
+    except (msgspec.MsgspecError, RecursionError, ValueError, *_MISSHAPEN):
+        # The API server or the kind's own webhook says what is wrong with it.
+        return allowed()
+    return patched(patch.ops, *warnings)
+
+
+def _of_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
+    """A Job gets the policy, where it may have one."""
+    spec = patch.document["spec"]
+    if not _asks_for_gpu(spec["template"]):
+        return
+    yield from _warnings_of(request, spec, "this Job", projects)
+    if spec.get("podFailurePolicy") is None and _restart_policy(spec) == NEVER:
+        conditions = [{"type": DISRUPTION, "status": "True"}]
+        rule = {"action": "Ignore", "onPodConditions": conditions}
+        patch.set(("spec", "podFailurePolicy"), {"rules": [rule]})
+        # Kubernetes has filled this in already, for a Job without a policy; with one it accepts
+        # nothing else.
+        patch.set(("spec", "podReplacementPolicy"), "Failed")
+
+
+def _of_cron_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
+    """Each Job that it creates comes here; only its author has to be told."""
+    spec = patch.document["spec"]["jobTemplate"]["spec"]
+    if _asks_for_gpu(spec["template"]):
+        yield from _warnings_of(request, spec, "its Jobs", projects)
+
+
+def _of_job_set(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
+    """Each Job that it creates comes here; its pods must not restart in place for that."""
+    for ix, job in enumerate((patch.document["spec"].get("replicatedJobs") or ())[:MAX_TEMPLATES]):
+        spec = job["template"]["spec"]
+        if not _asks_for_gpu(spec["template"]):
+            continue
+        if not _restart_policy(spec):
+            path = "replicatedJobs", ix, "template", "spec", "template", "spec", "restartPolicy"
+            patch.set(("spec", *path), NEVER)
+        yield from _warnings_of(request, spec, f"replicated Job {job.get('name')!s:.63}", projects)
+
+
+def _of_ray_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
+    """KubeRay creates a new cluster for each retry, up to `backoffLimit` of them."""
+    spec = patch.document["spec"]
+    cluster = spec.get("rayClusterSpec") or {}
+    groups = [cluster.get("headGroupSpec") or {}, *(cluster.get("workerGroupSpecs") or ())]
+    templates = [each["template"] for each in groups[:MAX_TEMPLATES] if each.get("template")]
+    ours = [each for each in templates if _asks_for_gpu(each)]
+    for each in ours:
+        yield from _foreseen(request, each, projects)
+    if ours and not spec.get("backoffLimit"):
+        yield (
+            "this RayJob fails when Ballast evicts its head pod: KubeRay starts it anew only with"
+            " spec.backoffLimit above 0, such as 10"
+        )
+
+
+def _of_replicas(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
+    """The training operator replaces a failed pod, unless its restart policy is Never."""
+    for name, replica in _replicas(patch.document["spec"]):
+        if not _asks_for_gpu(replica["template"]):
+            continue
+        yield from _foreseen(request, replica["template"], projects)
+        if replica.get("restartPolicy") == NEVER:
+            yield (
+                f"an eviction by Ballast fails this {request.kind.kind}: replicas {name!s:.63} have"
+                " restartPolicy: Never; set OnFailure or ExitCode"
+            )
+
+
+def _of_mpi_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
+    """The launcher ends with an error when a worker is evicted, and its Job counts that."""
+    spec = patch.document["spec"]
+    templates = [replica["template"] for _, replica in _replicas(spec)]
+    ours = [each for each in templates if _asks_for_gpu(each)]
+    for each in ours:
+        yield from _foreseen(request, each, projects)
+    limit = (spec.get("runPolicy") or {}).get("backoffLimit", USUAL_BACKOFF)
+    if ours and limit <= USUAL_BACKOFF:
+        yield (
+            "the launcher of this MPIJob fails when Ballast evicts a worker"
+            f" (runPolicy.backoffLimit: {limit}): allow more, such as backoffLimit: 100"
+        )
+
+
+def _replicas(spec: Document) -> list[tuple[str, Document]]:
+    """The replicas by type, under whichever name the kind has them."""
+    found = [value for key, value in spec.items() if key.endswith("ReplicaSpecs") and value]
+    return [pair for each in found for pair in each.items()][:MAX_TEMPLATES]
+
+
+_READERS: Final = {
+    "Job": _of_job,
+    "CronJob": _of_cron_job,
+    "JobSet": _of_job_set,
+    "RayJob": _of_ray_job,
+    "MPIJob": _of_mpi_job,
+    "JAXJob": _of_replicas,
+    "PaddleJob": _of_replicas,
+    "PyTorchJob": _of_replicas,
+    "TFJob": _of_replicas,
+    "XGBoostJob": _of_replicas,
+}
+
+
+def _warnings_of(
+    request: Request, spec: Document, what: str, projects: ProjectIndex
+) -> Iterator[str]:
+    """What the author of a Job's spec has to know."""
+    yield from _foreseen(request, spec["template"], projects)
+    limit = spec.get("backoffLimit", USUAL_BACKOFF)
+    counts = f"an eviction by Ballast counts as a failure of {what} (backoffLimit: {limit}):"
+    policy = spec.get("podFailurePolicy")
+    if policy is not None:
+        if counts_disruptions(policy.get("rules") or ()):
+            yield (
+                f"{counts} let the first rule of podFailurePolicy be {{action: Ignore,"
+                f" onPodConditions: [{{type: {DISRUPTION}}}]}}"
+            )
+    elif (restart := _restart_policy(spec)) != NEVER:
+        yield (
+            f"{counts} Kubernetes allows no podFailurePolicy with restartPolicy: {restart};"
+            f" set restartPolicy: {NEVER}, and Ballast adds one"
+        )
+
+
+def counts_disruptions(rules: Any) -> bool:
+    """Whether these rules of a podFailurePolicy count an evicted pod as failed.
+
+    The first rule that matches decides. A rule on other conditions of the pod matches none.
+    """
+    for rule in rules:
+        conditions, codes = rule.get("onPodConditions") or (), rule.get("onExitCodes")
+        is_about_it = any(
+            each.get("type") == DISRUPTION and each.get("status", "True") == "True"
+            for each in conditions
+        )
+        is_ignored = rule.get("action") == "Ignore"
+        if is_about_it:
+            return not is_ignored
+        if codes and not is_ignored and _may_be_stopped(codes):
+            return True
+    return True
+
+
+def _may_be_stopped(codes: Document) -> bool:
+    """Whether a rule on exit codes can match a container that was told to stop."""
+    listed = STOPPED & set(codes.get("values") or ())
+    return bool(listed) if codes.get("operator") == "In" else listed != STOPPED
+
+
+def _restart_policy(spec: Document) -> str:
+    policy: str = spec["template"]["spec"].get("restartPolicy") or ""
+    return policy
+
+
+def _asks_for_gpu(template: Document) -> bool:
+    return msgspec.convert(template, Template).mentions_gpu
+
+
+def _foreseen(request: Request, template: Document, projects: ProjectIndex) -> Iterator[str]:
+    """What the pods of the template will be told."""
+    read = msgspec.convert(template, Template)
+    read.metadata.namespace, read.metadata.name = request.namespace, request.name
+    yield from foresee(Pod(read.metadata, read.spec), projects)
