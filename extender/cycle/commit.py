@@ -85,7 +85,7 @@ class Committer:
         without_place = {
             key.removesuffix(_nominated("")) for key in lost if key.endswith(_nominated(""))
         }
-        await self._evictor.evict(plan, snapshot, without_place)
+        self._evictor.start(plan, snapshot, without_place)
         if releases:
             log.info("released pods", pods=len(releases), workloads=len(plan.admissions))
 

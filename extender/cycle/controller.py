@@ -220,7 +220,13 @@ class _Term:
         self._reporter = Reporter(client, state, controller.recorder, self._past_use)
 
     async def run(self) -> None:
-        """Cycle after cycle until leading ends."""
+        """Cycle after cycle until leading ends; evictions run beside them, and end with them."""
+        try:
+            await self._cycles()
+        finally:
+            await self._evictor.close()
+
+    async def _cycles(self) -> None:
         failures = 0
         options = self._controller.options
         while True:

@@ -1,12 +1,18 @@
-"""Who leaves, for whom, and who was told.
+"""Evictions, which run beside the cycle: a plan queues them, and the next cycle does not wait.
 
-Pods that leave for one workload are evicted one by one, so that none is lost for a plan that a
-disruption budget has ended already; those of different workloads side by side. Pods of one project
-leave in the plan's order: each was chosen for what its project had after those before it.
+From the moment a victim is queued the model has it as terminating, so no later plan counts on it or
+takes it again; the rows that the plan wrote before hold the places that it leaves. Right before
+each eviction its beneficiary must still wait for the places that the plan nominated. If it does
+not, the eviction is dropped, the victim stays, and the next cycle gives up what was promised.
+
+Evictions start in the plan's order, many at a time. Only the last workload that a project gives in
+one plan waits for those before it: it may take the project below its share, and the others are then
+no longer above theirs. What disruption budgets cover is evicted for one beneficiary only after a
+dry run accepted all of it.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,109 +21,154 @@ import structlog
 from extender.api.failpoint import reach
 from extender.api.reasons import Reason
 from extender.cycle import metrics
+from extender.cycle.beneficiaries import Beneficiaries, Case, case_of
 from extender.cycle.pods import PodWriter
+from extender.cycle.protection import Protection
+from extender.kube.errors import NotLeading
 from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.policy.plan import Eviction, Move, Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView, Snapshot, WorkloadView
 
-#: How long a pod whose eviction a budget refused is not chosen again, in seconds.
-PROTECTED_S: Final = 30.0
-
 #: Evictions under way at once.
-_EVICTIONS_AT_ONCE: Final = 16
+AT_ONCE: Final = 24
 #: Names in an event before "and N more".
 _NAMED: Final = 3
 
 log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """One eviction of a case, which starts when those in `after` are over."""
+
+    eviction: Eviction
+    case: Case
+    after: "Sequence[_Turn]" = ()
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class Evictor:
-    """Takes victims down. Remembers only which pods a disruption budget protects."""
+    """Carries evictions out beside the cycle, as long as this process leads."""
 
     def __init__(self, state: ClusterState, writer: PodWriter, recorder: EventRecorder) -> None:
         self._state = state
         self._writer = writer
         self._recorder = recorder
-        self._protected: dict[str, float] = {}
-        self._limit = asyncio.Semaphore(_EVICTIONS_AT_ONCE)
+        self._protection = Protection()
+        self._beneficiaries = Beneficiaries(state)
+        self._limit = asyncio.Semaphore(AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._queued: set[str] = set()
 
     def protected(self) -> frozenset[str]:
-        """UIDs of pods that a disruption budget has lately kept from being evicted."""
+        """UIDs of pods that are no victims for now, because a disruption budget refused them."""
         now = asyncio.get_running_loop().time()
-        self._protected = {uid: till for uid, till in self._protected.items() if till > now}
-        return frozenset(self._protected)
+        self._beneficiaries.review(now)
+        return self._protection.current(now)
 
-    async def evict(self, plan: Plan, snapshot: Snapshot, without_place: set[str]) -> None:
-        """Evict what the plan says, but nobody for workloads whose places did not land."""
-        cases: dict[tuple[str, str], list[_Turn]] = {}
-        last: dict[str, asyncio.Event] = {}
-        for eviction in (*plan.evictions, *map(_as_eviction, plan.moves)):
-            project = snapshot.workloads[eviction.workload].project
-            turn = _Turn(eviction, last.get(project))
-            last[project] = turn.is_over
-            # What leaves for nobody leaves with its own workload.
-            stale = "" if eviction.beneficiary else eviction.workload
-            cases.setdefault((eviction.beneficiary, stale), []).append(turn)
+    async def close(self) -> None:
+        """Give up what has not started: this process leads no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for uid in self._queued:
+            self._state.forget_leaving(uid)
+        self._queued.clear()
 
-        async def settle(beneficiary: str, turns: list[_Turn]) -> list[str]:
-            try:
-                evictions = [turn.eviction for turn in turns]
-                if beneficiary not in without_place and self._are_as_planned(evictions):
-                    return await self._settle(snapshot.workloads.get(beneficiary), turns)
-                log.info("evictions put off", workload=beneficiary, victims=len(turns))
-                return []
-            finally:
-                for turn in turns:
-                    turn.is_over.set()
+    def start(self, plan: Plan, snapshot: Snapshot, without_place: set[str]) -> None:
+        """Queue what the plan evicts, except for workloads whose rows did not land.
 
-        async with asyncio.TaskGroup() as tasks:
-            started = [
-                tasks.create_task(settle(beneficiary, turns))
-                for (beneficiary, _), turns in cases.items()
-            ]
-        await self._writer.see_leaving([uid for task in started for uid in task.result()])
-
-    async def _settle(
-        self, beneficiary: WorkloadView | None, turns: "Sequence[_Turn]"
-    ) -> list[str]:
-        """Evict for one workload until one is refused; returns the UIDs of those that leave."""
-        told: list[Eviction] = []
-        for turn in turns:
-            if turn.before is not None:
-                await turn.before.wait()
-            reach("control.before-evict")
-            async with self._limit:
-                is_leaving = await self._evict_one(turn.eviction, beneficiary)
-            turn.is_over.set()
-            if is_leaving:
-                reach("control.evicted")
-                told.append(turn.eviction)
-            elif beneficiary is not None:
-                break
-        if beneficiary is not None and beneficiary.pods and told:
-            note = f"{Reason.WAITING_FOR_VICTIMS}: {_names(told)} left for it"
-            waiting = _reference(beneficiary.pods[0])
-            self._recorder.record(waiting, Reason.WAITING_FOR_VICTIMS, note, "Normal")
-        return [eviction.pod.uid for eviction in told]
-
-    def _are_as_planned(self, evictions: Iterable[Eviction]) -> bool:
-        """Whether every victim still stands where the simulation took it from."""
+        Awaits nothing: the model has the victims as terminating before anything else looks at it.
+        """
+        cases: dict[tuple[str, str], list[Eviction]] = {}
+        evictions = [*plan.evictions, *map(_as_eviction, plan.moves)]
         for eviction in evictions:
-            now = self._state.pod(eviction.pod.uid)
-            if now is None or (now.node, now.cards) != (eviction.pod.node, eviction.pod.cards):
-                return False
-        return True
+            # A pod that leaves for no beneficiary leaves with its own workload.
+            own = "" if eviction.beneficiary else eviction.workload
+            cases.setdefault((eviction.beneficiary, own), []).append(eviction)
+        case_by_uid: dict[str, Case] = {}
+        for (beneficiary, _), listed in cases.items():
+            if beneficiary in without_place or not self._are_as_planned(listed):
+                log.info("evictions put off", workload=beneficiary, victims=len(listed))
+                continue
+            case = case_of(plan, snapshot, listed)
+            case_by_uid.update((eviction.pod.uid, case) for eviction in listed)
+        turns = [
+            _Turn(eviction, case_by_uid[eviction.pod.uid])
+            for eviction in evictions
+            if eviction.pod.uid in case_by_uid
+        ]
+        _let_last_wait(turns, snapshot)
+        self._state.expect_leaving(case_by_uid)
+        self._queued.update(case_by_uid)
+        for turn in turns:
+            self._run(self._take(turn))
 
-    async def _evict_one(self, eviction: Eviction, beneficiary: WorkloadView | None) -> bool:
-        pod = eviction.pod
-        outcome = await self._writer.evict(pod)
+    def _run(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _take(self, turn: _Turn) -> None:
+        """Evict one pod when it is its turn; nothing escapes but cancellation."""
+        case, uid = turn.case, turn.eviction.pod.uid
+        is_leaving = False
+        try:
+            is_leaving = await self._evict_in_turn(turn)
+        except NotLeading:
+            case.drop("this process leads no more")
+        except Exception:
+            metrics.EVICTION_FAILURES.inc()
+            log.exception("eviction broke", pod=turn.eviction.pod.key)
+        finally:
+            self._queued.discard(uid)
+            if not is_leaving:
+                self._state.forget_leaving(uid)
+            turn.is_over.set()
+            case.n_open -= 1
+            if not case.n_open:
+                self._finish(case)
+
+    async def _evict_in_turn(self, turn: _Turn) -> bool:
+        """Whether the pod leaves."""
+        case = turn.case
+        for other in turn.after:
+            await other.is_over.wait()
+        async with self._limit:
+            if case.asked is None:
+                case.asked = asyncio.ensure_future(self._ask(case))
+            await case.asked
+            why = case.dropped or self._beneficiaries.why_not(case)
+            if why:
+                case.drop(why)
+                return False
+            reach("control.before-evict")
+            outcome = await self._writer.evict(turn.eviction.pod)
         if outcome == "refused":
-            metrics.EVICTION_REFUSALS.inc()
-            self._protected[pod.uid] = asyncio.get_running_loop().time() + PROTECTED_S
-            log.info("eviction refused by a disruption budget", pod=pod.key)
+            self._refuse(turn.eviction, case)
         if outcome not in ("done", "gone"):
             return False
+        reach("control.evicted")
+        case.told.append(turn.eviction)
+        self._tell(turn.eviction, case.beneficiary)
+        return True
+
+    async def _ask(self, case: Case) -> None:
+        """Have the API server try the evictions that budgets cover, so that none is carried out of
+        a plan that it would not let be carried out whole."""
+
+    def _refuse(self, eviction: Eviction, case: Case) -> None:
+        """The rest of the case is given up, and all it takes of the victim's workload is protected
+        for a while: a budget that saves one pod of a gang saves the gang."""
+        metrics.EVICTION_REFUSALS.inc()
+        log.info("eviction refused by a disruption budget", pod=eviction.pod.key)
+        case.drop("a disruption budget protects a victim")
+        unit = [each.pod.uid for each in case.evictions if each.workload == eviction.workload]
+        self._protection.refuse(unit, asyncio.get_running_loop().time())
+
+    def _tell(self, eviction: Eviction, beneficiary: WorkloadView | None) -> None:
+        pod = eviction.pod
         metrics.EVICTED.labels(eviction.reason).inc()
         log.info(
             "evicted pod",
@@ -128,16 +179,42 @@ class Evictor:
         )
         related = _reference(beneficiary.pods[0]) if beneficiary and beneficiary.pods else None
         self._recorder.record(_reference(pod), eviction.reason, eviction.note, "Warning", related)
+
+    def _finish(self, case: Case) -> None:
+        """All turns of the case are over."""
+        beneficiary = case.beneficiary
+        if case.dropped:
+            n_left = len(case.evictions) - len(case.told)
+            log.info("evictions dropped", workload=case.key, victims=n_left, why=case.dropped)
+        if beneficiary is None or not case.told:
+            return
+        self._beneficiaries.watch(case, asyncio.get_running_loop().time())
+        if beneficiary.pods:
+            note = f"{Reason.WAITING_FOR_VICTIMS}: {_names(case.told)} left for it"
+            waiting = _reference(beneficiary.pods[0])
+            self._recorder.record(waiting, Reason.WAITING_FOR_VICTIMS, note, "Normal")
+
+    def _are_as_planned(self, evictions: Iterable[Eviction]) -> bool:
+        """Whether every victim still stands where the simulation took it from."""
+        for eviction in evictions:
+            now = self._state.pod(eviction.pod.uid)
+            if now is None or (now.node, now.cards) != (eviction.pod.node, eviction.pod.cards):
+                return False
         return True
 
 
-@dataclass(slots=True)
-class _Turn:
-    """An eviction that waits until the one of its project that the plan has before it is over."""
-
-    eviction: Eviction
-    before: asyncio.Event | None
-    is_over: asyncio.Event = field(default_factory=asyncio.Event)
+def _let_last_wait(turns: Sequence[_Turn], snapshot: Snapshot) -> None:
+    """The pods of the last workload that a project gives wait for those before them."""
+    by_project: dict[str, list[_Turn]] = {}
+    for turn in turns:
+        project = snapshot.workloads[turn.eviction.workload].project
+        by_project.setdefault(project, []).append(turn)
+    for listed in by_project.values():
+        last = listed[-1].eviction.workload
+        before = [turn for turn in listed if turn.eviction.workload != last]
+        for turn in listed:
+            if turn.eviction.workload == last:
+                turn.after = before
 
 
 def _as_eviction(move: Move) -> Eviction:

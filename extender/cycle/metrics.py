@@ -28,6 +28,13 @@ EVICTED = Counter("ballast_control_evicted_pods", "Pods evicted, by reason.", ["
 EVICTION_REFUSALS = Counter(
     "ballast_control_eviction_refusals", "Evictions that a disruption budget refused."
 )
+EVICTION_FAILURES = Counter(
+    "ballast_control_eviction_failures", "Evictions that ended in an unexpected error."
+)
+USELESS_EVICTIONS = Counter(
+    "ballast_control_useless_evictions",
+    "Evictions whose beneficiary ended before it ran, or did not run within 600 s.",
+)
 REVOKED = Counter("ballast_control_revoked_rows", "Rows taken back from unbound pods.")
 PENDING = Gauge("ballast_control_pending_workloads", "Workloads that wait, by reason.", ["reason"])
 CACHE_SIZE = Gauge("ballast_control_cache_size", "Objects in the model.", ["type"])

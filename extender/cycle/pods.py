@@ -31,8 +31,6 @@ from extender.state.model import PodView
 
 #: Patches under way at once: enough to keep the API server busy, too few to starve others.
 WRITES_AT_ONCE: Final = 64
-#: How long to wait for the watch to show that an evicted pod is leaving.
-SIGHT_S: Final = 2.0
 
 Outcome = Literal["done", "stale", "gone", "refused", "failed"]
 
@@ -98,19 +96,6 @@ class PodWriter:
                 return False
         self._state.apply(Removed(Pod, uid, namespace, name))
         return True
-
-    async def see_leaving(self, uids: Iterable[str]) -> None:
-        """Wait, for a moment at most, until the model shows that these pods are going or gone."""
-        waited = set(uids)
-        deadline = asyncio.get_running_loop().time() + SIGHT_S
-        while waited and asyncio.get_running_loop().time() < deadline:
-            waited = {uid for uid in waited if not self._is_leaving(uid)}
-            if waited:
-                await asyncio.sleep(0.01)
-
-    def _is_leaving(self, uid: str) -> bool:
-        pod = self._state.pod(uid)
-        return pod is None or pod.is_terminating
 
     async def _release(self, release: Release) -> Outcome:
         reach("control.before-release")

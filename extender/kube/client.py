@@ -179,12 +179,23 @@ class Client(Transport):
         return await self._patch(resource, path, resource.document(body), APPLY_PATCH)
 
     async def delete(
-        self, resource: Resource[Any], name: str, namespace: str = "", *, uid: str = ""
+        self,
+        resource: Resource[Any],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        grace_s: int | None = None,
     ) -> None:
-        """Asks for deletion; with `uid` only of that very object, else Conflict."""
-        body = {"preconditions": {"uid": uid}} if uid else None
+        """Asks for deletion; with `uid` only of that very object, else Conflict.
+
+        A pod has `grace_s` to end, by default what it states itself.
+        """
+        body: dict[str, object] = {"preconditions": {"uid": uid}} if uid else {}
+        if grace_s is not None:
+            body["gracePeriodSeconds"] = grace_s
         path = resource.url(namespace, name)
-        await self.send(Call("DELETE", path, resource.plural, body=body))
+        await self.send(Call("DELETE", path, resource.plural, body=body or None))
 
     async def bind(
         self,
@@ -219,24 +230,34 @@ class Client(Transport):
         await self.send(Call("POST", path, "pods/binding", body=body))
 
     async def evict(
-        self, namespace: str, name: str, *, uid: str
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        grace_s: int | None = None,
+        is_dry_run: bool = False,
     ) -> Evicted | EvictionRefused | Gone:
         """Evicts exactly the pod of this UID, as far as its PodDisruptionBudgets allow.
 
-        The UID is also looked at first: the API server takes the conflict of an eviction for
-        another UID for a passing one and answers only after ten seconds (its EvictionsRetry).
+        The pod has `grace_s` to end, by default what it states itself. A dry run changes nothing
+        and answers the same. The API server takes the conflict of an eviction for another UID for
+        a passing one and answers only after ten seconds (its EvictionsRetry), so the pod is read
+        again only after an answer that leaves open what happened.
         """
-        if await self._is_gone(namespace, name, uid):
-            return Gone()
+        options: dict[str, object] = {"preconditions": {"uid": uid}}
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": uid}},
+            "deleteOptions": options,
         }
         path = PODS.url(namespace, name, "eviction")
+        query = {"dryRun": "All"} if is_dry_run else {}
         try:
-            await self.send(Call("POST", path, "pods/eviction", body=body))
+            await self.send(Call("POST", path, "pods/eviction", query=query, body=body))
         except NotFound:
             return Gone()
         except Throttled as error:
@@ -248,16 +269,21 @@ class Client(Transport):
             # never helps, so it is a refusal.
             if "more than one PodDisruptionBudget" in error.message:
                 return EvictionRefused(0.0, error.message)
-            if await self._is_gone(namespace, name, uid):
-                return Gone()
-            raise
+            became = await self._what_became_of(namespace, name, uid)
+            if became is None:
+                raise
+            return became
         return Evicted()
 
-    async def _is_gone(self, namespace: str, name: str, uid: str) -> bool:
+    async def _what_became_of(self, namespace: str, name: str, uid: str) -> Evicted | Gone | None:
+        """Whether the pod of this UID ends or has ended; None while it stays."""
         try:
-            return (await self.get(PODS, name, namespace)).metadata.uid != uid
+            pod = await self.get(PODS, name, namespace)
         except NotFound:
-            return True
+            return Gone()
+        if pod.metadata.uid != uid:
+            return Gone()
+        return Evicted() if pod.metadata.deletion_timestamp else None
 
     async def _write(self, resource: Resource[T], method: str, path: str, body: object) -> T:
         call = Call(method, path, resource.plural, body=resource.document(body))

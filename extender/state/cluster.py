@@ -5,8 +5,10 @@ brought up to date at that moment and costs what changed since it was last asked
 kept as projections, our own kinds as they are.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from msgspec import structs
 
 from extender.api.demand import read_demand
 from extender.api.events import Event, Removed, Synced, Upserted
@@ -25,7 +27,7 @@ from extender.state.fleet import Fleet
 from extender.state.inventory import Differences
 from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
 from extender.state.nodes import RowIndex
-from extender.state.pods import HostHold, group_of, is_ours, read_facts, read_hold
+from extender.state.pods import HostHold, PodFacts, group_of, is_ours, read_facts, read_hold
 from extender.state.problems import Problem
 from extender.state.queues import Queues
 from extender.state.topologies import Topologies
@@ -42,6 +44,7 @@ class ClusterState:
         self._fleet = Fleet(self._queues)
         self._rows = RowIndex()
         self._gone = GoneUids()
+        self._leaving: set[str] = set()
         self._assembly = Assembly(self._rows, self._queues, self._topologies)
         self._workloads = Workloads(self._assembly)
         self._upkeep = Upkeep(self._rows, self._workloads, self._gone)
@@ -94,6 +97,28 @@ class ClusterState:
         It is worked out by the controller from what decisions have told, and is no object.
         """
         self._queues.past_use = past_use
+
+    def expect_leaving(self, uids: Iterable[str]) -> None:
+        """These live pods are about to be evicted: the model has them as terminating.
+
+        It does until the watch says so too, or `forget_leaving` is called.
+        """
+        for uid in uids:
+            facts = self._workloads.facts.get(uid)
+            if facts is not None and not facts.is_terminating:
+                self._leaving.add(uid)
+                self._set_facts(structs.replace(facts, is_terminating=True))
+
+    def forget_leaving(self, uid: str) -> None:
+        """The pod is not evicted after all: it is as the API server last had it."""
+        facts = self._workloads.facts.get(uid)
+        if uid in self._leaving and facts is not None:
+            self._leaving.discard(uid)
+            self._set_facts(structs.replace(facts, is_terminating=False))
+
+    def is_expected_to_leave(self, uid: str) -> bool:
+        """Whether the pod is about to be evicted, and the watch has not said so yet."""
+        return uid in self._leaving
 
     # -- what decisions read -----------------------------------------------------------------
 
@@ -237,9 +262,12 @@ class ClusterState:
         demand = read_demand(pod)
         if is_ours(pod, demand):
             facts = read_facts(pod, demand)
+            if facts.is_terminating:
+                self._leaving.discard(meta.uid)
+            elif meta.uid in self._leaving:
+                facts = structs.replace(facts, is_terminating=True)
             if facts != known:
-                self._workloads.set_pod(facts)
-                self._place_pod(meta.uid)
+                self._set_facts(facts)
         else:
             if known is not None:
                 self._drop_pod(meta.uid)
@@ -259,7 +287,12 @@ class ClusterState:
         self._drop_pod(gone.uid)
         self._workloads.forget_done(gone.uid)
 
+    def _set_facts(self, facts: PodFacts) -> None:
+        self._workloads.set_pod(facts)
+        self._place_pod(facts.uid)
+
     def _drop_pod(self, uid: str) -> None:
+        self._leaving.discard(uid)
         self._fleet.set_hold(uid, None)
         self._workloads.drop_pod(uid)
         self._upkeep.look_at(uid)

@@ -1,0 +1,191 @@
+"""Evictions beside the cycle: their order, what drops them, and what the model shows meanwhile."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from extender.api.events import Removed, Upserted
+from extender.api.objects import Pod
+from extender.api.reasons import Reason
+from extender.cycle import metrics
+from extender.cycle.beneficiaries import RUNS_WITHIN_S
+from extender.cycle.evict import AT_ONCE, Evictor
+from extender.cycle.pods import PodWriter
+from extender.cycle.protection import FIRST_S
+from extender.kube.client import Evicted, EvictionRefused
+from extender.policy.plan import Admission, Eviction, Placement, Plan
+from extender.state.cluster import ClusterState
+from extender.state.model import Snapshot
+from tests.support.builders import gpu_node, pod, project, row, whole
+
+pytestmark = pytest.mark.looptime
+
+
+@dataclass
+class ApiServer:
+    """The network edge: answers evictions after `takes_s` seconds, with a refusal for some."""
+
+    takes_s: float = 1.0
+    refused: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+    under_way: int = 0
+    most_under_way: int = 0
+
+    async def evict(self, _namespace: str, name: str, **options: Any) -> Any:
+        self.asked.append(name)
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        await asyncio.sleep(self.takes_s)
+        self.under_way -= 1
+        return EvictionRefused(0.0, "no") if name in self.refused else Evicted()
+
+
+class Events:
+    """Takes events and forgets them."""
+
+    def record(self, *_: object) -> None:
+        pass
+
+
+class Stage:
+    """Pods `v0`, `v1`, ... of team-a run on n1; `needy` has places nominated where they are."""
+
+    def __init__(self, n_victims: int, api: ApiServer, gang: str = "") -> None:
+        self.state, self.api = ClusterState(), api
+        self.needy = pod("needy").needs(1000).build()
+        built = [pod(f"v{at}").needs(1000) for at in range(n_victims)]
+        self.victims = [(each.gang(gang) if gang else each).bound("n1").build() for each in built]
+        rows = [row(each, whole(at), "bound") for at, each in enumerate(self.victims)]
+        nominated = row(self.needy, whole(0), "nominated")
+        ledger = gpu_node("n1", n_victims).holds(*rows, nominated).build()
+        for obj in (project("team-a").build(), *self.victims, self.needy, ledger):
+            self.state.apply(Upserted(obj))
+        writer = PodWriter(api, self.state)  # type: ignore[arg-type]
+        self.evictor = Evictor(self.state, writer, Events())  # type: ignore[arg-type]
+
+    def start(self) -> None:
+        """Queue the eviction of all victims for `needy`."""
+        snapshot, plan = self._plan()
+        self.evictor.start(plan, snapshot, set())
+
+    def _plan(self) -> tuple[Snapshot, Plan]:
+        snapshot = self.state.snapshot(1_000)
+        of = {p.uid: w for w in snapshot.workloads.values() for p in w.pods}
+        needy = of[self.needy.metadata.uid]
+        (seat,) = needy.pods
+        plan = Plan(
+            admissions=[Admission(needy, (Placement(seat, "n1", seat.cards),), "nominated")]
+        )
+        for victim in self.victims:
+            view = self.state.pod(victim.metadata.uid)
+            assert view is not None
+            key = of[view.uid].key
+            plan.evictions.append(Eviction(view, key, Reason.RECLAIMED, needy.key, ""))
+        return snapshot, plan
+
+    def is_leaving(self, victim: Pod) -> bool:
+        view = self.state.pod(victim.metadata.uid)
+        return view is not None and view.is_terminating
+
+    def drop(self, gone: Pod) -> None:
+        meta = gone.metadata
+        self.state.apply(Removed(Pod, meta.uid, meta.namespace, meta.name))
+
+
+async def test_many_are_evicted_at_once_and_started_in_the_plans_order() -> None:
+    stage = Stage(60, ApiServer())
+    stage.start()
+    await asyncio.sleep(0.5)
+    assert stage.api.asked == [f"v{at}" for at in range(AT_ONCE)]
+    await asyncio.sleep(10)
+    assert stage.api.asked == [f"v{at}" for at in range(60)]
+    assert stage.api.most_under_way == AT_ONCE
+
+
+async def test_the_last_workload_of_a_project_waits_for_those_before_it() -> None:
+    stage = Stage(3, ApiServer())
+    stage.start()
+    await asyncio.sleep(0.5)
+    assert stage.api.asked == ["v0", "v1"]
+    await asyncio.sleep(1)
+    assert stage.api.asked == ["v0", "v1", "v2"]
+
+
+async def test_the_model_has_victims_as_leaving_from_the_moment_they_are_queued() -> None:
+    stage = Stage(60, ApiServer())
+    stage.start()
+    assert all(map(stage.is_leaving, stage.victims))
+    stage.state.validate_state()
+    # What the watch brings meanwhile changes nothing of that.
+    stage.state.apply(Upserted(stage.victims[59]))
+    assert stage.is_leaving(stage.victims[59])
+    await asyncio.sleep(10)
+    assert all(map(stage.is_leaving, stage.victims))
+
+
+async def test_nothing_more_is_evicted_for_a_beneficiary_that_is_gone() -> None:
+    stage = Stage(60, ApiServer())
+    stage.start()
+    await asyncio.sleep(0.5)
+    stage.drop(stage.needy)
+    await asyncio.sleep(10)
+    assert len(stage.api.asked) == AT_ONCE
+    assert [stage.is_leaving(each) for each in stage.victims] == [True] * AT_ONCE + [False] * 36
+
+
+async def test_nothing_more_is_evicted_when_the_nominated_place_is_lost() -> None:
+    stage = Stage(30, ApiServer())
+    stage.start()
+    await asyncio.sleep(0.5)
+    rows = [row(each, whole(at), "bound") for at, each in enumerate(stage.victims)]
+    stage.state.apply(Upserted(gpu_node("n1", 30).version(9).holds(*rows).build()))
+    await asyncio.sleep(10)
+    assert len(stage.api.asked) == AT_ONCE
+
+
+async def test_evictions_for_a_beneficiary_that_ends_before_it_runs_are_counted() -> None:
+    before = metrics.USELESS_EVICTIONS._value.get()
+    stage = Stage(2, ApiServer())
+    stage.start()
+    await asyncio.sleep(5)
+    stage.evictor.protected()
+    assert metrics.USELESS_EVICTIONS._value.get() == before
+    stage.drop(stage.needy)
+    stage.evictor.protected()
+    assert metrics.USELESS_EVICTIONS._value.get() == before + 2
+
+
+async def test_evictions_for_a_beneficiary_that_does_not_run_in_time_are_counted() -> None:
+    before = metrics.USELESS_EVICTIONS._value.get()
+    stage = Stage(2, ApiServer())
+    stage.start()
+    await asyncio.sleep(RUNS_WITHIN_S + 5)
+    stage.evictor.protected()
+    assert metrics.USELESS_EVICTIONS._value.get() == before + 2
+
+
+async def test_a_refusal_protects_all_of_a_gang_ever_longer_and_lets_the_rest_stay() -> None:
+    stage = Stage(30, ApiServer(refused={"v1"}), gang="g")
+    uids = {each.metadata.uid for each in stage.victims}
+    stage.start()
+    await asyncio.sleep(5)
+    assert len(stage.api.asked) == AT_ONCE
+    assert stage.evictor.protected() == uids
+    assert not stage.is_leaving(stage.victims[1])
+    assert not stage.is_leaving(stage.victims[29])
+    await asyncio.sleep(FIRST_S)
+    assert not stage.evictor.protected()
+    stage.start()
+    await asyncio.sleep(5 + FIRST_S)
+    assert stage.evictor.protected() == uids
+
+
+async def test_what_has_not_started_is_given_up_with_the_term() -> None:
+    stage = Stage(60, ApiServer())
+    stage.start()
+    await asyncio.sleep(0.5)
+    await stage.evictor.close()
+    assert len(stage.api.asked) == AT_ONCE
+    assert not any(map(stage.is_leaving, stage.victims))
