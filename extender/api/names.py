@@ -35,6 +35,8 @@ LABEL_USER: Final = "ballast.dev/user"
 #: `preemptible` or `non-preemptible`.
 LABEL_PREEMPTIBILITY: Final = "ballast.dev/preemptibility"
 
+#: The condition of a pod that has waited: whether it has its place, and if not, why.
+CONDITION_PLACED: Final = "ballast.dev/Placed"
 #: What the controller decided, written in the patch that removes the gate: `<epoch> <node>`.
 ANNOTATION_PLAN: Final = "ballast.dev/plan"
 #: The row that was taken back from an unbound pod, and may never be bound:

@@ -99,6 +99,31 @@ SENTENCES: dict[Reason, str] = {
 }
 
 
+#: What helps a workload that waits, in one sentence for its owner. docs/reasons.md says the same.
+HELP: dict[Reason, str] = {
+    Reason.GANG_INCOMPLETE: "Create the rest of its pods, or lower minMember.",
+    Reason.INSUFFICIENT_GPU: "It starts when others leave; a smaller request per pod fits sooner.",
+    Reason.INSUFFICIENT_NODE_RESOURCES: "Lower the CPU or memory requests of the pod.",
+    Reason.NO_MATCHING_NODE: "Compare its node selector, affinity, tolerations and GPU model with"
+    " the nodes.",
+    Reason.NO_TOPOLOGY_DOMAIN: "It starts when a domain has room; a wider level has room sooner.",
+    Reason.POD_AFFINITY_UNMET: "Check the required pod affinity terms of this pod and of those that"
+    " run there.",
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA: "Make the work preemptible, or ask for a larger quota.",
+    Reason.OVER_FAIR_SHARE: "It starts when work of the project ends, or when others leave GPUs"
+    " idle.",
+    Reason.OVER_LIMIT: "It starts when work under the same limit ends; an administrator can raise"
+    " the limit.",
+    Reason.UNKNOWN_NODE_POOL: "Name a node pool that exists (kubectl get gpunodepools).",
+    Reason.UNKNOWN_PROJECT: "Name a project that lists this namespace (kubectl get gpuprojects).",
+    Reason.UNKNOWN_TOPOLOGY: "Name a topology and a level that exist (kubectl get gputopologies).",
+    Reason.INVALID_REQUEST: "Create the pod again with a request that is accepted.",
+    Reason.HELD_BY_OTHER_GATE: "The controller of that scheduling gate has to remove it.",
+    Reason.WAITING_FOR_VICTIMS: "Its place is kept; it starts when they have stopped.",
+    Reason.WAITING_FOR_TURN: "It is tried again in every cycle.",
+}
+
+
 def sentence(reason: Reason) -> str:
     """The constant text shown for `reason`: the word, then what it means."""
     return f"{reason}: {SENTENCES[reason]}"

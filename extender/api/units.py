@@ -163,6 +163,11 @@ def format_gpus(milli: int) -> str:
     return f"{sign}{whole}" + (f".{part:03d}".rstrip("0") if part else "")
 
 
+def format_tenths(milli: int) -> str:
+    """Milli-GPU with one decimal, rounded down: what a share is, or what a queue holds."""
+    return f"{milli // MILLI_PER_GPU}.{milli % MILLI_PER_GPU // 100}"
+
+
 def share_mib(milli: int, card_mib: int) -> int:
     """MiB that `milli` of a card of `card_mib` MiB stands for, rounded down: shares never add up
     to more than the card.

@@ -19,21 +19,20 @@ from typing import Final
 import structlog
 
 from extender.api.failpoint import reach
-from extender.api.reasons import Reason
 from extender.cycle import metrics
 from extender.cycle.beneficiaries import Beneficiaries, Case, case_of
+from extender.cycle.eviction_events import EvictionEvents
+from extender.cycle.pod_events import PodEvents
 from extender.cycle.pods import PodWriter
 from extender.cycle.protection import Protection
 from extender.kube.errors import NotLeading
-from extender.kube.recorder import EventRecorder, ObjectRef
+from extender.kube.recorder import EventRecorder
 from extender.policy.plan import Eviction, Move, Plan
 from extender.state.cluster import ClusterState
-from extender.state.model import PodView, Snapshot, WorkloadView
+from extender.state.model import Snapshot, WorkloadView
 
 #: Evictions under way at once.
 AT_ONCE: Final = 24
-#: Names in an event before "and N more".
-_NAMED: Final = 3
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +53,7 @@ class Evictor:
     def __init__(self, state: ClusterState, writer: PodWriter, recorder: EventRecorder) -> None:
         self._state = state
         self._writer = writer
-        self._recorder = recorder
+        self._events = EvictionEvents(state, PodEvents(state, recorder))
         self._protection = Protection()
         self._beneficiaries = Beneficiaries(state)
         self._limit = asyncio.Semaphore(AT_ONCE)
@@ -177,8 +176,7 @@ class Evictor:
             beneficiary=eviction.beneficiary,
             milli=pod.held_milli,
         )
-        related = _reference(beneficiary.pods[0]) if beneficiary and beneficiary.pods else None
-        self._recorder.record(_reference(pod), eviction.reason, eviction.note, "Warning", related)
+        self._events.tell_victim(eviction, self._state.workload_of(pod), beneficiary)
 
     def _finish(self, case: Case) -> None:
         """All turns of the case are over."""
@@ -189,10 +187,8 @@ class Evictor:
         if beneficiary is None or not case.told:
             return
         self._beneficiaries.watch(case, asyncio.get_running_loop().time())
-        if beneficiary.pods:
-            note = f"{Reason.WAITING_FOR_VICTIMS}: {_names(case.told)} left for it"
-            waiting = _reference(beneficiary.pods[0])
-            self._recorder.record(waiting, Reason.WAITING_FOR_VICTIMS, note, "Normal")
+        left = [(each.pod, self._state.workload_of(each.pod)) for each in case.told]
+        self._events.tell_beneficiary(beneficiary, left)
 
     def _are_as_planned(self, evictions: Iterable[Eviction]) -> bool:
         """Whether every victim still stands where the simulation took it from."""
@@ -219,15 +215,5 @@ def _let_last_wait(turns: Sequence[_Turn], snapshot: Snapshot) -> None:
 
 def _as_eviction(move: Move) -> Eviction:
     """How the pod that is moved leaves."""
-    note = f"{move.note}; its place on {move.placement.node} is kept" if move.note else ""
+    note = f"a place on node {move.placement.node} is kept for the pod that comes in its stead"
     return Eviction(move.placement.pod, move.workload, move.reason, move.beneficiary, note)
-
-
-def _names(evictions: Sequence[Eviction]) -> str:
-    named = ", ".join(eviction.pod.key for eviction in evictions[:_NAMED])
-    more = len(evictions) - _NAMED
-    return f"{named} and {more} more" if more > 0 else named
-
-
-def _reference(pod: PodView) -> ObjectRef:
-    return ObjectRef("v1", "Pod", pod.name, pod.namespace, pod.uid)

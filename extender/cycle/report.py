@@ -7,6 +7,7 @@ over the workloads and cards, and work for what has changed since the last.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -20,8 +21,11 @@ from extender.api.reasons import Reason
 from extender.cycle.group_status import ended_status, group_status
 from extender.cycle.metrics import PENDING
 from extender.cycle.past_use import PastUseKeeper
+from extender.cycle.placed import PlacedConditions
+from extender.cycle.pod_events import PodEvents
 from extender.cycle.queue_status import pool_statuses, queue_status, shares_of, validity
 from extender.cycle.seen import Seen
+from extender.cycle.wait_events import WaitEvents
 from extender.cycle.writes import write_all
 from extender.kube.client import Client
 from extender.kube.errors import AlreadyExists
@@ -55,7 +59,9 @@ class Reporter:
         self._past_use = past_use
         self._seen = Seen()
         self._written: dict[tuple[str, str], msgspec.Struct] = {}
-        self._told: dict[str, Reason] = {}
+        self._placed = PlacedConditions(client, state)
+        self._events = PodEvents(state, recorder)
+        self._wait_events = WaitEvents(state)
         self._problems: frozenset[Problem] = frozenset()
         self._looked_at = float("-inf")
         self.is_behind = False
@@ -88,7 +94,10 @@ class Reporter:
             self.is_behind = True
         self._forget_gone()
         self._tell_problems(problems)
-        self._tell_waits(snapshot, plan)
+        self._count_waits(plan)
+        self.is_behind |= await self._placed.write(snapshot, plan, changed, now)
+        for note in self._wait_events.due(snapshot, plan, now):
+            self._events.tell(note.pod, note.reason, note.note, owner_note=note.owner_note)
 
     def _forget_gone(self) -> None:
         """Drop what was written to objects that exist no more, once there are some."""
@@ -221,21 +230,10 @@ class Reporter:
         known = self._lists()[f"{problem.kind.lower()}s"].get(problem.name)
         return known.metadata.uid if known else ""
 
-    def _tell_waits(self, snapshot: Snapshot, plan: Plan) -> None:
-        """One event for each workload whose reason to wait is new."""
-        counts: dict[Reason, int] = {}
-        for key, refused in plan.waits.items():
-            counts[refused.reason] = counts.get(refused.reason, 0) + 1
-            if self._told.get(key) == refused.reason:
-                continue
-            self._told[key] = refused.reason
-            workload = snapshot.workloads.get(key)
-            if workload and workload.pods:
-                self._recorder.record(_reference(workload), refused.reason, str(refused), "Warning")
-        for key in [key for key in self._told if key not in plan.waits]:
-            del self._told[key]
+    def _count_waits(self, plan: Plan) -> None:
+        counts = Counter(refused.reason for refused in plan.waits.values())
         for reason in Reason:
-            PENDING.labels(reason).set(counts.get(reason, 0))
+            PENDING.labels(reason).set(counts[reason])
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -254,8 +252,3 @@ def _problems_of(
 ) -> Iterable[Problem]:
     kind, name = type(obj).__name__, obj.metadata.name
     return (problem for problem in problems if (problem.kind, problem.name) == (kind, name))
-
-
-def _reference(workload: WorkloadView) -> ObjectRef:
-    pod = workload.pods[0]
-    return ObjectRef("v1", "Pod", pod.name, pod.namespace, pod.uid)

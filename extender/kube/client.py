@@ -17,6 +17,7 @@ T = TypeVar("T", bound=KubeObject)
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 #: For a page of 500 pods from an API server that has just started.
@@ -147,6 +148,21 @@ class Client(Transport):
         """The object as patched; put metadata.resourceVersion into `patch` to compare and swap."""
         path = resource.url(namespace, name, subresource)
         return await self._patch(resource, path, patch, MERGE_PATCH)
+
+    async def strategic_patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        patch: object,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        """The object as patched, lists by their merge keys; for Kubernetes' own kinds only.
+
+        Put metadata.uid into `patch` to write to that very object: Conflict else.
+        """
+        path = resource.url(namespace, name, subresource)
+        return await self._patch(resource, path, patch, STRATEGIC_PATCH)
 
     async def json_patch(
         self,

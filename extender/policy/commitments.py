@@ -64,11 +64,8 @@ class Commitments:
         self.givers.difference_update(claim.leaf.chain)
         for p, placement in trial.moving.items():
             assert placement is not None
-            mover, note = (
-                herd.workloads[herd.owner[p]].key,
-                f"moved so that {claim.key} has a place",
-            )
-            session.move(Move(placement, mover, Reason.MOVED, claim.key, note))
+            mover = herd.workloads[herd.owner[p]].key
+            session.move(Move(placement, mover, Reason.MOVED, claim.key, ""))
         self._bar_elsewhere(trial)
         if claim.key in herd.by_key:
             herd.bar(herd.by_key[claim.key])

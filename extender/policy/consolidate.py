@@ -58,7 +58,7 @@ class _Consolidate:
             reason=Reason.MOVED,
             terms=_nobody_stops,
             may_keep=self._may_keep,
-            note=lambda claim, giver: f"{claim.key} has room without {giver.name}",
+            note=lambda _claim, _giver: "",
             can_stop=False,
             max_moves=self.session.settings.max_moves,
             is_move_bounded=True,

@@ -19,7 +19,7 @@ goes on above a share as long as nobody else is given its place.
 from collections.abc import Iterable, Iterator, Sequence
 
 from extender.api.reasons import Reason, Refused
-from extender.api.units import format_gpus
+from extender.api.units import format_gpus, format_tenths
 from extender.policy.chunks import Pending, why_behind
 from extender.policy.claims import divide_by_claims
 from extender.policy.fairshare import children_first, demands, set_dues, sum_requests
@@ -191,5 +191,6 @@ def _plan_evictions(
                 takers.setdefault(node, pending.workload.key)
     for unit in leaving:
         taker = next((takers[pod.node] for pod in unit.pods if pod.node in takers), "")
-        note = f"{unit.leaf.name} holds more than its share of {format_gpus(unit.leaf.share[GPU])}"
+        held, share = format_tenths(unit.leaf.held[GPU]), format_tenths(unit.leaf.share[GPU])
+        note = f"{unit.leaf.name} holds {held} GPUs of its share of {share}"
         unit.evict(session, Reason.RECLAIMED, taker, note)

@@ -83,7 +83,7 @@ class _Preempt:
                 reason=Reason.PREEMPTED,
                 terms=lambda herd: self._terms(herd, project, priority, is_kind_safe),
                 may_keep=self._may_keep,
-                note=lambda claim, _: f"{claim.key} is of priority {priority} in {project.name}",
+                note=lambda _claim, _giver: "",
                 max_moves=self.session.settings.max_moves,
             )
         return rule

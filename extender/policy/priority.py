@@ -60,8 +60,7 @@ def _settle(session: Session, taken: Sequence[Taken]) -> list[Taken]:
             for queue in unit.leaf.chain:
                 subtract(queue.leaving, unit.amounts)
     for unit, taker in leaving:
-        note = f"{taker.key} has priority {taker.priority}, and its place"
-        unit.evict(session, Reason.PREEMPTED, taker.key, note)
+        unit.evict(session, Reason.PREEMPTED, taker.key, "")
     return leaving
 
 

@@ -29,7 +29,7 @@ from operator import gt
 from typing import Final
 
 from extender.api.reasons import Reason, Refused
-from extender.api.units import MILLI_PER_GPU
+from extender.api.units import MILLI_PER_GPU, format_tenths
 from extender.policy.herd import Herd
 from extender.policy.queues import RESOURCES, Queue, larger
 from extender.policy.runtimes import protected_by
@@ -119,9 +119,7 @@ class _Reclaim:
                 reason=Reason.RECLAIMED,
                 terms=lambda herd: self._terms(herd, taker, inside),
                 may_keep=self._may_keep,
-                note=lambda claim, giver: (
-                    f"{giver.name} is above its share; {claim.leaf.name} is below its own"
-                ),
+                note=lambda claim, giver: f"{_share_of(claim.leaf)}; {_share_of(giver)}",
                 needs_victims=False,
                 can_move=self.session.settings.moves_reclaimed,
                 max_moves=self.session.settings.max_moves,
@@ -177,6 +175,12 @@ def _reclaim_runtime(queues: Iterable[Queue]) -> int:
 
 def _smaller(one: Sequence[int], other: Sequence[int]) -> Amounts:
     return min(one[0], other[0]), min(one[1], other[1]), min(one[2], other[2])
+
+
+def _share_of(queue: Queue) -> str:
+    """What the queue holds and is entitled to, for owners of work that is reclaimed."""
+    held, share = format_tenths(queue.held[GPU]), format_tenths(queue.deserves[GPU])
+    return f"{queue.name} holds {held} GPUs of its fair share of {share}"
 
 
 def _has_its_share(claim: Claim, bound: Amounts, lacks: Refused | None) -> Refused:

@@ -21,7 +21,7 @@ from extender.api.kinds import (
     GpuTopology,
     Row,
 )
-from extender.api.objects import Node, Pod, PriorityClass
+from extender.api.objects import Node, OwnerReference, Pod, PriorityClass
 from extender.state.assembly import Assembly
 from extender.state.fleet import Fleet
 from extender.state.inventory import Differences
@@ -208,6 +208,16 @@ class ClusterState:
         """UID of the controller that would make the live pod again; empty where there is none."""
         facts = self._workloads.facts.get(pod.uid)
         return facts.owner if facts else ""
+
+    def maker_of(self, pod: PodView) -> OwnerReference | None:
+        """The controller that would make the live pod again."""
+        facts = self._workloads.facts.get(pod.uid)
+        return facts.maker if facts else None
+
+    def told_of(self, pod: PodView) -> str:
+        """Why the pod waits, by its condition `ballast.dev/Placed`; empty without one."""
+        facts = self._workloads.facts.get(pod.uid)
+        return facts.told if facts else ""
 
     def workload_of(self, pod: PodView) -> WorkloadView | None:
         """The pod's workload as it is now, if the pod is live."""

@@ -4,6 +4,7 @@ Rows, projects and groups are not looked at here: `extender.state.workloads` joi
 """
 
 import re
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -39,6 +40,8 @@ from extender.api.objects import (
     Affinity,
     NodeSelector,
     NodeSelectorTerm,
+    ObjectMeta,
+    OwnerReference,
     Pod,
     PodAffinity,
     PodAffinityTerm,
@@ -52,10 +55,15 @@ from extender.state.model import ANYWHERE, Constraints, PodTerm
 #: Distinct constraints that are shared before the table is started anew, against hostile variety.
 _MAX_SHARED: Final = 20_000
 _CARD: Final = re.compile(r"([0-9]{1,2}):([1-9][0-9]{0,3}):([0-9]{1,9})", re.ASCII)
+#: Longer reasons are none of ours.
+_MAX_REASON: Final = 63
 _shared: dict[bytes, Constraints] = {}
 #: Distinct labels that are shared: most are the same on all pods of an owner.
 _MAX_LABELS: Final = 50_000
 _labels: dict[tuple[str, str], tuple[str, str]] = {}
+#: Distinct controllers that are shared: all pods of a Job have one.
+_MAX_MAKERS: Final = 50_000
+_makers: dict[tuple[str, str, str, str], OwnerReference] = {}
 
 _NO_AFFINITY: Final = Affinity()
 
@@ -102,6 +110,8 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     compute_limit_milli: int
     written_cards: str
     checkpoint_s: int = 0
+    maker: OwnerReference | None = None
+    told: str = ""
 
     @property
     def is_controlled(self) -> bool:
@@ -176,6 +186,8 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         compute_limit_milli=compute[1],
         written_cards=meta.annotation(names.ANNOTATION_CARDS),
         checkpoint_s=checkpoint_s,
+        maker=_share_maker(meta),
+        told=_read_told(pod),
     )
 
 
@@ -236,6 +248,25 @@ def _share_labels(labels: Mapping[str, str]) -> Labels:
     if len(_labels) >= _MAX_LABELS:
         _labels.clear()
     return tuple(_labels.setdefault(pair, pair) for pair in sorted(labels.items()))
+
+
+def _share_maker(meta: ObjectMeta) -> OwnerReference | None:
+    """The pod's controller; pods of one controller share one object."""
+    maker = meta.controller
+    if maker is None:
+        return None
+    if len(_makers) >= _MAX_MAKERS:
+        _makers.clear()
+    key = maker.api_version, maker.kind, maker.name, maker.uid
+    return _makers.setdefault(key, maker)
+
+
+def _read_told(pod: Pod) -> str:
+    """The reason of the pod's condition `ballast.dev/Placed` while that is False, else empty."""
+    for each in pod.status.conditions or ():
+        if each.type == names.CONDITION_PLACED and each.status == "False":
+            return sys.intern(each.reason[:_MAX_REASON])
+    return ""
 
 
 def _read_constraints(pod: Pod) -> Constraints:

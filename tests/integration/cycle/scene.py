@@ -76,12 +76,19 @@ class Scene:
         return [text.replace("k", "000") for text in said]
 
     def events(self, namespace: str) -> list[tuple[str, str]]:
-        """(reason, pod) of our events in the namespace."""
-        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        """(reason, object) of our events in the namespace, without those on owners of pods."""
         return [
             (event["reason"], event["regarding"]["name"])
-            for event in self.admin.get(path)["items"]
-            if event.get("reportingController") == "ballast-controller"
+            for event in self.full_events(namespace)
+            if event["regarding"]["kind"] != "Job"
+        ]
+
+    def full_events(self, namespace: str) -> list[Any]:
+        """Our events in the namespace, as they are stored."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        listed = self.admin.get(path)["items"]
+        return [
+            event for event in listed if event.get("reportingController") == "ballast-controller"
         ]
 
     def metrics(self) -> str:

@@ -164,6 +164,12 @@ class PodBuilder(Builder):
         self._meta = replace(self._meta, deletion_timestamp=at_s(since))
         return self
 
+    def told(self, reason: str) -> Self:
+        """Carries our condition, which says that it waits and why."""
+        placed = Condition(type=names.CONDITION_PLACED, status="False", reason=reason)
+        self._status = replace(self._status, conditions=[placed])
+        return self
+
     def bare(self) -> Self:
         """Owned by no controller."""
         self._owners = []

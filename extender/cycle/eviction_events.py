@@ -1,0 +1,106 @@
+"""What a victim and the workload that it leaves for are told of an eviction.
+
+Work of another project is shown as the project and its GPUs, never by name: names of pods are the
+business of those who may list them.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from extender.api.objects import OwnerReference
+from extender.api.reasons import Reason
+from extender.api.units import format_tenths
+from extender.cycle.pod_events import PodEvents, pod_reference
+from extender.policy.plan import Eviction
+from extender.state.cluster import ClusterState
+from extender.state.model import PodView, WorkloadView
+
+#: Pods of the own project that an event names before "and N more".
+_NAMED: Final = 3
+_VERBS: Final = {
+    Reason.RECLAIMED: "reclaimed",
+    Reason.PREEMPTED: "preempted",
+    Reason.MOVED: "moved to make room",
+    Reason.GANG_STALE: "stopped with its gang",
+}
+
+
+class EvictionEvents:
+    """Records events about evictions that were accepted."""
+
+    def __init__(self, state: ClusterState, events: PodEvents) -> None:
+        self._state = state
+        self._events = events
+
+    def tell_victim(
+        self, eviction: Eviction, victim: WorkloadView | None, beneficiary: WorkloadView | None
+    ) -> None:
+        """One event on the pod and one on its owner: for what it leaves, and what comes next."""
+        pod = eviction.pod
+        note = victim_note(eviction, victim, beneficiary, self._state.maker_of(pod))
+        is_own = beneficiary is not None and _is_own(victim, beneficiary)
+        related = None
+        if beneficiary is not None and beneficiary.pods and is_own:
+            related = pod_reference(beneficiary.pods[0])
+        self._events.tell(pod, eviction.reason, note, related=related)
+
+    def tell_beneficiary(
+        self, beneficiary: WorkloadView, left: Sequence[tuple[PodView, WorkloadView | None]]
+    ) -> None:
+        """One event on the first of its pods and on their owner: how many pods leave for it."""
+        if beneficiary.pods and left:
+            note = beneficiary_note(beneficiary, left)
+            pod = beneficiary.pods[0]
+            self._events.tell(pod, Reason.WAITING_FOR_VICTIMS, note, "Normal", owner_note=note)
+
+
+def victim_note(
+    eviction: Eviction,
+    victim: WorkloadView | None,
+    beneficiary: WorkloadView | None,
+    maker: OwnerReference | None,
+) -> str:
+    """Why the pod leaves, for what, and whether it will run again."""
+    told = _VERBS.get(eviction.reason, "stopped")
+    if beneficiary is not None:
+        told = f"{told} for {_title(beneficiary, victim)}"
+    if eviction.reason is Reason.PREEMPTED and beneficiary is not None:
+        told += f": its priority is {beneficiary.priority}, this pod's is {eviction.pod.priority}"
+    elif eviction.note:
+        told += f": {eviction.note}"
+    if maker is None:
+        return f"{told}. No controller owns the pod, so it is not made again."
+    return f"{told}. {maker.kind} {maker.name} makes the pod again, and that one is queued."
+
+
+def beneficiary_note(
+    beneficiary: WorkloadView, left: Sequence[tuple[PodView, WorkloadView | None]]
+) -> str:
+    """Which pods leave for the workload: its own project's by name, others as GPUs."""
+    own = [pod.name for pod, victim in left if _is_own(victim, beneficiary)]
+    others: dict[str, int] = {}
+    for pod, victim in left:
+        if not _is_own(victim, beneficiary):
+            project = victim.project if victim else ""
+            others[project] = others.get(project, 0) + pod.held_milli
+    named = own[:_NAMED]
+    if len(own) > _NAMED:
+        named.append(f"{len(own) - _NAMED} more")
+    for project, milli in sorted(others.items()):
+        of = f"project {project}" if project else "another project"
+        named.append(f"{format_tenths(milli)} GPUs of {of}")
+    leave = "1 pod leaves" if len(left) == 1 else f"{len(left)} pods leave"
+    return f"{leave} for it: {', '.join(named)}"
+
+
+def _is_own(one: WorkloadView | None, other: WorkloadView) -> bool:
+    return one is not None and one.project == other.project
+
+
+def _title(workload: WorkloadView, reader: WorkloadView | None) -> str:
+    """The workload, as its reader may know it."""
+    milli = sum(pod.demand.milli * pod.demand.devices for pod in workload.pods)
+    gpus = f" ({format_tenths(milli)} GPUs)" if milli else ""
+    if _is_own(reader, workload):
+        return f"{workload.key}{gpus}"
+    return f"project {workload.project}{gpus}"

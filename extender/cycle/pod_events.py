@@ -1,0 +1,49 @@
+"""Events about pods, which their controllers get as well: people describe the Job, not its pods."""
+
+from typing import Literal
+
+from extender.api.objects import OwnerReference
+from extender.api.reasons import Reason
+from extender.kube.recorder import EventRecorder, ObjectRef
+from extender.state.cluster import ClusterState
+from extender.state.model import PodView
+
+
+class PodEvents:
+    """Records each event on the pod and on the controller that would make the pod again.
+
+    The recorder counts repeats of a reason on one object, so a controller that loses many pods at
+    once has one event for all of them.
+    """
+
+    def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
+        self._state = state
+        self._recorder = recorder
+
+    def tell(
+        self,
+        pod: PodView,
+        reason: Reason,
+        note: str,
+        type: Literal["Normal", "Warning"] = "Warning",  # noqa: A002 (the field's name in the API)
+        related: ObjectRef | None = None,
+        *,
+        owner_note: str = "",
+    ) -> None:
+        """One event on the pod and one on its controller, which says `owner_note` where given."""
+        self._recorder.record(pod_reference(pod), reason, note, type, related)
+        maker = self._state.maker_of(pod)
+        if maker is not None:
+            said = owner_note or f"{pod.name}: {note}"
+            about = owner_reference(maker, pod.namespace)
+            self._recorder.record(about, reason, said, type, related)
+
+
+def pod_reference(pod: PodView) -> ObjectRef:
+    """How an Event names the pod."""
+    return ObjectRef("v1", "Pod", pod.name, pod.namespace, pod.uid)
+
+
+def owner_reference(owner: OwnerReference, namespace: str) -> ObjectRef:
+    """How an Event names a controller of pods in `namespace`."""
+    return ObjectRef(owner.api_version, owner.kind, owner.name, namespace, owner.uid)

@@ -1,0 +1,72 @@
+"""What tenants see of their pods with `kubectl describe`, on real everything."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.integration.cycle.scene import Scene
+from tests.support.auditor import Auditor
+from tests.support.controlplane.handles import Cluster
+
+
+@pytest.fixture
+async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
+    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
+    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
+        yield opened
+        await audited.finish()
+
+
+def pods(scene: Scene, namespace: str, job: str) -> list[Any]:
+    listed = scene.admin.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+    return [pod for pod in listed if pod["metadata"]["labels"].get("job-name") == job]
+
+
+def conditions(pod: Any) -> dict[str, Any]:
+    return {each["type"]: each for each in pod["status"].get("conditions", ())}
+
+
+def placed(scene: Scene, namespace: str, job: str) -> list[tuple[str, str]]:
+    """(status, reason) of the pods' condition, of those that have it."""
+    found = (conditions(pod).get("ballast.dev/Placed") for pod in pods(scene, namespace, job))
+    return sorted((each["status"], each["reason"]) for each in found if each)
+
+
+async def test_a_waiting_job_says_why_on_its_pods_and_on_itself(scene: Scene) -> None:
+    scene.submit_job("team-a", "first", 4, 1000)
+    await scene.until_bound("team-a", 4)
+    scene.submit_job("team-a", "second", 3, 1000)
+    await scene.until(
+        lambda: placed(scene, "team-a", "second") == [("False", "OverFairShare")] * 3,
+        "a condition on every pod that waits",
+    )
+    (one, *_) = pods(scene, "team-a", "second")
+    message = conditions(one)["ballast.dev/Placed"]["message"]
+    assert "fair share" in message
+    assert "milli" not in message
+    assert conditions(one)["PodScheduled"]["reason"] == "SchedulingGated", "kept as it was"
+    assert placed(scene, "team-a", "first") == [], "no write for pods that start at once"
+
+    def told() -> list[tuple[str, str]]:
+        return sorted(
+            (event["regarding"]["kind"], event["note"])
+            for event in scene.full_events("team-a")
+            if event["reason"] == "OverFairShare"
+        )
+
+    await scene.until(lambda: len(told()) == 2, "an event on the Job and on one pod")
+    (job, on_job), (pod, on_pod) = told()
+    assert (job, pod) == ("Job", "Pod")
+    assert on_job.startswith("3 pods wait: needs 1 GPU")
+    assert "OverFairShare" not in on_pod
+    assert "OverFairShare" in scene.cluster.kubectl("describe", "job", "second", "-n", "team-a")
+
+    scene.admin.delete("/apis/batch/v1/namespaces/team-a/jobs/first")
+    await scene.until(
+        lambda: placed(scene, "team-a", "second") == [("True", "Scheduled")] * 3,
+        "pods that have waited say that they are placed",
+    )
+    (one, *_) = pods(scene, "team-a", "second")
+    assert conditions(one)["PodScheduled"]["status"] == "True"
+    assert conditions(one)["Ready"]["status"] == "True", "the kubelet's conditions stay"

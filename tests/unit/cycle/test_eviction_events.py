@@ -1,0 +1,65 @@
+"""What a victim and its beneficiary are told: names within a project, figures across projects."""
+
+from extender.api.demand import Demand
+from extender.api.kinds import CardShare
+from extender.api.objects import OwnerReference
+from extender.api.reasons import Reason
+from extender.cycle.eviction_events import beneficiary_note, victim_note
+from extender.policy.plan import Eviction
+from extender.state.model import PodView, WorkloadView
+
+JOB = OwnerReference(api_version="batch/v1", kind="Job", name="filler", uid="u", controller=True)
+
+
+def pod(name: str, namespace: str) -> PodView:
+    return PodView(
+        uid=f"uid-{name}",
+        namespace=namespace,
+        name=name,
+        demand=Demand(devices=1, milli=1000),
+        cards=(CardShare(0, 1000, 1),),
+    )
+
+
+def workload(name: str, project: str, priority: int = 50) -> WorkloadView:
+    key = f"{project}/{name}"
+    return WorkloadView(
+        key=key,
+        namespace=project,
+        name=name,
+        project=project,
+        priority=priority,
+        pods=(pod(name, project),),
+    )
+
+
+VICTIM = workload("filler-1", "vision")
+
+
+def eviction(reason: Reason, note: str = "") -> Eviction:
+    return Eviction(VICTIM.pods[0], VICTIM.key, reason, "any", note)
+
+
+def test_a_reclaimed_pod_learns_the_project_and_the_figures_but_no_name() -> None:
+    note = "search holds 60.0 GPUs of its fair share of 71.0; vision holds 84.0 GPUs of its 73.1"
+    other = workload("secret-model", "search")
+    told = victim_note(eviction(Reason.RECLAIMED, note), VICTIM, other, JOB)
+    assert told == (
+        f"reclaimed for project search (1.0 GPUs): {note}."
+        " Job filler makes the pod again, and that one is queued."
+    )
+
+
+def test_a_preempted_pod_learns_for_which_workload_of_its_project() -> None:
+    told = victim_note(eviction(Reason.PREEMPTED), VICTIM, workload("urgent", "vision", 75), None)
+    assert told == (
+        "preempted for vision/urgent (1.0 GPUs): its priority is 75, this pod's is 50."
+        " No controller owns the pod, so it is not made again."
+    )
+
+
+def test_the_beneficiary_sees_what_leaves_of_others_as_gpus() -> None:
+    left = [(pod(f"p{ix}", "vision"), VICTIM) for ix in range(2)]
+    left.append((pod("mine", "search"), workload("mine", "search")))
+    told = beneficiary_note(workload("serve", "search"), left)
+    assert told == "3 pods leave for it: mine, 2.0 GPUs of project vision"

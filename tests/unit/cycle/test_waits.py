@@ -1,0 +1,180 @@
+"""Pods that wait are told why: when, how often, and in which order. Time is the test's."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from extender.api.events import Upserted
+from extender.api.reasons import HELP, Reason, Refused
+from extender.cycle.placed import (
+    CHANGE_S,
+    RENEW_S,
+    Note,
+    PlacedQueue,
+    placed_patch,
+)
+from extender.cycle.wait_events import RENEW_S as EVENTS_RENEW_S
+from extender.cycle.wait_events import SETTLE_S, WaitEvents, WaitNote
+from extender.policy.plan import Plan
+from extender.state.cluster import ClusterState
+from extender.state.model import Snapshot
+from tests.support.builders import pod
+
+LACKS = Refused(Reason.INSUFFICIENT_GPU, "team-a/a: needs 1 GPU; all 4 GPUs are taken")
+
+
+class Story:
+    """A cluster, and what is told of it look by look."""
+
+    def __init__(self, *objects: Any) -> None:
+        self.state = ClusterState()
+        self.queue = PlacedQueue(self.state)
+        self.events = WaitEvents(self.state)
+        self.change(*objects)
+
+    def change(self, *objects: Any) -> None:
+        for obj in objects:
+            self.state.apply(Upserted(obj))
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.state.snapshot(2_000)
+
+    def told(self, now: float, waits: dict[str, Refused], at_most: int = 50) -> list[Note]:
+        """What pods are told in the look at `now`, in which every workload counts as changed."""
+        keys = list(self.state.workloads())
+        return self.queue.due(self.snapshot, Plan(waits=waits), keys, now, at_most)
+
+    def recorded(self, now: float, waits: dict[str, Refused]) -> list[WaitNote]:
+        return self.events.due(self.snapshot, Plan(waits=waits), now)
+
+
+def names_of(notes: Iterable[Note]) -> list[str]:
+    return [note.pod.key for note in notes]
+
+
+# -- the condition ---------------------------------------------------------------------------
+
+
+def test_a_pod_that_starts_at_once_is_told_nothing() -> None:
+    story = Story(pod("a").needs(1000).build())
+    assert story.told(0, {"team-a/a": LACKS}) == []
+    story.change(pod("a").needs(1000).bound("n1").version(2).build())
+    assert story.told(SETTLE_S, {}) == []
+
+
+def test_a_pod_that_waits_is_told_once_what_it_lacks_and_what_helps() -> None:
+    story = Story(pod("a").needs(1000).build())
+    waits = {"team-a/a": LACKS}
+    story.told(0, waits)
+    (note,) = story.told(SETTLE_S, waits)
+    assert note.reason is Reason.INSUFFICIENT_GPU
+    assert note.text == f"needs 1 GPU; all 4 GPUs are taken. {HELP[Reason.INSUFFICIENT_GPU]}"
+    story.change(pod("a").needs(1000).told("InsufficientGpu").version(2).build())
+    assert story.told(SETTLE_S + 1, waits) == []
+
+
+def test_a_new_leader_writes_nothing_that_stands_there_already() -> None:
+    story = Story(pod("a").needs(1000).told("InsufficientGpu").build())
+    waits = {"team-a/a": LACKS}
+    assert story.told(0, waits) == story.told(SETTLE_S, waits) == []
+
+
+def test_a_write_that_failed_is_tried_again() -> None:
+    story = Story(pod("a").needs(1000).build())
+    waits = {"team-a/a": LACKS}
+    story.told(0, waits)
+    notes = story.told(SETTLE_S, waits)
+    story.queue.put_back(notes)
+    plan = Plan(waits=waits)
+    assert story.queue.due(story.snapshot, plan, [], SETTLE_S + 1, 50) == notes
+    assert story.queue.due(story.snapshot, plan, [], SETTLE_S + 2, 50) == []
+
+
+def test_another_reason_is_told_but_not_every_few_seconds() -> None:
+    story = Story(pod("a").needs(1000).build())
+    story.told(0, {"team-a/a": LACKS})
+    story.told(SETTLE_S, {"team-a/a": LACKS})
+    story.change(pod("a").needs(1000).told("InsufficientGpu").version(2).build())
+    other = {"team-a/a": Refused(Reason.OVER_LIMIT)}
+    assert story.told(SETTLE_S + 1, other) == []
+    (note,) = story.told(SETTLE_S + CHANGE_S, other)
+    assert note.reason is Reason.OVER_LIMIT
+
+
+def test_figures_that_changed_are_told_after_ten_minutes() -> None:
+    story = Story(pod("a").needs(1000).build())
+    story.told(0, {"team-a/a": LACKS})
+    story.told(SETTLE_S, {"team-a/a": LACKS})
+    story.change(pod("a").needs(1000).told("InsufficientGpu").version(2).build())
+    newer = {"team-a/a": Refused(Reason.INSUFFICIENT_GPU, "team-a/a: needs 1 GPU; 1 is sick")}
+    assert story.told(SETTLE_S + RENEW_S - 1, newer) == []
+    assert len(story.told(SETTLE_S + RENEW_S, newer)) == 1
+    assert story.told(SETTLE_S + 2 * RENEW_S, newer) == []
+
+
+def test_every_pod_of_a_gang_is_told() -> None:
+    story = Story(*(pod(f"p{ix}").needs(1000).gang("g", 3).build() for ix in range(3)))
+    waits = {"team-a/g": LACKS}
+    story.told(0, waits)
+    assert sorted(names_of(story.told(SETTLE_S, waits))) == ["team-a/p0", "team-a/p1", "team-a/p2"]
+
+
+def test_a_pod_that_was_told_to_wait_is_told_when_it_is_bound() -> None:
+    story = Story(pod("a").needs(1000).bound("n1").told("InsufficientGpu").build())
+    (note,) = story.told(0, {})
+    patch = placed_patch(note, is_first=False)
+    (condition,) = patch["status"]["conditions"]
+    assert patch["metadata"] == {"uid": "uid-a"}
+    assert (condition["status"], condition["message"]) == ("True", "bound to node n1")
+
+
+def test_a_tenant_with_many_pods_does_not_delay_another() -> None:
+    many = [pod(f"p{ix}").uid(f"u{ix}").needs(1000).build() for ix in range(20)]
+    story = Story(*many, pod("b").of("team-b").needs(1000).build())
+    waits = dict.fromkeys(story.state.workloads(), LACKS)
+    story.told(0, waits)
+    assert "team-b/b" in names_of(story.told(SETTLE_S, waits, at_most=2))
+
+
+def test_a_reason_keeps_the_time_since_when_the_pod_waits() -> None:
+    story = Story(pod("a").needs(1000).build())
+    (view,) = story.state.workloads()["team-a/a"].pods
+    patch = placed_patch(Note(view, Reason.OVER_LIMIT, "why"), is_first=False)
+    assert "lastTransitionTime" not in patch["status"]["conditions"][0]
+
+
+# -- events ----------------------------------------------------------------------------------
+
+
+def test_single_pods_of_one_owner_share_an_event() -> None:
+    story = Story(*(pod(f"p{ix}").needs(1000).build() for ix in range(20)))
+    waits = dict.fromkeys(story.state.workloads(), LACKS)
+    assert story.recorded(0, waits) == []
+    (note,) = story.recorded(SETTLE_S, waits)
+    assert note.owner_note.startswith("20 pods wait: ")
+    assert story.recorded(SETTLE_S + 1, waits) == []
+
+
+def test_an_event_is_renewed_before_the_api_server_drops_it() -> None:
+    story = Story(pod("a").needs(1000).build())
+    waits = {"team-a/a": LACKS}
+    story.recorded(0, waits)
+    story.recorded(SETTLE_S, waits)
+    assert story.recorded(SETTLE_S + EVENTS_RENEW_S - 1, waits) == []
+    (note,) = story.recorded(SETTLE_S + EVENTS_RENEW_S, waits)
+    assert EVENTS_RENEW_S < 3600
+    assert "InsufficientGpu" not in note.note, "the reason stands in a field of its own"
+
+
+def test_pods_that_come_and_start_do_not_bring_an_event_each() -> None:
+    story = Story(pod("a").needs(1000).build())
+    for second in range(0, 600, 20):
+        story.recorded(second, {"team-a/a": LACKS})
+        told = story.recorded(second + SETTLE_S, {"team-a/a": LACKS})
+        assert len(told) == (1 if second == 0 else 0)
+        story.recorded(second + SETTLE_S + 1, {})
+
+
+def test_every_reason_to_wait_says_what_helps() -> None:
+    waiting = list(Reason)[: list(Reason).index(Reason.RESERVED)]
+    assert set(waiting) <= HELP.keys()
