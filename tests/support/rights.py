@@ -66,10 +66,15 @@ def granted(folder: Path = MANIFESTS) -> set[Right]:
     for each in documents:
         if each["kind"] in ("RoleBinding", "ClusterRoleBinding"):
             role = (each["roleRef"]["kind"], each["roleRef"]["name"])
-            for subject in each["subjects"]:
+            for subject in _accounts(each):
                 account = f"{subject['namespace']}:{subject['name']}"
                 found.update(_atoms(account, rules.get(role, ())))
     return found
+
+
+def _accounts(binding: dict[str, Any]) -> list[dict[str, str]]:
+    """Accounts that the binding names; rights of people are not used by programs."""
+    return [each for each in binding["subjects"] if each["kind"] == "ServiceAccount"]
 
 
 def used(logs: Path) -> set[Use]:

@@ -69,7 +69,9 @@ def test_nobody_else_gets_the_priority_of_our_own_pods(api: Api) -> None:
 
     folder = MANIFESTS / "base" / "priority-classes"
     _apply(api, folder)
-    wait_for(lambda: "own pods: use inference" in refusal(), ADMITTED_S, "a refusal that helps")
+    wait_for(
+        lambda: "own pods: use ballast-inference" in refusal(), ADMITTED_S, "a refusal that helps"
+    )
 
 
 @pytest.mark.parametrize("cluster", [None], indirect=True)

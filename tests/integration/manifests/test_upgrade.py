@@ -27,7 +27,7 @@ from tests.support.overlays import MANIFESTS
 
 pytestmark = pytest.mark.controlplane
 
-PROJECTS, LEDGER = "crds/projects.yaml", "crds/gpunodes.yaml"
+PROJECTS, LEDGER = "crds/gpuprojects.yaml", "crds/gpunodes.yaml"
 Schema = dict[str, Any]
 
 

@@ -119,7 +119,16 @@ def test_bindings_name_roles_and_accounts_that_exist() -> None:
     }
     for binding in of_kind("RoleBinding", "ClusterRoleBinding"):
         assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) in roles | shipped
-        assert {subject["name"] for subject in binding["subjects"]} <= accounts
+        bound = [each for each in binding["subjects"] if each["kind"] == "ServiceAccount"]
+        assert {each["name"] for each in bound} <= accounts
+
+
+def test_programs_and_people_have_roles_of_their_own() -> None:
+    bindings = of_kind("RoleBinding", "ClusterRoleBinding")
+    of_people = {"ballast-view", "ballast-edit", "ballast-viewer", "ballast-quota-admin"}
+    for binding in bindings:
+        is_for_people = {each["kind"] for each in binding["subjects"]} == {"Group"}
+        assert (binding["roleRef"]["name"] in of_people) is is_for_people
 
 
 @pytest.mark.parametrize("deployment", deployments(), ids=name_of)

@@ -191,6 +191,7 @@ def test_accounts_of_the_overlay_are_used_and_give_no_token_by_themselves(overla
         subject["name"]
         for each in of_kind(rendered(overlay), "RoleBinding", "ClusterRoleBinding")
         for subject in each["subjects"]
+        if subject["kind"] == "ServiceAccount"
     }
     assert bound == used
 
@@ -322,6 +323,22 @@ def test_the_aliases_of_priority_classes_are_those_of_the_code_and_in_no_other_o
     for overlay in WHOLE:
         classes = {name_of(each) for each in of_kind(rendered(overlay), "PriorityClass")}
         assert classes == {*names.PRIORITY_CLASSES, "ballast-system"}
+
+
+def test_private_queues_are_bound_to_nobody(tmp_path: Path) -> None:
+    own = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(MANIFESTS / "overlays/default", tmp_path)],
+        "components": [os.path.relpath(MANIFESTS / "components/private-queues", tmp_path)],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(own))
+    found = yaml.load_all(rendered_text(tmp_path), Loader=yaml.CSafeLoader)
+    assert not [
+        name_of(each)
+        for each in of_kind(found, "ClusterRoleBinding")
+        if any(subject["kind"] == "Group" for subject in each["subjects"])
+    ]
 
 
 def test_existing_scheduler_brings_no_scheduler_and_none_of_its_rights() -> None:
