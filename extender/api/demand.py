@@ -191,6 +191,14 @@ def read_counted(pod: Pod) -> tuple[tuple[str, int], ...]:
     return tuple((name, n) for name, n in asked if n)
 
 
+def read_plugin_cards(pod: Pod) -> int:
+    """Whole cards that the device plugin gives the pod; 0 where the figure is not understood."""
+    try:
+        return _effective(pod, names.NVIDIA_GPU, _count_of(names.NVIDIA_GPU))
+    except UnitError:
+        return 0
+
+
 def read_min_member(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> int:
     """Pods of the group that must run together as the pod says, or 0; raises UnitError."""
     text = agreed(annotations, MIN_MEMBER_KEYS) or agreed(labels, MIN_MEMBER_KEYS)

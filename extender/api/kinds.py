@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from extender.api.ledger import (
     CardShare,
     Device,
+    ForeignHold,
     GpuNode,
     GpuNodeSpec,
     GpuNodeStatus,
@@ -34,6 +35,7 @@ from extender.api.units import GPUS_PATTERN, MAX_TEXT, QUANTITY_PATTERN
 __all__ = [
     "CardShare",
     "Device",
+    "ForeignHold",
     "GpuNode",
     "GpuNodeSpec",
     "GpuNodeStatus",

@@ -110,10 +110,27 @@ class Device(
     health: Literal["Healthy", "Unhealthy"] = "Healthy"
 
 
+class ForeignHold(Struct, kw_only=True, frozen=True, gc=False):
+    """Whole cards that a pod without a row holds of the node. Which cards is not known."""
+
+    uid: Name
+    namespace: Name
+    name: Name
+    gpus: Annotated[int, Meta(ge=1, le=64)]
+
+
 class GpuNodeStatus(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """The cards that the node has."""
+    """The cards that the node has, and how many of them pods without a row hold."""
 
     devices: list[Device] = field(default_factory=list)
+    foreign: Annotated[
+        list[ForeignHold],
+        Meta(
+            max_length=64,
+            description="Pods that hold cards of the node without a row: another scheduler placed"
+            " them. Written by the controller.",
+        ),
+    ] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
 
 
@@ -123,3 +140,8 @@ class GpuNode(Struct, rename="camel", kw_only=True):
     metadata: ObjectMeta
     spec: GpuNodeSpec = field(default_factory=GpuNodeSpec)
     status: GpuNodeStatus = field(default_factory=GpuNodeStatus)
+
+    @property
+    def n_foreign(self) -> int:
+        """Cards that pods without a row hold; never more than the node has."""
+        return min(sum(hold.gpus for hold in self.status.foreign), len(self.status.devices))

@@ -66,6 +66,15 @@ ANNOTATION_CHECKPOINT: Final = "ballast.dev/checkpoint-seconds"
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
 
+#: On a pod that kubelet made from a file of its node, and showed to the API server afterwards.
+ANNOTATION_MIRROR: Final = "kubernetes.io/config.mirror"
+
+# -- the node agent's own pods ---------------------------------------------------------------
+
+NODE_NAMESPACE: Final = "ballast-node"
+#: Pods that keep the device plugin off a shared card: the card is in the ledger already.
+HOLDER_PREFIX: Final = "ballast-holder-"
+
 # -- on nodes (written by GPU feature discovery; read here) ----------------------------------
 
 LABEL_GPU_COUNT: Final = "nvidia.com/gpu.count"

@@ -1,7 +1,8 @@
 """Every GPU node has its GpuNode, and says in its status how many milli-GPU it has.
 
 Until a node agent reports devices, they are what GPU feature discovery's labels say. The status of
-the Node is written again whenever it differs: kubelet may zero it on a restart.
+the Node is written again whenever it differs: kubelet may zero it on a restart. What pods without a
+row hold is in the status of the GpuNode, because the extender watches no pods.
 """
 
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ from typing import Final
 import structlog
 
 from extender.api.events import Upserted
-from extender.api.kinds import Device
+from extender.api.kinds import Device, ForeignHold
 from extender.api.names import GPU_MILLI, LABEL_NODE_POOL
 from extender.cycle.writes import write_all
 from extender.kube.client import Client
@@ -38,6 +39,7 @@ class InventoryKeeper:
             *(self._describe(name, devices) for name, devices in found.to_describe.items()),
             *(self._drop(name) for name in found.without_node),
             *(self._label(name, pool) for name, pool in found.pool_labels.items()),
+            *(self._show_foreign(name, holds) for name, holds in found.foreign.items()),
             *(self._show_capacity(name, milli) for name, milli in found.gpu_milli.items()),
         ]
         await write_all(writes, at_once=_WRITES_AT_ONCE, what="inventory")
@@ -53,6 +55,11 @@ class InventoryKeeper:
 
     async def _describe(self, name: str, devices: Iterable[Device]) -> None:
         patch = {"status": {"devices": list(devices)}}
+        node = await self._client.merge_patch(GPU_NODES, name, patch, subresource="status")
+        self._state.apply(Upserted(node))
+
+    async def _show_foreign(self, name: str, holds: Iterable[ForeignHold]) -> None:
+        patch = {"status": {"foreign": list(holds)}}
         node = await self._client.merge_patch(GPU_NODES, name, patch, subresource="status")
         self._state.apply(Upserted(node))
 

@@ -307,6 +307,8 @@ def _count_capacity(snapshot: Snapshot, pools: dict[str, PoolQueues]) -> None:
         add(queues.capacity, [sum(map(column.__getitem__, here)) for column in amounts])
         if is_cut:
             queues.capacity[GPU] += sum(map(nodes.counted_milli.__getitem__, here))
+        # Cards that pods without a row hold are not shared.
+        queues.capacity[GPU] -= sum(map(cards.foreign_milli.__getitem__, here))
         if sizes := set(map(cards.card_mib.__getitem__, here)) - {0}:
             queues.smallest_card_mib, queues.largest_card_mib = min(sizes), max(sizes)
 

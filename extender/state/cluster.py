@@ -24,6 +24,7 @@ from extender.api.kinds import (
 from extender.api.objects import Node, OwnerReference, Pod, PriorityClass
 from extender.state.assembly import Assembly
 from extender.state.fleet import Fleet
+from extender.state.foreign import is_foreign
 from extender.state.inventory import Differences
 from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
 from extender.state.nodes import RowIndex
@@ -47,7 +48,7 @@ class ClusterState:
         self._leaving: set[str] = set()
         self._assembly = Assembly(self._rows, self._queues, self._topologies)
         self._workloads = Workloads(self._assembly)
-        self._upkeep = Upkeep(self._rows, self._workloads, self._gone)
+        self._upkeep = Upkeep(self._rows, self._workloads, self._fleet.foreign, self._gone)
         self._synced: set[type] = set()
         self._put: dict[type, Callable[[Any], None]] = {
             Pod: self._put_pod,
@@ -107,14 +108,14 @@ class ClusterState:
             facts = self._workloads.facts.get(uid)
             if facts is not None and not facts.is_terminating:
                 self._leaving.add(uid)
-                self._set_facts(structs.replace(facts, is_terminating=True))
+                self._take_facts(structs.replace(facts, is_terminating=True))
 
     def forget_leaving(self, uid: str) -> None:
         """The pod is not evicted after all: it is as the API server last had it."""
         facts = self._workloads.facts.get(uid)
         if uid in self._leaving and facts is not None:
             self._leaving.discard(uid)
-            self._set_facts(structs.replace(facts, is_terminating=False))
+            self._take_facts(structs.replace(facts, is_terminating=False))
 
     def is_expected_to_leave(self, uid: str) -> bool:
         """Whether the pod is about to be evicted, and the watch has not said so yet."""
@@ -223,6 +224,10 @@ class ClusterState:
         """The pod's workload as it is now, if the pod is live."""
         return self._workloads.workload_of(pod.uid)
 
+    def foreign_pods(self) -> list[PodFacts]:
+        """Bound pods that hold cards without a row, by UID."""
+        return list(self._fleet.foreign.holders())
+
     def released_without_row(self) -> list[PodView]:
         """Unbound pods without our gate whose plan has no row: nobody will bind them like this."""
         return self._upkeep.released_without_row()
@@ -245,12 +250,16 @@ class ClusterState:
         for name, gpu_node in self.gpu_nodes.items():
             index.set_rows(name, gpu_node.spec.rows)
         uids = {row.uid for gpu in self.gpu_nodes.values() for row in gpu.spec.rows}
-        uids |= self._workloads.facts.keys()
+        ours, foreign = self._workloads.facts, self._fleet.foreign.facts
+        uids |= ours.keys() | foreign.keys()
         for uid in uids:
             assert index.held_of(uid) == self._rows.held_of(uid), uid
-        self._fleet.validate(
-            {uid: self._workloads.place_of(uid)[0] for uid in self._workloads.facts}
-        )
+        assert ours.keys().isdisjoint(foreign)
+        for uid, facts in {**ours, **foreign}.items():
+            row = self._rows.held_of(uid).get(facts.node)
+            assert is_foreign(facts, row) == (uid in foreign), uid
+        places = {uid: self._workloads.place_of(uid)[0] for uid in ours}
+        self._fleet.validate(places | {uid: facts.node for uid, facts in foreign.items()})
         self._workloads.validate()
         self._workloads.validate_tally(self._fleet.table(), self._fleet.n_reshaped)
         self._upkeep.validate(uids)
@@ -259,7 +268,7 @@ class ClusterState:
 
     def _put_pod(self, pod: Pod) -> None:
         meta = pod.metadata
-        known = self._workloads.facts.get(meta.uid)
+        known = self._facts_of(meta.uid)
         if known is not None and _is_older(meta.resource_version, known.resource_version):
             return
         if pod.is_terminal:
@@ -277,7 +286,7 @@ class ClusterState:
             elif meta.uid in self._leaving:
                 facts = structs.replace(facts, is_terminating=True)
             if facts != known:
-                self._set_facts(facts)
+                self._take_facts(facts)
         else:
             if known is not None:
                 self._drop_pod(meta.uid)
@@ -289,33 +298,56 @@ class ClusterState:
         self._gone.add(pod.metadata.uid)
         if pod.status.phase == "Succeeded" and group_of(pod):
             demand = read_demand(pod)
-            if is_ours(pod, demand):
-                self._workloads.note_done(read_facts(pod, demand))
+            if is_ours(pod, demand) and not (facts := read_facts(pod, demand)).is_mirror:
+                self._workloads.note_done(facts)
         self._drop_pod(pod.metadata.uid)
 
     def _remove_pod(self, gone: Removed) -> None:
         self._drop_pod(gone.uid)
         self._workloads.forget_done(gone.uid)
 
-    def _set_facts(self, facts: PodFacts) -> None:
-        self._workloads.set_pod(facts)
-        self._place_pod(facts.uid)
-
     def _drop_pod(self, uid: str) -> None:
         self._leaving.discard(uid)
         self._fleet.set_hold(uid, None)
+        self._fleet.drop_foreign(uid)
         self._workloads.drop_pod(uid)
         self._upkeep.look_at(uid)
 
+    def _facts_of(self, uid: str) -> PodFacts | None:
+        """What the live pod says of itself, if it is kept in full."""
+        return self._workloads.facts.get(uid) or self._fleet.foreign.facts.get(uid)
+
+    def _take_facts(self, facts: PodFacts) -> None:
+        """Keep the pod as one of ours, or as a foreign one where it holds cards without a row."""
+        if is_foreign(facts, self._rows.held_of(facts.uid).get(facts.node)):
+            self._workloads.drop_pod(facts.uid)
+            self._fleet.set_foreign(facts)
+        else:
+            self._fleet.drop_foreign(facts.uid)
+            self._workloads.set_pod(facts)
+        self._place_pod(facts.uid)
+
+    def _look_at_rows(self, uid: str) -> None:
+        """The pod's rows have changed: with them a foreign pod may become one of ours, and back."""
+        facts = self._facts_of(uid)
+        if facts is not None and facts.node:
+            was_foreign = uid in self._fleet.foreign.facts
+            if is_foreign(facts, self._rows.held_of(uid).get(facts.node)) != was_foreign:
+                self._take_facts(facts)
+                return
+        self._place_pod(uid)
+
     def _place_pod(self, uid: str) -> None:
         """Bring up to date what follows from the pod's facts and its rows together."""
-        facts = self._workloads.facts.get(uid)
+        facts = self._facts_of(uid)
         if facts is not None:
-            node, _ = self._workloads.place_of(uid)
+            node = facts.node
+            if uid in self._workloads.facts:
+                node, _ = self._workloads.place_of(uid)
+                self._workloads.touch_pod(uid)
             asked = facts.demand
             hold = HostHold(node, asked.cpu_milli, asked.memory_mib, asked.counted)
             self._fleet.set_hold(uid, hold if node else None)
-            self._workloads.touch_pod(uid)
         self._upkeep.look_at(uid)
 
     # -- nodes -------------------------------------------------------------------------------
@@ -346,7 +378,7 @@ class ClusterState:
             if had != has:
                 if (had and had.move) or (has and has.move):
                     self._fleet.set_next_hold(name, uid, has)
-                self._place_pod(uid)
+                self._look_at_rows(uid)
 
     # -- queues and groups -------------------------------------------------------------------
 
@@ -406,6 +438,7 @@ def _holds_alike(before: GpuNode, after: GpuNode) -> bool:
     return (
         before.spec == after.spec
         and before.status.devices == after.status.devices
+        and before.status.foreign == after.status.foreign
         and before.metadata.labels == after.metadata.labels
     )
 

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 
 from extender.api.demand import slices_milli
-from extender.api.kinds import GpuNode, Row
+from extender.api.kinds import ForeignHold, GpuNode, Row
 from extender.api.objects import Node
+from extender.state.foreign import ForeignPods
 from extender.state.holds import HostHolds
 from extender.state.inventory import Differences, Inventory
 from extender.state.nodes import CardTable, NodeFacts, NodeTable
-from extender.state.pods import HostHold
+from extender.state.pods import HostHold, PodFacts
 from extender.state.problems import Problem
 from extender.state.queues import Queues
 
@@ -18,6 +19,7 @@ class Fleet:
 
     def __init__(self, queues: Queues) -> None:
         self.gpu_nodes: dict[str, GpuNode] = {}
+        self.foreign = ForeignPods()
         self._queues = queues
         self._inventory = Inventory()
         self._holds = HostHolds()
@@ -52,6 +54,17 @@ class Fleet:
         """Replace what the pod takes of its node besides cards."""
         self._touched.update(self._holds.set_hold(uid, hold))
 
+    def set_foreign(self, facts: PodFacts) -> None:
+        """Take a pod that holds cards of its node without a row."""
+        self.drop_foreign(facts.uid)
+        self.foreign.set_pod(facts)
+        self._touched.add(facts.node)
+
+    def drop_foreign(self, uid: str) -> None:
+        """The pod is gone, or is not foreign any more; nothing happens when it was not."""
+        if node := self.foreign.drop_pod(uid):
+            self._touched.add(node)
+
     def set_next_hold(self, node: str, uid: str, row: Row | None) -> None:
         """Replace what is kept of `node` for the successor of a pod that is moved there."""
         move = row.move if row else None
@@ -85,12 +98,13 @@ class Fleet:
         """Bring the table up to date, in name order: equal histories give equal tables."""
         for name in sorted(self._touched):
             gpu_node = self.gpu_nodes.get(name)
-            self._inventory.compare(name, gpu_node, self._pool_of(name))
+            foreign = self._foreign_on(name)
+            self._inventory.compare(name, gpu_node, self._pool_of(name), foreign)
             before = self._shape_of(name)
             if gpu_node is None:
                 self._nodes.drop_node(name)
             else:
-                self._nodes.set_cards(gpu_node)
+                self._nodes.set_cards(gpu_node, sum(hold.gpus for hold in foreign))
                 self._nodes.set_node(self._facts_of(name))
             self.n_reshaped += self._shape_of(name) != before
         self._touched.clear()
@@ -106,7 +120,8 @@ class Fleet:
         self.refresh()
         cards = CardTable()
         for gpu_node in self.gpu_nodes.values():
-            cards.set_node(gpu_node)
+            foreign = self._foreign_on(gpu_node.metadata.name)
+            cards.set_node(gpu_node, sum(hold.gpus for hold in foreign))
         assert self._nodes.cards.ix.keys() == self.gpu_nodes.keys()
         for name, ix in cards.ix.items():
             have_ix = self._nodes.cards.ix[name]
@@ -124,11 +139,18 @@ class Fleet:
         }
         assert {key for key in holds if "@" in key} == moves
         self._holds.validate()
+        self.foreign.validate()
         fresh = Inventory()
         fresh.hosts = self._inventory.hosts
         for name in fresh.hosts.keys() | self.gpu_nodes.keys():
-            fresh.compare(name, self.gpu_nodes.get(name), self._pool_of(name))
+            pool, foreign = self._pool_of(name), self._foreign_on(name)
+            fresh.compare(name, self.gpu_nodes.get(name), pool, foreign)
         assert fresh.differences() == self._inventory.differences()
+
+    def _foreign_on(self, name: str) -> tuple[ForeignHold, ...]:
+        """What foreign pods hold of the node's cards, never more than it has."""
+        gpu_node = self.gpu_nodes.get(name)
+        return self.foreign.holds_on(name, len(gpu_node.status.devices)) if gpu_node else ()
 
     def _pool_of(self, name: str) -> str:
         host = self._inventory.hosts.get(name)

@@ -3,14 +3,14 @@
 The differences are kept up to date per node, so asking for them costs what there is to do.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 
 from extender.api import names
 from extender.api.demand import mig_slices
-from extender.api.kinds import Device, GpuNode
+from extender.api.kinds import Device, ForeignHold, GpuNode
 from extender.api.objects import Node, Quantity, Taint
 from extender.api.units import (
     MILLI_PER_GPU,
@@ -61,7 +61,8 @@ class Differences:
     `to_describe`: nodes whose GpuNode has no devices yet. `without_node`: GpuNodes whose Node is
     gone. `gpu_milli`: nodes whose status should say this much of `ballast.dev/gpu-milli`, in
     capacity and allocatable, and does not. `pool_labels`: GpuNodes that should be labelled with
-    this node pool, and are not.
+    this node pool, and are not. `foreign`: GpuNodes whose status should list these holds of pods
+    without a row, and does not.
     """
 
     to_create: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
@@ -69,6 +70,7 @@ class Differences:
     without_node: frozenset[str] = frozenset()
     gpu_milli: Mapping[str, int] = field(default_factory=dict)
     pool_labels: Mapping[str, str] = field(default_factory=dict)
+    foreign: Mapping[str, tuple[ForeignHold, ...]] = field(default_factory=dict)
 
 
 class Inventory:
@@ -82,6 +84,7 @@ class Inventory:
         self._without_node: set[str] = set()
         self._gpu_milli: dict[str, int] = {}
         self._pool_labels: dict[str, str] = {}
+        self._foreign: dict[str, tuple[ForeignHold, ...]] = {}
 
     def set_host(self, node: Node) -> bool:
         """Take the node; returns whether anything but its heartbeat changed."""
@@ -99,8 +102,13 @@ class Inventory:
         self.hosts.pop(name, None)
         self._bad.pop(name, None)
 
-    def compare(self, name: str, gpu_node: GpuNode | None, pool: str) -> None:
-        """Note how the Node of this name, which is in `pool`, differs from `gpu_node`."""
+    def compare(
+        self, name: str, gpu_node: GpuNode | None, pool: str, foreign: Sequence[ForeignHold] = ()
+    ) -> None:
+        """Note how the Node of this name, which is in `pool`, differs from `gpu_node`.
+
+        `foreign` is what pods without a row hold of it.
+        """
         facts = self.hosts.get(name)
         cards = facts.cards if facts else ()
         devices = gpu_node.status.devices if gpu_node else []
@@ -116,6 +124,9 @@ class Inventory:
             self._without_node.discard(name)
         self._gpu_milli.pop(name, None)
         self._pool_labels.pop(name, None)
+        self._foreign.pop(name, None)
+        if gpu_node is not None and tuple(gpu_node.status.foreign) != tuple(foreign):
+            self._foreign[name] = tuple(foreign)
         if gpu_node is not None and facts is not None:
             want_milli = MILLI_PER_GPU * sum(device.health == "Healthy" for device in devices)
             if not facts.capacity_milli == facts.allocatable_milli == want_milli:
@@ -131,6 +142,7 @@ class Inventory:
             without_node=frozenset(self._without_node),
             gpu_milli=dict(self._gpu_milli),
             pool_labels=dict(self._pool_labels),
+            foreign=dict(self._foreign),
         )
 
     def problems(self) -> Iterable[Problem]:

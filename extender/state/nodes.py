@@ -28,7 +28,8 @@ class CardTable:
     where there is none. All rows count, nominated ones too, so a card whose victims have not left
     yet is negative. An unhealthy card has a capacity of 0. `card_mib` is int32[n]: the MiB of each
     card of the node (of its smallest). `n_cards` is int32[n]: highest card index + 1.
-    `capacity_milli` is int32[n]: 1000 per healthy card.
+    `capacity_milli` is int32[n]: 1000 per healthy card. `foreign_milli` is int32[n]: the part of it
+    that pods without a row hold.
     """
 
     names: list[str] = field(default_factory=list)
@@ -38,6 +39,7 @@ class CardTable:
     card_mib: "array[int]" = field(default_factory=lambda: array("i"))
     n_cards: "array[int]" = field(default_factory=lambda: array("i"))
     capacity_milli: "array[int]" = field(default_factory=lambda: array("i"))
+    foreign_milli: "array[int]" = field(default_factory=lambda: array("i"))
     model: list[str] = field(default_factory=list)
     _dropped: list[int] = field(default_factory=list)
 
@@ -57,14 +59,22 @@ class CardTable:
             ix = len(self.names)
             self.names.append(name)
             self.model.append("")
-            for column in (self.card_mib, self.n_cards, self.capacity_milli):
+            for column in (
+                self.card_mib,
+                self.n_cards,
+                self.capacity_milli,
+                self.foreign_milli,
+            ):
                 column.append(0)
             self.card_free.extend([ABSENT] * self.stride)
         self.ix[name] = ix
         return ix
 
-    def set_node(self, gpu_node: GpuNode) -> int:
-        """Take the node's devices and rows as they are in `gpu_node`; returns its ix."""
+    def set_node(self, gpu_node: GpuNode, n_foreign: int | None = None) -> int:
+        """Take the node's devices and rows as they are in `gpu_node`; returns its ix.
+
+        `n_foreign` is how many cards pods without a row hold, by default what the status says.
+        """
         ix = self.row_for(gpu_node.metadata.name)
         devices = gpu_node.status.devices
         self._clear_cards(ix)
@@ -83,6 +93,9 @@ class CardTable:
         self.model[ix] = next((device.model for device in devices if device.model), "")
         for row in gpu_node.spec.rows:
             self.hold(ix, row.cards)
+        n_foreign = gpu_node.n_foreign if n_foreign is None else n_foreign
+        if n_foreign:
+            self._hold_foreign(ix, gpu_node, n_foreign)
         return ix
 
     def drop_node(self, name: str) -> None:
@@ -123,14 +136,34 @@ class CardTable:
             card_mib=self.card_mib[:],
             n_cards=self.n_cards[:],
             capacity_milli=self.capacity_milli[:],
+            foreign_milli=self.foreign_milli[:],
             model=list(self.model),
             _dropped=list(self._dropped),
         )
+
+    def _hold_foreign(self, ix: int, gpu_node: GpuNode, n_foreign: int) -> None:
+        """Take whole cards of unknown index: those without a row first, the highest index first.
+
+        Where the rows leave too few, cards with a row are taken twice: they stay taken when their
+        rows go. Those of nominated rows are the last, because their pods hold nothing yet.
+        """
+        rank: dict[int, int] = {}
+        for row in gpu_node.spec.rows:
+            for card in row.cards:
+                is_firm = row.state != "nominated"
+                rank[card.index] = min(rank.get(card.index, 2), 1 if is_firm else 2)
+        healthy = [d.index for d in gpu_node.status.devices if d.health == "Healthy"]
+        healthy.sort(key=lambda index: (rank.get(index, 0), -index))
+        at = ix * self.stride
+        for index in healthy[:n_foreign]:
+            self.card_free[at + index] -= MILLI_PER_GPU
+        self.foreign_milli[ix] = MILLI_PER_GPU * min(n_foreign, len(healthy))
 
     def _clear_cards(self, ix: int) -> None:
         at = ix * self.stride
         self.card_free[at : at + self.stride] = array("i", [ABSENT] * self.stride)
         self.n_cards[ix] = self.card_mib[ix] = self.capacity_milli[ix] = 0
+        self.foreign_milli[ix] = 0
         self.model[ix] = ""
 
     def _widen(self, stride: int) -> None:
@@ -218,9 +251,9 @@ class NodeTable:
         self.free_counted[ix] = dict(facts.free_counted) or None
         return ix
 
-    def set_cards(self, gpu_node: GpuNode) -> int:
+    def set_cards(self, gpu_node: GpuNode, n_foreign: int | None = None) -> int:
         """Take the node's cards from its GpuNode; its other columns stay as they are."""
-        ix = self.cards.set_node(gpu_node)
+        ix = self.cards.set_node(gpu_node, n_foreign)
         self._grow()
         return ix
 

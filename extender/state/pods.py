@@ -33,6 +33,7 @@ from extender.api.demand import (
     read_compute,
     read_counted,
     read_min_member,
+    read_plugin_cards,
     read_sub_groups,
 )
 from extender.api.kinds import CardShare, TopologyConstraint
@@ -77,6 +78,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     and `nearness` are what its annotations ask for. `plan` is the controller's annotation;
     `written_cards` what its Binding says it holds. `owner` is the UID of the controller that would
     make it again; `checkpoint_s` is 0 where the pod does not say how often it saves its work.
+    `plugin_cards` are whole cards that the device plugin gives it; `is_mirror`: kubelet made it.
     """
 
     uid: str
@@ -112,6 +114,8 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     checkpoint_s: int = 0
     maker: OwnerReference | None = None
     told: str = ""
+    plugin_cards: int = 0
+    is_mirror: bool = False
 
     @property
     def is_controlled(self) -> bool:
@@ -188,6 +192,8 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         checkpoint_s=checkpoint_s,
         maker=_share_maker(meta),
         told=_read_told(pod),
+        plugin_cards=0 if _is_holder(meta) else read_plugin_cards(pod),
+        is_mirror=bool(meta.annotation(names.ANNOTATION_MIRROR)),
     )
 
 
@@ -209,6 +215,11 @@ def _read_words(
     except UnitError as error:
         refused = Refused(Reason.INVALID_REQUEST, f"{meta.namespace}/{meta.name}: {error}")
     return (min_member, sub_groups), compute, checkpoint_s, refused
+
+
+def _is_holder(meta: ObjectMeta) -> bool:
+    """Whether it is the node agent's own pod, which stands for a card that the ledger shares."""
+    return meta.namespace == names.NODE_NAMESPACE and meta.name.startswith(names.HOLDER_PREFIX)
 
 
 def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:

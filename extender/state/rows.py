@@ -4,6 +4,9 @@ The rule (A1): on every card, reserved and bound rows together hold at most 1000
 of the card. A new reservation also leaves room for what others have nominated; nominated rows may
 overlap rows of victims that still leave, but not each other. Rows that are there are never judged
 again, so that a card that shrank or fell ill can still be emptied.
+
+Pods without a row hold whole cards of unknown index (`GpuNode.n_foreign`). A row that would be the
+first on a card leaves that many cards without a row.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -60,7 +63,7 @@ def settle(gpu_node: GpuNode, batch: NodeBatch) -> Settled:
         after = rows
         undo: dict[str, Row | None] = {}
         for row in (row for named, row in batch.adds if named == change):
-            outcome = add_row(node, devices, after, row)
+            outcome = add_row(node, devices, after, row, gpu_node.n_foreign)
             if isinstance(outcome, Refused):
                 refused[change] = outcome
                 break
@@ -78,11 +81,14 @@ def add_rows(gpu_node: GpuNode, rows: Iterable[Row]) -> Rows | Refused:
     for row in rows:
         if isinstance(after, Refused):
             break
-        after = add_row(gpu_node.metadata.name, gpu_node.status.devices, after, row)
+        node, devices = gpu_node.metadata.name, gpu_node.status.devices
+        after = add_row(node, devices, after, row, gpu_node.n_foreign)
     return after
 
 
-def add_row(node: str, devices: Sequence[Device], rows: Rows, row: Row) -> Rows | Refused:
+def add_row(
+    node: str, devices: Sequence[Device], rows: Rows, row: Row, n_foreign: int = 0
+) -> Rows | Refused:
     """`rows` with `row` among them, or why it may not be there.
 
     A row replaces its pod's nominated row, or, from a newer plan, its pod's reserved row on the
@@ -97,6 +103,8 @@ def add_row(node: str, devices: Sequence[Device], rows: Rows, row: Row) -> Rows 
     takes_over = own is not None and own.state == "reserved"
     if refused is None and not takes_over:
         refused = _refuse_space(node, devices, rows, row)
+        if refused is None and n_foreign:
+            refused = _refuse_crowding(node, devices, rows, row, n_foreign)
     if refused is not None:
         return refused
     if own is None:
@@ -212,6 +220,34 @@ def _refuse_space(node: str, devices: Sequence[Device], rows: Rows, row: Row) ->
             )
             return Refused(Reason.CARDS_BUSY, detail)
     return None
+
+
+def _refuse_crowding(
+    node: str, devices: Sequence[Device], rows: Rows, row: Row, n_foreign: int
+) -> Refused | None:
+    """As many cards as pods without a row hold must be left without one.
+
+    A bound pod has its cards already, and a card that others share already is not one more.
+    """
+    if row.state == "bound":
+        return None
+    own = row_of(rows, row.uid)
+    others = [other for other in rows if other.uid != row.uid]
+    if row.state == "nominated":
+        others = [other for other in others if other.state == "nominated"]
+    elif own is not None and all(_had_nominated(own, card) for card in row.cards):
+        others = [other for other in others if other.state != "nominated"]
+    healthy = {device.index for device in devices if device.health == "Healthy"}
+    used = {card.index for other in others for card in other.cards} & healthy
+    wanted = {card.index for card in row.cards} - used
+    n_free = len(healthy) - len(used) - n_foreign
+    if not wanted or len(wanted) <= n_free:
+        return None
+    detail = (
+        f"{_pod(row)}: needs {len(wanted)} more cards of {node}, free are {max(0, n_free)}:"
+        f" pods without a row hold {n_foreign}"
+    )
+    return Refused(Reason.CARDS_BUSY, detail)
 
 
 def _had_nominated(own: Row | None, card: CardShare) -> bool:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from extender.api.kinds import CardShare, Row
+from extender.state.foreign import ForeignPods
 from extender.state.model import PodView
 from extender.state.nodes import RowIndex
 from extender.state.pods import PodFacts, read_cards
@@ -75,9 +76,12 @@ class GoneUids:
 class Upkeep:
     """Sorts every UID that has a pod or a row by what is to be done about it."""
 
-    def __init__(self, rows: RowIndex, workloads: Workloads, gone: GoneUids) -> None:
+    def __init__(
+        self, rows: RowIndex, workloads: Workloads, foreign: ForeignPods, gone: GoneUids
+    ) -> None:
         self._rows = rows
         self._workloads = workloads
+        self._foreign = foreign
         self._gone = gone
         self._stray: set[str] = set()
         self._to_mark: set[str] = set()
@@ -87,7 +91,7 @@ class Upkeep:
 
     def look_at(self, uid: str) -> None:
         """The pod or its rows have changed."""
-        facts = self._workloads.facts.get(uid)
+        facts = self._facts_of(uid)
         rows = self._rows.held_of(uid)
         _keep(self._stray, uid, bool(self._strays_of(uid)))
         _keep(self._kept, uid, any(_keeps(row, facts) for row in rows.values()))
@@ -96,8 +100,10 @@ class Upkeep:
                 uids.discard(uid)
             return
         row = rows.get(facts.node) if facts.node else None
-        _keep(self._to_mark, uid, row is not None and row.state != "bound")
-        _keep(self._lost, uid, bool(facts.node) and row is None and facts.demand.wants_gpu)
+        is_ours = uid in self._workloads.facts
+        _keep(self._to_mark, uid, is_ours and row is not None and row.state != "bound")
+        is_lost = is_ours and bool(facts.node) and row is None and facts.demand.wants_gpu
+        _keep(self._lost, uid, is_lost)
         is_released = not facts.node and not facts.is_gated and bool(facts.plan)
         _keep(self._unplanned, uid, is_released and not rows)
 
@@ -110,7 +116,7 @@ class Upkeep:
     def kept_places(self) -> list[KeptPlace]:
         """Places kept for successors, by node."""
         found = [
-            KeptPlace(node, row, is_gone=uid not in self._workloads.facts)
+            KeptPlace(node, row, is_gone=self._facts_of(uid) is None)
             for uid in self._kept
             for node, row in self._rows.held_of(uid).items()
             if row.move is not None
@@ -125,7 +131,7 @@ class Upkeep:
         return found
 
     def lost_rows(self) -> list[LostRow]:
-        """Bound pods without a row on their node, by UID."""
+        """Bound pods of ours whose row is not on their node, by UID."""
         return [
             LostRow(pod, read_cards(self._workloads.facts[uid].written_cards))
             for uid in sorted(self._lost)
@@ -139,15 +145,18 @@ class Upkeep:
 
     def validate(self, uids: set[str]) -> None:
         """Assert that looking at all of `uids` anew changes nothing."""
-        fresh = Upkeep(self._rows, self._workloads, self._gone)
+        fresh = Upkeep(self._rows, self._workloads, self._foreign, self._gone)
         for uid in uids:
             fresh.look_at(uid)
         for name in ("_stray", "_to_mark", "_lost", "_unplanned", "_kept"):
             assert getattr(fresh, name) == getattr(self, name), name
 
+    def _facts_of(self, uid: str) -> PodFacts | None:
+        return self._workloads.facts.get(uid) or self._foreign.facts.get(uid)
+
     def _strays_of(self, uid: str) -> list[StrayRow]:
         rows = self._rows.held_of(uid)
-        facts = self._workloads.facts.get(uid)
+        facts = self._facts_of(uid)
         if facts is None:
             is_gone = uid in self._gone
             cause: Cause = "ended" if is_gone else "absent"
@@ -158,7 +167,7 @@ class Upkeep:
             ]
         if len(rows) < 2 and not facts.node:
             return []
-        place, _ = self._workloads.place_of(uid)
+        place = facts.node or self._workloads.place_of(uid)[0]
         cause = "elsewhere" if facts.node else "superseded"
         return [
             StrayRow(node, row, cause, bool(facts.node) or row.state == "nominated")

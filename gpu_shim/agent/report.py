@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from extender.api.kinds import GpuNodeStatus
 from extender.api.objects import Condition
 from extender.kube.client import Client
 from extender.kube.errors import AlreadyExists, KubeError, NotFound
@@ -92,7 +93,7 @@ class Reporter:
             ],
         }
         said = {key: value for key, value in wanted.items() if value}
-        if shown is not None and said == msgspec.to_builtins(shown):
+        if shown is not None and said == own_part(shown):
             return
         now_s = asyncio.get_running_loop().time()
         if wanted == self._sent and now_s - self._sent_at_s < PATIENCE_S:
@@ -112,3 +113,9 @@ class Reporter:
             with contextlib.suppress(AlreadyExists):
                 await self.api.create(GPU_NODES, body)
             await self.api.merge_patch(GPU_NODES, self.agent.node, patch, subresource="status")
+
+
+def own_part(shown: GpuNodeStatus) -> dict[str, Any]:
+    """The part of the status that the agent writes; the controller writes the rest."""
+    said = msgspec.to_builtins(shown)
+    return {key: said[key] for key in ("devices", "conditions") if key in said}

@@ -139,12 +139,18 @@ class ClusterMachine(RuleBasedStateMachine):
             built.instances(INSTANCE, 2)
         return built.gang(group, 2) if group else built
 
-    @rule(name=PODS, on=NODES)
-    def bind_pod(self, name: str, on: str) -> None:
+    @rule(name=PODS, on=NODES, by=st.sampled_from(["us", "others", "kubelet"]))
+    def bind_pod(self, name: str, on: str, by: str) -> None:
         stored = self.objects.get((Pod, name))
         if stored is not None and not stored.spec.node_name:
+            notes = dict(stored.metadata.annotations or {})
+            if by == "us":
+                notes["ballast.dev/cards"] = "0:250:1"
+            elif by == "kubelet":
+                notes["kubernetes.io/config.mirror"] = "hash"
+            spec = replace(stored.spec, node_name=on, scheduling_gates=None)
             self.put(
-                replace(stored, spec=replace(stored.spec, node_name=on, scheduling_gates=None))
+                replace(stored, spec=spec, metadata=replace(stored.metadata, annotations=notes))
             )
 
     @rule(name=PODS, group=st.sampled_from(["g", "h"]))

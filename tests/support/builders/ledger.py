@@ -11,6 +11,7 @@ from extender.api import names
 from extender.api.kinds import (
     CardShare,
     Device,
+    ForeignHold,
     GpuNode,
     GpuNodeSpec,
     GpuNodeStatus,
@@ -44,6 +45,7 @@ class GpuNodeBuilder(Builder):
         self._meta = replace(self._meta, uid=f"uid-gpu-{name}")
         self._devices: list[Device] = []
         self._rows: list[Row] = []
+        self._foreign: list[ForeignHold] = []
 
     def cards(self, count: int, mib: int = CARD_MIB, model: str = "") -> Self:
         self._devices = [Device(index=i, memory_mib=mib, model=model) for i in range(count)]
@@ -60,8 +62,14 @@ class GpuNodeBuilder(Builder):
         self._rows += rows
         return self
 
+    def foreign(self, name: str, gpus: int) -> Self:
+        """Cards that a pod without a row holds, as the controller wrote it."""
+        hold = ForeignHold(uid=f"uid-{name}", namespace="elsewhere", name=name, gpus=gpus)
+        self._foreign.append(hold)
+        return self
+
     def build(self) -> GpuNode:
-        status = GpuNodeStatus(devices=list(self._devices))
+        status = GpuNodeStatus(devices=list(self._devices), foreign=list(self._foreign))
         return GpuNode(metadata=self._meta, spec=GpuNodeSpec(rows=list(self._rows)), status=status)
 
 

@@ -51,6 +51,7 @@ class PodBuilder(Builder):
         self._status = PodStatus(phase="Pending")
         self._requests: dict[str, Quantity] = {}
         self._owners = [JOB]
+        self._has_cards = True
 
     def of(self, namespace: str) -> Self:
         self._meta = replace(self._meta, namespace=namespace)
@@ -151,10 +152,20 @@ class PodBuilder(Builder):
         return self.direct().notes({names.ANNOTATION_PLAN: f"{epoch} {node}"})
 
     def bound(self, node: str, *, started: int = 0) -> Self:
+        """As our Binding leaves it: with its cards, if it asks for any."""
         self._spec = replace(self._spec, scheduling_gates=None, node_name=node)
         if started:
             self._status = replace(self._status, phase="Running", start_time=at_s(started))
         return self
+
+    def unledgered(self) -> Self:
+        """Bound by something else: no Binding of ours gave it cards."""
+        self._has_cards = False
+        return self
+
+    def mirror(self) -> Self:
+        """As kubelet shows a pod that it made itself."""
+        return self.notes({names.ANNOTATION_MIRROR: "hash"})
 
     def ended(self, phase: Literal["Succeeded", "Failed"] = "Succeeded") -> Self:
         self._status = replace(self._status, phase=phase)
@@ -181,6 +192,12 @@ class PodBuilder(Builder):
         return self
 
     def build(self) -> Pod:
+        milli = int(self._requests.get(names.GPU_MILLI, 0))
+        if self._spec.node_name and milli and self._has_cards:
+            n_cards = max(1, milli // MILLI_PER_GPU)
+            cards = ",".join(f"{ix}:{min(milli, MILLI_PER_GPU)}:1" for ix in range(n_cards))
+            meta = self._meta.annotations or {}
+            self.notes({names.ANNOTATION_CARDS: meta.get(names.ANNOTATION_CARDS, cards)})
         container = Container("main", Resources(requests=dict(self._requests)))
         return Pod(
             metadata=replace(self._meta, owner_references=list(self._owners)),

@@ -1,8 +1,9 @@
 """What is said of a node in its GpuNode's conditions."""
 
+from extender.api.kinds import Device, ForeignHold, GpuNodeStatus
 from extender.api.objects import Condition
 from gpu_shim.agent.program import NEWEST_CUDA, unknown_driver
-from gpu_shim.agent.report import Statement
+from gpu_shim.agent.report import Statement, own_part
 
 
 def test_what_is_so_stays_so_since_it_became_so() -> None:
@@ -26,3 +27,9 @@ def test_a_driver_that_is_newer_than_the_libraries_is_told_of() -> None:
     assert unknown_driver(12080) == []
     (why,) = unknown_driver(14020)
     assert why.startswith("the driver has CUDA 14.2, Ballast knows 13.5: ")
+
+
+def test_what_the_controller_writes_of_the_status_is_not_compared() -> None:
+    hold = ForeignHold(uid="u", namespace="elsewhere", name="s", gpus=1)
+    shown = GpuNodeStatus(devices=[Device(index=0, memory_mib=1)], foreign=[hold])
+    assert own_part(shown) == {"devices": [{"index": 0, "memoryMiB": 1}]}

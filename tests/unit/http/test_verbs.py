@@ -21,6 +21,7 @@ from extender.api.reasons import Reason, sentence
 from extender.http.book import Book, Use
 from extender.http.claim import Claim, read_claim
 from extender.http.verbs.filter import Verdict, filter_nodes
+from extender.http.verbs.place import pick_on
 from extender.http.verbs.preempt import keep_candidates
 from extender.http.verbs.prioritize import prioritize
 from extender.http.wire import MetaPod, MetaVictims
@@ -164,6 +165,17 @@ def test_a_nominated_row_keeps_direct_pods_off() -> None:
         book(node("n1", *held).build()), claim(pod("a").direct().needs(200)), ["n1"]
     )
     assert verdict.kept == []
+
+
+def test_cards_that_foreign_pods_hold_fit_nothing() -> None:
+    known = book(node("n1").foreign("s", 2).build(), node("n2").foreign("s", 1).build())
+    direct = claim(pod("a").direct().needs(300))
+    assert filter_nodes(known, direct, ["n1", "n2"]).kept == ["n2"]
+    for ledger, picked in (("n1", []), ("n2", [0])):
+        found = known.node(ledger)
+        assert found is not None
+        cards = pick_on(found, (), direct.demand, "binpack")
+        assert [card.index for card in cards] == picked
 
 
 def test_memory_is_turned_into_a_share_of_the_nodes_cards() -> None:

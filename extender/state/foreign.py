@@ -1,0 +1,82 @@
+"""Pods that hold cards without a row: another scheduler, or kubelet itself, placed them.
+
+A pod is foreign when it is bound, asks for cards, and neither the ledger nor our Binding gave it
+any. Its cards are taken from its node and charged to no queue. A mirror pod is foreign whatever it
+says of itself, because whoever owns a node can make one in any namespace.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from extender.api.kinds import ForeignHold, Row
+from extender.state.pods import PodFacts, read_cards
+
+#: A node has no more cards than this; further pods are counted, but not listed.
+MAX_LISTED: Final = 64
+
+
+def is_foreign(facts: PodFacts, row: Row | None) -> bool:
+    """Whether the pod, with `row` on its node or none, holds what we did not give it."""
+    if not facts.node:
+        return False
+    if facts.is_mirror:
+        return True
+    asks = facts.demand.wants_gpu or facts.plugin_cards > 0
+    return asks and row is None and not read_cards(facts.written_cards)
+
+
+class ForeignPods:
+    """Facts of all foreign pods, by UID and by node."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, PodFacts] = {}
+        self._on_node: dict[str, dict[str, PodFacts]] = {}
+
+    @property
+    def facts(self) -> Mapping[str, PodFacts]:
+        """By UID. Not to be changed."""
+        return self._facts
+
+    def set_pod(self, facts: PodFacts) -> None:
+        """Take the foreign pod."""
+        self.drop_pod(facts.uid)
+        self._facts[facts.uid] = facts
+        self._on_node.setdefault(facts.node, {})[facts.uid] = facts
+
+    def drop_pod(self, uid: str) -> str:
+        """Forget the pod; returns the node it was on, empty when it was not known."""
+        facts = self._facts.pop(uid, None)
+        if facts is None:
+            return ""
+        pods = self._on_node[facts.node]
+        del pods[uid]
+        if not pods:
+            del self._on_node[facts.node]
+        return facts.node
+
+    def holds_on(self, node: str, n_cards: int) -> tuple[ForeignHold, ...]:
+        """What foreign pods hold of a node with `n_cards`: the first by name up to that many."""
+        listed: list[ForeignHold] = []
+        for facts in sorted(self._on_node.get(node, {}).values(), key=_by_name):
+            gpus = min(facts.plugin_cards, n_cards)
+            if gpus <= 0:
+                continue
+            listed.append(
+                ForeignHold(uid=facts.uid, namespace=facts.namespace, name=facts.name, gpus=gpus)
+            )
+            n_cards -= gpus
+        return tuple(listed[:MAX_LISTED])
+
+    def holders(self) -> Iterable[PodFacts]:
+        """Foreign pods that hold cards, by UID."""
+        return (self._facts[uid] for uid in sorted(self._facts) if self._facts[uid].plugin_cards)
+
+    def validate(self) -> None:
+        """Assert that both indices hold the same pods."""
+        by_node = {uid: facts for pods in self._on_node.values() for uid, facts in pods.items()}
+        assert by_node == self._facts
+        assert all(self._on_node.values())
+
+
+def _by_name(facts: PodFacts) -> tuple[str, str, str]:
+    return facts.namespace, facts.name, facts.uid
