@@ -88,13 +88,19 @@ GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.GPU_MILLI)
 
 MAX_DEVICES: Final = 64
 
-_MIG = re.compile(r"nvidia\.com/mig-([1-9])g\.[0-9]+gb(\.me)?", re.ASCII)
+#: Resources of MIG instances, as NVIDIA's device plugin names them: a GPU instance of so many
+#: slices, or a compute instance (`1c.`) in one; `.me` has the media engines, `.gfx` can draw.
+#: Replicas of time-slicing (`.shared`) are not understood. The policy gpu-pods says the same.
+MIG_PATTERN: Final = (
+    r"nvidia\.com/mig-(?:([1-7])c\.)?([1-7])g\.[1-9][0-9]*gb(?:\.(?:me|gfx|me\.all))?"
+)
+_MIG = re.compile(MIG_PATTERN, re.ASCII)
 
 
 def mig_slices(resource: str) -> int:
     """Compute slices of a MIG profile's resource: 2 for nvidia.com/mig-2g.10gb, 0 for others."""
     match = _MIG.fullmatch(resource)
-    return int(match[1]) if match else 0
+    return int(match[1] or match[2]) if match else 0
 
 
 def slices_milli(counted: Iterable[tuple[str, int]]) -> int:

@@ -11,6 +11,13 @@ VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 SYSTEM_NAMESPACE: Final = "ballast-system"
+#: Of the node agent.
+NODE_NAMESPACE: Final = "ballast-node"
+#: Namespaces that belong to no project: the cluster's own pods and ours start without us.
+SYSTEM_NAMESPACES: Final = ("kube-system", SYSTEM_NAMESPACE, NODE_NAMESPACE)
+#: On a namespace that a GpuProject lists, with this value; policies select namespaces by it.
+LABEL_MANAGED: Final = "ballast.dev/managed"
+MANAGED: Final = "true"
 SCHEDULER_NAME: Final = "ballast-scheduler"
 CONTROLLER_NAME: Final = "ballast-controller"
 LEASE_NAME: Final = "ballast-control"

@@ -28,6 +28,7 @@ from extender.cycle import metrics
 from extender.cycle.commit import Committer
 from extender.cycle.evict import Evictor
 from extender.cycle.inventory import InventoryKeeper
+from extender.cycle.namespaces import NamespaceKeeper
 from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.pods import PodWriter
 from extender.cycle.recovery import Recovery
@@ -41,6 +42,7 @@ from extender.kube.reflector import Reflector
 from extender.kube.resources import (
     DEPARTMENTS,
     GPU_NODES,
+    NAMESPACES,
     NODE_POOLS,
     NODES,
     POD_GROUPS,
@@ -116,6 +118,8 @@ class Controller:
         self._reflectors: list[Reflector[Any]] = [
             Reflector(reader, resource, self._deliver) for resource in WATCHED
         ]
+        self._namespaces = NamespaceKeeper(self._wake.set)
+        self._reflectors.append(Reflector(reader, NAMESPACES, self._namespaces.deliver))
 
     @property
     def is_ready(self) -> bool:
@@ -182,6 +186,11 @@ class Controller:
     def client(self) -> Client:
         """The client whose writes are fenced."""
         return self._writer
+
+    @property
+    def namespaces(self) -> NamespaceKeeper:
+        """What keeps the label of projects' namespaces."""
+        return self._namespaces
 
     @property
     def recorder(self) -> EventRecorder:
@@ -266,6 +275,9 @@ class _Term:
             self._has_read_live = True
         with _timed("inventory"):
             await self._inventory.keep()
+            await self._controller.namespaces.keep(
+                self._controller.client, self._state.listed_namespaces
+            )
         with _timed("recovery"):
             await self._committer.repair(await self._recovery.plan())
             await self._committer.hand_over()

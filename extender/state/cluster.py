@@ -5,7 +5,7 @@ brought up to date at that moment and costs what changed since it was last asked
 kept as projections, our own kinds as they are.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 from msgspec import structs
@@ -168,6 +168,11 @@ class ClusterState:
     def projects(self) -> Mapping[str, GpuProject]:
         """Projects by name."""
         return self._queues.projects
+
+    @property
+    def listed_namespaces(self) -> Set[str]:
+        """Namespaces that a project lists."""
+        return self._queues.listed_namespaces
 
     @property
     def node_pools(self) -> Mapping[str, GpuNodePool]:

@@ -4,7 +4,7 @@ Figures are written by people: what is malformed is reported by `problems()` and
 figure, or zero, is used in its place, so that one typing error never stops a queue.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -179,6 +179,11 @@ class Queues:
             elif all(labels.get(key) == value for key, value in wanted.items()):
                 return name
         return catch_all or DEFAULT_POOL
+
+    @property
+    def listed_namespaces(self) -> Set[str]:
+        """Namespaces that a project lists."""
+        return self._by_namespace.keys()
 
     def project_of(self, namespace: str, named: str) -> str | Refused:
         """The project of pods of `namespace` that name the project `named`, or none when empty."""

@@ -15,7 +15,6 @@ from webhooks.catalog import Catalog
 from webhooks.kinds.finding import Finding, check_labels, check_name, listed, odd, wrong
 
 #: Namespaces that the webhooks are never called for: pods there are nobody's.
-SYSTEM_NAMESPACES: Final = ("kube-system", names.SYSTEM_NAMESPACE)
 _PARSERS: Final = {"gpu": parse_gpus, "cpu": parse_cpu, "memory": parse_memory}
 
 
@@ -127,7 +126,7 @@ def _check_pools(field: str, pools: Sequence[PoolFigures], known: Catalog) -> It
 
 def _check_namespaces(project: GpuProject, known: Catalog) -> Iterator[Finding]:
     spec = project.spec
-    ours = [each for each in SYSTEM_NAMESPACES if each in spec.namespaces]
+    ours = [each for each in names.SYSTEM_NAMESPACES if each in spec.namespaces]
     if ours:
         yield wrong(
             "spec.namespaces",
