@@ -78,7 +78,6 @@ ANNOTATION_MIRROR: Final = "kubernetes.io/config.mirror"
 
 # -- the node agent's own pods ---------------------------------------------------------------
 
-NODE_NAMESPACE: Final = "ballast-node"
 #: Pods that keep the device plugin off a shared card: the card is in the ledger already.
 HOLDER_PREFIX: Final = "ballast-holder-"
 
