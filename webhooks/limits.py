@@ -6,6 +6,7 @@ looked at here: which of them run is what the controller decides.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from extender.api import names
 from extender.api.demand import COMPUTE_LIMIT, pod_name
@@ -18,6 +19,10 @@ from extender.api.units import (
     parse_memory,
 )
 from webhooks.case import Case
+from webhooks.validate import USUAL_SCHEDULERS
+
+#: A request for less of a card's memory than a CUDA context takes by itself is meant in GiB.
+SMALL_MIB: Final = 128
 
 
 def check_limits(case: Case) -> Refused | None:
@@ -79,6 +84,12 @@ def warnings(case: Case) -> Iterator[str]:
     unknown = [p for p in case.pool_names if p != names.DEFAULT_POOL and p not in case.pools]
     if unknown and case.pod.metadata.annotation(names.ANNOTATION_NODE_POOLS):
         yield f"node pool {unknown[0]:.80} does not exist (yet): the pod waits until it does"
+    mib = case.demand.gpu_memory_mib
+    if 0 < mib < SMALL_MIB and not case.told:
+        yield f'gpu-memory: {mib} means {mib} MiB: for {mib} GiB write "{mib * 1024}"'
+    named = case.pod.spec.scheduler_name
+    if not case.demand.is_ours and named not in (*USUAL_SCHEDULERS, names.SCHEDULER_NAME):
+        yield f"the pod asks for no GPU: Ballast leaves it to the scheduler {named:.80}"
     if case.told:
         said = ", ".join(f"{key}: {value}" for key, value in sorted(case.told.notes.items()))
         whole = f"{names.NVIDIA_GPU}: {case.told.whole}" if case.told.whole else ""

@@ -14,7 +14,11 @@ Pods that their owner needs together get the group and the minimum that follow f
 (`webhooks.owners`), unless they name a group themselves; one that does is left to its author.
 
 A GPU pod in a namespace without a project is not ours: it is left alone with a warning. It is
-refused when it asks for our scheduler, which would otherwise place it outside every quota.
+refused when it asks for our scheduler, which would otherwise place it outside every quota, and when
+it asks for a share of a card and names no scheduler that could read that: it would run without one.
+
+A GPU pod of a project that names another scheduler is refused: two schedulers that give away the
+same cards would each believe that they are free.
 """
 
 from typing import Final
@@ -23,11 +27,10 @@ import msgspec
 
 from extender.api import names
 from extender.api.demand import (
-    FRACTION,
     GROUP_LABELS,
-    MEMORY,
     PREEMPTIBILITY_LABELS,
     PROJECT_LABELS,
+    SHARE_ANNOTATIONS,
     agreed,
     first_of,
     mentions_gpu,
@@ -45,6 +48,7 @@ from webhooks.owners.origin import NOBODY, Origin
 from webhooks.patch import PatchBuilder
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, malformed, patched, refused, warned
+from webhooks.spelling import LABELS, NOTES, misspelt
 from webhooks.vocabulary import Told, asks_for_gpu, speaks, tell
 
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -75,12 +79,19 @@ def read_pod(request: Request) -> Pod | Decision:
         return _hide_cards_from_guests(request)
     if request.operation != "CREATE" or request.sub_resource:
         return allowed()
+    return _new_pod(request)
+
+
+def _new_pod(request: Request) -> Pod | Decision:
+    """The same for a pod that is being created."""
     try:
         pod = _pod_decoder.decode(request.object)
     except _NOT_A_POD as error:
         return malformed(f"object is not a Pod: {error}")
-    if pod.spec.node_name or MIRROR in (pod.metadata.annotations or {}) or not _is_concerned(pod):
+    if pod.spec.node_name or MIRROR in (pod.metadata.annotations or {}):
         return allowed()
+    if not _is_concerned(pod):
+        return _with(allowed(), misspelt(pod.metadata))
     # The API server fills both in only after admission.
     pod.metadata.namespace = request.namespace
     return pod
@@ -101,7 +112,7 @@ def judge(
     """What becomes of the pod that `request` is about; `nri_plugin` as for `change.operations`."""
     case = _judge(pod, request, projects, origin)
     if isinstance(case, Decision):
-        return case
+        return _with(case, misspelt(pod.metadata))
     warnings = _warnings(case)
     try:
         # Fields that we don't read but change hold whatever was sent.
@@ -119,7 +130,16 @@ def foresee(pod: Pod, projects: ProjectIndex) -> list[str]:
     case = _judge(pod, Request(uid="", operation="CREATE"), projects, NOBODY)
     if isinstance(case, Case):
         return _warnings(case)
-    return list(case.warnings) if case.is_allowed else [f"its pods will be refused: {case.message}"]
+    if not case.is_allowed:
+        return [f"its pods will be refused: {case.message}"]
+    return [*case.warnings, *misspelt(pod.metadata)]
+
+
+def _with(decision: Decision, warnings: list[str]) -> Decision:
+    """The decision with more warnings; a refusal says enough."""
+    if not warnings or not decision.is_allowed:
+        return decision
+    return msgspec.structs.replace(decision, warnings=(*decision.warnings, *warnings))
 
 
 def _hide_cards_from_guests(request: Request) -> Decision:
@@ -130,7 +150,7 @@ def _hide_cards_from_guests(request: Request) -> Decision:
     try:
         patch = PatchBuilder(request.object)
         notes = patch.document["metadata"].get("annotations") or {}
-        if FRACTION not in notes and MEMORY not in notes:
+        if all(key not in notes for key in SHARE_ANNOTATIONS):
             return allowed()
         before = msgspec.json.decode(request.old_object)
         known = {each["name"] for each in before["spec"].get("ephemeralContainers") or ()}
@@ -147,9 +167,8 @@ def _is_concerned(pod: Pod) -> bool:
     labels = pod.metadata.labels or {}
     if any(key in labels for key in (*PROJECT_LABELS, *GROUP_LABELS, *PREEMPTIBILITY_LABELS)):
         return True
-    prefix = f"{names.GROUP}/"
-    words = [*labels, *(pod.metadata.annotations or {}), *pod.gates]
-    return any(word.startswith(prefix) for word in words)
+    notes = pod.metadata.annotations or {}
+    return not LABELS.isdisjoint(labels) or not NOTES.isdisjoint(notes) or names.GATE in pod.gates
 
 
 def _judge(pod: Pod, request: Request, projects: ProjectIndex, origin: Origin) -> Case | Decision:
@@ -216,7 +235,8 @@ def _objection(case: Case) -> Refused | None:
         return why
     if case.demand.is_ours:
         return (
-            validate.check_request(pod, case.demand)
+            validate.check_scheduler(pod, case.project)
+            or validate.check_request(pod, case.demand)
             or validate.check_class(pod, case.priority_class, case.project, case.classes)
             or limits.check_node_labels(case)
             or limits.check_limits(case)
@@ -258,6 +278,13 @@ def _without_project(pod: Pod) -> Decision:
         return allowed()
     if pod.spec.scheduler_name == names.SCHEDULER_NAME:
         return refused(Refused(Reason.UNKNOWN_PROJECT, f"{pod_name(pod)}: {cure}"))
+    notes = pod.metadata.annotations or {}
+    share = next((key for key in SHARE_ANNOTATIONS if key in notes), "")
+    if share and pod.spec.scheduler_name in validate.USUAL_SCHEDULERS:
+        text = (
+            f"{pod_name(pod)}: annotation {share} would have no effect, and the pod no GPU: {cure}"
+        )
+        return refused(Refused(Reason.UNKNOWN_PROJECT, text))
     return warned(f"Ballast leaves this pod's GPU request alone: {cure}")
 
 
@@ -276,4 +303,4 @@ def _warnings(case: Case) -> list[str]:
         keys = names.ANNOTATION_SUB_GROUPS, names.ANNOTATION_MIN_MEMBER
         key = next((key for key in keys if key in notes), names.ANNOTATION_MIN_MEMBER)
         found.append(f"{key} has no effect without {names.LABEL_POD_GROUP}")
-    return found
+    return [*found, *misspelt(case.pod.metadata)]

@@ -41,6 +41,11 @@ MAX_NODE_POOLS: Final = 16
 SYSTEM_CLASS_PREFIX: Final = "system-"
 
 
+#: Schedulers that a pod has without having asked for one: the stock one, and the one that GKE's
+#: autoscaling profile optimize-utilization writes into pods.
+USUAL_SCHEDULERS: Final = ("", "default-scheduler", "gke.io/optimize-utilization-scheduler")
+
+
 def check_reserved(pod: Pod) -> Refused | None:
     """Why the pod claims what only our programs may write, or None."""
     for key in RESERVED_ANNOTATIONS:
@@ -68,6 +73,20 @@ def check_words(pod: Pod) -> Refused | None:
     except UnitError as error:
         return _invalid(pod, str(error))
     return None
+
+
+def check_scheduler(pod: Pod, project: GpuProject) -> Refused | None:
+    """Why a GPU pod of a project may not name its scheduler, or None."""
+    named = pod.spec.scheduler_name
+    if named in (*USUAL_SCHEDULERS, names.SCHEDULER_NAME):
+        return None
+    return _invalid(
+        pod,
+        f"schedulerName: {named!r:.80} may not give away GPUs in namespace"
+        f" {pod.metadata.namespace}, which belongs to project {project.metadata.name}: leave"
+        f" schedulerName out ({names.SCHEDULER_NAME} takes its place), or create the pod in a"
+        " namespace that no GpuProject lists",
+    )
 
 
 def check_request(pod: Pod, demand: Demand) -> Refused | None:

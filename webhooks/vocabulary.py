@@ -163,7 +163,7 @@ def tell(pod: Pod) -> Told | None:
         return None
     found = told[0]
     for key, value in found.notes.items():
-        stated = pod.metadata.annotation(key)
+        stated = demand.share_notes(pod.metadata).get(key, "")
         if stated and stated != value:
             raise UnitError(f"{key}: {stated!r:.80} is not what its other words mean, {value!r}")
     return found

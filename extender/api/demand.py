@@ -1,7 +1,8 @@
 """What a pod asks for: the one place where GPU requests and other schedulers' names are read.
 
-Accepted, and nothing else: `gpu-fraction` ("0.5" of a card), `gpu-memory` (MiB of a card), either
-with `gpu-fraction-num-devices`, whole cards as the resource `nvidia.com/gpu`, or the resource
+Accepted, and nothing else: `ballast.dev/gpu-fraction` ("0.5" of a card), `ballast.dev/gpu-memory`
+(MiB of a card), both also without the prefix, as Run:ai and KAI have them, either with
+`gpu-fraction-num-devices`, whole cards as the resource `nvidia.com/gpu`, or the resource
 `ballast.dev/gpu-milli` alone. Two of these that disagree are refused, never merged.
 """
 
@@ -26,8 +27,10 @@ from extender.api.units import (
     parse_whole,
 )
 
+#: Run:ai's and KAI's names for ours, which are in `_PREFIXED`.
 FRACTION: Final = "gpu-fraction"
 MEMORY: Final = "gpu-memory"
+_PREFIXED: Final = ((names.ANNOTATION_FRACTION, FRACTION), (names.ANNOTATION_MEMORY, MEMORY))
 DEVICES: Final = "gpu-fraction-num-devices"
 FRACTION_CONTAINER: Final = "gpu-fraction-container-name"
 MODEL_SELECTOR: Final = "nvidia.com/use-gputype"
@@ -83,10 +86,19 @@ COMPUTE_REQUEST: Final = "gpu-compute-request"
 COMPUTE_LIMIT: Final = "gpu-compute-limit"
 
 #: Annotations and resources that make a pod a matter of GPUs.
-GPU_ANNOTATIONS: Final = (FRACTION, MEMORY, DEVICES, FRACTION_CONTAINER)
+SHARE_ANNOTATIONS: Final = (
+    names.ANNOTATION_FRACTION,
+    names.ANNOTATION_MEMORY,
+    FRACTION,
+    MEMORY,
+)
+GPU_ANNOTATIONS: Final = (*SHARE_ANNOTATIONS, DEVICES, FRACTION_CONTAINER)
 GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.GPU_MILLI)
 
 MAX_DEVICES: Final = 64
+#: What ends the refusal of a number: its unit, which is where most of them go wrong.
+_OF_MIB: Final = '; the unit is MiB: for 8 GiB write "8192"'
+_OF_SECONDS: Final = '; the unit is seconds: for 30 minutes write "1800"'
 
 #: Resources of MIG instances, as NVIDIA's device plugin names them: a GPU instance of so many
 #: slices, or a compute instance (`1c.`) in one; `.me` has the media engines, `.gfx` can draw.
@@ -233,7 +245,7 @@ def read_sub_groups(annotations: Mapping[str, str] | None, min_member: int) -> S
 def read_checkpoint(annotations: Mapping[str, str] | None) -> int:
     """Seconds of running between two saves of the pod's work, or 0; raises UnitError."""
     text = first_of(annotations, (names.ANNOTATION_CHECKPOINT,))
-    return parse_positive(text, names.ANNOTATION_CHECKPOINT) if text else 0
+    return parse_positive(text, names.ANNOTATION_CHECKPOINT, _OF_SECONDS) if text else 0
 
 
 def write_sub_groups(sub_groups: SubGroups) -> str:
@@ -311,6 +323,21 @@ def pod_name(pod: Pod) -> str:
     return f"{meta.namespace}/{meta.name or meta.generate_name}"
 
 
+def share_notes(meta: ObjectMeta) -> Mapping[str, str]:
+    """The annotations, with `FRACTION` and `MEMORY` also where they are stated with our prefix.
+
+    Raises UnitError where both names are there and differ.
+    """
+    notes = meta.annotations or {}
+    if all(ours not in notes for ours, _ in _PREFIXED):
+        return notes
+    folded = dict(notes)
+    for ours, alias in _PREFIXED:
+        if ours in notes and folded.setdefault(alias, notes[ours]) != notes[ours]:
+            raise UnitError(f"{ours} and {alias} differ; keep one of them")
+    return folded
+
+
 def _share(notes: Mapping[str, str], ours: str, theirs: str, default: int) -> int:
     milli = parse_milli(notes[ours], ours) if ours in notes else None
     share = parse_share(notes[theirs], theirs) if theirs in notes else milli
@@ -321,7 +348,7 @@ def _share(notes: Mapping[str, str], ours: str, theirs: str, default: int) -> in
 
 def _read_gpu(pod: Pod) -> tuple[int, int, int]:
     """(devices, milli of each, MiB of each); raises UnitError."""
-    notes = pod.metadata.annotations or {}
+    notes = share_notes(pod.metadata)
     whole = _effective(pod, names.NVIDIA_GPU, _count_of(names.NVIDIA_GPU))
     asked_milli = _effective(pod, names.GPU_MILLI, _count_of(names.GPU_MILLI))
     told: list[str] = [key for key in (FRACTION, MEMORY) if key in notes]
@@ -352,7 +379,7 @@ def _told_request(notes: Mapping[str, str], whole: int) -> tuple[int, int, int]:
     devices = parse_positive(notes[DEVICES], DEVICES) if DEVICES in notes else 1
     if FRACTION in notes:
         return devices, parse_fraction(notes[FRACTION], FRACTION), 0
-    return devices, 0, parse_positive(notes[MEMORY], MEMORY)
+    return devices, 0, parse_positive(notes[MEMORY], MEMORY, _OF_MIB)
 
 
 def _milli_request(asked_milli: int) -> tuple[int, int, int]:

@@ -51,6 +51,9 @@ ANNOTATION_PLAN: Final = "ballast.dev/plan"
 ANNOTATION_REVOKED: Final = "ballast.dev/revoked"
 #: The cards a pod holds, written by the Binding: `<index>:<milli>:<MiB>`, comma separated.
 ANNOTATION_CARDS: Final = "ballast.dev/cards"
+#: A share of one card: "0.5" of it, or so many MiB of its memory.
+ANNOTATION_FRACTION: Final = "ballast.dev/gpu-fraction"
+ANNOTATION_MEMORY: Final = "ballast.dev/gpu-memory"
 #: Guaranteed and greatest share of compute time on each of the pod's cards, in milli.
 ANNOTATION_COMPUTE_REQUEST: Final = "ballast.dev/gpu-compute-request"
 ANNOTATION_COMPUTE_LIMIT: Final = "ballast.dev/gpu-compute-limit"

@@ -69,7 +69,10 @@ def _text_of(value: int | str, longest: int) -> str:
 
 def parse_fraction(text: str, what: str = "") -> int:
     """Milli-GPU of a fraction of one card: "0.5" -> 500. Accepts 0.001 to 0.999."""
-    accepted = 'a fraction between 0.001 and 0.999 with at most three decimals, such as "0.5"'
+    accepted = (
+        'a fraction between 0.001 and 0.999 with at most three decimals, such as "0.5"; a whole GPU'
+        " is the resource nvidia.com/gpu: 1"
+    )
     if len(text) > MAX_TEXT or not _FRACTION.fullmatch(text):
         raise _refuse(text, accepted, what)
     milli = int(text[2:].ljust(3, "0"))
@@ -95,10 +98,13 @@ def parse_milli(text: str, what: str = "") -> int:
     return int(text)
 
 
-def parse_positive(text: str, what: str) -> int:
-    """A whole number from 1 to 999999999 without sign, spaces or leading zeros."""
+def parse_positive(text: str, what: str, example: str = ', such as "8"') -> int:
+    """A whole number from 1 to 999999999 without sign, spaces or leading zeros.
+
+    `example` ends the sentence that refuses anything else; it tells the unit where there is one.
+    """
     if len(text) > MAX_TEXT or not _POSITIVE.fullmatch(text):
-        raise _refuse(text, 'a whole number from 1 to 999999999, such as "8"', what)
+        raise _refuse(text, f"a whole number from 1 to 999999999{example}", what)
     return int(text)
 
 

@@ -141,10 +141,12 @@ def _check_namespaces(project: GpuProject, known: Catalog) -> Iterator[Finding]:
             if namespace in each.spec.namespaces and each.metadata.name != project.metadata.name
         ]
         if others:
-            yield odd(
+            yield wrong(
                 "spec.namespaces",
-                f"{namespace} belongs to {listed(others)} too: from now on its GPU pods are refused"
-                f" unless the label {names.LABEL_PROJECT} says whose they are",
+                f"{namespace} belongs to GpuProject {listed(others)} already, and a namespace"
+                " belongs to one project",
+                "take it off that list first, or list other namespaces",
+                "[vision]",
             )
     if not spec.namespaces:
         yield odd("spec.namespaces", "is empty: no pod can belong to the project")

@@ -96,6 +96,11 @@ REFUSED: dict[str, tuple[str, Body, str]] = {
         VISION | {"namespaces": ["kube-system"]},
         "never belongs to a project",
     ),
+    "a namespace of another project": (
+        "GpuProject",
+        VISION | {"namespaces": ["b"]},
+        "belongs to GpuProject speech already",
+    ),
     "a name that no label holds": ("GpuProject", VISION, "cannot be the label of pods"),
     "a node label that no node has": (
         "GpuProject",
@@ -209,7 +214,6 @@ ODD: dict[str, tuple[str, Body, str]] = {
         VISION | {"nodePools": [gpu("h200", quota=1)]},
         "there is no node pool h200 (yet)",
     ),
-    "a namespace of two": ("GpuProject", VISION | {"namespaces": ["b"]}, "belongs to speech too"),
     "no namespace": ("GpuProject", VISION | {"namespaces": []}, "no pod can belong to the project"),
     "a limit of nothing": (
         "GpuProject",

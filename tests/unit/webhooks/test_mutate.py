@@ -222,10 +222,94 @@ def test_pod_without_gpus_that_names_its_project_is_labelled_only() -> None:
 
 
 def test_gpu_pod_without_a_project_is_left_alone_with_a_warning() -> None:
-    decision = decision_on(pod(namespace="elsewhere").noted(HALF))
+    decision = decision_on(pod(namespace="elsewhere").asking("nvidia.com/gpu", "1"))
     assert decision.is_allowed
     assert decision.ops == ()
     assert "belongs to no project" in decision.warnings[0]
+
+
+@pytest.mark.parametrize("key", ["gpu-fraction", "ballast.dev/gpu-fraction"])
+@pytest.mark.parametrize("scheduler", ["", "default-scheduler"])
+def test_share_without_a_project_is_refused_where_no_other_scheduler_reads_it(
+    key: str, scheduler: str
+) -> None:
+    built = pod(namespace="elsewhere").noted({key: "0.5"}).with_spec(schedulerName=scheduler)
+    assert f"annotation {key} would have no effect, and the pod no GPU" in refusal(built)
+    others = pod(namespace="elsewhere").noted({key: "0.5"}).with_spec(schedulerName="kai-scheduler")
+    assert decision_on(others).is_allowed
+
+
+def test_gpu_pod_of_a_project_may_not_name_another_scheduler() -> None:
+    built = pod().asking("nvidia.com/gpu", "1").with_spec(schedulerName="volcano")
+    assert "schedulerName: 'volcano' may not give away GPUs in namespace team-a" in refusal(built)
+
+
+@pytest.mark.parametrize(
+    "usual", ["", "default-scheduler", "gke.io/optimize-utilization-scheduler"]
+)
+def test_gpu_pod_that_names_no_scheduler_of_its_own_is_ours(usual: str) -> None:
+    after = stored(pod().asking("nvidia.com/gpu", "1").with_spec(schedulerName=usual))
+    assert after["spec"]["schedulerName"] == "ballast-scheduler"
+
+
+def test_pod_without_gpus_keeps_its_scheduler_and_its_author_is_told() -> None:
+    built = pod().labelled({names.LABEL_PROJECT: "vision"}).with_spec(schedulerName="volcano")
+    assert stored(built)["spec"]["schedulerName"] == "volcano"
+    assert "leaves it to the scheduler volcano" in decision_on(built).warnings[0]
+
+
+def test_word_with_our_prefix_is_read_like_the_bare_one() -> None:
+    assert milli_of(stored(pod().noted({names.ANNOTATION_FRACTION: "0.5"}))) == "500"
+    assert milli_of(stored(pod().noted({names.ANNOTATION_MEMORY: "8192"}))) == "1"
+
+
+def test_both_names_of_a_word_have_to_agree() -> None:
+    assert stored(pod().noted(HALF | {names.ANNOTATION_FRACTION: "0.5"}))
+    assert "differ; keep one" in refusal(pod().noted(HALF | {names.ANNOTATION_FRACTION: "0.25"}))
+
+
+@pytest.mark.parametrize(
+    ("notes", "words"),
+    [
+        ({"gpu-memory": "8Gi"}, 'the unit is MiB: for 8 GiB write "8192"'),
+        (HALF | {names.ANNOTATION_CHECKPOINT: "30m"}, 'for 30 minutes write "1800"'),
+        ({"gpu-fraction": "1"}, "a whole GPU is the resource nvidia.com/gpu: 1"),
+    ],
+)
+def test_refusal_of_a_number_tells_its_unit(notes: dict[str, str], words: str) -> None:
+    assert words in refusal(pod().noted(notes))
+
+
+def test_memory_that_was_meant_in_gib_is_warned_of() -> None:
+    (warning,) = decision_on(pod().noted({"gpu-memory": "8"})).warnings
+    assert warning == 'gpu-memory: 8 means 8 MiB: for 8 GiB write "8192"'
+    assert decision_on(pod().noted({"gpu-memory": "8192"})).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("notes", "labels", "words"),
+    [
+        ({"gpu-fractoin": "0.5"}, {}, "did you mean the annotation gpu-fraction?"),
+        ({"gpu_memory": "8192"}, {}, "did you mean the annotation gpu-memory?"),
+        ({}, {"gpu-fraction": "0.5"}, "Ballast reads gpu-fraction as an annotation"),
+        ({"ballast.dev/project": "vision"}, {}, "as a label"),
+        ({"ballast.dev/expected-run-seconds": "60"}, {}, "is not read; Ballast reads"),
+        ({"ballast.dev/gpufraction": "0.5"}, {}, "mean the annotation ballast.dev/gpu-fraction?"),
+        ({}, {"ballast.dev/podgroup": "a"}, "did you mean the label ballast.dev/pod-group?"),
+    ],
+)
+@pytest.mark.parametrize("namespace", ["team-a", "elsewhere"])
+def test_word_that_is_nearly_ours_is_warned_of(
+    notes: dict[str, str], labels: dict[str, str], words: str, namespace: str
+) -> None:
+    found = decision_on(pod(namespace=namespace).noted(notes).labelled(labels))
+    assert (found.is_allowed, found.ops) == (True, ())
+    assert words in " ".join(found.warnings)
+
+
+@pytest.mark.parametrize("key", ["gpu", "gpu-type", "gpu-count", "gpu.intel.com/i915", "gpu-model"])
+def test_word_of_others_that_begins_like_ours_is_nobodys_mistake(key: str) -> None:
+    assert decision_on(pod().noted({key: "x"}).labelled({key: "x"})).warnings == ()
 
 
 def test_gpu_pod_without_a_project_may_not_use_our_scheduler() -> None:

@@ -1,0 +1,114 @@
+"""Stock Jobs, everything running: an eviction by Ballast does not make them fail."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cycle.scene import Scene
+from tests.integration.webhooks.conftest import CONFIGURATIONS
+from tests.support.controlplane.handles import Cluster
+from tests.support.controlplane.ports import LOOPBACK
+from tests.support.webhook_config import webhook_configurations
+
+JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
+JOB_WEBHOOK = "jobs.ballast.dev"
+NODES, CARDS = 3, 8
+N_PODS = NODES * CARDS
+#: Each project has half of the cards as quota. All at once: after a pod of a Job has ended early,
+#: the Job controller waits before it makes another, twice as long for each (10 s to 10 min).
+RECLAIMED = N_PODS // 2
+
+
+@pytest.fixture
+async def scene(
+    cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Scene]:
+    """Two projects with twelve cards each, and those webhooks of ours that are asked for."""
+    async with Scene.open(cluster, n_nodes=NODES, cards=CARDS) as opened:
+        webhooks = opened.installation.webhooks(tmp_path)
+        await asyncio.to_thread(webhooks.start)
+        label = "ballast.dev/managed=true"
+        for namespace in ("team-a", "team-b"):
+            opened.cluster.kubectl("label", "namespace", namespace, label, "--overwrite")
+        url = f"https://{LOOPBACK}:{webhooks.port}"
+        try:
+            for document in webhook_configurations(url, (tmp_path / "ca.crt").read_bytes()):
+                kept = [each for each in document["webhooks"] if each["name"] in request.param]
+                opened.admin.post(CONFIGURATIONS, document | {"webhooks": kept})
+            yield opened
+        finally:
+            opened.cluster.kubectl("delete", "mutatingwebhookconfiguration", "ballast-webhooks")
+            webhooks.kill()
+
+
+def stock_job() -> dict[str, Any]:
+    """A Job whose pods have one GPU each, as users write it."""
+    container = {
+        "name": "train",
+        "image": "example.invalid/none",
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "stock"},
+        "spec": {"parallelism": N_PODS, "completions": N_PODS, "template": {"spec": pod}},
+    }
+
+
+async def reclaim_twelve(scene: Scene) -> None:
+    """The stock Job has borrowed all cards, and the other project takes back its own."""
+    # The API server uses a new webhook after a moment.
+    await scene.until(lambda: "schedulingGates" in _tried_pod(scene), "a pod that was changed")
+    scene.admin.post(JOBS, stock_job())
+    await scene.until_bound("team-a", N_PODS)
+    scene.submit_job("team-b", "owner", RECLAIMED, 1000)
+    await scene.until_bound("team-b", RECLAIMED)
+
+
+def _tried_pod(scene: Scene) -> dict[str, Any]:
+    """The spec of a pod of the Job, as it would be stored."""
+    pod = stock_job()["spec"]["template"] | {"apiVersion": "v1", "kind": "Pod"}
+    pod["metadata"] = {"name": "probe"}
+    return dict(scene.admin.post("/api/v1/namespaces/team-a/pods?dryRun=All", pod)["spec"])
+
+
+def _failed_because(scene: Scene) -> str:
+    """Why the Job has failed; empty where it has not."""
+    conditions = scene.admin.get(f"{JOBS}/stock")["status"].get("conditions") or []
+    return "".join(each["reason"] for each in conditions if each["type"] == "Failed")
+
+
+def _status(scene: Scene) -> dict[str, Any]:
+    return dict(scene.admin.get(f"{JOBS}/stock")["status"])
+
+
+def _n_uncounted(scene: Scene) -> int:
+    """How many ended pods the Job controller has still to count."""
+    status = _status(scene)
+    listed = status.get("uncountedTerminatedPods") or {}
+    return sum(map(len, listed.values())) + int(status.get("terminating", 0))
+
+
+@pytest.mark.parametrize("scene", [("pods.ballast.dev", JOB_WEBHOOK)], indirect=True)
+async def test_stock_job_lives_through_twelve_reclaims(scene: Scene) -> None:
+    await reclaim_twelve(scene)
+    await scene.until(
+        lambda: _status(scene).get("active") == N_PODS - RECLAIMED and not _n_uncounted(scene),
+        "every pod that ended to be counted",
+    )
+    assert _failed_because(scene) == ""
+    assert _status(scene).get("failed", 0) == 0
+    (rule,) = scene.admin.get(f"{JOBS}/stock")["spec"]["podFailurePolicy"]["rules"]
+    assert rule["action"] == "Ignore"
+
+
+@pytest.mark.parametrize("scene", [("pods.ballast.dev",)], indirect=True)
+async def test_stock_job_without_the_webhook_dies_of_them(scene: Scene) -> None:
+    await reclaim_twelve(scene)
+    await scene.until(lambda: bool(_failed_because(scene)), "the Job to fail")
+    assert _failed_because(scene) == "BackoffLimitExceeded"
