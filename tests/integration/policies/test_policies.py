@@ -193,6 +193,11 @@ REFUSED_LATER = {
     "another project": (labels(**{"ballast.dev/project": "x"}), "", "a pod's project, kind, group"),
     "no project": (labels(**{"ballast.dev/project": None}), "", "a pod's project, kind, group"),
     "another project's alias": (labels(**{"runai/queue": "x"}), "", "a pod's project, kind, group"),
+    "another user's alias": (
+        labels(**{"yunikorn.apache.org/username": "x"}),
+        "",
+        "a pod's project, kind, group",
+    ),
     "preemptibility": (labels(**{"ballast.dev/preemptibility": "non-preemptible"}), "", "a pod's"),
     "a project by status": (labels(**{"ballast.dev/project": "x"}), "status", "a pod's project"),
 }

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from extender.api import demand, names
 from extender.api.demand import mig_slices
 
 POLICIES = Path(__file__).parents[3] / "manifests" / "base" / "policies"
@@ -47,3 +48,21 @@ def test_policy_counts_the_instances_that_the_code_counts(name: str) -> None:
 def test_device_classes_are_the_same_in_both_policies() -> None:
     listed = variable("gpu-pods", "deviceClasses")
     assert listed == variable("device-claims", "deviceClasses") == []
+
+
+def test_aliases_of_our_labels_are_as_fixed_as_these() -> None:
+    aliases = (
+        demand.PROJECT_LABELS,
+        demand.GROUP_LABELS,
+        demand.SUB_GROUP_LABELS,
+        demand.USER_LABELS,
+        demand.PREEMPTIBILITY_LABELS,
+    )
+    foreign = {key for keys in aliases for key in keys if not key.startswith(names.GROUP)}
+    assert foreign == set(variable("reserved", "claimed"))
+
+
+@pytest.mark.parametrize("policy", ["gpu-pods", "managed-pods"])
+def test_every_name_for_a_share_of_a_card_is_guarded(policy: str) -> None:
+    text = (POLICIES / f"{policy}.yaml").read_text("utf-8")
+    assert [key for key in demand.SHARE_ANNOTATIONS if f"'{key}'" not in text] == []
