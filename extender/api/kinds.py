@@ -85,13 +85,15 @@ class HostFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
 
     quota: KubeQuantity | None = None
     limit: KubeQuantity | None = None
-    over_quota_weight: Natural = 1
+    over_quota_weight: Annotated[
+        int, Meta(ge=0, description="Share of what is over quota; 0 gives none.")
+    ] = 1
 
 
 class PoolFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
     """What a queue may have in one node pool."""
 
-    name: Name
+    name: Annotated[Name, Meta(description="Name of a GpuNodePool; `default` needs none.")]
     gpu: GpuFigures = field(default_factory=GpuFigures)
     cpu: HostFigures = field(default_factory=HostFigures)
     memory: HostFigures = field(default_factory=HostFigures)
@@ -164,7 +166,9 @@ class QueueStatus(Struct, rename="camel", kw_only=True):
 
 
 class GpuDepartmentSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    node_pools: list[PoolFigures] = field(default_factory=list)
+    node_pools: Annotated[
+        list[PoolFigures], Meta(description="What its projects may have together, per node pool.")
+    ] = field(default_factory=list)
 
 
 class GpuDepartment(Struct, rename="camel", kw_only=True):
@@ -178,27 +182,38 @@ class GpuDepartment(Struct, rename="camel", kw_only=True):
 class KindSelector(Struct, rename="camel", kw_only=True):
     """Node labels that one kind of work of a project must use."""
 
-    workload_kind: Literal["training", "interactive", "build", "inference"]
-    match_labels: dict[str, str]
+    workload_kind: Annotated[
+        Literal["training", "interactive", "build", "inference"],
+        Meta(description="A value of the pods' label ballast.dev/workload-kind."),
+    ]
+    match_labels: Annotated[dict[str, str], Meta(description="Labels that the nodes must have.")]
 
 
 class MinRuntime(Struct, rename="camel", kw_only=True, omit_defaults=True):
     """How long a workload runs before it may be taken, in seconds."""
 
-    reclaim_seconds: Natural = 0
-    preempt_seconds: Natural = 0
+    reclaim_seconds: Annotated[
+        int, Meta(ge=0, description="Before it may be stopped for another project.")
+    ] = 0
+    preempt_seconds: Annotated[
+        int, Meta(ge=0, description="Before it may be stopped for work of its own project.")
+    ] = 0
 
 
 class GpuProjectSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    department: Name
+    department: Annotated[Name, Meta(description="Name of its GpuDepartment.")]
     namespaces: Annotated[
         list[str], Meta(description="Namespaces whose pods belong to this project.")
     ] = field(default_factory=list)
-    node_pools: list[PoolFigures] = field(default_factory=list)
+    node_pools: Annotated[
+        list[PoolFigures], Meta(description="What its pods may have, per node pool.")
+    ] = field(default_factory=list)
     default_node_pools: Annotated[
         list[str], Meta(description="Node pools in order of preference; all its pools when empty.")
     ] = field(default_factory=list)
-    node_affinity: list[KindSelector] = field(default_factory=list)
+    node_affinity: Annotated[
+        list[KindSelector], Meta(description="Which nodes each kind of its work must use.")
+    ] = field(default_factory=list)
     allowed_priority_classes: Annotated[
         list[str], Meta(description="Priority classes its pods may name; any when empty.")
     ] = field(default_factory=list)
@@ -223,8 +238,8 @@ class Placement(Struct, rename="camel", kw_only=True, omit_defaults=True):
     capacity useless for the kinds of work that the pool sees.
     """
 
-    gpu: PlacementRule = "BinPack"
-    cpu: PlacementRule = "BinPack"
+    gpu: Annotated[PlacementRule, Meta(description="For pods that ask for GPUs.")] = "BinPack"
+    cpu: Annotated[PlacementRule, Meta(description="For pods that ask for none.")] = "BinPack"
 
 
 TimeSlicingMode = Literal["Disabled", "Strict", "Fair"]
@@ -233,9 +248,19 @@ TimeSlicingMode = Literal["Disabled", "Strict", "Fair"]
 class TimeSlicing(Struct, rename="camel", kw_only=True, omit_defaults=True):
     """How compute time of a shared card is divided."""
 
-    mode: TimeSlicingMode = "Disabled"
-    lease_milliseconds: Annotated[int, Meta(ge=10, le=10000)] = 250
-    precision_percent: Annotated[int, Meta(ge=1, le=50)] = 5
+    mode: Annotated[
+        TimeSlicingMode,
+        Meta(
+            description="Strict: exactly the pod's share. Fair: at least the share, and an equal"
+            " part of what is idle. Disabled: the card's time is not divided."
+        ),
+    ] = "Disabled"
+    lease_milliseconds: Annotated[
+        int, Meta(ge=10, le=10000, description="How long one pod has the card at a time.")
+    ] = 250
+    precision_percent: Annotated[
+        int, Meta(ge=1, le=50, description="Finest share: a plan has 100 / this many leases.")
+    ] = 5
 
 
 class TimeBasedFairShare(Struct, rename="camel", kw_only=True, omit_defaults=True):
@@ -247,7 +272,9 @@ class TimeBasedFairShare(Struct, rename="camel", kw_only=True, omit_defaults=Tru
     weight_percent: Annotated[
         int, Meta(ge=0, le=1000, description="How strongly past use bends over-quota weights.")
     ] = 0
-    half_life_seconds: Annotated[int, Meta(ge=60, le=31_536_000)] = 604_800
+    half_life_seconds: Annotated[
+        int, Meta(ge=60, le=31_536_000, description="After so long, use counts half as much.")
+    ] = 604_800
 
 
 PoolPolicy = Literal["FairShare", "DemandWeighted", "Priority"]
@@ -255,10 +282,25 @@ JobOrder = Literal["Fifo", "StrictFifo"]
 
 
 class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    node_selector: dict[str, str] = field(default_factory=dict)
+    node_selector: Annotated[
+        dict[str, str],
+        Meta(
+            description="Labels of the pool's nodes. The pool `default` has every node that no"
+            " other pool selects."
+        ),
+    ] = field(default_factory=dict)
     placement: Placement = field(default_factory=Placement)
-    policy: PoolPolicy = "FairShare"
-    preemption: Literal["Enabled", "Disabled"] = "Enabled"
+    policy: Annotated[
+        PoolPolicy,
+        Meta(
+            description="FairShare: quotas, then shares of what is left. DemandWeighted: in"
+            " proportion to demand times weight. Priority: the best priority of all first."
+        ),
+    ] = "FairShare"
+    preemption: Annotated[
+        Literal["Enabled", "Disabled"],
+        Meta(description="Whether running work may be evicted for other work."),
+    ] = "Enabled"
     over_quota_weights: Annotated[
         Literal["Enabled", "Disabled"],
         Meta(description="Disabled: what is over quota goes to projects in proportion to quota."),
@@ -296,7 +338,7 @@ class GpuNodePool(Struct, rename="camel", kw_only=True):
 class TopologyLevel(Struct, rename="camel", kw_only=True):
     """Nodes that agree on this label, and on those of all wider levels, are one domain."""
 
-    node_label: Name
+    node_label: Annotated[Name, Meta(description="Key of a label of nodes.")]
 
 
 class GpuTopologySpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
@@ -333,7 +375,7 @@ class SubGroup(Struct, rename="camel", kw_only=True, omit_defaults=True):
     minimum of one that has children counts all pods below it, and is by default the sum of theirs.
     """
 
-    name: Name
+    name: Annotated[Name, Meta(description="What pods write into the label ballast.dev/sub-group.")]
     parent: Annotated[str, Meta(description="The sub-group around it; the group when empty.")] = ""
     min_member: Annotated[int, Meta(ge=0, description="Pods that run together, or none.")] = 1
     min_sub_group: Annotated[
@@ -360,10 +402,20 @@ class GpuPodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
         list[SubGroup], Meta(description="A tree: each names the sub-group around it.")
     ] = field(default_factory=list)
     topology_constraint: TopologyConstraint | None = None
-    project: str = ""
-    node_pools: list[str] = field(default_factory=list)
-    priority_class_name: str = ""
-    preemptibility: Literal["", "Preemptible", "NonPreemptible"] = ""
+    project: Annotated[
+        str, Meta(description="The GpuProject of its pods; that of the namespace when empty.")
+    ] = ""
+    node_pools: Annotated[
+        list[str],
+        Meta(description="Node pools in order of preference; those of the project when empty."),
+    ] = field(default_factory=list)
+    priority_class_name: Annotated[
+        str, Meta(description="Priority class of the group; its pods' highest when empty.")
+    ] = ""
+    preemptibility: Annotated[
+        Literal["", "Preemptible", "NonPreemptible"],
+        Meta(description="Whether it may be evicted for others; by its priority when empty."),
+    ] = ""
     max_concurrent_pods: Annotated[
         int | None, Meta(description="Pods of the group that may run at once.")
     ] = None

@@ -4,8 +4,9 @@ The Structs say what a field is; the tables here say what only Kubernetes asks a
 bounds (the API server prices a CEL rule by the longest list that the schema admits), and rules
 between fields.
 
-Optional fields are absent, never null, and the schema has no defaults: what a user did not write
-is not stored, so a later release may change a default. Descriptions name the default instead.
+Optional fields are absent, never null. What people write has defaults, so that
+`kubectl get -o yaml` shows what is in force; the ledger and a status have none, since programs
+write them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ from inspect import cleandoc
 from typing import Any, Final
 
 import msgspec
+
+from extender.api.explain import TEXTS
 
 #: A decoded JSON schema, or a part of a manifest.
 Json = dict[str, Any]
@@ -44,6 +47,10 @@ MAX_ITEMS: Final = {
     "SubGroup": 64,
     "TopologyLevel": 16,
 }
+#: Structs whose absence has a meaning of its own, so that they are not made for their defaults.
+ABSENT: Final = ("", "HostFigures")
+#: Kinds that only programs write.
+MACHINE_WRITTEN: Final = ("GpuNode",)
 #: Lists of plain strings hold each once and at most this many.
 MAX_STRINGS: Final = 256
 MAX_LABELS: Final = 32
@@ -53,6 +60,14 @@ MAX_TEXT_OF: Final = {"message": 32768, "reason": 1024}
 #: Lists whose entries are names of a kind that has a stricter form than any text.
 ITEM_SCHEMAS: Final[Mapping[str, Json]] = {
     "namespaces": {"maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"},
+}
+
+
+#: (Struct, field) -> what its value must be besides a text, as Kubernetes' own conditions have it.
+FORMS: Final[Mapping[tuple[str, str], Json]] = {
+    ("Condition", "status"): {"enum": ["True", "False", "Unknown"]},
+    ("Condition", "observedGeneration"): {"minimum": 0},
+    ("Condition", "lastTransitionTime"): {"format": "date-time"},
 }
 
 
@@ -105,7 +120,9 @@ RULES: Final[Mapping[str, Sequence[Rule]]] = {
 def schema(kind: type[msgspec.Struct]) -> Json:
     """The structural schema of a kind: no references, a type at every node."""
     (_,), components = msgspec.json.schema_components([kind], ref_template="{name}")
-    found, converter = components[kind.__name__], _Converter(components)
+    found = components[kind.__name__]
+    converters = {"spec": _Converter(components), "status": _Converter(components)}
+    converters["spec"].has_defaults = kind.__name__ not in MACHINE_WRITTEN
     body: Json = {
         "type": "object",
         **_described(found),
@@ -114,8 +131,8 @@ def schema(kind: type[msgspec.Struct]) -> Json:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             **{
-                part: converter.convert(found["properties"][part], part)
-                for part in ("spec", "status")
+                part: converter.property(kind.__name__, part, found)
+                for part, converter in converters.items()
                 if part in found["properties"]
             },
         },
@@ -130,6 +147,18 @@ class _Converter:
 
     def __init__(self, components: Mapping[str, Json]) -> None:
         self.components = components
+        self.has_defaults = False
+
+    def property(self, struct: str, field: str, found: Json) -> Json:
+        """The structural form of one field of a Struct, with its description and default."""
+        stated = found["properties"][field]
+        body = self.convert(stated, field)
+        if text := TEXTS.get(struct, {}).get(field):
+            body = {"description": text} | body | {"description": text}
+        body |= FORMS.get((struct, field), {})
+        if self.has_defaults and field not in found.get("required", ()):
+            body |= _default(stated, body)
+        return body
 
     def convert(self, found: Json, field: str) -> Json:
         """The structural form of one node; `field` is the name it stands under."""
@@ -137,7 +166,7 @@ class _Converter:
         if "$ref" in found:
             name: str = found["$ref"]
             target = self.components[name]
-            body = self._object(target)
+            body = self._object(target, name)
             if rules := RULES.get(name):
                 body["x-kubernetes-validations"] = [rule.as_json() for rule in rules]
             return _described(target) | _described(found) | body
@@ -150,7 +179,7 @@ class _Converter:
             return {"type": "string", "enum": found["enum"]}
         convert_type = {
             "array": self._array,
-            "object": lambda found, _: self._object(found),
+            "object": lambda found, _: self._object(found, ""),
             "string": _string,
             "integer": _integer,
             "boolean": lambda *_: {"type": "boolean"},
@@ -168,7 +197,7 @@ class _Converter:
         longest = MAX_ITEMS.get(name, MAX_STRINGS)
         return {"type": "array", "maxItems": longest, **kind, "items": items}
 
-    def _object(self, found: Json) -> Json:
+    def _object(self, found: Json, name: str) -> Json:
         if "properties" not in found:
             values = self.convert(found.get("additionalProperties", {"type": "string"}), "")
             return {
@@ -178,11 +207,25 @@ class _Converter:
             }
         body: Json = {
             "type": "object",
-            "properties": {k: self.convert(v, k) for k, v in found["properties"].items()},
+            "properties": {
+                field: self.property(name, field, found) for field in found["properties"]
+            },
         }
         if found.get("required"):
             body["required"] = found["required"]
         return body
+
+
+def _default(stated: Json, body: Json) -> Json:
+    """The default that is stored where nothing was written.
+
+    A list, a map or a text without entries says nothing that its absence does not say.
+    """
+    if "default" in stated:
+        return {"default": stated["default"]} if stated["default"] not in ([], {}, "", None) else {}
+    is_stated = any("default" in each for each in body.get("properties", {}).values())
+    is_made = is_stated and stated.get("$ref", "") not in ABSENT
+    return {"default": {}} if is_made else {}
 
 
 def _kept(found: Json, *keys: str) -> Json:

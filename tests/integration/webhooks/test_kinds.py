@@ -301,3 +301,26 @@ def test_columns_show_what_is_most_wanted(api: Api) -> None:
     assert header.split()[:3] == ["NAME", "DEPARTMENT", "QUOTA"]
     assert line.split()[:7] == ["vision", "research", "2.5", "4", "3", "9", "OverQuota"]
     assert "vision" in api.kubectl("get", "ballast")
+
+
+def test_what_is_in_force_is_shown_where_nothing_was_written(api: Api) -> None:
+    body = {"nodePools": [{"name": "default"}], "department": "research"}
+    made = {}
+    for kind, spec in (("GpuNodePool", None), ("GpuPodGroup", {}), ("GpuProject", body)):
+        document = body_of(kind, spec or {})
+        if spec is None:
+            del document["spec"]
+        made[kind] = api.control_plane.admin.post(path_of(kind, api.namespace), document)["spec"]
+    pool = made["GpuNodePool"]
+    assert (pool["policy"], pool["timeSlicing"]["mode"]) == ("FairShare", "Disabled")
+    assert pool["placement"] == {"gpu": "BinPack", "cpu": "BinPack"}
+    assert made["GpuPodGroup"]["minMember"] == 1
+    figures = {"name": "default", "gpu": {"quota": 0, "overQuotaWeight": 1}, "rank": 0}
+    assert made["GpuProject"]["nodePools"] == [figures]
+    assert msgspec.convert(pool, kinds.GpuNodePoolSpec) == GpuNodePoolSpec()
+
+
+def test_explain_tells_of_every_field(api: Api) -> None:
+    told = api.kubectl("explain", "gpupodgroup.spec.preemptibility")
+    assert "NonPreemptible" in told
+    assert "<empty>" not in told

@@ -1,0 +1,114 @@
+"""What `kubectl explain` says of fields whose Structs say nothing: those that programs write.
+
+A field that people write is described where it is declared (`extender.api.kinds`).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+_GPUS: Final = "as a number of GPUs"
+
+#: Struct -> field as it stands in YAML -> description.
+TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "CardShare": {
+        "index": "Index of the card on its node.",
+        "milli": "Thousandths of the card that the pod holds; 1000 is the whole card.",
+        "memoryMiB": "MiB of the card's memory that the pod holds.",
+    },
+    "Condition": {
+        "type": "What the condition is about, in CamelCase.",
+        "status": "True, False or Unknown.",
+        "reason": "One word of the closed list in docs/reasons.md.",
+        "message": "A sentence with names and figures.",
+        "observedGeneration": "metadata.generation of the object that the condition is about.",
+        "lastTransitionTime": "When the status last changed.",
+    },
+    "Device": {
+        "index": "Index of the card on its node.",
+        "memoryMiB": "MiB of memory that the card has.",
+        "uuid": "The card's UUID, as the driver reports it.",
+        "model": "The card's model, as GPU feature discovery or the driver reports it.",
+        "health": "Unhealthy: no pod is given the card.",
+    },
+    "ForeignHold": {
+        "uid": "UID of the pod.",
+        "namespace": "Namespace of the pod.",
+        "name": "Name of the pod.",
+        "gpus": "GPUs of the node that the pod holds.",
+    },
+    "GpuDepartment": {"spec": "What the department's projects may have together."},
+    "GpuNodePool": {"spec": "Which nodes the pool has, and how they are shared."},
+    "GpuNodePoolStatus": {
+        "nodes": "Nodes that the pool has.",
+        "capacity": f"What the pool's healthy cards amount to, {_GPUS}.",
+        "allocated": f"What pods hold in the pool, {_GPUS}.",
+        "fragmented": f"What is free on cards that are partly used, {_GPUS}.",
+        "conditions": "Whether the pool works as its spec says.",
+    },
+    "GpuNodeSpec": {"rows": "One row per pod that holds or is about to hold cards of the node."},
+    "GpuNodeStatus": {
+        "devices": "The node's cards.",
+        "conditions": "Whether the node's cards can be given to pods.",
+    },
+    "GpuPodGroup": {"spec": "What the group's pods need to run."},
+    "GpuPodGroupStatus": {
+        "pending": "Pods that wait.",
+        "scheduled": "Pods that have a node and do not run yet.",
+        "running": "Pods that run.",
+        "conditions": "Scheduled: whether the group runs, or why it waits. Stale: too few run.",
+    },
+    "GpuProject": {"spec": "Whose pods the project's are, and what they may have."},
+    "GpuTopology": {"spec": "The levels of nearness."},
+    "HostUse": {
+        "fairShare": "What the queue is entitled to now.",
+        "allocated": "What the queue's pods hold.",
+        "requested": "What the queue's pods hold and wait for.",
+    },
+    "MoveHold": {
+        "owner": "UID of the controller that makes the moved pod again.",
+        "cpuMilli": "Thousandths of a CPU that the pod requests.",
+        "memoryMiB": "MiB of host memory that the pod requests.",
+    },
+    "PastUse": {
+        "gpuMilliSeconds": "Thousandths of a GPU times seconds.",
+        "cpuMilliSeconds": "Thousandths of a CPU times seconds.",
+        "memoryMiBSeconds": "MiB of host memory times seconds.",
+        "asOf": "Unix seconds at which the figures stood so.",
+    },
+    "PoolUse": {
+        "name": "Name of the GpuNodePool.",
+        "quota": f"The quota in force, {_GPUS}.",
+        "limit": f"The limit in force, {_GPUS}; absent: unlimited.",
+        "fairShare": f"What the queue is entitled to for what it asks for, {_GPUS}.",
+        "allocated": f"What the queue's pods hold, {_GPUS}.",
+        "allocatedNonPreemptible": f"The part of it that may not be taken back, {_GPUS}.",
+        "requested": f"What the queue's pods hold and wait for, {_GPUS}.",
+    },
+    "QueueStatus": {
+        "state": "Whether the queue's pods hold more than its quota, or than its fair share.",
+        "nodePools": "The figures in each node pool.",
+        "conditions": "Whether the queue's figures are understood and in force.",
+    },
+    "QueueSummary": {
+        "quota": f"The quota in force, {_GPUS}.",
+        "limit": f"The limit in force, {_GPUS}; empty: unlimited.",
+        "fairShare": f"What the queue is entitled to for what it asks for, {_GPUS}.",
+        "allocated": f"What the queue's pods hold, {_GPUS}.",
+        "borrowed": f"What the queue's pods hold above its quota, {_GPUS}.",
+        "requested": f"What the queue's pods hold and wait for, {_GPUS}.",
+        "waiting": f"What the queue's pods wait for, {_GPUS}.",
+        "pendingPods": "Pods that wait.",
+        "runningPods": "Pods that hold cards.",
+    },
+    "Row": {
+        "uid": "UID of the pod.",
+        "namespace": "Namespace of the pod.",
+        "name": "Name of the pod.",
+        "project": "The GpuProject that the pod counts against.",
+        "cards": "What the pod holds of which card.",
+        "computeRequestMilli": "Thousandths of each card's time that the pod is guaranteed.",
+        "computeLimitMilli": "Thousandths of each card's time that the pod gets at most.",
+        "nonPreemptible": "Whether the pod may not be evicted for others.",
+        "state": "nominated: victims have to leave first; reserved: may be bound; bound: is bound.",
+    },
+}
