@@ -2,9 +2,8 @@
 our own kinds, and health and metrics for kubelet.
 
 A review is answered from memory, but for pods whose gang only their owner knows: the owner is read
-within the webhook's timeout (`webhooks.owners.reader`). What the body costs is bounded: 7 MiB (two
-objects of 3 MiB and their frame, the bound that controller-runtime uses), sent within the webhook's
-own timeout, never decompressed. What comes before a body is bounded by `webhooks.door`.
+within the webhook's timeout (`webhooks.owners.reader`). What the body costs is bounded by
+`webhooks.body`, and what comes before a body by `webhooks.door`; a body is never decompressed.
 """
 
 import asyncio
@@ -20,6 +19,18 @@ from aiohttp.typedefs import Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import generate_latest
 
+from extender.api.names import GROUP
+from extender.api.reasons import Reason, Refused
+from webhooks.body import (
+    LARGE_WITHIN_S,
+    MAX_BODY,
+    MAX_OBJECT,
+    SMALL,
+    BodyReader,
+    Lane,
+    Oversized,
+    TooLargeError,
+)
 from webhooks.certs import Bundle
 from webhooks.jobs import decide_job
 from webhooks.kinds.judge import judge_kind
@@ -27,15 +38,10 @@ from webhooks.mutate import judge, read_pod, wants_origin
 from webhooks.owners.origin import NOBODY
 from webhooks.owners.trace import WITHIN_S, Read, trace
 from webhooks.projects import ProjectIndex
-from webhooks.review import Decision, Request, ReviewError, answer, read
+from webhooks.review import Decision, Request, ReviewError, allowed, answer, read, refused
 
-MAX_BODY: Final = 7 * 2**20
 #: The API server gives up after 3 s (`timeoutSeconds`); a body that takes longer serves nobody.
 BODY_DEADLINE_S: Final = 3.0
-#: Bodies above this are read a few at a time, so that a flood of them costs no memory to speak of;
-#: pods are some KiB, and only an object with large annotations comes near it.
-LARGE_BODY: Final = 64 * 2**10
-MAX_LARGE_BODIES: Final = 2
 #: What is left of a refused body is read for so long before the connection is closed.
 LINGER_S: Final = 1.0
 #: Go's transport keeps idle connections for 90 s; ours must not close them first.
@@ -59,6 +65,7 @@ class Server:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         body_deadline_s: float = BODY_DEADLINE_S,
         owner_deadline_s: float = WITHIN_S,
+        large_within_s: float = LARGE_WITHIN_S,
     ) -> None:
         self._projects = projects
         self.bundle: Bundle | None = None
@@ -67,7 +74,8 @@ class Server:
         self._now = now
         self._body_deadline_s = body_deadline_s
         self._owner_deadline_s = owner_deadline_s
-        self._large_bodies = asyncio.Semaphore(MAX_LARGE_BODIES)
+        self._lane = Lane()
+        self._bodies = BodyReader(self._lane, large_within_s)
         self.registry = CollectorRegistry()
         self._reviews = Counter(
             "ballast_webhook_reviews_total",
@@ -110,20 +118,56 @@ class Server:
     ) -> web.Response:
         if hdrs.CONTENT_ENCODING in http.headers:
             return _plain(415, "send the body without Content-Encoding")
-        try:
-            async with asyncio.timeout(self._body_deadline_s):
-                body = await self._read_body(http)
-        except TimeoutError:
-            return _plain(408, f"body took longer than {self._body_deadline_s:g} s")
-        started = time.perf_counter()
-        try:
-            request = read(body)
-        except ReviewError as error:
-            self._reviews.labels("malformed").inc()
-            return _plain(400, str(error))
-        decision = await decide(request)
+        async with AsyncExitStack() as place:
+            try:
+                async with asyncio.timeout(self._body_deadline_s):
+                    body = await self._bodies.read(http.content, http.content_length, place)
+            except TimeoutError:
+                return _plain(408, f"body took longer than {self._body_deadline_s:g} s")
+            except TooLargeError:
+                return _plain(413, f"body is larger than {MAX_BODY} bytes")
+            started = time.perf_counter()
+            try:
+                request, decision = await self._decide_on(body, decide)
+            except ReviewError as error:
+                self._reviews.labels("malformed").inc()
+                return _plain(400, str(error))
+            reply = answer(request.uid, decision)
+            took_s = time.perf_counter() - started
+            if isinstance(body, bytes) and len(body) > SMALL:
+                self._lane.used(took_s)
+        self._tell(request, decision, took_s)
+        return web.Response(body=reply, content_type="application/json")
+
+    async def _decide_on(
+        self, body: bytes | Oversized, decide: Callable[[Request], Awaitable[Decision]]
+    ) -> tuple[Request, Decision]:
+        """What is asked and what is decided; raises ReviewError."""
+        if isinstance(body, Oversized):
+            return body.request, self._without_body(body)
+        request = read(body)
+        return request, await decide(request)
+
+    def _without_body(self, body: Oversized) -> Decision:
+        """What becomes of an object that was not looked at: refused where it could be ours."""
+        request = body.request
+        kind = request.kind
+        is_ours = kind.group == GROUP
+        if kind.kind == "Pod":
+            is_ours = self._projects.project_of(request.namespace) is not None
+        if not is_ours:
+            return allowed()
+        what = f"{kind.kind} {request.namespace}/{request.name}"
+        text = f"{what:.200}: is larger than {MAX_OBJECT} bytes of JSON: keep data in a ConfigMap"
+        if body.is_late:
+            text = f"{what:.200}: too many large objects are being created: try again, or make it"
+            text += f" smaller than {SMALL} bytes of JSON"
+        return refused(Refused(Reason.INVALID_REQUEST, text))
+
+    def _tell(self, request: Request, decision: Decision, took_s: float) -> None:
+        """Counts the decision, and logs a refusal."""
         self._reviews.labels(decision.word).inc()
-        self._duration.observe(time.perf_counter() - started)
+        self._duration.observe(took_s)
         if not decision.is_allowed:
             log.info(
                 "refused",
@@ -133,22 +177,6 @@ class Server:
                 reason=decision.reason,
                 detail=decision.message,
             )
-        return web.Response(body=answer(request.uid, decision), content_type="application/json")
-
-    async def _read_body(self, http: web.Request) -> bytes:
-        """The whole body; raises HTTPRequestEntityTooLarge. A large one waits for its turn."""
-        parts: list[bytes] = []
-        size = 0
-        async with AsyncExitStack() as place:
-            while part := await http.content.readany():
-                is_first = size <= LARGE_BODY < size + len(part)
-                size += len(part)
-                parts.append(part)
-                if size > MAX_BODY:
-                    raise web.HTTPRequestEntityTooLarge(MAX_BODY, size)
-                if is_first:
-                    await place.enter_async_context(self._large_bodies)
-            return b"".join(parts)
 
     async def _decide(self, request: Request) -> Decision:
         if request.kind.kind != "Pod":

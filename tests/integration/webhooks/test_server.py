@@ -16,9 +16,10 @@ import pytest_asyncio
 from extender.api.events import Synced
 from tests.support.admission import pod, review_body, usual_index
 from webhooks import certs
+from webhooks.body import MAX_BODY, MAX_OBJECT, SMALL
 from webhooks.catalog import WATCHED
 from webhooks.projects import ProjectIndex
-from webhooks.server import MAX_BODY, Server
+from webhooks.server import Server
 
 REVIEW = review_body(pod().noted({"gpu-fraction": "0.5"}).body)
 
@@ -57,7 +58,10 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     bundle = certs.load_or_make(tmp_path)
     clock, projects = Clock(), usual_index()
     projects.is_synced = False
-    server, context = Server(projects, now=clock, body_deadline_s=0.2), certs.server_context()
+    server, context = (
+        Server(projects, now=clock, body_deadline_s=0.4, large_within_s=0.2),
+        certs.server_context(),
+    )
     certs.serve_with(context, tmp_path)
     server.bundle = bundle
     runner = server.runner()
@@ -117,8 +121,74 @@ async def test_body_above_the_bound_is_413_and_others_go_on(running: Running) ->
 
 
 async def test_body_at_the_bound_is_read(running: Running) -> None:
-    status, _ = await running.post(REVIEW + b" " * (MAX_BODY - len(REVIEW)))
+    status, text = await running.post(REVIEW + b" " * (MAX_OBJECT + SMALL - len(REVIEW)))
     assert status == 200
+    assert json.loads(text)["response"]["patchType"] == "JSONPatch"
+
+
+def large(size: int, namespace: str = "team-a", operation: str = "CREATE") -> bytes:
+    """The review of a pod with a GPU, so many bytes long, without spaces as Go writes it."""
+    built = pod(namespace=namespace).asking("nvidia.com/gpu", "1").noted({"x": "|"})
+    body = json.dumps(
+        json.loads(review_body(built.body, namespace, operation)), separators=(",", ":")
+    ).encode()
+    return body.replace(b"|", b"x" * (size - len(body) + 1))
+
+
+@pytest.mark.parametrize("size", [MAX_OBJECT + 2 * SMALL, 7 * 2**20, MAX_BODY])
+async def test_pod_of_a_project_that_is_too_large_is_refused_in_words(
+    running: Running, size: int
+) -> None:
+    status, text = await running.post(large(size))
+    response = json.loads(text)["response"]
+    assert (status, response["allowed"]) == (200, False)
+    assert "keep data in a ConfigMap" in response["status"]["message"]
+    assert response["uid"] == json.loads(REVIEW)["request"]["uid"]
+
+
+async def test_pod_of_nobodys_namespace_may_be_as_large_as_the_cluster_allows(
+    running: Running,
+) -> None:
+    _, text = await running.post(large(7 * 2**20, "elsewhere"))
+    assert json.loads(text)["response"]["allowed"]
+
+
+async def test_update_may_have_two_objects_of_that_size(running: Running) -> None:
+    status, _ = await running.post(large(2 * MAX_OBJECT, operation="UPDATE"))
+    assert status == 200
+
+
+async def test_large_body_that_comes_too_slowly_is_answered_by_its_head(running: Running) -> None:
+    async def never_ending() -> AsyncIterator[bytes]:
+        yield large(2 * SMALL)[: SMALL + 1]
+        await asyncio.Event().wait()
+
+    async with running.client.post(f"{running.url}/mutate", data=never_ending()) as answer:
+        response = json.loads(await answer.text())["response"]
+    assert not response["allowed"]
+    assert "too many large objects" in response["status"]["message"]
+
+
+async def test_small_reviews_pass_large_ones_by(running: Running) -> None:
+    """A namespace whose large body never ends has its turn, and others are answered meanwhile."""
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def unending() -> AsyncIterator[bytes]:
+        yield large(2 * SMALL)[: SMALL + 1]
+        started.set()
+        await ended.wait()
+
+    async def send() -> int:
+        async with running.client.post(f"{running.url}/mutate", data=unending()) as answer:
+            return answer.status
+
+    slow = asyncio.create_task(send())
+    await started.wait()
+    assert (await running.post(REVIEW))[0] == 200
+    _, text = await running.post(large(2 * SMALL, "elsewhere"))
+    assert json.loads(text)["response"]["allowed"]
+    ended.set()
+    assert await slow in (200, 400)
 
 
 async def test_compressed_body_is_refused_unread(running: Running) -> None:
