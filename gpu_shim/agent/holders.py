@@ -49,6 +49,8 @@ class Style:
     node: str
     namespace: str
     image: str
+    #: Of the Node; empty where the agent's login does not say.
+    node_uid: str = ""
 
 
 def shared_indices(rows: Sequence[Row]) -> set[int]:
@@ -78,12 +80,21 @@ def holder_pod(style: Style, index: int) -> dict[str, Any]:
         "resources": {"requests": gpu, "limits": gpu},
         "securityContext": contained,
     }
+    metadata: dict[str, Any] = {
+        "name": holder_name(style.node, index),
+        "namespace": style.namespace,
+        "labels": LABELS,
+        # The cluster autoscaler need not keep a node for a pod that only holds a card of it.
+        "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
+    }
+    if style.node_uid:
+        # `kubectl drain` stops at pods that no controller makes again. The agent makes it again
+        # while it is needed, and the Node stands for it: an agent's pod is replaced by upgrades,
+        # and its holders would go with it.
+        owner = {"apiVersion": "v1", "kind": "Node", "name": style.node, "uid": style.node_uid}
+        metadata["ownerReferences"] = [owner | {"controller": True}]
     return {
-        "metadata": {
-            "name": holder_name(style.node, index),
-            "namespace": style.namespace,
-            "labels": LABELS,
-        },
+        "metadata": metadata,
         "spec": {
             # Not scheduled: the ledger has given the card already.
             "nodeName": style.node,

@@ -25,6 +25,7 @@ from gpu_shim.agent.health import Health, boot_id
 from gpu_shim.agent.holders import Holders, Style
 from gpu_shim.agent.inventory import read_inventory
 from gpu_shim.agent.limits import DriverLimits
+from gpu_shim.agent.login import own_node_uid
 from gpu_shim.agent.nri.adjust import Delivery, Node, Way
 from gpu_shim.agent.nri.plugin import NodePlugin
 from gpu_shim.agent.nvml import Nvml, NvmlError
@@ -164,7 +165,8 @@ class Program:
             tasks.append(Reflector(api, NODE_POOLS, follower.take).run())
         if options.owner == "plugin":
             kubelet = PodResources(options.kubelet)
-            style = Style(options.node, options.namespace, options.holder_image)
+            uid = own_node_uid(options.node)
+            style = Style(options.node, options.namespace, options.holder_image, uid)
             self.holders = Holders(api, kubelet, self.cards, style)
             tasks.append(self.holders.run())
         if self.plugin is not None:

@@ -17,7 +17,7 @@ from manifests.image.debian import ImageError
 from manifests.image.layers import EPOCH_S, ROOT, LayerCache, make_layers
 from manifests.image.python import MACHINES, check_python
 
-NAME: Final = "ballast.dev/ballast:0.1.0"
+NAME: Final = "localhost/ballast:0.1.0"
 OUTPUT: Final = ROOT / "build" / "image" / "ballast.tar"
 LABELS: Final = {
     "org.opencontainers.image.title": "ballast",

@@ -31,6 +31,7 @@ from gpu_shim.agent.cards import Cards
 from gpu_shim.agent.enforce import GRACE_S, Enforcer, Sources
 from gpu_shim.agent.health import Health
 from gpu_shim.agent.holders import Holders, Style, holder_name, holder_pod
+from gpu_shim.agent.login import node_uid
 from gpu_shim.agent.podresources import KubeletError, PodResources
 from gpu_shim.agent.tenants import Tenant
 from gpu_shim.arbiter.container import Card
@@ -183,6 +184,13 @@ def with_container(**fields: Any) -> Body:
 REFUSED = {
     "another node": holder(nodeName="node-b"),
     "no node": {**holder(), "spec": {**holder()["spec"], "nodeName": ""}},
+    "another node's end": {
+        **holder(),
+        "metadata": {
+            **holder_pod(Style("node-b", NAMESPACE, "i", "u"), 3)["metadata"],
+            "name": holder_name("node-a", 3),
+        },
+    },
     "another name": {**holder(), "metadata": {"name": "x", "namespace": NAMESPACE}},
     "the host's processes": holder(hostPID=True),
     "the host's network": holder(hostNetwork=True),
@@ -209,6 +217,37 @@ def test_the_holder_pods_that_the_agent_makes_are_allowed(rights: Rights) -> Non
 @pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
 def test_a_holder_pod_is_refused_with(rights: Rights, body: Body) -> None:
     assert "node agent makes" in (why := rights.create(body)) or "holder pod" in why
+
+
+def test_a_token_that_kubelet_asked_for_names_its_node(rights: Rights) -> None:
+    uid = rights.api.kubectl("get", "node", "node-a", "-o", "jsonpath={.metadata.uid}")
+    (user,) = yaml.safe_load(Path(rights.agent).read_text())["users"]
+    assert node_uid(user["user"]["token"], "node-a") == uid != ""
+    assert node_uid(user["user"]["token"], "node-b") == ""
+    body = {"apiVersion": "v1", "kind": "Pod"}
+    body |= holder_pod(Style("node-a", NAMESPACE, "none.example/pause", uid), 3)
+    assert rights.create(body) == ""
+
+
+@pytest.mark.parametrize("is_owned", [True, False])
+def test_drain_passes_a_holder_that_its_node_owns(rights: Rights, is_owned: bool) -> None:
+    node = f"drained-{is_owned}".lower()
+    api = rights.api
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}
+    api.kubectl("create", "-f", "-", stdin=json.dumps(body))
+    uid = api.kubectl("get", "node", node, "-o", "jsonpath={.metadata.uid}")
+    style = Style(node, NAMESPACE, "none.example/pause", uid if is_owned else "")
+    held = {"apiVersion": "v1", "kind": "Pod", **holder_pod(style, 0)}
+    api.kubectl("create", "-f", "-", stdin=json.dumps(held))
+    said = rights.try_("drain", node, "--ignore-daemonsets", "--timeout=20s", by=api.kubeconfig)
+    left = api.kubectl("get", "pods", "-n", NAMESPACE, "-o", "name")
+    name = held["metadata"]["name"]
+    if is_owned:
+        assert said == ""
+        assert name not in left
+    else:
+        assert "declare no controller" in said
+        assert name in left
 
 
 async def test_the_program_asks_the_driver_and_reports_cards_and_what_is_wrong_with_them(

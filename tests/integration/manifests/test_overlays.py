@@ -1,13 +1,18 @@
 """Every overlay on a real API server: understood, without a warning, and its pods admitted."""
 
+import base64
 import json
+import ssl
 import subprocess
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from extender.api.names import SYSTEM_NAMESPACE
 from tests.support.controlplane.handles import Api, Cluster, apply_crds, wait_for
+from tests.support.controlplane.nodes import GpuNodes
 from tests.support.overlays import MANIFESTS, WHOLE, name_of, of_kind, rendered
 
 pytestmark = pytest.mark.controlplane
@@ -90,3 +95,48 @@ def test_replicas_of_high_availability_are_on_different_nodes(cluster: Cluster) 
 
     wait_for(lambda: len(places()) == 2 + 2 + 3, ADMITTED_S, "a node for each replica")
     assert len(set(places())) == 2 + 2 + 3
+
+
+@pytest.mark.parametrize("cluster", [None], indirect=True)
+def test_our_own_pods_keep_off_gpu_nodes(cluster: Cluster) -> None:
+    """One node without GPUs, and it has the taint of a control plane."""
+    labels = {"nvidia.com/gpu.present": "true"}
+    cluster.add_nodes(GpuNodes(2, prefix="gpu", labels=labels))
+    cluster.add_nodes(GpuNodes(1, gpus=0, prefix="plain"))
+    taint = "node-role.kubernetes.io/control-plane:NoSchedule"
+    cluster.kubectl("taint", "node", "plain-0000", taint)
+    _apply(cluster, MANIFESTS / "overlays" / "without-gpu-shim")
+
+    def nodes() -> list[str]:
+        found = cluster.control_plane.admin.get(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods")
+        return [each["spec"].get("nodeName", "") for each in found["items"]]
+
+    wait_for(lambda: nodes() == ["plain-0000"] * 4, ADMITTED_S, "all pods on the plain node")
+
+
+def test_requests_of_our_accounts_have_a_priority_level_of_their_own(api: Api) -> None:
+    _apply(api, MANIFESTS / "base" / "rbac")
+    _apply(api, MANIFESTS / "base" / "flow-control")
+    kubeconfig = api.control_plane.kubeconfig_for_service_account(
+        SYSTEM_NAMESPACE, "ballast-control"
+    )
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases/ballast-control"
+
+    document = json.loads(Path(kubeconfig).read_text())
+    cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
+    authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+    tls = ssl.create_default_context(cadata=authority)
+
+    def schema_of(path: str) -> str:
+        headers = {"Authorization": f"Bearer {user['token']}"}
+        asked = urllib.request.Request(cluster["server"] + path, headers=headers)
+        try:
+            with urllib.request.urlopen(asked, context=tls) as answer:
+                uid = answer.headers["X-Kubernetes-PF-FlowSchema-UID"]
+        except urllib.error.HTTPError as error:
+            uid = error.headers["X-Kubernetes-PF-FlowSchema-UID"]
+        schemas = api.control_plane.admin.get("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas")
+        return next(str(n["metadata"]["name"]) for n in schemas["items"] if n["metadata"]["uid"] == uid)
+
+    wanted = {lease: "ballast-leader-election", "/api/v1/pods": "ballast"}
+    wait_for(lambda: {path: schema_of(path) for path in wanted} == wanted, ADMITTED_S, f"{wanted}")

@@ -141,5 +141,5 @@ def _kinds() -> str:
         "deployments,daemonsets,services,configmaps,serviceaccounts,networkpolicies,"
         "poddisruptionbudgets,roles,rolebindings,clusterroles,clusterrolebindings,priorityclasses,"
         "mutatingwebhookconfigurations,validatingwebhookconfigurations,"
-        "validatingadmissionpolicies,validatingadmissionpolicybindings,namespaces"
+        "validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas,namespaces"
     )

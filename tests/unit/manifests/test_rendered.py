@@ -24,7 +24,8 @@ from tests.support.overlays import (
 )
 
 VERSION = "0.1.0"
-OUR_IMAGE = f"ballast.dev/ballast:{VERSION}"
+OUR_IMAGE = f"localhost/ballast:{VERSION}"
+NO_GPU = {"key": "nvidia.com/gpu.present", "operator": "NotIn", "values": ["true"]}
 PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 Rule = Callable[[Workload], object]
 
@@ -107,6 +108,10 @@ RESTRICTED: dict[str, Rule] = {
         not any("hostPort" in port for each in w.containers for port in each.get("ports", ()))
     ),
     "no host paths": _has_only_safe_volumes,
+    "not on GPU nodes": lambda w: (
+        w.pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        == {"nodeSelectorTerms": [{"matchExpressions": [NO_GPU]}]}
+    ),
     "our priority class": lambda w: w.pod["priorityClassName"] == "ballast-system",
     "all three probes": lambda w: all(
         probe in each for each in w.pod["containers"] for probe in PROBES
@@ -304,7 +309,7 @@ def test_components_go_together_on_top_of_an_overlay(tmp_path: Path) -> None:
         "kind": "Kustomization",
         "resources": [path_to("overlays/default")],
         "components": [path_to("components/high-availability"), path_to("components/cert-manager")],
-        "images": [{"name": "ballast.dev/ballast", "newName": "registry.example/ballast"}],
+        "images": [{"name": "localhost/ballast", "newName": "registry.example/ballast"}],
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(own))
     found = list(yaml.load_all(rendered_text(tmp_path), Loader=yaml.CSafeLoader))
