@@ -136,7 +136,8 @@ def test_requests_of_our_accounts_have_a_priority_level_of_their_own(api: Api) -
         except urllib.error.HTTPError as error:
             uid = error.headers["X-Kubernetes-PF-FlowSchema-UID"]
         schemas = api.control_plane.admin.get("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas")
-        return next(str(n["metadata"]["name"]) for n in schemas["items"] if n["metadata"]["uid"] == uid)
+        names = {each["metadata"]["uid"]: each["metadata"]["name"] for each in schemas["items"]}
+        return str(names[uid])
 
     wanted = {lease: "ballast-leader-election", "/api/v1/pods": "ballast"}
     wait_for(lambda: {path: schema_of(path) for path in wanted} == wanted, ADMITTED_S, f"{wanted}")
