@@ -22,6 +22,9 @@ SCHEDULER_NAME: Final = "ballast-scheduler"
 CONTROLLER_NAME: Final = "ballast-controller"
 LEASE_NAME: Final = "ballast-control"
 
+#: Kubernetes' own label; on GpuPodGroups that the controller makes.
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+
 # -- on pods ---------------------------------------------------------------------------------
 
 #: The scheduling gate that holds a pod until the controller has reserved its cards.

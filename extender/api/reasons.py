@@ -30,6 +30,8 @@ class Reason(StrEnum):
     HELD_BY_OTHER_GATE = "HeldByOtherGate"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     WAITING_FOR_TURN = "WaitingForTurn"
+    #: Its pods name a group of which nothing tells the size.
+    GANG_SIZE_UNKNOWN = "GangSizeUnknown"
     # A workload moves on.
     RESERVED = "Reserved"
     SCHEDULED = "Scheduled"
@@ -75,6 +77,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.HELD_BY_OTHER_GATE: "a scheduling gate that is not ours holds its pods",
     Reason.WAITING_FOR_VICTIMS: "its place is held until the pods that leave it are gone",
     Reason.WAITING_FOR_TURN: "workloads before it are decided first",
+    Reason.GANG_SIZE_UNKNOWN: "nothing says how many pods of the group must run together",
     Reason.RESERVED: "cards are reserved in the ledger",
     Reason.SCHEDULED: "every required pod is bound",
     Reason.RECLAIMED: "stopped so that a project below its fair share gets it",
@@ -117,6 +120,7 @@ HELP: dict[Reason, str] = {
     Reason.UNKNOWN_NODE_POOL: "Name a node pool that exists (kubectl get gpunodepools).",
     Reason.UNKNOWN_PROJECT: "Name a project that lists this namespace (kubectl get gpuprojects).",
     Reason.UNKNOWN_TOPOLOGY: "Name a topology and a level that exist (kubectl get gputopologies).",
+    Reason.GANG_SIZE_UNKNOWN: "State the size on the pods, or in a GpuPodGroup.",
     Reason.INVALID_REQUEST: "Create the pod again with a request that is accepted.",
     Reason.HELD_BY_OTHER_GATE: "The controller of that scheduling gate has to remove it.",
     Reason.WAITING_FOR_VICTIMS: "Its place is kept; it starts when they have stopped.",

@@ -14,12 +14,12 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from extender.api import names
 from extender.api.events import Upserted
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject
 from extender.api.reasons import Reason
 from extender.cycle.group_status import ended_status, group_status
 from extender.cycle.metrics import PENDING
+from extender.cycle.own_groups import OwnGroups
 from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.placed import PlacedConditions
 from extender.cycle.pod_events import PodEvents
@@ -28,12 +28,11 @@ from extender.cycle.seen import Seen
 from extender.cycle.wait_events import WaitEvents
 from extender.cycle.writes import write_all
 from extender.kube.client import Client
-from extender.kube.errors import AlreadyExists
 from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.kube.resources import DEPARTMENTS, NODE_POOLS, POD_GROUPS, PROJECTS, Resource
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
-from extender.state.model import Snapshot, WorkloadView, department_queue
+from extender.state.model import Snapshot, department_queue
 from extender.state.problems import Problem
 
 #: Seconds between two looks.
@@ -61,6 +60,7 @@ class Reporter:
         self._written: dict[tuple[str, str], msgspec.Struct] = {}
         self._placed = PlacedConditions(client, state)
         self._events = PodEvents(state, recorder)
+        self._own_groups = OwnGroups(client, state, self._events)
         self._wait_events = WaitEvents(state)
         self._problems: frozenset[Problem] = frozenset()
         self._looked_at = float("-inf")
@@ -76,8 +76,7 @@ class Reporter:
         snapshot = self._state.snapshot(int(time.time()))
         changed = self._seen.look(snapshot, plan)
         problems = self._state.problems()
-        writes = [self._make_group(snapshot.workloads[key]) for key in self._without_group(changed)]
-        all_well = await write_all(writes, at_once=_WRITES_AT_ONCE, what="pod group")
+        all_well = await self._own_groups.keep(snapshot, changed, now)
         statuses = [
             *self._queue_statuses(snapshot, plan, problems),
             *self._pool_statuses(snapshot, problems),
@@ -108,32 +107,6 @@ class Reporter:
                 for (plural, name), status in self._written.items()
                 if name in self._lists()[plural]
             }
-
-    # -- pod groups --------------------------------------------------------------------------
-
-    def _without_group(self, changed: Iterable[str]) -> list[str]:
-        """Groups that only pods name: each gets its GpuPodGroup, so that there is where to look."""
-        workloads = self._state.workloads()
-        return [
-            key
-            for key in changed
-            if key in workloads and workloads[key].is_group and key not in self._state.pod_groups
-        ]
-
-    async def _make_group(self, workload: WorkloadView) -> None:
-        body = {
-            "metadata": {
-                "name": workload.name,
-                "namespace": workload.namespace,
-                "annotations": {names.ANNOTATION_MIN_MEMBER: str(workload.min_member)},
-            },
-            "spec": {"minMember": workload.min_member},
-        }
-        try:
-            group = await self._client.create(POD_GROUPS, body, namespace=workload.namespace)
-        except AlreadyExists:
-            return  # the watch will bring it
-        self._state.apply(Upserted(group))
 
     def _group_statuses(
         self, snapshot: Snapshot, plan: Plan, changed: Iterable[str]

@@ -273,11 +273,26 @@ def _disagreement(users: Sequence[str]) -> Refused | None:
     return Refused(Reason.INVALID_REQUEST, f"pods of one group name users {', '.join(users)}")
 
 
+def is_made_by_us(group: GpuPodGroup) -> bool:
+    """Whether the controller made the group, and nobody has changed its spec since."""
+    meta = group.metadata
+    return meta.label(names.LABEL_MANAGED_BY) == names.CONTROLLER_NAME and meta.generation <= 1
+
+
 def _created_at(facts: Listed, group: GpuPodGroup | None) -> int:
+    """When the workload came to be. A group that we made lends its age only to pods of the
+    controllers that it was made for: another gang of that name begins anew."""
     created = [fact.created_at for fact in facts if fact.created_at]
-    if group is not None and group.metadata.creation_timestamp is not None:
+    if group is not None and group.metadata.creation_timestamp and _is_for(group, facts):
         created.append(unix_s(group.metadata.creation_timestamp))
     return min(created, default=0)
+
+
+def _is_for(group: GpuPodGroup, facts: Listed) -> bool:
+    if not is_made_by_us(group):
+        return True
+    owners = {owner.uid for owner in group.metadata.owner_references or ()}
+    return any(fact.owner in owners for fact in facts)
 
 
 def _state_of(facts: PodFacts, row: Row | None) -> PodState:

@@ -22,7 +22,7 @@ from extender.api.kinds import (
     Row,
 )
 from extender.api.objects import Node, OwnerReference, Pod, PriorityClass
-from extender.state.assembly import Assembly
+from extender.state.assembly import Assembly, repeats_pods
 from extender.state.fleet import Fleet
 from extender.state.foreign import is_foreign
 from extender.state.inventory import Differences
@@ -219,6 +219,14 @@ class ClusterState:
         """The controller that would make the live pod again."""
         facts = self._workloads.facts.get(pod.uid)
         return facts.maker if facts else None
+
+    def is_sized(self, workload: WorkloadView) -> bool:
+        """Whether a pod or a person has said how many pods of the group must run together."""
+        group = self.pod_groups.get(workload.key)
+        if group is not None and not repeats_pods(group):
+            return True
+        facts = (self._workloads.facts.get(pod.uid) for pod in workload.pods)
+        return any(fact.min_member or fact.sub_groups for fact in facts if fact)
 
     def told_of(self, pod: PodView) -> str:
         """Why the pod waits, by its condition `ballast.dev/Placed`; empty without one."""

@@ -70,3 +70,41 @@ async def test_a_waiting_job_says_why_on_its_pods_and_on_itself(scene: Scene) ->
     (one, *_) = pods(scene, "team-a", "second")
     assert conditions(one)["PodScheduled"]["status"] == "True"
     assert conditions(one)["Ready"]["status"] == "True", "the kubelet's conditions stay"
+
+
+async def test_a_gang_by_label_has_a_group_that_goes_with_its_job(scene: Scene) -> None:
+    labels = {"ballast.dev/pod-group": "train"}
+    scene.submit_job("team-a", "train", 2, 1000, labels=labels)
+    await scene.until_bound("team-a", 2)
+    path = "namespaces/team-a/gpupodgroups"
+    await scene.until(lambda: len(scene.get(path)["items"]) == 1, "a group for the pods")
+    (group,) = scene.get(path)["items"]
+    (owner,) = group["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("Job", "train")
+
+    def told() -> set[str]:
+        events = scene.full_events("team-a")
+        return {each["regarding"]["kind"] for each in events if "has no size" in each["note"]}
+
+    await scene.until(lambda: told() == {"Job", "Pod"}, "a warning that the group has no size")
+    scene.admin.delete("/apis/batch/v1/namespaces/team-a/jobs/train")
+    await scene.until(lambda: not scene.get(path)["items"], "the group to go with its Job")
+
+
+async def test_a_reclaimed_job_learns_for_whom_and_with_which_figures(scene: Scene) -> None:
+    scene.submit_job("team-a", "borrower", 4, 1000)
+    await scene.until_bound("team-a", 4)
+    scene.submit_job("team-b", "secret", 2, 1000)
+    await scene.until_bound("team-b", 2)
+
+    def told() -> list[Any]:
+        events = scene.full_events("team-a")
+        return [each for each in events if each["reason"] == "Reclaimed"]
+
+    await scene.until(lambda: len(told()) == 3, "an event for each victim, and one for the Job")
+    for event in told():
+        assert "reclaimed for project team-b (2.0 GPUs): team-b holds 0.0 GPUs" in event["note"]
+        assert "team-a holds 4.0 GPUs of its fair share of 2.0" in event["note"]
+        assert "Job borrower makes the pod again" in event["note"]
+        assert "secret" not in str(event)
+    assert "borrower" not in str(scene.full_events("team-b"))

@@ -268,6 +268,14 @@ class PodGroupBuilder(Builder):
         )
         return self
 
+    def made_for(self, *owners: str) -> Self:
+        """As the controller makes a group for pods of the controllers with these UIDs."""
+        self.labels({names.LABEL_MANAGED_BY: names.CONTROLLER_NAME})
+        self.notes({names.ANNOTATION_MIN_MEMBER: str(self._spec.min_member)})
+        references = [replace(JOB, uid=owner) for owner in owners]
+        self._meta = replace(self._meta, owner_references=references, generation=1)
+        return self
+
     def told_stale(self, since: str) -> Self:
         """As an earlier leader has left its status."""
         stale = Condition(type="Stale", status="True", last_transition_time=since)

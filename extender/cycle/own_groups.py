@@ -1,0 +1,133 @@
+"""GpuPodGroups that the controller makes for groups that only pods name, and takes away again.
+
+Such a group belongs to the controllers of its pods (owner references), so it goes with them. It
+also goes when it has had no live pod for `KEPT_S`: an ended Job leaves no empty group behind, and a
+gang that is made again within that time goes on with its age. A group whose spec a person has
+changed is that person's, and stays as long as its owners do.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import structlog
+
+from extender.api import names
+from extender.api.events import Removed, Upserted
+from extender.api.kinds import GpuPodGroup
+from extender.api.reasons import Reason
+from extender.cycle.pod_events import PodEvents
+from extender.cycle.writes import write_all
+from extender.kube.client import Client
+from extender.kube.errors import AlreadyExists, Conflict
+from extender.kube.resources import POD_GROUPS
+from extender.state.assembly import is_made_by_us
+from extender.state.cluster import ClusterState
+from extender.state.model import Snapshot, WorkloadView
+
+#: How long a group of ours is kept without a live pod. A Job waits 10 s before it makes a pod again
+#: that has failed, and every further time twice as long.
+KEPT_S: Final = 300.0
+#: Seconds between two looks for groups without pods.
+LOOK_S: Final = 20.0
+#: Owner references of one group; a group of more controllers goes when its last pod has gone.
+MAX_OWNERS: Final = 10
+
+_WRITES_AT_ONCE: Final = 16
+
+log = structlog.get_logger(__name__)
+
+
+class OwnGroups:
+    """Makes groups that are missing and deletes those that nothing needs."""
+
+    def __init__(self, client: Client, state: ClusterState, events: PodEvents) -> None:
+        self._client = client
+        self._state = state
+        self._events = events
+        self._empty_since: dict[str, float] = {}
+        self._warned: set[str] = set()
+        self._looked_at = float("-inf")
+
+    async def keep(self, snapshot: Snapshot, changed: Iterable[str], now: float) -> bool:
+        """Make what is missing among the workloads that changed, delete what is over; whether all
+        went well."""
+        workloads, groups = snapshot.workloads, self._state.pod_groups
+        grouped = [workloads[key] for key in changed if key in workloads]
+        grouped = [workload for workload in grouped if workload.is_group]
+        for workload in grouped:
+            self._warn_of_size(workload)
+        missing = [workload for workload in grouped if workload.key not in groups]
+        writes = [self._make(workload) for workload in missing]
+        if now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            writes += [self._delete(groups[key]) for key in self.over(snapshot, now)]
+            self._warned &= workloads.keys()
+        return await write_all(writes, at_once=_WRITES_AT_ONCE, what="pod group")
+
+    def over(self, snapshot: Snapshot, now: float) -> list[str]:
+        """Keys of our groups that have had no live pod for long enough."""
+        self._empty_since = {
+            key: self._empty_since.get(key, now)
+            for key, group in self._state.pod_groups.items()
+            if key not in snapshot.workloads and is_made_by_us(group)
+        }
+        return [key for key, since in self._empty_since.items() if now - since >= KEPT_S]
+
+    def _warn_of_size(self, workload: WorkloadView) -> None:
+        """Say once that pods name a group of which nothing tells the size."""
+        if len(workload.pods) < 2 or workload.key in self._warned:
+            return
+        if self._state.is_sized(workload):
+            return
+        self._warned.add(workload.key)
+        note = (
+            f"group {workload.name} has no size, so its pods start one by one; state it on the pods"
+            f" with the annotation {names.ANNOTATION_MIN_MEMBER}, or in a GpuPodGroup"
+        )
+        self._events.tell(workload.pods[0], Reason.GANG_SIZE_UNKNOWN, note, owner_note=note)
+
+    async def _make(self, workload: WorkloadView) -> None:
+        body = group_of(workload, self._owners_of(workload))
+        try:
+            group = await self._client.create(POD_GROUPS, body, namespace=workload.namespace)
+        except AlreadyExists:
+            return  # the watch will bring it
+        self._state.apply(Upserted(group))
+
+    def _owners_of(self, workload: WorkloadView) -> list[dict[str, Any]]:
+        """The controllers of its pods, as owner references."""
+        found: dict[str, dict[str, Any]] = {}
+        for pod in workload.pods:
+            maker = self._state.maker_of(pod)
+            if maker is not None and all((maker.api_version, maker.kind, maker.name, maker.uid)):
+                found[maker.uid] = {
+                    "apiVersion": maker.api_version,
+                    "kind": maker.kind,
+                    "name": maker.name,
+                    "uid": maker.uid,
+                    "blockOwnerDeletion": False,
+                }
+        return list(found.values()) if len(found) <= MAX_OWNERS else []
+
+    async def _delete(self, group: GpuPodGroup) -> None:
+        meta = group.metadata
+        try:
+            await self._client.delete(POD_GROUPS, meta.name, meta.namespace, uid=meta.uid)
+        except Conflict:
+            return  # another group has the name now
+        self._state.apply(Removed(GpuPodGroup, meta.uid, meta.namespace, meta.name))
+        log.info("deleted group without pods", group=f"{meta.namespace}/{meta.name}")
+
+
+def group_of(workload: WorkloadView, owners: list[dict[str, Any]]) -> dict[str, Any]:
+    """The GpuPodGroup of a workload that only its pods name."""
+    return {
+        "metadata": {
+            "name": workload.name,
+            "namespace": workload.namespace,
+            "labels": {names.LABEL_MANAGED_BY: names.CONTROLLER_NAME},
+            "annotations": {names.ANNOTATION_MIN_MEMBER: str(workload.min_member)},
+            "ownerReferences": owners,
+        },
+        "spec": {"minMember": workload.min_member},
+    }
