@@ -6,11 +6,17 @@ from dataclasses import dataclass, field
 from extender.api import names
 from extender.api.demand import GROUP_LABELS, MIN_MEMBER_KEYS, Demand, first_of
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, PoolFigures
-from extender.api.objects import Pod
+from extender.api.objects import ObjectMeta, Pod
 from extender.api.units import MILLI_PER_GPU
 from webhooks.catalog import PriorityClass
 from webhooks.owners.origin import Origin
 from webhooks.vocabulary import Told
+
+
+def states_minimum(meta: ObjectMeta) -> bool:
+    """Whether a pod says how many of its group must run together."""
+    keys = (*MIN_MEMBER_KEYS, names.ANNOTATION_SUB_GROUPS)
+    return bool(first_of(meta.annotations, keys) or first_of(meta.labels, MIN_MEMBER_KEYS))
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -55,9 +61,7 @@ class Case:
     @property
     def states_minimum(self) -> bool:
         """Whether the pod says how many of its group must run together."""
-        meta = self.pod.metadata
-        keys = (*MIN_MEMBER_KEYS, names.ANNOTATION_SUB_GROUPS)
-        return bool(first_of(meta.annotations, keys) or first_of(meta.labels, MIN_MEMBER_KEYS))
+        return states_minimum(self.pod.metadata)
 
     @property
     def shares_cards(self) -> bool:

@@ -121,11 +121,17 @@ def _label(patch: PatchBuilder, case: Case) -> None:
 
 
 def _join_group(patch: PatchBuilder, case: Case) -> None:
-    """Writes what the owner says of the group, where the pod names no group itself.
+    """Writes what the owner says of the group.
 
-    Whoever names a group may mean pods of several owners, so one owner's figures are not for it.
+    Of a group that the pod names itself that is the size alone, where nothing states it: its
+    sub-groups may be of several owners.
     """
-    if not case.group or case.stated_group:
+    if not case.group:
+        return
+    if case.stated_group:
+        if not case.states_minimum and case.origin.gang.min_member > 1:
+            key = names.ANNOTATION_MIN_MEMBER
+            patch.set(("metadata", "annotations", key), str(case.origin.gang.min_member))
         return
     origin, stated = case.origin, first_of(case.pod.metadata.labels, SUB_GROUP_LABELS)
     sub_group = stated or origin.sub_group

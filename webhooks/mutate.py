@@ -11,7 +11,8 @@ placed directly by the extender. What the changes are is written in `webhooks.ch
 Later only one thing can come that matters: an ephemeral container, which is shown no card.
 
 Pods that their owner needs together get the group and the minimum that follow from it
-(`webhooks.owners`), unless they name a group themselves; one that does is left to its author.
+(`webhooks.owners`). Pods that name a group themselves keep it, and get the minimum alone, where
+they state none.
 
 A GPU pod in a namespace without a project is not ours: it is left alone with a warning. It is
 refused when it asks for our scheduler, which would otherwise place it outside every quota, and when
@@ -42,7 +43,7 @@ from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError
 from webhooks import limits, validate
-from webhooks.case import Case
+from webhooks.case import Case, states_minimum
 from webhooks.change import hide_cards, operations
 from webhooks.owners.origin import NOBODY, Origin
 from webhooks.patch import PatchBuilder
@@ -100,8 +101,12 @@ def _new_pod(request: Request) -> Pod | Decision:
 def wants_origin(pod: Pod, projects: ProjectIndex) -> bool:
     """Whether what its owner says of the pod would change anything."""
     meta = pod.metadata
-    is_told = meta.label(names.LABEL_WORKLOAD_KIND) and first_of(meta.labels, GROUP_LABELS)
-    if is_told or meta.controller is None or not asks_for_gpu(pod):
+    is_sized = first_of(meta.labels, GROUP_LABELS) and states_minimum(meta)
+    if (
+        (meta.label(names.LABEL_WORKLOAD_KIND) and is_sized)
+        or meta.controller is None
+        or not asks_for_gpu(pod)
+    ):
         return False
     return projects.project_of(meta.namespace) is not None
 
@@ -303,4 +308,10 @@ def _warnings(case: Case) -> list[str]:
         keys = names.ANNOTATION_SUB_GROUPS, names.ANNOTATION_MIN_MEMBER
         key = next((key for key in keys if key in notes), names.ANNOTATION_MIN_MEMBER)
         found.append(f"{key} has no effect without {names.LABEL_POD_GROUP}")
+    if case.stated_group and not case.states_minimum and case.pod.metadata.controller is None:
+        found.append(
+            f"the pods of group {case.stated_group} start one by one unless a GpuPodGroup of that"
+            f" name, or their annotation {names.ANNOTATION_MIN_MEMBER}, says how many must run"
+            " together"
+        )
     return [*found, *misspelt(case.pod.metadata)]

@@ -1,4 +1,5 @@
-"""Job: an Indexed one whose pods all run at once is a gang; pods of any other run by themselves.
+"""Job: an Indexed one whose pods all run at once is a gang; pods of any other run by themselves,
+unless they name a group: then those that run at once are a gang.
 
 With fewer pods at a time than completions, or without an index, a pod can't know its peers: it
 takes the next piece of work and ends. Indices that have failed for good get no pod any more, so a
@@ -52,6 +53,19 @@ def shape(job: Job) -> Shape | None:
     if spec.completion_mode != "Indexed" or n < 2 or spec.parallelism != n:
         return None
     n_possible = n - count_indexes(job.status.failed_indexes)
+    return Shape([Role("", n_possible, spec.template)])
+
+
+def shape_of_named(job: Job) -> Shape:
+    """The gang of a Job whose pods name a group without its size: all pods that run at once."""
+    spec = job.spec
+    at_once = (
+        spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
+    )
+    n_possible = at_once
+    if spec.completion_mode == "Indexed" and spec.completions is not None:
+        n_left = spec.completions - count_indexes(job.status.failed_indexes)
+        n_possible = min(at_once, n_left)
     return Shape([Role("", n_possible, spec.template)])
 
 

@@ -35,7 +35,8 @@ class Kind:
     """One kind of owner.
 
     `shape` gives None where pods don't need one another; without it they are a group of which the
-    size is not known. `part_of` names the part of the owner that
+    size is not known. `shape_of_named` is the shape where the pods name their group themselves, and
+    `shape` would say that they don't need one another. `part_of` names the part of the owner that
     forms a group of its own, `role_of` the pod's role. `climbs`: another known kind may stand above
     it. `version` is the one to read where no reference names one.
     """
@@ -51,6 +52,7 @@ class Kind:
     role_of: Callable[[ObjectMeta], str] | None = None
     work: str = ""
     climbs: bool = False
+    shape_of_named: Callable[[Any], Shape] | None = None
 
     @property
     def is_alone(self) -> bool:
@@ -197,7 +199,16 @@ TABLE: Final[Sequence[Kind]] = (
     Kind("", "ReplicationController", _alone),
     Kind("apps", "StatefulSet", _alone, "v1", "statefulsets", climbs=True),
     Kind("batch", "Job", _alone, claim=_of_plain_job),
-    Kind("batch", "Job", batch.shape, "v1", "jobs", batch.Job, climbs=True),
+    Kind(
+        "batch",
+        "Job",
+        batch.shape,
+        "v1",
+        "jobs",
+        batch.Job,
+        climbs=True,
+        shape_of_named=batch.shape_of_named,
+    ),
 )
 
 #: By API group and kind; of two entries for one kind the later is for what no claim speaks of.

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from extender.api.demand import GROUP_LABELS, first_of
 from extender.api.objects import ObjectMeta, OwnerReference
 from webhooks.owners.origin import NOBODY, Gang, Origin, Owner, gang_of, group_name
 from webhooks.owners.table import BY_KIND, CLAIMING, Claim, Kind
@@ -70,7 +71,8 @@ async def _trace(meta: ObjectMeta, read: Read) -> Origin:
     if ref is None or ref.kind in ("DaemonSet", "Node"):
         return NOBODY
     for kind, claim in CLAIMING:
-        if claimed := claim(meta, ref):
+        claimed = claim(meta, ref)
+        if claimed and not (kind.is_alone and _is_sized_by(ref, meta)):
             return await _told(meta, kind, claimed, read)
     return await _climb(meta, ref, read)
 
@@ -92,6 +94,8 @@ async def _climb(meta: ObjectMeta, first: OwnerReference, read: Read) -> Origin:
         return Origin(group=_group_of_unknown(first))
     seen = {ref.uid}
     owner = await _read_ref(meta, kind, ref, read)
+    if owner is not None and _is_sized_by(first, meta):
+        return _origin(meta, kind, Claim(ref.name, ref.uid), owner)
     while owner is not None and kind.climbs and len(seen) <= MAX_DEPTH:
         above = owner.metadata.controller
         higher = _kind_of(above) if above else None
@@ -120,12 +124,21 @@ def _origin(meta: ObjectMeta, kind: Kind, claim: Claim, owner: Owner | None) -> 
     gang = Gang()
     if owner is not None and kind.shape is not None:
         shape = kind.shape(owner)
+        if shape is None and kind.shape_of_named and first_of(meta.labels, GROUP_LABELS):
+            shape = kind.shape_of_named(owner)
         if shape is None:
             return Origin(kind.work, group, is_alone=True)
         gang = gang_of(shape)
     role = kind.role_of(meta) if kind.role_of else ""
     is_known = any(role == name for name, _ in gang.sub_groups)
     return Origin(kind.work, group, False, gang, role if is_known else "")
+
+
+def _is_sized_by(ref: OwnerReference, meta: ObjectMeta) -> bool:
+    """Whether the pod names its group itself, and its controller says how large that is."""
+    kind = _kind_of(ref)
+    is_named = bool(first_of(meta.labels, GROUP_LABELS))
+    return is_named and kind is not None and kind.shape_of_named is not None
 
 
 def _kind_of(ref: OwnerReference) -> Kind | None:

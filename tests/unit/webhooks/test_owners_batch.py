@@ -2,6 +2,7 @@
 
 import pytest
 
+from extender.api.names import LABEL_POD_GROUP
 from tests.support.owners import Document, Shelf, child, meta_of, origin_of, unread, written
 from webhooks.owners.batch import COMPLETION_INDEX, count_indexes
 from webhooks.owners.origin import NOBODY, Gang, Origin
@@ -70,6 +71,30 @@ async def test_plain_job_is_not_even_read() -> None:
     meta = meta_of(child(made, {"batch.kubernetes.io/job-name": "llama-finetune"}))
     assert (await trace(meta, Reader(shelf.get).read)).is_alone
     assert shelf.asked == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "n"),
+    [
+        ({"completionMode": "NonIndexed"}, 4),
+        ({"completionMode": "NonIndexed", "completions": 8, "parallelism": 3}, 3),
+        ({"completionMode": "NonIndexed", "completions": 2, "parallelism": 6}, 2),
+        ({"completionMode": "NonIndexed", "completions": None, "parallelism": 5}, 5),
+        ({"completions": 8, "parallelism": 2}, 2),
+    ],
+)
+def test_job_whose_pods_name_a_group_is_a_gang_of_all_that_run_at_once(
+    spec: dict[str, object], n: int
+) -> None:
+    made = job(**spec)
+    built = child(made, {LABEL_POD_GROUP: "mine", "batch.kubernetes.io/job-name": "llama-finetune"})
+    assert origin_of(built, made).gang == Gang(n)
+
+
+def test_indices_of_a_named_gang_that_have_failed_for_good_are_not_waited_for() -> None:
+    made = job()
+    made["status"] = {"failedIndexes": "2"}
+    assert origin_of(child(made, INDEX | {LABEL_POD_GROUP: "mine"}), made).gang.min_member == 3
 
 
 def test_indices_that_have_failed_for_good_are_not_waited_for() -> None:

@@ -63,7 +63,20 @@ def test_group_that_the_pod_names_is_left_to_its_author(key: str) -> None:
     after = stored(made().labelled({key: "mine"}), WORKERS)
     assert labels(after)[names.LABEL_POD_GROUP] == "mine"
     assert names.LABEL_SUB_GROUP not in labels(after)
-    assert min_member(after) is None
+
+
+@pytest.mark.parametrize("key", GROUP_LABELS)
+def test_group_that_the_pod_names_has_the_size_of_its_owner(key: str) -> None:
+    assert min_member(stored(made().labelled({key: "mine"}), WORKERS)) == "8"
+    assert min_member(stored(made().labelled({key: "mine"}), ALONE)) is None
+
+
+def test_author_is_warned_of_a_group_without_a_size() -> None:
+    built = pod().asking("nvidia.com/gpu", "1").labelled({names.LABEL_POD_GROUP: "mine"})
+    (warning,) = decide(request_for(built), usual_index()).warnings
+    assert "start one by one" in warning
+    sized = built.noted({names.ANNOTATION_MIN_MEMBER: "2"})
+    assert decide(request_for(sized), usual_index()).warnings == ()
 
 
 @pytest.mark.parametrize("key", MIN_MEMBER_KEYS)
@@ -190,12 +203,18 @@ def test_pod_without_gpus_gets_no_group() -> None:
         (made().labelled({names.LABEL_WORKLOAD_KIND: "build"}), True),
         (
             made().labelled({names.LABEL_POD_GROUP: "mine", names.LABEL_WORKLOAD_KIND: "training"}),
+            True,
+        ),
+        (
+            made()
+            .labelled({names.LABEL_POD_GROUP: "mine", names.LABEL_WORKLOAD_KIND: "training"})
+            .noted({names.ANNOTATION_MIN_MEMBER: "2"}),
             False,
         ),
         (pod().asking("nvidia.com/gpu", "1"), False),
         (pod().labelled({"runai/queue": "vision"}).owned_by("Job"), False),
     ],
-    ids=["says nothing", "group", "kind", "both", "made by nobody", "no GPU"],
+    ids=["says nothing", "group", "kind", "group and kind", "all", "made by nobody", "no GPU"],
 )
 def test_owner_is_looked_for_only_where_it_matters(built: PodDocument, expected: bool) -> None:
     found = read_pod(request_for(built))
