@@ -67,7 +67,11 @@ class InventoryKeeper:
         node = self._state.gpu_node(name)
         if node is None or node.spec.rows:
             return  # a lost node may still run its pods
-        await self._client.delete(GPU_NODES, name, uid=node.metadata.uid)
+        meta = node.metadata
+        # Whoever wrote a row since we looked keeps it: the deletion is refused then.
+        await self._client.delete(
+            GPU_NODES, name, uid=meta.uid, resource_version=meta.resource_version
+        )
 
     async def _label(self, name: str, pool: str) -> None:
         """Say on the GpuNode which pool its node is in: the extender does not see Nodes."""

@@ -3,15 +3,23 @@
 How a request travels (deadlines, retries, the leader's fence) is `extender.kube.transport`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
 
 from extender.kube.connection import Connection, Source
-from extender.kube.errors import DISRUPTION_BUDGET, Conflict, NotFound, Throttled, Unavailable
+from extender.kube.errors import (
+    DISRUPTION_BUDGET,
+    Conflict,
+    NotFound,
+    Throttled,
+    TooLarge,
+    Unavailable,
+)
 from extender.kube.resources import PODS, KubeObject, Resource
-from extender.kube.transport import JSON, Call, Transport
-from extender.kube.wire import Page, decode_object, decode_page
+from extender.kube.transport import JSON, MAX_OBJECT_BYTES, Call, Transport
+from extender.kube.wire import Page, decode_object, decode_page, read_cut_page
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -24,6 +32,11 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 LIST_DEADLINE_S: Final = 60.0
 #: Kubernetes lists in pages of 500, as kubectl does.
 PAGE_LIMIT: Final = 500
+#: A page above this size is asked for again with fewer objects. 500 common pods are 4 MiB; 500 of
+#: the largest that etcd stores would be 4 GiB.
+PAGE_BYTES: Final = 16 * 2**20
+#: By how much a page shrinks that was too large.
+_SHRINK: Final = 8
 
 FIELD_MANAGER: Final = "ballast"
 
@@ -102,18 +115,45 @@ class Client(Transport):
         if version := options.get("resource_version"):
             query["resourceVersion"] = version
         path = resource.url(options.get("namespace", ""))
-        call = Call("GET", path, resource.plural, query=query, deadline_s=LIST_DEADLINE_S)
+        call = Call(
+            "GET", path, resource.plural, query=query, deadline_s=LIST_DEADLINE_S,
+            max_bytes=PAGE_BYTES if query["limit"] != "1" else MAX_OBJECT_BYTES,
+        )  # fmt: skip
         return decode_page(resource, await self.send(call))
+
+    async def pages(
+        self, resource: Resource[T], **selection: Unpack[Selection]
+    ) -> AsyncGenerator[Page[T], None]:
+        """Every object of one moment, page by page; raises Expired if that moment passed.
+
+        A page has `PAGE_LIMIT` objects, or as few as stay within `PAGE_BYTES`.
+        """
+        limit, token = PAGE_LIMIT, ""
+        while True:
+            try:
+                page = await self.list_page(
+                    resource, **selection, limit=limit, continue_token=token
+                )
+            except TooLarge as error:
+                if limit > 1:
+                    limit = max(1, limit // _SHRINK)
+                    continue
+                page = read_cut_page(resource, error.head)
+            yield page
+            token = page.continue_token
+            if not token:
+                return
+            limit = _next_limit(limit, page)
 
     async def list_all(self, resource: Resource[T], **selection: Unpack[Selection]) -> Page[T]:
         """Every object of one moment, in memory at once; raises Expired if that moment passed."""
-        page = await self.list_page(resource, **selection)
-        while page.continue_token:
-            more = await self.list_page(resource, **selection, continue_token=page.continue_token)
-            page.items.extend(more.items)
-            page.skipped.extend(more.skipped)
-            page.continue_token = more.continue_token
-        return page
+        whole: Page[T] = Page([])
+        async with aclosing(self.pages(resource, **selection)) as pages:
+            async for page in pages:
+                whole.items.extend(page.items)
+                whole.skipped.extend(page.skipped)
+                whole.resource_version = page.resource_version
+        return whole
 
     async def get_raw(self, path: str) -> bytes:
         """The body of a GET, such as of "/readyz" or "/version"."""
@@ -201,13 +241,16 @@ class Client(Transport):
         namespace: str = "",
         *,
         uid: str = "",
+        resource_version: str = "",
         grace_s: int | None = None,
     ) -> None:
-        """Asks for deletion; with `uid` only of that very object, else Conflict.
+        """Asks for deletion; Conflict unless the object has this `uid` and `resource_version`.
 
-        A pod has `grace_s` to end, by default what it states itself.
+        `grace_s` replaces the pod's own grace period.
         """
-        body: dict[str, object] = {"preconditions": {"uid": uid}} if uid else {}
+        stated = {"uid": uid, "resourceVersion": resource_version}
+        wanted = {key: value for key, value in stated.items() if value}
+        body: dict[str, object] = {"preconditions": wanted} if wanted else {}
         if grace_s is not None:
             body["gracePeriodSeconds"] = grace_s
         path = resource.url(namespace, name)
@@ -324,6 +367,13 @@ class Client(Transport):
         """The body of the answer to any request, for kinds without a `Resource`."""
         call = Call(method, path, query=query or {}, body=body, content_type=content_type)
         return await self.send(call)
+
+
+def _next_limit(limit: int, page: Page[Any]) -> int:
+    """How many objects the next page may have: at most twice as many, and by their size."""
+    n_objects = len(page.items) + len(page.skipped) or limit
+    by_size = PAGE_BYTES // 2 * n_objects // max(1, page.n_bytes)
+    return max(1, min(PAGE_LIMIT, limit * 2, by_size))
 
 
 def version_precondition(resource_version: str) -> list[dict[str, object]]:

@@ -21,8 +21,9 @@ from kubernetes_asyncio.config import ConfigException, load_incluster_config, lo
 
 from extender.kube.errors import Misconfigured, Unauthorized
 
-#: Reads of up to two objects of etcd's 1.5 MiB limit without stopping the socket.
-READ_BUFFER_BYTES: Final = 2**21
+#: The socket is stopped when twice this much is not yet read: what waits in a hundred connections
+#: at once stays small.
+READ_BUFFER_BYTES: Final = 2**18
 #: A peer that vanished without a word is noticed by the kernel in about this many seconds.
 DEAD_PEER_S: Final = 30
 #: Credentials are not read again more often than this: an exec plugin may be slow or interactive.

@@ -1,8 +1,9 @@
 """What can go wrong between us and the API server, split by what the caller does next.
 
 Retry later: `Unavailable`, `Throttled`. Read again and redo: `Conflict`. List again: `Expired`.
-Give up on this object: `NotFound`, `AlreadyExists`, `RequestRefused`, `Undecodable`. Stop:
-`Unauthorized`, `NotLeading`, `Misconfigured`. HTTP answers are translated here and nowhere else.
+Give up on this object: `NotFound`, `AlreadyExists`, `RequestRefused`, `Undecodable`. Ask for
+less: `TooLarge`. Stop: `Unauthorized`, `NotLeading`, `Misconfigured`. Start anew: `Restored`.
+HTTP answers are translated here and nowhere else.
 """
 
 # ruff: noqa: N818 (the names are what happened, as in `except Conflict`)
@@ -87,6 +88,22 @@ class Unavailable(KubeError):
 
 class Undecodable(KubeError):
     """The server's answer is not what we can read."""
+
+
+class TooLarge(KubeError):
+    """The answer is larger than the caller can take; `head` is how it begins."""
+
+    def __init__(self, message: str, *, head: bytes = b"") -> None:
+        super().__init__(message)
+        self.head = head
+
+
+class Restored(KubeError):
+    """The cluster's store went back in time, as after a restore from a backup.
+
+    What was learnt before is worth nothing: objects that were gone exist again, and versions that
+    were seen come a second time. A program that remembers more than what exists has to start anew.
+    """
 
 
 class NotLeading(KubeError):

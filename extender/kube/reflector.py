@@ -7,13 +7,17 @@ key and UID of each object are kept here, for the comparison.
 What is promised: nothing that exists is ever reported as removed because a list failed, was cut
 short, or came from an API server that lags behind what was already seen; and nothing that is gone
 stays reported, however long the connection was away.
+
+A store that was restored from a backup goes back in time. Versions tell: every list is older than
+what was seen, or it shows an object that should have been seen before and was not. The list then
+wins, or `run` ends with Restored where the listener remembers more than what exists.
 """
 
 import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Final, Generic, NoReturn, TypeVar, Unpack
 
@@ -22,20 +26,22 @@ from msgspec.json import decode
 from prometheus_client import Counter, Gauge
 
 from extender.api.events import Event, Removed, Synced, Upserted
-from extender.api.objects import Status
+from extender.api.objects import ObjectMeta, Status
 from extender.kube.backoff import Backoff
-from extender.kube.client import PAGE_LIMIT, Client, Selection, selection_query
+from extender.kube.client import Client, Selection, selection_query
 from extender.kube.errors import (
     Expired,
     KubeError,
+    Restored,
     Throttled,
     Unauthorized,
     Unavailable,
     Undecodable,
     error_of_status,
 )
+from extender.kube.lines import CutLine
 from extender.kube.resources import KubeObject, Resource
-from extender.kube.transport import Call
+from extender.kube.transport import MAX_OBJECT_BYTES, Call
 from extender.kube.wire import (
     Identity,
     Page,
@@ -43,6 +49,7 @@ from extender.kube.wire import (
     decode_identity,
     decode_line,
     decode_object,
+    read_cut_line,
     skip,
 )
 
@@ -51,6 +58,17 @@ T = TypeVar("T", bound=KubeObject)
 #: The event loop is given back after this much work.
 SLICE_S: Final = 0.002
 
+#: Longest delay before the next try: a program has to be back a minute after the API server is.
+BACKOFF_CAP_S: Final = 10.0
+#: After this many watches that broke off at one version, list anew: what comes next breaks them.
+MAX_BROKEN_WATCHES: Final = 3
+#: A namespace and name for lists that should find nothing.
+_NOWHERE: Final = "default"
+_NOTHING: Final = "metadata.name=ballast-no-such-object"
+
+#: Status of an error of a watch that the server had accepted.
+_ACCEPTED: Final = 200
+
 _LINE_TYPES: Final = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 
 _log = structlog.get_logger(__name__)
@@ -58,6 +76,9 @@ _LISTS = Counter("ballast_kube_lists_total", "Complete lists used.", ["resource"
 _EVENTS = Counter("ballast_kube_watch_events_total", "Lines of watches.", ["resource", "type"])
 _FAILURES = Counter(
     "ballast_kube_reflector_failures_total", "Lists and watches that failed.", ["resource", "cause"]
+)
+_UNTOLD = Counter(
+    "ballast_kube_untold_events_total", "Events that the listener could not take.", ["resource"]
 )
 _HEARD = Gauge(
     "ballast_kube_reflector_heard_timestamp_seconds",
@@ -78,13 +99,17 @@ class Timing:
     settled_s: float = 1.0
     #: With the credentials refused for this long, `run` gives up, so that the process restarts.
     unauthorized_s: float = 60.0
+    #: Lists that are older than what was seen are refused for this long: an API server may lag.
+    #: A list is a quorum read, so one that lags longer shows a store that was restored.
+    stale_s: float = 10.0
 
 
 class Reflector(Generic[T]):
     """Delivers every object of one resource to `deliver`, from now on.
 
     `deliver` must not block: it is called once per object, and the loop gets its turn between
-    calls. What it raises ends `run`.
+    calls. What it raises is logged and counted, and the object passed over: one object that nobody
+    foresaw must not hide all others.
     """
 
     def __init__(
@@ -94,20 +119,31 @@ class Reflector(Generic[T]):
         deliver: Callable[[Event], None],
         *,
         timing: Timing | None = None,
+        ends_on_restore: bool = False,
         **selection: Unpack[Selection],
     ) -> None:
+        """`ends_on_restore`: `run` raises Restored once the store was seen to go back in time."""
         self._client = client
         self._resource = resource
         self._deliver = deliver
         self._timing = timing or Timing()
         self._selection = selection
-        self._backoff = Backoff()
+        self._ends_on_restore = ends_on_restore
+        self._backoff = Backoff(cap_s=BACKOFF_CAP_S)
         self._synced = asyncio.Event()
-        #: "namespace/name" -> UID of everything delivered and not removed.
-        self._known: dict[str, str] = {}
-        #: Where a watch may go on; and the newest version ever seen, as a number.
+        #: "namespace/name" -> UID and version of everything delivered and not removed.
+        self._known: dict[str, tuple[str, str]] = {}
+        #: Where a watch may go on: up to here all changes were delivered. And the newest version
+        #: ever seen, as a number.
         self._version = ""
         self._newest = 0
+        self._stale_since: float | None = None
+        #: Lists begun; the number of the last one that was wanted; the watch that gives way to it.
+        self._n_lists = 0
+        self._wanted = 0
+        self._listed = asyncio.Condition()
+        self._n_listed = 0
+        self._watching: asyncio.Timeout | None = None
         self._slice_ends = 0.0
         self._refused_since: float | None = None
         self._heard = _HEARD.labels(resource.plural)
@@ -122,61 +158,104 @@ class Reflector(Generic[T]):
         """Returns after the first complete list was delivered."""
         await self._synced.wait()
 
+    async def relist(self) -> None:
+        """Returns after a list that was begun from now on has been delivered."""
+        number = self._wanted = self._n_lists + 1
+        if self._watching is not None:
+            self._watching.reschedule(asyncio.get_running_loop().time())
+        async with self._listed:
+            await self._listed.wait_for(lambda: self._n_listed >= number)
+
     async def run(self) -> NoReturn:
         """Lists, then watches until that is no longer possible, for ever.
 
-        Raises Unauthorized when the credentials stay refused, and whatever `deliver` raises.
+        Raises Unauthorized when the credentials stay refused, and Restored where that is wanted.
         """
         while True:
             try:
                 await self._list()
                 self._refused_since = None
-                await self._follow()
+                await self._follow_until_wanted()
+                continue
             except Unauthorized as error:
                 self._give_up_in_time(error)
                 self._note(error)
+            except Restored:
+                raise
             except KubeError as error:
                 self._note(error)
+            except Exception:
+                # A bug, or an answer that nobody foresaw: the next list may well do.
+                _FAILURES.labels(self._resource.plural, "Unforeseen").inc()
+                _log.exception("lost sight of a resource", resource=self._resource.plural)
             await asyncio.sleep(self._backoff.next_s())
 
     # -- listing ---------------------------------------------------------------------------------
 
     async def _list(self) -> None:
         """Delivers what exists now and, once the list is complete, what no longer does."""
+        self._n_lists += 1
+        number = self._n_lists
         listed: set[str] = set()
-        token = ""
-        while True:
-            page = await self._client.list_page(
-                self._resource, **self._selection, limit=PAGE_LIMIT, continue_token=token
-            )
-            self._refuse_stale(page.resource_version)
-            self._heard.set_to_current_time()
-            await self._take_page(page, listed)
-            token = page.continue_token
-            if not token:
-                break
+        version = ""
+        async with aclosing(self._client.pages(self._resource, **self._selection)) as pages:
+            async for page in pages:
+                version = page.resource_version
+                self._refuse_stale(version)
+                self._heard.set_to_current_time()
+                await self._take_page(page, listed)
         for key in self._known.keys() - listed:
             self._remove(key)
             await self._breathe()
-        self._version = page.resource_version
+        self._version = version
         _LISTS.labels(self._resource.plural).inc()
         if not self._synced.is_set():
-            self._deliver(Synced(self._resource.kind))
+            self._tell(Synced(self._resource.kind))
             self._synced.set()
+        async with self._listed:
+            self._n_listed = number
+            self._listed.notify_all()
 
     def _refuse_stale(self, version: str) -> None:
         """Raises Unavailable for a list older than what was seen: a lagging server sent it."""
         number = _number(version)
         if number < self._newest:
-            plural = self._resource.plural
-            raise Unavailable(
-                f"list of {plural}: is at version {number}, {self._newest} was seen before",
-                reason="StaleList",
-            )
+            now = asyncio.get_running_loop().time()
+            if self._stale_since is None:
+                self._stale_since = now
+            told = f"list of {self._resource.plural}: is at version {number}"
+            told += f", {self._newest} was seen before"
+            if now - self._stale_since < self._timing.stale_s:
+                raise Unavailable(told, reason="StaleList")
+            self._take_as_restored(told)
+        self._stale_since = None
         self._newest = number
+
+    def _refuse_resurrected(self, identity: Identity | ObjectMeta) -> None:
+        """Notice an object of a list that the watch should have told of long ago.
+
+        All changes up to `_version` were delivered. So an object of a list is as it was delivered,
+        or newer than that; anything else is from an earlier time.
+        """
+        is_new = _number(identity.resource_version) > _number(self._version)
+        seen = self._known.get(_key(identity.namespace, identity.name))
+        if is_new or seen == (identity.uid, identity.resource_version):
+            return
+        if self._version and _number(identity.resource_version):
+            plural, name = self._resource.plural, _key(identity.namespace, identity.name)
+            have = f"version {identity.resource_version} of {name} came after {self._version}"
+            self._take_as_restored(f"list of {plural}: {have}")
+
+    def _take_as_restored(self, told: str) -> None:
+        if self._ends_on_restore:
+            raise Restored(f"the cluster's store went back in time: {told}")
+        _log.warning("the cluster's store went back in time", error=told)
+        # The list is the truth now, and no comparison with what was seen before holds.
+        self._newest, self._version, self._stale_since = 0, "", None
 
     async def _take_page(self, page: Page[T], listed: set[str]) -> None:
         for obj in page.items:
+            self._refuse_resurrected(obj.metadata)
             listed.add(self._upsert(obj))
             await self._breathe()
         for identity in page.skipped:
@@ -184,25 +263,65 @@ class Reflector(Generic[T]):
 
     # -- watching --------------------------------------------------------------------------------
 
+    async def _follow_until_wanted(self) -> None:
+        """Watches on until a new list is wanted, or is all that helps."""
+        if self._wanted > self._n_lists:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None) as watching:
+                self._watching = watching
+                try:
+                    await self._follow()
+                finally:
+                    self._watching = None
+
     async def _follow(self) -> None:
         """Watches on from the newest version seen, over any number of connections.
 
         Ends by an error after which only a new list helps: Expired above all.
         """
         clock = asyncio.get_running_loop().time
+        n_broken, version = 0, self._version
         while True:
             started = clock()
+            error: KubeError | None = None
             try:
                 async with aclosing(self._watch()) as changes:
                     async for change in changes:
                         self._backoff.reset()
                         self._apply(change)
                         await self._breathe()
-            except (Unavailable, Throttled) as error:
+            except (Unavailable, Throttled) as caught:
+                error = caught
                 self._note(error)
             if clock() - started >= self._timing.settled_s:
                 self._backoff.reset()
             await asyncio.sleep(self._backoff.next_s())
+            if error is None:
+                continue
+            if version != self._version:
+                n_broken, version = 0, self._version
+            n_broken += error.status == _ACCEPTED
+            if n_broken >= MAX_BROKEN_WATCHES:
+                raise Expired(f"{n_broken} watches broke off at {version}", reason="BrokenWatch")
+            await self._look_for_restore()
+
+    async def _look_for_restore(self) -> None:
+        """Raises Expired if the server is behind what was seen: its watches would tell nothing.
+
+        It answers no watch before its own version has passed the one that is asked for.
+        """
+        selection = Selection(**self._selection)
+        selection.setdefault("field_selector", _NOTHING)
+        if self._resource.is_namespaced:
+            selection.setdefault("namespace", _NOWHERE)
+        try:
+            page = await self._client.list_page(self._resource, **selection, limit=1)
+        except (Unavailable, Throttled) as error:
+            self._note(error)
+            return
+        if _number(page.resource_version) < self._newest:
+            raise Expired(f"the server is at {page.resource_version}", reason="StaleServer")
 
     async def _watch(self) -> AsyncGenerator[WatchLine, None]:
         """The changes of one connection, until the server ends it; an ERROR line is raised."""
@@ -217,9 +336,13 @@ class Reflector(Generic[T]):
                 "resourceVersion": self._version,
                 "timeoutSeconds": str(round(self._timing.watch_s * random.uniform(1, 4 / 3))),  # noqa: S311
             },
+            max_bytes=MAX_OBJECT_BYTES,
         )
         async with aclosing(self._client.lines(call, self._timing.silence_s)) as lines:
             async for line in lines:
+                if isinstance(line, CutLine):
+                    self._apply_cut(line)
+                    continue
                 change = decode_line(self._resource, line)
                 if change.type == "ERROR":
                     raise self._broken_off(decode(change.object, type=Status))
@@ -234,6 +357,11 @@ class Reflector(Generic[T]):
             return error
         return Expired(error.message, reason=error.reason)
 
+    def _apply_cut(self, line: CutLine) -> None:
+        """An object that is too large to be decoded is accounted for, and else left as it was."""
+        kind, identity = read_cut_line(self._resource, line.head)
+        self._apply_identity(kind, identity)
+
     def _apply(self, change: WatchLine) -> None:
         self._events[change.type].inc()
         self._heard.set_to_current_time()
@@ -241,19 +369,24 @@ class Reflector(Generic[T]):
             try:
                 obj = decode_object(self._resource, change.object)
             except Undecodable as error:
-                identity = skip(self._resource, change.object, error)
-                self._keep(identity)
-                self._advance(identity.resource_version)
+                self._apply_identity(change.type, skip(self._resource, change.object, error))
                 return
             self._advance(obj.metadata.resource_version)
             self._upsert(obj)
             return
-        identity = decode_identity(self._resource, change.object)
+        self._apply_identity(change.type, decode_identity(self._resource, change.object))
+
+    def _apply_identity(self, kind: str, identity: Identity) -> None:
         self._advance(identity.resource_version)
-        if change.type == "DELETED":
+        if kind == "DELETED":
             self._remove(_key(identity.namespace, identity.name))
+        elif kind != "BOOKMARK":
+            self._keep(identity)
 
     def _advance(self, version: str) -> None:
+        if _number(version) < self._newest:
+            plural = self._resource.plural
+            raise Expired(f"watch of {plural}: {version} after {self._newest}", reason="StaleWatch")
         self._version = version
         self._newest = max(self._newest, _number(version))
 
@@ -263,24 +396,37 @@ class Reflector(Generic[T]):
         """Delivers the object, after the removal of one it took the name of; returns its key."""
         meta = obj.metadata
         key = _key(meta.namespace, meta.name)
-        if self._known.get(key, meta.uid) != meta.uid:
-            self._remove(key)
-        self._known[key] = meta.uid
-        self._deliver(Upserted(obj))
+        self._remove_other(key, meta.uid)
+        self._known[key] = meta.uid, meta.resource_version
+        self._tell(Upserted(obj))
         return key
 
     def _keep(self, identity: Identity) -> str:
         """Accounts for an object that exists and cannot be delivered; returns its key."""
         key = _key(identity.namespace, identity.name)
-        if self._known.get(key, identity.uid) != identity.uid:
-            self._remove(key)
+        self._remove_other(key, identity.uid)
+        if key in self._known:
+            self._known[key] = identity.uid, identity.resource_version
         return key
 
+    def _remove_other(self, key: str, uid: str) -> None:
+        if self._known.get(key, (uid,))[0] != uid:
+            self._remove(key)
+
     def _remove(self, key: str) -> None:
-        uid = self._known.pop(key, None)
-        if uid is not None:
+        uid, _ = self._known.pop(key, ("", ""))
+        if uid:
             namespace, _, name = key.rpartition("/")
-            self._deliver(Removed(self._resource.kind, uid, namespace, name))
+            self._tell(Removed(self._resource.kind, uid, namespace, name))
+
+    def _tell(self, event: Event) -> None:
+        try:
+            self._deliver(event)
+        except Exception:
+            _UNTOLD.labels(self._resource.plural).inc()
+            _log.exception(
+                "passed over an event", resource=self._resource.plural, about=_name_of(event)
+            )
 
     # -- the loop, the log -----------------------------------------------------------------------
 
@@ -305,6 +451,15 @@ class Reflector(Generic[T]):
             self._refused_since = now
         elif now - self._refused_since >= self._timing.unauthorized_s:
             raise error
+
+
+def _name_of(event: Event) -> str:
+    match event:
+        case Upserted(obj):
+            return _key(obj.metadata.namespace, obj.metadata.name)
+        case Removed(_, _, namespace, name):
+            return f"the removal of {_key(namespace, name)}"
+    return "the end of the list"
 
 
 def _key(namespace: str, name: str) -> str:

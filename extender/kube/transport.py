@@ -6,6 +6,7 @@ caller's to repeat, since after a broken connection only the caller can find out
 """
 
 import asyncio
+import zlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Final
 
 import aiohttp
 import msgspec
+from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import Counter, Histogram
 
 from extender.kube.backoff import Backoff, RetryBudget
@@ -21,10 +23,12 @@ from extender.kube.errors import (
     DISRUPTION_BUDGET,
     KubeError,
     Throttled,
+    TooLarge,
     Unauthorized,
     Unavailable,
     error_of_response,
 )
+from extender.kube.lines import CutLine, LineSplitter
 
 JSON: Final = "application/json"
 
@@ -33,8 +37,27 @@ CONNECT_TIMEOUT_S: Final = 3.0
 MAX_TRIES: Final = 4
 #: Writes in flight at once; more only lengthens the API server's own queues.
 MAX_WRITES: Final = 100
-#: Longest line of a watch: etcd's 1.5 MiB grows when stored bytes are written as JSON.
-MAX_LINE_BYTES: Final = 8 * 2**20
+#: The largest object that is decoded. etcd stores 1.5 MiB; as JSON that becomes up to 9 MiB, since
+#: `<` is written as six bytes, and decoding those takes 20 ms. What is larger is skipped.
+MAX_OBJECT_BYTES: Final = 64 * 2**20
+#: Answers above this size are read a few at a time, so that memory stays bounded.
+LARGE_BODY_BYTES: Final = 2**20
+MAX_LARGE_BODIES: Final = 4
+#: What is kept of an answer or a line that is too large: the metadata comes first.
+HEAD_BYTES: Final = 2**16
+
+#: What reading an answer raises when the connection or what came over it is broken. aiohttp's
+#: parser has errors that are no ClientError.
+_BROKEN: Final = (
+    aiohttp.ClientError,
+    HttpProcessingError,
+    zlib.error,
+    OSError,
+    EOFError,
+    ValueError,
+    AssertionError,
+    TimeoutError,
+)
 
 _REQUESTS = Counter(
     "ballast_kube_requests_total",
@@ -61,6 +84,8 @@ class Call:
     body: object = None
     content_type: str = JSON
     deadline_s: float = DEADLINE_S
+    #: A larger answer is not read to its end: TooLarge is raised.
+    max_bytes: int = MAX_OBJECT_BYTES
     #: Fenced writes ask `Client.before_write` and wait for one of `MAX_WRITES` places.
     is_fenced: bool = True
 
@@ -80,6 +105,7 @@ class Transport:
         self._connection = connection
         self._budget = RetryBudget()
         self._write_places = asyncio.Semaphore(MAX_WRITES)
+        self._large_places = asyncio.Semaphore(MAX_LARGE_BODIES)
         #: Called right before each fenced write is sent, and again before it is repeated; what it
         #: raises stops the write. The leader's fence (`Leadership.check`) goes here.
         self.before_write: Callable[[], None] | None = None
@@ -99,10 +125,14 @@ class Transport:
         except TimeoutError as error:
             raise Unavailable(f"{call}: no answer within {call.deadline_s:g} s") from error
 
-    async def lines(self, call: Call, read_timeout_s: float) -> AsyncGenerator[bytes, None]:
+    async def lines(
+        self, call: Call, read_timeout_s: float
+    ) -> AsyncGenerator[bytes | bytearray | CutLine, None]:
         """Each whole line of a streamed answer, until the server ends it.
 
-        Raises Unavailable when the connection breaks or is silent for `read_timeout_s`.
+        Of a line above `call.max_bytes` only the head is kept. Raises Unavailable when the
+        connection breaks or is silent for `read_timeout_s`; its status is 200 where the server had
+        accepted the request.
         """
         generation = self._connection.generation
         limits = aiohttp.ClientTimeout(
@@ -113,17 +143,18 @@ class Transport:
             async with await self._open(call, limits) as response:
                 code = response.status
                 if code >= 300:
-                    raise _error_of(response, await response.read(), call)
-                content = response.content
-                while line := await content.readline(max_line_length=MAX_LINE_BYTES):
-                    if not line.endswith(b"\n"):
-                        raise Unavailable(f"{call}: cut in the middle of a line")
-                    yield line
+                    raise _error_of(response, await self._read(response, call), call)
+                splitter = LineSplitter(call.max_bytes, HEAD_BYTES)
+                async for chunk in response.content.iter_any():
+                    for line in splitter.feed(chunk):
+                        yield line
+                if splitter.is_inside_line:
+                    raise Unavailable(f"{call}: cut in the middle of a line", status=code)
         except Unauthorized:
             await self._connection.renew(generation)
             raise
-        except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
-            raise Unavailable(f"{call}: {_said(error)}") from error
+        except _BROKEN as error:
+            raise Unavailable(f"{call}: {_said(error)}", status=code) from error
         finally:
             _REQUESTS.labels("WATCH", call.about, code).inc()
 
@@ -165,9 +196,9 @@ class Transport:
         with _SECONDS.labels(call.method, call.about).time():
             try:
                 async with await self._open(call, limits) as response:
-                    body = await response.read()
+                    body = await self._read(response, call)
                     code = response.status
-            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            except _BROKEN as error:
                 raise Unavailable(f"{call}: {_said(error)}") from error
             finally:
                 _REQUESTS.labels(call.method, call.about, code).inc()
@@ -175,6 +206,23 @@ class Transport:
             raise _error_of(response, body, call)
         self._budget.earn()
         return body
+
+    async def _read(self, response: aiohttp.ClientResponse, call: Call) -> bytes:
+        """The body; raises TooLarge. Only `MAX_LARGE_BODIES` large ones are read at a time."""
+        body = bytearray()
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > LARGE_BODY_BYTES:
+                break
+        else:
+            return bytes(body)
+        async with self._large_places:
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > call.max_bytes:
+                    head = bytes(body[:HEAD_BYTES])
+                    raise TooLarge(f"{call}: the answer is above {call.max_bytes} bytes", head=head)
+            return bytes(body)
 
     async def _open(self, call: Call, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         """Sends the request and waits for the answer's head."""

@@ -5,8 +5,9 @@ schema) is logged, counted and left out, but its identity is kept, so that nobod
 was deleted.
 """
 
+import re
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 import structlog
@@ -20,7 +21,9 @@ T = TypeVar("T", bound=KubeObject)
 
 _log = structlog.get_logger(__name__)
 _SKIPPED = Counter(
-    "ballast_kube_skipped_objects_total", "Objects that did not decode.", ["resource"]
+    "ballast_kube_skipped_objects_total",
+    "Objects that did not decode, or were too large.",
+    ["resource"],
 )
 
 
@@ -46,6 +49,8 @@ class Page(Struct, Generic[T]):
     resource_version: str = ""
     continue_token: str = ""
     skipped: list[Identity] = field(default_factory=list)
+    #: Size of the answer.
+    n_bytes: int = 0
 
 
 class WatchLine(Struct, gc=False):
@@ -77,6 +82,16 @@ _LINE = msgspec.json.Decoder(WatchLine)
 _ANONYMOUS = msgspec.json.Decoder(Anonymous)
 _RAW_LISTING = msgspec.json.Decoder(_RawListing)
 
+#: How the API server begins objects of its own kinds: in the order of their fields.
+_HEAD_TYPE: Final = re.compile(rb'\{"type":"([A-Z]+)","object":\{')
+_HEAD_LIST: Final = re.compile(
+    rb'"metadata":\{"resourceVersion":"([0-9]+)"(?:,"continue":"([^"\\]*)")?'
+)
+_HEAD_META: Final = re.compile(
+    rb'"metadata":\{"name":"([^"\\]+)",(?:"generateName":"[^"\\]*",)?'
+    rb'(?:"namespace":"([^"\\]+)",)?"uid":"([^"\\]+)","resourceVersion":"([0-9]+)"'
+)
+
 
 @cache
 def _object_decoder(kind: type[T]) -> "msgspec.json.Decoder[T]":
@@ -105,7 +120,7 @@ def decode_identity(resource: Resource[Any], body: bytes | Raw) -> Identity:
         raise Undecodable(f"{resource.plural}: {error}") from error
 
 
-def decode_line(resource: Resource[Any], line: bytes) -> WatchLine:
+def decode_line(resource: Resource[Any], line: bytes | bytearray) -> WatchLine:
     """One line of a watch, its object still encoded; raises Undecodable."""
     try:
         return _LINE.decode(line)
@@ -113,18 +128,49 @@ def decode_line(resource: Resource[Any], line: bytes) -> WatchLine:
         raise Undecodable(f"watch of {resource.plural}: {error}") from error
 
 
+def read_cut_line(resource: Resource[Any], head: bytes) -> tuple[str, Identity]:
+    """The type and the object's identity of a watch line of which only the head was kept."""
+    kind = _HEAD_TYPE.match(head)
+    if kind is None:
+        raise Undecodable(f"watch of {resource.plural}: a line that is too long to be kept")
+    return kind[1].decode(), _skip_large(resource, head)
+
+
+def read_cut_page(resource: Resource[T], head: bytes) -> Page[T]:
+    """The page of one object of which only the head was kept: the object is skipped."""
+    meta = _HEAD_LIST.search(head)
+    if meta is None:
+        raise Undecodable(f"list of {resource.plural}: an object that is too large to be kept")
+    token = (meta[2] or b"").decode()
+    return Page([], meta[1].decode(), token, [_skip_large(resource, head)])
+
+
+def _skip_large(resource: Resource[Any], head: bytes) -> Identity:
+    found = _HEAD_META.search(head)
+    if found is None:
+        raise Undecodable(f"{resource.plural}: an object that is too large to be kept")
+    name, namespace, uid, version = ((part or b"").decode() for part in found.groups())
+    identity = Identity(name, namespace, uid, version)
+    _tell_skipped(resource, identity, "it is too large to be decoded")
+    return identity
+
+
 def skip(resource: Resource[Any], body: bytes | Raw, error: Undecodable) -> Identity:
     """Logs and counts a poison object and says who it is; raises Undecodable if even that fails."""
     identity = decode_identity(resource, body)
+    _tell_skipped(resource, identity, error.message)
+    return identity
+
+
+def _tell_skipped(resource: Resource[Any], identity: Identity, error: str) -> None:
     _SKIPPED.labels(resource.plural).inc()
     _log.error(
         "skipped an object that does not decode",
         resource=resource.plural,
         namespace=identity.namespace,
         name=identity.name,
-        error=error.message,
+        error=error,
     )
-    return identity
 
 
 def decode_page(resource: Resource[T], body: bytes) -> Page[T]:
@@ -136,7 +182,7 @@ def decode_page(resource: Resource[T], body: bytes) -> Page[T]:
     except _BROKEN as error:
         raise Undecodable(f"list of {resource.plural}: {error}") from error
     meta = listing.metadata
-    return Page(listing.items or [], meta.resource_version, meta.continue_)
+    return Page(listing.items or [], meta.resource_version, meta.continue_, n_bytes=len(body))
 
 
 def _decode_one_by_one(resource: Resource[T], body: bytes) -> Page[T]:
@@ -145,7 +191,7 @@ def _decode_one_by_one(resource: Resource[T], body: bytes) -> Page[T]:
     except _BROKEN as error:
         raise Undecodable(f"list of {resource.plural}: {error}") from error
     meta = listing.metadata
-    page: Page[T] = Page([], meta.resource_version, meta.continue_)
+    page: Page[T] = Page([], meta.resource_version, meta.continue_, n_bytes=len(body))
     for raw in listing.items or ():
         try:
             page.items.append(decode_object(resource, raw))

@@ -22,6 +22,8 @@ class FakeApi:
     lists: list[Answer] = field(default_factory=list)
     watches: list[Answer] = field(default_factory=list)
     writes: list[Answer] = field(default_factory=list)
+    #: To lists that ask only for the version of the store.
+    probes: list[Answer] = field(default_factory=lambda: [pod_list(10**9, [])])
     headers: dict[str, str] = field(default_factory=dict)
     #: Close the connection without an answer to this many writes.
     n_writes_to_drop: int = 0
@@ -59,7 +61,7 @@ class FakeApi:
         return str(path)
 
     def n_seen(self, kind: str) -> int:
-        """How many requests of a kind came: "list", "watch" or "write"."""
+        """How many requests of a kind came: "list", "watch", "probe" or "write"."""
         return self.seen.count(kind)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -71,9 +73,13 @@ class FakeApi:
                 assert request.transport is not None
                 request.transport.abort()
             return self._respond(self.writes)
-        kind = "watch" if "watch" in request.query else "list"
+        kind, script = "list", self.lists
+        if "watch" in request.query:
+            kind, script = "watch", self.watches
+        elif "fieldSelector" in request.query:
+            kind, script = "probe", self.probes
         self.seen.append(kind)
-        return self._respond(self.watches if kind == "watch" else self.lists)
+        return self._respond(script)
 
     def _respond(self, script: list[Answer]) -> web.Response:
         code, body = script.pop(0) if len(script) > 1 else script[0]
@@ -82,9 +88,9 @@ class FakeApi:
         return web.Response(status=code, text=text, headers=headers)
 
 
-def pod_list(version: int, names: Iterable[str]) -> Answer:
-    """A list of pods at this version, whose UIDs are their names."""
-    items = [_pod(name, version) for name in names]
+def pod_list(version: int, names: Iterable[str], at: int = 0) -> Answer:
+    """A list of pods at this version, whose UIDs are their names and that changed last `at`."""
+    items = [_pod(name, at or version) for name in names]
     return 200, {"metadata": {"resourceVersion": str(version)}, "items": items}
 
 

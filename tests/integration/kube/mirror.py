@@ -21,9 +21,18 @@ class Mirror:
     def __init__(self) -> None:
         self.live: dict[str, Any] = {}
         self.story: list[Event] = []
+        #: A reflector goes on whatever its listener raises; `reflecting` looks here at the end.
+        self.nonsense: list[AssertionError] = []
         self._changed = asyncio.Event()
 
     def __call__(self, event: Event) -> None:
+        try:
+            self._take(event)
+        except AssertionError as error:
+            self.nonsense.append(error)
+            raise
+
+    def _take(self, event: Event) -> None:
         self.story.append(event)
         match event:
             case Upserted(obj):
@@ -33,7 +42,8 @@ class Mirror:
                     assert uid == meta.uid or not has_name, f"two objects named {meta.name}"
                 self.live[meta.uid] = obj
             case Removed(_, uid, namespace, name):
-                gone = self.live.pop(uid)
+                gone = self.live.pop(uid, None)
+                assert gone is not None, f"{name} was not there"
                 assert _key(gone) == (namespace, name)
         self._changed.set()
 
@@ -90,6 +100,8 @@ async def reflecting(
         await asyncio.wait([task])
     if not task.cancelled():
         task.result()
+    if isinstance(deliver, Mirror) and deliver.nonsense:
+        raise deliver.nonsense[0]
 
 
 def counted(metric: str, **labels: str) -> float:

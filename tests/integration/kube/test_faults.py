@@ -11,8 +11,9 @@ import pytest_asyncio
 from extender.api.events import Removed
 from extender.kube import errors
 from extender.kube.client import Client
-from extender.kube.reflector import Reflector
+from extender.kube.reflector import Reflector, Timing
 from extender.kube.resources import PODS
+from extender.kube.transport import Call
 from tests.integration.kube.fakeapi import FakeApi, pod_list, watch_error, watch_of
 from tests.integration.kube.mirror import Mirror, counted
 
@@ -34,11 +35,13 @@ async def client_of(fake: FakeApi, folder: Path) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def mirror_of(fake: FakeApi, folder: Path) -> AsyncIterator[Mirror]:
+async def mirror_of(
+    fake: FakeApi, folder: Path, timing: Timing | None = None
+) -> AsyncIterator[Mirror]:
     """What a running reflector tells about the fake's pods."""
     mirror = Mirror()
     async with client_of(fake, folder) as client:
-        task = asyncio.ensure_future(Reflector(client, PODS, mirror).run())
+        task = asyncio.ensure_future(Reflector(client, PODS, mirror, timing=timing).run())
         try:
             yield mirror
         finally:
@@ -63,6 +66,123 @@ async def test_a_list_older_than_what_was_seen_is_not_used(fake: FakeApi, tmp_pa
         await mirror.until_names("a", "b", "c")
     assert not any(isinstance(event, Removed) for event in mirror.story)
     assert counted("reflector_failures", resource="pods", cause="StaleList") == stale + 2
+
+
+async def test_a_store_that_went_back_in_time_is_believed_after_a_while(
+    fake: FakeApi, tmp_path: Path
+) -> None:
+    fake.lists = [pod_list(20, ["a", "b"]), pod_list(11, ["b", "c"], at=9)]
+    fake.watches = [watch_error(410, "Expired"), watch_of(("ADDED", "d", 12))]
+    async with mirror_of(fake, tmp_path, Timing(stale_s=0.5)) as mirror:
+        await mirror.until_names("b", "c", "d")
+
+
+async def test_a_listener_with_a_memory_is_told_that_the_store_went_back(
+    fake: FakeApi, tmp_path: Path
+) -> None:
+    fake.lists = [pod_list(20, ["a"]), pod_list(11, ["a"], at=9)]
+    fake.watches = [watch_error(410, "Expired")]
+    mirror = Mirror()
+    async with client_of(fake, tmp_path) as client:
+        reflector = Reflector(
+            client, PODS, mirror, timing=Timing(stale_s=0.5), ends_on_restore=True
+        )
+        with pytest.raises(errors.Restored, match="went back in time"):
+            async with asyncio.timeout(20):
+                await reflector.run()
+    assert mirror.names == ["a"]
+
+
+@pytest.mark.parametrize(
+    "restored",
+    [pod_list(99, ["a"], at=9), pod_list(99, ["a", "gone"], at=10), pod_list(99, ["new"], at=19)],
+    ids=["an older version", "a removed object", "an object that came before"],
+)
+async def test_a_restored_store_of_a_higher_version_is_noticed(
+    restored: tuple[int, object], fake: FakeApi, tmp_path: Path
+) -> None:
+    fake.lists = [pod_list(10, ["a", "gone"]), restored]
+    changes = watch_of(("DELETED", "gone", 19), ("BOOKMARK", "", 20))
+    expired = watch_error(410, "Expired")
+    fake.watches = [(200, f"{changes[1]}{expired[1]}")]
+    async with client_of(fake, tmp_path) as client:
+        reflector = Reflector(client, PODS, Mirror(), ends_on_restore=True)
+        with pytest.raises(errors.Restored):
+            async with asyncio.timeout(20):
+                await reflector.run()
+
+
+async def test_objects_that_changed_or_came_while_it_was_away_are_no_sign_of_a_restore(
+    fake: FakeApi, tmp_path: Path
+) -> None:
+    mixed = pod_list(99, ["a", "new"])
+    mixed[1]["items"] += pod_list(10, ["same"])[1]["items"]  # type: ignore[index]
+    fake.lists = [pod_list(10, ["a", "same", "gone"]), mixed]
+    fake.watches = [watch_error(410, "Expired"), watch_of(("BOOKMARK", "", 100))]
+    mirror = Mirror()
+    async with client_of(fake, tmp_path) as client:
+        task = asyncio.ensure_future(Reflector(client, PODS, mirror, ends_on_restore=True).run())
+        await mirror.until_names("a", "new", "same")
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_server_that_is_behind_what_was_seen_is_not_watched(
+    fake: FakeApi, tmp_path: Path
+) -> None:
+    fake.lists = [pod_list(20, ["a"]), pod_list(11, ["b"], at=9)]
+    fake.watches = [(503, {"code": 503, "message": "away"}), watch_of(("BOOKMARK", "", 12))]
+    fake.probes = [pod_list(11, [])]
+    async with mirror_of(fake, tmp_path, Timing(stale_s=0.5)) as mirror:
+        await mirror.until_names("b")
+    assert fake.n_seen("probe") == 1
+
+
+async def test_a_watch_that_breaks_again_and_again_at_one_version_is_listed_anew(
+    fake: FakeApi, tmp_path: Path
+) -> None:
+    fake.lists = [pod_list(10, ["a"]), pod_list(12, ["a", "b"])]
+    broken = (200, '{"type": "ADDED", "obj')
+    fake.watches = [broken, broken, broken, watch_of(("BOOKMARK", "", 13))]
+    async with mirror_of(fake, tmp_path) as mirror:
+        await mirror.until_names("a", "b")
+    assert fake.n_seen("list") == 2
+
+
+async def test_a_watch_that_goes_back_is_listed_anew(fake: FakeApi, tmp_path: Path) -> None:
+    fake.lists = [pod_list(10, ["a"]), pod_list(12, ["a", "b"])]
+    fake.watches = [watch_of(("ADDED", "z", 9)), watch_of(("BOOKMARK", "", 13))]
+    async with mirror_of(fake, tmp_path) as mirror:
+        await mirror.until_names("a", "b")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnot a number\r\n",
+        "HTTP/1.1 200 OK\r\nX: " + "y" * 2**17 + "\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope",
+        "HTTP/9.9 9 9\r\n\r\n",
+        "SSH-2.0-OpenSSH_9.6\r\n",
+        "",
+    ],
+    ids=["chunks", "long header", "compression", "version", "protocol", "nothing"],
+)
+async def test_whatever_is_answered_only_errors_of_ours_come_out(
+    answer: str, tmp_path: Path
+) -> None:
+    async def respond(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer.encode())
+        writer.close()
+
+    server = await asyncio.start_server(respond, "127.0.0.1", 0)
+    fake = FakeApi(url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with server, client_of(fake, tmp_path) as client:
+        with pytest.raises(errors.Unavailable):
+            await client.list_page(PODS)
+        with pytest.raises(errors.Unavailable):
+            async for _ in client.lines(Call("GET", "/api/v1/pods"), 5):
+                pass
 
 
 @pytest.mark.parametrize(("code", "reason"), [(410, "Gone"), (410, "Expired"), (500, "Internal")])
