@@ -52,6 +52,8 @@ ANNOTATION_PLAN: Final = "ballast.dev/plan"
 #: The row that was taken back from an unbound pod, and may never be bound:
 #: `<node> <epoch> <reservedAt>`.
 ANNOTATION_REVOKED: Final = "ballast.dev/revoked"
+#: Where kube-scheduler did not bind the pod as planned (`extender.state.refusals` has its form).
+ANNOTATION_REFUSED: Final = "ballast.dev/refused"
 #: The cards a pod holds, written by the Binding: `<index>:<milli>:<MiB>`, comma separated.
 ANNOTATION_CARDS: Final = "ballast.dev/cards"
 #: A share of one card: "0.5" of it, or so many MiB of its memory.

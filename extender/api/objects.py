@@ -58,10 +58,39 @@ class Resources(Struct, rename="camel", gc=False):
     limits: dict[str, Quantity] | None = None
 
 
+class Port(Struct, rename="camel", gc=False):
+    host_port: int = 0
+
+
 class Container(Struct, rename="camel", gc=False):
     name: str = ""
     resources: Resources = field(default_factory=Resources)
     restart_policy: str = ""
+    ports: list[Port] | None = None
+
+
+class ClaimSource(Struct, rename="camel", gc=False):
+    claim_name: str = ""
+
+
+class EphemeralSource(Struct, gc=False):
+    """A claim that is made for the pod; nothing of it is read."""
+
+
+class Volume(Struct, rename="camel", gc=False):
+    """A volume of a pod; of its sources only those that are claims are read."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
+
+
+class SpreadConstraint(Struct, rename="camel", gc=False):
+    when_unsatisfiable: str = ""
+
+
+class PodResourceClaim(Struct, gc=False):
+    name: str = ""
 
 
 class SchedulingGate(Struct, gc=False):
@@ -140,6 +169,9 @@ class PodSpec(Struct, rename="camel", gc=False, kw_only=True):
     containers: list[Container] = field(default_factory=list)
     init_containers: list[Container] | None = None
     overhead: dict[str, Quantity] | None = None
+    volumes: list[Volume] | None = None
+    topology_spread_constraints: list[SpreadConstraint] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
 
 
 class Condition(Struct, rename="camel", gc=False, kw_only=True, omit_defaults=True):

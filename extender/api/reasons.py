@@ -32,6 +32,10 @@ class Reason(StrEnum):
     WAITING_FOR_TURN = "WaitingForTurn"
     #: Its pods name a group of which nothing tells the size.
     GANG_SIZE_UNKNOWN = "GangSizeUnknown"
+    PLACEMENT_REFUSED = "PlacementRefused"
+    RELEASE_REFUSED = "ReleaseRefused"
+    CLAIMS_NOT_MET = "ClaimsNotMet"
+    SCHEDULER_AWAY = "SchedulerAway"
     # A workload moves on.
     RESERVED = "Reserved"
     SCHEDULED = "Scheduled"
@@ -40,7 +44,6 @@ class Reason(StrEnum):
     PREEMPTED = "Preempted"
     MOVED = "Moved"
     GANG_STALE = "GangStale"
-    BIND_TIMED_OUT = "BindTimedOut"
     # A pod on its node uses what it was not given.
     GPU_UNPROTECTED = "GpuUnprotected"
     GPU_MEMORY_OVER_CAP = "GpuMemoryOverCap"
@@ -78,13 +81,16 @@ SENTENCES: dict[Reason, str] = {
     Reason.WAITING_FOR_VICTIMS: "its place is held until the pods that leave it are gone",
     Reason.WAITING_FOR_TURN: "workloads before it are decided first",
     Reason.GANG_SIZE_UNKNOWN: "nothing says how many pods of the group must run together",
+    Reason.PLACEMENT_REFUSED: "kube-scheduler did not bind it where it was planned",
+    Reason.RELEASE_REFUSED: "the API server refuses the patch that releases its pod",
+    Reason.CLAIMS_NOT_MET: "a volume or device claim of its pods is not met",
+    Reason.SCHEDULER_AWAY: "kube-scheduler binds none of the pods released to it",
     Reason.RESERVED: "cards are reserved in the ledger",
     Reason.SCHEDULED: "every required pod is bound",
     Reason.RECLAIMED: "stopped so that a project below its fair share gets it",
     Reason.PREEMPTED: "stopped for work of higher priority in the same project",
     Reason.MOVED: "stopped to start again on another node, so that other work fits here",
     Reason.GANG_STALE: "stopped because its gang stayed below minMember",
-    Reason.BIND_TIMED_OUT: "its pods were released but not bound in time",
     Reason.GPU_UNPROTECTED: "a process uses a shared card without the library",
     Reason.GPU_MEMORY_OVER_CAP: "the pod has more of a card's memory than its cap",
     Reason.GPU_NOT_GIVEN: "the pod uses a card that is given to others",
@@ -125,6 +131,10 @@ HELP: dict[Reason, str] = {
     Reason.HELD_BY_OTHER_GATE: "The controller of that scheduling gate has to remove it.",
     Reason.WAITING_FOR_VICTIMS: "Its place is kept; it starts when they have stopped.",
     Reason.WAITING_FOR_TURN: "It is tried again in every cycle.",
+    Reason.PLACEMENT_REFUSED: "See why kube-scheduler refuses it; it is planned again by itself.",
+    Reason.RELEASE_REFUSED: "See which admission policy or webhook refuses it.",
+    Reason.CLAIMS_NOT_MET: "Check its volumes: kubectl get pvc.",
+    Reason.SCHEDULER_AWAY: "Check the kube-scheduler of Ballast; nothing has to be created again.",
 }
 
 

@@ -34,6 +34,7 @@ from extender.cycle.pods import PodWriter
 from extender.cycle.recovery import Recovery
 from extender.cycle.report import STATUS_PERIOD_S, Reporter
 from extender.cycle.stage_clock import StageClock
+from extender.cycle.volumes import VolumeReader
 from extender.kube.client import Client
 from extender.kube.election import Election, Leadership
 from extender.kube.errors import KubeError, NotLeading
@@ -225,6 +226,7 @@ class _Term:
         )
         self._evictor = Evictor(state, pods, controller.recorder)
         self._committer = Committer(state, Ledger(client, state.gpu_node), pods, self._evictor)
+        self._volumes = VolumeReader(client, state)
         self._past_use = PastUseKeeper(state)
         self._reporter = Reporter(client, state, controller.recorder, self._past_use)
 
@@ -278,6 +280,7 @@ class _Term:
             await self._controller.namespaces.keep(
                 self._controller.client, self._state.listed_namespaces
             )
+            await self._volumes.keep()
         with _timed("recovery"):
             await self._committer.repair(await self._recovery.plan())
             await self._committer.hand_over()
@@ -287,6 +290,7 @@ class _Term:
         with _timed("decide"):
             plan = await asyncio.to_thread(_decide, snapshot, self._settings())
         self._note_cut(plan)
+        plan = self._recovery.hold_back(plan)
         self._past_use.step(plan, snapshot)
         with _timed("commit"):
             epoch = self._first_epoch + self._number

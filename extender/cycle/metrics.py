@@ -35,6 +35,10 @@ USELESS_EVICTIONS = Counter(
     "ballast_control_useless_evictions",
     "Evictions whose beneficiary ended before it ran, or did not run within 600 s.",
 )
+SCHEDULER_AWAY = Gauge(
+    "ballast_control_scheduler_away",
+    "1 while kube-scheduler answers for no released pod.",
+)
 REVOKED = Counter("ballast_control_revoked_rows", "Rows taken back from unbound pods.")
 PENDING = Gauge("ballast_control_pending_workloads", "Workloads that wait, by reason.", ["reason"])
 CACHE_SIZE = Gauge("ballast_control_cache_size", "Objects in the model.", ["type"])

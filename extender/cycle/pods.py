@@ -11,23 +11,25 @@ from typing import Final, Literal
 import structlog
 from msgspec import Struct
 
+from extender.api import names
 from extender.api.events import Removed, Upserted
 from extender.api.failpoint import reach
 from extender.api.kinds import Row
 from extender.api.objects import Pod
 from extender.cycle import metrics
+from extender.cycle.narrow import Narrowing
 from extender.cycle.release import (
     Patch,
     forget_plan_patch,
-    nominate_patch,
     release_patch,
     revoke_patch,
 )
 from extender.kube.client import Client, Evicted, EvictionRefused
-from extender.kube.errors import Conflict, KubeError, NotFound, NotLeading
+from extender.kube.errors import Conflict, KubeError, NotFound, NotLeading, RequestRefused
 from extender.kube.resources import PODS
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView
+from extender.state.refusals import Refusals
 
 #: Patches under way at once: enough to keep the API server busy, too few to starve others.
 WRITES_AT_ONCE: Final = 64
@@ -38,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 class Release(Struct, frozen=True):
-    """A gated pod whose row says where it may run."""
+    """An unbound pod whose row says where it may run."""
 
     pod: PodView
     node: str
@@ -52,23 +54,52 @@ class PodWriter:
         self._client = client
         self._state = state
         self._limit = asyncio.Semaphore(WRITES_AT_ONCE)
+        #: Why the API server refused the release of a pod, by UID, until it is taken care of.
+        self.denied: dict[str, str] = {}
 
     async def release(self, releases: Iterable[Release]) -> list[Outcome]:
         """Let reserved pods go; one that changed meanwhile stays for the next cycle's recovery."""
+        narrowing = Narrowing(self._state)
         async with asyncio.TaskGroup() as tasks:
-            started = [tasks.create_task(self._release(release)) for release in releases]
+            started = [tasks.create_task(self._release(each, narrowing)) for each in releases]
         return [task.result() for task in started]
 
-    async def revoke(self, pod: PodView, node: str, row: Row, *, keeps_plan: bool = False) -> bool:
+    async def revoke(
+        self,
+        pod: PodView,
+        node: str,
+        row: Row,
+        *,
+        keeps_plan: bool = False,
+        refusals: Refusals | None = None,
+    ) -> bool:
         """Whether the unbound pod was touched, so that its row on `node` may be freed."""
-        outcome = await self._patch(pod, revoke_patch(pod, node, row, keeps_plan=keeps_plan))
+        patch = revoke_patch(pod, node, row, keeps_plan=keeps_plan, refusals=refusals)
+        outcome = await self._patch(pod, patch)
         if outcome == "done":
             metrics.REVOKED.inc()
             log.info("row revoked", pod=pod.key, node=node, epoch=row.epoch)
         return outcome == "done"
 
+    async def give_up(self, pod: PodView, node: str, row: Row) -> bool:
+        """Whether the row of a pod that could not be released may be freed.
+
+        Where nobody may touch the pod it is enough that it is still gated: its release would be
+        refused as well.
+        """
+        outcome = await self._patch(pod, revoke_patch(pod, node, row))
+        self.denied.pop(pod.uid, None)
+        if outcome != "refused":
+            return outcome == "done"
+        try:
+            now = await self._client.get(PODS, pod.name, pod.namespace)
+        except KubeError as error:
+            log.warning("pod not read", pod=pod.key, error=str(error))
+            return False
+        return now.metadata.uid == pod.uid and names.GATE in now.gates
+
     async def forget_plan(self, pod: PodView) -> None:
-        """Take the plan off a released pod whose row is gone, so that it may be placed directly."""
+        """Take the plan off a released pod whose row is gone, so that it is planned again."""
         await self._patch(pod, forget_plan_patch(pod))
 
     async def evict(self, pod: PodView) -> Outcome:
@@ -97,31 +128,30 @@ class PodWriter:
         self._state.apply(Removed(Pod, uid, namespace, name))
         return True
 
-    async def _release(self, release: Release) -> Outcome:
+    async def _release(self, release: Release, narrowing: Narrowing) -> Outcome:
         reach("control.before-release")
         pod = release.pod
         async with self._limit:
-            if not pod.is_controlled:
-                outcome = await self._patch(pod, nominate_patch(pod, release.node), "status")
-                if outcome != "done":
-                    return outcome
-                pod = self._state.pod(pod.uid) or pod
-            outcome = await self._patch(pod, release_patch(pod, release.epoch, release.node))
+            nodes = narrowing.nodes_for(pod, release.node) if pod.is_gated else ()
+            patch = release_patch(pod, release.epoch, release.node, nodes)
+            outcome = await self._patch(pod, patch)
         metrics.RELEASED.labels(outcome).inc()
         reach("control.released")
         return outcome
 
-    async def _patch(self, pod: PodView, patch: Patch, subresource: str = "") -> Outcome:
+    async def _patch(self, pod: PodView, patch: Patch) -> Outcome:
         try:
-            after = await self._client.merge_patch(
-                PODS, pod.name, patch, namespace=pod.namespace, subresource=subresource
-            )
+            after = await self._client.merge_patch(PODS, pod.name, patch, namespace=pod.namespace)
         except NotLeading:
             raise
         except Conflict:
             return "stale"
         except NotFound:
             return "gone"
+        except RequestRefused as error:
+            log.warning("patch of a pod refused", pod=pod.key, error=str(error))
+            self.denied[pod.uid] = error.message
+            return "refused"
         except KubeError as error:
             log.warning("pod not patched", pod=pod.key, error=str(error))
             return "failed"

@@ -5,6 +5,8 @@ idempotent, so a crash between any two of its writes is mended by the next leade
 """
 
 import asyncio
+import itertools
+import time
 from collections.abc import Iterable
 from typing import Final
 
@@ -13,12 +15,16 @@ from msgspec import Struct, field
 
 from extender.api.kinds import Row
 from extender.api.reasons import SENTENCES, Reason
+from extender.cycle import metrics
+from extender.cycle.hold_back import hold_back
 from extender.cycle.pods import PodWriter, Release
 from extender.cycle.rows import row_of
+from extender.cycle.scheduler_watch import SchedulerWatch
 from extender.kube.recorder import EventRecorder, ObjectRef
-from extender.policy.plan import Placement
+from extender.policy.plan import Placement, Plan
 from extender.state.cluster import ClusterState
-from extender.state.model import PodView, WorkloadView
+from extender.state.model import PodView
+from extender.state.refusals import deny
 from extender.state.upkeep import StrayRow
 
 #: A row may be newer than our sight of its pod: wait this long before a live read.
@@ -57,9 +63,19 @@ class Recovery:
         self._state = state
         self._writer = writer
         self._recorder = recorder
-        self._bind_timeout_s = bind_timeout_s
+        self._watch = SchedulerWatch(state, bind_timeout_s)
+        self._back_off_s = max(1, round(bind_timeout_s))
         self._first_seen: dict[tuple[str, str], float] = {}
         self._looked_at = float("-inf")
+
+    def hold_back(self, plan: Plan) -> Plan:
+        """The part of the plan that may be carried out as kube-scheduler works now."""
+        now = asyncio.get_running_loop().time()
+        is_away = self._watch.is_away(now)
+        metrics.SCHEDULER_AWAY.set(is_away)
+        if not is_away or not (plan.admissions or plan.evictions or plan.moves):
+            return plan
+        return hold_back(plan, int(self._watch.may_probe(now)))
 
     async def plan(self) -> Repairs:
         """One pass over everything that is not as it should be; costs what there is to mend."""
@@ -69,7 +85,8 @@ class Recovery:
         for node, uids in self._state.rows_to_mark_bound().items():
             repairs.bound[node] = set(uids)
         self._restore_lost(repairs)
-        await self._finish_or_take_back(repairs)
+        denied = await self._give_up_denied(repairs)
+        await self._finish_or_take_back(repairs, denied)
         await self._mend_unplanned(now)
         if now - self._looked_at >= _LOOK_PERIOD_S:
             self._looked_at = now
@@ -120,7 +137,26 @@ class Recovery:
 
     # -- plans left half way -----------------------------------------------------------------
 
-    async def _finish_or_take_back(self, repairs: Repairs) -> None:
+    async def _give_up_denied(self, repairs: Repairs) -> set[str]:
+        """Free the places of pods that the API server does not let us release; returns their UIDs.
+
+        Any pod whose patch was refused is told of; one that is released already keeps its place.
+        """
+        denied, self._writer.denied = self._writer.denied, {}
+        now_s = int(time.time())
+        for uid, message in denied.items():
+            pod = self._state.pod(uid)
+            row = self._state.row_of(pod) if pod is not None else None
+            if pod is None or row is None or pod.is_released or pod.state != "reserved":
+                continue
+            denial = deny(pod.denial, message, now_s, self._back_off_s)
+            self._state.set_denial(pod, denial)
+            self._tell(pod, Reason.RELEASE_REFUSED, message)
+            if await self._writer.give_up(pod, pod.node, row):
+                repairs.free(pod.node, row)
+        return set(denied)
+
+    async def _finish_or_take_back(self, repairs: Repairs, denied: set[str]) -> None:
         for unfinished in self._state.unfinished():
             if unfinished.is_partial:
                 await self._take_back(unfinished.workload.pods, repairs)
@@ -128,7 +164,7 @@ class Recovery:
                 repairs.releases += [
                     Release(pod, pod.node, pod.epoch)
                     for pod in unfinished.held
-                    if not pod.is_terminating
+                    if not pod.is_terminating and pod.uid not in denied
                 ]
 
     async def _take_back(self, pods: Iterable[PodView], repairs: Repairs) -> None:
@@ -140,57 +176,63 @@ class Recovery:
                 repairs.free(pod.node, row)
 
     async def _mend_unplanned(self, now: float) -> None:
-        """Released pods whose row is gone: their owner makes them again, others go direct."""
+        """Released pods whose row is gone wait for another plan."""
         pods = self._state.released_without_row()
         for pod in pods:
             if self._is_old("plan", pod.uid, now):
-                await self._start_anew(pod)
+                await self._writer.forget_plan(pod)
         self._forget("plan", {pod.uid for pod in pods})
 
+    # -- released pods that are not bound ----------------------------------------------------
+
     async def _end_overdue(self, repairs: Repairs, now: float) -> None:
-        """Pods that were released, and could be bound, but were not in time."""
-        waiting: set[str] = set()
-        for workload in self._state.workloads().values():
-            released = [pod for pod in workload.pods if _is_released(pod)]
-            waiting.update(pod.uid for pod in released)
-            for pod in released:
-                self._first_seen.setdefault(("bind", pod.uid), now)
-            if any(self._waited_s(pod, now) > self._bind_timeout_s for pod in released):
-                await self._roll_back(workload, released, repairs)
-        self._forget("bind", waiting)
+        """Take back the places that kube-scheduler did not accept; the pods are planned again.
 
-    async def _roll_back(
-        self, workload: WorkloadView, released: list[PodView], repairs: Repairs
-    ) -> None:
-        """Take down what was not bound; and the whole gang where too few of it are."""
-        for pod in released:
-            reference = ObjectRef("v1", "Pod", pod.name, pod.namespace, pod.uid)
-            sentence = SENTENCES[Reason.BIND_TIMED_OUT]
-            self._recorder.record(reference, Reason.BIND_TIMED_OUT, sentence, "Warning")
+        The members of a gang lose theirs together: another node for one may be none for all.
+        """
+        waiting = {
+            workload.key: released
+            for workload in self._state.workloads().values()
+            if (released := [pod for pod in workload.pods if _is_released(pod)])
+        }
+        self._watch.look(itertools.chain.from_iterable(waiting.values()), now)
+        for released in waiting.values():
+            overdue = [pod for pod in released if self._watch.is_overdue(pod, now)]
+            if overdue:
+                self._tell_refused(overdue)
+                refused = {pod.uid for pod in overdue}
+                workload = self._state.workload_of(overdue[0])
+                is_gang = workload is not None and workload.is_group and workload.min_member > 1
+                for pod in released if is_gang else overdue:
+                    await self._take_place(pod, repairs, is_refused=pod.uid in refused)
+
+    async def _take_place(self, pod: PodView, repairs: Repairs, *, is_refused: bool) -> None:
+        row = self._state.row_of(pod)
+        if row is None:
+            return
+        refusals = None
+        if is_refused:
+            now_s = int(time.time())
+            refusals = pod.refusals.after(pod.node, now_s, self._back_off_s)
+        if await self._writer.revoke(pod, pod.node, row, refusals=refusals):
+            repairs.free(pod.node, row)
+
+    def _tell_refused(self, pods: Iterable[PodView]) -> None:
+        for pod in pods:
+            why = pod.answer or SENTENCES[Reason.PLACEMENT_REFUSED]
+            note = f"not bound on {pod.node}, planned again: {why}"
+            self._tell(pod, Reason.PLACEMENT_REFUSED, note)
             log.warning("pod not bound in time", pod=pod.key, node=pod.node, epoch=pod.epoch)
-            if pod.is_controlled:
-                await self._writer.evict(pod)
-            else:
-                await self._take_back([pod], repairs)
-        bound = [pod for pod in workload.pods if pod.state == "bound"]
-        if workload.is_group and len(bound) < workload.min_member:
-            for pod in bound:
-                await self._writer.evict(pod)
 
-    async def _start_anew(self, pod: PodView) -> None:
-        if pod.is_controlled:
-            await self._writer.evict(pod)
-        else:
-            await self._writer.forget_plan(pod)
+    def _tell(self, pod: PodView, reason: Reason, note: str) -> None:
+        reference = ObjectRef("v1", "Pod", pod.name, pod.namespace, pod.uid)
+        self._recorder.record(reference, reason, note, "Warning")
 
     # -- small things ------------------------------------------------------------------------
 
     def _is_old(self, kind: str, key: str, now: float) -> bool:
         """Whether this was first seen some time ago; notes it when it is seen first."""
         return now - self._first_seen.setdefault((kind, key), now) >= ABSENT_AFTER_S
-
-    def _waited_s(self, pod: PodView, now: float) -> float:
-        return now - self._first_seen[("bind", pod.uid)]
 
     def _forget(self, kind: str, still: set[str]) -> None:
         for key in [key for key in self._first_seen if key[0] == kind and key[1] not in still]:
@@ -199,5 +241,5 @@ class Recovery:
 
 def _is_released(pod: PodView) -> bool:
     """Whether kube-scheduler could bind the pod now."""
-    is_free = not pod.is_gated and not pod.other_gates and not pod.is_terminating
+    is_free = pod.is_released and not pod.other_gates and not pod.is_terminating
     return pod.state == "reserved" and is_free

@@ -5,14 +5,14 @@ undoing a newer decision: this, with the compare-and-swap on rows, is what makes
 harmless (reliability notes, rule 2).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from extender.api.kinds import Row
-from extender.api.names import (
-    ANNOTATION_PLAN,
-    ANNOTATION_REVOKED,
-)
+from extender.api.names import ANNOTATION_PLAN, ANNOTATION_REFUSED, ANNOTATION_REVOKED
+from extender.api.objects import NodeSelectorTerm
 from extender.state.model import PodView
+from extender.state.refusals import Refusals, write_refusals
 
 Patch = dict[str, Any]
 
@@ -22,79 +22,81 @@ def plan_text(epoch: int, node: str) -> str:
     return f"{epoch} {node}"
 
 
-def release_patch(pod: PodView, epoch: int, node: str) -> Patch:
-    """Merge patch that names the plan, removes our gate and pins the pod to `node`.
+def release_patch(pod: PodView, epoch: int, node: str, nodes: Sequence[str]) -> Patch:
+    """Merge patch that names the plan, and the first time removes our gate.
 
-    The pin is a required node affinity on `metadata.name`, which saves kube-scheduler its search;
-    it can't be undone, so a pod that nothing would make again is not pinned (see `nominate_patch`).
+    The first time is also the only one at which the pod's node affinity can be narrowed: to
+    `nodes`, the planned node among them, which saves kube-scheduler its search of the cluster;
+    empty: it stays as it is. Of those nodes the extender keeps the planned one alone.
     """
-    spec: Patch = {"schedulingGates": [{"name": name} for name in pod.other_gates] or None}
-    if pod.is_controlled:
-        spec["affinity"] = {
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": _pinned_terms(pod, node)
-                }
-            }
-        }
-    return {
+    patch: Patch = {
         "metadata": {
             "resourceVersion": pod.resource_version,
             "annotations": {ANNOTATION_PLAN: plan_text(epoch, node), ANNOTATION_REVOKED: None},
-        },
-        "spec": spec,
+        }
     }
+    if pod.is_gated:
+        patch["spec"] = {"schedulingGates": [{"name": name} for name in pod.other_gates] or None}
+        if nodes:
+            terms = {"nodeSelectorTerms": _narrowed_terms(pod, nodes)}
+            required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+            patch["spec"]["affinity"] = {"nodeAffinity": required}
+    return patch
 
 
-def nominate_patch(pod: PodView, node: str) -> Patch:
-    """Merge patch of the status that makes kube-scheduler try `node` first, without pinning."""
-    return {
-        "metadata": {"resourceVersion": pod.resource_version},
-        "status": {"nominatedNodeName": node},
-    }
-
-
-def revoke_patch(pod: PodView, node: str, row: Row, *, keeps_plan: bool = False) -> Patch:
+def revoke_patch(
+    pod: PodView,
+    node: str,
+    row: Row,
+    *,
+    keeps_plan: bool = False,
+    refusals: Refusals | None = None,
+) -> Patch:
     """Merge patch that must land before the row of an unbound pod may be freed.
 
     It moves the pod's resourceVersion on, so any release or Binding under way fails, and names
     the row, so that none begun later uses it. `keeps_plan`: the pod's plan is about another row.
+    `refusals`: where kube-scheduler did not bind the pod, for the plans to come.
     """
     annotations: Patch = {ANNOTATION_REVOKED: f"{node} {row.epoch} {row.reserved_at}"}
     if not keeps_plan:
         annotations[ANNOTATION_PLAN] = None
+    if refusals is not None:
+        annotations[ANNOTATION_REFUSED] = write_refusals(refusals)
     return {"metadata": {"resourceVersion": pod.resource_version, "annotations": annotations}}
 
 
 def forget_plan_patch(pod: PodView) -> Patch:
-    """Merge patch that takes the plan off an unbound pod."""
+    """Merge patch that takes the plan off an unbound pod without a row: it waits for another."""
     return {
         "metadata": {
             "resourceVersion": pod.resource_version,
-            "annotations": {ANNOTATION_PLAN: None},
+            "annotations": {ANNOTATION_PLAN: None, ANNOTATION_REVOKED: "- 0 0"},
         }
     }
 
 
-def _pinned_terms(pod: PodView, node: str) -> list[Patch]:
-    """The pod's required terms (they are alternatives), each narrowed to `node`."""
-    pin = {"key": "metadata.name", "operator": "In", "values": [node]}
+def _narrowed_terms(pod: PodView, nodes: Sequence[str]) -> list[Patch]:
+    """The pod's required terms (they are alternatives), each once for every node.
+
+    A requirement on `metadata.name` may have one value only. `extender.state.narrowing` reads this.
+    """
     affinity = pod.constraints.affinity
-    terms = affinity.node_selector_terms if affinity else []
-    if not terms:
-        return [{"matchFields": [pin]}]
-    pinned: list[Patch] = []
-    for term in terms:
-        fields = [
-            {"key": field.key, "operator": field.operator, "values": field.values or []}
-            for field in term.match_fields or ()
+    own = affinity.node_selector_terms if affinity else [NodeSelectorTerm()]
+    return [_narrowed(term, node) for node in nodes for term in own]
+
+
+def _narrowed(term: NodeSelectorTerm, node: str) -> Patch:
+    fields = [
+        {"key": field.key, "operator": field.operator, "values": field.values or []}
+        for field in term.match_fields or ()
+    ]
+    fields.append({"key": "metadata.name", "operator": "In", "values": [node]})
+    narrowed: Patch = {"matchFields": fields}
+    if term.match_expressions:
+        narrowed["matchExpressions"] = [
+            {"key": expr.key, "operator": expr.operator}
+            | ({"values": expr.values} if expr.values else {})
+            for expr in term.match_expressions
         ]
-        narrowed: Patch = {"matchFields": [*fields, pin]}
-        if term.match_expressions:
-            narrowed["matchExpressions"] = [
-                {"key": expr.key, "operator": expr.operator}
-                | ({"values": expr.values} if expr.values else {})
-                for expr in term.match_expressions
-            ]
-        pinned.append(narrowed)
-    return pinned
+    return narrowed

@@ -28,7 +28,8 @@ _MILLI: Final = re.compile(r"0|[1-9][0-9]{0,3}", re.ASCII)
 REMEMBERED_PODS: Final = 20_000
 
 #: `planned` was released by the controller; `direct` is placed by the extender; `plain` has no GPU;
-#: `withheld` is none of these and is bound nowhere.
+#: `withheld` is none of these and is bound nowhere: it waits for a plan, as pods whose plan was
+#: revoked and pods of groups do.
 Way = Literal["planned", "direct", "plain", "withheld"]
 
 _T = TypeVar("_T")
@@ -158,7 +159,9 @@ def _way_of(facts: PodFacts, plan: RowName | None) -> Way:
         return "planned"
     if facts.problem is not None:
         return "withheld"
-    return "direct" if facts.demand.wants_gpu else "plain"
+    if not facts.demand.wants_gpu:
+        return "plain"
+    return "direct" if facts.is_direct else "withheld"
 
 
 def _read_row_name(text: str, *, epoch_first: bool) -> RowName | None:

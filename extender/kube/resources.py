@@ -17,6 +17,7 @@ from extender.api.kinds import (
     GpuTopology,
 )
 from extender.api.objects import Lease, Namespace, Node, ObjectMeta, Pod, PriorityClass
+from extender.api.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.kube.errors import RequestRefused
 
 
@@ -82,6 +83,11 @@ NAMESPACES = Resource(Namespace, _CORE, "namespaces", is_namespaced=False)
 LEASES = Resource(Lease, "/apis/coordination.k8s.io/v1", "leases")
 PRIORITY_CLASSES = Resource(
     PriorityClass, "/apis/scheduling.k8s.io/v1", "priorityclasses", is_namespaced=False
+)
+CLAIMS = Resource(PersistentVolumeClaim, _CORE, "persistentvolumeclaims")
+VOLUMES = Resource(PersistentVolume, _CORE, "persistentvolumes", is_namespaced=False)
+STORAGE_CLASSES = Resource(
+    StorageClass, "/apis/storage.k8s.io/v1", "storageclasses", is_namespaced=False
 )
 DEPARTMENTS = Resource(GpuDepartment, _OURS, "gpudepartments", is_namespaced=False)
 PROJECTS = Resource(GpuProject, _OURS, "gpuprojects", is_namespaced=False)

@@ -146,11 +146,18 @@ class Reader:
             waiting = gated
         else:
             waiting = _in_order([pod for pod in startable(workload) if pod.state == "gated"])
+        now_s = self._snapshot.now_s
+        resting = [pod for pod in waiting if _rests_until(pod) > now_s]
+        if resting:
+            waiting = [pod for pod in waiting if _rests_until(pod) <= now_s]
         usable, card_mib = self._pools_of(workload.pools)
         pending = Pending(workload, waiting, usable, card_mib=card_mib)
         if len(pods) > len(gated):
             _read_live(self._snapshot, self._pools, pending)
-        return _why_not(pending, gated, self._pools) or pending
+        refused = _why_not(pending, gated, self._pools)
+        if refused is not None and resting and workload.problem is None:
+            return _why_resting(resting[0], now_s)
+        return refused or pending
 
     def _pools_of(self, listed: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
         """Those of the pools that exist, and the memory of their largest card."""
@@ -211,6 +218,22 @@ def _why_not(
         told = f"{key}: {project} is no project, there are queues below it"
         return Refused(Reason.UNKNOWN_PROJECT, told)
     return None
+
+
+def _rests_until(pod: PodView) -> int:
+    return max(pod.refusals.until, pod.denial.until if pod.denial else 0)
+
+
+def _why_resting(pod: PodView, now_s: int) -> Refused:
+    """Where kube-scheduler did not bind the pod, why, and when it is planned again."""
+    if pod.denial is not None and pod.denial.until > now_s:
+        again = f"it is planned again in {pod.denial.until - now_s} s"
+        return Refused(Reason.RELEASE_REFUSED, f"{pod.key}: {pod.denial.message}; {again}")
+    where = ", ".join(each.name for each in pod.refusals.nodes)
+    why = f": {pod.answer}" if pod.answer else ""
+    again = f"it is planned again in {pod.refusals.until - now_s} s"
+    detail = f"{pod.key}: not bound{' on ' if where else ''}{where}{why}; {again}"
+    return Refused(Reason.PLACEMENT_REFUSED, detail)
 
 
 def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:

@@ -118,7 +118,9 @@ class Shortages:
             why = matcher.why_none(pool, pod.constraints)
             if crowd.count < crowd.n_pods:
                 why = f"{crowd.needs(_cards(demand) or _host(demand))}; {why}"
-            return _Cause(Reason.NO_MATCHING_NODE, why)
+            was_refused = pod.refusals.count > 0
+            why = f"{why}: {pod.answer}" if was_refused and pod.answer else why
+            return _Cause(Reason.PLACEMENT_REFUSED if was_refused else Reason.NO_MATCHING_NODE, why)
         fitting = self._fitting(demand, candidates)
         if not fitting:
             never = self._lack_for_ever(demand, pool, candidates)

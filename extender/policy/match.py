@@ -30,8 +30,9 @@ WHOLE_POOL: Final = Frame()
 class Matcher:
     """Candidate nodes per pool, Constraints object and frame, worked out once each."""
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeTable, now_s: int) -> None:
         self._nodes = nodes
+        self._now_s = now_s
         # Found when it is first asked for: where nothing waits, nobody asks.
         self._ready: dict[str, list[int]] | None = None
         self._has_counted = any(nodes.free_counted)
@@ -92,7 +93,11 @@ class Matcher:
             mine = constraints.tolerations
             return [ix for ix in self.ready(pool) if not taints[ix] or tolerates(mine, taints[ix])]
         if frame.nodes is None:
-            return [ix for ix in self.ready(pool) if self._allows(constraints, ix)]
+            ready = self.ready(pool)
+            if constraints.only_nodes:
+                named = {self._nodes.ix_of(name) for name in constraints.only_nodes}
+                ready = [ix for ix in ready if ix in named]
+            return [ix for ix in ready if self._allows(constraints, ix)]
         return [ix for ix in self.candidates(pool, constraints) if ix in frame.nodes]
 
     def _allows(self, constraints: Constraints, ix: int) -> bool:
@@ -113,12 +118,23 @@ class Matcher:
         affinity = constraints.affinity
         if affinity is not None and not selects(affinity, labels, nodes.cards.names[ix]):
             return "do not meet the node affinity"
+        return self._why_not_again(constraints, nodes.cards.names[ix], labels)
+
+    def _why_not_again(self, constraints: Constraints, name: str, labels: Mapping[str, str]) -> str:
+        """What keeps pods off the node that the pods' own words do not say."""
+        if not all(selects(each, labels, name) for each in constraints.volumes):
+            return "can't reach its volumes"
+        if constraints.only_nodes and name not in constraints.only_nodes:
+            return "are not among those that it was released for"
+        if any(node == name and self._now_s < until for node, until in constraints.barred):
+            return "were refused by kube-scheduler and are tried again later"
         return ""
 
 
 def _says_nothing(constraints: Constraints) -> bool:
     """Whether only taints decide."""
-    return not (constraints.node_selector or constraints.gpu_models or constraints.affinity)
+    asked = constraints.node_selector or constraints.gpu_models or constraints.affinity
+    return not (asked or constraints.only_nodes or constraints.barred or constraints.volumes)
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> bool:

@@ -155,6 +155,8 @@ class _Line:
         """Whether it may stop others at all, and has waited for as long as it has to before."""
         snapshot, stages = self.session.snapshot, self.session.settings.stages
         has_waited = snapshot.now_s - workload.waits_since >= workload.preemption_delay_s
+        if workload.doubt is not None:
+            return False
         return "preempt" in stages and snapshot.pools[self.pool].has_preemption and has_waited
 
     def _lacks_place(self, pending: Pending) -> bool:

@@ -80,7 +80,7 @@ class Session:
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
-        matcher = Matcher(snapshot.nodes)
+        matcher = Matcher(snapshot.nodes, snapshot.now_s)
         beside = Beside(snapshot)
         self.sim = Simulation(snapshot.nodes, beside or None)
         topologies = Topologies(snapshot.topologies, snapshot.nodes, matcher)

@@ -81,6 +81,8 @@ class Taking:
         """What still waits of the workload once it was given something, or why it wasn't."""
         session, workload = self.session, pending.workload
         refused = None
+        if workload.doubt is not None:
+            return workload.doubt
         if session.is_shrinking(workload.key):
             return _not_yet(pending, "pods of it stop in this cycle, it grows in a later one")
         if session.snapshot.now_s < workload.waits_since + workload.preemption_delay_s:
@@ -147,6 +149,7 @@ class Taking:
         could_ever = pending.need()[GPU] <= session.queues[self.pool].capacity[GPU]
         could_ever = could_ever and (key, self.pool) not in session.shortages.hopeless
         is_better = refused.reason is Reason.OVER_FAIR_SHARE and could_ever
+        is_better = is_better or refused is pending.workload.doubt
         if known is None or (known.reason is Reason.INSUFFICIENT_GPU and is_better):
             session.waits[key] = refused
 

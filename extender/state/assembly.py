@@ -9,10 +9,12 @@ from extender.api import names
 from extender.api.demand import SubGroups
 from extender.api.kinds import GpuPodGroup, GpuPodGroupSpec, Row, SubGroup, TopologyConstraint
 from extender.api.reasons import Reason, Refused
+from extender.state.claims import VolumeView, judge_volumes
 from extender.state.model import GroupView, PodState, PodView, TopologyRule, WorkloadView
 from extender.state.nodes import RowIndex
 from extender.state.pods import Labels, PodFacts, share, unix_s
 from extender.state.queues import Queues
+from extender.state.refusals import Denial
 from extender.state.topologies import Topologies
 from extender.state.trees import leaves_of, tree_of
 
@@ -36,6 +38,8 @@ class Assembly:
         self._rows = rows
         self._queues = queues
         self._topologies = topologies
+        self.volumes: dict[str, VolumeView] = {}
+        self.denials: dict[str, Denial] = {}
         self.class_values: dict[str, int | None] = dict(names.CLASS_VALUES)
 
     def set_class_value(self, name: str, value: int | None) -> bool:
@@ -75,6 +79,7 @@ class Assembly:
         if isinstance(tree, Refused):
             problem, tree = problem or tree, None
         users = sorted({fact.user for fact in facts if fact.user})
+        unmet, doubt = self._claims_of(facts)
         return WorkloadView(
             key=key,
             namespace=first.namespace,
@@ -95,7 +100,8 @@ class Assembly:
             preemption_delay_s=spec.preemption_delay_seconds,
             waits_since=min((fact.created_at for fact in facts if _waits(fact)), default=0),
             stale_grace_s=_grace_of(spec) if first.group else None,
-            problem=problem or _disagreement(users),
+            problem=problem or _disagreement(users) or unmet,
+            doubt=self._denial_of(facts) or _refusal_of(facts) or doubt,
         )
 
     def pod(self, facts: PodFacts, node_labels: Mapping[str, str], labels: Labels) -> PodView:
@@ -106,6 +112,9 @@ class Assembly:
         if node_labels:
             selector = tuple(sorted({**dict(constraints.node_selector), **node_labels}.items()))
             constraints = share(structs.replace(constraints, node_selector=selector))
+        if facts.claims and not facts.node:
+            _, _, affinities = judge_volumes("", facts.claims, self.volumes, facts.namespace)
+            constraints = share(structs.replace(constraints, volumes=affinities))
         return PodView(
             uid=facts.uid,
             namespace=facts.namespace,
@@ -116,9 +125,14 @@ class Assembly:
             demand=facts.demand,
             state=_state_of(facts, row),
             is_gated=facts.is_gated,
+            is_released=row is not None and facts.plan == f"{row.epoch} {node}",
+            is_direct=facts.is_direct,
             other_gates=facts.other_gates,
             is_terminating=facts.is_terminating,
             is_controlled=facts.is_controlled,
+            refusals=facts.refusals,
+            answer=facts.answer,
+            denial=self.denials.get(facts.uid),
             node=node,
             cards=tuple(row.cards) if row else (),
             next_node=next_node,
@@ -132,6 +146,27 @@ class Assembly:
             checkpoint_s=facts.checkpoint_s,
             constraints=constraints,
         )
+
+    def _denial_of(self, facts: Listed) -> Refused | None:
+        denials = (self.denials.get(fact.uid) for fact in facts if not fact.node)
+        denial = next(filter(None, denials), None)
+        return Refused(Reason.RELEASE_REFUSED, denial.message) if denial else None
+
+    def _claims_of(self, facts: Listed) -> tuple[Refused | None, Refused | None]:
+        """Why pods that wait can't run anywhere, and why a place may turn out not to do."""
+        doubt: Refused | None = None
+        for fact in facts:
+            if fact.node or not (fact.claims or fact.doubts):
+                continue
+            key = f"{fact.namespace}/{fact.name}"
+            unmet, doubts, _ = judge_volumes(key, fact.claims, self.volumes, fact.namespace)
+            if unmet is not None:
+                return unmet, None
+            told = ", ".join(filter(None, (fact.doubts, doubts)))
+            if told and doubt is None:
+                detail = f"{key}: nothing is evicted for a pod with {told}"
+                doubt = Refused(Reason.CLAIMS_NOT_MET, detail)
+        return None, doubt
 
     def _next_of(self, facts: PodFacts) -> tuple[str, Row | None]:
         """Where the place for the pod's successor is, if the pod is moved."""
@@ -262,6 +297,16 @@ def _stated_sub_groups(facts: Listed) -> SubGroups:
     return youngest.sub_groups if youngest else ()
 
 
+def _refusal_of(facts: Listed) -> Refused | None:
+    """Why kube-scheduler may not bind what still waits of the workload."""
+    for fact in facts:
+        if not fact.node and fact.refusals.is_doubtful:
+            detail = f"{fact.namespace}/{fact.name}: refused {fact.refusals.count} times"
+            detail = f"{detail}: {fact.answer}" if fact.answer else detail
+            return Refused(Reason.PLACEMENT_REFUSED, detail)
+    return None
+
+
 def _grace_of(spec: GpuPodGroupSpec) -> int | None:
     return None if spec.staleness_grace_seconds < 0 else spec.staleness_grace_seconds
 
@@ -300,4 +345,5 @@ def _state_of(facts: PodFacts, row: Row | None) -> PodState:
         return "bound"
     if row is not None:
         return row.state
-    return "gated" if facts.is_gated else "foreign"
+    # A plan without a row is taken off the pod before it is planned again.
+    return "foreign" if facts.is_direct or facts.plan else "gated"

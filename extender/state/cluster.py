@@ -23,14 +23,16 @@ from extender.api.kinds import (
 )
 from extender.api.objects import Node, OwnerReference, Pod, PriorityClass
 from extender.state.assembly import Assembly, repeats_pods
+from extender.state.claims import VolumeView
 from extender.state.fleet import Fleet
 from extender.state.foreign import is_foreign
 from extender.state.inventory import Differences
 from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
-from extender.state.nodes import RowIndex
+from extender.state.nodes import NodeTable, RowIndex
 from extender.state.pods import HostHold, PodFacts, group_of, is_ours, read_facts, read_hold
 from extender.state.problems import Problem
 from extender.state.queues import Queues
+from extender.state.refusals import Denial
 from extender.state.topologies import Topologies
 from extender.state.upkeep import GoneUids, KeptPlace, LostRow, StrayRow, Upkeep
 from extender.state.workloads import Unfinished, Workloads
@@ -50,6 +52,7 @@ class ClusterState:
         self._workloads = Workloads(self._assembly)
         self._upkeep = Upkeep(self._rows, self._workloads, self._fleet.foreign, self._gone)
         self._synced: set[type] = set()
+        self._claimants: set[str] = set()
         self._put: dict[type, Callable[[Any], None]] = {
             Pod: self._put_pod,
             Node: self._fleet.set_host,
@@ -121,6 +124,28 @@ class ClusterState:
         """Whether the pod is about to be evicted, and the watch has not said so yet."""
         return uid in self._leaving
 
+    def set_denial(self, pod: PodView, denial: Denial) -> None:
+        """The API server refused to let the live pod be released."""
+        if pod.uid in self._workloads.facts:
+            self._assembly.denials[pod.uid] = denial
+            self._workloads.touch_pod(pod.uid)
+
+    def set_volume(self, namespace: str, claim: str, view: VolumeView | None) -> None:
+        """What is known of a PersistentVolumeClaim; None: nothing any more.
+
+        Claims are not watched: the controller reads those that `wanted_claims` names.
+        """
+        known = self._assembly.volumes
+        key = f"{namespace}/{claim}"
+        before = known.pop(key, None)
+        if view is not None:
+            known[key] = view
+        if before != view:
+            for uid in self._claimants:
+                facts = self._workloads.facts[uid]
+                if facts.namespace == namespace and claim in facts.claims:
+                    self._workloads.touch_pod(uid)
+
     # -- what decisions read -----------------------------------------------------------------
 
     def snapshot(self, now_s: int) -> Snapshot:
@@ -153,6 +178,10 @@ class ClusterState:
     def row_of(self, pod: PodView) -> Row | None:
         """The pod's row on the node where it is or is meant to be."""
         return self._rows.held_of(pod.uid).get(pod.node)
+
+    def node_table(self) -> NodeTable:
+        """Every node with GPUs as it is now. Shared: not to be changed."""
+        return self._fleet.table()
 
     @property
     def gpu_nodes(self) -> Mapping[str, GpuNode]:
@@ -241,6 +270,11 @@ class ClusterState:
         """Bound pods that hold cards without a row, by UID."""
         return list(self._fleet.foreign.holders())
 
+    def wanted_claims(self) -> set[tuple[str, str]]:
+        """Namespace and name of the PersistentVolumeClaims of all pods that wait."""
+        facts = (self._workloads.facts[uid] for uid in self._claimants)
+        return {(each.namespace, claim) for each in facts for claim in each.claims}
+
     def released_without_row(self) -> list[PodView]:
         """Unbound pods without our gate whose plan has no row: nobody will bind them like this."""
         return self._upkeep.released_without_row()
@@ -320,6 +354,8 @@ class ClusterState:
         self._workloads.forget_done(gone.uid)
 
     def _drop_pod(self, uid: str) -> None:
+        self._claimants.discard(uid)
+        self._assembly.denials.pop(uid, None)
         self._leaving.discard(uid)
         self._fleet.set_hold(uid, None)
         self._fleet.drop_foreign(uid)
@@ -339,6 +375,10 @@ class ClusterState:
             self._fleet.drop_foreign(facts.uid)
             self._workloads.set_pod(facts)
         self._place_pod(facts.uid)
+        if facts.claims and not facts.node:
+            self._claimants.add(facts.uid)
+        else:
+            self._claimants.discard(facts.uid)
 
     def _look_at_rows(self, uid: str) -> None:
         """The pod's rows have changed: with them a foreign pod may become one of ours, and back."""

@@ -16,12 +16,14 @@ from extender.api.kinds import CardShare
 from extender.api.objects import NodeSelector, Toleration
 from extender.api.reasons import Refused
 from extender.state.nodes import NodeTable
+from extender.state.refusals import NONE, Denial, Refusals
 
 if TYPE_CHECKING:
     from extender.state.tally import Tally
 
-#: `gated`: held by our gate, no row. `nominated`: gated, its place is held until victims are gone.
-#: `reserved`: has a row that may be bound, gated or already released. `bound`: has a node.
+#: `gated`: waits for a plan and has no row: held by our gate, or released and its plan revoked.
+#: `nominated`: waits as well, its place is held until victims are gone.
+#: `reserved`: has a row that may be bound, and is released or about to be. `bound`: has a node.
 #: `foreign`: neither gated by us nor planned (a direct pod that waits for the extender).
 PodState = Literal["gated", "nominated", "reserved", "bound", "foreign"]
 
@@ -49,7 +51,12 @@ class PodTerm(Struct, frozen=True, gc=False):
 
 
 class Constraints(Struct, frozen=True, gc=False):
-    """Where a pod may run, as it says itself. Equal constraints are one shared object."""
+    """Where a pod may run, as it says itself. Equal constraints are one shared object.
+
+    `only_nodes` are those that an unbound pod was released for: it can have no other any more.
+    `barred` are nodes on which kube-scheduler did not bind it, and until when (unix seconds).
+    `volumes` are the node affinities of the volumes it uses, which hold together.
+    """
 
     node_selector: tuple[tuple[str, str], ...] = ()
     affinity: NodeSelector | None = None
@@ -57,6 +64,9 @@ class Constraints(Struct, frozen=True, gc=False):
     gpu_models: tuple[str, ...] = ()
     pod_affinity: tuple[PodTerm, ...] = ()
     pod_anti_affinity: tuple[PodTerm, ...] = ()
+    only_nodes: tuple[str, ...] = ()
+    barred: tuple[tuple[str, int], ...] = ()
+    volumes: tuple[NodeSelector, ...] = ()
 
 
 ANYWHERE = Constraints()
@@ -72,7 +82,9 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     `group` names its leaf in the workload's tree of groups; among the pods of a workload those with
     the higher `order` go first. `labels` are those that pod (anti-)affinity may ask for.
     `resource_version` is the version this view was read from, for patches that must not be stale;
-    `is_gated` speaks of our gate, `other_gates` names those of others.
+    `is_gated` speaks of our gate, `other_gates` names those of others. `is_released`: its plan
+    names its row; `is_direct`: the extender places it. `refusals` and `answer` say where
+    kube-scheduler did not bind it, and in its words why not; `denial` is about its release.
     """
 
     uid: str
@@ -85,9 +97,14 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     demand: Demand = Demand()
     state: PodState = "gated"
     is_gated: bool = True
+    is_released: bool = False
+    is_direct: bool = False
     other_gates: tuple[str, ...] = ()
     is_terminating: bool = False
     is_controlled: bool = True
+    refusals: Refusals = NONE
+    answer: str = ""
+    denial: Denial | None = None
     node: str = ""
     cards: tuple[CardShare, ...] = ()
     next_node: str = ""
@@ -139,6 +156,8 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
 
     `key` is `namespace/name` of the group or of the pod. `pools` are the node pools it may use, in
     order of preference, already resolved. `problem` is why it can't be placed whatever is free.
+    `doubt` is why kube-scheduler may not bind it where it is placed: it may have free places, but
+    nothing is evicted for it.
     `tree` is its groups, where it has any besides itself or asks for nearness: its root stands for
     the workload, with the same minimum. `user` divides a project's share further, where pods name
     one. A workload that waits evicts nobody in its first `preemption_delay_s` after `waits_since`.
@@ -167,6 +186,7 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     stale_since: int | None = None
     stale_grace_s: int | None = None
     problem: Refused | None = None
+    doubt: Refused | None = None
 
 
 @dataclass(slots=True, frozen=True)

@@ -39,19 +39,19 @@ from extender.api.demand import (
 from extender.api.kinds import CardShare, TopologyConstraint
 from extender.api.objects import (
     Affinity,
-    NodeSelector,
-    NodeSelectorTerm,
     ObjectMeta,
     OwnerReference,
     Pod,
     PodAffinity,
     PodAffinityTerm,
     PodSpec,
-    Requirement,
 )
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_memory
+from extender.state.claims import read_claim_names, read_doubts
 from extender.state.model import ANYWHERE, Constraints, PodTerm
+from extender.state.narrowing import Narrowed, read_narrowing
+from extender.state.refusals import Refusals, read_refusals
 
 #: Distinct constraints that are shared before the table is started anew, against hostile variety.
 _MAX_SHARED: Final = 20_000
@@ -67,6 +67,8 @@ _MAX_MAKERS: Final = 50_000
 _makers: dict[tuple[str, str, str, str], OwnerReference] = {}
 
 _NO_AFFINITY: Final = Affinity()
+#: Characters of kube-scheduler's message that are kept.
+_ANSWER_CHARS: Final = 400
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -108,6 +110,11 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     preemptibility: str
     kind: str
     plan: str
+    was_revoked: bool
+    refusals: Refusals
+    answer: str
+    claims: tuple[str, ...]
+    doubts: str
     compute_request_milli: int
     compute_limit_milli: int
     written_cards: str
@@ -121,6 +128,14 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     def is_controlled(self) -> bool:
         """Whether an owner makes the pod again."""
         return bool(self.owner)
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the extender places the pod: it was never planned, and is no member of a group.
+
+        Pods of a group are planned together or not at all, whether they have our gate or not.
+        """
+        return not (self.is_gated or self.plan or self.was_revoked or self.group)
 
 
 class HostHold(Struct, frozen=True, gc=False):
@@ -142,7 +157,7 @@ def is_ours(pod: Pod, demand: Demand | Refused) -> bool:
 
     Told from the pod as it is now, so that a restart keeps the same pods.
     """
-    if names.GATE in pod.gates or pod.metadata.annotation(names.ANNOTATION_PLAN):
+    if names.GATE in pod.gates or _was_released(pod):
         return True
     return mentions_gpu(pod) if isinstance(demand, Refused) else demand.is_ours
 
@@ -186,6 +201,11 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         preemptibility=first_of(meta.labels, PREEMPTIBILITY_LABELS),
         kind=kind,
         plan=meta.annotation(names.ANNOTATION_PLAN),
+        was_revoked=bool(meta.annotation(names.ANNOTATION_REVOKED)),
+        refusals=read_refusals(meta.annotation(names.ANNOTATION_REFUSED)),
+        answer=_read_answer(pod),
+        claims=read_claim_names(pod),
+        doubts=_read_doubts(pod),
         compute_request_milli=compute[0],
         compute_limit_milli=compute[1],
         written_cards=meta.annotation(names.ANNOTATION_CARDS),
@@ -284,34 +304,54 @@ def _read_constraints(pod: Pod) -> Constraints:
     spec = pod.spec
     affinity = spec.affinity or _NO_AFFINITY
     to_nodes = affinity.node_affinity
+    required = to_nodes.required if to_nodes else None
+    narrowed = read_narrowing(required) if _was_released(pod) else Narrowed(required)
+    is_bound = bool(spec.node_name)
+    refusals = read_refusals(pod.metadata.annotation(names.ANNOTATION_REFUSED))
     return share(
         Constraints(
             node_selector=tuple(sorted((spec.node_selector or {}).items())),
-            affinity=_without_pin(pod, to_nodes.required if to_nodes else None),
+            affinity=narrowed.own,
             tolerations=tuple(spec.tolerations or ()),
             gpu_models=split_names(pod.metadata.annotation(MODEL_SELECTOR)),
             pod_affinity=_read_terms(affinity.pod_affinity),
             pod_anti_affinity=_read_terms(affinity.pod_anti_affinity),
+            # Its successor starts anew.
+            only_nodes=() if is_bound else narrowed.nodes,
+            barred=() if is_bound else tuple((at.name, at.until) for at in refusals.nodes),
         )
     )
 
 
-def _without_pin(pod: Pod, required: NodeSelector | None) -> NodeSelector | None:
-    """What the pod required of nodes before it was released: the pin to its node is not its wish.
+def _was_released(pod: Pod) -> bool:
+    """Whether the controller planned the pod once; the annotations are its own."""
+    note = pod.metadata.annotation
+    return bool(note(names.ANNOTATION_PLAN) or note(names.ANNOTATION_REVOKED))
 
-    The release adds the pin as the last field of every term (`extender.cycle.release`).
-    """
-    node = pod.metadata.annotation(names.ANNOTATION_PLAN).rpartition(" ")[2]
-    if required is None or not node:
-        return required
-    terms: list[NodeSelectorTerm] = []
-    for term in required.node_selector_terms:
-        fields = term.match_fields or []
-        if not fields or fields[-1] != Requirement("metadata.name", "In", [node]):
-            return required
-        if term.match_expressions or len(fields) > 1:
-            terms.append(NodeSelectorTerm(term.match_expressions, fields[:-1] or None))
-    return NodeSelector(terms) if terms else None
+
+def _read_answer(pod: Pod) -> str:
+    """Why kube-scheduler did not bind the pod when it last tried, empty if it did not try."""
+    if pod.spec.node_name or pod.gates:
+        return ""
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            is_gated = condition.reason == "SchedulingGated"
+            return "" if is_gated else (condition.message or condition.reason)[:_ANSWER_CHARS]
+    return ""
+
+
+def _read_doubts(pod: Pod) -> str:
+    """What of the pod's wishes a plan leaves to kube-scheduler, in words."""
+    affinity = pod.spec.affinity or _NO_AFFINITY
+    terms = [
+        term
+        for each in (affinity.pod_affinity, affinity.pod_anti_affinity)
+        for term in (each.required or () if each else ())
+    ]
+    doubts = [read_doubts(pod)]
+    if any(_read_term(term) is None for term in terms):
+        doubts.append("affinity to pods of other namespaces or by other than plain labels")
+    return ", ".join(filter(None, doubts))
 
 
 def _read_terms(affinity: PodAffinity | None) -> tuple[PodTerm, ...]:

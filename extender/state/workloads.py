@@ -26,8 +26,8 @@ from extender.state.trees import is_below, without_succeeded
 class Unfinished(Struct, frozen=True):
     """A workload that a plan has left half way: a leader finishes or frees it before all else.
 
-    `held` are its pods with a reserved row that our gate still holds. `is_partial`: it is a gang of
-    which some pods have rows, but fewer than must run together.
+    `held` are its pods with a reserved row that they were not yet released for. `is_partial`: it is
+    a gang of which some pods have rows, but fewer than must run together.
     """
 
     workload: WorkloadView
@@ -185,7 +185,7 @@ class Workloads:
             for key in self._tally.waiting
             if (view := self._views[key]).namespace == row.namespace and view.problem is None
             for pod in view.pods
-            if pod.state == "gated" and suits(row, self.facts[pod.uid], pod)
+            if pod.state == "gated" and pod.is_gated and suits(row, self.facts[pod.uid], pod)
         ]
         return sorted(found, key=lambda pod: (-pod.order, pod.created_at, pod.name))
 
@@ -277,7 +277,7 @@ def _unfinished(view: WorkloadView) -> Unfinished | None:
     A gang that runs with fewer pods than it must have, because others have ended, is not: it has
     neither enough live pods nor a pod to wait for.
     """
-    held = tuple(pod for pod in view.pods if pod.state == "reserved" and pod.is_gated)
+    held = tuple(pod for pod in view.pods if _is_held(pod))
     if not view.is_group:
         return Unfinished(view, held, is_partial=False) if held else None
     placed = [pod.group for pod in view.pods if pod.state in RANK]
@@ -285,6 +285,10 @@ def _unfinished(view: WorkloadView) -> Unfinished | None:
     could_be_whole = n_bound == 0 or not _are_below(view, [pod.group for pod in view.pods])
     is_partial = _are_below(view, placed) and n_bound < len(view.pods) and could_be_whole
     return Unfinished(view, held, is_partial) if held or is_partial else None
+
+
+def _is_held(pod: PodView) -> bool:
+    return pod.state == "reserved" and not pod.is_released and not pod.is_direct
 
 
 def _say_the_same(before: GpuPodGroup, after: GpuPodGroup) -> bool:

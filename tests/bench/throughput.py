@@ -81,8 +81,8 @@ async def make_queues(plane: ControlPlane) -> None:
     """The department and the project: from now on the benchmark's pods may run."""
     path = "/apis/ballast.dev/v1alpha1"
     post = plane.admin.post
-    await asyncio.to_thread(post, f"{path}/departments", cluster.department())
-    await asyncio.to_thread(post, f"{path}/projects", cluster.project("bench"))
+    await asyncio.to_thread(post, f"{path}/gpudepartments", cluster.department())
+    await asyncio.to_thread(post, f"{path}/gpuprojects", cluster.project("bench"))
 
 
 async def count_bound(client: Client, wanted: int) -> float:

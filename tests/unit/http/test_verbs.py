@@ -294,13 +294,19 @@ def test_a_direct_pod_that_has_a_row_is_kept_on_that_node_only() -> None:
     assert verdict.kept == ["n1"]
 
 
-def test_a_revoked_row_binds_its_pod_to_no_node() -> None:
+def test_a_pod_whose_plan_was_revoked_waits_for_the_next() -> None:
     held = row(pod("a").build(), part(0, 500), epoch=0, reserved_at=77)
     known = book(node("n1", held).build(), node("n2").build())
     revoked = pod("a").direct().needs(500).notes({"ballast.dev/revoked": "n1 0 77"})
     verdict = filter_nodes(known, claim(revoked), ["n1", "n2"])
-    assert verdict.kept == ["n2"]
-    assert reasons(verdict.failed) == {"n1": Reason.PLAN_NOT_RESERVED}
+    assert verdict.kept == []
+    assert set(reasons(verdict.unresolvable).values()) == {Reason.NOT_PLANNED}
+
+
+def test_a_pod_of_a_group_is_never_placed_directly() -> None:
+    member = pod("a").direct().needs(500).gang("g", 2)
+    verdict = filter_nodes(book(node("n1").build()), claim(member), ["n1"])
+    assert verdict.kept == []
 
 
 # -- prioritize -----------------------------------------------------------------------------------

@@ -407,19 +407,23 @@ def test_a_gang_of_which_nothing_runs_is_partial_even_when_it_lost_a_member() ->
 
 
 @pytest.mark.parametrize("wish", [None, [NodeSelectorTerm([Requirement("zone", "In", ["a"])])]])
-def test_the_pin_of_a_release_is_not_what_the_pod_wants_of_nodes(
+def test_the_nodes_of_a_release_are_not_what_the_pod_wants_of_nodes(
     wish: list[NodeSelectorTerm] | None,
 ) -> None:
-    """Else a pod could never be moved: the one that its owner makes in its stead has no pin."""
+    """Else a pod could never be moved: its successor may go anywhere."""
     held = pod("a").needs(500).build()
     selector = NodeSelector(wish) if wish else None
     asked = replace(held.spec, affinity=Affinity(NodeAffinity(selector)))
     before = only(replace(held, spec=asked)).pods[0]
-    patch = release_patch(before, 7, "n1")["spec"]["affinity"]["nodeAffinity"]
+    patch = release_patch(before, 7, "n1", ("n1", "n2"))["spec"]["affinity"]["nodeAffinity"]
     pinned = msgspec.convert(patch, NodeAffinity)
     released = pod("a").needs(500).released("n1", 7).build()
-    after = only(replace(released, spec=replace(released.spec, affinity=Affinity(pinned))))
-    assert after.pods[0].constraints == before.constraints
+    spec = replace(released.spec, affinity=Affinity(pinned))
+    waits = only(replace(released, spec=spec)).pods[0].constraints
+    assert waits == msgspec.structs.replace(before.constraints, only_nodes=("n1", "n2"))
+    running = replace(released, spec=replace(spec, node_name="n1"))
+    ledger = gpu_node("n1", 1).holds(row(running, part(0, 500))).build()
+    assert only(running, ledger).pods[0].constraints == before.constraints
 
 
 @pytest.mark.parametrize(("said", "checkpoint_s"), [("1800", 1800), ("30m", 0)])

@@ -13,7 +13,7 @@ pod says what it was for:
 - `Preempted`: preemptible, and a pod of its project with higher priority waits.
 - `Moved`: preemptible, made again by an owner, and its successor has a place on another node: a
   `nominated` row that keeps it is there when the pod is told to leave.
-- `GangStale`, `BindTimedOut`: always allowed.
+- `GangStale`: always allowed.
 
 A marked eviction that no event explains is judged as reclaim when the audit ends; a deletion that
 none explains was somebody else's wish.
@@ -33,7 +33,6 @@ EXPLAINS = (
     Reason.PREEMPTED,
     Reason.MOVED,
     Reason.GANG_STALE,
-    Reason.BIND_TIMED_OUT,
 )
 
 
@@ -169,7 +168,7 @@ class Evictions(Rule):
             return
         self.n_evictions += not case.is_certain
         subject, why = f"Pod {case.pod.key}", reason or "evicted, no event says why"
-        if reason in (Reason.GANG_STALE, Reason.BIND_TIMED_OUT):
+        if reason == Reason.GANG_STALE:
             return
         if not case.pod.is_preemptible:
             yield Finding("E2", subject, f"{why}, but it is not preemptible")

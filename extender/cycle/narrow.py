@@ -1,0 +1,74 @@
+"""The nodes that a pod is released for: kube-scheduler looks at these alone.
+
+Of the nodes that remain after its own filters, kube-scheduler asks the extender about a sample, so
+in a large cluster it would not find the planned one. A node affinity that names nodes makes it look
+at exactly these, and can never be changed once the gate is gone. So it names more nodes than the
+planned one: the others are where the pod can be planned again.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from extender.policy.match import Matcher
+from extender.state.cluster import ClusterState
+from extender.state.model import GroupView, PodView, WorkloadView
+
+#: Nodes that a pod is released for. Each costs a pass of kube-scheduler's filters; figures in
+#: docs/decisions.md.
+N_NODES: Final = 8
+#: The same where a part of what the pod asks for is left to kube-scheduler.
+N_NODES_IN_DOUBT: Final = 64
+#: With so few nodes with GPUs kube-scheduler never samples, and nothing is named.
+N_NODES_UNNAMED: Final = 16
+
+
+class Narrowing:
+    """The choice for one batch of releases; with the cluster as it is now."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._nodes = state.node_table()
+        self._matcher = Matcher(self._nodes, 0)
+
+    def nodes_for(self, pod: PodView, node: str) -> tuple[str, ...]:
+        """The planned node and others on which the pod may run; empty: the pod may stay free.
+
+        The extender is not asked about a pod without GPUs, so such a pod is always narrowed.
+        """
+        if len(self._nodes.cards.names) <= N_NODES_UNNAMED and pod.demand.wants_gpu:
+            return ()
+        workload, ix = self._state.workload_of(pod), self._nodes.ix_of(node)
+        if ix is None:
+            return (node,)
+        found: Sequence[int] = self._matcher.candidates(self._nodes.pool[ix], pod.constraints)
+        level = _required_level(workload, pod)
+        if level:
+            labels = self._nodes.labels
+            found = [each for each in found if labels[each].get(level) == labels[ix].get(level)]
+        in_doubt = workload is not None and workload.doubt is not None
+        return self._spread(node, found, N_NODES_IN_DOUBT if in_doubt else N_NODES)
+
+    def _spread(self, node: str, found: Sequence[int], count: int) -> tuple[str, ...]:
+        """The node, and up to `count` in all, at equal distances in the order of their names."""
+        names = self._nodes.cards.names
+        at = bisect_left(found, node, key=lambda ix: names[ix])
+        count = min(count, len(found))
+        others = (names[found[(at + k * len(found) // count) % len(found)]] for k in range(count))
+        return tuple(dict.fromkeys((node, *others)))
+
+
+def _required_level(workload: WorkloadView | None, pod: PodView) -> str:
+    """The widest level of a topology in one domain of which the pod must be with others."""
+    path = _path_to(workload.tree, pod.group) if workload and workload.tree else []
+    levels = (group.topology.required or "" for group in path if group.topology)
+    return next((level for level in levels if level), "")
+
+
+def _path_to(group: GroupView, leaf: str) -> list[GroupView]:
+    """The groups from `group` down to the leaf of this name; `group` alone where there is none."""
+    for child in group.children:
+        below = _path_to(child, leaf)
+        if below[-1].name == leaf:
+            return [group, *below]
+    return [group]

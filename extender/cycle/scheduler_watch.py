@@ -1,0 +1,72 @@
+"""Whether kube-scheduler deals with the pods that are released to it.
+
+A released pod that is not bound was either refused, or kube-scheduler is away; only a refused one
+loses its place. It was refused if kube-scheduler said so on the pod, or bound a pod that was
+released later. Pure: the time is passed in, in seconds of a monotonic clock.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from extender.api.reasons import Reason
+from extender.state.cluster import ClusterState
+from extender.state.model import PodView
+
+#: Without an answer for so long, and without a bind, kube-scheduler is away.
+AWAY_AFTER_S: Final = 10.0
+
+
+class SchedulerWatch:
+    """Follows released pods from look to look."""
+
+    def __init__(self, state: ClusterState, bind_timeout_s: float) -> None:
+        self._state = state
+        self._timeout_s = bind_timeout_s
+        self._away_after_s = min(AWAY_AFTER_S, bind_timeout_s / 3)
+        #: When a pod was first seen released, by UID and epoch of its row.
+        self._since: dict[tuple[str, int], float] = {}
+        #: When the pod that was released last of those that were bound was released.
+        self._last_bound = float("-inf")
+        self._bound_at = float("-inf")
+        self._probed_at = float("-inf")
+        self._unanswered: set[tuple[str, int]] = set()
+
+    def look(self, released: Iterable[PodView], now: float) -> None:
+        """Take note of the pods that are released now, and of those that were bound since."""
+        seen = {(pod.uid, pod.epoch): pod for pod in released}
+        for key in self._since.keys() - seen.keys():
+            since = self._since.pop(key)
+            pod = self._state.pod(key[0])
+            if pod is not None and pod.state == "bound":
+                self._last_bound = max(self._last_bound, since)
+                self._bound_at = now
+        for key in seen:
+            self._since.setdefault(key, now)
+        self._unanswered = {key for key, pod in seen.items() if not self._is_answered(pod)}
+
+    def is_overdue(self, pod: PodView, now: float) -> bool:
+        """Whether kube-scheduler refused the pod, and the time for another attempt is over."""
+        waited_s = now - self._since.get((pod.uid, pod.epoch), now)
+        return waited_s > self._timeout_s and self._is_answered(pod)
+
+    def is_away(self, now: float) -> bool:
+        """Whether pods wait for an answer and nothing is bound."""
+        first = min((self._since[key] for key in self._unanswered), default=now)
+        return min(now - first, now - self._bound_at) > self._away_after_s
+
+    def may_probe(self, now: float) -> bool:
+        """While it is away: whether it is time to release one workload and see; at most once a
+        period. So a pod that nothing ever answers for can't stop all others."""
+        if now - self._probed_at < self._away_after_s:
+            return False
+        self._probed_at = now
+        return True
+
+    def _is_answered(self, pod: PodView) -> bool:
+        """Whether kube-scheduler has decided about the pod since it was released.
+
+        What it told while the pod waited for its next plan names NOT_PLANNED.
+        """
+        is_told = bool(pod.answer) and Reason.NOT_PLANNED not in pod.answer
+        since = self._since.get((pod.uid, pod.epoch))
+        return is_told or (since is not None and since < self._last_bound)

@@ -1,0 +1,70 @@
+"""What a pod asks for besides GPUs, CPU and memory, and what of it a plan can answer for.
+
+A volume's node affinity is a filter on nodes. What is not understood is left to kube-scheduler, as
+a doubt: such a pod may have a free place, but nothing is evicted for it.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+from extender.api.objects import NodeSelector, Pod
+from extender.api.reasons import Reason, Refused
+
+_DO_NOT_SCHEDULE: Final = "DoNotSchedule"
+
+
+class VolumeView(Struct, frozen=True):
+    """What is known of a PersistentVolumeClaim.
+
+    `problem`: why no pod can use it now. `doubt`: why a node may turn out not to do. `affinity`:
+    the nodes from which its volume can be reached; None: all.
+    """
+
+    problem: str = ""
+    doubt: str = ""
+    affinity: NodeSelector | None = None
+
+
+UNREAD: Final = VolumeView(problem="it is yet to be read")
+
+
+def read_claim_names(pod: Pod) -> tuple[str, ...]:
+    """The PersistentVolumeClaims of the pod, those made for it by the API server's controllers
+    included, in the pod's namespace."""
+    found = []
+    for volume in pod.spec.volumes or ():
+        if volume.persistent_volume_claim is not None:
+            found.append(volume.persistent_volume_claim.claim_name)
+        elif volume.ephemeral is not None:
+            found.append(f"{pod.metadata.name}-{volume.name}")
+    return tuple(dict.fromkeys(found))
+
+
+def read_doubts(pod: Pod) -> str:
+    """What the pod asks for that no plan answers for, in words; empty: nothing."""
+    spec = pod.spec
+    containers = [*spec.containers, *(spec.init_containers or ())]
+    spreads = spec.topology_spread_constraints or ()
+    found = {
+        "hostPort": any(port.host_port for each in containers for port in each.ports or ()),
+        "topologySpreadConstraints": any(
+            spread.when_unsatisfiable == _DO_NOT_SCHEDULE for spread in spreads
+        ),
+        "resourceClaims": bool(spec.resource_claims),
+    }
+    return ", ".join(what for what, is_asked in found.items() if is_asked)
+
+
+def judge_volumes(
+    key: str, claims: tuple[str, ...], known: dict[str, VolumeView], namespace: str
+) -> tuple[Refused | None, str, tuple[NodeSelector, ...]]:
+    """Why the pod `key` can't run anywhere, what is in doubt, and its volumes' node affinities."""
+    views = [(name, known.get(f"{namespace}/{name}", UNREAD)) for name in claims]
+    for name, view in views:
+        if view.problem:
+            detail = f"{key}: PersistentVolumeClaim {name}: {view.problem}"
+            return Refused(Reason.CLAIMS_NOT_MET, detail), "", ()
+    doubts = [f"PersistentVolumeClaim {name} {view.doubt}" for name, view in views if view.doubt]
+    affinities = tuple(view.affinity for _, view in views if view.affinity is not None)
+    return None, ", ".join(doubts), affinities

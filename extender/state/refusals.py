@@ -1,0 +1,99 @@
+"""Where kube-scheduler did not bind a pod as planned, and until when that is not tried again.
+
+Kept in an annotation of the pod, so that a new leader knows it. The wait doubles with each refusal:
+on the node that was refused, and from the second refusal on for the pod as a whole.
+"""
+
+import re
+from typing import Final
+
+from msgspec import Struct
+
+#: Refusals from which on the pod's workload may have nobody evicted.
+DOUBTFUL_FROM: Final = 2
+#: Nodes remembered; the one that was refused first is forgotten first.
+MAX_NODES: Final = 8
+#: The longest wait is the first one times this.
+_MOST_DOUBLED: Final = 64
+
+_NUMBER: Final = r"(?:0|[1-9][0-9]{0,11})"
+_TEXT: Final = re.compile(
+    rf"({_NUMBER}) ({_NUMBER})((?: [a-z0-9][-a-z0-9.]{{0,252}}={_NUMBER}:{_NUMBER})*)", re.ASCII
+)
+
+
+class RefusedNode(Struct, frozen=True, gc=False):
+    """A node on which the pod was refused `count` times; tried again from `until` (unix s)."""
+
+    name: str
+    count: int
+    until: int
+
+
+class Refusals(Struct, frozen=True, gc=False):
+    """All refusals of a pod: how many, before when it is not planned again, and on which nodes."""
+
+    count: int = 0
+    until: int = 0
+    nodes: tuple[RefusedNode, ...] = ()
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the pod was refused too often for others to be stopped for it."""
+        return self.count >= DOUBTFUL_FROM
+
+    def after(self, node: str, now_s: int, wait_s: int) -> "Refusals":
+        """With one more refusal, on `node`; `wait_s` is the wait after a first one."""
+        known = next((each for each in self.nodes if each.name == node), None)
+        n_here = known.count + 1 if known else 1
+        here = RefusedNode(node, n_here, now_s + _wait(wait_s, n_here))
+        others = [each for each in self.nodes if each.name != node]
+        until = now_s + _wait(wait_s, self.count) if self.count else now_s
+        return Refusals(self.count + 1, until, (*others[-(MAX_NODES - 1) :], here))
+
+    def barred(self, now_s: int) -> tuple[str, ...]:
+        """The nodes that are not to be tried now, by name."""
+        return tuple(sorted(each.name for each in self.nodes if each.until > now_s))
+
+
+class Denial(Struct, frozen=True, gc=False):
+    """A pod whose release the API server refused `count` times; not planned before `until`.
+
+    Known to one leader only: where the pod can't be patched, nothing can be written on it.
+    """
+
+    count: int
+    until: int
+    message: str
+
+
+def deny(before: Denial | None, message: str, now_s: int, wait_s: int) -> Denial:
+    """The denial after one more; `wait_s` is the wait after a first one."""
+    count = before.count + 1 if before else 1
+    return Denial(count, now_s + _wait(wait_s, count), message)
+
+
+NONE: Final = Refusals()
+
+
+def read_refusals(text: str) -> Refusals:
+    """What the annotation says; none where it is not understood."""
+    found = _TEXT.fullmatch(text) if text else None
+    if found is None:
+        return NONE
+    nodes = []
+    for part in found[3].split():
+        name, _, numbers = part.partition("=")
+        count, _, until = numbers.partition(":")
+        nodes.append(RefusedNode(name, int(count), int(until)))
+    return Refusals(int(found[1]), int(found[2]), tuple(nodes[-MAX_NODES:]))
+
+
+def write_refusals(refusals: Refusals) -> str:
+    """`<count> <until>`, then ` <node>=<count>:<until>` for each node; times are unix seconds."""
+    nodes = "".join(f" {each.name}={each.count}:{each.until}" for each in refusals.nodes)
+    return f"{refusals.count} {refusals.until}{nodes}"
+
+
+def _wait(wait_s: int, count: int) -> int:
+    return wait_s * min(1 << min(count - 1, 30), _MOST_DOUBLED)

@@ -1,0 +1,264 @@
+"""Pods that kube-scheduler does not bind where they are planned, and a kube-scheduler that is away.
+
+None of them is deleted, none has others evicted again and again, and none keeps a place.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.integration.cycle.scene import BIND_S, Scene
+from tests.support import workloads
+from tests.support.auditor import Auditor
+from tests.support.controlplane.handles import Cluster
+
+PORT = 9123
+
+
+@pytest.fixture
+async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
+    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
+    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
+        yield opened
+        await audited.finish()
+
+
+@pytest.fixture
+async def wide(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
+    """Four nodes of eight cards."""
+    async with Scene.open(cluster, n_nodes=4, cards=8) as opened:
+        yield opened
+        await audited.finish()
+
+
+def with_port(body: dict[str, Any]) -> dict[str, Any]:
+    """The pod, or the pods of the owner, on a port of their node that only one pod can have."""
+    spec = body["spec"]["template"]["spec"] if "template" in body["spec"] else body["spec"]
+    spec["containers"][0]["ports"] = [{"containerPort": PORT, "hostPort": PORT}]
+    return body
+
+
+def replica_set(name: str, namespace: str, n_pods: int, milli: int) -> dict[str, Any]:
+    template = workloads.pod_template(milli, labels={"app": name})
+    template["spec"]["restartPolicy"] = "Always"
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": n_pods,
+            "selector": {"matchLabels": {"app": name}},
+            "template": template,
+        },
+    }
+
+
+def take_ports(scene: Scene) -> None:
+    """A pod without GPUs on each node holds the port."""
+    for node in scene.admin.get("/api/v1/nodes")["items"]:
+        name = node["metadata"]["name"]
+        body = with_port(workloads.bare_pod(f"port-{name}", "default", 0, gated=False))
+        body["spec"] |= {"nodeName": name}
+        del body["spec"]["containers"][0]["resources"]
+        scene.admin.post("/api/v1/namespaces/default/pods", body)
+
+
+def names_of(scene: Scene, namespace: str) -> set[str]:
+    pods = scene.admin.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+    return {pod["metadata"]["name"] for pod in pods}
+
+
+def reasons(scene: Scene, namespace: str) -> list[str]:
+    return [reason for reason, _ in scene.events(namespace)]
+
+
+async def test_frozen_kube_scheduler_costs_no_job_a_pod(wide: Scene) -> None:
+    wide.plane.freeze("kube-scheduler")
+
+    def submit(first: int, last: int) -> None:
+        for number in range(first, last):
+            body = workloads.job(f"job-{number}", "team-a", 1, 500)
+            del body["spec"]["backoffLimit"]
+            wide.admin.post("/apis/batch/v1/namespaces/team-a/jobs", body)
+
+    submit(0, 25)
+    await wide.until(lambda: len(names_of(wide, "team-a")) == 25, "25 pods")
+    await wide.until(lambda: "ballast_control_scheduler_away 1.0" in wide.metrics(), "the breaker")
+    submit(25, 50)
+    await wide.until(lambda: len(names_of(wide, "team-a")) == 50, "50 pods")
+    before = names_of(wide, "team-a")
+    await wide.until(lambda: "SchedulerAway" in reasons(wide, "team-a"), "the reason")
+    await asyncio.sleep(6 * BIND_S)
+    assert names_of(wide, "team-a") == before
+    wide.plane.thaw("kube-scheduler")
+    await wide.until_bound("team-a", 50)
+    assert names_of(wide, "team-a") == before
+    jobs = wide.admin.get("/apis/batch/v1/namespaces/team-a/jobs")["items"]
+    assert [job["status"].get("failed", 0) for job in jobs] == [0] * 50
+    assert "PlacementRefused" not in reasons(wide, "team-a")
+
+
+async def test_gang_of_bare_pods_stays_whole_when_kube_scheduler_was_away(scene: Scene) -> None:
+    scene.plane.freeze("kube-scheduler")
+    body = workloads.pod_group("gang", "team-a", 4)
+    scene.admin.post(f"{workloads.API}/namespaces/team-a/gpupodgroups", body)
+    for number in range(4):
+        scene.submit_pod("team-a", f"member-{number}", 1000, group="gang")
+    await asyncio.sleep(3 * BIND_S)
+    scene.plane.thaw("kube-scheduler")
+    await scene.until_bound("team-a", 4)
+    assert names_of(scene, "team-a") == {f"member-{number}" for number in range(4)}
+
+
+async def test_bare_pod_that_is_refused_leaves_its_place_to_others(scene: Scene) -> None:
+    take_ports(scene)
+    notebook = with_port(workloads.bare_pod("notebook", "team-a", 2000))
+    scene.admin.post("/api/v1/namespaces/team-a/pods", notebook)
+    await scene.until(lambda: "PlacementRefused" in reasons(scene, "team-a"), "the refusal")
+    scene.submit_job("team-b", "train", 2, 1000)
+    await scene.until_bound("team-b", 2)
+    stored = scene.admin.get("/api/v1/namespaces/team-a/pods/notebook")
+    assert not stored["status"].get("nominatedNodeName")
+    event = next(
+        each["note"]
+        for each in scene.admin.get("/apis/events.k8s.io/v1/namespaces/team-a/events")["items"]
+        if each["reason"] == "PlacementRefused"
+    )
+    assert "free ports" in event
+
+
+async def test_refused_pod_is_planned_again_where_it_can_be_bound(scene: Scene) -> None:
+    take_ports(scene)
+    scene.admin.post(
+        "/api/v1/namespaces/team-a/pods", with_port(workloads.bare_pod("a", "team-a", 500))
+    )
+    await scene.until(lambda: "PlacementRefused" in reasons(scene, "team-a"), "the refusal")
+    uid = scene.admin.get("/api/v1/namespaces/team-a/pods/a")["metadata"]["uid"]
+    scene.cluster.kubectl("delete", "pod", "port-gpu-node-0001", "-n", "default", "--wait=false")
+    await scene.until_bound("team-a", 1)
+    stored = scene.admin.get("/api/v1/namespaces/team-a/pods/a")
+    assert (stored["metadata"]["uid"], stored["spec"]["nodeName"]) == (uid, "gpu-node-0001")
+
+
+async def test_pods_that_are_refused_for_ever_have_no_other_team_evicted(scene: Scene) -> None:
+    take_ports(scene)
+    path = "/apis/apps/v1/namespaces"
+    scene.admin.post(f"{path}/team-a/replicasets", replica_set("works", "team-a", 4, 1000))
+    await scene.until_bound("team-a", 4)
+    before = names_of(scene, "team-a")
+    doomed = with_port(replica_set("doomed", "team-b", 2, 1000))
+    scene.admin.post(f"{path}/team-b/replicasets", doomed)
+    await scene.until(lambda: len(names_of(scene, "team-b")) == 2, "its pods")
+    await asyncio.sleep(5 * BIND_S)
+    assert names_of(scene, "team-a") == before
+    assert "Reclaimed" not in reasons(scene, "team-a")
+
+
+async def test_pod_whose_release_a_policy_refuses_gives_its_place_back(scene: Scene) -> None:
+    registration = "/apis/admissionregistration.k8s.io/v1"
+    scene.admin.post(
+        f"{registration}/validatingadmissionpolicies",
+        {
+            "metadata": {"name": "frozen-pods"},
+            "spec": {
+                "matchConstraints": {
+                    "resourceRules": [
+                        {
+                            "apiGroups": [""],
+                            "apiVersions": ["v1"],
+                            "operations": ["UPDATE"],
+                            "resources": ["pods"],
+                        }
+                    ]
+                },
+                "validations": [
+                    {
+                        "expression": "object.metadata.name != 'frozen'",
+                        "message": "this pod may not be changed",
+                    }
+                ],
+            },
+        },
+    )
+    scene.admin.post(
+        f"{registration}/validatingadmissionpolicybindings",
+        {
+            "metadata": {"name": "frozen-pods"},
+            "spec": {"policyName": "frozen-pods", "validationActions": ["Deny"]},
+        },
+    )
+    await asyncio.sleep(2)  # The API server takes up policies in the background.
+    scene.submit_pod("team-a", "frozen", 2000)
+    await scene.until(lambda: "ReleaseRefused" in reasons(scene, "team-a"), "the reason")
+    scene.submit_job("team-b", "train", 4, 1000)
+    await scene.until_bound("team-b", 4)
+    assert names_of(scene, "team-a") == {"frozen"}
+
+
+def bind_claim(scene: Scene, name: str, to: str) -> None:
+    """A claim of team-a that is bound to a volume, as the volume controller leaves it."""
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "",
+        "volumeName": to,
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    notes = {"pv.kubernetes.io/bind-completed": "yes"}
+    body = {"metadata": {"name": name, "annotations": notes}, "spec": spec}
+    scene.admin.post("/api/v1/namespaces/team-a/persistentvolumeclaims", body)
+    said = '{"status": {"phase": "Bound"}}'
+    scene.cluster.kubectl(
+        "patch", "pvc", name, "-n", "team-a", "--subresource=status", "--type=merge", "-p", said
+    )
+
+
+def volume(name: str, node: str) -> dict[str, Any]:
+    """A volume that can be reached from one node only."""
+    at = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/data"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [at]}]}},
+        },
+    }
+
+
+def with_claim(body: dict[str, Any], name: str) -> dict[str, Any]:
+    spec = body["spec"]["template"]["spec"] if "template" in body["spec"] else body["spec"]
+    spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    return body
+
+
+async def test_pods_whose_volume_is_missing_have_nobody_evicted(scene: Scene) -> None:
+    path = "/apis/apps/v1/namespaces"
+    scene.admin.post(f"{path}/team-b/replicasets", replica_set("works", "team-b", 4, 1000))
+    await scene.until_bound("team-b", 4)
+    before = names_of(scene, "team-b")
+    never = with_claim(replica_set("never", "team-a", 2, 1000), "missing")
+    scene.admin.post(f"{path}/team-a/replicasets", never)
+    await scene.until(lambda: "ClaimsNotMet" in reasons(scene, "team-a"), "the reason")
+    await asyncio.sleep(3 * BIND_S)
+    assert names_of(scene, "team-b") == before
+    # It starts as soon as the claim is there and bound.
+    scene.admin.post("/api/v1/persistentvolumes", volume("disk", "gpu-node-0001"))
+    bind_claim(scene, "missing", "disk")
+    await scene.until_bound("team-a", 2)
+
+
+async def test_pod_is_planned_where_its_volume_can_be_reached(scene: Scene) -> None:
+    for number in (0, 1):
+        name = f"zone-{number}"
+        scene.admin.post("/api/v1/persistentvolumes", volume(name, f"gpu-node-000{number}"))
+        bind_claim(scene, name, name)
+        body = with_claim(workloads.bare_pod(f"on-{number}", "team-a", 500), name)
+        scene.admin.post("/api/v1/namespaces/team-a/pods", body)
+    await scene.until_bound("team-a", 2)
+    assert "PlacementRefused" not in reasons(scene, "team-a")
+    pods = scene.admin.get("/api/v1/namespaces/team-a/pods")["items"]
+    where = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods}
+    assert where == {"on-0": "gpu-node-0000", "on-1": "gpu-node-0001"}
