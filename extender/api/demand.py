@@ -276,7 +276,9 @@ def read_compute(pod: Pod, demand: Demand) -> tuple[int, int]:
     """(guaranteed, greatest) share of compute time on each card, in milli; raises UnitError.
 
     What the pod does not say: a fraction is guaranteed itself, a request in MiB nothing, and both
-    may use what is idle; whole cards are all theirs.
+    may use what is idle; whole cards are all theirs. No pod is guaranteed more of a card's time
+    than it has of the card: a fraction that asks for more is refused, and a request in MiB gets at
+    most what its memory is worth on the card it lands on (`extender.api.ledger.guaranteed_milli`).
     """
     notes = pod.metadata.annotations or {}
     limit = _share(notes, names.ANNOTATION_COMPUTE_LIMIT, COMPUTE_LIMIT, MILLI_PER_GPU)
@@ -284,6 +286,11 @@ def read_compute(pod: Pod, demand: Demand) -> tuple[int, int]:
     request = _share(notes, names.ANNOTATION_COMPUTE_REQUEST, COMPUTE_REQUEST, usual)
     if request > limit:
         raise UnitError(f"{COMPUTE_REQUEST} is {request} milli, above {COMPUTE_LIMIT}, {limit}")
+    if 0 < demand.milli < request:
+        raise UnitError(
+            f"{COMPUTE_REQUEST} is {request} milli, above the {demand.milli} milli of each card"
+            " that the pod asks for; lower it, or ask for a larger fraction"
+        )
     return request, limit
 
 

@@ -3,6 +3,7 @@
 Rows are written by programs, so they are integers: milli and MiB (docs/ledger.md).
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
@@ -19,6 +20,14 @@ class CardShare(Struct, rename={"memory_mib": "memoryMiB"}, frozen=True, gc=Fals
     index: Annotated[int, Meta(ge=0, le=63)]
     milli: Annotated[int, Meta(ge=1, le=1000)]
     memory_mib: Natural
+
+
+def guaranteed_milli(request_milli: int, cards: Iterable[CardShare]) -> int:
+    """The share of compute time that is guaranteed on each card: never above what is held of it.
+
+    Rows of one card hold at most all of it, so what is guaranteed on it never exceeds it either.
+    """
+    return min((request_milli, *(card.milli for card in cards)))
 
 
 RowState = Literal["nominated", "reserved", "bound"]

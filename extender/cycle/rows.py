@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from extender.api.kinds import MoveHold, Row
+from extender.api.ledger import guaranteed_milli
 from extender.policy.plan import Placement
 from extender.state.model import PodView, WorkloadView
 
@@ -18,7 +19,7 @@ def row_of(workload: WorkloadView, placement: Placement, **made: int | str) -> R
         group=workload.name if workload.is_group else "",
         cards=list(placement.cards),
         counted=dict(pod.demand.counted),
-        compute_request_milli=pod.compute_request_milli,
+        compute_request_milli=guaranteed_milli(pod.compute_request_milli, placement.cards),
         compute_limit_milli=pod.compute_limit_milli,
         non_preemptible=not workload.is_preemptible,
         **made,  # type: ignore[arg-type]

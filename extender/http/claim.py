@@ -13,7 +13,6 @@ from msgspec import Struct
 from extender.api import names
 from extender.api.demand import Demand, read_demand
 from extender.api.objects import Pod
-from extender.api.units import MILLI_PER_GPU
 from extender.state.pods import PodFacts, read_facts
 
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
@@ -22,7 +21,6 @@ _DNS_SUBDOMAIN: Final = re.compile(
 )
 _UID: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}", re.ASCII)
 _EPOCH: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
-_MILLI: Final = re.compile(r"0|[1-9][0-9]{0,3}", re.ASCII)
 
 #: Pods remembered: twice the largest burst we plan for; about 1 KiB each.
 REMEMBERED_PODS: Final = 20_000
@@ -54,8 +52,6 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
     way: Way
     plan: RowName | None = None
     revoked: RowName | None = None
-    compute_request_milli: int = 0
-    compute_limit_milli: int = MILLI_PER_GPU
 
     @property
     def uid(self) -> str:
@@ -99,16 +95,11 @@ def read_claim(pod: Pod) -> Claim:
     demand = read_demand(pod)
     facts = read_facts(pod, demand)
     plan = _read_row_name(facts.plan, epoch_first=True)
-    milli = demand.milli if isinstance(demand, Demand) else 0
     return Claim(
         facts=facts,
         way=_way_of(facts, plan),
         plan=plan,
         revoked=_read_row_name(meta.annotation(names.ANNOTATION_REVOKED), epoch_first=False),
-        compute_request_milli=_read_milli(meta.annotation(names.ANNOTATION_COMPUTE_REQUEST), milli),
-        compute_limit_milli=_read_milli(
-            meta.annotation(names.ANNOTATION_COMPUTE_LIMIT), MILLI_PER_GPU
-        ),
     )
 
 
@@ -174,9 +165,3 @@ def _read_row_name(text: str, *, epoch_first: bool) -> RowName | None:
     if not all(_EPOCH.fullmatch(word) for word in words[1:]):
         return None
     return RowName(words[0], int(words[1]), int(words[2]))
-
-
-def _read_milli(text: str, default: int) -> int:
-    if _MILLI.fullmatch(text) and int(text) <= MILLI_PER_GPU:
-        return int(text)
-    return default

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from extender.api.events import Upserted
 from extender.api.failpoint import reach
 from extender.api.kinds import CardShare, GpuNode, GpuNodeSpec, Row
+from extender.api.ledger import guaranteed_milli
 from extender.api.reasons import Reason, Refused
 from extender.http.book import Book, Use, is_revoked
 from extender.http.claim import Claim
@@ -174,8 +175,8 @@ class DirectPlacer:
             project=wish.project,
             group=facts.group,
             cards=list(cards),
-            compute_request_milli=claim.compute_request_milli,
-            compute_limit_milli=claim.compute_limit_milli,
+            compute_request_milli=guaranteed_milli(facts.compute_request_milli, cards),
+            compute_limit_milli=facts.compute_limit_milli,
             non_preemptible=not claim.is_preemptible,
             state="reserved",
             epoch=0,

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Final
 
 from extender.api.kinds import Device, Row
+from extender.api.ledger import guaranteed_milli
 from extender.api.units import MILLI_PER_GPU
 from gpu_shim.arbiter.container import Card
 from gpu_shim.policy.shares import Claim, Mode
@@ -85,7 +86,9 @@ def _fault(row: Row, devices: Mapping[int, Device]) -> str:
 
 
 def _tenant(row: Row, devices: Mapping[int, Device], mode: Mode) -> Tenant:
-    request = Fraction(row.compute_request_milli, MILLI_PER_GPU)
+    # A row that asks for more time than it has of its cards must not shut its neighbours out.
+    guaranteed = guaranteed_milli(row.compute_request_milli, row.cards)
+    request = Fraction(guaranteed, MILLI_PER_GPU)
     limit = Fraction(row.compute_limit_milli, MILLI_PER_GPU)
     # A limit of one is what nobody stated; strict mode then holds a share to itself.
     if mode == "strict" and limit == 1 and request:

@@ -210,6 +210,8 @@ def test_memory_request_is_guaranteed_no_compute() -> None:
     "notes",
     [
         {"gpu-compute-request": "0.6", "gpu-compute-limit": "0.5"},
+        {"gpu-compute-request": "0.501"},
+        {"ballast.dev/gpu-compute-request": "1000"},
         {"ballast.dev/gpu-compute-request": "300", "gpu-compute-request": "0.5"},
         {"gpu-compute-limit": "1.5"},
         {"ballast.dev/gpu-compute-limit": "0.5"},
@@ -218,6 +220,11 @@ def test_memory_request_is_guaranteed_no_compute() -> None:
 def test_compute_that_makes_no_sense_is_refused(notes: dict[str, str]) -> None:
     with pytest.raises(UnitError):
         read_compute(_decoded(pod().noted(notes)), Demand(1, 500))
+
+
+def test_the_refusal_of_compute_above_the_fraction_says_both_figures() -> None:
+    with pytest.raises(UnitError, match=r"is 1000 milli, above the 100 milli of each card"):
+        read_compute(_decoded(pod().noted({"gpu-compute-request": "1"})), Demand(1, 100))
 
 
 def test_min_member_is_read_from_every_known_key() -> None:

@@ -23,6 +23,7 @@ from gpu_shim.agent.follower import Follower
 from gpu_shim.agent.inventory import InventoryError, read_inventory
 from gpu_shim.agent.tenants import tenants_of, whole_cards
 from gpu_shim.arbiter.container import Card
+from gpu_shim.policy import leases
 from gpu_shim.policy.shares import Mode
 
 DEVICES = {at: Device(index=at, memory_mib=16384, uuid=f"GPU-{at}") for at in range(2)}
@@ -171,3 +172,12 @@ def test_a_pools_mode_changes_live_and_other_nodes_are_not_looked_at() -> None:
     assert [rules.mode for rules in agent.rules] == ["Disabled", "Disabled", "Disabled", "Fair"]
     follower.take(Removed(GpuNode, "u", "", "n"))
     assert agent.applied[-1] is None
+
+
+def test_a_row_is_due_no_more_time_than_it_has_of_its_cards_so_neighbours_fit() -> None:
+    greedy = row("u-1", CardShare(0, 100, 1600), request=1000)
+    honest = row("u-2", CardShare(0, 900, 14000), request=900)
+    tenants, _ = tenants_of([greedy, honest], DEVICES, "fair")
+    assert [tenant.claim.request for tenant in tenants] == [Fraction(1, 10), Fraction(9, 10)]
+    card = leases.Card()
+    assert [card.admit(tenant.claim, 0) for tenant in tenants] == ["", ""]
