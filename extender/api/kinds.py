@@ -305,6 +305,13 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
         Literal["Enabled", "Disabled"],
         Meta(description="Disabled: what is over quota goes to projects in proportion to quota."),
     ] = "Enabled"
+    unledgered_pods: Annotated[
+        Literal["Report", "Evict"],
+        Meta(
+            description="What is done about a pod of a project's namespace that holds GPUs of the"
+            " pool without a row: an event, or an event and an eviction."
+        ),
+    ] = "Report"
     job_order: Annotated[
         JobOrder,
         Meta(description="Whether a workload that has to wait lets later ones of its queue pass."),

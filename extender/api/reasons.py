@@ -48,6 +48,7 @@ class Reason(StrEnum):
     GPU_UNPROTECTED = "GpuUnprotected"
     GPU_MEMORY_OVER_CAP = "GpuMemoryOverCap"
     GPU_NOT_GIVEN = "GpuNotGiven"
+    UNLEDGERED = "Unledgered"
     # An object is as its author can have meant it, or not.
     ACCEPTED = "Accepted"
     INVALID_FIGURES = "InvalidFigures"
@@ -94,6 +95,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.GPU_UNPROTECTED: "a process uses a shared card without the library",
     Reason.GPU_MEMORY_OVER_CAP: "the pod has more of a card's memory than its cap",
     Reason.GPU_NOT_GIVEN: "the pod uses a card that is given to others",
+    Reason.UNLEDGERED: "the pod holds GPUs that Ballast did not give it",
     Reason.ACCEPTED: "every figure is understood, and what is named exists",
     Reason.INVALID_FIGURES: "a figure is not understood",
     Reason.INVALID_LABELS: "a label or figure of the node is not understood",

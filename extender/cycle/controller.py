@@ -34,6 +34,7 @@ from extender.cycle.pods import PodWriter
 from extender.cycle.recovery import Recovery
 from extender.cycle.report import STATUS_PERIOD_S, Reporter
 from extender.cycle.stage_clock import StageClock
+from extender.cycle.unledgered import UnledgeredKeeper
 from extender.cycle.volumes import VolumeReader
 from extender.kube.client import Client
 from extender.kube.election import Election, Leadership
@@ -224,6 +225,7 @@ class _Term:
         self._recovery = Recovery(
             state, pods, controller.recorder, controller.options.bind_timeout_s
         )
+        self._unledgered = UnledgeredKeeper(state, pods, controller.recorder)
         self._evictor = Evictor(state, pods, controller.recorder)
         self._committer = Committer(state, Ledger(client, state.gpu_node), pods, self._evictor)
         self._volumes = VolumeReader(client, state)
@@ -281,6 +283,7 @@ class _Term:
                 self._controller.client, self._state.listed_namespaces
             )
             await self._volumes.keep()
+            await self._unledgered.keep()
         with _timed("recovery"):
             await self._committer.repair(await self._recovery.plan())
             await self._committer.hand_over()

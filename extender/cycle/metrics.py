@@ -40,6 +40,12 @@ SCHEDULER_AWAY = Gauge(
     "1 while kube-scheduler answers for no released pod.",
 )
 REVOKED = Counter("ballast_control_revoked_rows", "Rows taken back from unbound pods.")
+FOREIGN_GPUS = Gauge(
+    "ballast_control_foreign_gpus",
+    "GPUs that pods hold without a row in the ledger; `managed` is whether a project lists the"
+    " pod's namespace.",
+    ["managed"],
+)
 PENDING = Gauge("ballast_control_pending_workloads", "Workloads that wait, by reason.", ["reason"])
 CACHE_SIZE = Gauge("ballast_control_cache_size", "Objects in the model.", ["type"])
 IS_LEADER = Gauge("ballast_control_is_leader", "1 while this replica decides.")

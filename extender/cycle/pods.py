@@ -104,12 +104,16 @@ class PodWriter:
 
     async def evict(self, pod: PodView) -> Outcome:
         """Ask for the pod's eviction; `refused` when a disruption budget does not allow it."""
+        return await self.evict_by_name(pod.namespace, pod.name, pod.uid)
+
+    async def evict_by_name(self, namespace: str, name: str, uid: str) -> Outcome:
+        """The same for a pod that has no view."""
         try:
-            answer = await self._client.evict(pod.namespace, pod.name, uid=pod.uid)
+            answer = await self._client.evict(namespace, name, uid=uid)
         except NotLeading:
             raise
         except KubeError as error:
-            log.warning("eviction failed", pod=pod.key, error=str(error))
+            log.warning("eviction failed", pod=f"{namespace}/{name}", error=str(error))
             return "failed"
         if isinstance(answer, EvictionRefused):
             return "refused"

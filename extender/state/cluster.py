@@ -25,7 +25,7 @@ from extender.api.objects import Node, OwnerReference, Pod, PriorityClass
 from extender.state.assembly import Assembly, repeats_pods
 from extender.state.claims import VolumeView
 from extender.state.fleet import Fleet
-from extender.state.foreign import is_foreign
+from extender.state.foreign import ForeignPod, is_foreign
 from extender.state.inventory import Differences
 from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
 from extender.state.nodes import NodeTable, RowIndex
@@ -266,9 +266,16 @@ class ClusterState:
         """The pod's workload as it is now, if the pod is live."""
         return self._workloads.workload_of(pod.uid)
 
-    def foreign_pods(self) -> list[PodFacts]:
+    def foreign_pods(self) -> list[ForeignPod]:
         """Bound pods that hold cards without a row, by UID."""
-        return list(self._fleet.foreign.holders())
+        return [
+            ForeignPod(
+                facts,
+                is_managed=self._queues.is_managed(facts.namespace),
+                is_unwanted=self._fleet.pool_of(facts.node) in self._queues.strict_pools,
+            )
+            for facts in self._fleet.foreign.holders()
+        ]
 
     def wanted_claims(self) -> set[tuple[str, str]]:
         """Namespace and name of the PersistentVolumeClaims of all pods that wait."""

@@ -99,7 +99,7 @@ class Fleet:
         for name in sorted(self._touched):
             gpu_node = self.gpu_nodes.get(name)
             foreign = self._foreign_on(name)
-            self._inventory.compare(name, gpu_node, self._pool_of(name), foreign)
+            self._inventory.compare(name, gpu_node, self.pool_of(name), foreign)
             before = self._shape_of(name)
             if gpu_node is None:
                 self._nodes.drop_node(name)
@@ -143,7 +143,7 @@ class Fleet:
         fresh = Inventory()
         fresh.hosts = self._inventory.hosts
         for name in fresh.hosts.keys() | self.gpu_nodes.keys():
-            pool, foreign = self._pool_of(name), self._foreign_on(name)
+            pool, foreign = self.pool_of(name), self._foreign_on(name)
             fresh.compare(name, self.gpu_nodes.get(name), pool, foreign)
         assert fresh.differences() == self._inventory.differences()
 
@@ -152,7 +152,8 @@ class Fleet:
         gpu_node = self.gpu_nodes.get(name)
         return self.foreign.holds_on(name, len(gpu_node.status.devices)) if gpu_node else ()
 
-    def _pool_of(self, name: str) -> str:
+    def pool_of(self, name: str) -> str:
+        """The node's pool; empty while its Node is not known."""
         host = self._inventory.hosts.get(name)
         return self._queues.pool_of(host.labels) if host else ""
 

@@ -8,6 +8,8 @@ says of itself, because whoever owns a node can make one in any namespace.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from extender.api.kinds import ForeignHold, Row
 from extender.state.pods import PodFacts, read_cards
 
@@ -23,6 +25,18 @@ def is_foreign(facts: PodFacts, row: Row | None) -> bool:
         return True
     asks = facts.demand.wants_gpu or facts.plugin_cards > 0
     return asks and row is None and not read_cards(facts.written_cards)
+
+
+class ForeignPod(Struct, frozen=True):
+    """A foreign pod that holds cards.
+
+    `is_managed`: a project lists its namespace, so it should have asked through Ballast.
+    `is_unwanted`: the node pool it is in evicts such pods.
+    """
+
+    facts: PodFacts
+    is_managed: bool
+    is_unwanted: bool
 
 
 class ForeignPods:

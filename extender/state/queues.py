@@ -161,6 +161,11 @@ class Queues:
         self._pools_for.clear()
         return before is None or before.spec.node_selector != pool.spec.node_selector
 
+    @property
+    def strict_pools(self) -> set[str]:
+        """Node pools that evict pods of projects which hold GPUs without a row."""
+        return {name for name, pool in self.pools.items() if pool.spec.unledgered_pods == "Evict"}
+
     def drop_pool(self, name: str) -> None:
         """Forget the node pool; its nodes fall to other pools."""
         self.pools.pop(name, None)
@@ -199,6 +204,10 @@ class Queues:
         if listed:
             detail = f"projects {', '.join(listed)} list namespace {namespace}: a label must choose"
         return Refused(Reason.UNKNOWN_PROJECT, detail)
+
+    def is_managed(self, namespace: str) -> bool:
+        """Whether any project lists the namespace."""
+        return namespace in self._by_namespace
 
     def pools_for(self, project: str, asked: tuple[str, ...]) -> tuple[str, ...] | Refused:
         """Node pools that work of `project` may use, best first; `asked` is what the work names."""

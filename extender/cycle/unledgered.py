@@ -1,0 +1,105 @@
+"""Pods of projects that hold GPUs without a row: an event on each, and an eviction where asked for.
+
+Such a pod has passed by Ballast: it came while admission was away, or was running before its
+project was made. Its GPUs are no longer planned with, but nothing else stops it.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from extender.api import names
+from extender.api.reasons import SENTENCES, Reason
+from extender.cycle import metrics
+from extender.cycle.pods import PodWriter
+from extender.kube.recorder import EventRecorder, ObjectRef
+from extender.state.cluster import ClusterState
+from extender.state.foreign import ForeignPod
+from extender.state.pods import PodFacts
+
+#: Seconds between two looks.
+LOOK_PERIOD_S: Final = 2.0
+#: Evictions per look: a misplaced switch should not empty a cluster before it is noticed.
+EVICTIONS_PER_LOOK: Final = 16
+#: Seconds until a pod whose eviction was refused is tried again, after those that were not.
+RETRY_S: Final = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+class UnledgeredKeeper:
+    """Tells of each pod once, and evicts it as long as it stays."""
+
+    def __init__(self, state: ClusterState, writer: PodWriter, recorder: EventRecorder) -> None:
+        self._state = state
+        self._writer = writer
+        self._recorder = recorder
+        self._told: set[str] = set()
+        self._tried_at: dict[str, float] = {}
+        self._looked_at = float("-inf")
+
+    async def keep(self) -> None:
+        """One look; costs what there is of foreign pods."""
+        now = asyncio.get_running_loop().time()
+        if now - self._looked_at < LOOK_PERIOD_S:
+            return
+        self._looked_at = now
+        foreign = self._state.foreign_pods()
+        _count(foreign)
+        managed = [pod for pod in foreign if pod.is_managed]
+        for pod in managed:
+            if pod.facts.uid not in self._told:
+                self._tell(pod)
+        self._told = {pod.facts.uid for pod in managed}
+        tried = self._tried_at.items()
+        self._tried_at = {uid: at for uid, at in tried if now - at < RETRY_S}
+        due = [
+            pod.facts
+            for pod in managed
+            if pod.is_unwanted
+            and _can_be_evicted(pod.facts)
+            and pod.facts.uid not in self._tried_at
+        ]
+        for facts in due[:EVICTIONS_PER_LOOK]:
+            self._tried_at[facts.uid] = now
+            await self._evict(facts)
+
+    def _tell(self, pod: ForeignPod) -> None:
+        facts = pod.facts
+        will = "it is evicted" if pod.is_unwanted and not facts.is_mirror else "it keeps them"
+        note = (
+            f"{SENTENCES[Reason.UNLEDGERED]}: {facts.plugin_cards} on node {facts.node};"
+            f" {will}, and they count for no project. Create the pod again with schedulerName"
+            f" {names.SCHEDULER_NAME}"
+        )
+        self._recorder.record(_reference(facts), Reason.UNLEDGERED, note, "Warning")
+        log.warning("pod holds GPUs without a row", pod=_key(facts), node=facts.node)
+
+    async def _evict(self, facts: PodFacts) -> None:
+        outcome = await self._writer.evict_by_name(facts.namespace, facts.name, facts.uid)
+        if outcome == "done":
+            metrics.EVICTED.labels(Reason.UNLEDGERED).inc()
+        log.info("evicted a pod without a row", pod=_key(facts), outcome=outcome)
+
+
+def _count(foreign: Iterable[ForeignPod]) -> None:
+    held = {True: 0, False: 0}
+    for pod in foreign:
+        held[pod.is_managed] += pod.facts.plugin_cards
+    for is_managed, n_gpus in held.items():
+        metrics.FOREIGN_GPUS.labels(str(is_managed).lower()).set(n_gpus)
+
+
+def _can_be_evicted(facts: PodFacts) -> bool:
+    """Whether an eviction does anything: kubelet makes its own pods again whatever we delete."""
+    return not facts.is_mirror and not facts.is_terminating
+
+
+def _reference(facts: PodFacts) -> ObjectRef:
+    return ObjectRef("v1", "Pod", facts.name, facts.namespace, facts.uid)
+
+
+def _key(facts: PodFacts) -> str:
+    return f"{facts.namespace}/{facts.name}"

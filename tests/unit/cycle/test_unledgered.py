@@ -1,0 +1,96 @@
+"""What is done about pods of projects that hold GPUs without a row."""
+
+import asyncio
+from typing import Any, Literal
+
+import pytest
+
+from extender.api.events import Removed, Upserted
+from extender.api.objects import Pod
+from extender.api.reasons import Reason
+from extender.cycle import metrics
+from extender.cycle.pods import PodWriter
+from extender.cycle.unledgered import EVICTIONS_PER_LOOK, LOOK_PERIOD_S, RETRY_S, UnledgeredKeeper
+from extender.kube.client import Evicted, EvictionRefused
+from extender.kube.recorder import ObjectRef
+from extender.state.cluster import ClusterState
+from tests.support.builders import gpu_node, node, pod, pool, project
+
+pytestmark = pytest.mark.looptime
+
+
+class Stage:
+    """Pods of team-a, and of a namespace without a project, on n1 of the default pool."""
+
+    def __init__(self, does: Literal["Report", "Evict"] = "Report") -> None:
+        self.state = ClusterState()
+        self.evicted: list[str] = []
+        self.refused: set[str] = set()
+        self.told: list[tuple[str, Reason, str]] = []
+        built = pool("default").build()
+        built.spec.unledgered_pods = does
+        for obj in (
+            project("team-a").build(),
+            built,
+            node("n1").gpus(8).build(),
+            gpu_node("n1", 8).build(),
+        ):
+            self.state.apply(Upserted(obj))
+        writer = PodWriter(self, self.state)  # type: ignore[arg-type]
+        self.keeper = UnledgeredKeeper(self.state, writer, self)  # type: ignore[arg-type]
+
+    async def evict(self, _namespace: str, name: str, **_: Any) -> Any:
+        self.evicted.append(name)
+        return EvictionRefused(0.0, "no") if name in self.refused else Evicted()
+
+    def record(self, about: ObjectRef, reason: Reason, note: str, *_: object) -> None:
+        self.told.append((about.name, reason, note))
+
+    def add(self, *built: Any) -> None:
+        for each in built:
+            self.state.apply(Upserted(each.unledgered().bound("n1").build()))
+
+    async def look(self) -> None:
+        await asyncio.sleep(LOOK_PERIOD_S)
+        await self.keeper.keep()
+
+
+async def test_each_pod_of_a_project_is_told_of_once_and_left_alone() -> None:
+    stage = Stage()
+    stage.add(pod("a").needs(1000, devices=2), pod("s").of("elsewhere").needs(1000))
+    await stage.look()
+    await stage.look()
+    ((name, reason, note),) = stage.told
+    assert (name, reason) == ("a", Reason.UNLEDGERED)
+    assert "2 on node n1; it keeps them" in note
+    assert stage.evicted == []
+    counted = [metrics.FOREIGN_GPUS.labels(said)._value.get() for said in ("true", "false")]
+    assert counted == [2, 1]
+
+
+async def test_a_pool_that_says_so_has_them_evicted() -> None:
+    stage = Stage("Evict")
+    stage.add(
+        pod("a").needs(1000),
+        pod("s").of("elsewhere").needs(1000),
+        pod("m").needs(1000).mirror(),
+        pod("t").needs(1000).terminating(),
+    )
+    await stage.look()
+    assert stage.evicted == ["a"]
+    assert {name for name, _, note in stage.told if "it is evicted" in note} == {"a", "t"}
+
+
+async def test_a_pod_that_a_budget_protects_is_tried_again_after_the_others() -> None:
+    stage = Stage("Evict")
+    names = [f"p{at:02}" for at in range(EVICTIONS_PER_LOOK + 4)]
+    stage.refused = set(names[:EVICTIONS_PER_LOOK])
+    stage.add(*(pod(name).needs(1000) for name in names))
+    await stage.look()
+    await stage.look()
+    assert stage.evicted == names
+    for name in names[EVICTIONS_PER_LOOK:]:
+        stage.state.apply(Removed(Pod, f"uid-{name}", "team-a", name))
+    await asyncio.sleep(RETRY_S)
+    await stage.look()
+    assert stage.evicted == names + names[:EVICTIONS_PER_LOOK]
