@@ -213,7 +213,7 @@ class Recovery:
         refusals = None
         if is_refused:
             now_s = int(time.time())
-            refusals = pod.refusals.after(pod.node, now_s, self._back_off_s)
+            refusals = pod.refusals.after(pod.node, now_s, self._back_off_s, pod.answer)
         if await self._writer.revoke(pod, pod.node, row, refusals=refusals):
             repairs.free(pod.node, row)
 

@@ -8,7 +8,6 @@ released later. Pure: the time is passed in, in seconds of a monotonic clock.
 from collections.abc import Iterable
 from typing import Final
 
-from extender.api.reasons import Reason
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView
 
@@ -63,10 +62,6 @@ class SchedulerWatch:
         return True
 
     def _is_answered(self, pod: PodView) -> bool:
-        """Whether kube-scheduler has decided about the pod since it was released.
-
-        What it told while the pod waited for its next plan names NOT_PLANNED.
-        """
-        is_told = bool(pod.answer) and Reason.NOT_PLANNED not in pod.answer
+        """Whether kube-scheduler has decided about the pod since it was released."""
         since = self._since.get((pod.uid, pod.epoch))
-        return is_told or (since is not None and since < self._last_bound)
+        return bool(pod.answer) or (since is not None and since < self._last_bound)

@@ -45,7 +45,7 @@ class VolumeReader:
             self._state.set_volume(namespace, name, None)
         self._pause_s = max(_OPEN_FOR_S, len(wanted) / _READS_A_SECOND)
         due = [claim for claim in wanted if self._due.get(claim, 0.0) <= now]
-        due.sort(key=lambda claim: (self._due.get(claim, 0.0), claim))
+        due = _in_turns(due, self._due)
         async with asyncio.TaskGroup() as tasks:
             for claim in due[:_READS_A_PASS]:
                 tasks.create_task(self._read(claim, now))
@@ -96,6 +96,19 @@ class VolumeReader:
         if found.allowed_topologies or found.provisioner == NO_PROVISIONER:
             return VolumeView(doubt="gets its volume on some nodes only")
         return VolumeView(doubt=doubt)
+
+
+def _in_turns(
+    due: list[tuple[str, str]], at: dict[tuple[str, str], float]
+) -> list[tuple[str, str]]:
+    """Those due the longest first, one of each namespace after the other: none waits for all that
+    another namespace has."""
+    n_before: dict[str, int] = {}
+    turns = []
+    for claim in sorted(due, key=lambda claim: (at.get(claim, 0.0), claim)):
+        n_before[claim[0]] = n_before.get(claim[0], 0) + 1
+        turns.append((n_before[claim[0]], at.get(claim, 0.0), claim))
+    return [claim for _, _, claim in sorted(turns)]
 
 
 def _is_for_one_pod(claim: PersistentVolumeClaim) -> bool:

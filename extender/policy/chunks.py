@@ -230,7 +230,7 @@ def _why_resting(pod: PodView, now_s: int) -> Refused:
         again = f"it is planned again in {pod.denial.until - now_s} s"
         return Refused(Reason.RELEASE_REFUSED, f"{pod.key}: {pod.denial.message}; {again}")
     where = ", ".join(each.name for each in pod.refusals.nodes)
-    why = f": {pod.answer}" if pod.answer else ""
+    why = f": {pod.refusals.why}" if pod.refusals.why else ""
     again = f"it is planned again in {pod.refusals.until - now_s} s"
     detail = f"{pod.key}: not bound{' on ' if where else ''}{where}{why}; {again}"
     return Refused(Reason.PLACEMENT_REFUSED, detail)

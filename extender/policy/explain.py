@@ -119,7 +119,7 @@ class Shortages:
             if crowd.count < crowd.n_pods:
                 why = f"{crowd.needs(_cards(demand) or _host(demand))}; {why}"
             was_refused = pod.refusals.count > 0
-            why = f"{why}: {pod.answer}" if was_refused and pod.answer else why
+            why = f"{why}: {pod.refusals.why}" if pod.refusals.why else why
             return _Cause(Reason.PLACEMENT_REFUSED if was_refused else Reason.NO_MATCHING_NODE, why)
         fitting = self._fitting(demand, candidates)
         if not fitting:

@@ -302,7 +302,7 @@ def _refusal_of(facts: Listed) -> Refused | None:
     for fact in facts:
         if not fact.node and fact.refusals.is_doubtful:
             detail = f"{fact.namespace}/{fact.name}: refused {fact.refusals.count} times"
-            detail = f"{detail}: {fact.answer}" if fact.answer else detail
+            detail = f"{detail}: {fact.refusals.why}" if fact.refusals.why else detail
             return Refused(Reason.PLACEMENT_REFUSED, detail)
     return None
 

@@ -83,8 +83,8 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     the higher `order` go first. `labels` are those that pod (anti-)affinity may ask for.
     `resource_version` is the version this view was read from, for patches that must not be stale;
     `is_gated` speaks of our gate, `other_gates` names those of others. `is_released`: its plan
-    names its row; `is_direct`: the extender places it. `refusals` and `answer` say where
-    kube-scheduler did not bind it, and in its words why not; `denial` is about its release.
+    names its row; `is_direct`: the extender places it. `answer` is why kube-scheduler does not bind
+    it now, `refusals` where it did not before; `denial` is about its release.
     """
 
     uid: str

@@ -330,13 +330,18 @@ def _was_released(pod: Pod) -> bool:
 
 
 def _read_answer(pod: Pod) -> str:
-    """Why kube-scheduler did not bind the pod when it last tried, empty if it did not try."""
+    """Why kube-scheduler did not bind the pod where it was planned; empty if it did not look yet.
+
+    That no node takes a pod without a plan says nothing, and neither does an error: the extender
+    or the API server may be away.
+    """
     if pod.spec.node_name or pod.gates:
         return ""
     for condition in pod.status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "False":
-            is_gated = condition.reason == "SchedulingGated"
-            return "" if is_gated else (condition.message or condition.reason)[:_ANSWER_CHARS]
+            is_answer = condition.reason == "Unschedulable"
+            is_answer = is_answer and Reason.NOT_PLANNED not in condition.message
+            return (condition.message or condition.reason)[:_ANSWER_CHARS] if is_answer else ""
     return ""
 
 

@@ -13,12 +13,16 @@ from msgspec import Struct
 DOUBTFUL_FROM: Final = 2
 #: Nodes remembered; the one that was refused first is forgotten first.
 MAX_NODES: Final = 8
+#: Characters kept of what kube-scheduler said.
+_WHY_CHARS: Final = 300
 #: The longest wait is the first one times this.
 _MOST_DOUBLED: Final = 64
 
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,11})"
 _TEXT: Final = re.compile(
-    rf"({_NUMBER}) ({_NUMBER})((?: [a-z0-9][-a-z0-9.]{{0,252}}={_NUMBER}:{_NUMBER})*)", re.ASCII
+    rf"({_NUMBER}) ({_NUMBER})((?: [a-z0-9][-a-z0-9.]{{0,252}}={_NUMBER}:{_NUMBER})*)"
+    r"(?: \| ([^\n]*))?",
+    re.ASCII,
 )
 
 
@@ -31,25 +35,30 @@ class RefusedNode(Struct, frozen=True, gc=False):
 
 
 class Refusals(Struct, frozen=True, gc=False):
-    """All refusals of a pod: how many, before when it is not planned again, and on which nodes."""
+    """All refusals of a pod: how many, before when it is not planned again, and on which nodes.
+
+    `why` is what kube-scheduler said the last time.
+    """
 
     count: int = 0
     until: int = 0
     nodes: tuple[RefusedNode, ...] = ()
+    why: str = ""
 
     @property
     def is_doubtful(self) -> bool:
         """Whether the pod was refused too often for others to be stopped for it."""
         return self.count >= DOUBTFUL_FROM
 
-    def after(self, node: str, now_s: int, wait_s: int) -> "Refusals":
+    def after(self, node: str, now_s: int, wait_s: int, why: str = "") -> "Refusals":
         """With one more refusal, on `node`; `wait_s` is the wait after a first one."""
         known = next((each for each in self.nodes if each.name == node), None)
         n_here = known.count + 1 if known else 1
         here = RefusedNode(node, n_here, now_s + _wait(wait_s, n_here))
         others = [each for each in self.nodes if each.name != node]
         until = now_s + _wait(wait_s, self.count) if self.count else now_s
-        return Refusals(self.count + 1, until, (*others[-(MAX_NODES - 1) :], here))
+        nodes = (*others[-(MAX_NODES - 1) :], here)
+        return Refusals(self.count + 1, until, nodes, " ".join(why.split())[:_WHY_CHARS])
 
     def barred(self, now_s: int) -> tuple[str, ...]:
         """The nodes that are not to be tried now, by name."""
@@ -86,13 +95,18 @@ def read_refusals(text: str) -> Refusals:
         name, _, numbers = part.partition("=")
         count, _, until = numbers.partition(":")
         nodes.append(RefusedNode(name, int(count), int(until)))
-    return Refusals(int(found[1]), int(found[2]), tuple(nodes[-MAX_NODES:]))
+    why = (found[4] or "")[:_WHY_CHARS]
+    return Refusals(int(found[1]), int(found[2]), tuple(nodes[-MAX_NODES:]), why)
 
 
 def write_refusals(refusals: Refusals) -> str:
-    """`<count> <until>`, then ` <node>=<count>:<until>` for each node; times are unix seconds."""
+    """`<count> <until>`, then ` <node>=<count>:<until>` for each node, then ` | <why>`.
+
+    Times are unix seconds.
+    """
     nodes = "".join(f" {each.name}={each.count}:{each.until}" for each in refusals.nodes)
-    return f"{refusals.count} {refusals.until}{nodes}"
+    why = f" | {refusals.why}" if refusals.why else ""
+    return f"{refusals.count} {refusals.until}{nodes}{why}"
 
 
 def _wait(wait_s: int, count: int) -> int:

@@ -26,6 +26,7 @@ from tests.support.hostile import hostile_counts, hostile_fractions
 DECIDED: Final = {
     names.ANNOTATION_PLAN: f"1 {NODES[0]}",
     names.ANNOTATION_REVOKED: f"{NODES[0]} 1 1",
+    names.ANNOTATION_REFUSED: "0 0",
     names.ANNOTATION_CARDS: "0:1000:81920",
 }
 #: Annotations that say what is asked for: written once.

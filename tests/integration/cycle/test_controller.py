@@ -152,7 +152,7 @@ async def test_rows_go_with_their_pods(scene: Scene) -> None:
     await scene.until(lambda: n_rows() == 0, "no row")
 
 
-async def test_bare_pod_is_nominated_and_not_pinned(scene: Scene) -> None:
+async def test_released_pod_of_a_small_cluster_keeps_its_own_affinity(scene: Scene) -> None:
     scene.submit_pod("team-a", "lone", 500)
     await scene.until_bound("team-a", 1)
     spec = scene.admin.get("/api/v1/namespaces/team-a/pods/lone")["spec"]
@@ -195,17 +195,6 @@ async def test_row_that_somebody_deletes_is_restored_from_the_binding(
     await audited.catch_up()
     assert {each.invariant for each in audited.violations} <= {"A3", "R1"}
     audited.violations.clear()
-
-
-async def test_pod_that_is_not_bound_in_time_is_made_again(scene: Scene) -> None:
-    scene.plane.kill("kube-scheduler")
-    scene.submit_job("team-a", "slow", 1, 1000)
-    await scene.until(
-        lambda: "BindTimedOut" in {reason for reason, _ in scene.events("team-a")},
-        "the pod taken down",
-    )
-    scene.installation.start_scheduler()
-    await scene.until_bound("team-a", 1)
 
 
 async def test_project_that_names_no_department_says_so_until_it_is_mended(scene: Scene) -> None:

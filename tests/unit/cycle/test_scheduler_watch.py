@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from extender.api.events import Upserted
 from extender.api.objects import Pod
-from extender.api.reasons import Reason, sentence
 from extender.cycle.scheduler_watch import SchedulerWatch
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView
@@ -53,12 +52,6 @@ def test_pod_without_an_answer_is_never_overdue_and_the_scheduler_away() -> None
     assert not story.watch.is_away(9)
     assert story.watch.is_away(11)
     assert not story.watch.is_overdue(silent, 3600)
-
-
-def test_answer_from_the_time_before_the_plan_is_none() -> None:
-    story, silent = Story(), view("a", answer=f"0/4 nodes: 4 {sentence(Reason.NOT_PLANNED)}")
-    story.look(0, [silent])
-    assert story.watch.is_away(11)
 
 
 def test_pod_that_later_ones_were_bound_before_is_overdue() -> None:

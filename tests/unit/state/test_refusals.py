@@ -38,12 +38,13 @@ def test_only_the_last_nodes_are_remembered() -> None:
 
 
 def test_what_is_written_is_read_again() -> None:
-    refusals = refused("node-a.example", "n2", "n2")
+    refusals = refused("node-a.example", "n2", "n2").after("n3", 1000, 30, "0/4 nodes | so\n it is")
+    assert refusals.why == "0/4 nodes | so it is"
     assert read_refusals(write_refusals(refusals)) == refusals
 
 
 @pytest.mark.parametrize(
-    "text", ["", "2", "x y", "1 2 n1", "1 2 n1=3", "-1 2", "1 2 n1=1:2 ", "٣ 2"]
+    "text", ["", "2", "x y", "1 2 n1", "1 2 n1=3", "-1 2", "1 2 n1=1:2 ", "1 2 | a\nb", "٣ 2"]
 )
 def test_what_is_not_understood_says_nothing(text: str) -> None:
     assert read_refusals(text) == NONE

@@ -395,7 +395,13 @@ def test_what_is_not_understood_is_refused_with_a_sentence(built: PodDocument, s
 
 
 @pytest.mark.parametrize(
-    "key", [names.ANNOTATION_PLAN, names.ANNOTATION_CARDS, names.ANNOTATION_REVOKED]
+    "key",
+    [
+        names.ANNOTATION_PLAN,
+        names.ANNOTATION_CARDS,
+        names.ANNOTATION_REVOKED,
+        names.ANNOTATION_REFUSED,
+    ],
 )
 @pytest.mark.parametrize("namespace", ["team-a", "elsewhere"])
 def test_forged_decision_is_refused(key: str, namespace: str) -> None:
