@@ -13,7 +13,6 @@ from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import GpuDepartment, GpuNode, GpuNodePool, GpuProject, Row
 from extender.api.names import LABEL_NODE_POOL
 from extender.api.units import UnitError, parse_gpus
-from extender.http.claim import RowName
 from extender.state.model import department_queue
 from extender.state.nodes import CardTable, RowIndex
 from extender.state.queues import Queues
@@ -239,18 +238,6 @@ class Book:
         if ix == len(self.class_of):
             self.class_of.append(0)
         self.class_of[ix] = self.classes.setdefault(same, len(self.classes))
-
-
-def is_revoked(row: Row, node: str, revoked: RowName | None) -> bool:
-    """Whether the pod's annotation says that the controller is about to free this row.
-
-    A pod names only its last revoked row; any row that was written before that one counts too.
-    """
-    if revoked is None:
-        return False
-    if (revoked.node, revoked.epoch, revoked.reserved_at) == (node, row.epoch, row.reserved_at):
-        return True
-    return row.reserved_at < revoked.reserved_at
 
 
 def _is_older(node: GpuNode, known: GpuNode) -> bool:

@@ -34,24 +34,22 @@ _T = TypeVar("_T")
 
 
 class RowName(Struct, frozen=True, gc=False):
-    """A row as a pod's annotation names it: the node and the epoch; when it was written, or 0."""
+    """A row as a pod's plan names it."""
 
     node: str
     epoch: int
-    reserved_at: int = 0
 
 
 class Claim(Struct, frozen=True, gc=False, kw_only=True):
     """One pod at one resourceVersion, as far as the extender decides by it.
 
-    `plan` names the row the controller made, `revoked` the row that the controller is about to
-    free.
+    `plan` names the row the controller made. A pod without a plan whose last one was revoked is
+    withheld, so a row that the controller is about to free is never bound.
     """
 
     facts: PodFacts
     way: Way
     plan: RowName | None = None
-    revoked: RowName | None = None
 
     @property
     def uid(self) -> str:
@@ -91,15 +89,12 @@ def is_uid(text: str) -> bool:
 
 def read_claim(pod: Pod) -> Claim:
     """What `pod` claims. Never raises: what is not understood is a `problem` of its facts."""
-    meta = pod.metadata
-    demand = read_demand(pod)
-    facts = read_facts(pod, demand)
-    plan = _read_row_name(facts.plan, epoch_first=True)
+    facts = read_facts(pod, read_demand(pod))
+    plan = _read_plan(facts.plan)
     return Claim(
         facts=facts,
         way=_way_of(facts, plan),
         plan=plan,
-        revoked=_read_row_name(meta.annotation(names.ANNOTATION_REVOKED), epoch_first=False),
     )
 
 
@@ -155,13 +150,9 @@ def _way_of(facts: PodFacts, plan: RowName | None) -> Way:
     return "direct" if facts.is_direct else "withheld"
 
 
-def _read_row_name(text: str, *, epoch_first: bool) -> RowName | None:
-    """`<epoch> <node>` or `<node> <epoch> <unix seconds>`; None when it is neither."""
-    words = text.split(" ")
-    if epoch_first:
-        words = [*reversed(words), "0"]
-    if len(words) != 3 or not is_dns_subdomain(words[0]):
+def _read_plan(text: str) -> RowName | None:
+    """`<epoch> <node>`; None when it is not that."""
+    epoch, _, node = text.partition(" ")
+    if not _EPOCH.fullmatch(epoch) or not is_dns_subdomain(node):
         return None
-    if not all(_EPOCH.fullmatch(word) for word in words[1:]):
-        return None
-    return RowName(words[0], int(words[1]), int(words[2]))
+    return RowName(node, int(epoch))

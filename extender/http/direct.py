@@ -2,7 +2,7 @@
 
 The row is written by compare-and-swap before the Binding. Two things make that enough: the row is
 new in the ledger, so nobody can have decided to free it before; or it is there in a live read, and
-the pod, which was read before that, does not say that it is revoked.
+the pod, which was read before that, was never planned: the controller frees no such row.
 
 Binds of one node that come while its rows are being written wait, and the next write is theirs
 all: a node costs one write at a time, however many pods kube-scheduler sends to it at once.
@@ -21,7 +21,7 @@ from extender.api.failpoint import reach
 from extender.api.kinds import CardShare, GpuNode, GpuNodeSpec, Row
 from extender.api.ledger import guaranteed_milli
 from extender.api.reasons import Reason, Refused
-from extender.http.book import Book, Use, is_revoked
+from extender.http.book import Book, Use
 from extender.http.claim import Claim
 from extender.http.live import LiveReader
 from extender.http.turns import Turns
@@ -73,7 +73,7 @@ class DirectPlacer:
         `claim` must be of a live read, made after any earlier attempt for this pod.
         """
         for held_on, held in self._book.rows_of(claim.uid).items():
-            if held_on != node and _counts(held, held_on, claim):
+            if held_on != node and held.state != "nominated":
                 return Reason.PLANNED_ELSEWHERE
         if self._book.node(node) is None:
             await self._live.read_node(node)
@@ -154,7 +154,7 @@ class DirectPlacer:
     ) -> tuple[tuple[Row, ...], Cards | Reason]:
         """`rows` with the pod's among them, and its cards or why it has none."""
         own = row_of(rows, wish.claim.uid)
-        if own is not None and _counts(own, node.metadata.name, wish.claim):
+        if own is not None and own.state != "nominated":
             return rows, tuple(own.cards)
         if own is not None or wish.project == NO_PROJECT:
             return rows, Reason.PLAN_NOT_RESERVED
@@ -167,7 +167,6 @@ class DirectPlacer:
 
     def _row_of(self, wish: Wish, cards: Cards) -> Row:
         claim, facts = wish.claim, wish.claim.facts
-        after = claim.revoked.reserved_at + 1 if claim.revoked else 0
         return Row(
             uid=facts.uid,
             namespace=facts.namespace,
@@ -180,10 +179,5 @@ class DirectPlacer:
             non_preemptible=not claim.is_preemptible,
             state="reserved",
             epoch=0,
-            reserved_at=max(int(self._now_s()), after),
+            reserved_at=int(self._now_s()),
         )
-
-
-def _counts(row: Row, node: str, claim: Claim) -> bool:
-    """Whether the row still holds its place for the pod, as the pod's claim says."""
-    return row.state != "nominated" and not is_revoked(row, node, claim.revoked)

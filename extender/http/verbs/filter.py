@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.reasons import Reason, sentence
-from extender.http.book import Book, NodeClass, is_revoked
+from extender.http.book import Book, NodeClass
 from extender.http.claim import Claim, RowName
 from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes_model
 from extender.http.verbs.place import find_fitting
@@ -39,7 +39,7 @@ def filter_nodes(book: Book, claim: Claim, names: list[str]) -> Verdict:
     if claim.way == "withheld":
         return _refuse_all(names, Reason.NOT_PLANNED)
     for node, row in book.rows_of(claim.uid).items():
-        if row.state != "nominated" and not is_revoked(row, node, claim.revoked):
+        if row.state != "nominated":
             return _keep_planned(book, claim, RowName(node, row.epoch), names)
     return _keep_fitting(book, claim, names)
 

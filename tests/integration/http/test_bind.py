@@ -113,7 +113,7 @@ async def test_a_plan_that_was_revoked_after_filter_is_not_bound(world: World) -
         await world.client.merge_patch(
             PODS, "a", {"metadata": {"annotations": notes}}, world.namespace
         )
-        assert (await world.bind(extender, pod, "n1")).startswith("PlanNotReserved: ")
+        assert (await world.bind(extender, pod, "n1")).startswith("NotPlanned: ")
     assert (await world.pod("a")).spec.node_name == ""
 
 
@@ -122,7 +122,7 @@ async def test_a_direct_row_that_is_being_freed_is_not_used(world: World) -> Non
     pod = await world.add_pod("a", revoked="n1 0 77")
     await world.add_node("n1", rows=[world.row(pod, 0, reserved_at=77)])
     async with world.extender() as extender:
-        assert (await world.bind(extender, pod, "n1")).startswith("PlanNotReserved: ")
+        assert (await world.bind(extender, pod, "n1")).startswith("NotPlanned: ")
 
 
 async def test_a_direct_row_of_an_attempt_that_ended_early_is_used_again(world: World) -> None:

@@ -34,6 +34,7 @@ def test_pod_in_a_large_cluster_is_released_for_nodes_far_from_each_other() -> N
     state, waiting = cluster(80)
     nodes = Narrowing(state).nodes_for(waiting, "n003")
     assert nodes == tuple(f"n{number:03}" for number in range(3, 80, 80 // N_NODES))
+    assert len(nodes) == N_NODES
 
 
 def test_planned_node_is_named_even_if_it_is_not_ready_any_more() -> None:
