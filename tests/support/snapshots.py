@@ -41,6 +41,7 @@ from extender.state.model import (
     department_queue,
 )
 from extender.state.nodes import NodeFacts, NodeTable
+from extender.state.refusals import NONE, Refusals
 
 NOW_S = 1_000_000
 
@@ -143,7 +144,8 @@ class Cluster:
         Job: min (default: all pods), priority, kind, preemptible, pools, age, ran (seconds), cards
         (indices on the node), state, devices, mib, cpu, constraints, problem, terminating, max,
         waiting (more pods, which wait), user, counted, labels (of the pods), groups (the leaf of
-        each pod), orders (of each pod), tree, run (seconds that it is expected to run).
+        each pod), orders (of each pod), tree, run (seconds that it is expected to run), doubt,
+        refusals (of each pod that waits).
         """
         demand = demand_of(
             gpus,
@@ -164,6 +166,8 @@ class Cluster:
         ran, is_leaving = job.pop("ran", 60), job.pop("terminating", False)
         constraints: Constraints = job.pop("constraints", ANYWHERE)
         problem: Refused | None = job.pop("problem", None)
+        doubt: Refused | None = job.pop("doubt", None)
+        refusals: Refusals = job.pop("refusals", NONE)
         groups: Sequence[str] = job.pop("groups", [""] * n_pods)
         orders: Sequence[int] = job.pop("orders", [0] * n_pods)
         labels = tuple(sorted(job.pop("labels", {}).items()))
@@ -191,6 +195,7 @@ class Cluster:
                     created_at=made,
                     started_at=NOW_S - ran if is_held and state == "bound" else 0,
                     constraints=constraints,
+                    refusals=NONE if is_held else refusals,
                 )
             )
             if is_held:
@@ -213,6 +218,7 @@ class Cluster:
             expected_run_s=job.pop("run", None),
             tree=job.pop("tree", None),
             problem=problem,
+            doubt=doubt,
         )
         assert not job, f"unknown: {sorted(job)}"
 

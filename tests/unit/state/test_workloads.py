@@ -10,17 +10,24 @@ from extender.api import names
 from extender.api.events import Removed, Upserted
 from extender.api.objects import (
     Affinity,
+    ClaimSource,
+    Condition,
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
     ObjectMeta,
+    Pod,
+    Port,
     PriorityClass,
     Requirement,
+    Volume,
 )
 from extender.api.reasons import Reason
 from extender.cycle.release import release_patch
+from extender.state.claims import VolumeView
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
+from extender.state.refusals import Refusals, write_refusals
 from tests.support.builders import (
     at_s,
     department,
@@ -431,3 +438,75 @@ def test_a_pod_says_how_often_it_saves_its_work(said: str, checkpoint_s: int) ->
     notes = {names.ANNOTATION_CHECKPOINT: said}
     (found,) = only(pod("a").needs(500).notes(notes).build()).pods
     assert found.checkpoint_s == checkpoint_s
+
+
+def test_a_pod_that_was_refused_twice_is_in_doubt_after_a_change_of_leader() -> None:
+    refusals = Refusals().after("n1", 1000, 30).after("n2", 1000, 30, "no free ports")
+    notes = {names.ANNOTATION_REFUSED: write_refusals(refusals), names.ANNOTATION_REVOKED: "n2 7 1"}
+    workload = only(pod("a").direct().needs(500).notes(notes).build())
+    assert workload.doubt is not None
+    assert "no free ports" in workload.doubt.detail
+    (waits,) = workload.pods
+    assert waits.state == "gated"
+    assert waits.constraints.barred == (("n1", 1030), ("n2", 1030))
+
+
+def test_a_pod_of_a_group_waits_for_a_plan_even_without_our_gate() -> None:
+    (found,) = only(pod("a").direct().needs(500).gang("g", 2).build()).pods
+    assert (found.state, found.is_direct) == ("gated", False)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "answer"),
+    [
+        ("0/2 nodes are available", "Unschedulable", "0/2 nodes are available"),
+        ("held by its gates", "SchedulingGated", ""),
+        ("the extender is away", "SchedulerError", ""),
+        (f"2 {Reason.NOT_PLANNED}: ...", "Unschedulable", ""),
+    ],
+)
+def test_what_kube_scheduler_says_is_an_answer_only_if_it_is_about_the_plan(
+    message: str, reason: str, answer: str
+) -> None:
+    made = pod("a").needs(500).released("n1", 7).build()
+    said = Condition(type="PodScheduled", status="False", reason=reason, message=message)
+    made.status.conditions = [said]
+    assert only(made).pods[0].answer == answer
+
+
+def with_claim(name: str) -> Pod:
+    made = pod("a").needs(500).build()
+    volume = Volume(name="data", persistent_volume_claim=ClaimSource(name))
+    return replace(made, spec=replace(made.spec, volumes=[volume]))
+
+
+def test_a_pod_whose_claim_is_not_met_can_run_nowhere_until_it_is() -> None:
+    state = state_of(project("team-a").build(), with_claim("data"))
+    assert state.wanted_claims() == {("team-a", "data")}
+
+    def problem() -> Reason | None:
+        (workload,) = workloads_of(state).values()
+        return workload.problem.reason if workload.problem else None
+
+    assert problem() is Reason.CLAIMS_NOT_MET
+    state.set_volume("team-a", "data", VolumeView())
+    assert problem() is None
+    state.set_volume("team-a", "data", VolumeView(problem="it does not exist"))
+    assert problem() is Reason.CLAIMS_NOT_MET
+
+
+def test_the_node_affinity_of_a_volume_is_a_filter_on_nodes() -> None:
+    state = state_of(project("team-a").build(), with_claim("data"))
+    zone = NodeSelector([NodeSelectorTerm([Requirement("zone", "In", ["a"])])])
+    state.set_volume("team-a", "data", VolumeView(affinity=zone))
+    (workload,) = workloads_of(state).values()
+    assert workload.pods[0].constraints.volumes == (zone,)
+
+
+def test_a_host_port_is_left_to_kube_scheduler_and_puts_the_workload_in_doubt() -> None:
+    made = pod("a").needs(500).build()
+    made.spec.containers[0].ports = [Port(host_port=8080)]
+    workload = only(made)
+    assert workload.problem is None
+    assert workload.doubt is not None
+    assert "hostPort" in workload.doubt.detail
