@@ -13,8 +13,9 @@ from typing import Final
 from msgspec import Struct
 
 from extender.api import names
-from extender.api.objects import Container, ObjectMeta, Pod, Quantity
+from extender.api.objects import ObjectMeta, Pod, Quantity
 from extender.api.reasons import Reason, Refused
+from extender.api.requests import effective, host_request, request_of
 from extender.api.units import (
     MILLI_PER_GPU,
     UnitError,
@@ -189,8 +190,7 @@ def read_demand(pod: Pod) -> Demand | Refused:
     """What `pod` asks for, or the sentence that says what it should have asked."""
     try:
         devices, milli, mib = _read_gpu(pod)
-        cpu = _effective(pod, "cpu", parse_cpu, _overhead(pod, "cpu", parse_cpu))
-        memory = _effective(pod, "memory", parse_memory, _overhead(pod, "memory", parse_memory))
+        cpu, memory = host_request(pod, "cpu", parse_cpu), host_request(pod, "memory", parse_memory)
         counted = read_counted(pod)
         if devices and counted:
             raise UnitError(f"asks for cards and for {counted[0][0]}; use one of them")
@@ -205,14 +205,14 @@ def read_counted(pod: Pod) -> tuple[tuple[str, int], ...]:
     for container in (*pod.spec.containers, *(pod.spec.init_containers or ())):
         for listed in (container.resources.requests, container.resources.limits):
             found.update(filter(mig_slices, listed or ()))
-    asked = ((name, _effective(pod, name, _count_of(name))) for name in sorted(found))
+    asked = ((name, effective(pod, name, _count_of(name))) for name in sorted(found))
     return tuple((name, n) for name, n in asked if n)
 
 
 def read_plugin_cards(pod: Pod) -> int:
     """Whole cards that the device plugin gives the pod; 0 where the figure is not understood."""
     try:
-        return _effective(pod, names.NVIDIA_GPU, _count_of(names.NVIDIA_GPU))
+        return effective(pod, names.NVIDIA_GPU, _count_of(names.NVIDIA_GPU))
     except UnitError:
         return 0
 
@@ -315,7 +315,7 @@ def mentions_gpu(pod: Pod) -> bool:
         return True
     containers = [*pod.spec.containers, *(pod.spec.init_containers or ())]
     return any(
-        _request(c, resource) not in (0, "0") for c in containers for resource in GPU_RESOURCES
+        request_of(c, resource) not in (0, "0") for c in containers for resource in GPU_RESOURCES
     ) or any(
         mig_slices(name)
         for c in containers
@@ -356,8 +356,8 @@ def _share(notes: Mapping[str, str], ours: str, theirs: str, default: int) -> in
 def _read_gpu(pod: Pod) -> tuple[int, int, int]:
     """(devices, milli of each, MiB of each); raises UnitError."""
     notes = share_notes(pod.metadata)
-    whole = _effective(pod, names.NVIDIA_GPU, _count_of(names.NVIDIA_GPU))
-    asked_milli = _effective(pod, names.GPU_MILLI, _count_of(names.GPU_MILLI))
+    whole = effective(pod, names.NVIDIA_GPU, _count_of(names.NVIDIA_GPU))
+    asked_milli = effective(pod, names.GPU_MILLI, _count_of(names.GPU_MILLI))
     told: list[str] = [key for key in (FRACTION, MEMORY) if key in notes]
     if whole:
         told.append(names.NVIDIA_GPU)
@@ -403,29 +403,3 @@ def _milli_request(asked_milli: int) -> tuple[int, int, int]:
 
 def _count_of(resource: str) -> Callable[[Quantity], int]:
     return lambda value: parse_whole(value, resource)
-
-
-def _request(container: Container, resource: str) -> Quantity:
-    """A container's request, or its limit where it states no request, as Kubernetes defaults it."""
-    for listed in (container.resources.requests, container.resources.limits):
-        if listed and resource in listed:
-            return listed[resource]
-    return 0
-
-
-def _effective(pod: Pod, resource: str, parse: Callable[[Quantity], int], overhead: int = 0) -> int:
-    """The pod's request as kube-scheduler counts it: containers, init containers, side-cars."""
-    total = sum(parse(_request(c, resource)) for c in pod.spec.containers)
-    sidecars = peak = 0
-    for container in pod.spec.init_containers or ():
-        asked = parse(_request(container, resource))
-        if container.restart_policy == "Always":
-            sidecars += asked
-            peak = max(peak, sidecars)
-        else:
-            peak = max(peak, sidecars + asked)
-    return max(total + sidecars, peak) + overhead
-
-
-def _overhead(pod: Pod, resource: str, parse: Callable[[Quantity], int]) -> int:
-    return parse((pod.spec.overhead or {}).get(resource, 0))

@@ -172,6 +172,7 @@ class PodSpec(Struct, rename="camel", gc=False, kw_only=True):
     volumes: list[Volume] | None = None
     topology_spread_constraints: list[SpreadConstraint] | None = None
     resource_claims: list[PodResourceClaim] | None = None
+    resources: Resources | None = None
 
 
 class Condition(Struct, rename="camel", gc=False, kw_only=True, omit_defaults=True):
@@ -188,11 +189,23 @@ class Condition(Struct, rename="camel", gc=False, kw_only=True, omit_defaults=Tr
     last_transition_time: str | None = None
 
 
+class ContainerStatus(Struct, rename="camel", gc=False, kw_only=True):
+    """What kubelet gave a container: during an in-place resize it differs from the spec."""
+
+    name: str = ""
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: Resources | None = None
+
+
 class PodStatus(Struct, rename="camel", gc=False, kw_only=True):
     phase: str = ""
     nominated_node_name: str = ""
     start_time: datetime | None = None
     conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: Resources | None = None
 
 
 class Pod(Struct, gc=False):

@@ -405,9 +405,7 @@ class ClusterState:
             if uid in self._workloads.facts:
                 node, _ = self._workloads.place_of(uid)
                 self._workloads.touch_pod(uid)
-            asked = facts.demand
-            hold = HostHold(node, asked.cpu_milli, asked.memory_mib, asked.counted)
-            self._fleet.set_hold(uid, hold if node else None)
+            self._fleet.set_hold(uid, HostHold.of(facts, node) if node else None)
         self._upkeep.look_at(uid)
 
     # -- nodes -------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ from extender.api.objects import (
     PodSpec,
 )
 from extender.api.reasons import Reason, Refused
+from extender.api.requests import host_held, host_request
 from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_memory
 from extender.state.claims import read_claim_names, read_doubts
 from extender.state.model import ANYWHERE, Constraints, PodTerm
@@ -81,6 +82,8 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     `written_cards` what its Binding says it holds. `owner` is the UID of the controller that would
     make it again; `checkpoint_s` is 0 where the pod does not say how often it saves its work.
     `plugin_cards` are whole cards that the device plugin gives it; `is_mirror`: kubelet made it.
+    `held_cpu_milli` and `held_memory_mib` are what kubelet gave it, which an in-place resize may
+    leave above the demand for a while.
     """
 
     uid: str
@@ -123,6 +126,8 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     told: str = ""
     plugin_cards: int = 0
     is_mirror: bool = False
+    held_cpu_milli: int = 0
+    held_memory_mib: int = 0
 
     @property
     def is_controlled(self) -> bool:
@@ -145,6 +150,14 @@ class HostHold(Struct, frozen=True, gc=False):
     cpu_milli: int
     memory_mib: int
     counted: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, facts: PodFacts, node: str) -> "HostHold":
+        """What the pod takes of the node where it is or is meant to be."""
+        demand = facts.demand
+        cpu_milli = max(demand.cpu_milli, facts.held_cpu_milli)
+        memory_mib = max(demand.memory_mib, facts.held_memory_mib)
+        return cls(node, cpu_milli, memory_mib, demand.counted)
 
 
 def unix_s(moment: datetime | None) -> int:
@@ -171,6 +184,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     """The facts of a pod whose `read_demand` gave `demand`."""
     meta, spec, gates = pod.metadata, pod.spec, pod.gates
     asked = _host_demand(pod) if isinstance(demand, Refused) else demand
+    held = _held(pod)
     gang, compute, checkpoint_s, problem = _read_words(pod, asked)
     kind = meta.label(names.LABEL_WORKLOAD_KIND)
     return PodFacts(
@@ -212,6 +226,8 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         checkpoint_s=checkpoint_s,
         maker=_share_maker(meta),
         told=_read_told(pod),
+        held_cpu_milli=held[0],
+        held_memory_mib=held[1],
         plugin_cards=0 if _is_holder(meta) else read_plugin_cards(pod),
         is_mirror=bool(meta.annotation(names.ANNOTATION_MIRROR)),
     )
@@ -245,7 +261,13 @@ def _is_holder(meta: ObjectMeta) -> bool:
 def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:
     """What a pod without GPUs takes of the node it is bound to."""
     host = _host_demand(pod) if isinstance(demand, Refused) else demand
-    return HostHold(pod.spec.node_name, host.cpu_milli, host.memory_mib, host.counted)
+    cpu_milli, memory_mib = _held(pod)
+    return HostHold(
+        pod.spec.node_name,
+        max(host.cpu_milli, cpu_milli),
+        max(host.memory_mib, memory_mib),
+        host.counted,
+    )
 
 
 def read_cards(text: str) -> tuple[CardShare, ...]:
@@ -404,17 +426,23 @@ def _priority(spec: PodSpec, kind: str) -> int:
 
 
 def _host_demand(pod: Pod) -> Demand:
-    """CPU and memory that a refused pod's containers ask for: it may be bound all the same.
+    """CPU and memory that a refused pod asks for: it may be bound all the same.
 
-    What is not understood counts nothing; init containers are left out.
+    What is not understood counts nothing.
     """
     cpu_milli = memory_mib = 0
     counted: tuple[tuple[str, int], ...] = ()
     with suppress(UnitError):
         counted = read_counted(pod)
-    for container in pod.spec.containers:
-        asked = container.resources.requests or {}
-        with suppress(UnitError):
-            cpu_milli += parse_cpu(asked.get("cpu", 0))
-            memory_mib += parse_memory(asked.get("memory", 0))
+    with suppress(UnitError):
+        cpu_milli = host_request(pod, "cpu", parse_cpu)
+    with suppress(UnitError):
+        memory_mib = host_request(pod, "memory", parse_memory)
     return Demand(cpu_milli=cpu_milli, memory_mib=memory_mib, counted=counted)
+
+
+def _held(pod: Pod) -> tuple[int, int]:
+    """CPU and memory that the bound pod holds of its node; (0, 0) before it is bound."""
+    if not pod.spec.node_name:
+        return 0, 0
+    return host_held(pod, "cpu", parse_cpu), host_held(pod, "memory", parse_memory)

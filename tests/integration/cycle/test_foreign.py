@@ -123,6 +123,8 @@ async def test_a_pod_of_a_project_without_a_row_is_told_of_and_evicted_where_ask
     scene: Scene,
 ) -> None:
     node, *_ = nodes_of(scene)
+    scene.submit_job("team-b", "beside", 1, 1000)
+    await scene.until_bound("team-b", 1)
     submit(scene, "team-a", foreign_pod("stray", node, 2))
     await scene.until(
         lambda: ("Unledgered", "stray") in scene.events("team-a"), "an event on the pod"

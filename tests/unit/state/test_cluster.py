@@ -6,7 +6,7 @@ import pytest
 
 from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import Device, GpuNode
-from extender.api.objects import Node, Pod
+from extender.api.objects import ContainerStatus, Node, Pod, Resources
 from extender.state.cluster import ClusterState
 from extender.state.nodes import NodeTable
 from tests.support.builders import (
@@ -404,3 +404,27 @@ def test_what_pods_hold_of_instances_is_not_free() -> None:
     nodes = state.snapshot(0).nodes
     assert nodes.free_counted[nodes.cards.ix["n1"]] == {PROFILE: 5}
     state.validate_state()
+
+
+# -- figures of the pod as a whole, and resizes -----------------------------------------------
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_a_node_counts_what_a_pod_asks_for_as_a_whole_and_what_it_still_holds(gpus: int) -> None:
+    built = pod("a").needs(1000) if gpus else pod("a").direct()
+    bound = built.host("1", "1Gi").bound("n1").build()
+    bound.spec.resources = Resources(requests={"cpu": "4"})
+    bound.status.allocated_resources = {"cpu": "6"}
+    bound.status.container_statuses = [
+        ContainerStatus(name="main", allocated_resources={"memory": "3Gi"})
+    ]
+    state = state_of(
+        project("team-a").build(),
+        node("n1").host("8", "8Gi").build(),
+        gpu_node("n1", 1).build(),
+        bound,
+    )
+    assert host_of(state, "n1")[:2] == (2000, 5 * 1024)
+    view = state.pod("uid-a")
+    # Its project is charged what the pod asks for: kubelet may say anything of its own pods.
+    assert gpus == 0 or (view is not None and view.demand.cpu_milli == 4000)
