@@ -250,6 +250,26 @@ async def test_pods_whose_volume_is_missing_have_nobody_evicted(scene: Scene) ->
     await scene.until_bound("team-a", 2)
 
 
+async def test_claim_without_a_volume_is_judged_by_its_storage_class(scene: Scene) -> None:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    body = {"metadata": {"name": "scratch"}, "spec": spec}
+    scene.admin.post("/api/v1/namespaces/team-a/persistentvolumeclaims", body)
+    pod = with_claim(workloads.bare_pod("writer", "team-a", 500), "scratch")
+    scene.admin.post("/api/v1/namespaces/team-a/pods", pod)
+
+    def notes() -> str:
+        path = "/apis/events.k8s.io/v1/namespaces/team-a/events"
+        return " ".join(event["note"] for event in scene.admin.get(path)["items"])
+
+    await scene.until(lambda: "StorageClass fast does not exist" in notes(), "the reason")
+    scene.submit_pod("team-a", "other", 500)
+    await scene.until_bound("team-a", 1)
+
+
 async def test_pod_is_planned_where_its_volume_can_be_reached(scene: Scene) -> None:
     for number in (0, 1):
         name = f"zone-{number}"

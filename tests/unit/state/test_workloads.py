@@ -451,6 +451,21 @@ def test_a_pod_that_was_refused_twice_is_in_doubt_after_a_change_of_leader() -> 
     assert waits.constraints.barred == (("n1", 1030), ("n2", 1030))
 
 
+def test_a_pod_that_got_a_row_but_not_yet_its_new_plan_is_finished_by_the_next_leader() -> None:
+    waits = pod("a").direct().needs(500).notes({names.ANNOTATION_REVOKED: "n2 7 1"}).build()
+    ledger = gpu_node("n1", 1).holds(row(waits, part(0, 500), epoch=9)).build()
+    (left,) = state_of(waits, ledger).unfinished()
+    assert [p.name for p in left.held] == ["a"]
+    planned = pod("a").needs(500).released("n1", 9).build()
+    assert state_of(planned, ledger).unfinished() == []
+
+
+def test_a_row_of_a_direct_pod_is_left_to_the_extender() -> None:
+    direct = pod("a").direct().needs(500).build()
+    ledger = gpu_node("n1", 1).holds(row(direct, part(0, 500), epoch=0)).build()
+    assert state_of(direct, ledger).unfinished() == []
+
+
 def test_a_pod_of_a_group_waits_for_a_plan_even_without_our_gate() -> None:
     (found,) = only(pod("a").direct().needs(500).gang("g", 2).build()).pods
     assert (found.state, found.is_direct) == ("gated", False)
