@@ -7,7 +7,7 @@ that must agree, and what a project allows. Every sentence says what is accepted
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from extender.api import names
+from extender.api import classes, names
 from extender.api.demand import (
     COMPUTE_LIMIT,
     DNS_LABEL,
@@ -39,7 +39,6 @@ RESERVED_ANNOTATIONS: Final = (
 PREEMPTIBILITIES: Final = (names.PREEMPTIBLE, names.NON_PREEMPTIBLE)
 MAX_NODE_POOLS: Final = 16
 #: Classes with this prefix outrank everything, the cluster's own pods included.
-SYSTEM_CLASS_PREFIX: Final = "system-"
 
 
 #: Schedulers that a pod has without having asked for one: the stock one, and the one that GKE's
@@ -121,21 +120,9 @@ def class_refusal(
 
     `known` are the cluster's classes: one that has an alias's name, but not its value, is not ours.
     """
-
-    def ours(name: str) -> str:
-        found = known.get(name)
-        return names.class_of(name, found.value if found else None)
-
+    values = {name: found.value for name, found in known.items()}
     allowed = project.spec.allowed_priority_classes
-    if priority_class in allowed or ours(priority_class) in map(ours, allowed):
-        return ""
-    if not allowed and not priority_class.startswith(SYSTEM_CLASS_PREFIX):
-        return ""
-    accepted = " or ".join(allowed or names.PRIORITY_CLASSES)
-    return (
-        f"priorityClassName: {priority_class!r:.80} is not allowed in project"
-        f" {project.metadata.name}; use {accepted}"
-    )
+    return classes.class_refusal(priority_class, project.metadata.name, allowed, values)
 
 
 def _one_of(key: str, value: str, accepted: Sequence[str]) -> None:

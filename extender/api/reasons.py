@@ -27,6 +27,7 @@ class Reason(StrEnum):
     UNKNOWN_PROJECT = "UnknownProject"
     UNKNOWN_TOPOLOGY = "UnknownTopology"
     INVALID_REQUEST = "InvalidRequest"
+    PRIORITY_CLASS_NOT_ALLOWED = "PriorityClassNotAllowed"
     HELD_BY_OTHER_GATE = "HeldByOtherGate"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     WAITING_FOR_TURN = "WaitingForTurn"
@@ -77,6 +78,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.UNKNOWN_NODE_POOL: "the node pool asked for does not exist",
     Reason.UNKNOWN_PROJECT: "the project does not exist",
     Reason.UNKNOWN_TOPOLOGY: "the topology or the level of it that is asked for does not exist",
+    Reason.PRIORITY_CLASS_NOT_ALLOWED: "the project does not allow the priority class",
     Reason.INVALID_REQUEST: "the GPU request is not understood",
     Reason.HELD_BY_OTHER_GATE: "a scheduling gate that is not ours holds its pods",
     Reason.WAITING_FOR_VICTIMS: "its place is held until the pods that leave it are gone",
@@ -129,6 +131,7 @@ HELP: dict[Reason, str] = {
     Reason.UNKNOWN_PROJECT: "Name a project that lists this namespace (kubectl get gpuprojects).",
     Reason.UNKNOWN_TOPOLOGY: "Name a topology and a level that exist (kubectl get gputopologies).",
     Reason.GANG_SIZE_UNKNOWN: "State the size on the pods, or in a GpuPodGroup.",
+    Reason.PRIORITY_CLASS_NOT_ALLOWED: "Name a priority class that the project allows.",
     Reason.INVALID_REQUEST: "Create the pod again with a request that is accepted.",
     Reason.HELD_BY_OTHER_GATE: "The controller of that scheduling gate has to remove it.",
     Reason.WAITING_FOR_VICTIMS: "Its place is kept; it starts when they have stopped.",

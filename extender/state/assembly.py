@@ -87,8 +87,8 @@ class Assembly:
             is_group=bool(first.group),
             project=project,
             kind=kind_of(facts),
-            priority=self._priority_of(facts, group),
-            is_preemptible=self._is_preemptible(facts, group),
+            priority=self._priority_of(facts, group, project),
+            is_preemptible=self._is_preemptible(facts, group, project),
             min_member=tree.min_member if tree and tree.children else spec.min_member,
             pools=pools,
             created_at=_created_at(facts, group),
@@ -181,12 +181,12 @@ class Assembly:
     ) -> tuple[str, tuple[str, ...], Refused | None]:
         """The workload's project and node pools, and why it can't be placed, if it can't."""
         project = self._project_of(facts, group)
-        name = "" if isinstance(project, Refused) else project
+        name = self._charged_to(facts, group) if isinstance(project, Refused) else project
         asked = tuple(group.spec.node_pools) if group else ()
         asked = asked or next((fact.pools for fact in facts if fact.pools), ())
         pools = self._queues.pools_for(name, asked)
         problem = next((fact.problem for fact in facts if fact.problem), None)
-        for outcome in (project, pools):
+        for outcome in (project, self._refuse_classes(facts, group, name), pools):
             if problem is None and isinstance(outcome, Refused):
                 problem = outcome
         return name, () if isinstance(pools, Refused) else pools, problem
@@ -199,6 +199,22 @@ class Assembly:
             detail = f"pods of one group name projects {', '.join(sorted(named))}"
             return Refused(Reason.UNKNOWN_PROJECT, detail)
         return self._queues.project_of(namespace, next(iter(named), ""))
+
+    def _charged_to(self, facts: Listed, group: GpuPodGroup | None) -> str:
+        """The project of a workload that names none of its namespace, or several; may be empty.
+
+        What runs is charged all the same: no word that is written later makes it free. The pod that
+        has run longest decides, then the group.
+        """
+        by_age = sorted(facts, key=lambda fact: (not fact.node, fact.created_at, fact.name))
+        named = [fact.project for fact in by_age if fact.project]
+        named += [group.spec.project] if group else []
+        namespace = facts[0].namespace
+        for name in (*named, "", *self._queues.projects_of(namespace)):
+            found = self._queues.project_of(namespace, name)
+            if not isinstance(found, Refused):
+                return found
+        return ""
 
     def _tree_of(self, facts: Listed, spec: GpuPodGroupSpec) -> GroupView | Refused | None:
         """The tree of groups where there are any or nearness is asked for, or what is wrong."""
@@ -228,16 +244,30 @@ class Assembly:
     def _rule_of(self, asked: TopologyConstraint | None) -> TopologyRule | Refused | None:
         return self._topologies.rule_of(asked) if asked else None
 
-    def _class_value(self, group: GpuPodGroup | None) -> int | None:
-        """The priority that the group states by a class we know."""
-        return self.class_values.get(group.spec.priority_class_name) if group else None
+    def _class_value(self, group: GpuPodGroup | None, project: str) -> int | None:
+        """The priority that the group states by a class that we know and its project allows."""
+        name = group.spec.priority_class_name if group else ""
+        if self._queues.refuse_class(project, name, self.class_values):
+            return None
+        return self.class_values.get(name)
 
-    def _priority_of(self, facts: Listed, group: GpuPodGroup | None) -> int:
-        stated = self._class_value(group)
+    def _refuse_classes(
+        self, facts: Listed, group: GpuPodGroup | None, project: str
+    ) -> Refused | None:
+        """Why the project does not allow what the group, or a pod that is to start, names."""
+        named = {group.spec.priority_class_name} if group else set()
+        named |= {fact.priority_class for fact in facts if not fact.node}
+        refusals = (
+            self._queues.refuse_class(project, name, self.class_values) for name in sorted(named)
+        )
+        return next((refused for refused in refusals if refused), None)
+
+    def _priority_of(self, facts: Listed, group: GpuPodGroup | None, project: str) -> int:
+        stated = self._class_value(group, project)
         return max(fact.priority for fact in facts) if stated is None else stated
 
-    def _is_preemptible(self, facts: Listed, group: GpuPodGroup | None) -> bool:
-        stated = self._class_value(group)
+    def _is_preemptible(self, facts: Listed, group: GpuPodGroup | None, project: str) -> bool:
+        stated = self._class_value(group, project)
         word = PREEMPTIBILITIES[group.spec.preemptibility] if group else ""
         return all(
             names.is_preemptible(

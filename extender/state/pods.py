@@ -126,6 +126,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     told: str = ""
     plugin_cards: int = 0
     is_mirror: bool = False
+    priority_class: str = ""
     held_cpu_milli: int = 0
     held_memory_mib: int = 0
 
@@ -226,6 +227,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         checkpoint_s=checkpoint_s,
         maker=_share_maker(meta),
         told=_read_told(pod),
+        priority_class=spec.priority_class_name,
         held_cpu_milli=held[0],
         held_memory_mib=held[1],
         plugin_cards=0 if _is_holder(meta) else read_plugin_cards(pod),

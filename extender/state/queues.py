@@ -4,11 +4,12 @@ Figures are written by people: what is malformed is reported by `problems()` and
 figure, or zero, is used in its place, so that one typing error never stops a queue.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final, TypeVar
 
 from extender.api import kinds
+from extender.api.classes import class_refusal
 from extender.api.kinds import (
     GpuDepartment,
     GpuFigures,
@@ -204,6 +205,20 @@ class Queues:
         if listed:
             detail = f"projects {', '.join(listed)} list namespace {namespace}: a label must choose"
         return Refused(Reason.UNKNOWN_PROJECT, detail)
+
+    def projects_of(self, namespace: str) -> Sequence[str]:
+        """The projects that list the namespace, by name."""
+        return self._by_namespace.get(namespace, ())
+
+    def refuse_class(
+        self, project: str, priority_class: str, values: Mapping[str, int | None]
+    ) -> Refused | None:
+        """Why work of the project may not name the priority class, which may be empty."""
+        if not priority_class or project not in self.projects:
+            return None
+        allowed = self.projects[project].spec.allowed_priority_classes
+        why = class_refusal(priority_class, project, allowed, values)
+        return Refused(Reason.PRIORITY_CLASS_NOT_ALLOWED, why) if why else None
 
     def is_managed(self, namespace: str) -> bool:
         """Whether any project lists the namespace."""

@@ -1,5 +1,6 @@
 """Whether a queue may take more GPU in a node pool, by what the controller last published."""
 
+from extender.api import names
 from extender.api.reasons import Reason, Refused
 from extender.api.units import share_milli
 from extender.http.book import NOTHING, Book, Use
@@ -68,5 +69,8 @@ def pools_for(book: Book, claim: Claim) -> tuple[str, ...] | Reason:
     project = book.queues.project_of(claim.facts.namespace, claim.facts.project)
     if isinstance(project, Refused):
         return project.reason
+    refused = book.queues.refuse_class(project, claim.facts.priority_class, names.CLASS_VALUES)
+    if refused is not None:
+        return refused.reason
     pools = book.queues.pools_for(project, claim.facts.pools)
     return pools.reason if isinstance(pools, Refused) else pools

@@ -167,6 +167,17 @@ def test_a_nominated_row_keeps_direct_pods_off() -> None:
     assert verdict.kept == []
 
 
+def test_a_direct_pod_with_a_class_that_its_project_does_not_allow_is_kept_nowhere() -> None:
+    allowing = with_share("team-a", "4", "4")
+    allowing.spec.allowed_priority_classes = ["ballast-training"]
+    known = book(node("n1").build(), allowing)
+    built = pod("a").direct().needs(300).build()
+    built.spec.priority_class_name = "ballast-inference"
+    verdict = filter_nodes(known, read_claim(built), ["n1"])
+    found = reasons(verdict.unresolvable | verdict.failed)
+    assert found == {"n1": Reason.PRIORITY_CLASS_NOT_ALLOWED}
+
+
 def test_cards_that_foreign_pods_hold_fit_nothing() -> None:
     known = book(node("n1").foreign("s", 2).build(), node("n2").foreign("s", 1).build())
     direct = claim(pod("a").direct().needs(300))
