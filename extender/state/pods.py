@@ -10,13 +10,11 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from extender.api import names
 from extender.api.demand import (
     GROUP_LABELS,
-    MODEL_SELECTOR,
     PREEMPTIBILITY_LABELS,
     PROJECT_LABELS,
     SUB_GROUP_LABELS,
@@ -38,28 +36,22 @@ from extender.api.demand import (
 )
 from extender.api.kinds import CardShare, TopologyConstraint
 from extender.api.objects import (
-    Affinity,
     ObjectMeta,
     OwnerReference,
     Pod,
-    PodAffinity,
-    PodAffinityTerm,
     PodSpec,
 )
 from extender.api.reasons import Reason, Refused
 from extender.api.requests import host_held, host_request
 from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_memory
-from extender.state.claims import read_claim_names, read_doubts
-from extender.state.model import ANYWHERE, Constraints, PodTerm
-from extender.state.narrowing import Narrowed, read_narrowing
-from extender.state.refusals import Refusals, read_refusals
+from extender.state.claims import read_claim_names
+from extender.state.constraints import read_constraints, read_doubts, split_names, was_released
+from extender.state.model import Constraints
+from extender.state.refusals import Refusals, read_answer, read_refusals
 
-#: Distinct constraints that are shared before the table is started anew, against hostile variety.
-_MAX_SHARED: Final = 20_000
 _CARD: Final = re.compile(r"([0-9]{1,2}):([1-9][0-9]{0,3}):([0-9]{1,9})", re.ASCII)
 #: Longer reasons are none of ours.
 _MAX_REASON: Final = 63
-_shared: dict[bytes, Constraints] = {}
 #: Distinct labels that are shared: most are the same on all pods of an owner.
 _MAX_LABELS: Final = 50_000
 _labels: dict[tuple[str, str], tuple[str, str]] = {}
@@ -67,9 +59,6 @@ _labels: dict[tuple[str, str], tuple[str, str]] = {}
 _MAX_MAKERS: Final = 50_000
 _makers: dict[tuple[str, str, str, str], OwnerReference] = {}
 
-_NO_AFFINITY: Final = Affinity()
-#: Characters of kube-scheduler's message that are kept.
-_ANSWER_CHARS: Final = 400
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -171,7 +160,7 @@ def is_ours(pod: Pod, demand: Demand | Refused) -> bool:
 
     Told from the pod as it is now, so that a restart keeps the same pods.
     """
-    if names.GATE in pod.gates or _was_released(pod):
+    if names.GATE in pod.gates or was_released(pod):
         return True
     return mentions_gpu(pod) if isinstance(demand, Refused) else demand.is_ours
 
@@ -203,7 +192,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         priority=_priority(spec, kind),
         created_at=unix_s(meta.creation_timestamp),
         started_at=unix_s(pod.status.start_time),
-        constraints=_read_constraints(pod),
+        constraints=read_constraints(pod),
         labels=_share_labels(meta.labels or {}),
         group=group_of(pod),
         sub_group=first_of(meta.labels, SUB_GROUP_LABELS),
@@ -218,9 +207,9 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         plan=meta.annotation(names.ANNOTATION_PLAN),
         was_revoked=bool(meta.annotation(names.ANNOTATION_REVOKED)),
         refusals=read_refusals(meta.annotation(names.ANNOTATION_REFUSED)),
-        answer=_read_answer(pod),
+        answer=read_answer(pod),
         claims=read_claim_names(pod),
-        doubts=_read_doubts(pod),
+        doubts=read_doubts(pod),
         compute_request_milli=compute[0],
         compute_limit_milli=compute[1],
         written_cards=meta.annotation(names.ANNOTATION_CARDS),
@@ -284,20 +273,6 @@ def read_cards(text: str) -> tuple[CardShare, ...]:
     return tuple(cards)
 
 
-def split_names(text: str) -> tuple[str, ...]:
-    """Comma separated names, in order, each once."""
-    return tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text else ()
-
-
-def share(constraints: Constraints) -> Constraints:
-    """The one object for constraints equal to these."""
-    if constraints == ANYWHERE:
-        return ANYWHERE
-    if len(_shared) >= _MAX_SHARED:
-        _shared.clear()
-    return _shared.setdefault(msgspec.msgpack.encode(constraints), constraints)
-
-
 def _share_labels(labels: Mapping[str, str]) -> Labels:
     """The labels by name; equal pairs are one object."""
     if len(_labels) >= _MAX_LABELS:
@@ -322,88 +297,6 @@ def _read_told(pod: Pod) -> str:
         if each.type == names.CONDITION_PLACED and each.status == "False":
             return sys.intern(each.reason[:_MAX_REASON])
     return ""
-
-
-def _read_constraints(pod: Pod) -> Constraints:
-    spec = pod.spec
-    affinity = spec.affinity or _NO_AFFINITY
-    to_nodes = affinity.node_affinity
-    required = to_nodes.required if to_nodes else None
-    narrowed = read_narrowing(required) if _was_released(pod) else Narrowed(required)
-    is_bound = bool(spec.node_name)
-    refusals = read_refusals(pod.metadata.annotation(names.ANNOTATION_REFUSED))
-    return share(
-        Constraints(
-            node_selector=tuple(sorted((spec.node_selector or {}).items())),
-            affinity=narrowed.own,
-            tolerations=tuple(spec.tolerations or ()),
-            gpu_models=split_names(pod.metadata.annotation(MODEL_SELECTOR)),
-            pod_affinity=_read_terms(affinity.pod_affinity),
-            pod_anti_affinity=_read_terms(affinity.pod_anti_affinity),
-            # Its successor starts anew.
-            only_nodes=() if is_bound else narrowed.nodes,
-            barred=() if is_bound else tuple((at.name, at.until) for at in refusals.nodes),
-        )
-    )
-
-
-def _was_released(pod: Pod) -> bool:
-    """Whether the controller planned the pod once; the annotations are its own."""
-    note = pod.metadata.annotation
-    return bool(note(names.ANNOTATION_PLAN) or note(names.ANNOTATION_REVOKED))
-
-
-def _read_answer(pod: Pod) -> str:
-    """Why kube-scheduler did not bind the pod where it was planned; empty if it did not look yet.
-
-    That no node takes a pod without a plan says nothing, and neither does an error: the extender
-    or the API server may be away.
-    """
-    if pod.spec.node_name or pod.gates:
-        return ""
-    for condition in pod.status.conditions or ():
-        if condition.type == "PodScheduled" and condition.status == "False":
-            is_answer = condition.reason == "Unschedulable"
-            is_answer = is_answer and Reason.NOT_PLANNED not in condition.message
-            return (condition.message or condition.reason)[:_ANSWER_CHARS] if is_answer else ""
-    return ""
-
-
-def _read_doubts(pod: Pod) -> str:
-    """What of the pod's wishes a plan leaves to kube-scheduler, in words."""
-    affinity = pod.spec.affinity or _NO_AFFINITY
-    terms = [
-        term
-        for each in (affinity.pod_affinity, affinity.pod_anti_affinity)
-        for term in (each.required or () if each else ())
-    ]
-    doubts = [read_doubts(pod)]
-    if any(_read_term(term) is None for term in terms):
-        doubts.append("affinity to pods of other namespaces or by other than plain labels")
-    return ", ".join(filter(None, doubts))
-
-
-def _read_terms(affinity: PodAffinity | None) -> tuple[PodTerm, ...]:
-    """The required terms that are about pods of the own namespace with certain labels.
-
-    A plan leaves other terms aside: kube-scheduler, which knows all pods, has the last word on
-    every one of them.
-    """
-    listed = affinity.required or () if affinity else ()
-    return tuple(term for term in map(_read_term, listed) if term is not None)
-
-
-def _read_term(term: PodAffinityTerm) -> PodTerm | None:
-    selector = term.label_selector
-    if selector is None or term.namespaces or term.namespace_selector is not None:
-        return None
-    labels = dict(selector.match_labels or {})
-    for expression in selector.match_expressions or ():
-        values = expression.values or []
-        if expression.operator != "In" or len(values) != 1:
-            return None
-        labels[expression.key] = values[0]
-    return PodTerm(term.topology_key, tuple(sorted(labels.items())))
 
 
 def _read_nearness(notes: Mapping[str, str]) -> TopologyConstraint | None:

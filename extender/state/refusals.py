@@ -9,6 +9,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from extender.api.objects import Pod
+from extender.api.reasons import Reason
+
 #: Refusals from which on the pod's workload may have nobody evicted.
 DOUBTFUL_FROM: Final = 2
 #: Nodes remembered; the one that was refused first is forgotten first.
@@ -111,3 +114,19 @@ def write_refusals(refusals: Refusals) -> str:
 
 def _wait(wait_s: int, count: int) -> int:
     return wait_s * min(1 << min(count - 1, 30), _MOST_DOUBLED)
+
+
+def read_answer(pod: Pod) -> str:
+    """Why kube-scheduler did not bind the pod where it was planned; empty if it did not look yet.
+
+    That no node takes a pod without a plan says nothing, and neither does an error: the extender
+    or the API server may be away.
+    """
+    if pod.spec.node_name or pod.gates:
+        return ""
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            is_answer = condition.reason == "Unschedulable"
+            is_answer = is_answer and Reason.NOT_PLANNED not in condition.message
+            return (condition.message or condition.reason)[:_WHY_CHARS] if is_answer else ""
+    return ""
