@@ -5,7 +5,8 @@ the Node is written again whenever it differs: kubelet may zero it on a restart.
 row hold is in the status of the GpuNode, because the extender watches no pods.
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import structlog
@@ -20,6 +21,8 @@ from extender.kube.resources import GPU_NODES, NODES
 from extender.state.cluster import ClusterState
 
 _WRITES_AT_ONCE: Final = 32
+#: Seconds until what was written of a node is written again although it is the same.
+_SAME_AGAIN_S: Final = 30.0
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +33,7 @@ class InventoryKeeper:
     def __init__(self, client: Client, state: ClusterState) -> None:
         self._client = client
         self._state = state
+        self._shown: dict[str, tuple[tuple[ForeignHold, ...], float]] = {}
 
     async def keep(self) -> None:
         """One pass; what fails is logged and tried again in the next."""
@@ -39,7 +43,7 @@ class InventoryKeeper:
             *(self._describe(name, devices) for name, devices in found.to_describe.items()),
             *(self._drop(name) for name in found.without_node),
             *(self._label(name, pool) for name, pool in found.pool_labels.items()),
-            *(self._show_foreign(name, holds) for name, holds in found.foreign.items()),
+            *(self._show_foreign(name, holds) for name, holds in self._due(found.foreign).items()),
             *(self._show_capacity(name, milli) for name, milli in found.gpu_milli.items()),
         ]
         await write_all(writes, at_once=_WRITES_AT_ONCE, what="inventory")
@@ -58,9 +62,22 @@ class InventoryKeeper:
         node = await self._client.merge_patch(GPU_NODES, name, patch, subresource="status")
         self._state.apply(Upserted(node))
 
-    async def _show_foreign(self, name: str, holds: Iterable[ForeignHold]) -> None:
+    def _due(
+        self, foreign: Mapping[str, tuple[ForeignHold, ...]]
+    ) -> Mapping[str, tuple[ForeignHold, ...]]:
+        """Holds that were not written lately: an older definition of GpuNode drops the field."""
+        now = asyncio.get_running_loop().time()
+        self._shown = {
+            name: (holds, at)
+            for name, (holds, at) in self._shown.items()
+            if now - at < _SAME_AGAIN_S and foreign.get(name) == holds
+        }
+        return {name: holds for name, holds in foreign.items() if name not in self._shown}
+
+    async def _show_foreign(self, name: str, holds: tuple[ForeignHold, ...]) -> None:
         patch = {"status": {"foreign": list(holds)}}
         node = await self._client.merge_patch(GPU_NODES, name, patch, subresource="status")
+        self._shown[name] = holds, asyncio.get_running_loop().time()
         self._state.apply(Upserted(node))
 
     async def _drop(self, name: str) -> None:

@@ -24,7 +24,7 @@ def is_foreign(facts: PodFacts, row: Row | None) -> bool:
     if facts.is_mirror:
         return True
     asks = facts.demand.wants_gpu or facts.plugin_cards > 0
-    return asks and row is None and not read_cards(facts.written_cards)
+    return asks and row is None and not _was_given(facts)
 
 
 class ForeignPod(Struct, frozen=True):
@@ -90,6 +90,14 @@ class ForeignPods:
         by_node = {uid: facts for pods in self._on_node.values() for uid, facts in pods.items()}
         assert by_node == self._facts
         assert all(self._on_node.values())
+
+
+def _was_given(facts: PodFacts) -> bool:
+    """Whether the cards that a Binding wrote on the pod are those that it asks for."""
+    cards, demand = read_cards(facts.written_cards), facts.demand
+    if not cards or len(cards) != demand.devices:
+        return False
+    return demand.milli == 0 or all(card.milli == demand.milli for card in cards)
 
 
 def _by_name(facts: PodFacts) -> tuple[str, str, str]:

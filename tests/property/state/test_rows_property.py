@@ -78,3 +78,20 @@ def test_adding_twice_is_adding_once(history: list[NodeBatch], wanted: list[Row]
     once = add_rows(before, wanted)
     if isinstance(once, tuple):
         assert add_rows(gpu_node("n1", 3).holds(*once).build(), wanted) == once
+
+
+@given(st.lists(batches, max_size=8), st.integers(0, 4))
+def test_rows_leave_the_cards_that_foreign_pods_hold(history: list[NodeBatch], gpus: int) -> None:
+    def with_rows(*rows: Row) -> GpuNode:
+        built = gpu_node("n1", 3).holds(*rows)
+        return (built.foreign("s", gpus) if gpus else built).build()
+
+    ledger = with_rows()
+    for batch in history:
+        # A pod that is bound already is written as it is.
+        batch.adds = [(change, row) for change, row in batch.adds if row.state != "bound"]
+        ledger = with_rows(*settle(ledger, batch).rows)
+    for states in (("reserved", "bound"), ("nominated",)):
+        held = [row for row in ledger.spec.rows if row.state in states]
+        used = {card.index for row in held for card in row.cards}
+        assert not used or len(used) + min(gpus, 3) <= 3

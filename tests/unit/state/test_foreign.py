@@ -107,6 +107,12 @@ def test_a_foreign_pod_with_a_contradictory_request_takes_what_the_plugin_gave_i
     assert free_cards(state_of(gpu_node("n1", 2).build(), built)) == [0, 0]
 
 
+@pytest.mark.parametrize("cards", ["0:1:1", "0:1000:1", "0:500:1,1:500:1", "x"])
+def test_cards_that_are_not_what_the_pod_asks_for_make_it_no_less_foreign(cards: str) -> None:
+    built = stranger("s", 2).notes({"ballast.dev/cards": cards}).bound("n1").build()
+    assert free_cards(state_of(gpu_node("n1", 2).build(), built)) == [0, 0]
+
+
 def test_a_row_makes_a_foreign_pod_ours_and_its_loss_makes_it_foreign_again() -> None:
     built = pod("a").needs(1000).unledgered().bound("n1").build()
     state = state_of(project("team-a").build(), gpu_node("n1", 2).build(), ready("n1", 2), built)
