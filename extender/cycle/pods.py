@@ -75,7 +75,8 @@ class PodWriter:
     ) -> bool:
         """Whether the unbound pod was touched, so that its row on `node` may be freed."""
         patch = revoke_patch(pod, node, row, keeps_plan=keeps_plan, refusals=refusals)
-        outcome = await self._patch(pod, patch)
+        async with self._limit:
+            outcome = await self._patch(pod, patch)
         if outcome == "done":
             metrics.REVOKED.inc()
             log.info("row revoked", pod=pod.key, node=node, epoch=row.epoch)

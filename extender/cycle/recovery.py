@@ -196,15 +196,18 @@ class Recovery:
             if (released := [pod for pod in workload.pods if _is_released(pod)])
         }
         self._watch.look(itertools.chain.from_iterable(waiting.values()), now)
-        for released in waiting.values():
-            overdue = [pod for pod in released if self._watch.is_overdue(pod, now)]
-            if overdue:
+        async with asyncio.TaskGroup() as tasks:
+            for released in waiting.values():
+                overdue = [pod for pod in released if self._watch.is_overdue(pod, now)]
                 self._tell_refused(overdue)
                 refused = {pod.uid for pod in overdue}
-                workload = self._state.workload_of(overdue[0])
-                is_gang = workload is not None and workload.is_group and workload.min_member > 1
-                for pod in released if is_gang else overdue:
-                    await self._take_place(pod, repairs, is_refused=pod.uid in refused)
+                for pod in released if overdue and self._is_gang(overdue[0]) else overdue:
+                    taking = self._take_place(pod, repairs, is_refused=pod.uid in refused)
+                    tasks.create_task(taking)
+
+    def _is_gang(self, pod: PodView) -> bool:
+        workload = self._state.workload_of(pod)
+        return workload is not None and workload.is_group and workload.min_member > 1
 
     async def _take_place(self, pod: PodView, repairs: Repairs, *, is_refused: bool) -> None:
         row = self._state.row_of(pod)
