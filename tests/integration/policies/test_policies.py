@@ -180,6 +180,7 @@ def notes(**pairs: str | None) -> Body:
 REFUSED_LATER = {
     "the gate's removal": ({"spec": {"schedulingGates": []}}, "", "only Ballast removes it"),
     "a plan": (notes(**{"ballast.dev/plan": "1 n0"}), "", "only Ballast writes them"),
+    "fewer refusals": (notes(**{"ballast.dev/refused": "0 0"}), "", "only Ballast writes them"),
     "a plan by status": (notes(**{"ballast.dev/plan": "1 n0"}), "status", "only Ballast writes"),
     "cards by status": (
         notes(**{"ballast.dev/cards": "0:1000:1"}),
@@ -215,6 +216,11 @@ def test_tenant_may_not_give_a_waiting_pod(
 def test_controller_may_write_a_plan_and_remove_the_gate(tenants: Tenants) -> None:
     release = notes(**{"ballast.dev/plan": "1 n0"}) | {"spec": {"schedulingGates": []}}
     tenants.patch("held", release, by=tenants.controller)
+
+
+def test_controller_may_write_what_it_takes_back(tenants: Tenants) -> None:
+    taken = {"ballast.dev/revoked": "n0 1 1", "ballast.dev/refused": "1 0 n0=1:9 | no free ports"}
+    tenants.patch("held", notes(**taken), by=tenants.controller)
 
 
 def test_tenant_may_write_what_is_its_own(tenants: Tenants) -> None:
