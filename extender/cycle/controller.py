@@ -238,6 +238,7 @@ class _Term:
             await self._cycles()
         finally:
             await self._evictor.close()
+            self._unledgered.close()
 
     async def _cycles(self) -> None:
         failures = 0

@@ -66,6 +66,10 @@ class UnledgeredKeeper:
             self._tried_at[facts.uid] = now
             await self._evict(facts)
 
+    def close(self) -> None:
+        """This process leads no more, and counts nothing."""
+        _count(())
+
     def _tell(self, pod: ForeignPod) -> None:
         facts = pod.facts
         will = "it is evicted" if pod.is_unwanted and not facts.is_mirror else "it keeps them"

@@ -66,6 +66,8 @@ async def test_each_pod_of_a_project_is_told_of_once_and_left_alone() -> None:
     assert stage.evicted == []
     counted = [metrics.FOREIGN_GPUS.labels(said)._value.get() for said in ("true", "false")]
     assert counted == [2, 1]
+    stage.keeper.close()
+    assert metrics.FOREIGN_GPUS.labels("true")._value.get() == 0
 
 
 async def test_a_pool_that_says_so_has_them_evicted() -> None:
