@@ -25,11 +25,12 @@ from extender.api.objects import Node, OwnerReference, Pod, PriorityClass
 from extender.state.assembly import Assembly, repeats_pods
 from extender.state.claims import VolumeView
 from extender.state.fleet import Fleet
-from extender.state.foreign import ForeignPod, is_foreign
+from extender.state.foreign import ForeignPod
 from extender.state.inventory import Differences
+from extender.state.kept import KeptPods
 from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
 from extender.state.nodes import NodeTable, RowIndex
-from extender.state.pods import HostHold, PodFacts, group_of, is_ours, read_facts, read_hold
+from extender.state.pods import PodFacts, group_of, is_ours, read_facts, read_hold
 from extender.state.problems import Problem
 from extender.state.queues import Queues
 from extender.state.refusals import Denial
@@ -51,6 +52,7 @@ class ClusterState:
         self._assembly = Assembly(self._rows, self._queues, self._topologies)
         self._workloads = Workloads(self._assembly)
         self._upkeep = Upkeep(self._rows, self._workloads, self._fleet.foreign, self._gone)
+        self._kept = KeptPods(self._rows, self._fleet, self._workloads, self._upkeep)
         self._synced: set[type] = set()
         self._claimants: set[str] = set()
         self._put: dict[type, Callable[[Any], None]] = {
@@ -308,12 +310,7 @@ class ClusterState:
         uids |= ours.keys() | foreign.keys()
         for uid in uids:
             assert index.held_of(uid) == self._rows.held_of(uid), uid
-        assert ours.keys().isdisjoint(foreign)
-        for uid, facts in {**ours, **foreign}.items():
-            row = self._rows.held_of(uid).get(facts.node)
-            assert is_foreign(facts, row) == (uid in foreign), uid
-        places = {uid: self._workloads.place_of(uid)[0] for uid in ours}
-        self._fleet.validate(places | {uid: facts.node for uid, facts in foreign.items()})
+        self._kept.validate()
         self._workloads.validate()
         self._workloads.validate_tally(self._fleet.table(), self._fleet.n_reshaped)
         self._upkeep.validate(uids)
@@ -322,7 +319,7 @@ class ClusterState:
 
     def _put_pod(self, pod: Pod) -> None:
         meta = pod.metadata
-        known = self._facts_of(meta.uid)
+        known = self._kept.facts_of(meta.uid)
         if known is not None and _is_older(meta.resource_version, known.resource_version):
             return
         if pod.is_terminal:
@@ -364,49 +361,14 @@ class ClusterState:
         self._claimants.discard(uid)
         self._assembly.denials.pop(uid, None)
         self._leaving.discard(uid)
-        self._fleet.set_hold(uid, None)
-        self._fleet.drop_foreign(uid)
-        self._workloads.drop_pod(uid)
-        self._upkeep.look_at(uid)
-
-    def _facts_of(self, uid: str) -> PodFacts | None:
-        """What the live pod says of itself, if it is kept in full."""
-        return self._workloads.facts.get(uid) or self._fleet.foreign.facts.get(uid)
+        self._kept.drop(uid)
 
     def _take_facts(self, facts: PodFacts) -> None:
-        """Keep the pod as one of ours, or as a foreign one where it holds cards without a row."""
-        if is_foreign(facts, self._rows.held_of(facts.uid).get(facts.node)):
-            self._workloads.drop_pod(facts.uid)
-            self._fleet.set_foreign(facts)
-        else:
-            self._fleet.drop_foreign(facts.uid)
-            self._workloads.set_pod(facts)
-        self._place_pod(facts.uid)
+        self._kept.take(facts)
         if facts.claims and not facts.node:
             self._claimants.add(facts.uid)
         else:
             self._claimants.discard(facts.uid)
-
-    def _look_at_rows(self, uid: str) -> None:
-        """The pod's rows have changed: with them a foreign pod may become one of ours, and back."""
-        facts = self._facts_of(uid)
-        if facts is not None and facts.node:
-            was_foreign = uid in self._fleet.foreign.facts
-            if is_foreign(facts, self._rows.held_of(uid).get(facts.node)) != was_foreign:
-                self._take_facts(facts)
-                return
-        self._place_pod(uid)
-
-    def _place_pod(self, uid: str) -> None:
-        """Bring up to date what follows from the pod's facts and its rows together."""
-        facts = self._facts_of(uid)
-        if facts is not None:
-            node = facts.node
-            if uid in self._workloads.facts:
-                node, _ = self._workloads.place_of(uid)
-                self._workloads.touch_pod(uid)
-            self._fleet.set_hold(uid, HostHold.of(facts, node) if node else None)
-        self._upkeep.look_at(uid)
 
     # -- nodes -------------------------------------------------------------------------------
 
@@ -436,7 +398,7 @@ class ClusterState:
             if had != has:
                 if (had and had.move) or (has and has.move):
                     self._fleet.set_next_hold(name, uid, has)
-                self._look_at_rows(uid)
+                self._kept.look_at_rows(uid)
 
     # -- queues and groups -------------------------------------------------------------------
 

@@ -1,0 +1,74 @@
+"""Where a live pod is kept: among the workloads, or among the foreign pods.
+
+Its facts and its rows decide together, and arrive in any order. What follows from both, the pod's
+hold on its node and what the controller has to mend, is brought up to date here.
+"""
+
+from extender.state.fleet import Fleet
+from extender.state.foreign import is_foreign
+from extender.state.nodes import RowIndex
+from extender.state.pods import HostHold, PodFacts
+from extender.state.upkeep import Upkeep
+from extender.state.workloads import Workloads
+
+
+class KeptPods:
+    """The one door through which pods get into the workloads and out of them."""
+
+    def __init__(self, rows: RowIndex, fleet: Fleet, workloads: Workloads, upkeep: Upkeep) -> None:
+        self._rows = rows
+        self._fleet = fleet
+        self._workloads = workloads
+        self._upkeep = upkeep
+
+    def facts_of(self, uid: str) -> PodFacts | None:
+        """What the live pod says of itself, if it is kept in full."""
+        return self._workloads.facts.get(uid) or self._fleet.foreign.facts.get(uid)
+
+    def take(self, facts: PodFacts) -> None:
+        """Keep the pod as one of ours, or as a foreign one where it holds cards without a row."""
+        if is_foreign(facts, self._rows.held_of(facts.uid).get(facts.node)):
+            self._workloads.drop_pod(facts.uid)
+            self._fleet.set_foreign(facts)
+        else:
+            self._fleet.drop_foreign(facts.uid)
+            self._workloads.set_pod(facts)
+        self._place(facts.uid)
+
+    def look_at_rows(self, uid: str) -> None:
+        """The pod's rows have changed: with them a foreign pod may become one of ours, and back."""
+        facts = self.facts_of(uid)
+        if facts is not None and facts.node:
+            was_foreign = uid in self._fleet.foreign.facts
+            if is_foreign(facts, self._rows.held_of(uid).get(facts.node)) != was_foreign:
+                self.take(facts)
+                return
+        self._place(uid)
+
+    def drop(self, uid: str) -> None:
+        """Forget the pod; nothing happens when it is not known."""
+        self._fleet.set_hold(uid, None)
+        self._fleet.drop_foreign(uid)
+        self._workloads.drop_pod(uid)
+        self._upkeep.look_at(uid)
+
+    def validate(self) -> None:
+        """Assert that every pod is where its facts and rows say."""
+        ours, foreign = self._workloads.facts, self._fleet.foreign.facts
+        assert ours.keys().isdisjoint(foreign)
+        for uid, facts in {**ours, **foreign}.items():
+            row = self._rows.held_of(uid).get(facts.node)
+            assert is_foreign(facts, row) == (uid in foreign), uid
+        places = {uid: self._workloads.place_of(uid)[0] for uid in ours}
+        self._fleet.validate(places | {uid: facts.node for uid, facts in foreign.items()})
+
+    def _place(self, uid: str) -> None:
+        """Bring up to date what follows from the pod's facts and its rows together."""
+        facts = self.facts_of(uid)
+        if facts is not None:
+            node = facts.node
+            if uid in self._workloads.facts:
+                node, _ = self._workloads.place_of(uid)
+                self._workloads.touch_pod(uid)
+            self._fleet.set_hold(uid, HostHold.of(facts, node) if node else None)
+        self._upkeep.look_at(uid)
