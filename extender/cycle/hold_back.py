@@ -3,6 +3,8 @@
 A release would wait without an answer, and whatever is evicted for it would be lost for nothing.
 """
 
+from dataclasses import replace
+
 from extender.api.reasons import SENTENCES, Reason, Refused
 from extender.policy.plan import Admission, Plan
 
@@ -10,18 +12,18 @@ from extender.policy.plan import Admission, Plan
 def hold_back(plan: Plan, n_probes: int) -> Plan:
     """The plan with at most `n_probes` workloads to release, and no evictions for others.
 
-    The rest waits, for the reason SCHEDULER_AWAY. What stops for its own sake stops.
+    The rest waits, for the reason SCHEDULER_AWAY. Of evictions only those of stale gangs are left.
     """
     probes = [each for each in plan.admissions if each.state == "reserved"][:n_probes]
     keys = {each.workload.key for each in probes}
     held = [each for each in plan.admissions if each.workload.key not in keys]
-    return Plan(
+    return replace(
+        plan,
         admissions=probes,
-        evictions=[each for each in plan.evictions if not each.beneficiary],
+        evictions=[each for each in plan.evictions if each.reason is Reason.GANG_STALE],
+        moves=[],
+        drops=[],
         waits=plan.waits | {each.workload.key: _why(each) for each in held},
-        shares=plan.shares,
-        cut=plan.cut,
-        cut_stages=plan.cut_stages,
     )
 
 

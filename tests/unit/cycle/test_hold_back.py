@@ -15,14 +15,18 @@ def admission(name: str, state: str = "reserved") -> Admission:
     return Admission(workload, (Placement(pod(name), "n1", ()),), state)  # type: ignore[arg-type]
 
 
-def eviction(name: str, beneficiary: str) -> Eviction:
-    return Eviction(pod(name), f"ns/{name}", Reason.RECLAIMED, beneficiary, "")
+def eviction(name: str, beneficiary: str, reason: Reason = Reason.RECLAIMED) -> Eviction:
+    return Eviction(pod(name), f"ns/{name}", reason, beneficiary, "")
 
 
 def test_nothing_is_released_or_evicted_for_others_and_the_reason_is_told() -> None:
     plan = Plan(
         admissions=[admission("a"), admission("b", "nominated")],
-        evictions=[eviction("victim", "ns/b"), eviction("stale", "")],
+        evictions=[
+            eviction("victim", "ns/b"),
+            eviction("above-its-share", ""),
+            eviction("stale", "", Reason.GANG_STALE),
+        ],
     )
     held = hold_back(plan, 0)
     assert held.admissions == []
