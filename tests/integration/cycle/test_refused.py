@@ -156,6 +156,32 @@ async def test_pods_that_are_refused_for_ever_have_no_other_team_evicted(scene: 
     assert "Reclaimed" not in reasons(scene, "team-a")
 
 
+async def test_pod_that_was_refused_twice_has_nothing_evicted_any_more(scene: Scene) -> None:
+    """What refuses it is nothing that a plan knows of, and nothing that it could know to be left
+    to kube-scheduler."""
+    path = "/apis/apps/v1/namespaces"
+    scene.admin.post(f"{path}/team-a/replicasets", replica_set("works", "team-a", 4, 1000))
+    await scene.until_bound("team-a", 4)
+    huge = replica_set("huge", "team-b", 1, 1000)
+    asked = huge["spec"]["template"]["spec"]["containers"][0]["resources"]
+    asked["requests"] = asked["requests"] | {"ephemeral-storage": "999Ti"}
+    asked["limits"] = asked["requests"]
+    scene.admin.post(f"{path}/team-b/replicasets", huge)
+
+    def count() -> int:
+        (pod,) = scene.admin.get("/api/v1/namespaces/team-b/pods")["items"]
+        return int(
+            pod["metadata"].get("annotations", {}).get("ballast.dev/refused", "0").split()[0]
+        )
+
+    await scene.until(lambda: count() >= 2, "two refusals")
+    await scene.until_bound("team-a", 4)
+    before = names_of(scene, "team-a")
+    await asyncio.sleep(4 * BIND_S)
+    assert names_of(scene, "team-a") == before
+    assert len(names_of(scene, "team-b")) == 1
+
+
 async def test_pod_whose_release_a_policy_refuses_gives_its_place_back(scene: Scene) -> None:
     registration = "/apis/admissionregistration.k8s.io/v1"
     scene.admin.post(
