@@ -56,6 +56,8 @@ GpuCount = Annotated[
         },
     ),
 ]
+#: Up to a day: what is longer is no bound.
+Seconds = Annotated[int, Meta(ge=0, le=86_400)]
 KubeQuantity = Annotated[
     Quantity,
     Meta(
@@ -218,6 +220,14 @@ class GpuProjectSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
         list[str], Meta(description="Priority classes its pods may name; any when empty.")
     ] = field(default_factory=list)
     min_runtime: MinRuntime = field(default_factory=MinRuntime)
+    disruption_budget_seconds: Annotated[
+        Seconds | None,
+        Meta(description="As in the node pool, for pods of this project; absent: its value."),
+    ] = None
+    max_termination_grace_seconds: Annotated[
+        Seconds | None,
+        Meta(description="As in the node pool, for pods of this project; absent: its value."),
+    ] = None
 
 
 class GpuProject(Struct, rename="camel", kw_only=True):
@@ -318,6 +328,20 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     ] = "Fifo"
     time_based_fair_share: TimeBasedFairShare = field(default_factory=TimeBasedFairShare)
     time_slicing: TimeSlicing = field(default_factory=TimeSlicing)
+    disruption_budget_seconds: Annotated[
+        Seconds,
+        Meta(
+            description="How long a PodDisruptionBudget may hold back reclaim and preemption."
+            " Moves always obey budgets."
+        ),
+    ] = 120
+    max_termination_grace_seconds: Annotated[
+        Seconds,
+        Meta(
+            description="The longest that an evicted pod has to end, whatever its"
+            " terminationGracePeriodSeconds."
+        ),
+    ] = 300
 
 
 class GpuNodePoolStatus(Struct, rename="camel", kw_only=True):

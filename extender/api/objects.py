@@ -128,6 +128,27 @@ class LabelSelector(Struct, rename="camel", gc=False):
     match_expressions: list[Requirement] | None = None
 
 
+class BudgetSpec(Struct, rename="camel", gc=False, kw_only=True):
+    """What a PodDisruptionBudget selects; without a selector it selects nothing."""
+
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(Struct, rename="camel", gc=False, kw_only=True):
+    """What the disruption controller worked out for the generation that it has seen."""
+
+    disruptions_allowed: int = 0
+    observed_generation: int = 0
+
+
+class PodDisruptionBudget(Struct, gc=False, kw_only=True):
+    """How many pods of an application may be disrupted at once (policy/v1)."""
+
+    metadata: ObjectMeta
+    spec: BudgetSpec = field(default_factory=BudgetSpec)
+    status: BudgetStatus = field(default_factory=BudgetStatus)
+
+
 class PodAffinityTerm(Struct, rename="camel", gc=False, kw_only=True):
     topology_key: str = ""
     label_selector: LabelSelector | None = None
@@ -162,6 +183,7 @@ class PodSpec(Struct, rename="camel", gc=False, kw_only=True):
     priority: int | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""
+    termination_grace_period_seconds: int | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None

@@ -27,7 +27,8 @@ class Case:
     """The evictions of one plan for one beneficiary (None: the pods leave for no other workload).
 
     `seats` are the places that the plan nominated for it. `dropped` says why the evictions that
-    have not started are given up; `told` are those that were accepted.
+    have not started are given up; `told` are those that were accepted, `forced` the UIDs of pods
+    that budgets bind no more.
     """
 
     beneficiary: WorkloadView | None
@@ -36,6 +37,7 @@ class Case:
     n_open: int
     dropped: str = ""
     told: list[Eviction] = field(default_factory=list)
+    forced: set[str] = field(default_factory=set)
     asked: "asyncio.Future[None] | None" = None
 
     @property

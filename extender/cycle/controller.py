@@ -23,7 +23,7 @@ from extender.api.kinds import (
     GpuTopology,
 )
 from extender.api.names import LEASE_NAME, SYSTEM_NAMESPACE
-from extender.api.objects import Node, Pod
+from extender.api.objects import Node, Pod, PodDisruptionBudget
 from extender.cycle import metrics
 from extender.cycle.commit import Committer
 from extender.cycle.evict import Evictor
@@ -43,6 +43,7 @@ from extender.kube.recorder import EventRecorder
 from extender.kube.reflector import Reflector
 from extender.kube.resources import (
     DEPARTMENTS,
+    DISRUPTION_BUDGETS,
     GPU_NODES,
     NAMESPACES,
     NODE_POOLS,
@@ -67,6 +68,7 @@ WATCHED: Final[tuple[Resource[Any], ...]] = (
     NODE_POOLS,
     TOPOLOGIES,
     POD_GROUPS,
+    DISRUPTION_BUDGETS,
     PODS,
 )
 KINDS: Final = (
@@ -77,6 +79,7 @@ KINDS: Final = (
     GpuNodePool,
     GpuTopology,
     GpuPodGroup,
+    PodDisruptionBudget,
     Pod,
 )
 #: Epochs are lease transitions times this, plus the cycle's number.
@@ -288,6 +291,7 @@ class _Term:
         with _timed("recovery"):
             await self._committer.repair(await self._recovery.plan())
             await self._committer.hand_over()
+        self._evictor.review()
         # From here on no await until the snapshot is taken.
         with _timed("snapshot"):
             snapshot = self._state.snapshot(int(time.time()))
@@ -307,6 +311,7 @@ class _Term:
         ends = time.monotonic() + self._controller.options.cycle_budget_s
         return Settings(
             protected_pods=self._evictor.protected(),
+            budget_ends=self._evictor.budget_ends(),
             is_spent=lambda: time.monotonic() > ends,
             reclaim_band_percent=self._controller.options.reclaim_band_percent,
             first=self._cut,

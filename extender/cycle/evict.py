@@ -12,24 +12,26 @@ dry run accepted all of it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
 from extender.api.failpoint import reach
+from extender.api.reasons import Reason
 from extender.cycle import metrics
 from extender.cycle.beneficiaries import Beneficiaries, Case, case_of
 from extender.cycle.eviction_events import EvictionEvents
 from extender.cycle.pod_events import PodEvents
-from extender.cycle.pods import PodWriter
-from extender.cycle.protection import Protection
+from extender.cycle.pods import Outcome, PodWriter
+from extender.cycle.protection import Deadlines, Protection
 from extender.kube.errors import NotLeading
 from extender.kube.recorder import EventRecorder
 from extender.policy.plan import Eviction, Move, Plan
+from extender.policy.queues import held_pool
 from extender.state.cluster import ClusterState
-from extender.state.model import Snapshot, WorkloadView
+from extender.state.model import MAX_GRACE_S, Snapshot, WorkloadView
 
 #: Evictions under way at once.
 AT_ONCE: Final = 24
@@ -39,10 +41,16 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """One eviction of a case, which starts when those in `after` are over."""
+    """One eviction of a case, which starts when those in `after` are over.
+
+    The pod has `grace_s` to end (None: what it asks for). `is_forced`: the deadline up to which
+    disruption budgets bind it has passed.
+    """
 
     eviction: Eviction
     case: Case
+    grace_s: int | None = None
+    is_forced: bool = False
     after: "Sequence[_Turn]" = ()
     is_over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -55,16 +63,23 @@ class Evictor:
         self._writer = writer
         self._events = EvictionEvents(state, PodEvents(state, recorder))
         self._protection = Protection()
+        self._deadlines = Deadlines()
         self._beneficiaries = Beneficiaries(state)
         self._limit = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._queued: set[str] = set()
 
+    def review(self) -> None:
+        """Look at what earlier evictions were good for; once a cycle."""
+        self._beneficiaries.review(asyncio.get_running_loop().time())
+
     def protected(self) -> frozenset[str]:
-        """UIDs of pods that are no victims for now, because a disruption budget refused them."""
-        now = asyncio.get_running_loop().time()
-        self._beneficiaries.review(now)
-        return self._protection.current(now)
+        """UIDs of pods whose eviction a disruption budget refused lately."""
+        return self._protection.current(asyncio.get_running_loop().time())
+
+    def budget_ends(self) -> Mapping[str, int]:
+        """By UID, when disruption budgets stop holding back a pod that plans want."""
+        return self._deadlines.ends()
 
     async def close(self) -> None:
         """Give up what has not started: this process leads no more."""
@@ -80,6 +95,7 @@ class Evictor:
 
         Awaits nothing: the model has the victims as terminating before anything else looks at it.
         """
+        self._deadlines.note(plan.held_back, snapshot.now_s)
         cases: dict[tuple[str, str], list[Eviction]] = {}
         evictions = [*plan.evictions, *map(_as_eviction, plan.moves)]
         for eviction in evictions:
@@ -94,15 +110,29 @@ class Evictor:
             case = case_of(plan, snapshot, listed)
             case_by_uid.update((eviction.pod.uid, case) for eviction in listed)
         turns = [
-            _Turn(eviction, case_by_uid[eviction.pod.uid])
+            self._turn(eviction, case_by_uid[eviction.pod.uid], snapshot)
             for eviction in evictions
             if eviction.pod.uid in case_by_uid
         ]
+        for turn in turns:
+            if turn.is_forced:
+                turn.case.forced.add(turn.eviction.pod.uid)
         _let_last_wait(turns, snapshot)
         self._state.expect_leaving(case_by_uid)
         self._queued.update(case_by_uid)
         for turn in turns:
             self._run(self._take(turn))
+
+    def _turn(self, eviction: Eviction, case: Case, snapshot: Snapshot) -> _Turn:
+        pod = eviction.pod
+        bound_s = _max_grace_s(snapshot, eviction)
+        is_stopped = eviction.reason is not Reason.MOVED
+        return _Turn(
+            eviction,
+            case,
+            grace_s=bound_s if pod.grace_s > bound_s else None,
+            is_forced=is_stopped and self._deadlines.is_over(pod.uid, snapshot.now_s),
+        )
 
     def _run(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -137,13 +167,13 @@ class Evictor:
         async with self._limit:
             if case.asked is None:
                 case.asked = asyncio.ensure_future(self._ask(case))
-            await case.asked
+            await asyncio.shield(case.asked)
             why = case.dropped or self._beneficiaries.why_not(case)
             if why:
                 case.drop(why)
                 return False
             reach("control.before-evict")
-            outcome = await self._writer.evict(turn.eviction.pod)
+            outcome = await self._end(turn)
         if outcome == "refused":
             self._refuse(turn.eviction, case)
         if outcome not in ("done", "gone"):
@@ -153,9 +183,29 @@ class Evictor:
         self._tell(turn.eviction, case.beneficiary)
         return True
 
+    async def _end(self, turn: _Turn) -> Outcome:
+        """Evict the pod, or delete it where budgets refuse though their deadline has passed."""
+        pod = turn.eviction.pod
+        outcome = await self._writer.evict(pod, grace_s=turn.grace_s)
+        if outcome != "refused" or not turn.is_forced:
+            return outcome
+        log.warning("disruption budget overruled: its deadline has passed", pod=pod.key)
+        metrics.BUDGETS_OVERRULED.inc()
+        return await self._writer.delete(pod, turn.eviction.reason, grace_s=turn.grace_s)
+
     async def _ask(self, case: Case) -> None:
-        """Have the API server try the evictions that budgets cover, so that none is carried out of
-        a plan that it would not let be carried out whole."""
+        """Have the API server try the evictions that budgets cover: a plan that it would not let be
+        carried out whole is not begun."""
+        covered = [
+            eviction
+            for eviction in case.evictions
+            if eviction.pod.budgets and eviction.pod.uid not in case.forced
+        ]
+        evict = self._writer.evict
+        answers = await asyncio.gather(*(evict(each.pod, is_dry_run=True) for each in covered))
+        for eviction, answer in zip(covered, answers, strict=True):
+            if answer == "refused":
+                self._refuse(eviction, case)
 
     def _refuse(self, eviction: Eviction, case: Case) -> None:
         """The rest of the case is given up, and all it takes of the victim's workload is protected
@@ -197,6 +247,16 @@ class Evictor:
             if now is None or (now.node, now.cards) != (eviction.pod.node, eviction.pod.cards):
                 return False
         return True
+
+
+def _max_grace_s(snapshot: Snapshot, eviction: Eviction) -> int:
+    """The longest that the pod has to end, as its project or its node pool says."""
+    workload = snapshot.workloads[eviction.workload]
+    queue = snapshot.queues.get(workload.project)
+    if queue is not None and queue.max_grace_s is not None:
+        return queue.max_grace_s
+    pool = snapshot.pools.get(held_pool(snapshot, eviction.pod))
+    return pool.max_grace_s if pool is not None else MAX_GRACE_S
 
 
 def _let_last_wait(turns: Sequence[_Turn], snapshot: Snapshot) -> None:

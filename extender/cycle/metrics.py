@@ -31,6 +31,10 @@ EVICTION_REFUSALS = Counter(
 EVICTION_FAILURES = Counter(
     "ballast_control_eviction_failures", "Evictions that ended in an unexpected error."
 )
+BUDGETS_OVERRULED = Counter(
+    "ballast_control_overruled_budgets",
+    "Pods deleted because a disruption budget held them back beyond its deadline.",
+)
 USELESS_EVICTIONS = Counter(
     "ballast_control_useless_evictions",
     "Evictions whose beneficiary ended before it ran, or did not run within 600 s.",

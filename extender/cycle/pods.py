@@ -6,6 +6,7 @@ the watch to bring our own writes back.
 
 import asyncio
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 import structlog
@@ -103,14 +104,28 @@ class PodWriter:
         """Take the plan off a released pod whose row is gone, so that it is planned again."""
         await self._patch(pod, forget_plan_patch(pod))
 
-    async def evict(self, pod: PodView) -> Outcome:
+    async def evict(
+        self, pod: PodView, *, grace_s: int | None = None, is_dry_run: bool = False
+    ) -> Outcome:
         """Ask for the pod's eviction; `refused` when a disruption budget does not allow it."""
-        return await self.evict_by_name(pod.namespace, pod.name, pod.uid)
+        return await self.evict_by_name(
+            pod.namespace, pod.name, pod.uid, grace_s=grace_s, is_dry_run=is_dry_run
+        )
 
-    async def evict_by_name(self, namespace: str, name: str, uid: str) -> Outcome:
+    async def evict_by_name(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        grace_s: int | None = None,
+        is_dry_run: bool = False,
+    ) -> Outcome:
         """The same for a pod that has no view."""
         try:
-            answer = await self._client.evict(namespace, name, uid=uid)
+            answer = await self._client.evict(
+                namespace, name, uid=uid, grace_s=grace_s, is_dry_run=is_dry_run
+            )
         except NotLeading:
             raise
         except KubeError as error:
@@ -119,6 +134,31 @@ class PodWriter:
         if isinstance(answer, EvictionRefused):
             return "refused"
         return "done" if isinstance(answer, Evicted) else "gone"
+
+    async def delete(self, pod: PodView, reason: str, *, grace_s: int | None = None) -> Outcome:
+        """Delete the pod whatever budgets say; its owner sees a disruption, and no failure.
+
+        As kube-scheduler's preemption does, the pod first gets the condition DisruptionTarget.
+        """
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": reason,
+            "message": "a disruption budget held it back beyond its deadline",
+            "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        try:
+            await self._client.strategic_patch(PODS, pod.name, patch, pod.namespace, "status")
+            await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_s=grace_s)
+        except NotLeading:
+            raise
+        except (Conflict, NotFound):
+            return "gone"
+        except KubeError as error:
+            log.warning("pod not deleted", pod=pod.key, error=str(error))
+            return "failed"
+        return "done"
 
     async def is_absent(self, namespace: str, name: str, uid: str) -> bool:
         """Whether a live read finds no pod of this UID that still holds anything."""

@@ -16,7 +16,15 @@ from extender.api.kinds import (
     GpuProject,
     GpuTopology,
 )
-from extender.api.objects import Lease, Namespace, Node, ObjectMeta, Pod, PriorityClass
+from extender.api.objects import (
+    Lease,
+    Namespace,
+    Node,
+    ObjectMeta,
+    Pod,
+    PodDisruptionBudget,
+    PriorityClass,
+)
 from extender.api.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.kube.errors import RequestRefused
 
@@ -81,6 +89,7 @@ PODS = Resource(Pod, _CORE, "pods")
 NODES = Resource(Node, _CORE, "nodes", is_namespaced=False)
 NAMESPACES = Resource(Namespace, _CORE, "namespaces", is_namespaced=False)
 LEASES = Resource(Lease, "/apis/coordination.k8s.io/v1", "leases")
+DISRUPTION_BUDGETS = Resource(PodDisruptionBudget, "/apis/policy/v1", "poddisruptionbudgets")
 PRIORITY_CLASSES = Resource(
     PriorityClass, "/apis/scheduling.k8s.io/v1", "priorityclasses", is_namespaced=False
 )

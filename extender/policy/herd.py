@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.demand import Demand
+from extender.policy.budgets import Budgets
 from extender.policy.groups import is_satisfied, unit_of
 from extender.policy.queues import RESOURCES, Queue
 from extender.state.model import NOTHING, Amounts, Constraints, PodView, WorkloadView
@@ -28,6 +29,8 @@ class Herd:
     may go one by one, `whole_lost` and `whole_amounts` of all that it may still give, `is_stuck` 1
     where it can't go whole, `priority`, `age` (the larger the older), `queue`. By queue: `has`
     (int64[3 * n]) is what it holds, `had` what it held at first. `nobody` has a 0 for every w.
+    `budgets` counts what is stopped or moved against disruption budgets, `guarded` are the pods
+    that these protect.
     """
 
     pods: list[PodView] = field(default_factory=list)
@@ -62,6 +65,10 @@ class Herd:
     has: "array[int]" = field(default_factory=lambda: array("q"))
     had: "array[int]" = field(default_factory=lambda: array("q"))
     nobody: bytearray = field(default_factory=bytearray)
+    budgets: Budgets = field(default_factory=Budgets)
+    guarded: list[int] = field(default_factory=list)
+    _barred: set[int] = field(default_factory=set)
+    _on_the_way: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _gangs: list[int] | None = None
 
@@ -146,22 +153,72 @@ class Herd:
             return True
         return self._gone.isdisjoint(pod.uid for pod in workload.pods)
 
-    def stop(self, pods: Iterable[int]) -> None:
+    def stop(self, pods: Collection[int]) -> None:
         """They leave for good; `refresh` their workload afterwards."""
         for p in pods:
             self.is_here[p] = 0
             self.n_live[self.owner[p]] -= 1
             self._gone.add(self.pods[p].uid)
+        self._count(pods, 1)
 
-    def spare(self, pods: Iterable[int]) -> None:
+    def spare(self, pods: Collection[int]) -> None:
         """Undo `stop`."""
         for p in pods:
             self.is_here[p] = 1
             self.n_live[self.owner[p]] += 1
             self._gone.discard(self.pods[p].uid)
+        self._count(pods, -1)
+
+    def move(self, p: int, *, is_moving: bool) -> None:
+        """The pod leaves its place for another one, or does not after all."""
+        self.is_here[p] = not is_moving
+        (self._on_the_way.add if is_moving else self._on_the_way.discard)(self.pods[p].uid)
+        self._count((p,), 1 if is_moving else -1)
+
+    def may_stop(self, pods: Iterable[int]) -> bool:
+        """Whether disruption budgets let these pods be stopped together."""
+        return not self.budgets.are_any or self.budgets.allow_stop([self.pods[p] for p in pods])
+
+    def can_move(self, p: int) -> bool:
+        """Whether the pod would be made again, and disruption budgets let it be moved."""
+        return bool(self.may_move[p]) and self.budgets.allow_move(self.pods[p])
+
+    def heed_budgets(self) -> list[int]:
+        """Rule out the pods of which budgets let none go; returns all that any budget protects."""
+        if not self.budgets.are_any:
+            return []
+        for p, pod in enumerate(self.pods):
+            if self.is_here[p] and (pod.budgets or pod.uid in self.budgets.refused):
+                self.guarded.append(p)
+                self.is_here[p] = self.may_stop((p,))
+        return self.guarded
+
+    def ignore_budgets(self) -> list[int]:
+        """While budgets are lifted, let those be chosen too that they ruled out; returns them."""
+        found = [
+            p
+            for p in self.guarded
+            if not self.is_here[p]
+            and self.owner[p] not in self._barred
+            and self.pods[p].uid not in self._gone
+            and self.pods[p].uid not in self._on_the_way
+        ]
+        for p in found:
+            self.is_here[p] = 1
+        for w in {self.owner[p] for p in self.guarded}:
+            self.refresh(w)
+        return found
+
+    def heed_again(self, pods: Iterable[int]) -> None:
+        """Undo `ignore_budgets`, once budgets bind again."""
+        for p in pods:
+            self.is_here[p] = 0
+        for w in {self.owner[p] for p in self.guarded}:
+            self.refresh(w)
 
     def bar(self, w: int) -> None:
         """Nothing more is taken from the workload."""
+        self._barred.add(w)
         for p in self.members[w]:
             self.is_here[p] = 0
 
@@ -171,7 +228,7 @@ class Herd:
         here = [p for p in self.members[w] if self.is_here[p]]
         self.whole_lost[w] = sum(self.lost[p] for p in here)
         self.whole_amounts[3 * w : 3 * w + 3] = array("q", self.amounts_of(here))
-        self.is_stuck[w] = len(here) < self.n_live[w]
+        self.is_stuck[w] = len(here) < self.n_live[w] or not self.may_stop(here)
         if _has_tree(workload):
             self._mark_surplus(w, here)
         else:
@@ -184,6 +241,10 @@ class Herd:
             if q is not None:
                 at, has = 3 * q, self.has
                 has[at], has[at + 1], has[at + 2] = queue.allocated
+
+    def _count(self, pods: Iterable[int], sign: int) -> None:
+        if self.budgets.left:
+            self.budgets.take([self.pods[p] for p in pods], sign)
 
     def _live(self, workload: WorkloadView) -> list[PodView]:
         """Its pods that have a place and keep it."""

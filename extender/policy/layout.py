@@ -23,7 +23,7 @@ _EPOCH_END: Final = (1 << 33) - 1
 def find_herd(session: Session, pool: str) -> Herd:
     """All of the pool that may be told to leave; costs one pass over all workloads."""
     snapshot = session.snapshot
-    herd = Herd()
+    herd = Herd(budgets=session.budgets)
     nodes = snapshot.nodes
     by_node: list[list[_Listed]] = [[] for _ in range(len(nodes))]
     layout = _Layout(session, pool, herd, nodes.cards.ix, nodes.pool, by_node)
@@ -114,17 +114,13 @@ class _Layout:
         self._order_members()
         self._lay_out_queues(session.queues[self.pool])
         self._lay_out_workloads()
-        protected = session.settings.protected_pods
         touched = {
             w
             for w, workload in enumerate(herd.workloads)
             if len(herd.members[w]) != 1 or herd.n_live[w] != 1
         }
-        if protected:
-            for p, pod in enumerate(herd.pods):
-                if pod.uid in protected:
-                    herd.is_here[p] = 0
-                    touched.add(herd.owner[p])
+        for p in herd.heed_budgets():
+            touched.add(herd.owner[p])
         for w in touched:
             herd.refresh(w)
         for key in session.served():
@@ -171,7 +167,8 @@ class _Layout:
             for workload, leaf in zip(herd.workloads, herd.leaves, strict=True)
         ]
         herd.may_move = bytearray(
-            pod.is_controlled and may_move[w] for pod, w in zip(herd.pods, herd.owner, strict=True)
+            pod.is_controlled and may_move[w] and herd.budgets.allow_move(pod)
+            for pod, w in zip(herd.pods, herd.owner, strict=True)
         )
 
     def _order_members(self) -> None:

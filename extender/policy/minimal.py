@@ -92,7 +92,7 @@ class Victims:
         """Whether the pod has no other place."""
         herd = self.trial.herd
         pod = herd.pods[p]
-        return not herd.may_move[p] or self.is_full(pod.demand, pod.constraints)
+        return not herd.can_move(p) or self.is_full(pod.demand, pod.constraints)
 
     def spare_needless(self) -> None:
         """Let everybody stay without whom the taker has its places all the same."""

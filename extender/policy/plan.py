@@ -1,6 +1,6 @@
 """What a cycle decides: who gets which cards, who leaves for whom, and why the others wait."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,7 +27,8 @@ def unheard(_stage: Stage) -> None:
 class Settings:
     """What a cycle does. Stages run in the order given.
 
-    `protected_pods` are UIDs that are not to be victims for now: a disruption budget refused them.
+    `protected_pods` are UIDs whose eviction a disruption budget refused lately. `budget_ends` says,
+    by UID, when budgets stop holding back reclaim and preemption of pods that former plans wanted.
     `max_moves` bounds the pods that consolidation moves for one workload (None: no bound).
     `moves_reclaimed`: reclaim may move a victim instead of stopping it. A project above its quota
     takes from others only while it lacks more than `reclaim_band_percent` of its share.
@@ -39,6 +40,7 @@ class Settings:
 
     stages: tuple[Stage, ...] = ALL_STAGES
     protected_pods: frozenset[str] = frozenset()
+    budget_ends: Mapping[str, int] = field(default_factory=dict)
     max_moves: int | None = None
     moves_reclaimed: bool = True
     reclaim_band_percent: int = 0
@@ -107,6 +109,17 @@ class Move(Struct, frozen=True, gc=False):
     note: str
 
 
+class HeldBack(Struct, frozen=True, gc=False):
+    """A victim that some workload would get now, if no disruption budget protected it.
+
+    `until` (unix seconds) is when budgets stop holding it back; `budgets` as in `PodView`.
+    """
+
+    uid: str
+    budgets: tuple[str, ...]
+    until: int
+
+
 @dataclass(slots=True, frozen=True)
 class QueueShare:
     """A queue's figures in one node pool, as the snapshot was before this plan.
@@ -128,7 +141,8 @@ class Plan:
     """The outcome of one cycle. Shares are keyed by (queue, node pool), the rest by workload key.
 
     `waits` names every workload that still has pods without a place, `drops` the nominated ones
-    whose places will never come free and must be given up. `cut` are workloads that there was no
+    whose places will never come free and must be given up. `held_back` are victims that disruption
+    budgets kept from being taken. `cut` are workloads that there was no
     time to look at, and `cut_stages` the stages in which that was so.
     """
 
@@ -138,5 +152,6 @@ class Plan:
     waits: dict[str, Refused] = field(default_factory=dict)
     shares: dict[tuple[str, str], QueueShare] = field(default_factory=dict)
     drops: list[str] = field(default_factory=list)
+    held_back: list[HeldBack] = field(default_factory=list)
     cut: frozenset[str] = frozenset()
     cut_stages: tuple[Stage, ...] = ()

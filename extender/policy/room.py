@@ -118,7 +118,7 @@ class Room:
             if not herd.is_here[p]:
                 is_sure = False
                 continue
-            if self._with_moves and terms.moves[herd.shape[p]] and herd.may_move[p]:
+            if self._with_moves and terms.moves[herd.shape[p]] and herd.can_move(p):
                 trial.displace(p)
                 displaced.append(p)
                 continue

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_gpus
 from extender.policy.affinity import Beside
+from extender.policy.budgets import Budgets
 from extender.policy.chunks import Pending, Reader, SortKey, why_too_few
 from extender.policy.explain import Shortages
 from extender.policy.fragmentation import Fragmentation
@@ -20,6 +21,7 @@ from extender.policy.plan import (
     ALL_STAGES,
     Admission,
     Eviction,
+    HeldBack,
     Move,
     Placement,
     Plan,
@@ -38,7 +40,7 @@ from extender.policy.queues import (
 from extender.policy.reservation import Reservations
 from extender.policy.simulation import Simulation
 from extender.policy.topology import Topologies
-from extender.state.model import CPU, GPU, Amounts, Snapshot, WorkloadView
+from extender.state.model import CPU, GPU, Amounts, PodView, Snapshot, WorkloadView
 
 if TYPE_CHECKING:
     from extender.policy.displace import Taken
@@ -60,6 +62,7 @@ class Session:
     queues: dict[str, PoolQueues] = field(init=False)
     places: Places = field(init=False)
     shortages: Shortages = field(init=False)
+    budgets: Budgets = field(init=False)
     reservations: Reservations = field(init=False)
     pending: list[Pending] = field(default_factory=list)
     deferred: list[Pending] = field(default_factory=list)
@@ -77,6 +80,7 @@ class Session:
     _shrinking: set[str] = field(default_factory=set)
     _cut: dict[str, Stage] = field(default_factory=dict)
     _incomplete: dict[str, Refused] = field(default_factory=dict)
+    _held_back: dict[str, HeldBack] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
@@ -89,6 +93,10 @@ class Session:
         self.shortages = Shortages(self.places)
         self.reservations = Reservations(self)
         self.queues = build_queues(snapshot)
+        overdue = frozenset(
+            uid for uid, end in self.settings.budget_ends.items() if end <= snapshot.now_s
+        )
+        self.budgets = Budgets(dict(snapshot.budgets), self.settings.protected_pods, overdue)
         self._let_leave()
 
     def read_pending(self) -> None:
@@ -263,6 +271,26 @@ class Session:
         self._evictions = [each for each in self._evictions if each.pod.uid not in uids]
         self._moves = [each for each in self._moves if each.placement.pod.uid not in uids]
 
+    def hold_back(self, pods: Iterable[PodView], workloads: Iterable[WorkloadView]) -> str:
+        """Note that a budget keeps these victims; returns a sentence about the first of them."""
+        said, now_s = "", self.snapshot.now_s
+        for pod, workload in zip(pods, workloads, strict=True):
+            until = self.settings.budget_ends.get(pod.uid)
+            if until is None:
+                until = now_s + self._budget_s(pod, workload)
+            self._held_back[pod.uid] = HeldBack(pod.uid, pod.budgets, until)
+            end = max(0, until - now_s)
+            said = said or f"{pod.key}: {self.budgets.name_of(pod)}, for {end} s at most"
+        return said
+
+    def _budget_s(self, pod: PodView, workload: WorkloadView) -> int:
+        """How long budgets hold the pod back, as its project or its node pool has it."""
+        queue = self.snapshot.queues.get(workload.project)
+        if queue is not None and queue.disruption_budget_s is not None:
+            return queue.disruption_budget_s
+        pool = self.snapshot.pools.get(held_pool(self.snapshot, pod))
+        return pool.disruption_budget_s if pool is not None else 0
+
     def is_anybody_leaving(self) -> bool:
         """Whether anybody is told to leave in this cycle."""
         return bool(self._evictions or self._moves)
@@ -275,6 +303,7 @@ class Session:
     def plan(self) -> Plan:
         """What was decided. Shares show the snapshot's own usage."""
         plan = Plan(evictions=self._evictions, moves=self._moves, drops=self.drops)
+        plan.held_back = [self._held_back[uid] for uid in sorted(self._held_back)]
         for (key, state), placements in self._placed.items():
             workload = self.snapshot.workloads[key]
             plan.admissions.append(Admission(workload, tuple(placements), state))

@@ -9,6 +9,8 @@ rule and shape until something is released that was not used.
 """
 
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -133,6 +135,22 @@ class Solver:
         """A plan was rolled back in which prices were worked out that hold no more."""
         self._epoch += 1
         self.fullness.forget()
+
+    @contextmanager
+    def without_budgets(self) -> Iterator[None]:
+        """Search as if disruption budgets bound no stop; what is found is rolled back."""
+        herd = self.herd
+        with herd.budgets.lifted():
+            ruled_out = herd.ignore_budgets()
+            self.begin()
+            yield
+        herd.heed_again(ruled_out)
+        self.begin()
+
+    def undo(self, search: Search, mark: int) -> None:
+        """Roll back a plan that is not part of the cycle's; `mark` is the log's length before."""
+        search.trial.rollback(mark)
+        self.changed_prices()
 
     def _learn(self, rule: Rule) -> _Known:
         terms = rule.terms(self.herd)

@@ -23,6 +23,9 @@ def evict_stale_gangs(session: Session) -> None:
         live = live_pods(workload)
         if not live or stale_s < workload.stale_grace_s or session.is_giving(key):
             continue
+        if not session.budgets.allow_stop(live):
+            session.hold_back(live, [workload] * len(live))
+            continue
         placed = [placement.pod for placement in session.placed_now(key)]
         if not is_satisfied(workload, {pod.uid: pod for pod in (*live, *placed)}.values()):
             _evict(session, workload, live, stale_s)
@@ -30,6 +33,7 @@ def evict_stale_gangs(session: Session) -> None:
 
 def _evict(session: Session, workload: WorkloadView, live: list[PodView], stale_s: int) -> None:
     note = f"below its minimum for {stale_s} s, {workload.stale_grace_s} s are allowed"
+    session.budgets.take(live)
     for pod in live:
         session.evict(Eviction(pod, workload.key, Reason.GANG_STALE, "", note))
         ix = session.sim.later.cards.ix.get(pod.node)

@@ -52,6 +52,7 @@ class Unit:
 
     def evict(self, session: Session, reason: Reason, beneficiary: str, note: str) -> None:
         """Put it into the plan."""
+        session.budgets.take(self.pods)
         for pod in self.pods:
             session.evict(Eviction(pod, self.workload.key, reason, beneficiary, note))
 
@@ -59,10 +60,10 @@ class Unit:
 def stoppable(session: Session, pool: str, reason: Reason) -> list[WorkloadView]:
     """Workloads that run in the pool and may be stopped for `reason`; one pass over all work.
 
-    They are preemptible, unprotected, run whole for their minimum time, and are given nothing in
-    this cycle.
+    They are preemptible, run whole for their minimum time, are given nothing in this cycle, and
+    disruption budgets let them go.
     """
-    snapshot, protected = session.snapshot, session.settings.protected_pods
+    snapshot = session.snapshot
     found = []
     for key in sorted(snapshot.workloads):
         workload = snapshot.workloads[key]
@@ -72,11 +73,33 @@ def stoppable(session: Session, pool: str, reason: Reason) -> list[WorkloadView]
         if not any(held_pool(snapshot, pod) == pool for pod in live):
             continue
         leaf = session.queues[pool].leaf_of(workload)
-        if leaf is None or any(pod.state != "bound" or pod.uid in protected for pod in live):
+        if leaf is None or any(pod.state != "bound" for pod in live):
             continue
         started = min(pod.started_at or snapshot.now_s for pod in live)
         if snapshot.now_s - started >= _min_runtime_s(leaf, reason):
             found.append(workload)
+    # Reclaim takes what is above its share, whoever waits.
+    is_awaited = reason is Reason.RECLAIMED or any(pool in p.pools for p in session.pending)
+    return _within_budgets(session, found, is_awaited=is_awaited)
+
+
+def _within_budgets(
+    session: Session, workloads: list[WorkloadView], *, is_awaited: bool
+) -> list[WorkloadView]:
+    """Those that disruption budgets let go whole, all together, the worst priority first."""
+    budgets = session.budgets
+    if not budgets.are_any:
+        return workloads
+    found, taken = [], list[PodView]()
+    for workload in sorted(workloads, key=lambda w: (w.priority, -w.created_at, w.key)):
+        live = live_pods(workload)
+        if budgets.allow_stop(live):
+            budgets.take(live)
+            taken += live
+            found.append(workload)
+        elif is_awaited:
+            session.hold_back(live, [workload] * len(live))
+    budgets.take(taken, -1)
     return found
 
 

@@ -30,10 +30,10 @@ def swap(search: "Search") -> bool:
     chosen = offers.choose(ix) if at >= 0 else None
     if chosen is None or len(chosen) != 1:
         return False
-    p = chosen[0]
-    if not _holds_just(search, p, ix, pod.demand):
+    p, herd = chosen[0], solver.herd
+    if not herd.may_stop((p,)) or not _holds_just(search, p, ix, pod.demand):
         return False
-    herd, (tier, is_below) = solver.herd, offers.giving(at)
+    tier, is_below = offers.giving(at)
     unit = Unit((p,), herd.owner[p], tier, is_below, True, herd.lost[p])
     search.trial.take_over(unit, pod, ix)
     return True

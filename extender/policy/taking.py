@@ -28,6 +28,9 @@ from extender.state.model import GPU, Amounts, PodView
 #: Other portions of a workload that are tried when its first has no place, as in `allocate`.
 _MOST_CHUNKS: Final = 8
 
+#: Workloads that a stage asks, at most, what disruption budgets keep from them.
+_MOST_HELD_BACK: Final = 16
+
 #: Bounds of a queue: what it may take, and what it may hold at most.
 DESERVES: Final[Callable[[Queue], Amounts]] = attrgetter("deserves")
 LIMIT: Final[Callable[[Queue], Amounts]] = attrgetter("limit")
@@ -75,6 +78,7 @@ class Taking:
                 done.add(id(pending))
                 session.waits.pop(key, None)
         review(session)
+        self._see_what_budgets_hold([p for p in waiting if id(p) not in done])
         session.pending = [p for p in session.pending if id(p) not in done]
 
     def _serve_one(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
@@ -123,6 +127,40 @@ class Taking:
         if "allocate" not in self.session.settings.stages:
             why = f"{why}; free places are given by stage allocate, which is left out"
         return _not_yet(pending, why)
+
+    def _see_what_budgets_hold(self, waiting: Sequence[Pending]) -> None:
+        """Find the victims that waiting workloads would get if no budget protected them."""
+        session, solver = self.session, self._solver
+        if solver is None or not solver.herd.guarded or not waiting:
+            return
+        with solver.without_budgets():
+            for pending in waiting[:_MOST_HELD_BACK]:
+                leaf = session.queue_of(pending.workload, self.pool)
+                with session.reservations.open_to(pending, self.pool):
+                    self._see_what_is_held_from(leaf, pending, solver)
+
+    def _see_what_is_held_from(self, leaf: Queue, pending: Pending, solver: Solver) -> None:
+        session, herd = self.session, solver.herd
+        guarded = set(herd.guarded)
+        now_s = session.snapshot.now_s
+        key, waits_since = pending.workload.key, pending.workload.waits_since
+        is_young = now_s < waits_since + pending.workload.preemption_delay_s
+        if session.is_spent() or session.is_shrinking(key) or is_young:
+            return
+        claim = self._claim(leaf, pending, pending.chunk, pending.need())
+        rules = self.rules_of(claim)
+        for rule in () if isinstance(rules, Refused) else rules:
+            mark = len(solver.log)
+            found = solver.solve(claim, rule)
+            if found is None:
+                continue
+            held = [p for p in found.trial.leaving() if p in guarded]
+            solver.undo(found, mark)
+            if held:
+                owners = [herd.workloads[herd.owner[p]] for p in held]
+                said = session.hold_back([herd.pods[p] for p in held], owners)
+                session.waits[key] = Refused(Reason.VICTIMS_PROTECTED, f"{key}: {said}")
+            return
 
     def _claims(self, leaf: Queue, pending: Pending) -> Iterator[Claim]:
         """The next chunk, and then what may be tried in its place."""

@@ -336,7 +336,7 @@ class Trial:
             self.moving[p] = None
         else:
             del self.moving[p]
-        herd.is_here[p] = not is_moving
+        herd.move(p, is_moving=is_moving)
         herd.refresh(herd.owner[p])
 
     def _mark(self) -> int:

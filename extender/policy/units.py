@@ -8,7 +8,7 @@ def unit_at(trial: Trial, terms: Terms, p: int) -> Unit | None:
     """The unit in which pod p would be stopped now, or None where that is not allowed."""
     herd = trial.herd
     pods = herd.unit_of(p)
-    if pods is None:
+    if pods is None or not herd.may_stop(pods):
         return None
     w, n_pods = herd.owner[p], len(pods)
     is_whole = n_pods > 1 or herd.n_live[w] == 1

@@ -9,6 +9,7 @@ from extender.api import names
 from extender.api.demand import SubGroups
 from extender.api.kinds import GpuPodGroup, GpuPodGroupSpec, Row, SubGroup, TopologyConstraint
 from extender.api.reasons import Reason, Refused
+from extender.state.budgets import Budgets
 from extender.state.claims import VolumeView, judge_volumes
 from extender.state.constraints import share
 from extender.state.model import GroupView, PodState, PodView, TopologyRule, WorkloadView
@@ -35,12 +36,15 @@ Listed = Sequence[PodFacts]
 class Assembly:
     """Joins what is known into views. Remembers nothing but the values of priority classes."""
 
-    def __init__(self, rows: RowIndex, queues: Queues, topologies: Topologies) -> None:
+    def __init__(
+        self, rows: RowIndex, queues: Queues, topologies: Topologies, budgets: Budgets
+    ) -> None:
         self._rows = rows
         self._queues = queues
         self._topologies = topologies
         self.volumes: dict[str, VolumeView] = {}
         self.denials: dict[str, Denial] = {}
+        self._budgets = budgets
         self.class_values: dict[str, int | None] = dict(names.CLASS_VALUES)
 
     def set_class_value(self, name: str, value: int | None) -> bool:
@@ -122,6 +126,7 @@ class Assembly:
             name=facts.name,
             group=facts.sub_group if facts.group else "",
             labels=labels,
+            budgets=self._budgets.selecting(facts.namespace, facts.labels),
             resource_version=facts.resource_version,
             demand=facts.demand,
             state=_state_of(facts, row),
@@ -145,6 +150,7 @@ class Assembly:
             created_at=facts.created_at,
             started_at=facts.started_at,
             checkpoint_s=facts.checkpoint_s,
+            grace_s=facts.grace_s,
             constraints=constraints,
         )
 

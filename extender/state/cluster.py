@@ -21,8 +21,15 @@ from extender.api.kinds import (
     GpuTopology,
     Row,
 )
-from extender.api.objects import Node, OwnerReference, Pod, PriorityClass
+from extender.api.objects import (
+    Node,
+    OwnerReference,
+    Pod,
+    PodDisruptionBudget,
+    PriorityClass,
+)
 from extender.state.assembly import Assembly, repeats_pods
+from extender.state.budgets import Budgets
 from extender.state.claims import VolumeView
 from extender.state.fleet import Fleet
 from extender.state.foreign import ForeignPod
@@ -45,11 +52,12 @@ class ClusterState:
     def __init__(self) -> None:
         self._queues = Queues()
         self._topologies = Topologies()
+        self._budgets = Budgets()
         self._fleet = Fleet(self._queues)
         self._rows = RowIndex()
         self._gone = GoneUids()
         self._leaving: set[str] = set()
-        self._assembly = Assembly(self._rows, self._queues, self._topologies)
+        self._assembly = Assembly(self._rows, self._queues, self._topologies, self._budgets)
         self._workloads = Workloads(self._assembly)
         self._upkeep = Upkeep(self._rows, self._workloads, self._fleet.foreign, self._gone)
         self._kept = KeptPods(self._rows, self._fleet, self._workloads, self._upkeep)
@@ -64,6 +72,7 @@ class ClusterState:
             GpuNodePool: self._put_pool,
             GpuPodGroup: self._workloads.set_group,
             GpuTopology: self._put_topology,
+            PodDisruptionBudget: self._put_budget,
             PriorityClass: self._put_priority_class,
         }
         self._drop: dict[type, Callable[[Removed], None]] = {
@@ -75,6 +84,7 @@ class ClusterState:
             GpuNodePool: self._drop_pool,
             GpuPodGroup: self._drop_group,
             GpuTopology: self._drop_topology,
+            PodDisruptionBudget: self._drop_budget,
             PriorityClass: self._drop_priority_class,
         }
 
@@ -162,6 +172,7 @@ class ClusterState:
             workloads=self._workloads.views(),
             topologies=self._topologies.levels,
             orphans=tuple((row.node, tuple(row.row.cards)) for row in self.rows_to_free()),
+            budgets=self._budgets_left(),
             tally=self._workloads.tally_in(nodes, self._fleet.n_reshaped).copy(),
         )
 
@@ -438,6 +449,24 @@ class ClusterState:
     def _drop_group(self, gone: Removed) -> None:
         if _is_same(self._workloads.groups.get(f"{gone.namespace}/{gone.name}"), gone):
             self._workloads.drop_group(gone.namespace, gone.name)
+
+    def _put_budget(self, budget: PodDisruptionBudget) -> None:
+        if self._budgets.set_budget(budget):
+            self._workloads.touch_namespaces((budget.metadata.namespace,))
+
+    def _drop_budget(self, gone: Removed) -> None:
+        if self._budgets.drop_budget(gone.namespace, gone.name, gone.uid):
+            self._workloads.touch_namespaces((gone.namespace,))
+
+    def _budgets_left(self) -> dict[str, int]:
+        """What budgets allow, less the pods that are about to be evicted."""
+        left = self._budgets.allowed(self._workloads.namespaces)
+        for uid in self._leaving if left else ():
+            pod = self._workloads.pod(uid)
+            for budget in pod.budgets if pod else ():
+                if budget in left:
+                    left[budget] -= 1
+        return left
 
     def _put_priority_class(self, stated: PriorityClass) -> None:
         if self._assembly.set_class_value(stated.metadata.name, stated.value):

@@ -34,6 +34,12 @@ GPU: Final = 0
 CPU: Final = 1
 MEMORY: Final = 2
 NOTHING: Final[Amounts] = (0, 0, 0)
+#: How long disruption budgets hold back reclaim and preemption where nothing else is said: time
+#: for an application to bring a replica up elsewhere.
+DISRUPTION_BUDGET_S: Final = 120
+#: The longest that an evicted pod has to end where nothing else is said: time to save a large
+#: model, and short enough for an owner to wait for.
+MAX_GRACE_S: Final = 300
 #: A quota or limit that binds nobody: more than there can be, and sums of it still fit 64 bits.
 UNLIMITED: Final = 1 << 50
 
@@ -79,8 +85,10 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     is moved still holds these until it is gone; `next_node` and `next_cards` are the place kept
     for its successor. It says that it saves its work after every `checkpoint_s` of running; 0: it
     says nothing.
+    It asks for `grace_s` to end.
     `group` names its leaf in the workload's tree of groups; among the pods of a workload those with
-    the higher `order` go first. `labels` are those that pod (anti-)affinity may ask for.
+    the higher `order` go first. `labels` are those that pod (anti-)affinity may ask for. `budgets`
+    are the disruption budgets that select it, as `namespace/name`: of several, the first two.
     `resource_version` is the version this view was read from, for patches that must not be stale;
     `is_gated` speaks of our gate, `other_gates` names those of others. `is_released`: its plan
     names its row; `is_direct`: the extender places it. `answer` is why kube-scheduler does not bind
@@ -93,6 +101,7 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     group: str = ""
     order: int = 0
     labels: tuple[tuple[str, str], ...] = ()
+    budgets: tuple[str, ...] = ()
     resource_version: str = ""
     demand: Demand = Demand()
     state: PodState = "gated"
@@ -116,6 +125,7 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     created_at: int = 0
     started_at: int = 0
     checkpoint_s: int = 0
+    grace_s: int = 30
     constraints: Constraints = ANYWHERE
 
     @property
@@ -245,11 +255,17 @@ class QueueView:
     pools: Mapping[str, PoolQuota] = field(default_factory=dict)
     reclaim_min_runtime_s: int = 0
     preempt_min_runtime_s: int = 0
+    disruption_budget_s: int | None = None
+    max_grace_s: int | None = None
 
 
 @dataclass(slots=True, frozen=True)
 class PoolView:
-    """A node pool's policy. `usage_weight_milli` None: as the cycle's settings say."""
+    """A node pool's policy. `usage_weight_milli` None: as the cycle's settings say.
+
+    Disruption budgets hold back reclaim and preemption for `disruption_budget_s`, and an evicted
+    pod has at most `max_grace_s` to end, unless the project's queue says otherwise.
+    """
 
     name: str
     gpu_placement: PlacementRule = "binpack"
@@ -258,6 +274,8 @@ class PoolView:
     has_preemption: bool = True
     job_order: JobOrder = "fifo"
     usage_weight_milli: int | None = None
+    disruption_budget_s: int = DISRUPTION_BUDGET_S
+    max_grace_s: int = MAX_GRACE_S
 
 
 @dataclass(slots=True)
@@ -267,9 +285,10 @@ class Snapshot:
     `queues` and `pools` are keyed by name; `topologies` gives the node labels of each level, the
     widest first; `workloads` are keyed by their key and hold every workload with at least one live
     pod; `tally` sums them up, and is made by whoever needs it where it is missing. `orphans` are
-    nodes and cards that rows still hold whose pods are gone: soon they are free. `nodes` is this
-    snapshot's own and may be changed by the simulation that runs on it; everything else is shared
-    and constant.
+    nodes and cards that rows still hold whose pods are gone: soon they are free. `budgets` says how
+    many more pods each disruption budget lets go, those that already leave left out. `nodes` is
+    this snapshot's own and may be changed by the simulation that runs on it; everything else is
+    shared and constant.
     """
 
     now_s: int
@@ -280,3 +299,4 @@ class Snapshot:
     topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tally: "Tally | None" = None
     orphans: tuple[tuple[str, tuple[CardShare, ...]], ...] = ()
+    budgets: Mapping[str, int] = field(default_factory=dict)

@@ -59,6 +59,8 @@ _labels: dict[tuple[str, str], tuple[str, str]] = {}
 _MAX_MAKERS: Final = 50_000
 _makers: dict[tuple[str, str, str, str], OwnerReference] = {}
 
+#: What the API server fills in.
+_GRACE_S: Final = 30
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -118,6 +120,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     priority_class: str = ""
     held_cpu_milli: int = 0
     held_memory_mib: int = 0
+    grace_s: int = _GRACE_S
 
     @property
     def is_controlled(self) -> bool:
@@ -221,6 +224,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         held_memory_mib=held[1],
         plugin_cards=0 if _is_holder(meta) else read_plugin_cards(pod),
         is_mirror=bool(meta.annotation(names.ANNOTATION_MIRROR)),
+        grace_s=_grace_of(spec),
     )
 
 
@@ -318,6 +322,11 @@ def _priority(spec: PodSpec, kind: str) -> int:
         return spec.priority
     usual = names.CLASS_OF_KIND.get(kind, names.CLASS_OF_KIND["training"])
     return names.CLASS_VALUES.get(spec.priority_class_name or usual, 0)
+
+
+def _grace_of(spec: PodSpec) -> int:
+    asked = spec.termination_grace_period_seconds
+    return _GRACE_S if asked is None else max(0, asked)
 
 
 def _host_demand(pod: Pod) -> Demand:

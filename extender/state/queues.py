@@ -114,6 +114,8 @@ class Queues:
             ),
             reclaim_min_runtime_s=spec.min_runtime.reclaim_seconds,
             preempt_min_runtime_s=spec.min_runtime.preempt_seconds,
+            disruption_budget_s=spec.disruption_budget_seconds,
+            max_grace_s=spec.max_termination_grace_seconds,
         )
         self.project_views = _with(self.project_views, view)
         self._pools_for.clear()
@@ -157,6 +159,8 @@ class Queues:
             has_preemption=pool.spec.preemption == "Enabled",
             job_order=JOB_ORDERS[pool.spec.job_order],
             usage_weight_milli=10 * pool.spec.time_based_fair_share.weight_percent,
+            disruption_budget_s=pool.spec.disruption_budget_seconds,
+            max_grace_s=pool.spec.max_termination_grace_seconds,
         )
         self.pool_views = _with(self.pool_views, view)
         self._pools_for.clear()

@@ -4,7 +4,7 @@ A workload's view is made again only when something it is made of has changed; u
 snapshot shares it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -141,6 +141,11 @@ class Workloads:
         self.touch_namespaces(self._members.by_namespace)
 
     # -- questions ---------------------------------------------------------------------------
+
+    @property
+    def namespaces(self) -> Container[str]:
+        """Namespaces that have live pods of ours."""
+        return self._members.by_namespace
 
     def uid_of(self, namespace: str, name: str) -> str:
         """UID of the live pod of this name, empty when none is known."""

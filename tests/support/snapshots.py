@@ -88,6 +88,7 @@ class Cluster:
     projects: dict[str, QueueView] = field(default_factory=dict)
     workloads: dict[str, WorkloadView] = field(default_factory=dict)
     topologies: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    budgets: dict[str, int] = field(default_factory=dict)
 
     def pool(
         self,
@@ -146,6 +147,8 @@ class Cluster:
         waiting (more pods, which wait), user, counted, labels (of the pods), groups (the leaf of
         each pod), orders (of each pod), tree, run (seconds that it is expected to run), doubt,
         refusals (of each pod that waits).
+        each pod), orders (of each pod), tree, run (seconds that it is expected to run), budgets
+        (names of disruption budgets that select its pods; what they allow is in `budgets`).
         """
         demand = demand_of(
             gpus,
@@ -170,6 +173,7 @@ class Cluster:
         refusals: Refusals = job.pop("refusals", NONE)
         groups: Sequence[str] = job.pop("groups", [""] * n_pods)
         orders: Sequence[int] = job.pop("orders", [0] * n_pods)
+        budgets = tuple(job.pop("budgets", ()))
         labels = tuple(sorted(job.pop("labels", {}).items()))
         views = []
         for at in range(n_pods):
@@ -185,6 +189,7 @@ class Cluster:
                     group=groups[at],
                     order=orders[at],
                     labels=labels,
+                    budgets=budgets,
                     demand=demand,
                     state=state if is_held else "gated",
                     is_gated=not is_held or state == "nominated",
@@ -251,6 +256,7 @@ class Cluster:
             queues=listed({**self.departments, **self.projects}),
             workloads=workloads,
             topologies=self.topologies,
+            budgets=dict(self.budgets),
         )
 
     def _queue(
@@ -275,6 +281,7 @@ class Cluster:
             created_at=age,
             pools=pools,
             reclaim_min_runtime_s=queue.pop("min_runtime", 0),
+            disruption_budget_s=queue.pop("budget_s", None),
         )
         assert not queue, f"unknown: {sorted(queue)}"
         return view

@@ -150,10 +150,10 @@ async def test_evictions_for_a_beneficiary_that_ends_before_it_runs_are_counted(
     stage = Stage(2, ApiServer())
     stage.start()
     await asyncio.sleep(5)
-    stage.evictor.protected()
+    stage.evictor.review()
     assert metrics.USELESS_EVICTIONS._value.get() == before
     stage.drop(stage.needy)
-    stage.evictor.protected()
+    stage.evictor.review()
     assert metrics.USELESS_EVICTIONS._value.get() == before + 2
 
 
@@ -162,7 +162,7 @@ async def test_evictions_for_a_beneficiary_that_does_not_run_in_time_are_counted
     stage = Stage(2, ApiServer())
     stage.start()
     await asyncio.sleep(RUNS_WITHIN_S + 5)
-    stage.evictor.protected()
+    stage.evictor.review()
     assert metrics.USELESS_EVICTIONS._value.get() == before + 2
 
 

@@ -87,10 +87,10 @@ def _granted(role: str) -> set[tuple[str, str]]:
             for verb in rule["verbs"]}  # fmt: skip
 
 
-def test_controller_neither_binds_nor_deletes_pods() -> None:
+def test_controller_neither_makes_nor_binds_pods() -> None:
     granted = _granted("ballast-control")
     assert ("pods/eviction", "create") in granted
-    assert not granted & {("pods", "delete"), ("pods/binding", "create"), ("pods", "create")}
+    assert not granted & {("pods/binding", "create"), ("pods", "create")}
 
 
 def test_extender_changes_nothing_but_bindings_and_the_ledger() -> None:
