@@ -76,7 +76,7 @@ class FakeApi:
         kind, script = "list", self.lists
         if "watch" in request.query:
             kind, script = "watch", self.watches
-        elif "fieldSelector" in request.query:
+        elif request.query.get("limit") == "1":
             kind, script = "probe", self.probes
         self.seen.append(kind)
         return self._respond(script)
