@@ -60,6 +60,9 @@ class PodWriter:
 
     async def release(self, releases: Iterable[Release]) -> list[Outcome]:
         """Let reserved pods go; one that changed meanwhile stays for the next cycle's recovery."""
+        releases = list(releases)
+        if not releases:
+            return []
         narrowing = Narrowing(self._state)
         async with asyncio.TaskGroup() as tasks:
             started = [tasks.create_task(self._release(each, narrowing)) for each in releases]
