@@ -21,6 +21,7 @@ _ELSEWHERE: Final = {
     "scenario": ("extender.cli.scenario", "scenario"),
     "replay": ("extender.cli.replay", "replay"),
     "bench": ("extender.cli.bench", "bench"),
+    "preflight": ("extender.cli.preflight", "preflight"),
     "time-slicing": ("gpu_shim.cli", "time_slicing"),
     "gpu": ("gpu_shim.cli", "gpu"),
 }

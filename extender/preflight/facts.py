@@ -1,0 +1,213 @@
+"""What is read of a cluster. What may not be read, or is not served, is noted and left empty."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from extender.api.kinds import GpuProject
+from extender.api.names import API_VERSION
+from extender.api.objects import Container, ObjectMeta, PriorityClass, Taint
+from extender.kube.client import Client
+from extender.kube.errors import KubeError, NotFound
+
+T = TypeVar("T")
+PAGE: Final = 500
+#: What installing needs: verb, API group, resource.
+RIGHTS: Final = (
+    ("create", "apiextensions.k8s.io", "customresourcedefinitions"),
+    ("create", "rbac.authorization.k8s.io", "clusterroles"),
+    ("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+    ("create", "admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("create", "scheduling.k8s.io", "priorityclasses"),
+    ("create", "", "namespaces"),
+)
+
+
+class NodeInfo(Struct, rename="camel"):
+    container_runtime_version: str = ""
+    kubelet_version: str = ""
+
+
+class NodeStatus(Struct, rename="camel"):
+    capacity: dict[str, str] = field(default_factory=dict)
+    node_info: NodeInfo = field(default_factory=NodeInfo)
+
+
+class NodeSpec(Struct):
+    taints: list[Taint] | None = None
+    unschedulable: bool = False
+
+
+class Node(Struct):
+    metadata: ObjectMeta
+    spec: NodeSpec = field(default_factory=NodeSpec)
+    status: NodeStatus = field(default_factory=NodeStatus)
+
+    @property
+    def name(self) -> str:
+        """`metadata.name`."""
+        return self.metadata.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels; empty where there are none."""
+        return self.metadata.labels or {}
+
+
+class PodSpec(Struct, rename="camel"):
+    containers: list[Container] = field(default_factory=list)
+    init_containers: list[Container] | None = None
+    restart_policy: str = ""
+
+
+class PodTemplate(Struct):
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: PodSpec = field(default_factory=PodSpec)
+
+
+class JobSpec(Struct, rename="camel"):
+    template: PodTemplate = field(default_factory=PodTemplate)
+    pod_failure_policy: dict[str, Any] | None = None
+    backoff_limit: int = 6
+
+
+class JobStatus(Struct, rename="camel"):
+    completion_time: str | None = None
+    conditions: list[dict[str, Any]] | None = None
+
+
+class Job(Struct):
+    metadata: ObjectMeta
+    spec: JobSpec = field(default_factory=JobSpec)
+    status: JobStatus = field(default_factory=JobStatus)
+
+
+class BudgetStatus(Struct, rename="camel"):
+    disruptions_allowed: int = 0
+    expected_pods: int = 0
+
+
+class Budget(Struct):
+    metadata: ObjectMeta
+    status: BudgetStatus = field(default_factory=BudgetStatus)
+
+
+class Named(Struct):
+    metadata: ObjectMeta
+
+
+class DefaultingClass(PriorityClass, rename="camel"):
+    global_default: bool = False
+
+
+class _Metadata(Struct):
+    token: str = field(default="", name="continue")
+
+
+class _Page(Struct):
+    items: msgspec.Raw
+    metadata: _Metadata = field(default_factory=_Metadata)
+
+
+class _Version(Struct, rename="camel"):
+    git_version: str = ""
+
+
+class _Groups(Struct):
+    groups: list[dict[str, Any]]
+
+
+class Facts(Struct):
+    """A cluster as one reader saw it."""
+
+    version: str = ""
+    groups: list[str] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    namespaces: list[Named] = field(default_factory=list)
+    projects: list[GpuProject] = field(default_factory=list)
+    priority_classes: list[DefaultingClass] = field(default_factory=list)
+    device_classes: list[Named] = field(default_factory=list)
+    webhooks: list[Named] = field(default_factory=list)
+    policies: list[Named] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    budgets: list[Budget] = field(default_factory=list)
+    #: Rights of the reader that installing needs and it lacks: "create clusterroles".
+    lacking: list[str] = field(default_factory=list)
+    #: What could not be read, and why.
+    unread: list[str] = field(default_factory=list)
+
+
+class Reader:
+    """Reads facts by one client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._unread: list[str] = []
+
+    async def read(self, namespaces: Sequence[str] = ()) -> Facts:
+        """The cluster's facts; of Jobs and budgets those of `namespaces`, and of projects."""
+        version = msgspec.json.decode(await self._client.get_raw("/version"), type=_Version)
+        projects = await self._list(f"/apis/{API_VERSION}/gpuprojects", GpuProject)
+        wanted = {*namespaces, *(name for each in projects for name in each.spec.namespaces)}
+        admission = "/apis/admissionregistration.k8s.io/v1"
+        facts = Facts(
+            version=version.git_version,
+            groups=await self._groups(),
+            nodes=await self._list("/api/v1/nodes", Node),
+            namespaces=await self._list("/api/v1/namespaces", Named),
+            projects=projects,
+            priority_classes=await self._list(
+                "/apis/scheduling.k8s.io/v1/priorityclasses", DefaultingClass
+            ),
+            device_classes=await self._list("/apis/resource.k8s.io/v1/deviceclasses", Named),
+            webhooks=await self._list(f"{admission}/mutatingwebhookconfigurations", Named),
+            policies=await self._list(f"{admission}/validatingadmissionpolicies", Named),
+            lacking=await self._lacking(),
+        )
+        for name in sorted(wanted):
+            facts.jobs += await self._list(f"/apis/batch/v1/namespaces/{name}/jobs", Job)
+            path = f"/apis/policy/v1/namespaces/{name}/poddisruptionbudgets"
+            facts.budgets += await self._list(path, Budget)
+        facts.unread = self._unread
+        return facts
+
+    async def _list(self, path: str, kind: type[T]) -> list[T]:
+        """Every object at `path`; none where the kind is not served."""
+        found: list[T] = []
+        token = ""
+        while True:
+            query = {"limit": str(PAGE)} | ({"continue": token} if token else {})
+            try:
+                page = msgspec.json.decode(
+                    await self._client.request("GET", path, query=query), type=_Page
+                )
+                found += msgspec.json.decode(page.items, type=list[kind])  # type: ignore[valid-type]
+            except NotFound:
+                return found
+            except (KubeError, msgspec.MsgspecError) as error:
+                self._unread.append(f"{path.rsplit('/', 1)[-1]}: {error}")
+                return found
+            token = page.metadata.token
+            if not token:
+                return found
+
+    async def _groups(self) -> list[str]:
+        groups = msgspec.json.decode(await self._client.get_raw("/apis"), type=_Groups)
+        return [str(each.get("name", "")) for each in groups.groups]
+
+    async def _lacking(self) -> list[str]:
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        lacking = []
+        for verb, group, resource in RIGHTS:
+            asked = {"verb": verb, "group": group, "resource": resource}
+            body = {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": asked},
+            }
+            answer = msgspec.json.decode(await self._client.request("POST", path, body=body))
+            if not answer["status"].get("allowed"):
+                lacking.append(f"{verb} {resource}")
+        return lacking

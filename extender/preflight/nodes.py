@@ -1,0 +1,148 @@
+"""Checks of the nodes: labels, device plugin, container runtime, and room for our own programs."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from extender.api.names import (
+    LABEL_GPU_COUNT,
+    LABEL_GPU_MEMORY,
+    LABEL_GPU_MODEL,
+    NVIDIA_GPU,
+)
+from extender.preflight.facts import Facts, Node
+from extender.preflight.findings import Finding, State, some
+
+PRESENT: Final = "nvidia.com/gpu.present"
+REPLICAS: Final = "nvidia.com/gpu.replicas"
+STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
+CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
+#: Labels of clouds on nodes that have GPUs, with or without NVIDIA's.
+CLOUD_LABELS: Final = ("cloud.google.com/gke-accelerator", "kubernetes.azure.com/accelerator")
+_RUNTIME: Final = re.compile(r"([a-z-]+)://v?([0-9]+)\.([0-9]+)")
+
+
+def check_nodes(facts: Facts) -> Iterator[Finding]:
+    """Every finding about nodes."""
+    gpu_nodes = [each for each in facts.nodes if has_gpus(each)]
+    if not gpu_nodes:
+        advice = "install NVIDIA's GPU Operator, or its device plugin and GPU feature discovery"
+        yield Finding("GPU nodes", State.FAIL, "no node has or claims GPUs", advice)
+        return
+    yield Finding("GPU nodes", State.OK, f"{len(gpu_nodes)} of {len(facts.nodes)} nodes")
+    yield _labels(gpu_nodes)
+    yield _plugin(gpu_nodes)
+    yield from _sharing(gpu_nodes)
+    yield _nri(gpu_nodes)
+    yield _cdi(gpu_nodes)
+    yield _own_place(facts.nodes)
+
+
+def has_gpus(node: Node) -> bool:
+    """Whether the node has NVIDIA's GPUs, or says so."""
+    return (
+        node.labels.get(PRESENT) == "true"
+        or LABEL_GPU_COUNT in node.labels
+        or NVIDIA_GPU in node.status.capacity
+        or any(label in node.labels for label in CLOUD_LABELS)
+    )
+
+
+def _labels(nodes: list[Node]) -> Finding:
+    wanted = (PRESENT, LABEL_GPU_COUNT, LABEL_GPU_MEMORY, LABEL_GPU_MODEL)
+    bare = [each.name for each in nodes if any(label not in each.labels for label in wanted)]
+    if bare:
+        found = f"{some(bare)} lack one of {', '.join(wanted)}"
+        advice = (
+            "install GPU feature discovery (part of the GPU Operator): Ballast does not see"
+            " nodes without these labels"
+        )
+        return Finding("GPU labels", State.FAIL, found, advice)
+    return Finding("GPU labels", State.OK, "all GPU nodes")
+
+
+def _plugin(nodes: list[Node]) -> Finding:
+    bare = [each.name for each in nodes if NVIDIA_GPU not in each.status.capacity]
+    if bare:
+        found = f"{some(bare)} have no {NVIDIA_GPU}"
+        advice = (
+            "install the device plugin, or run the node agent with --cards=ours (docs/gpu-shim.md)"
+        )
+        return Finding("device plugin", State.WARN, found, advice)
+    return Finding("device plugin", State.OK, "all GPU nodes")
+
+
+def is_replicated(node: Node) -> bool:
+    """Whether the device plugin gives one card to several pods."""
+    replicas = node.labels.get(REPLICAS, "")
+    return (replicas.isascii() and replicas.isdecimal() and int(replicas) > 1) or node.labels.get(
+        STRATEGY, "none"
+    ) not in ("", "none")
+
+
+def _sharing(nodes: list[Node]) -> Iterator[Finding]:
+    replicated = [each.name for each in nodes if is_replicated(each)]
+    if replicated:
+        found = f"time-slicing or MPS of the device plugin on {some(replicated)}"
+        advice = (
+            "remove `sharing` from the device plugin's configuration: one nvidia.com/gpu must be"
+            " one card; Ballast shares cards itself and does not use these nodes"
+        )
+        yield Finding("device plugin's sharing", State.FAIL, found, advice)
+    else:
+        yield Finding("device plugin's sharing", State.OK, "off")
+
+
+def _runtime(node: Node) -> tuple[str, tuple[int, int]]:
+    match = _RUNTIME.match(node.status.node_info.container_runtime_version)
+    return (match[1], (int(match[2]), int(match[3]))) if match else ("", (0, 0))
+
+
+def _nri(nodes: list[Node]) -> Finding:
+    none, off = list[str](), list[str]()
+    for each in nodes:
+        name, version = _runtime(each)
+        told = f"{each.name} ({each.status.node_info.container_runtime_version or 'unknown'})"
+        if (name == "containerd" and version >= (2, 0)) or (name == "cri-o" and version >= (1, 26)):
+            continue
+        (off if name == "containerd" and version >= (1, 7) else none).append(told)
+    if none:
+        advice = (
+            "shares of a card need containerd 1.7 or CRI-O 1.26; use the overlay"
+            " without-gpu-shim on older ones"
+        )
+        return Finding("NRI", State.FAIL, f"not available on {some(none)}", advice)
+    if off:
+        advice = (
+            'set disable = false in [plugins."io.containerd.nri.v1.nri"] and restart containerd'
+        )
+        return Finding("NRI", State.WARN, f"off by default on {some(off)}", advice)
+    return Finding("NRI", State.OK, "on by default (the API does not show whether it was disabled)")
+
+
+def _cdi(nodes: list[Node]) -> Finding:
+    needed = {"containerd": (2, 1), "cri-o": (1, 34)}
+    old = []
+    for each in nodes:
+        name, version = _runtime(each)
+        if name not in needed or version < needed[name]:
+            old.append(f"{each.name} ({each.status.node_info.container_runtime_version})")
+    if old:
+        advice = "set BALLAST_AGENT_DELIVER=environment in the ConfigMap ballast-agent"
+        return Finding("CDI by NRI", State.WARN, f"too old on {some(old)}", advice)
+    return Finding("CDI by NRI", State.OK, "all GPU nodes")
+
+
+def _own_place(nodes: list[Node]) -> Finding:
+    """Where our Deployments may run: not on GPU nodes, but on control planes."""
+    for each in nodes:
+        taints = each.spec.taints or ()
+        kept_off = any(t.effect != "PreferNoSchedule" and t.key != CONTROL_PLANE for t in taints)
+        if not (each.spec.unschedulable or kept_off or each.labels.get(PRESENT) == "true"):
+            return Finding("place for Ballast's own pods", State.OK, each.name)
+    advice = (
+        "add a node without GPUs, or the component manifests/components/on-gpu-nodes"
+        " (docs/install.md)"
+    )
+    found = "no schedulable node without nvidia.com/gpu.present=true"
+    return Finding("place for Ballast's own pods", State.FAIL, found, advice)

@@ -1,0 +1,100 @@
+"""Checks of what tenants have in the namespaces of projects: Jobs, budgets, and the label."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from extender.api.demand import GPU_ANNOTATIONS, GPU_RESOURCES, mig_slices
+from extender.api.names import LABEL_MANAGED, MANAGED
+from extender.preflight.facts import Facts, Job
+from extender.preflight.findings import Finding, State, some
+
+_ENDED: Final = ("Complete", "Failed")
+
+
+def check_workloads(facts: Facts) -> Iterator[Finding]:
+    """Every finding about projects and what runs in their namespaces."""
+    yield from _namespaces(facts)
+    yield _jobs(facts)
+    yield _budgets(facts)
+
+
+def _namespaces(facts: Facts) -> Iterator[Finding]:
+    listed: dict[str, list[str]] = {}
+    for project in facts.projects:
+        for namespace in project.spec.namespaces:
+            listed.setdefault(namespace, []).append(project.metadata.name)
+    several = [f"{name} ({', '.join(sorted(of))})" for name, of in listed.items() if len(of) > 1]
+    if several:
+        advice = "list a namespace in one GpuProject only"
+        found = f"namespaces of several projects: {some(several)}"
+        yield Finding("one project per namespace", State.WARN, found, advice)
+    labels = {each.metadata.name: each.metadata.label(LABEL_MANAGED) for each in facts.namespaces}
+    bare = [name for name in listed if labels.get(name, MANAGED) != MANAGED]
+    if bare:
+        advice = "start ballast-control, which sets it; until then policies do not guard GPUs there"
+        found = f"{some(bare)} without {LABEL_MANAGED}=true"
+        yield Finding("label of projects' namespaces", State.FAIL, found, advice)
+    elif listed:
+        yield Finding("label of projects' namespaces", State.OK, f"{len(listed)} namespaces")
+
+
+def _jobs(facts: Facts) -> Finding:
+    doomed = [
+        f"{job.metadata.namespace}/{job.metadata.name}" for job in facts.jobs if would_die(job)
+    ]
+    if doomed:
+        advice = (
+            "an eviction counts against their backoffLimit: create them anew with a"
+            " podFailurePolicy that ignores DisruptionTarget (the webhook adds it to new Jobs)"
+        )
+        return Finding("Jobs and evictions", State.WARN, some(doomed), advice)
+    return Finding("Jobs and evictions", State.OK, f"{len(facts.jobs)} Jobs seen")
+
+
+def would_die(job: Job) -> bool:
+    """Whether the Job asks for GPUs, still runs, and counts evictions as failures."""
+    ended = any(
+        each.get("type") in _ENDED and each.get("status") == "True"
+        for each in job.status.conditions or ()
+    )
+    return not ended and _asks_for_gpu(job) and not _ignores_disruptions(job)
+
+
+def _ignores_disruptions(job: Job) -> bool:
+    rules = (job.spec.pod_failure_policy or {}).get("rules") or ()
+    return any(
+        rule.get("action") == "Ignore"
+        and any(
+            condition.get("type") == "DisruptionTarget"
+            for condition in rule.get("onPodConditions") or ()
+        )
+        for rule in rules
+    )
+
+
+def _asks_for_gpu(job: Job) -> bool:
+    template = job.spec.template
+    if any(key in GPU_ANNOTATIONS for key in template.metadata.annotations or ()):
+        return True
+    containers = [*template.spec.containers, *(template.spec.init_containers or ())]
+    return any(
+        name in GPU_RESOURCES or mig_slices(name)
+        for each in containers
+        for listed in (each.resources.requests, each.resources.limits)
+        for name in listed or ()
+    )
+
+
+def _budgets(facts: Facts) -> Finding:
+    closed = [
+        f"{each.metadata.namespace}/{each.metadata.name}"
+        for each in facts.budgets
+        if each.status.expected_pods > 0 and each.status.disruptions_allowed == 0
+    ]
+    if closed:
+        advice = (
+            "budgets that allow no disruption hold back reclaim for disruptionBudgetSeconds of the"
+            " GpuNodePool or GpuProject; after that pods are deleted"
+        )
+        return Finding("disruption budgets", State.WARN, some(closed), advice)
+    return Finding("disruption budgets", State.OK, f"{len(facts.budgets)} seen")

@@ -1,0 +1,234 @@
+"""What preflight says of clusters that lack something."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from extender.api.kinds import GpuProject
+from extender.api.names import PRIORITY_CLASSES
+from extender.api.objects import Taint
+from extender.cli.preflight import judge
+from extender.preflight.facts import Budget, DefaultingClass, Facts, Job, Named, Node
+from extender.preflight.findings import Finding, State, some
+
+LABELS: dict[str, str | None] = {
+    "nvidia.com/gpu.present": "true",
+    "nvidia.com/gpu.count": "8",
+    "nvidia.com/gpu.memory": "81920",
+    "nvidia.com/gpu.product": "A100",
+}
+
+
+def node(
+    name: str = "gpu",
+    runtime: str = "containerd://2.1.4",
+    gpus: int = 8,
+    labelled: Mapping[str, str | None] | None = None,
+) -> Node:
+    changed = LABELS | dict(labelled or {})
+    labels = {key: text for key, text in changed.items() if text is not None}
+    status: dict[str, Any] = {"nodeInfo": {"containerRuntimeVersion": runtime}}
+    if gpus:
+        status["capacity"] = {"nvidia.com/gpu": str(gpus)}
+    body = {"metadata": {"name": name, "labels": labels if gpus else {}}, "status": status}
+    return msgspec.convert(body, Node)
+
+
+def named(name: str, **labels: str) -> Named:
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}}, Named)
+
+
+def project(name: str, *namespaces: str) -> GpuProject:
+    spec = {"department": "d", "namespaces": list(namespaces)}
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, GpuProject)
+
+
+def good(**changed: Any) -> Facts:
+    """A cluster that has everything."""
+    facts: dict[str, Any] = {"version": "v1.36.3", "nodes": [node(), node("plain", gpus=0)]}
+    return Facts(**(facts | changed))
+
+
+def finding(facts: Facts, check: str) -> Finding:
+    return next(each for each in judge(facts) if each.check == check)
+
+
+def states(facts: Facts) -> set[State]:
+    return {each.state for each in judge(facts)}
+
+
+def test_cluster_that_has_everything_is_ok() -> None:
+    assert states(good()) == {State.OK}
+
+
+@pytest.mark.parametrize(
+    ("version", "state"),
+    [
+        ("v1.31.9", State.FAIL),
+        ("v1.32.0-eks-1", State.OK),
+        ("v1.36.3+k3s1", State.OK),
+        ("v1.37.0", State.WARN),
+        ("unknown", State.FAIL),
+    ],
+)
+def test_versions_of_kubernetes(version: str, state: State) -> None:
+    assert finding(good(version=version), "Kubernetes version").state is state
+
+
+@pytest.mark.parametrize(
+    ("runtime", "nri", "cdi"),
+    [
+        ("containerd://2.1.0", State.OK, State.OK),
+        ("containerd://2.0.5", State.OK, State.WARN),
+        ("containerd://1.7.27", State.WARN, State.WARN),
+        ("containerd://1.6.8", State.FAIL, State.WARN),
+        ("cri-o://1.34.1", State.OK, State.OK),
+        ("cri-o://1.25.0", State.FAIL, State.WARN),
+        ("docker://27.0.3", State.FAIL, State.WARN),
+        ("", State.FAIL, State.WARN),
+    ],
+)
+def test_container_runtimes(runtime: str, nri: State, cdi: State) -> None:
+    facts = good(nodes=[node(runtime=runtime), node("plain", gpus=0)])
+    assert finding(facts, "NRI").state is nri
+    assert finding(facts, "CDI by NRI").state is cdi
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"nvidia.com/gpu.replicas": "4"},
+        {"nvidia.com/gpu.sharing-strategy": "time-slicing"},
+        {"nvidia.com/gpu.sharing-strategy": "mps", "nvidia.com/gpu.replicas": "1"},
+    ],
+)
+def test_sharing_of_the_device_plugin_fails(labels: dict[str, str]) -> None:
+    facts = good(nodes=[node(labelled=labels), node("plain", gpus=0)])
+    assert finding(facts, "device plugin's sharing").state is State.FAIL
+
+
+def test_one_replica_is_no_sharing() -> None:
+    labels = {"nvidia.com/gpu.replicas": "1", "nvidia.com/gpu.sharing-strategy": "none"}
+    facts = good(nodes=[node(labelled=labels), node("plain", gpus=0)])
+    assert finding(facts, "device plugin's sharing").state is State.OK
+
+
+def test_gpu_node_of_a_cloud_without_nvidias_labels_fails() -> None:
+    bare: dict[str, str | None] = dict.fromkeys(LABELS) | {
+        "cloud.google.com/gke-accelerator": "nvidia-l4"
+    }
+    facts = good(nodes=[node(labelled=bare), node("plain", gpus=0)])
+    assert finding(facts, "GPU labels").state is State.FAIL
+
+
+def test_cluster_without_gpus_fails() -> None:
+    assert finding(good(nodes=[node("plain", gpus=0)]), "GPU nodes").state is State.FAIL
+
+
+def test_own_pods_need_a_node_without_gpus() -> None:
+    check = "place for Ballast's own pods"
+    assert finding(good(nodes=[node()]), check).state is State.FAIL
+    plane = node("plane", gpus=0)
+    taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+    plane.spec.taints = [msgspec.convert(taint, Taint)]
+    assert finding(good(nodes=[node(), plane]), check).state is State.OK
+    plane.spec.unschedulable = True
+    assert finding(good(nodes=[node(), plane]), check).state is State.FAIL
+
+
+@pytest.mark.parametrize(
+    ("groups", "name"),
+    [
+        (["kueue.x-k8s.io"], "Kueue"),
+        (["scheduling.volcano.sh"], "Volcano"),
+        (["scheduling.run.ai"], "KAI"),
+    ],
+)
+def test_other_schedulers_are_named(groups: list[str], name: str) -> None:
+    found = finding(good(groups=groups), "other schedulers")
+    assert (found.state, name in found.found) == (State.WARN, True)
+
+
+def test_yunikorn_is_known_by_its_webhook() -> None:
+    facts = good(webhooks=[named("yunikorn-admission-controller-mutations")])
+    assert "YuniKorn" in finding(facts, "other schedulers").found
+
+
+def test_priority_class_of_our_name_and_another_value_fails() -> None:
+    name = next(iter(PRIORITY_CLASSES))
+    other = msgspec.convert({"metadata": {"name": name}, "value": 7}, DefaultingClass)
+    assert finding(good(priority_classes=[other]), "priority classes").state is State.FAIL
+
+
+def test_default_class_of_the_cluster_is_told() -> None:
+    body = {"metadata": {"name": "usual"}, "value": 1000, "globalDefault": True}
+    facts = good(priority_classes=[msgspec.convert(body, DefaultingClass)])
+    assert "allowedPriorityClasses" in finding(facts, "default priority").advice
+
+
+def test_rights_that_lack_fail() -> None:
+    facts = good(lacking=["create clusterroles"])
+    assert finding(facts, "rights to install").state is State.FAIL
+
+
+def test_installation_without_its_policy_fails() -> None:
+    facts = good(groups=["ballast.dev"])
+    assert finding(facts, "policies").state is State.FAIL
+    facts.policies = [named("gpu-pods.ballast.dev")]
+    assert finding(facts, "policies").state is State.OK
+
+
+def test_label_of_projects_namespaces() -> None:
+    facts = good(projects=[project("p", "vision", "not-yet-made")], namespaces=[named("vision")])
+    check = "label of projects' namespaces"
+    assert finding(facts, check).state is State.FAIL
+    facts.namespaces = [named("vision", **{"ballast.dev/managed": "true"})]
+    assert finding(facts, check).state is State.OK
+
+
+def test_namespace_of_two_projects_is_told() -> None:
+    facts = good(projects=[project("p", "vision"), project("q", "vision")])
+    found = finding(facts, "one project per namespace")
+    assert (found.state, found.found.endswith("vision (p, q)")) == (State.WARN, True)
+
+
+def job(resource: str = "nvidia.com/gpu", **spec: Any) -> Job:
+    container = {"name": "c", "resources": {"limits": {resource: "1"}}}
+    template = {"spec": {"containers": [container]}}
+    body = {"metadata": {"name": "j", "namespace": "ns"}, "spec": {"template": template, **spec}}
+    return msgspec.convert(body, Job)
+
+
+IGNORING = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+
+
+def test_job_that_an_eviction_kills_is_named() -> None:
+    found = finding(good(jobs=[job(), job("cpu")]), "Jobs and evictions")
+    assert (found.state, found.found) == (State.WARN, "ns/j")
+
+
+def test_jobs_that_evictions_do_not_harm_are_ok() -> None:
+    ended = job()
+    ended.status.conditions = [{"type": "Complete", "status": "True"}]
+    facts = good(jobs=[job(podFailurePolicy=IGNORING), job("cpu"), ended])
+    assert finding(facts, "Jobs and evictions").state is State.OK
+
+
+def test_budget_that_allows_nothing_is_named() -> None:
+    body = {
+        "metadata": {"name": "b", "namespace": "ns"},
+        "status": {"disruptionsAllowed": 0, "expectedPods": 1},
+    }
+    facts = good(budgets=[msgspec.convert(body, Budget)])
+    assert finding(facts, "disruption budgets").found == "ns/b"
+
+
+def test_the_worst_comes_first() -> None:
+    found = judge(good(version="v1.37.0", lacking=["create namespaces"]))
+    assert [each.state for each in found[:2]] == [State.FAIL, State.WARN]
+
+
+def test_long_lists_are_cut() -> None:
+    assert some(["d", "c", "b", "a"]) == "a, b, c and 1 more"
