@@ -36,6 +36,9 @@ def _security(workload: Workload) -> list[Document]:
 
 def _runs_as_nobody(workload: Workload) -> bool:
     context = workload.pod["securityContext"]
+    if workload.overlay == "openshift":  # which chooses the user, and refuses a fixed one
+        fixed = {"runAsUser", "runAsGroup", "fsGroup"}
+        return context["runAsNonRoot"] is True and not fixed & set(context)
     return context["runAsNonRoot"] is True and context["runAsUser"] == 65532
 
 
