@@ -169,6 +169,11 @@ def format_gpus(milli: int) -> str:
     return f"{sign}{whole}" + (f".{part:03d}".rstrip("0") if part else "")
 
 
+def format_cpus(milli: int) -> str:
+    """Milli-CPU in cores: 500 -> "0.5 CPU", 2000 -> "2 CPU"."""
+    return f"{format_gpus(milli)} CPU"
+
+
 def format_tenths(milli: int) -> str:
     """Milli-GPU with one decimal, rounded down: what a share is, or what a queue holds."""
     return f"{milli // MILLI_PER_GPU}.{milli % MILLI_PER_GPU // 100}"

@@ -9,6 +9,7 @@ from extender.api.kinds import GpuPodGroupStatus
 from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
 from extender.cycle.conditions import SCHEDULED, STALE, api_time, condition
+from extender.cycle.wait_events import told
 from extender.state.model import WorkloadView
 from extender.state.trees import is_below
 
@@ -25,13 +26,13 @@ def group_status(
         is_scheduled, reason = False, Reason.RESERVED
     else:
         is_scheduled, reason = False, wait.reason if wait else Reason.WAITING_FOR_TURN
-    said = wait.detail if wait else ""
-    told = [condition(SCHEDULED, is_scheduled, reason, said, before.conditions)]
+    said = told(workload, wait) if wait else ""
+    conditions = [condition(SCHEDULED, is_scheduled, reason, said, before.conditions)]
     return GpuPodGroupStatus(
         pending=len(workload.pods) - len(bound),
         scheduled=len(bound),
         running=sum(pod.started_at > 0 for pod in workload.pods),
-        conditions=told + _staleness(workload, before.conditions),
+        conditions=conditions + _staleness(workload, before.conditions),
     )
 
 

@@ -4,12 +4,14 @@ The pods of one controller that wait for one reason share an event, so a Job of 
 pods has one and not a hundred. An event stands on the controller and on one pod.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
 
 from extender.api.reasons import HELP, SENTENCES, Reason, Refused
+from extender.policy.explain import NEVER
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView, Snapshot, WorkloadView
@@ -22,6 +24,9 @@ RENEW_S: Final = 45 * 60.0
 _TIDY_S: Final = 60.0
 #: States of a pod that has no place yet.
 WAITING: Final = ("gated", "nominated")
+
+#: An amount of memory; the first group is there where it is needed rather than had.
+_MEMORY: Final = re.compile(r"(needs (?:[^;]*(?:and|with) )?)?\b([0-9]{1,15}) MiB\b")
 
 #: The UID of the pods' controller (of the workload, its key), and why they wait.
 _Key = tuple[str, Reason]
@@ -97,8 +102,23 @@ def _note(crowd: _Crowd) -> WaitNote:
     return WaitNote(crowd.pod, crowd.refused.reason, note, f"{pods}: {said}")
 
 
+def readable(detail: str) -> str:
+    """The same with memory in GiB where that is a GiB at least: needs rounded up, the rest down."""
+    return _MEMORY.sub(_in_gib, detail)
+
+
+def _in_gib(found: re.Match[str]) -> str:
+    mib, is_need = int(found[2]), bool(found[1])
+    if mib < 1024:
+        return found[0]
+    tenths = -(-mib * 10 // 1024) if is_need else mib * 10 // 1024
+    whole, part = divmod(tenths, 10)
+    return f"{found[1] or ''}{whole}{f'.{part}' if part else ''} GiB"
+
+
 def told(workload: WorkloadView, refused: Refused) -> str:
     """Why the workload waits and what would help, for people who look at one of its pods."""
     why = (refused.detail or SENTENCES[refused.reason]).removeprefix(f"{workload.key}: ")
-    help_ = HELP.get(refused.reason, "")
-    return f"{why}. {help_}" if help_ else why
+    help_ = "Ask for less per pod, or for another node pool." if NEVER in why else ""
+    help_ = help_ or HELP.get(refused.reason, "")
+    return f"{readable(why)}. {help_}" if help_ else readable(why)

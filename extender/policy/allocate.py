@@ -177,9 +177,13 @@ class _Round:
         if kept is None:
             session.reservations.consider(leaf, pending, pool)
         elif session.reservations.blocks(pending, pool):
+            first = session.snapshot.workloads[kept.key]
+            # The names of other projects' workloads are not for its owner.
+            is_own = first.project == pending.workload.project
+            named = first.key if is_own else f"work of project {first.project}"
             return Refused(
                 Reason.WAITING_FOR_TURN,
-                f"{pending.workload.key}: its place is kept for {kept.key}, which is blocked",
+                f"{pending.workload.key}: its place is kept for {named}, which is blocked",
             )
         return refused
 

@@ -7,13 +7,13 @@ for the same cause.
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from extender.api.demand import Demand, mig_slices
 from extender.api.reasons import Reason, Refused
-from extender.api.units import MILLI_PER_GPU
+from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
 from extender.kernels import nodes as kernel
 from extender.kernels import nodes_bulk as bulk
 from extender.policy.chunks import Pending
@@ -23,6 +23,10 @@ from extender.state.model import PodView, TopologyRule
 
 if TYPE_CHECKING:
     from extender.policy.place import Places
+
+
+#: Said, before the pool's name, of work that would not fit if all that runs had left.
+NEVER: Final = "it will never start on the nodes of pool"
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,9 +77,10 @@ class Shortages:
         """Why the chunk has no place in `pool` now."""
         pods, key = pending.chunk if chunk is None else chunk, pending.workload.key
         cause = self._cause(pending, pool, pods)
-        if cause.is_for_ever:
-            self.hopeless.add((key, pool))
-        return Refused(cause.reason, f"{key}: {cause.why}")
+        if not cause.is_for_ever:
+            return Refused(cause.reason, f"{key}: {cause.why}")
+        self.hopeless.add((key, pool))
+        return Refused(cause.reason, f"{key}: {cause.why}; {NEVER} {pool}")
 
     def _cause(self, pending: Pending, pool: str, pods: Sequence[PodView]) -> _Cause:
         rules = list(_required(pending, pods)) if pending.workload.tree is not None else []
@@ -198,17 +203,17 @@ class Shortages:
                 at_most = f"at most {n} of one node has so much free"
                 return f"{f'most free on one is {n}' if is_whole else at_most} ({cards.names[ix]})"
         if mib := demand.gpu_memory_mib:
-            unit = " MiB"
             n, ix = self._most(lambda n: Demand(devices=1, gpu_memory_mib=n), mib, candidates)
+            most = f"{n} MiB"
         else:
-            unit = " milli" if is_whole else ""
             n, ix = self._most(lambda n: Demand(devices=1, milli=n), demand.milli, candidates)
+            most = f"{format_gpus(n)} of a GPU"
         if n == 0:
             n_cards = sum(cards.capacity_milli[ix] for ix in candidates) // MILLI_PER_GPU
             return f"all {n_cards} GPUs of {self._nodes(pool, candidates)} are taken"
         free = cards.free_of(ix)
         card = max(range(len(free)), key=free.__getitem__)
-        return f"largest free is {n}{unit} ({cards.names[ix]}/gpu{card})"
+        return f"largest free is {most} ({cards.names[ix]}/gpu{card})"
 
     def _most(
         self, of: Callable[[int], Demand], top: int, candidates: "array[int]"
@@ -264,16 +269,16 @@ class Shortages:
         now, demand = self.places.sim.now, crowd.pod.demand
         beside = " with its GPUs free" if demand.devices else ""
         asked = (
-            (demand.cpu_milli, " milli-CPU", now.free_cpu_milli),
-            (demand.memory_mib, " MiB of memory", now.free_memory_mib),
-            (1, " pod slots", now.free_pods),
+            (demand.cpu_milli, format_cpus, now.free_cpu_milli),
+            (demand.memory_mib, "{} MiB of memory".format, now.free_memory_mib),
+            (1, "{} pod slots".format, now.free_pods),
         )
-        for amount, unit, free in asked:
+        for amount, told, free in asked:
             ix = max(having, key=free.__getitem__)
             if amount and free[ix] < amount:
-                needs = crowd.needs(f"{amount}{unit}")
+                needs = crowd.needs(told(amount))
                 name, most = now.cards.names[ix], max(0, free[ix])
-                why = f"{needs}; a node{beside} has at most {most}{unit} ({name})"
+                why = f"{needs}; a node{beside} has at most {told(most)} ({name})"
                 return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why)
         why = f"{crowd.needs(_host(demand))}; no node{beside} has all of that free together"
         return _Cause(Reason.INSUFFICIENT_NODE_RESOURCES, why)
@@ -331,16 +336,19 @@ def _cards(demand: Demand) -> str:
         return "1 GPU" if n else ""
     if demand.milli == MILLI_PER_GPU:
         return f"{n} GPUs on one node"
-    mib = demand.gpu_memory_mib
-    per_card = f"{mib} MiB of GPU memory" if mib else f"{demand.milli} milli"
-    return f"{per_card} on {'one GPU' if n == 1 else f'each of {n} GPUs of one node'}"
+    several = f"each of {n} GPUs of one node"
+    if mib := demand.gpu_memory_mib:
+        return f"{mib} MiB of GPU memory on {'one GPU' if n == 1 else several}"
+    return f"{format_gpus(demand.milli)} of {'a GPU' if n == 1 else several}"
 
 
 def _host(demand: Demand) -> str:
     """What it asks for besides GPUs."""
     asked = [f"{n} {name}" for name, n in demand.counted]
-    amounts = ((demand.cpu_milli, "milli-CPU"), (demand.memory_mib, "MiB of memory"))
-    asked += [f"{amount} {unit}" for amount, unit in amounts if amount]
+    if demand.cpu_milli:
+        asked.append(format_cpus(demand.cpu_milli))
+    if demand.memory_mib:
+        asked.append(f"{demand.memory_mib} MiB of memory")
     return " and ".join(asked) or "a pod slot"
 
 

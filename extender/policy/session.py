@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from extender.api.reasons import Reason, Refused
-from extender.api.units import MILLI_PER_GPU, format_gpus
+from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
 from extender.policy.affinity import Beside
 from extender.policy.budgets import Budgets
 from extender.policy.chunks import Pending, Reader, SortKey, why_too_few
@@ -367,4 +367,4 @@ def format_amount(resource: int, amount: int) -> str:
     """An amount of one resource, as people say it."""
     if resource == GPU:
         return f"{format_gpus(amount)} GPU" + ("" if amount == MILLI_PER_GPU else "s")
-    return f"{amount} milli-CPU" if resource == CPU else f"{amount} MiB of memory"
+    return format_cpus(amount) if resource == CPU else f"{amount} MiB of memory"

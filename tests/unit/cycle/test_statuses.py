@@ -98,7 +98,7 @@ def test_a_group_whose_sub_groups_lack_their_minimums_is_not_scheduled() -> None
 def test_a_group_that_waits_says_why() -> None:
     wait = Refused(Reason.OVER_LIMIT, "the project has 4 of 4")
     status = group_status(workload("gated", "gated"), wait, GpuPodGroupStatus())
-    assert status.conditions[0].message == "the project has 4 of 4"
+    assert status.conditions[0].message.startswith("the project has 4 of 4. It starts when")
     assert reason_of(status) == "OverLimit"
 
 

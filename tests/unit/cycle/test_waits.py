@@ -13,7 +13,8 @@ from extender.cycle.placed import (
     placed_patch,
 )
 from extender.cycle.wait_events import RENEW_S as EVENTS_RENEW_S
-from extender.cycle.wait_events import SETTLE_S, WaitEvents, WaitNote
+from extender.cycle.wait_events import SETTLE_S, WaitEvents, WaitNote, readable, told
+from extender.policy.explain import NEVER
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import Snapshot
@@ -178,3 +179,27 @@ def test_pods_that_come_and_start_do_not_bring_an_event_each() -> None:
 def test_every_reason_to_wait_says_what_helps() -> None:
     waiting = list(Reason)[: list(Reason).index(Reason.RESERVED)]
     assert set(waiting) <= HELP.keys()
+
+
+def test_words_are_those_of_people() -> None:
+    for detail, said in (
+        (
+            "needs 65536 MiB of memory; a node has at most 32000 MiB of memory (n0)",
+            "needs 64 GiB of memory; a node has at most 31.2 GiB of memory (n0)",
+        ),
+        (
+            "needs 9000 MiB of GPU memory on one GPU; largest free is 8999 MiB (n0/gpu0)",
+            "needs 8.8 GiB of GPU memory on one GPU; largest free is 8.7 GiB (n0/gpu0)",
+        ),
+        ("needs 500 MiB of memory", "needs 500 MiB of memory"),
+        ("needs 2 CPU and 2048 MiB of memory", "needs 2 CPU and 2 GiB of memory"),
+    ):
+        assert readable(detail) == said
+
+
+def test_work_that_can_never_start_is_not_told_to_wait() -> None:
+    story = Story(pod("a").needs(1000).build())
+    never = f"team-a/a: needs 16 GPUs on one node; the largest node has 8 (n0); {NEVER} default"
+    text = told(story.state.workloads()["team-a/a"], Refused(Reason.INSUFFICIENT_GPU, never))
+    assert text.startswith("needs 16 GPUs on one node")
+    assert text.endswith("pool default. Ask for less per pod, or for another node pool.")

@@ -324,8 +324,8 @@ class TestReasons:
         cluster.job("job", "a", cpu=2000)
         refused = decide(cluster.snapshot()).waits["ns/job"]
         assert refused.reason is Reason.INSUFFICIENT_NODE_RESOURCES
-        assert "2000 milli-CPU" in refused.detail
-        assert "at most 1000 milli-CPU" in refused.detail
+        assert "2 CPU" in refused.detail
+        assert "at most 1 CPU" in refused.detail
 
     def test_unknown_project_and_pool_are_said(self) -> None:
         cluster = one_node()

@@ -63,7 +63,7 @@ def test_largest_free_part_is_named() -> None:
     cluster.job("job", "a", "0.5")
     refused = why(cluster)
     assert refused.reason is Reason.INSUFFICIENT_GPU
-    assert refused.detail == "ns/job: needs 500 milli on one GPU; largest free is 400 (n0/gpu0)"
+    assert refused.detail == "ns/job: needs 0.5 of a GPU; largest free is 0.4 of a GPU (n0/gpu0)"
 
 
 def test_missing_instances_are_named() -> None:
@@ -85,7 +85,7 @@ def test_lack_of_cpu_beside_free_cards_is_told_apart() -> None:
     cluster.job("job", "a", 1, cpu=1000)
     refused = why(cluster)
     assert refused.reason is Reason.INSUFFICIENT_NODE_RESOURCES
-    assert "at most 500 milli-CPU" in refused.detail
+    assert "at most 0.5 CPU" in refused.detail
 
 
 def test_pod_affinity_is_the_cause_only_where_there_is_room() -> None:
@@ -113,7 +113,7 @@ def test_gang_for_which_the_gpus_do_but_not_the_cpu_is_told_so() -> None:
     refused = why(cluster)
     assert refused.reason is Reason.INSUFFICIENT_NODE_RESOURCES
     assert refused.detail == (
-        "ns/job: needs 1 GPU with 1000 milli-CPU in each of 4 pods; only 3 of them fit at once"
+        "ns/job: needs 1 GPU with 1 CPU in each of 4 pods; only 3 of them fit at once"
     )
 
 
@@ -150,7 +150,9 @@ def test_gpus_that_are_all_taken_are_told_apart_from_nodes_without_gpus() -> Non
         "ns/job: needs 1 GPU; all 2 GPUs of the 1 ready node of pool default are taken"
     )
     assert (
-        why(bare).detail == "ns/job: needs 1 GPU; there is none on the 1 ready node of pool default"
+        why(bare).detail
+        == "ns/job: needs 1 GPU; there is none on the 1 ready node of pool default;"
+        " it will never start on the nodes of pool default"
     )
 
 
@@ -161,17 +163,23 @@ def test_gpus_of_nodes_that_it_may_not_use_do_not_count() -> None:
     cluster.node("slow", gpus=0, labels={"disk": "hdd"})
     cluster.job("job", "a", constraints=slow)
     assert why(cluster).detail == (
-        "ns/job: needs 1 GPU; there is none on the 1 node (of 3 in pool default) that it may use"
+        "ns/job: needs 1 GPU; there is none on the 1 node (of 3 in pool default) that it may use;"
+        " it will never start on the nodes of pool default"
     )
 
 
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"gpus": 4}, "needs 4 GPUs on one node; the largest node has 2 (n0)"),
+        (
+            {"gpus": 4},
+            "needs 4 GPUs on one node; the largest node has 2 (n0); it will never start on"
+            " the nodes of pool default",
+        ),
         (
             {"mib": 20000},
-            "needs 20000 MiB of GPU memory on one GPU; the largest has 16384 MiB (n0)",
+            "needs 20000 MiB of GPU memory on one GPU; the largest has 16384 MiB (n0);"
+            " it will never start on the nodes of pool default",
         ),
     ],
 )
@@ -201,7 +209,7 @@ def test_parts_of_several_gpus_name_how_many_of_one_node_have_so_much() -> None:
     cluster.job("old", "a", "0.6", on="n0", cards=[0])
     cluster.job("job", "a", "0.5", devices=2)
     assert why(cluster).detail == (
-        "ns/job: needs 500 milli on each of 2 GPUs of one node;"
+        "ns/job: needs 0.5 of each of 2 GPUs of one node;"
         " at most 1 of one node has so much free (n0)"
     )
 
