@@ -1,0 +1,88 @@
+"""Disruption budgets and long graces of a borrower's own, with real everything."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.integration.cycle.scene import Scene
+from tests.support import workloads
+from tests.support.auditor import Auditor
+from tests.support.controlplane.handles import Cluster
+
+DAY_S = 86_400
+
+
+@pytest.fixture
+async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
+    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
+    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
+        yield opened
+        await audited.finish()
+
+
+def protect(scene: Scene, **spec: Any) -> None:
+    """A budget over all pods of team-a."""
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "team-a"},
+        "spec": {"selector": {}, **spec},
+    }
+    scene.admin.post("/apis/policy/v1/namespaces/team-a/poddisruptionbudgets", budget)
+
+
+def state_deadline(scene: Scene, **spec: int) -> None:
+    scene.cluster.kubectl(
+        "patch", "gpuproject", "team-a", "--type=merge", "-p", json.dumps({"spec": spec})
+    )
+
+
+def pods(scene: Scene, project: str) -> dict[str, Any]:
+    items = scene.admin.get(f"/api/v1/namespaces/{project}/pods")["items"]
+    return {pod["metadata"]["uid"]: pod for pod in items if pod["spec"].get("nodeName")}
+
+
+async def test_a_gang_is_never_taken_apart_by_its_budget(scene: Scene) -> None:
+    body = workloads.pod_group("gang", "team-a", 3)
+    scene.admin.post(f"{workloads.API}/namespaces/team-a/gpupodgroups", body)
+    protect(scene, minAvailable=2)
+    scene.submit_job("team-a", "gang", 3, 1000, group="gang")
+    await scene.until_bound("team-a", 3)
+    before = pods(scene, "team-a").keys()
+    scene.submit_job("team-b", "owner", 2, 1000)
+    await scene.until(
+        lambda: "VictimsProtected" in {reason for reason, _ in scene.events("team-b")},
+        "the owner to be told of the budget",
+    )
+    await asyncio.sleep(5)
+    after = pods(scene, "team-a")
+    assert after.keys() == before
+    assert not any(pod["metadata"].get("deletionTimestamp") for pod in after.values())
+
+
+async def test_a_borrower_keeps_nothing_by_a_budget_or_a_grace_of_its_own(scene: Scene) -> None:
+    state_deadline(scene, disruptionBudgetSeconds=5, maxTerminationGraceSeconds=2)
+    protect(scene, maxUnavailable=0)
+    scene.submit_job("team-a", "keep", 4, 1000, stop_s=DAY_S // 10)
+    await scene.until_bound("team-a", 4)
+    scene.submit_job("team-b", "owner", 2, 1000)
+
+    def graces() -> list[int]:
+        listed = scene.admin.get("/api/v1/namespaces/team-a/pods")["items"]
+        return [
+            pod["metadata"]["deletionGracePeriodSeconds"]
+            for pod in listed
+            if pod["metadata"].get("deletionTimestamp")
+        ]
+
+    await scene.until(lambda: graces() == [2, 2], "two pods to end within the bounded grace")
+    # No kubelet ends them here when the grace is over.
+    for pod in pods(scene, "team-a").values():
+        meta = pod["metadata"]
+        if meta.get("deletionTimestamp"):
+            now = ("--force", "--grace-period=0", "--wait=false")
+            scene.cluster.kubectl("delete", "pod", meta["name"], "-n", "team-a", *now)
+    await scene.until_bound("team-b", 2)
