@@ -94,6 +94,9 @@ HOLDER_PREFIX: Final = "ballast-holder-"
 LABEL_GPU_COUNT: Final = "nvidia.com/gpu.count"
 LABEL_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 LABEL_GPU_MODEL: Final = "nvidia.com/gpu.product"
+#: What the device plugin makes of one card: pods that share it by time-slicing or MPS.
+LABEL_GPU_REPLICAS: Final = "nvidia.com/gpu.replicas"
+LABEL_GPU_SHARING: Final = "nvidia.com/gpu.sharing-strategy"
 #: `mixed`: cards that are cut into instances are counted by profile, and not among the GPUs.
 LABEL_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 

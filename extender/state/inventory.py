@@ -177,7 +177,7 @@ def read_host(node: Node) -> HostFacts:
         uid=meta.uid,
         labels=meta.labels or {},
         taints=tuple(taint for taint in node.spec.taints or () if taint.effect in _BLOCKING),
-        is_ready=_is_ready(node),
+        is_ready=_is_ready(node) and not _is_replicated(node),
         cpu_milli=read(status.allocatable, "cpu", 1000),
         memory_mib=parse_memory_floor(read(status.allocatable, "memory")),
         n_pods=read(status.allocatable, "pods"),
@@ -200,8 +200,20 @@ def _is_ready(node: Node) -> bool:
     return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or ())
 
 
+def _is_replicated(node: Node) -> bool:
+    """Whether the device plugin gives one card to several pods under the name of whole cards."""
+    replicas = node.metadata.label(names.LABEL_GPU_REPLICAS)
+    strategy = node.metadata.label(names.LABEL_GPU_SHARING)
+    return replicas not in ("", "0", "1") or strategy not in ("", "none")
+
+
 def _read_cards(node: Node, n_plugin_cards: int) -> tuple[Device, ...]:
     """The devices that GPU feature discovery tells by labels, else the device plugin by count."""
+    if _is_replicated(node):
+        raise UnitError(
+            "the device plugin shares cards (time-slicing or MPS), so nvidia.com/gpu is no whole"
+            " card: remove `sharing` from its configuration; until then the node is not used"
+        )
     meta = node.metadata
     count, memory = meta.label(names.LABEL_GPU_COUNT), meta.label(names.LABEL_GPU_MEMORY)
     n_cards = n_plugin_cards

@@ -313,6 +313,23 @@ def test_a_ledger_is_to_be_labelled_with_its_nodes_pool() -> None:
     assert state.differences().pool_labels == {"n1": "default"}
 
 
+@pytest.mark.parametrize(
+    ("label", "value", "is_used"),
+    [
+        ("nvidia.com/gpu.replicas", "4", False),
+        ("nvidia.com/gpu.sharing-strategy", "mps", False),
+        ("nvidia.com/gpu.replicas", "1", True),
+        ("nvidia.com/gpu.sharing-strategy", "none", True),
+    ],
+)
+def test_a_node_whose_device_plugin_shares_cards_is_not_used(
+    label: str, value: str, is_used: bool
+) -> None:
+    state = state_of(node("n1").labels({"nvidia.com/gpu.count": "2", label: value}).build())
+    assert bool(state.differences().to_create) is is_used
+    assert any("shares cards" in each.text for each in state.problems()) is not is_used
+
+
 @pytest.mark.parametrize("count", ["eight", "65", "-1", "08"])
 def test_labels_that_make_no_sense_are_told_and_give_no_cards(count: str) -> None:
     state = state_of(node("n1").labels({"nvidia.com/gpu.count": count}).build())
