@@ -91,10 +91,11 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
 def control(identity: str, metrics_listen: str, **given: Any) -> None:
     """Decide what runs: the fair-share cycle, one leader at a time."""
     from extender.cycle.controller import ControlOptions  # noqa: PLC0415
+    from extender.kube.anew import run_anew  # noqa: PLC0415
 
     host = os.environ.get("POD_NAME") or socket.gethostname()
     options = ControlOptions(identity=identity or f"{host}-{secrets.token_hex(4)}", **given)
-    _run(_control(options, metrics_listen))
+    _run(run_anew(lambda: _control(options, metrics_listen)))
 
 
 async def _control(options: Any, metrics_listen: str) -> None:

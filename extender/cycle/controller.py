@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import structlog
 
-from extender.api.events import Event, Upserted
+from extender.api.events import Event
 from extender.api.kinds import (
     GpuDepartment,
     GpuNode,
@@ -82,8 +82,9 @@ KINDS: Final = (
     PodDisruptionBudget,
     Pod,
 )
-#: Epochs are lease transitions times this, plus the cycle's number.
-EPOCHS_PER_LEADER: Final = 1_000_000
+#: Epochs are lease transitions times this, plus the cycle's number: years of cycles, and below 2^53
+#: for as many terms as there are minutes in 17 years. A term that has used all of them ends.
+EPOCHS_PER_LEADER: Final = 1_000_000_000
 
 #: However much a cycle computed, the next one starts after this.
 _LONGEST_REST_S: Final = 1.0
@@ -120,9 +121,11 @@ class Controller:
         self.state = ClusterState()
         self._wake = asyncio.Event()
         self._recorder = EventRecorder(writer, options.identity)
-        self._reflectors: list[Reflector[Any]] = [
-            Reflector(reader, resource, self._deliver) for resource in WATCHED
-        ]
+        self._reflector_of: dict[type, Reflector[Any]] = {
+            resource.kind: Reflector(reader, resource, self._deliver, ends_on_restore=True)
+            for resource in WATCHED
+        }
+        self._reflectors = list(self._reflector_of.values())
         self._namespaces = NamespaceKeeper(self._wake.set)
         self._reflectors.append(Reflector(reader, NAMESPACES, self._namespaces.deliver))
 
@@ -169,12 +172,9 @@ class Controller:
     async def read_live(self) -> None:
         """Take ledgers and pods as they are now: a watch may lag, after a freeze above all.
 
-        What the watch brings later is passed over where it is older.
+        The reflectors list, so that they also notice when what was listed is gone.
         """
-        for node in (await self._reader.list_all(GPU_NODES)).items:
-            self.state.apply(Upserted(node))
-        for pod in (await self._reader.list_all(PODS)).items:
-            self.state.apply(Upserted(pod))
+        await asyncio.gather(*(self._reflector_of[each].relist() for each in (GpuNode, Pod)))
 
     def _deliver(self, event: Event) -> None:
         self.state.apply(event)
@@ -278,6 +278,8 @@ class _Term:
 
     async def _cycle(self) -> None:
         self._number += 1
+        if self._number >= EPOCHS_PER_LEADER:
+            raise NotLeading("this term has used all of its plan numbers")
         if not self._has_read_live:
             await self._controller.read_live()
             self._has_read_live = True

@@ -195,6 +195,8 @@ class PodWriter:
         except Conflict:
             return "stale"
         except NotFound:
+            # The watch may never tell: it knows only what it has told before.
+            self._state.apply(Removed(Pod, pod.uid, pod.namespace, pod.name))
             return "gone"
         except RequestRefused as error:
             log.warning("patch of a pod refused", pod=pod.key, error=str(error))

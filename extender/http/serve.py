@@ -21,6 +21,7 @@ from extender.http.handlers import Verbs
 from extender.http.live import LiveReader
 from extender.http.server import Address, Listener, ListenError, check_reach
 from extender.http.tls import DEFAULT_CLIENTS, TlsFiles
+from extender.kube.anew import run_anew
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
 from extender.kube.resources import DEPARTMENTS, GPU_NODES, NODE_POOLS, PROJECTS
@@ -69,7 +70,7 @@ class Extender:
         self.binder = Binder(self.book, memory, live, client, placer)
         self.verbs = Verbs(self.book, memory, live, self.binder)
         self._reflectors: list[Reflector[Any]] = [
-            Reflector(client, resource, self._deliver)
+            Reflector(client, resource, self._deliver, ends_on_restore=True)
             for resource in (GPU_NODES, NODE_POOLS, PROJECTS, DEPARTMENTS)
         ]
         self._is_listening = asyncio.Event()
@@ -118,6 +119,10 @@ async def run(options: ServeOptions) -> None:
 
     Raises ListenError, TlsError or Misconfigured when it cannot start as asked.
     """
-    connected = await Client.connect(options.kubeconfig or None, user_agent="ballast-serve")
-    async with connected as client:
-        await Extender(client, options).run()
+
+    async def serve() -> None:
+        connected = await Client.connect(options.kubeconfig or None, user_agent="ballast-serve")
+        async with connected as client:
+            await Extender(client, options).run()
+
+    await run_anew(serve)

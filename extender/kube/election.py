@@ -228,12 +228,16 @@ class Election:
         except NotFound:
             leadership.end()
             return
+        is_older = _number(lease.metadata.resource_version) < _number(self._version)
         self._observe(lease)
         held = lease.spec
-        if (held.holder_identity, held.lease_transitions) != (
+        is_ours = (held.holder_identity, held.lease_transitions) == (
             self._identity,
             leadership.transitions,
-        ):
+        )
+        # A Lease that went back in time was restored from a backup, and all else with it: the next
+        # term begins by reading everything again.
+        if is_older or not is_ours:
             leadership.end()
 
     async def _release(self, leadership: Leadership) -> None:
@@ -287,6 +291,10 @@ class Election:
             deadline_s=deadline_s, is_fenced=False,
         )  # fmt: skip
         return decode_object(LEASES, await self._client.send(call))
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdecimal() else 0
 
 
 def _first_transitions() -> int:

@@ -1,0 +1,20 @@
+"""A program starts anew, as after a restart, when the cluster's store went back in time."""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from extender.kube.errors import Restored
+
+_log = structlog.get_logger(__name__)
+
+
+async def run_anew(program: Callable[[], Awaitable[None]]) -> None:
+    """Runs `program`; again, with nothing remembered, each time that it ends with Restored."""
+    is_over = False
+    while not is_over:
+        try:
+            await program()
+            is_over = True
+        except* Restored as errors:
+            _log.warning("starting anew", errors=[str(error) for error in errors.exceptions])
