@@ -26,7 +26,8 @@ def add_project(cluster: Cluster, quota: int) -> None:
 
 def submit(cluster: Cluster, name: str, n_pods: int, milli: int) -> None:
     """A Job as the webhook leaves it."""
-    body = workloads.job(name, cluster.namespace, n_pods, milli)
+    labels = {"ballast.dev/project": "vision"}
+    body = workloads.job(name, cluster.namespace, n_pods, milli, labels=labels)
     path = f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs"
     cluster.control_plane.admin.post(path, body)
 

@@ -83,7 +83,8 @@ async def site(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncItera
         group = workloads.pod_group("gang", cluster.namespace, 2)
         path = f"{workloads.API}/namespaces/{cluster.namespace}/gpupodgroups"
         cluster.control_plane.admin.post(path, group)
-        body = workloads.job("gang", cluster.namespace, 2, 1000, group="gang")
+        labels = {"ballast.dev/project": "vision"}
+        body = workloads.job("gang", cluster.namespace, 2, 1000, group="gang", labels=labels)
         path = f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs"
         cluster.control_plane.admin.post(path, body)
         yield site
