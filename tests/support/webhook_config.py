@@ -10,7 +10,10 @@ from typing import Any
 
 import yaml
 
-SHIPPED = Path(__file__).parents[2] / "manifests" / "base" / "webhooks" / "configuration.yaml"
+_FOLDER = Path(__file__).parents[2] / "manifests" / "base" / "webhooks"
+#: The webhooks for pods and what makes them, and those for our own kinds.
+SHIPPED = _FOLDER / "configuration.yaml"
+KINDS = _FOLDER / "validation.yaml"
 
 
 def webhook_configurations(url: str, ca: bytes, source: Path = SHIPPED) -> list[dict[str, Any]]:

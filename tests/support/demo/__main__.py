@@ -31,7 +31,7 @@ Everything keeps running; Ctrl-C ends it. In another terminal:
 
     export KUBECONFIG={kubeconfig}
     export PATH={programs}:$PATH
-    kubectl get departments,projects
+    kubectl get gpudepartments,gpuprojects
     kubectl get gpunodes
     kubectl create -n vision -f examples/half-gpu.yaml
     kubectl create -n language -f examples/gang.yaml
@@ -110,6 +110,10 @@ def conclude(console: Console, board: Board, outcome: Outcome, verdict: Verdict)
         ("place for an urgent session", _seconds(outcome.urgent_s)),
         ("a whole node for a pod of eight GPUs", _seconds(outcome.whole_node_s)),
         ("evictions", f"{figures.evicted} ({by_reason})"),
+        (
+            "Jobs that failed",
+            f"{len(outcome.failed_jobs)} of {outcome.n_jobs}, all as people write them",
+        ),
         ("cards shared by several pods, at most", f"{board.most_shared} of {figures.cards}"),
     ):
         console.print(f"  {name:40} {value}")

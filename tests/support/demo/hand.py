@@ -35,6 +35,17 @@ class Hand:
             for path in {_owner_path(pod) for pod in pods}:
                 deletions.create_task(self._call(self._admin.delete, path))
 
+    async def failed_jobs(self) -> tuple[int, list[str]]:
+        """How many Jobs there are, and those that failed: `namespace/name: reason`."""
+        jobs = (await asyncio.to_thread(self._admin.get, "/apis/batch/v1/jobs"))["items"]
+        failed = [
+            f"{job['metadata']['namespace']}/{job['metadata']['name']}: {condition['reason']}"
+            for job in jobs
+            for condition in job["status"].get("conditions") or ()
+            if condition["type"] == "Failed" and condition["status"] == "True"
+        ]
+        return len(jobs), failed
+
     async def until(self, is_met: Callable[[], bool], timeout_s: float) -> bool:
         """Whether it came true in time."""
         deadline_s = time.monotonic() + timeout_s

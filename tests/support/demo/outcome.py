@@ -14,4 +14,7 @@ class Outcome:
     moved: int = 0
     urgent_s: float | None = None
     preempted: int = 0
+    #: Jobs that were there at the end, and those among them that had failed, with the reason.
+    n_jobs: int = 0
+    failed_jobs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -13,8 +13,8 @@ from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import run_kubectl
 from tests.support.controlplane.ports import LOOPBACK
 from tests.support.demo.trace import EXAMPLES, TraceNode, node_object
-from tests.support.installation import Installation, Program, install
-from tests.support.webhook_config import webhook_configurations
+from tests.support.installation import MANIFESTS, Installation, Program, install
+from tests.support.webhook_config import KINDS, SHIPPED, webhook_configurations
 
 READY_S: Final = 60.0
 
@@ -63,6 +63,7 @@ class Parts:
     def install(self) -> None:
         """What `kubectl apply` would bring, and the queues of the example."""
         install(self.plane)
+        run_kubectl(self.plane, "apply", "--server-side", "-k", str(MANIFESTS / "policies"))
         queues = EXAMPLES / "queues.yaml"
         run_kubectl(self.plane, "apply", "--server-side", "-f", str(queues))
         for document in yaml.safe_load_all(queues.read_text()):
@@ -78,10 +79,11 @@ class Parts:
         hooks.wait_ready()
         authority = (self._certificates / "ca.crt").read_bytes()
         url = f"https://{LOOPBACK}:{hooks.port}"
-        for configuration in webhook_configurations(url, authority):
-            kind = configuration["kind"].lower()
-            path = f"/apis/admissionregistration.k8s.io/v1/{kind}s"
-            self.plane.admin.ensure(path, configuration)
+        for source in (SHIPPED, KINDS):
+            for configuration in webhook_configurations(url, authority, source):
+                kind = configuration["kind"].lower()
+                path = f"/apis/admissionregistration.k8s.io/v1/{kind}s"
+                self.plane.admin.ensure(path, configuration)
 
     def add_nodes(self, nodes: list[TraceNode]) -> None:
         """Create the nodes; returns when kube-scheduler may use them."""

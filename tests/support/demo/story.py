@@ -43,6 +43,8 @@ class Story:
         await self._return([each for each in workloads if each.project == OWNER], outcome)
         await self._room.preempt(outcome)
         await self._room.move(outcome)
+        outcome.n_jobs, outcome.failed_jobs = await self._hand.failed_jobs()
+        outcome.notes += [f"Job {failed}" for failed in outcome.failed_jobs]
         return outcome
 
     async def _borrow(self, workloads: list[Workload], outcome: Outcome) -> None:

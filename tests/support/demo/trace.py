@@ -20,10 +20,6 @@ CARD_MIB: Final = {
     "G3": 81920,
 }
 PODS_PER_NODE: Final = 110
-EVICTED_IS_NOT_FAILED: Final = {
-    "action": "Ignore",
-    "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
-}
 MILLI: Final = 1000
 
 Object = dict[str, Any]
@@ -115,7 +111,8 @@ def node_object(node: TraceNode) -> Object:
 def workload_object(workload: Workload) -> tuple[str, Object]:
     """(path to create it at, object): a Deployment for inference, a Job for training.
 
-    Both make an evicted pod again, as real owners do.
+    They are written as people write them: by default a Job fails after seven of its pods did,
+    unless admission says that an eviction is no failure.
     """
     template = _template(workload)
     if workload.kind == "inference":
@@ -126,8 +123,6 @@ def workload_object(workload: Workload) -> tuple[str, Object]:
     spec = {
         "parallelism": workload.size,
         "completions": workload.size,
-        # A pod that is evicted has not failed: it is made again at once, and counts for nothing.
-        "podFailurePolicy": {"rules": [EVICTED_IS_NOT_FAILED]},
         "template": template,
     }
     return _owner("batch", "Job", workload, spec)
@@ -157,7 +152,7 @@ def _template(workload: Workload) -> Object:
     container = {"name": "main", "image": "simulated", "resources": resources}
     return {
         "metadata": {"labels": labels, "annotations": annotations},
-        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
+        "spec": {"containers": [container]},
     }
 
 
