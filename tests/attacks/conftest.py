@@ -31,8 +31,8 @@ def pytest_terminal_summary(
         terminalreporter.write_line(f"  SUCCEEDED: {line[:400]}")
 
 
-def _order(entry: tuple[str, int]) -> int:
-    return int(entry[0].removeprefix("T"))
+def _order(entry: tuple[str, int]) -> tuple[str, int]:
+    return entry[0][0] + entry[0][-1:].strip("0123456789"), int(entry[0][1:].rstrip("+"))
 
 
 @pytest.fixture(scope="session")

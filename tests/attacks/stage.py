@@ -92,14 +92,19 @@ class Stage:
 
     # -- playing ------------------------------------------------------------------------------
 
-    def play(self, attempts: Iterable[Attempt], tally: Tally) -> list[str]:
-        """Tries all attempts of one threat; a line for each that succeeded, or changed others."""
+    def play(
+        self, attempts: Iterable[Attempt], tally: Tally, *, is_webhook_dead: bool = False
+    ) -> list[str]:
+        """Tries all attempts of one threat; a line for each that succeeded, or changed others.
+
+        With the webhook dead a refusal may lack the words that the webhook would have found.
+        """
         wide = self.judge.picture()
         found: list[str] = []
         threat, n_stored = "", 0
         before = self.judge.picture(NARROW)
         for attempt in attempts:
-            threat = attempt.threat
+            threat = f"{attempt.threat}+" if is_webhook_dead else attempt.threat
             answer = self.send(attempt)
             n_stored += answer.is_stored
             why = attempt.success(answer)
@@ -109,10 +114,10 @@ class Stage:
             before = after
             if line := tally.note(threat, attempt.title, why):
                 found.append(line)
-            if confusion := attempt.confusion(answer):
+            if not is_webhook_dead and (confusion := attempt.confusion(answer)):
                 found.append(f"{threat} {attempt.title}: {confusion}")
         if n_stored:
-            self.see_all_decided()
+            self.see_all_decided(_admitted if is_webhook_dead else half)
         late = [f"changed {each}" for each in changes(wide, self.judge.picture())]
         for why in (*late, *self.judge.gains()):
             line = f"{threat} after all attempts: {why}"
@@ -131,11 +136,11 @@ class Stage:
             attempt.method, attempt.path, body, attempt.media, attempt.as_user
         )
 
-    def see_all_decided(self) -> None:
+    def see_all_decided(self, make: Callable[[str], Body] = half) -> None:
         """Returns once a pod that another team makes now runs: all before it was decided, too."""
         name = f"canary-{next(self._names)}"
         path = PODS.format("team-b")
-        made = self.admin.send("POST", path, half(name))
+        made = self.admin.send("POST", path, make(name))
         assert made.is_stored, made
         self.until(lambda: bool(self.get(f"{path}/{name}")["spec"].get("nodeName")), name)
         self.admin.send("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
@@ -332,6 +337,17 @@ class Stage:
             and is_known
             and all(item["status"].get("phase") == "Running" for item in running)
         )
+
+
+def _admitted(name: str) -> Body:
+    """Half a card as the webhook would leave the pod, for while it is dead."""
+    return half(
+        name,
+        labels={"ballast.dev/project": "team-b"},
+        containers=[asking("ballast.dev/gpu-milli", "500")],
+        schedulerName="ballast-scheduler",
+        schedulingGates=[{"name": "ballast.dev/admission"}],
+    )
 
 
 def _standing_pods() -> Iterator[tuple[str, Body]]:

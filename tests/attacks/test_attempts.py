@@ -12,7 +12,7 @@ from tests.attacks.judge import changes
 from tests.attacks.stage import Stage
 from tests.attacks.threats.references import MARK
 from tests.attacks.threats.strangers import SECRETS, strangers
-from tests.attacks.threats.tables import TABLES
+from tests.attacks.threats.tables import IN_PROCESS, TABLES
 from tests.support.auditor.auditor import Auditor
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.asyncio(loop_scope="module")]
@@ -26,6 +26,20 @@ async def test_nobody_else_is_touched_by(
     assert attempts
     # In a thread: the auditor reads along meanwhile.
     succeeded = await asyncio.to_thread(stage.play, attempts, tally)
+    assert not succeeded, "\n".join(succeeded)
+
+
+async def test_nobody_else_is_touched_with_the_webhook_dead(
+    stage: Stage, auditor: Auditor, tally: Tally
+) -> None:
+    succeeded = []
+    stage.webhooks.kill()
+    try:
+        for threat in IN_PROCESS:
+            attempts = list(TABLES[threat]())
+            succeeded += await asyncio.to_thread(stage.play, attempts, tally, is_webhook_dead=True)
+    finally:
+        await asyncio.to_thread(stage.webhooks.start)
     assert not succeeded, "\n".join(succeeded)
 
 
@@ -81,9 +95,15 @@ async def test_the_judge_sees_what_an_administrator_does(stage: Stage) -> None:
         assert len(seen) == (1 if value else 0), seen
 
 
-async def test_enough_was_tried(tally: Tally) -> None:
-    assert tally.n_tried >= 400 or len(tally.tried) < len(TABLES)
-    assert sum(len(list(table())) for table in TABLES.values()) >= 400
+async def test_every_class_of_attack_was_tried_and_enough_of_them(
+    request: pytest.FixtureRequest, tally: Tally
+) -> None:
+    if request.config.option.keyword:
+        pytest.skip("only some attacks were asked for")
+    wanted = {*TABLES, *(f"{threat}+" for threat in IN_PROCESS), "T16"}
+    assert wanted <= tally.tried.keys()
+    assert min(tally.tried.values()) > 0
+    assert tally.n_tried >= 2000
 
 
 async def test_the_auditor_saw_no_rule_broken(auditor: Auditor) -> None:

@@ -109,17 +109,18 @@ def placements() -> Iterator[Attempt]:
         for scheduler in ("default-scheduler", "mine", "Ballast-scheduler"):
             body = carried(carrier, "placed", schedulerName=scheduler)
             yield create("T7", f"{carrier} of {scheduler}", body, may_pass=True, word=another,
-                         gained=_is_elsewhere)  # fmt: skip
+                         gained=is_elsewhere)  # fmt: skip
         body = carried(carrier, "placed", initContainers=body["spec"]["containers"],
                        containers=[{"name": "c", "image": "i"}], nodeName=NODES[0])  # fmt: skip
         yield create("T7", f"{carrier} of an init container on a node", body, word=preset)
     yield create("T7", "our gate on a pod without GPUs", pod(
-        "placed", schedulingGates=[{"name": names.GATE}]),
+        "placed", schedulingGates=[{"name": names.GATE}]), may_pass=True, gained=_is_free,
         word="remove the scheduling gate")  # fmt: skip
     yield from _releases()
 
 
-def _is_elsewhere(stored: Body) -> str:
+def is_elsewhere(stored: Body) -> str:
+    """What is wrong where the pod is not both behind the gate and of our scheduler."""
     scheduler = stored["spec"]["schedulerName"]
     return _is_free(stored) or ("" if scheduler == names.SCHEDULER_NAME else f"is of {scheduler}")
 

@@ -4,8 +4,20 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tests.attacks.attempt import Attempt
-from tests.attacks.threats import identity, placing, references, rights, surfaces, words
+from tests.attacks.threats import (
+    identity,
+    neighbours,
+    placing,
+    references,
+    rights,
+    sizes,
+    surfaces,
+    vendors,
+    words,
+)
 
+#: Threats that admission itself must stop: tried once more with the webhook dead.
+IN_PROCESS: Final = ("T3", "T6", "T7", "T8", "T9", "T13", "K2", "K6", "K10", "K20")
 TABLES: Final[dict[str, Callable[[], Iterator[Attempt]]]] = {
     "T1": identity.claims,
     "T2": identity.priorities,
@@ -25,4 +37,13 @@ TABLES: Final[dict[str, Callable[[], Iterator[Attempt]]]] = {
     "T23": rights.logins,
     "T24": rights.images,
     "T26": rights.nodes,
+    "K1": sizes.loud_objects,
+    "K2": sizes.large_pods,
+    "K5": neighbours.graces,
+    "K6": neighbours.compute,
+    "K10": vendors.other_names,
+    "K11": neighbours.mirrors,
+    "K15": neighbours.groups,
+    "K20": neighbours.schedulers,
+    "K21": neighbours.users,
 }
