@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.site import (
+    DEFINITIONS,
     KUBECONFIG,
     LEAST_GPUS,
     OVERLAY,
@@ -139,7 +140,8 @@ def installed(site: Site, request: pytest.FixtureRequest) -> Iterator[Installed]
     if "ballast.dev" in site.kubectl("get", "crd", "-o", "name"):
         pytest.fail("the cluster has Ballast already, and the suite would uninstall it")
     started = time.monotonic()
-    site.kubectl("apply", "--server-side", "-k", str(OVERLAY))
+    for folder in (DEFINITIONS, OVERLAY):
+        site.kubectl("apply", "--server-side", "-k", str(folder))
     timeout = f"--timeout={READY_S:.0f}s"
     site.kubectl("wait", "-n", SYSTEM, "deployment", "--all", "--for=condition=Available", timeout)
     site.kubectl("wait", "-n", SYSTEM, "pod", "--all", "--for=condition=Ready", timeout)
@@ -154,3 +156,4 @@ def installed(site: Site, request: pytest.FixtureRequest) -> Iterator[Installed]
         site.kubectl("delete", "namespace", *NAMESPACES, "--ignore-not-found", "--timeout=60s")
         if site.get("namespaces", f"--field-selector=metadata.name={SYSTEM}"):
             site.kubectl("delete", "-k", str(OVERLAY), "--ignore-not-found", "--wait=false")
+        site.kubectl("delete", "-k", str(DEFINITIONS), "--ignore-not-found", "--wait=false")

@@ -29,6 +29,7 @@ from tests.support.node.images import write_program_image
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBECONFIG = "BALLAST_E2E_KUBECONFIG"
+DEFINITIONS = ROOT / "manifests" / "overlays" / "crds"
 OVERLAY = ROOT / "manifests" / "overlays" / os.environ.get("BALLAST_E2E_OVERLAY", "default")
 SYSTEM = "ballast-system"
 NODE_SYSTEM = "ballast-node"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e import workloads
 from tests.e2e.conftest import Installed
-from tests.e2e.site import NODE_SYSTEM, OVERLAY, SYSTEM, Site
+from tests.e2e.site import DEFINITIONS, NODE_SYSTEM, OVERLAY, SYSTEM, Site
 from tests.e2e.workloads import LEFT
 
 pytestmark = pytest.mark.timeout(300)
@@ -39,6 +39,10 @@ def uninstalled(installed: Installed) -> Uninstalled:
     site.apply(workloads.job("waits", LEFT, n_waiting, workloads.whole(image, 1)))
     site.wait("waiting", RUNNING_S, lambda: len(site.pods(LEFT, app="waits")), n_waiting)
     site.kubectl("delete", "-k", str(OVERLAY), "--timeout=120s")
+    assert f"gpuproject.ballast.dev/{LEFT}" in site.kubectl(
+        "get", "gpuprojects.ballast.dev", "-o", "name"
+    )
+    site.kubectl("delete", "-k", str(DEFINITIONS), "--timeout=120s")
     return Uninstalled(site, image, running, n_waiting)
 
 

@@ -18,10 +18,12 @@ import yaml
 from tests.support.controlplane.binaries import cache_folder
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
+#: What the file is rendered from: definitions and the default overlay.
+WITH_DEFINITIONS = MANIFESTS / "install"
 INSTALL = MANIFESTS / "install.yaml"
 OVERLAYS = tuple(sorted(each.parent.name for each in MANIFESTS.glob("overlays/*/kustom*.yaml")))
 #: Overlays without programs, which are applied beside one of the others.
-BESIDE = ("monitoring", "priority-class-aliases")
+BESIDE = ("crds", "monitoring", "priority-class-aliases")
 #: Overlays that bring programs.
 WHOLE = tuple(each for each in OVERLAYS if each not in BESIDE)
 Document = dict[str, Any]
@@ -111,4 +113,4 @@ def workloads(overlay: str) -> Iterator[Workload]:
 
 
 if __name__ == "__main__":
-    INSTALL.write_text(rendered_text(MANIFESTS / "overlays" / "default"), "utf-8")
+    INSTALL.write_text(rendered_text(WITH_DEFINITIONS), "utf-8")

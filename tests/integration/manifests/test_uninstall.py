@@ -17,7 +17,7 @@ from tests.support.installation import ROOT, Installation, Program
 
 pytestmark = pytest.mark.controlplane
 
-OVERLAY = ROOT / "manifests" / "overlays" / "default"
+OVERLAYS = ROOT / "manifests" / "overlays"
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GUIDE = ROOT / "docs" / "install.md"
@@ -27,7 +27,8 @@ GUIDE = ROOT / "docs" / "install.md"
 def programs(cluster: Cluster, tmp_path: Path) -> Iterator[Program]:
     """The overlay applied, its programs running beside it; one node of two cards."""
     plane = cluster.control_plane
-    cluster.kubectl("apply", "--server-side", f"-k{OVERLAY}")
+    for overlay in ("crds", "default"):
+        cluster.kubectl("apply", "--server-side", f"-k{OVERLAYS / overlay}")
     add_project(cluster, 2)
     cluster.add_gpu_nodes(1, 2)
     installation = Installation(plane)
@@ -63,7 +64,23 @@ def test_cluster_goes_on_as_if_ballast_had_never_been(cluster: Cluster, programs
     assert not waiting & uids(cluster, are_bound=True)
     left = cluster.kubectl("get", _kinds(), "-A", "-l", "app.kubernetes.io/part-of=ballast")
     assert left == ""
+    assert (_quota(cluster), _rows(cluster)) == (2, running)
+
+    _follow(cluster, "definitions")
     assert cluster.kubectl("get", "crd", "-o", "name") == ""
+    assert running <= uids(cluster, are_bound=True)
+
+
+def _quota(cluster: Cluster) -> int:
+    """What the project of the scene may use."""
+    project = cluster.control_plane.admin.get(f"{workloads.API}/gpuprojects/vision")
+    return int(project["spec"]["nodePools"][0]["gpu"]["quota"])
+
+
+def _rows(cluster: Cluster) -> set[str]:
+    """UIDs of the pods that have a row in the ledger."""
+    nodes = cluster.control_plane.admin.get(f"{workloads.API}/gpunodes")["items"]
+    return {row["uid"] for node in nodes for row in node["spec"]["rows"]}
 
 
 def _restore(cluster: Cluster) -> None:

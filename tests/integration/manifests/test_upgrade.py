@@ -41,8 +41,7 @@ class Site:
 
     def change_to(self, version: str) -> None:
         """Apply another version's manifests, and replace the programs as a rollout does."""
-        overlay = _version(self.folder, version) / "overlays" / "default"
-        self.cluster.kubectl("apply", "--server-side", f"-k{overlay}")
+        _apply(self.cluster, _version(self.folder, version))
         new = self.installation.another_control(f"control-{version}")
         new.start()
         self.installation.control.end()
@@ -70,8 +69,7 @@ class Site:
 @pytest_asyncio.fixture
 async def site(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIterator[Site]:
     """The oldest version, with four cards: three are in use, and a gang of two waits."""
-    overlay = _version(tmp_path, "0.0.9") / "overlays" / "default"
-    cluster.kubectl("apply", "--server-side", f"-k{overlay}")
+    _apply(cluster, _version(tmp_path, "0.0.9"))
     add_project(cluster, 4)
     cluster.add_gpu_nodes(2, 2)
     installation = Installation(cluster.control_plane, lease_s=3.0)
@@ -105,6 +103,12 @@ def test_versions_change_under_running_and_waiting_work(site: Site) -> None:
         assert running <= uids(site.cluster, are_bound=True)
     # Three that ran all the time, two that wait, two that came later.
     assert len(pods(site.cluster)) == 7
+
+
+def _apply(cluster: Cluster, manifests: Path) -> None:
+    """Definitions first, as the guide says."""
+    for overlay in ("crds", "default"):
+        cluster.kubectl("apply", "--server-side", f"-k{manifests / 'overlays' / overlay}")
 
 
 def _version(folder: Path, version: str) -> Path:

@@ -14,6 +14,7 @@ from tests.support.overlays import (
     MANIFESTS,
     OVERLAYS,
     WHOLE,
+    WITH_DEFINITIONS,
     Document,
     Workload,
     name_of,
@@ -358,10 +359,20 @@ def test_existing_scheduler_brings_no_scheduler_and_none_of_its_rights() -> None
     assert not any(each.startswith("system:") for each in roles)
 
 
-def test_checked_in_file_is_what_the_default_overlay_renders() -> None:
-    folder = MANIFESTS / "overlays" / "default"
-    is_same = INSTALL.read_text("utf-8") == rendered_text(folder)
-    assert is_same, "kubectl kustomize manifests/overlays/default > manifests/install.yaml"
+def test_checked_in_file_is_what_its_kustomization_renders() -> None:
+    is_same = INSTALL.read_text("utf-8") == rendered_text(WITH_DEFINITIONS)
+    assert is_same, "kubectl kustomize manifests/install > manifests/install.yaml"
+
+
+def test_definitions_are_in_an_overlay_of_their_own_and_in_the_one_file() -> None:
+    definitions = {name_of(each) for each in rendered("crds")}
+    assert len(definitions) >= 6
+    assert {each["kind"] for each in rendered("crds")} == {"CustomResourceDefinition"}
+    for overlay in WHOLE:
+        assert not of_kind(rendered(overlay), "CustomResourceDefinition")
+    found = list(yaml.load_all(INSTALL.read_text("utf-8"), Loader=yaml.CSafeLoader))
+    identify = {(each["kind"], name_of(each)) for each in (*rendered("crds"), *rendered("default"))}
+    assert {(each["kind"], name_of(each)) for each in found} == identify
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
