@@ -1,0 +1,96 @@
+"""Queues in use are not deleted by accident: the shipped policy on a real API server."""
+
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.handles import Api, wait_for
+from tests.support.installation import MANIFESTS
+from tests.support.workloads import API, department, project
+
+pytestmark = pytest.mark.controlplane
+
+IN_FORCE_S = 40.0
+ALLOW = "ballast.dev/allow-deletion=true"
+
+
+@pytest.fixture(scope="module")
+def queues(control_plane: ControlPlane) -> Iterator[Api]:
+    """The policies in force, over department `research` and project `vision`."""
+    control_plane.reset()
+    api = Api(control_plane, "default")
+    folder = str(MANIFESTS / "policies")
+    api.kubectl("apply", "--server-side", "--warnings-as-errors", "-k", folder)
+    admin = control_plane.admin
+    admin.post(f"{API}/gpudepartments", department("research", 8))
+    admin.post(f"{API}/gpudepartments", department("empty", 8))
+    for name in ("default", "a100"):
+        admin.post(f"{API}/gpunodepools", node_pool(name))
+    admin.post(f"{API}/gpuprojects", project("vision", "research", "team-a", 8))
+    wait_for(
+        lambda: "vision" in deletion(api, "gpudepartment/research"),
+        IN_FORCE_S,
+        "the policy in force",
+    )
+    yield api
+    control_plane.reset()
+
+
+def node_pool(name: str) -> dict[str, Any]:
+    kind = {"apiVersion": "ballast.dev/v1alpha1", "kind": "GpuNodePool"}
+    return kind | {"metadata": {"name": name}, "spec": {"nodeSelector": {"pool": name}}}
+
+
+def deletion(api: Api, *what: str) -> str:
+    """The words with which the API server refuses to delete it; empty when it does not."""
+    try:
+        api.kubectl("delete", "--dry-run=server", *what)
+    except subprocess.CalledProcessError as error:
+        return str(error.stderr)
+    return ""
+
+
+def test_department_with_projects_is_not_deleted_by_accident(queues: Api) -> None:
+    said = deletion(queues, "gpudepartment/research")
+    assert "gpuproject vision belongs to department research" in said
+    assert "ballast.dev/allow-deletion" in said
+    assert deletion(queues, "gpudepartment/empty") == ""
+
+
+def test_node_pool_with_figures_is_not_deleted_by_accident(queues: Api) -> None:
+    assert deletion(queues, "gpunodepool/a100") == ""
+    body = project("speech", "research", "team-c", 1)
+    body["spec"] |= {"nodePools": [{"name": "a100", "gpu": {"quota": 1}}]}
+    queues.control_plane.admin.post(f"{API}/gpuprojects", body)
+    named = "gpuproject speech names node pool a100"
+    wait_for(lambda: named in deletion(queues, "gpunodepool/a100"), IN_FORCE_S, named)
+    assert deletion(queues, "gpunodepool/default") == ""
+    queues.kubectl("annotate", "gpunodepool", "a100", ALLOW)
+    assert deletion(queues, "gpunodepool/a100") == ""
+
+
+def test_project_with_pods_is_not_deleted_by_accident(queues: Api) -> None:
+    assert deletion(queues, "gpuproject/vision") == ""
+    status = '{"status": {"gpu": {"runningPods": 2, "pendingPods": 1}}}'
+    patch = ("patch", "gpuproject", "vision", "--type=merge", "-p", status)
+    queues.kubectl(*patch, "--subresource=status")
+    said = deletion(queues, "gpuproject/vision")
+    assert "gpuproject vision has 2 running and 1 waiting pods" in said
+    queues.kubectl("annotate", "gpuproject", "vision", ALLOW)
+    assert deletion(queues, "gpuproject/vision") == ""
+
+
+def test_department_goes_once_its_projects_have_gone(queues: Api) -> None:
+    admin = queues.control_plane.admin
+    admin.post(f"{API}/gpudepartments", department("closing", 8))
+    admin.post(f"{API}/gpuprojects", project("left", "closing", "team-b", 1))
+    wait_for(
+        lambda: "left" in deletion(queues, "gpudepartment/closing"), IN_FORCE_S, "a department held"
+    )
+    queues.kubectl("delete", "gpuproject", "left")
+    wait_for(
+        lambda: deletion(queues, "gpudepartment/closing") == "", IN_FORCE_S, "a department let go"
+    )
