@@ -12,7 +12,7 @@ from typing import Final
 
 from extender.api.reasons import Reason
 from extender.scenario.faults_of_tasks import faults_of_task
-from extender.scenario.model import MOST, Case, Expectation, Group, Job
+from extender.scenario.model import MOST, Budget, Case, Expectation, Group, Job
 
 #: Groups in groups: more levels than any topology has.
 _MOST_DEEP: Final = 16
@@ -27,6 +27,10 @@ def faults_of(case: Case) -> Iterator[str]:
         yield from _repeated(f"topologies[{at}].levels", [each.label for each in topology.levels])
     for place, job in jobs_of(case):
         yield from _in_job(place, job)
+    names = [f"{each.namespace}/{each.name}" for each in case.budgets]
+    yield from _repeated("budgets", names)
+    for at, budget in enumerate(case.budgets):
+        yield from _in_budget(f"budgets[{at}]", budget)
     yield from _in_expectation("expect", case.expect)
     for at, step in enumerate(case.steps):
         yield from _in_expectation(f"steps[{at}].expect", step.expect)
@@ -53,6 +57,17 @@ def _in_job(place: str, job: Job) -> Iterator[str]:
         yield from faults_of_task(f"{place}.tasks[{at}]", task, has_groups=bool(job.group.children))
     if _depth(job.group) > _MOST_DEEP:
         yield f"{place}.group: groups are nested more than {_MOST_DEEP} deep"
+
+
+def _in_budget(place: str, budget: Budget) -> Iterator[str]:
+    for field, name in (("name", budget.name), ("namespace", budget.namespace)):
+        if "/" in name:
+            yield f"{place}.{field}: {name}; accepted: a name without /"
+    bounds = (budget.min_available, budget.max_unavailable)
+    if bounds.count(None) != 1:
+        n = "both" if None not in bounds else "neither"
+        yield f"{place}: it says {n}; accepted: one of minAvailable and maxUnavailable"
+    yield from _repeated(f"{place}.jobs", budget.jobs)
 
 
 def _depth(group: Group) -> int:

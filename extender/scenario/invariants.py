@@ -13,7 +13,7 @@ from extender.scenario.invariants_where import misplaced
 from extender.scenario.ledger import CPU, MEMORY, PODS, Ledger, ledger_later, ledger_now
 from extender.scenario.outcome import Outcome
 from extender.scenario.places import Place
-from extender.scenario.snapshot import stale_since
+from extender.scenario.snapshot import allowed_now, stale_since
 from extender.scenario.world import NOW_S, RunJob, RunTask, World
 from extender.state.model import PoolQuota
 
@@ -27,6 +27,7 @@ def violations(world: World, outcome: Outcome) -> Iterator[str]:
     yield from misplaced(world, outcome)
     yield from broken_gangs(world, outcome)
     yield from protected_victims(world, outcome)
+    yield from broken_budgets(world, outcome)
     moments = ((ledger_now, "now"), (ledger_later, "once all have left"))
     for ledger_of, moment in moments:
         was, has = ledger_of(world, outcome.before), ledger_of(world, outcome.after)
@@ -121,6 +122,20 @@ def protected_victims(world: World, outcome: Outcome) -> Iterator[str]:
                 place.status == "evicted" or place.is_moved
             ):
                 yield f"{task.id}: it is not preemptible and has to leave {place.node}"
+
+
+def broken_budgets(world: World, outcome: Outcome) -> Iterator[str]:
+    """No more of a budget's tasks are told to leave or moved than it lets go."""
+    allowed = allowed_now(world)
+    taken = Counter(
+        budget
+        for id_, _, after in outcome.changed()
+        if after.status == "evicted" or after.is_moved
+        for budget in world.tasks[id_].view.budgets
+    )
+    for budget, n in taken.items():
+        if n > allowed[budget]:
+            yield f"budget {budget}: {n} of its tasks have to leave, it lets {allowed[budget]} go"
 
 
 def is_past_grace(job: RunJob) -> bool:

@@ -265,6 +265,16 @@ class Job(Written, frozen=True, kw_only=True):
         return self.priority < 100 if self.preemptible is None else self.preemptible
 
 
+class Budget(Written, frozen=True, kw_only=True):
+    """A PodDisruptionBudget over the tasks of these jobs: one of the two bounds is given."""
+
+    name: Name
+    namespace: str = "default"
+    jobs: list[str]
+    min_available: Natural | None = None
+    max_unavailable: Natural | None = None
+
+
 class JobExpectation(Written, frozen=True, kw_only=True):
     """What must be true of all tasks of a job, or of `count` of them."""
 
@@ -339,6 +349,7 @@ class Case(Written, frozen=True, kw_only=True):
     node_pools: list[Pool] = []
     queues: list[Queue] = []
     jobs: list[Job] = []
+    budgets: list[Budget] = []
     expect: Expectation = Expectation()
     steps: list[Step] = []
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.scenario import amounts
+from extender.scenario.budgets import covers
 from extender.scenario.faults import jobs_of
-from extender.scenario.model import Case, Group, Job, Nearness, Task
+from extender.scenario.model import Budget, Case, Group, Job, Nearness, Task
 
 #: Names that a note lists, before it says how many more there are.
 _MOST_LISTED: Final = 8
@@ -56,6 +57,8 @@ def notes_on(case: Case) -> Iterator[str]:
     names = _Names.of(case)
     for place, job in jobs_of(case):
         yield from _on_job(names, place, job)
+    for at, budget in enumerate(case.budgets):
+        yield from _on_budget(case, f"budgets[{at}]", budget)
 
 
 def _on_job(names: _Names, place: str, job: Job) -> Iterator[str]:
@@ -66,6 +69,19 @@ def _on_job(names: _Names, place: str, job: Job) -> Iterator[str]:
     for at, task in enumerate(job.tasks):
         yield from _on_task(f"{place}.tasks[{at}]", task)
     yield from _on_group(names, f"{place}.group", job.group)
+
+
+def _on_budget(case: Case, place: str, budget: Budget) -> Iterator[str]:
+    known = {job.name: job for _, job in jobs_of(case)}
+    if not budget.jobs:
+        yield f"{place}.jobs: it covers none"
+    for name in budget.jobs:
+        if name not in known:
+            yield f"{place}.jobs: there is no job {name}; there are: {_listed(known)}"
+        elif not covers(budget, known[name]):
+            there = known[name].namespace
+            told = f"{name} is in namespace {there}, the budget in {budget.namespace}"
+            yield f"{place}.jobs: {told}: it does not cover it"
 
 
 def _on_task(place: str, task: Task) -> Iterator[str]:

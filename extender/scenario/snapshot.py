@@ -2,6 +2,7 @@
 
 from extender.policy.plan import Settings
 from extender.scenario import amounts
+from extender.scenario.budgets import allowed, covers, key_of
 from extender.scenario.groups import count_in, is_plain, is_satisfied
 from extender.scenario.model import Case
 from extender.scenario.world import NOW_S, RunJob, World
@@ -28,7 +29,18 @@ def take_snapshot(world: World, *, is_reversed: bool = False) -> Snapshot:
         queues=dict(reversed(queues.items())) if is_reversed else queues,
         workloads={view.key: view for view in views},
         topologies=world.cluster.topologies,
+        budgets=allowed_now(world),
     )
+
+
+def allowed_now(world: World) -> dict[str, int]:
+    """How many more tasks each budget lets go."""
+    found = {}
+    for budget in world.cluster.case.budgets:
+        jobs = (job for job in world.jobs.values() if covers(budget, job.spec))
+        covered = [task.place.status for job in jobs for task in job.tasks]
+        found[key_of(budget)] = allowed(budget, covered)
+    return found
 
 
 def settings_of(case: Case) -> Settings:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from extender.api.demand import Demand
 from extender.api.units import UnitError
+from extender.scenario.budgets import covering
 from extender.scenario.cards import Seated, seat
 from extender.scenario.cluster import Cluster
 from extender.scenario.constraints import Shared
@@ -199,6 +200,7 @@ class World:
             except UnitError as error:
                 raise ScenarioError(f"{where}/{task.name}: {error}") from error
             constraints = self.shared.constraints_of(job, task)
+            budgets = covering(self.cluster.case, job)
             for name in task_names(task):
                 id_ = f"{job.name}/{name}"
                 view = PodView(
@@ -211,6 +213,7 @@ class World:
                     priority=job.priority,
                     created_at=NOW_S - made.age_s,
                     constraints=constraints,
+                    budgets=budgets,
                 )
                 made.tasks.append(RunTask(id_, view))
                 if task.state != "pending":

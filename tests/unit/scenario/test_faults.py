@@ -37,6 +37,18 @@ IN_G = {"name": "t", "group": "g"}
             "topologies[0].levels: rack is there 2 times; accepted: each once",
         ),
         (
+            {"budgets": [{"name": "b", "jobs": ["j"]}]},
+            "budgets[0]: it says neither; accepted: one of minAvailable and maxUnavailable",
+        ),
+        (
+            {"budgets": [{"name": "b", "jobs": [], "minAvailable": 1, "maxUnavailable": 1}]},
+            "budgets[0]: it says both; accepted: one of minAvailable and maxUnavailable",
+        ),
+        (
+            {"budgets": [{"name": "b", "jobs": [], "minAvailable": 1}] * 2},
+            "budgets: default/b is there 2 times; accepted: each once",
+        ),
+        (
             in_task(group="g"),
             "jobs[0].tasks[0].group: the job's group has no children; accepted: none",
         ),

@@ -30,6 +30,17 @@ def near(**rule: str) -> dict[str, Any]:
             "steps[0].add[0].queue: there is no queue z; there are: a, b",
         ),
         (
+            {"jobs": [job(of="a")], "budgets": [{"name": "b", "jobs": ["x"], "minAvailable": 1}]},
+            "budgets[0].jobs: there is no job x; there are: j",
+        ),
+        (
+            {
+                "jobs": [job(of="a", namespace="n")],
+                "budgets": [{"name": "b", "jobs": ["j"], "minAvailable": 1}],
+            },
+            "budgets[0].jobs: j is in namespace n, the budget in default: it does not cover it",
+        ),
+        (
             near(name="u", required="rack"),
             "jobs[0].group.children[0].topology.name: there is no topology u; there are: t",
         ),

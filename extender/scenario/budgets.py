@@ -1,0 +1,38 @@
+"""Disruption budgets of a scenario: which jobs each covers, and how many tasks it lets go.
+
+As the disruption controller counts: a task is healthy while it runs, and with `maxUnavailable` all
+that exist should be. Time stands still in a run, so no deadline ends what a budget binds.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from extender.scenario.model import Budget, Case, Job, Status
+
+#: The API server evicts no pod that two budgets select, so no more of them are looked for.
+_ENOUGH: Final = 2
+
+
+def key_of(budget: Budget) -> str:
+    """The budget's name in a snapshot."""
+    return f"{budget.namespace}/{budget.name}"
+
+
+def covers(budget: Budget, job: Job) -> bool:
+    """Whether it selects the job's tasks; it selects none outside its namespace."""
+    return job.name in budget.jobs and job.namespace == budget.namespace
+
+
+def covering(case: Case, job: Job) -> tuple[str, ...]:
+    """Keys of the budgets that cover the job's tasks: of several, the first two by name."""
+    found = sorted(key_of(each) for each in case.budgets if covers(each, job))
+    return tuple(found[:_ENOUGH])
+
+
+def allowed(budget: Budget, covered: Sequence[Status]) -> int:
+    """How many of the tasks that it covers may be disrupted."""
+    n_healthy = sum(status == "running" for status in covered)
+    if budget.min_available is not None:
+        return max(0, n_healthy - budget.min_available)
+    n_wanted = len(covered) - (budget.max_unavailable or 0)
+    return max(0, n_healthy - max(0, n_wanted))
