@@ -42,10 +42,13 @@ class Column:
 _AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
 _QUEUE_COLUMNS: Final = (
     Column("Quota", ".status.gpu.quota"),
+    Column("Limit", ".status.gpu.limit"),
     Column("Fair Share", ".status.gpu.fairShare"),
     Column("Allocated", ".status.gpu.allocated"),
-    Column("Requested", ".status.gpu.requested"),
-    Column("State", ".status.state"),
+    Column("Borrowed", ".status.gpu.borrowed"),
+    Column("Waiting", ".status.gpu.waiting"),
+    Column("Requested", ".status.gpu.requested", is_wide=True),
+    Column("State", ".status.state", is_wide=True),
     Column("Running", ".status.gpu.runningPods", "integer", is_wide=True),
     Column("Pending", ".status.gpu.pendingPods", "integer", is_wide=True),
 )
@@ -91,12 +94,12 @@ DEFINITIONS: Final = (
         "gpupodgroups",
         ("bpg",),
         (
+            Column("Project", ".status.project"),
             Column("Min Member", ".spec.minMember", "integer"),
             Column("Running", ".status.running", "integer"),
             Column("Pending", ".status.pending", "integer"),
             Column("Scheduled", ".status.conditions[?(@.type=='Scheduled')].status"),
             Column("Reason", ".status.conditions[?(@.type=='Scheduled')].reason"),
-            Column("Project", ".spec.project", is_wide=True),
             _AGE,
         ),
         is_namespaced=True,
@@ -106,6 +109,7 @@ DEFINITIONS: Final = (
         "gpunodes",
         ("gn",),
         (
+            Column("Pool", ".metadata.labels.ballast\\.dev/node-pool"),
             Column("Model", ".status.devices[0].model"),
             Column("Memory MiB", ".status.devices[0].memoryMiB", "integer"),
             _AGE,

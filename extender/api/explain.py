@@ -39,6 +39,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
     "GpuDepartment": {"spec": "What the department's projects may have together."},
     "GpuNodePool": {"spec": "Which nodes the pool has, and how they are shared."},
     "GpuNodePoolStatus": {
+        "observedGeneration": "metadata.generation of the object when this was written.",
         "nodes": "Nodes that the pool has.",
         "capacity": f"What the pool's healthy cards amount to, {_GPUS}.",
         "allocated": f"What pods hold in the pool, {_GPUS}.",
@@ -52,6 +53,8 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "GpuPodGroup": {"spec": "What the group's pods need to run."},
     "GpuPodGroupStatus": {
+        "observedGeneration": "metadata.generation of the object when this was written.",
+        "project": "The GpuProject that its pods count against.",
         "pending": "Pods that wait.",
         "scheduled": "Pods that have a node and do not run yet.",
         "running": "Pods that run.",
@@ -78,20 +81,20 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
     "PoolUse": {
         "name": "Name of the GpuNodePool.",
         "quota": f"The quota in force, {_GPUS}.",
-        "limit": f"The limit in force, {_GPUS}; absent: unlimited.",
         "fairShare": f"What the queue is entitled to for what it asks for, {_GPUS}.",
         "allocated": f"What the queue's pods hold, {_GPUS}.",
         "allocatedNonPreemptible": f"The part of it that may not be taken back, {_GPUS}.",
         "requested": f"What the queue's pods hold and wait for, {_GPUS}.",
     },
     "QueueStatus": {
+        "observedGeneration": "metadata.generation of the object when this was written.",
         "state": "Whether the queue's pods hold more than its quota, or than its fair share.",
         "nodePools": "The figures in each node pool.",
-        "conditions": "Whether the queue's figures are understood and in force.",
+        "conditions": "Valid: its figures are understood. OverQuota: it holds more than its quota.",
     },
     "QueueSummary": {
         "quota": f"The quota in force, {_GPUS}.",
-        "limit": f"The limit in force, {_GPUS}; empty: unlimited.",
+        "limit": f"The limit in force, {_GPUS}, or unlimited.",
         "fairShare": f"What the queue is entitled to for what it asks for, {_GPUS}.",
         "allocated": f"What the queue's pods hold, {_GPUS}.",
         "borrowed": f"What the queue's pods hold above its quota, {_GPUS}.",

@@ -151,16 +151,23 @@ class QueueSummary(Struct, rename="camel", kw_only=True):
     """The sums over all node pools, for printer columns."""
 
     quota: str = "0"
+    limit: str = "unlimited"
     fair_share: str = "0"
     allocated: str = "0"
+    borrowed: str = "0"
     requested: str = "0"
+    waiting: str = "0"
     pending_pods: Natural = 0
     running_pods: Natural = 0
 
 
 class QueueStatus(Struct, rename="camel", kw_only=True):
-    """Shares and allocations of a GpuDepartment or GpuProject."""
+    """Shares and allocations of a GpuDepartment or GpuProject.
 
+    Condition types: `Valid`, and `OverQuota` (True while its pods hold more than its quota).
+    """
+
+    observed_generation: Natural = 0
     state: Literal["InQuota", "OverQuota", "OverFairShare"] = "InQuota"
     gpu: QueueSummary = field(default_factory=QueueSummary)
     node_pools: list[PoolUse] = field(default_factory=list)
@@ -350,6 +357,7 @@ class GpuNodePoolStatus(Struct, rename="camel", kw_only=True):
     `past` is what the pool had, where past use is counted.
     """
 
+    observed_generation: Natural = 0
     nodes: Natural = 0
     capacity: str = "0"
     allocated: str = "0"
@@ -469,6 +477,8 @@ class GpuPodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
 class GpuPodGroupStatus(Struct, rename="camel", kw_only=True):
     """Condition types: `Scheduled`, and `Stale` while too few of its pods run."""
 
+    observed_generation: Natural = 0
+    project: str = ""
     pending: Natural = 0
     scheduled: Natural = 0
     running: Natural = 0

@@ -55,6 +55,10 @@ class Reason(StrEnum):
     INVALID_FIGURES = "InvalidFigures"
     INVALID_LABELS = "InvalidLabels"
     UNKNOWN_REFERENCE = "UnknownReference"
+    # What a queue's pods hold, beside its quota.
+    WITHIN_QUOTA = "WithinQuota"
+    ABOVE_QUOTA = "AboveQuota"
+    ABOVE_FAIR_SHARE = "AboveFairShare"
     # The extender refuses a node.
     NOT_PLANNED = "NotPlanned"
     PLANNED_ELSEWHERE = "PlannedElsewhere"
@@ -102,6 +106,9 @@ SENTENCES: dict[Reason, str] = {
     Reason.INVALID_FIGURES: "a figure is not understood",
     Reason.INVALID_LABELS: "a label or figure of the node is not understood",
     Reason.UNKNOWN_REFERENCE: "what it names does not exist",
+    Reason.WITHIN_QUOTA: "its pods hold no more than its quota",
+    Reason.ABOVE_QUOTA: "its pods hold more than its quota, and no more than its fair share",
+    Reason.ABOVE_FAIR_SHARE: "its pods hold more than its fair share",
     Reason.NOT_PLANNED: "the pod is not planned and may not be placed directly",
     Reason.PLANNED_ELSEWHERE: "the pod is planned on another node",
     Reason.PLAN_NOT_RESERVED: "the pod's plan has no row in the ledger",

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from msgspec.structs import replace
+
 from extender.api.objects import Condition
 from extender.api.reasons import SENTENCES, Reason
 from extender.state.gangs import STALE
@@ -13,7 +15,10 @@ SCHEDULED: Final = "Scheduled"
 #: Whether everything that an object's author wrote is understood and refers to what exists.
 VALID: Final = "Valid"
 
-__all__ = ["SCHEDULED", "STALE", "VALID", "api_time", "condition"]
+#: Whether the pods of a queue hold more than its quota.
+OVER_QUOTA: Final = "OverQuota"
+
+__all__ = ["OVER_QUOTA", "SCHEDULED", "STALE", "VALID", "api_time", "condition", "observed"]
 
 
 def condition(
@@ -36,6 +41,11 @@ def condition(
         message=message or SENTENCES[reason],
         last_transition_time=since or api_time(datetime.now(UTC)),
     )
+
+
+def observed(conditions: Sequence[Condition], generation: int) -> list[Condition]:
+    """The same conditions, said of the object as this generation of its spec has it."""
+    return [replace(each, observed_generation=generation) for each in conditions]
 
 
 def api_time(moment: datetime) -> str:

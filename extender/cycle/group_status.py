@@ -29,6 +29,7 @@ def group_status(
     said = told(workload, wait) if wait else ""
     conditions = [condition(SCHEDULED, is_scheduled, reason, said, before.conditions)]
     return GpuPodGroupStatus(
+        project=workload.project,
         pending=len(workload.pods) - len(bound),
         scheduled=len(bound),
         running=sum(pod.started_at > 0 for pod in workload.pods),

@@ -1,6 +1,7 @@
 """What queues and node pools say of themselves: shares, use, and what is wrong with them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -15,13 +16,20 @@ from extender.api.kinds import (
 from extender.api.objects import Condition
 from extender.api.reasons import Reason
 from extender.api.units import format_gpus
-from extender.cycle.conditions import VALID, condition
+from extender.cycle.conditions import OVER_QUOTA, VALID, condition
 from extender.policy.plan import QueueShare
 from extender.state.model import CPU, GPU, MEMORY, UNLIMITED, Snapshot
 from extender.state.problems import Problem
 
 #: (pods that wait, pods that are bound)
 PodCounts = tuple[int, int]
+
+QueueState = Literal["InQuota", "OverQuota", "OverFairShare"]
+_HOLDS: Final[Mapping[QueueState, Reason]] = {
+    "InQuota": Reason.WITHIN_QUOTA,
+    "OverQuota": Reason.ABOVE_QUOTA,
+    "OverFairShare": Reason.ABOVE_FAIR_SHARE,
+}
 
 #: A queue's shares by node pool, in order of the pools' names.
 Shares = Sequence[tuple[str, QueueShare]]
@@ -43,26 +51,41 @@ def queue_status(
 ) -> QueueStatus:
     """The status of a GpuDepartment or GpuProject; `past` is its past use by node pool."""
     listed = [share for _, share in shares]
-    allocated = sum(share.allocated[GPU] for share in listed)
-    if allocated <= sum(share.quota[GPU] for share in listed):
-        state = "InQuota"
-    elif all(share.allocated[GPU] <= share.fair_share[GPU] for share in listed):
-        state = "OverQuota"
-    else:
-        state = "OverFairShare"
-    n_pending, n_running = pods
     return QueueStatus(
-        state=state,  # type: ignore[arg-type]  # one of the three literals above
-        gpu=QueueSummary(
-            quota=format_gpus(sum(share.quota[GPU] for share in listed)),
-            fair_share=format_gpus(sum(share.fair_share[GPU] for share in listed)),
-            allocated=format_gpus(allocated),
-            requested=format_gpus(sum(share.requested[GPU] for share in listed)),
-            pending_pods=n_pending,
-            running_pods=n_running,
-        ),
+        state=_state(listed),
+        gpu=_summary(listed, pods),
         node_pools=[_pool_use(pool, share, past.get(pool, UNSET)) for pool, share in shares],
         conditions=conditions,
+    )
+
+
+def over_quota(status: QueueStatus, before: Sequence[Condition]) -> Condition:
+    """The condition that tells whether the queue's pods hold more than its quota."""
+    return condition(OVER_QUOTA, status.state != "InQuota", _HOLDS[status.state], "", before)
+
+
+def _state(shares: Sequence[QueueShare]) -> QueueState:
+    if sum(share.allocated[GPU] for share in shares) <= sum(share.quota[GPU] for share in shares):
+        return "InQuota"
+    if all(share.allocated[GPU] <= share.fair_share[GPU] for share in shares):
+        return "OverQuota"
+    return "OverFairShare"
+
+
+def _summary(shares: Sequence[QueueShare], pods: PodCounts) -> QueueSummary:
+    n_pending, n_running = pods
+    limits = [share.limit[GPU] for share in shares]
+    is_limited = bool(limits) and max(limits) < UNLIMITED
+    return QueueSummary(
+        quota=format_gpus(sum(share.quota[GPU] for share in shares)),
+        limit=format_gpus(sum(limits)) if is_limited else "unlimited",
+        fair_share=format_gpus(sum(share.fair_share[GPU] for share in shares)),
+        allocated=format_gpus(sum(share.allocated[GPU] for share in shares)),
+        borrowed=format_gpus(sum(max(0, s.allocated[GPU] - s.quota[GPU]) for s in shares)),
+        requested=format_gpus(sum(share.requested[GPU] for share in shares)),
+        waiting=format_gpus(sum(max(0, s.requested[GPU] - s.allocated[GPU]) for s in shares)),
+        pending_pods=n_pending,
+        running_pods=n_running,
     )
 
 

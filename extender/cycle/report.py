@@ -17,13 +17,14 @@ import structlog
 from extender.api.events import Upserted
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject
 from extender.api.reasons import Reason
+from extender.cycle.conditions import observed
 from extender.cycle.group_status import ended_status, group_status
 from extender.cycle.metrics import PENDING
 from extender.cycle.own_groups import OwnGroups
 from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.placed import PlacedConditions
 from extender.cycle.pod_events import PodEvents
-from extender.cycle.queue_status import pool_statuses, queue_status, shares_of, validity
+from extender.cycle.queue_status import over_quota, pool_statuses, queue_status, shares_of, validity
 from extender.cycle.seen import Seen
 from extender.cycle.wait_events import WaitEvents
 from extender.cycle.writes import write_all
@@ -120,7 +121,10 @@ class Reporter:
             if workload is None:
                 yield target, ended_status(group.status)
             else:
-                yield target, group_status(workload, plan.waits.get(key), group.status)
+                status = group_status(workload, plan.waits.get(key), group.status)
+                status.observed_generation = meta.generation
+                status.conditions = observed(status.conditions, meta.generation)
+                yield target, status
 
     # -- queues and node pools ---------------------------------------------------------------
 
@@ -139,6 +143,9 @@ class Reporter:
             conditions = validity(found, each.status.conditions)
             counts, past = pods.get(queue, (0, 0)), self._past_use.told(queue)
             status = queue_status(shares.get(queue, ()), counts, conditions, past)
+            status.observed_generation = each.metadata.generation
+            conditions.append(over_quota(status, each.status.conditions))
+            status.conditions = observed(conditions, each.metadata.generation)
             yield _Target(resource, name), status
 
     def _pool_statuses(
@@ -148,7 +155,9 @@ class Reporter:
             pool = self._state.node_pools.get(name)
             if pool is not None:
                 found = _problems_of(pool, problems)
-                status.conditions = validity(found, pool.status.conditions)
+                generation = pool.metadata.generation
+                status.observed_generation = generation
+                status.conditions = observed(validity(found, pool.status.conditions), generation)
                 status.past = self._past_use.told_of_pool(name)
                 yield _Target(NODE_POOLS, name), status
 

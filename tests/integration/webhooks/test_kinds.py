@@ -65,7 +65,9 @@ FIGURES = PoolFigures(
 )
 USE = QueueStatus(
     state="OverQuota",
-    gpu=QueueSummary(quota="2.5", fair_share="4", allocated="3", requested="9", pending_pods=6),
+    gpu=QueueSummary(
+        quota="2.5", fair_share="4", allocated="3", borrowed="0.5", waiting="6", pending_pods=6
+    ),
     node_pools=[
         PoolUse(name="default", quota="2.5", allocated="3", past=PastUse(gpu=7, as_of=9)),
         PoolUse(name="other", cpu=HostUse(fair_share="500m")),
@@ -299,7 +301,7 @@ def test_columns_show_what_is_most_wanted(api: Api) -> None:
     api.kubectl("patch", "bproj", "vision", "--subresource=status", "--type=merge", "-p", status)
     header, line = api.kubectl("get", "bproj").splitlines()
     assert header.split()[:3] == ["NAME", "DEPARTMENT", "QUOTA"]
-    assert line.split()[:7] == ["vision", "research", "2.5", "4", "3", "9", "OverQuota"]
+    assert line.split()[:7] == ["vision", "research", "2.5", "unlimited", "4", "3", "0.5"]
     assert "vision" in api.kubectl("get", "ballast")
 
 

@@ -1,11 +1,13 @@
 """What statuses say, and since when."""
 
+import pytest
+
 from extender.api.kinds import GpuPodGroupStatus
 from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
-from extender.cycle.conditions import SCHEDULED, STALE, VALID, condition
+from extender.cycle.conditions import SCHEDULED, STALE, VALID, condition, observed
 from extender.cycle.group_status import ended_status, group_status
-from extender.cycle.queue_status import queue_status, validity
+from extender.cycle.queue_status import over_quota, queue_status, validity
 from extender.cycle.seen import Seen
 from extender.policy.plan import Plan, QueueShare
 from extender.state.model import GroupView, PodState, PodView, Snapshot, WorkloadView
@@ -73,6 +75,40 @@ def test_a_queue_above_its_fair_share_says_so() -> None:
     assert queue_status((("default", share),), (0, 0), [], {}).state == "OverFairShare"
 
 
+def test_summary_tells_limit_borrowed_and_waiting() -> None:
+    share = QueueShare(
+        quota=(2000, 0, 0), limit=(6000, 0, 0), allocated=(3500, 0, 0), requested=(9000, 0, 0)
+    )
+    free = QueueShare(quota=(4000, 0, 0), allocated=(1000, 0, 0), requested=(1000, 0, 0))
+    summary = queue_status((("a", share),), (0, 0), [], {}).gpu
+    assert (summary.limit, summary.borrowed, summary.waiting) == ("6", "1.5", "5.5")
+    both = queue_status((("a", share), ("b", free)), (0, 0), [], {}).gpu
+    assert (both.limit, both.borrowed, both.waiting) == ("unlimited", "1.5", "5.5")
+    assert queue_status((), (0, 0), [], {}).gpu.limit == "unlimited"
+
+
+@pytest.mark.parametrize(
+    ("allocated", "told"),
+    [
+        (1000, ("False", "WithinQuota")),
+        (1500, ("True", "AboveQuota")),
+        (2500, ("True", "AboveFairShare")),
+    ],
+)
+def test_queue_above_its_quota_has_a_condition(allocated: int, told: tuple[str, str]) -> None:
+    share = QueueShare(quota=(1000, 0, 0), fair_share=(2000, 0, 0), allocated=(allocated, 0, 0))
+    found = over_quota(queue_status((("default", share),), (0, 0), [], {}), [])
+    assert (found.type, found.status, found.reason) == ("OverQuota", *told)
+    later = over_quota(queue_status((("default", share),), (0, 0), [], {}), [found])
+    assert later == found
+
+
+def test_conditions_are_of_a_generation_and_keep_their_time() -> None:
+    before = [Condition(type=VALID, status="True", last_transition_time=LONG_AGO)]
+    (told,) = observed(validity([], before), 7)
+    assert (told.observed_generation, told.last_transition_time) == (7, LONG_AGO)
+
+
 # -- pod groups ------------------------------------------------------------------------------
 
 
@@ -81,6 +117,7 @@ def test_a_group_is_scheduled_when_its_minimum_is_bound() -> None:
         workload("bound", "bound", "gated", min_member=2), None, GpuPodGroupStatus()
     )
     assert (status.scheduled, status.pending, reason_of(status)) == (2, 1, "Scheduled")
+    assert status.project == "team"
 
 
 def test_a_group_whose_sub_groups_lack_their_minimums_is_not_scheduled() -> None:

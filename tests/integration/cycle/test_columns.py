@@ -1,0 +1,85 @@
+"""What `kubectl get` shows of queues, groups and nodes, and of which generation a status speaks."""
+
+import re
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.integration.cycle.scene import Scene
+from tests.support.auditor import Auditor
+from tests.support.controlplane.handles import Cluster
+
+
+@pytest.fixture
+async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
+    """Two nodes of two cards; team-a and team-b may have two each. Ends at rest."""
+    async with Scene.open(cluster, n_nodes=2, cards=2) as opened:
+        yield opened
+        await audited.finish()
+
+
+def table(scene: Scene, *words: str) -> dict[str, dict[str, str]]:
+    """Name -> column -> cell, as kubectl prints them."""
+    printed = scene.cluster.kubectl("get", *words).splitlines()
+    heads = list(re.finditer(r"\S+(?: \S+)*", printed[0]))
+    starts = [each.start() for each in heads]
+    spans = list(zip(starts, [*starts[1:], None], strict=True))
+    rows = [[line[start:end].strip() for start, end in spans] for line in printed[1:]]
+    return {row[0]: dict(zip((each[0] for each in heads), row, strict=True)) for row in rows}
+
+
+def conditions(obj: Any) -> dict[str, tuple[str, str, int]]:
+    return {
+        each["type"]: (each["status"], each["reason"], each["observedGeneration"])
+        for each in obj["status"]["conditions"]
+    }
+
+
+async def test_columns_tell_what_is_borrowed_and_what_waits(scene: Scene) -> None:
+    labels = {"ballast.dev/pod-group": "train"}
+    scene.submit_job("team-a", "train", 3, 1000, labels=labels)
+    await scene.until_bound("team-a", 3)
+    scene.submit_job("team-a", "more", 2, 1000)
+
+    def project() -> dict[str, str]:
+        return table(scene, "gpuprojects.ballast.dev")["team-a"]
+
+    await scene.until(lambda: project()["WAITING"] not in ("", "0"), "a figure for what waits")
+    await scene.until(lambda: project()["ALLOCATED"] == "4", "the last card given")
+    await scene.until(lambda: project()["WAITING"] == "1", "one pod that waits")
+    shown = project()
+    wanted = {"DEPARTMENT": "research", "QUOTA": "2", "LIMIT": "unlimited", "FAIR SHARE": "4"}
+    assert wanted | {"ALLOCATED": "4", "BORROWED": "2", "WAITING": "1"} == {
+        column: shown[column] for column in (*wanted, "ALLOCATED", "BORROWED", "WAITING")
+    }
+    told = conditions(scene.get("gpuprojects/team-a"))
+    assert told["OverQuota"][:2] == ("True", "AboveQuota")
+    groups = table(scene, "gpupodgroups.ballast.dev", "-n", "team-a")
+    assert [each["PROJECT"] for each in groups.values()] == ["team-a"]
+    nodes = table(scene, "gpunodes.ballast.dev")
+    assert {each["POOL"] for each in nodes.values()} == {"default"}
+
+
+async def test_status_speaks_of_the_generation_that_is_in_force(scene: Scene) -> None:
+    def project(name: str) -> Any:
+        return scene.get(f"gpuprojects/{name}")
+
+    def is_current(name: str) -> bool:
+        found = project(name)
+        generation, status = found["metadata"]["generation"], found.get("status", {})
+        seen = {each["observedGeneration"] for each in status.get("conditions", ())}
+        return status.get("observedGeneration") == generation and seen == {generation}
+
+    for name in ("team-a", "team-b"):
+        await scene.until(partial(is_current, name), f"the status of {name}")
+    scene.submit_job("team-a", "served", 1, 1000)
+    await scene.until_bound("team-a", 1)
+    await scene.until(lambda: project("team-a")["status"]["gpu"]["allocated"] == "1", "its figures")
+    untouched = project("team-b")["metadata"]["resourceVersion"]
+    patch = '{"spec": {"minRuntime": {"reclaimSeconds": 601}}}'
+    scene.cluster.kubectl("patch", "gpuproject", "team-a", "--type=merge", "-p", patch)
+    assert project("team-a")["metadata"]["generation"] == 2
+    await scene.until(lambda: is_current("team-a"), "the status of the second generation")
+    assert project("team-b")["metadata"]["resourceVersion"] == untouched, "nothing new, no write"
