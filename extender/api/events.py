@@ -17,12 +17,16 @@ class Upserted:
 
 @dataclass(slots=True, frozen=True)
 class Removed:
-    """The object of type `kind` with this UID is gone from the API."""
+    """The object of type `kind` with this UID is gone from the API.
+
+    `version` is no older than the removal; empty where that is not known.
+    """
 
     kind: type
     uid: str
     namespace: str
     name: str
+    version: str = ""
 
 
 @dataclass(slots=True, frozen=True)

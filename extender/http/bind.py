@@ -126,8 +126,6 @@ class Binder:
 
     async def _decide(self, args: ExtenderBindingArgs) -> tuple[str, CameTo]:
         """The pod's way, and where it is bound now or why it is not."""
-        if node := self._memory.node_of(args.pod_uid):
-            return "known", _compare(node, args.node)
         # What filter saw is enough for a planned pod only: what that one may do is in its row.
         claim: Claim | Bound | Obstacle | None = self._memory.claim_of(args.pod_uid)
         if not isinstance(claim, Claim) or not _is_planned_as(claim, args):
@@ -141,7 +139,7 @@ class Binder:
             if isinstance(cards, Reason):
                 return way, cards
             if await self._send(claim, args.node, cards):
-                self._memory.remember_bound(args.pod_uid, args.node)
+                self._memory.forget(args.pod_uid)
                 return way, Bound(args.node)
             claim = await self._read(args)
         return way, Obstacle.POD_CHANGED if isinstance(claim, Claim) else claim
@@ -155,7 +153,7 @@ class Binder:
             return Obstacle.POD_REPLACED
         claim = read_claim(pod)
         if claim.facts.node:
-            self._memory.remember_bound(args.pod_uid, claim.facts.node)
+            self._memory.forget(args.pod_uid)
             return _compare(claim.facts.node, args.node)
         if claim.facts.is_terminating or pod.is_terminal:
             return Obstacle.POD_ENDING

@@ -6,7 +6,7 @@ restart, or when another replica answered filter), and nothing is decided by wha
 
 import re
 from collections import OrderedDict
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -29,8 +29,6 @@ REMEMBERED_PODS: Final = 20_000
 #: `withheld` is none of these and is bound nowhere: it waits for a plan, as pods whose plan was
 #: revoked and pods of groups do.
 Way = Literal["planned", "direct", "plain", "withheld"]
-
-_T = TypeVar("_T")
 
 
 class RowName(Struct, frozen=True, gc=False):
@@ -99,43 +97,30 @@ def read_claim(pod: Pod) -> Claim:
 
 
 class ClaimMemory:
-    """The latest claim of each of the last pods asked about, and where pods were bound.
-
-    A pod is bound to one node for good, so what is remembered of that never grows wrong.
-    """
+    """The latest claim of each of the last pods asked about."""
 
     def __init__(self, limit: int = REMEMBERED_PODS) -> None:
         self._limit = limit
         self._claims: OrderedDict[str, Claim] = OrderedDict()
-        self._bound: OrderedDict[str, str] = OrderedDict()
 
     def remember(self, claim: Claim) -> None:
         """Keep `claim` as the latest of its UID; the oldest one goes when there are too many."""
         if claim.uid:
-            _put(self._claims, claim.uid, claim, self._limit)
+            self._claims.pop(claim.uid, None)
+            self._claims[claim.uid] = claim
+            if len(self._claims) > self._limit:
+                self._claims.popitem(last=False)
 
-    def remember_bound(self, uid: str, node: str) -> None:
-        """Keep that the pod is bound to `node`."""
+    def forget(self, uid: str) -> None:
+        """The pod is bound: what it may do is no longer in its claim."""
         self._claims.pop(uid, None)
-        _put(self._bound, uid, node, self._limit)
 
     def claim_of(self, uid: str) -> Claim | None:
         """The latest claim of this UID, if it is still remembered."""
         return self._claims.get(uid)
 
-    def node_of(self, uid: str) -> str:
-        """The node this UID was bound to, or the empty string when that is not known."""
-        return self._bound.get(uid, "")
-
     def __len__(self) -> int:
         return len(self._claims)
-
-
-def _put(kept: "OrderedDict[str, _T]", key: str, value: _T, limit: int) -> None:
-    kept.pop(key, None)
-    kept[key] = value
-    if len(kept) > limit:
-        kept.popitem(last=False)
 
 
 def _way_of(facts: PodFacts, plan: RowName | None) -> Way:

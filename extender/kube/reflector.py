@@ -205,7 +205,7 @@ class Reflector(Generic[T]):
                 self._heard.set_to_current_time()
                 await self._take_page(page, listed)
         for key in self._known.keys() - listed:
-            self._remove(key)
+            self._remove(key, version)
             await self._breathe()
         self._version = version
         _LISTS.labels(self._resource.plural).inc()
@@ -379,7 +379,7 @@ class Reflector(Generic[T]):
     def _apply_identity(self, kind: str, identity: Identity) -> None:
         self._advance(identity.resource_version)
         if kind == "DELETED":
-            self._remove(_key(identity.namespace, identity.name))
+            self._remove(_key(identity.namespace, identity.name), identity.resource_version)
         elif kind != "BOOKMARK":
             self._keep(identity)
 
@@ -396,7 +396,7 @@ class Reflector(Generic[T]):
         """Delivers the object, after the removal of one it took the name of; returns its key."""
         meta = obj.metadata
         key = _key(meta.namespace, meta.name)
-        self._remove_other(key, meta.uid)
+        self._remove_other(key, meta.uid, meta.resource_version)
         self._known[key] = meta.uid, meta.resource_version
         self._tell(Upserted(obj))
         return key
@@ -404,20 +404,20 @@ class Reflector(Generic[T]):
     def _keep(self, identity: Identity) -> str:
         """Accounts for an object that exists and cannot be delivered; returns its key."""
         key = _key(identity.namespace, identity.name)
-        self._remove_other(key, identity.uid)
+        self._remove_other(key, identity.uid, identity.resource_version)
         if key in self._known:
             self._known[key] = identity.uid, identity.resource_version
         return key
 
-    def _remove_other(self, key: str, uid: str) -> None:
+    def _remove_other(self, key: str, uid: str, version: str) -> None:
         if self._known.get(key, (uid,))[0] != uid:
-            self._remove(key)
+            self._remove(key, version)
 
-    def _remove(self, key: str) -> None:
+    def _remove(self, key: str, version: str) -> None:
         uid, _ = self._known.pop(key, ("", ""))
         if uid:
             namespace, _, name = key.rpartition("/")
-            self._tell(Removed(self._resource.kind, uid, namespace, name))
+            self._tell(Removed(self._resource.kind, uid, namespace, name, version))
 
     def _tell(self, event: Event) -> None:
         try:
@@ -457,7 +457,7 @@ def _name_of(event: Event) -> str:
     match event:
         case Upserted(obj):
             return _key(obj.metadata.namespace, obj.metadata.name)
-        case Removed(_, _, namespace, name):
+        case Removed(_, _, namespace, name, _):
             return f"the removal of {_key(namespace, name)}"
     return "the end of the list"
 

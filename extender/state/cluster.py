@@ -95,14 +95,15 @@ class ClusterState:
 
         Applying an event twice changes nothing. Objects may also come from answers to our own
         writes, ahead of the watch: an older version of a pod or GpuNode than the one we have, and
-        an object that was seen to go, are passed over.
+        an object that was seen to go in a later version, are passed over.
         """
         match event:
             case Upserted(obj):
-                if obj.metadata.uid not in self._gone:
+                meta = obj.metadata
+                if not self._gone.is_passed_over(meta.uid, meta.resource_version):
                     self._put[type(obj)](obj)
-            case Removed(kind=kind, uid=uid):
-                self._gone.add(uid)
+            case Removed(kind=kind, uid=uid, version=version):
+                self._gone.add(uid, version)
                 self._drop[kind](event)
             case Synced(kind):
                 self._synced.add(kind)
@@ -334,11 +335,13 @@ class ClusterState:
         if known is not None and _is_older(meta.resource_version, known.resource_version):
             return
         if pod.is_terminal:
-            self._end_pod(pod)
+            if meta.uid not in self._gone:
+                self._end_pod(pod)
             return
+        self._gone.discard(meta.uid)
         namesake = self._workloads.uid_of(meta.namespace, meta.name)
         if namesake and namesake != meta.uid:
-            self._gone.add(namesake)
+            self._gone.add(namesake, meta.resource_version)
             self._drop_pod(namesake)
         demand = read_demand(pod)
         if is_ours(pod, demand):
@@ -357,7 +360,7 @@ class ClusterState:
 
     def _end_pod(self, pod: Pod) -> None:
         """A pod of a group that has succeeded counts for the group's minimum from now on."""
-        self._gone.add(pod.metadata.uid)
+        self._gone.add(pod.metadata.uid, pod.metadata.resource_version)
         if pod.status.phase == "Succeeded" and group_of(pod):
             demand = read_demand(pod)
             if is_ours(pod, demand) and not (facts := read_facts(pod, demand)).is_mirror:

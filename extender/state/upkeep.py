@@ -55,19 +55,47 @@ class LostRow(Struct, frozen=True):
 
 
 class GoneUids:
-    """The last UIDs that were seen to end or to be removed. A UID never comes back."""
+    """The last UIDs that were seen to end or to be removed, and in which version.
+
+    A UID comes back only where the cluster's store is restored from a backup. Then the object has
+    the version that it had, which its reflector notices, or a later one where something wrote it.
+    """
 
     def __init__(self, capacity: int = _MAX_GONE) -> None:
         self._capacity = capacity
-        self._uids: dict[str, None] = {}
+        self._uids: dict[str, str] = {}
+        #: Of these no row was left: one that is seen later needs a live read.
+        self._vacated: set[str] = set()
 
-    def add(self, uid: str) -> None:
+    def add(self, uid: str, version: str = "") -> None:
         """Remember the UID, and forget the oldest when there are too many."""
         if not uid:
             return
-        self._uids[uid] = None
+        self._uids[uid] = version
         if len(self._uids) > self._capacity:
-            del self._uids[next(iter(self._uids))]
+            self.discard(next(iter(self._uids)))
+
+    def discard(self, uid: str) -> None:
+        """The UID exists again, or is too old to be remembered."""
+        self._uids.pop(uid, None)
+        self._vacated.discard(uid)
+
+    def is_passed_over(self, uid: str, version: str) -> bool:
+        """Whether an object in this version is from before the UID was seen to go."""
+        gone_in = self._uids.get(uid)
+        if gone_in is None:
+            return False
+        is_later = gone_in.isdecimal() and version.isdecimal() and int(version) > int(gone_in)
+        return not is_later
+
+    def vacate(self, uid: str) -> None:
+        """The UID has no row any more."""
+        if uid in self._uids:
+            self._vacated.add(uid)
+
+    def ends_rows_of(self, uid: str) -> bool:
+        """Whether the row that the UID has was there when it was seen to go."""
+        return uid in self._uids and uid not in self._vacated
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._uids
@@ -96,6 +124,8 @@ class Upkeep:
         _keep(self._stray, uid, bool(self._strays_of(uid)))
         _keep(self._kept, uid, any(_keeps(row, facts) for row in rows.values()))
         if facts is None:
+            if not rows:
+                self._gone.vacate(uid)
             for uids in (self._to_mark, self._lost, self._unplanned):
                 uids.discard(uid)
             return
@@ -158,7 +188,7 @@ class Upkeep:
         rows = self._rows.held_of(uid)
         facts = self._facts_of(uid)
         if facts is None:
-            is_gone = uid in self._gone
+            is_gone = self._gone.ends_rows_of(uid)
             cause: Cause = "ended" if is_gone else "absent"
             return [
                 StrayRow(node, row, cause, is_gone)

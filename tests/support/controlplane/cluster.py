@@ -226,6 +226,33 @@ class ControlPlane:
         self.restart(API_SERVER)
         return revision
 
+    def copy_etcd(self) -> Path:
+        """Stop etcd, copy its data, and start it again; returns where the copy is."""
+        copy = self.work / "etcd-copy"
+        self.kill("etcd")
+        shutil.copytree(self.work / "etcd", copy)
+        self.restart("etcd")
+        return copy
+
+    def restore_etcd(self, copy: Path, *, is_bumped: bool) -> None:
+        """Put a copy back as a recovery guide says: with the API server and etcd stopped.
+
+        `is_bumped`: the revision is then above all that was seen, and what was before is compacted,
+        as by `etcdutl snapshot restore --bump-revision --mark-compacted`.
+        """
+        newest = self.store.revision()
+        self.kill(API_SERVER)
+        self.kill("etcd")
+        shutil.rmtree(self.work / "etcd")
+        shutil.copytree(copy, self.work / "etcd")
+        self.restart("etcd")
+        if self.store.revision() >= newest:
+            raise ControlPlaneError("nothing was written since the copy was made")
+        if is_bumped:
+            self.store.bump(newest + 1)
+            self.store.compact()
+        self.restart(API_SERVER)
+
     # -- content ------------------------------------------------------------------------------
 
     def mark_baseline(self) -> None:

@@ -73,6 +73,13 @@ class Store:
         self._call("compaction", {"revision": str(revision), "physical": True})
         return revision
 
+    def bump(self, revision: int) -> None:
+        """Write a key of no API type until the newest revision is at least this."""
+        newest = self.revision()
+        while newest < revision:
+            answer = self._call("put", {"key": _encode(b"/bump"), "value": ""})
+            newest = int(answer["header"]["revision"])
+
     def remember(self) -> int:
         """Take the present content as what `reset` goes back to; returns the number of keys."""
         answer = self._range(keys_only=False)

@@ -193,20 +193,56 @@ def test_a_row_of_an_unseen_pod_is_a_candidate_only_after_all_pods_were_delivere
     assert strays(state) == [("n1", "uid-a", "absent", False)]
 
 
-def test_a_row_of_a_removed_pod_is_confirmed_in_either_order() -> None:
+def test_a_row_of_a_removed_pod_is_confirmed_where_it_was_there_before() -> None:
     held = pod("a").needs(500).build()
     ledger = gpu_node("n1", 1).holds(row(held, whole(0))).build()
     gone = Removed(Pod, "uid-a", "team-a", "a")
     orders: list[list[Event]] = [
         [Upserted(held), Upserted(ledger), gone],
         [Upserted(ledger), Upserted(held), gone],
-        [Upserted(held), gone, Upserted(ledger)],
     ]
     for events in orders:
         state = ClusterState()
         for event in events:
             state.apply(event)
         assert strays(state) == [("n1", "uid-a", "ended", True)]
+
+
+def test_a_row_that_comes_after_its_pod_is_gone_needs_a_live_read() -> None:
+    """A store that was restored shows rows of pods that were gone, and that exist again."""
+    held = pod("a").needs(500).bound("n1").build()
+    booked = row(held, part(0, 500), "bound")
+    state = state_of(held, gpu_node("n1", 1).holds(booked).version(1).build())
+    state.apply(Synced(Pod))
+    state.apply(Removed(Pod, "uid-a", "team-a", "a", "7"))
+    state.apply(Upserted(gpu_node("n1", 1).version(8).build()))
+    assert strays(state) == []
+    state.apply(Upserted(gpu_node("n1", 1).holds(booked).version(9).build()))
+    assert strays(state) == [("n1", "uid-a", "absent", False)]
+
+
+def test_a_pod_that_was_gone_exists_again_in_a_later_version() -> None:
+    held = pod("a").needs(500).bound("n1")
+    ledger = gpu_node("n1", 1).holds(row(held.build(), part(0, 500), "bound")).build()
+    state = state_of(ledger, held.version(5).build())
+    state.apply(Removed(Pod, "uid-a", "team-a", "a", "7"))
+    state.apply(Upserted(held.version(6).build()))
+    assert strays(state) == [("n1", "uid-a", "ended", True)]
+    state.apply(Upserted(held.version(8).build()))
+    assert strays(state) == []
+    assert state.pod("uid-a") is not None
+
+
+def test_a_pod_that_ended_and_runs_again_is_believed_in_a_later_version() -> None:
+    held = pod("a").needs(500).bound("n1")
+    before, after = held.version(4).build(), held.version(7).build()
+    state = state_of(gpu_node("n1", 1).build())
+    for version in (5, 6):
+        state.apply(Upserted(held.ended("Failed").version(version).build()))
+    state.apply(Upserted(before))
+    assert state.pod("uid-a") is None
+    state.apply(Upserted(after))
+    assert state.pod("uid-a") is not None
 
 
 def test_a_terminating_pod_keeps_its_row_and_a_terminal_one_does_not() -> None:
