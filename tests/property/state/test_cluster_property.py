@@ -142,7 +142,7 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(name=PODS, on=NODES, by=st.sampled_from(["us", "others", "kubelet"]))
     def bind_pod(self, name: str, on: str, by: str) -> None:
         stored = self.objects.get((Pod, name))
-        if stored is not None and not stored.spec.node_name:
+        if stored is not None and not stored.spec.node_name and not stored.is_terminal:
             notes = dict(stored.metadata.annotations or {})
             if by == "us":
                 notes["ballast.dev/cards"] = "0:250:1"
