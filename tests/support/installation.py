@@ -110,13 +110,13 @@ class Installation:
         self.serve = self._serve()
         self.control = self.another_control("control")
 
-    def another_control(self, name: str) -> Program:
-        """A further controller; the caller starts and ends it."""
+    def another_control(self, name: str, kubeconfig: str = "") -> Program:
+        """A further controller, with a kubeconfig of its own if given; the caller ends it."""
         port = free_port()
         argv = [
             "extender",
             "control",
-            self._kubeconfig("ballast-control"),
+            f"--kubeconfig={kubeconfig or self.kubeconfig('ballast-control')}",
             f"--metrics-listen={LOOPBACK}:{port}",
             f"--identity={name}",
             f"--lease-duration={self._lease_s}",
@@ -129,7 +129,7 @@ class Installation:
         port = free_port()
         argv = [
             "webhooks",
-            self._kubeconfig("ballast-webhooks"),
+            f"--kubeconfig={self.kubeconfig('ballast-webhooks')}",
             f"--listen={LOOPBACK}:{port}",
             f"--cert-dir={cert_dir}",
             *options,
@@ -160,19 +160,19 @@ class Installation:
         argv = [
             "extender",
             "serve",
-            self._kubeconfig("ballast-scheduler"),
+            f"--kubeconfig={self.kubeconfig('ballast-scheduler')}",
             f"--listen={LOOPBACK}:{port}",
         ]
         return Program("serve", argv, port, self._log("serve"))
 
-    def _kubeconfig(self, account: str) -> str:
-        """The option that logs a program in with the rights of its service account.
+    def kubeconfig(self, account: str) -> str:
+        """Path of a file that logs a program in with the rights of its service account.
 
         A client certificate instead of a token: one that can't run out in a long test.
         """
         user = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{account}"
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{SYSTEM_NAMESPACE}")
-        return f"--kubeconfig={self._plane.kubeconfig_for(user, groups)}"
+        return self._plane.kubeconfig_for(user, groups)
 
     def _log(self, name: str) -> Path:
         return self._plane.logs / f"ballast-{name}.log"
