@@ -28,10 +28,11 @@ from extender.cycle.pods import Outcome, PodWriter
 from extender.cycle.protection import Deadlines, Protection
 from extender.kube.errors import NotLeading
 from extender.kube.recorder import EventRecorder
+from extender.policy.leaving import max_grace_s
 from extender.policy.plan import Eviction, Move, Plan
 from extender.policy.queues import held_pool
 from extender.state.cluster import ClusterState
-from extender.state.model import MAX_GRACE_S, Snapshot, WorkloadView
+from extender.state.model import Snapshot, WorkloadView
 
 #: Evictions under way at once.
 AT_ONCE: Final = 24
@@ -125,7 +126,8 @@ class Evictor:
 
     def _turn(self, eviction: Eviction, case: Case, snapshot: Snapshot) -> _Turn:
         pod = eviction.pod
-        bound_s = _max_grace_s(snapshot, eviction)
+        project = snapshot.workloads[eviction.workload].project
+        bound_s = max_grace_s(snapshot, project, held_pool(snapshot, pod))
         is_stopped = eviction.reason is not Reason.MOVED
         return _Turn(
             eviction,
@@ -247,16 +249,6 @@ class Evictor:
             if now is None or (now.node, now.cards) != (eviction.pod.node, eviction.pod.cards):
                 return False
         return True
-
-
-def _max_grace_s(snapshot: Snapshot, eviction: Eviction) -> int:
-    """The longest that the pod has to end, as its project or its node pool says."""
-    workload = snapshot.workloads[eviction.workload]
-    queue = snapshot.queues.get(workload.project)
-    if queue is not None and queue.max_grace_s is not None:
-        return queue.max_grace_s
-    pool = snapshot.pools.get(held_pool(snapshot, eviction.pod))
-    return pool.max_grace_s if pool is not None else MAX_GRACE_S
 
 
 def _let_last_wait(turns: Sequence[_Turn], snapshot: Snapshot) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from extender.api.reasons import Reason, Refused
+from extender.policy.leaving import Leaving
 from extender.policy.place import Moment, has_room
 from extender.policy.plan import Placement
 from extender.policy.queues import Queue, add, held_amounts, held_pool, sum_amounts, tally_of
@@ -26,6 +27,9 @@ class _Promise:
 def settle_promises(session: Session) -> None:
     """Turn promises into admissions where they came true, give up those that can't."""
     promises = _find(session)
+    if not promises:
+        return
+    leaving = Leaving(session.snapshot)
     sim = session.sim
     for promise in promises:
         for pod, ix in _places(session, promise):
@@ -36,10 +40,8 @@ def settle_promises(session: Session) -> None:
             placements = [Placement(pod, pod.node, pod.cards) for pod in promise.pods]
             session.confirm(promise.workload, placements, "reserved")
         elif _may_still(session, promise, "later") and _hold(session, promise, sim.later):
-            session.waits[key] = Refused(
-                Reason.WAITING_FOR_VICTIMS,
-                f"{key}: waits for pods to leave {', '.join(_node_names(promise))}",
-            )
+            why = leaving.told(promise.workload, promise.pods)
+            session.waits[key] = Refused(Reason.WAITING_FOR_VICTIMS, f"{key}: {why}")
         else:
             session.drops.append(key)
             _uncharge(session, promise)
@@ -129,7 +131,3 @@ def _uncharge(session: Session, promise: _Promise) -> None:
             add(queue.pending, amounts)
             if is_np:
                 add(queue.pending_np, amounts)
-
-
-def _node_names(promise: _Promise) -> list[str]:
-    return sorted({pod.node for pod in promise.pods})

@@ -271,8 +271,13 @@ class Session:
         self._evictions = [each for each in self._evictions if each.pod.uid not in uids]
         self._moves = [each for each in self._moves if each.placement.pod.uid not in uids]
 
-    def hold_back(self, pods: Iterable[PodView], workloads: Iterable[WorkloadView]) -> str:
-        """Note that a budget keeps these victims; returns a sentence about the first of them."""
+    def hold_back(
+        self, pods: Iterable[PodView], workloads: Iterable[WorkloadView], taker: str = ""
+    ) -> str:
+        """Note that budgets keep these victims; returns a sentence about the first for its taker.
+
+        A pod of another project than `taker` is not named, but its budget is: that is where to ask.
+        """
         said, now_s = "", self.snapshot.now_s
         for pod, workload in zip(pods, workloads, strict=True):
             until = self.settings.budget_ends.get(pod.uid)
@@ -280,7 +285,8 @@ class Session:
                 until = now_s + self._budget_s(pod, workload)
             self._held_back[pod.uid] = HeldBack(pod.uid, pod.budgets, until)
             end = max(0, until - now_s)
-            said = said or f"{pod.key}: {self.budgets.name_of(pod)}, for {end} s at most"
+            whose = pod.key if workload.project == taker else f"a pod of {_title(workload)}"
+            said = said or f"{whose}: {self.budgets.name_of(pod)}, for {end} s at most"
         return said
 
     def _budget_s(self, pod: PodView, workload: WorkloadView) -> int:
@@ -349,6 +355,10 @@ def placed_amounts(placements: Sequence[Placement]) -> Amounts:
     if len(placements) == 1:
         return placements[0].amounts
     return sum_amounts([placement.amounts for placement in placements])
+
+
+def _title(workload: WorkloadView) -> str:
+    return f"project {workload.project}" if workload.project else "no project"
 
 
 def _refuse(

@@ -158,7 +158,9 @@ class Taking:
             solver.undo(found, mark)
             if held:
                 owners = [herd.workloads[herd.owner[p]] for p in held]
-                said = session.hold_back([herd.pods[p] for p in held], owners)
+                said = session.hold_back(
+                    [herd.pods[p] for p in held], owners, pending.workload.project
+                )
                 session.waits[key] = Refused(Reason.VICTIMS_PROTECTED, f"{key}: {said}")
             return
 

@@ -54,7 +54,8 @@ def test_what_budgets_hold_back_is_told_with_its_deadline_and_nothing_is_evicted
     }
     refused = plan.waits["ns/owner"]
     assert refused.reason is Reason.VICTIMS_PROTECTED
-    assert "PodDisruptionBudget ns/web allows 3 disruptions, for 120 s at most" in refused.detail
+    told = "a pod of project a: PodDisruptionBudget ns/web allows 3 disruptions, for 120 s at most"
+    assert refused.detail == f"ns/owner: {told}"
 
 
 def test_a_project_may_state_another_deadline() -> None:

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from extender.api.reasons import Reason
+from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
 from tests.support.snapshots import Cluster, counts, statuses
 
@@ -44,6 +44,32 @@ def test_promise_is_kept_while_somebody_is_leaving() -> None:
     assert not plan.admissions
     assert not plan.drops
     assert plan.waits["ns/a-job"].reason is Reason.WAITING_FOR_VICTIMS
+
+
+def leaves(cluster: Cluster, name: str, of: str, card: int, grace_s: int) -> None:
+    cluster.job(name, of, on="n0", cards=[card], terminating=True)
+    key = f"ns/{name}"
+    workload = cluster.workloads[key]
+    pods = tuple(replace(pod, grace_s=grace_s) for pod in workload.pods)
+    cluster.workloads[key] = replace(workload, pods=pods)
+
+
+def test_waiting_workload_is_told_what_ends_and_how_long_that_may_take() -> None:
+    cluster = promised()
+    two_cards(cluster)
+    leaves(cluster, "own", "a", 0, grace_s=240)
+    leaves(cluster, "secret", "b", 1, grace_s=30)
+    plan = decide(cluster.snapshot())
+    told = "ns/a-job: waits for ns/own-0 and 1 pod of project b (1 GPU) to end: up to 240 s"
+    assert plan.waits["ns/a-job"] == Refused(Reason.WAITING_FOR_VICTIMS, told)
+
+
+def test_a_grace_beyond_the_bound_is_told_as_the_bound() -> None:
+    cluster = promised()
+    two_cards(cluster)
+    leaves(cluster, "victim", "b", 0, grace_s=86_400)
+    detail = decide(cluster.snapshot()).waits["ns/a-job"].detail
+    assert detail == "ns/a-job: waits for 1 pod of project b (1 GPU) to end: up to 300 s"
 
 
 def test_promise_is_kept_while_the_row_of_a_pod_that_is_gone_still_holds_its_place() -> None:
