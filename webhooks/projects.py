@@ -1,6 +1,5 @@
 """Which project a namespace belongs to, from a watch of the Projects. No look-up ever waits."""
 
-from extender.api.demand import PROJECT_LABELS
 from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import GpuProject
 from extender.api.reasons import Reason, Refused
@@ -39,23 +38,17 @@ class ProjectIndex:
     def project_of(self, namespace: str, asked: str = "") -> GpuProject | Refused | None:
         """The project of a pod in `namespace` whose labels ask for `asked`, or for none.
 
-        None: no project lists the namespace and none was asked for. A refusal is the same whether
-        the project asked for does not exist or belongs to others, so it tells nothing of them.
+        None: no project lists the namespace and none was asked for. A namespace belongs to the
+        oldest project that lists it. A refusal is the same whether the project asked for does not
+        exist or belongs to others, so it tells nothing of them.
         """
         listed = self._of_namespace.get(namespace, {})
-        if asked:
-            if project := listed.get(asked):
-                return project
-            may = f"; it may use {_names(listed)}" if listed else ""
-            detail = f"namespace {namespace} may not use project {asked!r:.80}{may}"
-            return Refused(Reason.UNKNOWN_PROJECT, detail)
-        if len(listed) > 1:
-            detail = (
-                f"namespace {namespace} belongs to {_names(listed)}:"
-                f" name one with the label {PROJECT_LABELS[0]}"
-            )
-            return Refused(Reason.UNKNOWN_PROJECT, detail)
-        return next(iter(listed.values()), None)
+        owner = min(listed.values(), key=_age, default=None)
+        if not asked or (owner is not None and asked == owner.metadata.name):
+            return owner
+        may = f"; it may use {owner.metadata.name}" if owner else ""
+        detail = f"namespace {namespace} may not use project {asked!r:.80}{may}"
+        return Refused(Reason.UNKNOWN_PROJECT, detail)
 
     def _forget(self, uid: str) -> None:
         project = self._by_uid.pop(uid, None)
@@ -68,5 +61,7 @@ class ProjectIndex:
                 self._of_namespace.pop(namespace, None)
 
 
-def _names(listed: dict[str, GpuProject]) -> str:
-    return " or ".join(sorted(listed))
+def _age(project: GpuProject) -> tuple[float, str]:
+    """The order of projects that list one namespace: the first owns it."""
+    made = project.metadata.creation_timestamp
+    return made.timestamp() if made else 0.0, project.metadata.name

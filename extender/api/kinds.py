@@ -212,7 +212,11 @@ class MinRuntime(Struct, rename="camel", kw_only=True, omit_defaults=True):
 class GpuProjectSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     department: Annotated[Name, Meta(description="Name of its GpuDepartment.")]
     namespaces: Annotated[
-        list[str], Meta(description="Namespaces whose pods belong to this project.")
+        list[str],
+        Meta(
+            description="Namespaces whose pods belong to this project. A namespace belongs to one"
+            " project: the oldest that lists it."
+        ),
     ] = field(default_factory=list)
     node_pools: Annotated[
         list[PoolFigures], Meta(description="What its pods may have, per node pool.")

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     INVALID_FIGURES = "InvalidFigures"
     INVALID_LABELS = "InvalidLabels"
     UNKNOWN_REFERENCE = "UnknownReference"
+    NAMESPACE_TAKEN = "NamespaceTaken"
     # What a queue's pods hold, beside its quota.
     WITHIN_QUOTA = "WithinQuota"
     ABOVE_QUOTA = "AboveQuota"
@@ -106,6 +107,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.INVALID_FIGURES: "a figure is not understood",
     Reason.INVALID_LABELS: "a label or figure of the node is not understood",
     Reason.UNKNOWN_REFERENCE: "what it names does not exist",
+    Reason.NAMESPACE_TAKEN: "a namespace that it lists belongs to an older project",
     Reason.WITHIN_QUOTA: "its pods hold no more than its quota",
     Reason.ABOVE_QUOTA: "its pods hold more than its quota, and no more than its fair share",
     Reason.ABOVE_FAIR_SHARE: "its pods hold more than its fair share",

@@ -188,7 +188,7 @@ class Assembly:
     ) -> tuple[str, tuple[str, ...], Refused | None]:
         """The workload's project and node pools, and why it can't be placed, if it can't."""
         project = self._project_of(facts, group)
-        name = self._charged_to(facts, group) if isinstance(project, Refused) else project
+        name = self._charged_to(facts[0].namespace) if isinstance(project, Refused) else project
         asked = tuple(group.spec.node_pools) if group else ()
         asked = asked or next((fact.pools for fact in facts if fact.pools), ())
         pools = self._queues.pools_for(name, asked)
@@ -207,21 +207,13 @@ class Assembly:
             return Refused(Reason.UNKNOWN_PROJECT, detail)
         return self._queues.project_of(namespace, next(iter(named), ""))
 
-    def _charged_to(self, facts: Listed, group: GpuPodGroup | None) -> str:
-        """The project of a workload that names none of its namespace, or several; may be empty.
+    def _charged_to(self, namespace: str) -> str:
+        """The project of a workload that may not run as it names itself; empty where there is none.
 
-        What runs is charged all the same: no word that is written later makes it free. The pod that
-        has run longest decides, then the group.
+        What runs is charged to the project of its namespace, whatever its labels or group say.
         """
-        by_age = sorted(facts, key=lambda fact: (not fact.node, fact.created_at, fact.name))
-        named = [fact.project for fact in by_age if fact.project]
-        named += [group.spec.project] if group else []
-        namespace = facts[0].namespace
-        for name in (*named, "", *self._queues.projects_of(namespace)):
-            found = self._queues.project_of(namespace, name)
-            if not isinstance(found, Refused):
-                return found
-        return ""
+        found = self._queues.project_of(namespace, "")
+        return "" if isinstance(found, Refused) else found
 
     def _tree_of(self, facts: Listed, spec: GpuPodGroupSpec) -> GroupView | Refused | None:
         """The tree of groups where there are any or nearness is asked for, or what is wrong."""

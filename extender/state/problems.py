@@ -4,8 +4,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-#: `InvalidFigures` are malformed; what `UnknownReference` names does not exist.
-Fault = Literal["InvalidFigures", "UnknownReference", "InvalidLabels"]
+#: `InvalidFigures` are malformed; what `UnknownReference` names does not exist; a namespace that is
+#: `NamespaceTaken` belongs to an older project.
+Fault = Literal["InvalidFigures", "UnknownReference", "InvalidLabels", "NamespaceTaken"]
 
 
 class Problem(Struct, frozen=True, order=True):

@@ -4,7 +4,7 @@ Figures are written by people: what is malformed is reported by `problems()` and
 figure, or zero, is used in its place, so that one typing error never stops a queue.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -196,23 +196,18 @@ class Queues:
         return self._by_namespace.keys()
 
     def project_of(self, namespace: str, named: str) -> str | Refused:
-        """The project of pods of `namespace` that name the project `named`, or none when empty."""
-        listed = self._by_namespace.get(namespace, ())
-        if named:
-            if named in listed:
-                return named
-            detail = f"no project {named} lists namespace {namespace}"
-            return Refused(Reason.UNKNOWN_PROJECT, detail)
-        if len(listed) == 1:
-            return listed[0]
-        detail = f"no project lists namespace {namespace}"
-        if listed:
-            detail = f"projects {', '.join(listed)} list namespace {namespace}: a label must choose"
-        return Refused(Reason.UNKNOWN_PROJECT, detail)
+        """The project of pods of `namespace` that name the project `named`, or none when empty.
 
-    def projects_of(self, namespace: str) -> Sequence[str]:
-        """The projects that list the namespace, by name."""
-        return self._by_namespace.get(namespace, ())
+        A namespace belongs to the oldest project that lists it.
+        """
+        owner = self._owner_of(namespace)
+        if not owner:
+            detail = f"no project lists namespace {namespace}"
+            return Refused(Reason.UNKNOWN_PROJECT, detail)
+        if named and named != owner:
+            detail = f"namespace {namespace} belongs to project {owner}, not to {named!r:.80}"
+            return Refused(Reason.UNKNOWN_PROJECT, detail)
+        return owner
 
     def refuse_class(
         self, project: str, priority_class: str, values: Mapping[str, int | None]
@@ -268,6 +263,11 @@ class Queues:
             for text in texts:
                 yield Problem(kind, name, "InvalidFigures", text)
         for name, project in self.projects.items():
+            for namespace in project.spec.namespaces:
+                if (owner := self._owner_of(namespace)) != name:
+                    text = f"namespace {namespace} belongs to the older GpuProject {owner}"
+                    text += ": take it off one of the two lists"
+                    yield Problem("GpuProject", name, "NamespaceTaken", text)
             department = project.spec.department
             if department not in self.departments:
                 text = f"department {department} does not exist: it counts as one without quota"
@@ -303,6 +303,13 @@ class Queues:
         for name in wanted - views.keys():
             views[name] = QueueView(name)
         self.department_views = dict(sorted(views.items()))
+
+    def _owner_of(self, namespace: str) -> str:
+        """The oldest project that lists the namespace, the first by name of one second."""
+        listed = self._by_namespace.get(namespace, ())
+        if len(listed) < 2:
+            return listed[0] if listed else ""
+        return min(listed, key=lambda name: (self.project_views[name].created_at, name))
 
     def _list_namespaces(
         self, name: str, before: GpuProject | None, after: GpuProject | None

@@ -153,18 +153,46 @@ def test_the_project_is_the_only_one_that_lists_the_namespace() -> None:
     assert only(pod("a").needs(500).build()).project == "team-a"
 
 
-def test_the_label_chooses_among_the_projects_of_a_namespace() -> None:
+def test_a_namespace_belongs_to_the_oldest_project_that_lists_it() -> None:
     state = state_of(
-        project("p").namespaces("team-a").build(),
-        project("q").namespaces("team-a").build(),
-        pod("a").needs(500).project("q").build(),
+        project("team-a").build(),
+        project("a-younger").namespaces("team-a").created(1_001).build(),
+        pod("a").needs(500).project("a-younger").build(),
         pod("b").needs(500).build(),
+        pod("c").needs(500).project("a-younger").bound("n1").build(),
     )
     views = workloads_of(state)
-    assert views["team-a/a"].project == "q"
-    problem = views["team-a/b"].problem
+    problem = views["team-a/a"].problem
     assert problem is not None
     assert problem.reason is Reason.UNKNOWN_PROJECT
+    assert problem.detail == "namespace team-a belongs to project team-a, not to 'a-younger'"
+    assert views["team-a/b"].project == "team-a"
+    assert views["team-a/c"].project == "team-a"
+    (told,) = (each for each in state.problems() if each.fault == "NamespaceTaken")
+    assert (told.name, "older GpuProject team-a" in told.text) == ("a-younger", True)
+
+
+def test_projects_of_one_second_own_a_namespace_by_name() -> None:
+    younger = project("z").namespaces("team-a").build()
+    state = state_of(project("team-a").build(), younger, pod("b").needs(500).build())
+    assert workloads_of(state)["team-a/b"].project == "team-a"
+    state.apply(Upserted(project("a").namespaces("team-a").build()))
+    assert workloads_of(state)["team-a/b"].project == "a"
+
+
+def test_the_next_project_owns_a_namespace_that_the_oldest_gives_up() -> None:
+    younger = project("younger").namespaces("team-a").created(1_001).build()
+    state = state_of(project("team-a").build(), younger, pod("b").needs(500).build())
+    state.apply(Upserted(project("team-a").namespaces("other").build()))
+    assert workloads_of(state)["team-a/b"].project == "younger"
+    assert not [each for each in state.problems() if each.fault == "NamespaceTaken"]
+
+
+def test_a_project_made_anew_is_younger_than_the_one_that_waited() -> None:
+    younger = project("younger").namespaces("team-a").created(1_001).build()
+    state = state_of(project("team-a").build(), younger, pod("b").needs(500).build())
+    state.apply(Upserted(project("team-a").uid("anew").created(1_002).build()))
+    assert workloads_of(state)["team-a/b"].project == "younger"
 
 
 def test_a_label_of_another_teams_project_is_refused() -> None:

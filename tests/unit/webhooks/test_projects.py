@@ -4,6 +4,7 @@ from extender.api.events import Removed, Synced, Upserted
 from extender.api.kinds import GpuProject
 from extender.api.reasons import Reason, Refused
 from tests.support.admission import index_of, project
+from tests.support.builders.metadata import at_s
 from webhooks.projects import ProjectIndex
 
 
@@ -37,10 +38,21 @@ def test_refusal_does_not_tell_whether_another_project_exists() -> None:
     assert "speech" not in detail_of(index.project_of("team-z", "absent"))
 
 
-def test_namespace_of_two_projects_must_name_one() -> None:
+def test_namespace_belongs_to_the_oldest_project_that_lists_it() -> None:
+    older, younger = project("vision", "team-a"), project("speech", "team-a")
+    older.metadata.creation_timestamp = at_s(1_000)
+    younger.metadata.creation_timestamp = at_s(1_001)
+    index = index_of(younger, older)
+    assert name_of(index.project_of("team-a")) == "vision"
+    assert name_of(index.project_of("team-a", "vision")) == "vision"
+    assert "it may use vision" in detail_of(index.project_of("team-a", "speech"))
+    index.deliver(Removed(GpuProject, "uid-vision", "", "vision"))
+    assert name_of(index.project_of("team-a")) == "speech"
+
+
+def test_projects_of_one_second_own_a_namespace_by_name() -> None:
     index = index_of(project("vision", "team-a"), project("speech", "team-a"))
-    assert "speech or vision: name one with the label" in detail_of(index.project_of("team-a"))
-    assert name_of(index.project_of("team-a", "speech")) == "speech"
+    assert name_of(index.project_of("team-a")) == "speech"
 
 
 def test_changed_project_loses_the_namespaces_it_no_longer_lists() -> None:
