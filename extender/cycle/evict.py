@@ -28,7 +28,7 @@ from extender.cycle.pods import Outcome, PodWriter
 from extender.cycle.protection import Deadlines, Protection
 from extender.kube.errors import NotLeading
 from extender.kube.recorder import EventRecorder
-from extender.policy.leaving import max_grace_s
+from extender.policy.leaving import bound_s
 from extender.policy.plan import Eviction, Move, Plan
 from extender.policy.queues import held_pool
 from extender.state.cluster import ClusterState
@@ -127,12 +127,12 @@ class Evictor:
     def _turn(self, eviction: Eviction, case: Case, snapshot: Snapshot) -> _Turn:
         pod = eviction.pod
         project = snapshot.workloads[eviction.workload].project
-        bound_s = max_grace_s(snapshot, project, held_pool(snapshot, pod))
+        most_s = bound_s(snapshot, project, held_pool(snapshot, pod))
         is_stopped = eviction.reason is not Reason.MOVED
         return _Turn(
             eviction,
             case,
-            grace_s=bound_s if pod.grace_s > bound_s else None,
+            grace_s=most_s if pod.grace_s > most_s else None,
             is_forced=is_stopped and self._deadlines.is_over(pod.uid, snapshot.now_s),
         )
 

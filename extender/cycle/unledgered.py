@@ -56,15 +56,15 @@ class UnledgeredKeeper:
         tried = self._tried_at.items()
         self._tried_at = {uid: at for uid, at in tried if now - at < RETRY_S}
         due = [
-            pod.facts
+            pod
             for pod in managed
             if pod.is_unwanted
             and _can_be_evicted(pod.facts)
             and pod.facts.uid not in self._tried_at
         ]
-        for facts in due[:EVICTIONS_PER_LOOK]:
-            self._tried_at[facts.uid] = now
-            await self._evict(facts)
+        for pod in due[:EVICTIONS_PER_LOOK]:
+            self._tried_at[pod.facts.uid] = now
+            await self._evict(pod.facts, pod.grace_s)
 
     def close(self) -> None:
         """This process leads no more, and counts nothing."""
@@ -81,8 +81,13 @@ class UnledgeredKeeper:
         self._recorder.record(_reference(facts), Reason.UNLEDGERED, note, "Warning")
         log.warning("pod holds GPUs without a row", pod=_key(facts), node=facts.node)
 
-    async def _evict(self, facts: PodFacts) -> None:
-        outcome = await self._writer.evict_by_name(facts.namespace, facts.name, facts.uid)
+    async def _evict(self, facts: PodFacts, grace_s: int) -> None:
+        outcome = await self._writer.evict_by_name(
+            facts.namespace,
+            facts.name,
+            facts.uid,
+            grace_s=grace_s if grace_s < facts.grace_s else None,
+        )
         if outcome == "done":
             metrics.EVICTED.labels(Reason.UNLEDGERED).inc()
         log.info("evicted a pod without a row", pod=_key(facts), outcome=outcome)

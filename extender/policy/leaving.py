@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from extender.api.units import MILLI_PER_GPU, format_gpus
 from extender.policy.queues import held_pool, tally_of
-from extender.state.model import MAX_GRACE_S, PodView, Snapshot, WorkloadView
+from extender.state.model import PodView, Snapshot, WorkloadView, max_grace_s
 
 #: Pods of the own project that are named before "and N more".
 _NAMED = 3
@@ -13,13 +13,9 @@ _NAMED = 3
 _Leaver = tuple[WorkloadView, PodView]
 
 
-def max_grace_s(snapshot: Snapshot, project: str, pool: str) -> int:
-    """The longest that an evicted pod has to end, as its project or its node pool says."""
-    queue = snapshot.queues.get(project)
-    if queue is not None and queue.max_grace_s is not None:
-        return queue.max_grace_s
-    view = snapshot.pools.get(pool)
-    return view.max_grace_s if view is not None else MAX_GRACE_S
+def bound_s(snapshot: Snapshot, project: str, pool: str) -> int:
+    """The longest that an evicted pod of the project has to end."""
+    return max_grace_s(snapshot.queues.get(project), snapshot.pools.get(pool))
 
 
 @dataclass(slots=True)
@@ -59,7 +55,7 @@ class Leaving:
 
     def _grace_s(self, owner: WorkloadView, pod: PodView) -> int:
         pool = held_pool(self.snapshot, pod)
-        return min(pod.grace_s, max_grace_s(self.snapshot, owner.project, pool))
+        return min(pod.grace_s, bound_s(self.snapshot, owner.project, pool))
 
 
 def _named(workload: WorkloadView, found: Sequence[_Leaver]) -> str:

@@ -282,11 +282,13 @@ class ClusterState:
 
     def foreign_pods(self) -> list[ForeignPod]:
         """Bound pods that hold cards without a row, by UID."""
+        queues, pool_of = self._queues, self._fleet.pool_of
         return [
             ForeignPod(
                 facts,
-                is_managed=self._queues.is_managed(facts.namespace),
-                is_unwanted=self._fleet.pool_of(facts.node) in self._queues.strict_pools,
+                is_managed=queues.is_managed(facts.namespace),
+                is_unwanted=pool_of(facts.node) in queues.strict_pools,
+                grace_s=queues.grace_s(facts, pool_of(facts.node)),
             )
             for facts in self._fleet.foreign.holders()
         ]

@@ -31,12 +31,13 @@ class ForeignPod(Struct, frozen=True):
     """A foreign pod that holds cards.
 
     `is_managed`: a project lists its namespace, so it should have asked through Ballast.
-    `is_unwanted`: the node pool it is in evicts such pods.
+    `is_unwanted`: the node pool it is in evicts such pods. Evicted, it has `grace_s` to end.
     """
 
     facts: PodFacts
     is_managed: bool
     is_unwanted: bool
+    grace_s: int
 
 
 class ForeignPods:

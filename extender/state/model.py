@@ -278,6 +278,13 @@ class PoolView:
     max_grace_s: int = MAX_GRACE_S
 
 
+def max_grace_s(queue: QueueView | None, pool: PoolView | None) -> int:
+    """The longest that an evicted pod has to end, as its project or else its node pool says."""
+    if queue is not None and queue.max_grace_s is not None:
+        return queue.max_grace_s
+    return pool.max_grace_s if pool is not None else MAX_GRACE_S
+
+
 @dataclass(slots=True)
 class Snapshot:
     """One consistent picture for one cycle. `now_s` is the only clock a policy may read.

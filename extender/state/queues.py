@@ -33,8 +33,9 @@ from extender.state.model import (
     PoolView,
     QueueView,
     department_queue,
+    max_grace_s,
 )
-from extender.state.pods import unix_s
+from extender.state.pods import PodFacts, unix_s
 from extender.state.problems import Problem
 
 #: What a GpuNodePool says -> the word that policy and scenario files use for it.
@@ -222,6 +223,12 @@ class Queues:
     def is_managed(self, namespace: str) -> bool:
         """Whether any project lists the namespace."""
         return namespace in self._by_namespace
+
+    def grace_s(self, pod: PodFacts, pool: str) -> int:
+        """How long a pod without a row has to end, as its first project or the node pool says."""
+        projects = self.projects_of(pod.namespace)
+        queue = self.project_views.get(projects[0]) if projects else None
+        return min(pod.grace_s, max_grace_s(queue, self.pool_views.get(pool)))
 
     def pools_for(self, project: str, asked: tuple[str, ...]) -> tuple[str, ...] | Refused:
         """Node pools that work of `project` may use, best first; `asked` is what the work names."""

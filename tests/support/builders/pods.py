@@ -171,6 +171,11 @@ class PodBuilder(Builder):
         self._status = replace(self._status, phase=phase)
         return self
 
+    def grace(self, seconds: int) -> Self:
+        """Asks for so long to end."""
+        self._spec = replace(self._spec, termination_grace_period_seconds=seconds)
+        return self
+
     def terminating(self, since: int = 2_000) -> Self:
         self._meta = replace(self._meta, deletion_timestamp=at_s(since))
         return self

@@ -25,6 +25,7 @@ class Stage:
     def __init__(self, does: Literal["Report", "Evict"] = "Report") -> None:
         self.state = ClusterState()
         self.evicted: list[str] = []
+        self.graces: list[int | None] = []
         self.refused: set[str] = set()
         self.told: list[tuple[str, Reason, str]] = []
         built = pool("default").build()
@@ -39,8 +40,11 @@ class Stage:
         writer = PodWriter(self, self.state)  # type: ignore[arg-type]
         self.keeper = UnledgeredKeeper(self.state, writer, self)  # type: ignore[arg-type]
 
-    async def evict(self, _namespace: str, name: str, **_: Any) -> Any:
+    async def evict(
+        self, _namespace: str, name: str, *, grace_s: int | None = None, **_: Any
+    ) -> Any:
         self.evicted.append(name)
+        self.graces.append(grace_s)
         return EvictionRefused(0.0, "no") if name in self.refused else Evicted()
 
     def record(self, about: ObjectRef, reason: Reason, note: str, *_: object) -> None:
@@ -81,6 +85,18 @@ async def test_a_pool_that_says_so_has_them_evicted() -> None:
     await stage.look()
     assert stage.evicted == ["a"]
     assert {name for name, _, note in stage.told if "it is evicted" in note} == {"a", "t"}
+
+
+async def test_its_grace_is_bounded_as_that_of_any_evicted_pod() -> None:
+    stage = Stage("Evict")
+    stage.add(pod("a").needs(1000).grace(86_400), pod("b").needs(1000).grace(10))
+    await stage.look()
+    stated = project("team-a").build()
+    stated.spec.max_termination_grace_seconds = 60
+    stage.state.apply(Upserted(stated))
+    stage.add(pod("c").needs(1000).grace(86_400))
+    await stage.look()
+    assert (stage.evicted, stage.graces) == (["a", "b", "c"], [300, None, 60])
 
 
 async def test_a_pod_that_a_budget_protects_is_tried_again_after_the_others() -> None:
