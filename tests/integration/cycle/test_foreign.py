@@ -91,7 +91,7 @@ async def test_work_goes_to_the_node_that_foreign_pods_left_free(scene: Scene) -
     await until_shown(scene, full[0])
     scene.submit_job("team-b", "later", 3, 1000)
     await scene.until(
-        lambda: [pod for pod in pods_of(scene, "team-b", "later-") if not node_of(pod)] == [],
+        lambda: sum(bool(node_of(pod)) for pod in pods_of(scene, "team-b", "later-")) == 3,
         "the pods that take the node over",
     )
     assert {node_of(pod) for pod in pods_of(scene, "team-b", "later-")} == {full[0]}

@@ -61,7 +61,7 @@ def replicas(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Replicas]:
     ports = [free_port(), free_port()]
     # One webhook for each replica; failures are not passed over here.
     (configuration,) = webhook_configurations("https://unused", b"")
-    (shipped,) = configuration["webhooks"]
+    shipped, *_ = configuration["webhooks"]
     configuration["webhooks"] = [
         shipped
         | {

@@ -114,9 +114,9 @@ def test_ephemeral_container_is_shown_no_card(queues: Admission) -> None:
 
 def test_deletion_of_a_department_in_use_is_warned_of(queues: Admission) -> None:
     plane = queues.api.control_plane
-    argv = [plane.program("kubectl"), f"--kubeconfig={plane.kubeconfig}", "delete", "department"]
+    argv = [plane.program("kubectl"), f"--kubeconfig={plane.kubeconfig}", "delete"]
     done = subprocess.run(
-        [*argv, "research", "--dry-run=server"], capture_output=True, text=True, timeout=60,
+        [*argv, "gpudepartment", "research", "--dry-run=server"], capture_output=True, text=True, timeout=60,
         check=True,
     )  # fmt: skip
     assert "Warning: metadata.name: projects vision belong to department research" in done.stderr
