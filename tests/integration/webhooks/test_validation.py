@@ -114,9 +114,7 @@ def test_ephemeral_container_is_shown_no_card(queues: Admission) -> None:
 
 def test_deletion_of_a_department_in_use_is_warned_of(queues: Admission) -> None:
     plane = queues.api.control_plane
-    argv = [plane.program("kubectl"), f"--kubeconfig={plane.kubeconfig}", "delete"]
-    done = subprocess.run(
-        [*argv, "gpudepartment", "research", "--dry-run=server"], capture_output=True, text=True, timeout=60,
-        check=True,
-    )  # fmt: skip
+    kubectl = [plane.program("kubectl"), f"--kubeconfig={plane.kubeconfig}"]
+    argv = [*kubectl, "delete", "gpudepartment", "research", "--dry-run=server"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
     assert "Warning: metadata.name: projects vision belong to department research" in done.stderr
