@@ -15,9 +15,10 @@ from extender.state.model import ANYWHERE, Constraints, PodTerm
 from extender.state.narrowing import Narrowed, read_narrowing
 from extender.state.refusals import read_refusals
 
-#: Distinct constraints that are shared before the table is started anew, against hostile variety.
-_MAX_SHARED: Final = 20_000
-_shared: dict[bytes, Constraints] = {}
+#: Bytes of distinct constraints that are shared before the table is started anew.
+_MAX_SHARED_BYTES: Final = 8 * 2**20
+#: More than this of one pod is not kept, whatever a tenant writes: 100,000 pods are in memory.
+MAX_BYTES: Final = 16 * 2**10
 _NO_AFFINITY: Final = Affinity()
 
 
@@ -26,17 +27,41 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text else ()
 
 
+class _Shared:
+    """Equal constraints as one object, in a table of bounded size."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Constraints] = {}
+        self._n_bytes = 0
+
+    def one_for(self, constraints: Constraints) -> Constraints | None:
+        """The one object for constraints equal to these; None where they are too large to keep."""
+        if constraints == ANYWHERE:
+            return ANYWHERE
+        key = msgspec.msgpack.encode(constraints)
+        if len(key) > MAX_BYTES:
+            return None
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        if self._n_bytes + len(key) > _MAX_SHARED_BYTES:
+            self._known.clear()
+            self._n_bytes = 0
+        self._known[key] = constraints
+        self._n_bytes += len(key)
+        return constraints
+
+
+_shared: Final = _Shared()
+
+
 def share(constraints: Constraints) -> Constraints:
-    """The one object for constraints equal to these."""
-    if constraints == ANYWHERE:
-        return ANYWHERE
-    if len(_shared) >= _MAX_SHARED:
-        _shared.clear()
-    return _shared.setdefault(msgspec.msgpack.encode(constraints), constraints)
+    """The one object for constraints equal to these, as far as they are kept in common."""
+    return _shared.one_for(constraints) or constraints
 
 
-def read_constraints(pod: Pod) -> Constraints:
-    """Where the pod may run."""
+def read_constraints(pod: Pod) -> Constraints | None:
+    """Where the pod may run; None where it says so in more than `MAX_BYTES`."""
     spec = pod.spec
     affinity = spec.affinity or _NO_AFFINITY
     to_nodes = affinity.node_affinity
@@ -44,7 +69,7 @@ def read_constraints(pod: Pod) -> Constraints:
     narrowed = read_narrowing(required) if was_released(pod) else Narrowed(required)
     is_bound = bool(spec.node_name)
     refusals = read_refusals(pod.metadata.annotation(names.ANNOTATION_REFUSED))
-    return share(
+    return _shared.one_for(
         Constraints(
             node_selector=tuple(sorted((spec.node_selector or {}).items())),
             affinity=narrowed.own,

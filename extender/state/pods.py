@@ -45,8 +45,14 @@ from extender.api.reasons import Reason, Refused
 from extender.api.requests import host_held, host_request
 from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_memory
 from extender.state.claims import read_claim_names
-from extender.state.constraints import read_constraints, read_doubts, split_names, was_released
-from extender.state.model import Constraints
+from extender.state.constraints import (
+    MAX_BYTES,
+    read_constraints,
+    read_doubts,
+    split_names,
+    was_released,
+)
+from extender.state.model import ANYWHERE, Constraints
 from extender.state.refusals import Refusals, read_answer, read_refusals
 
 _CARD: Final = re.compile(r"([0-9]{1,2}):([1-9][0-9]{0,3}):([0-9]{1,9})", re.ASCII)
@@ -179,6 +185,8 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     asked = _host_demand(pod) if isinstance(demand, Refused) else demand
     held = _held(pod)
     gang, compute, checkpoint_s, problem = _read_words(pod, asked)
+    constraints, labels = read_constraints(pod), _share_labels(meta.labels or {})
+    problem = problem or _refuse_large(meta, constraints, labels)
     kind = meta.label(names.LABEL_WORKLOAD_KIND)
     return PodFacts(
         uid=meta.uid,
@@ -195,8 +203,8 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         priority=_priority(spec, kind),
         created_at=unix_s(meta.creation_timestamp),
         started_at=unix_s(pod.status.start_time),
-        constraints=read_constraints(pod),
-        labels=_share_labels(meta.labels or {}),
+        constraints=constraints or ANYWHERE,
+        labels=labels or (),
         group=group_of(pod),
         sub_group=first_of(meta.labels, SUB_GROUP_LABELS),
         min_member=gang[0],
@@ -277,8 +285,23 @@ def read_cards(text: str) -> tuple[CardShare, ...]:
     return tuple(cards)
 
 
-def _share_labels(labels: Mapping[str, str]) -> Labels:
-    """The labels by name; equal pairs are one object."""
+def _refuse_large(
+    meta: ObjectMeta, constraints: Constraints | None, labels: Labels | None
+) -> Refused | None:
+    """Why a pod of which not everything is kept is not planned."""
+    too_large = "labels" if labels is None else ""
+    if constraints is None:
+        too_large = "node selector, affinity and tolerations"
+    if not too_large:
+        return None
+    text = f"{meta.namespace}/{meta.name}: its {too_large} have more than {MAX_BYTES} bytes"
+    return Refused(Reason.INVALID_REQUEST, text)
+
+
+def _share_labels(labels: Mapping[str, str]) -> Labels | None:
+    """The labels by name; equal pairs are one object. None where they are too many to be kept."""
+    if sum(len(key) + len(value) for key, value in labels.items()) > MAX_BYTES:
+        return None
     if len(_labels) >= _MAX_LABELS:
         _labels.clear()
     return tuple(_labels.setdefault(pair, pair) for pair in sorted(labels.items()))

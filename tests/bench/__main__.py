@@ -1,11 +1,12 @@
-"""`python -m tests.bench [shapes|quiet|throughput|latency|admission ...]`: all figures, or those of
-the parts named. `shapes` and `quiet` need no control plane.
+"""`python -m tests.bench [PART ...]`: all figures, or those of the parts named.
+
+The parts are shapes, quiet and memory; and, with a control plane, throughput, latency, admission.
 """
 
 import asyncio
 import sys
 
-from tests.bench import admission, latency, quiet, shapes, throughput
+from tests.bench import admission, latency, memory, quiet, shapes, throughput
 from tests.bench.figures import Figure, show
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.installation import install
@@ -16,9 +17,10 @@ LIVE = ("throughput", "latency", "admission")
 
 def main() -> None:
     """Measure and show."""
-    parts = sys.argv[1:] or ["shapes", "quiet", *LIVE]
+    parts = sys.argv[1:] or ["shapes", "quiet", "memory", *LIVE]
     figures: list[Figure] = shapes.measure() if "shapes" in parts else []
     figures += quiet.measure() if "quiet" in parts else []
+    figures += memory.measure() if "memory" in parts else []
     if set(LIVE) & set(parts):
         figures += _measure_live(parts)
     show(figures)

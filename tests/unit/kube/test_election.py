@@ -1,9 +1,14 @@
 import asyncio
+from unittest.mock import create_autospec
 
+import msgspec
 import pytest
 
-from extender.kube.election import Leadership, Terms
-from extender.kube.errors import NotLeading
+from extender.api.objects import Lease, ObjectMeta
+from extender.kube.client import Client
+from extender.kube.election import Election, Leadership, Terms
+from extender.kube.errors import Conflict, NotLeading
+from extender.kube.transport import Call
 
 pytestmark = pytest.mark.looptime
 
@@ -45,3 +50,38 @@ def test_terms_under_which_two_could_lead_are_refused(terms: tuple[float, ...]) 
 def test_two_renewals_fit_before_the_hold_ends() -> None:
     terms = Terms()
     assert terms.retry_s + 2 * terms.request_s <= terms.renew_s
+
+
+async def test_a_lease_that_went_back_in_time_ends_the_lead() -> None:
+    """It was restored from a backup: it names us, and is older than what we wrote."""
+    written: list[Lease] = []
+    is_restored = False
+
+    async def send(call: Call) -> bytes:
+        if is_restored:
+            raise Conflict("written over an older version")
+        body = msgspec.json.decode(msgspec.json.encode(call.body))
+        body["metadata"]["resourceVersion"] = str(100 + len(written))
+        written.append(msgspec.convert(body, Lease))
+        return msgspec.json.encode(body)
+
+    async def get(*_: object) -> Lease:
+        return written[0] if written else Lease(ObjectMeta(resource_version="99"))
+
+    led: list[Leadership] = []
+
+    async def lead(leadership: Leadership) -> None:
+        led.append(leadership)
+        await asyncio.Event().wait()
+
+    client = create_autospec(Client, instance=True)
+    client.get, client.send = get, send
+    task = asyncio.ensure_future(Election(client, "ns", "lease", "me").run(lead))
+    await asyncio.sleep(20)
+    assert len(written) > 3
+    assert [each.is_leading for each in led] == [True]
+    is_restored = True
+    await asyncio.sleep(4)
+    assert not led[0].is_leading
+    task.cancel()
+    await asyncio.wait([task])

@@ -8,6 +8,7 @@ from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import Device, GpuNode
 from extender.api.objects import ContainerStatus, Node, Pod, Resources
 from extender.state.cluster import ClusterState
+from extender.state.constraints import MAX_BYTES
 from extender.state.nodes import NodeTable
 from tests.support.builders import (
     CARD_MIB,
@@ -481,3 +482,22 @@ def test_a_node_counts_what_a_pod_asks_for_as_a_whole_and_what_it_still_holds(gp
     view = state.pod("uid-a")
     # Its project is charged what the pod asks for: kubelet may say anything of its own pods.
     assert gpus == 0 or (view is not None and view.demand.cpu_milli == 4000)
+
+
+# -- what a tenant writes ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["labels", "node selector, affinity and tolerations"])
+def test_a_pod_with_more_than_is_kept_of_one_is_not_planned_and_holds_its_place(what: str) -> None:
+    texts = {f"x/{number}": "v" * 60 for number in range(MAX_BYTES // 60)}
+    built = pod("a").needs(500).labels(texts) if what == "labels" else pod("a").needs(500)
+    if what != "labels":
+        built.on_nodes(**texts)
+    state = state_of(gpu_node("n1", 1).build(), built.build())
+    (workload,) = state.workloads().values()
+    assert workload.problem is not None
+    assert f"its {what} have more than {MAX_BYTES} bytes" in workload.problem.detail
+    held = built.bound("n1").build()
+    state = state_of(gpu_node("n1", 1).holds(row(held, part(0, 500), "bound")).build(), held)
+    assert free_cards(state, "n1") == [500]
+    assert strays(state) == []

@@ -1,0 +1,91 @@
+"""What is gone is forgotten, and nothing is deleted that changed since it was looked at."""
+
+from typing import Any
+from unittest.mock import create_autospec
+
+import pytest
+
+from extender.api.events import Removed, Synced, Upserted
+from extender.api.objects import Node, Pod
+from extender.cycle.controller import EPOCHS_PER_LEADER, Controller, ControlOptions, _Term
+from extender.cycle.inventory import InventoryKeeper
+from extender.cycle.pods import PodWriter, Release
+from extender.http.claim import read_claim
+from extender.kube.client import Client
+from extender.kube.election import _first_transitions
+from extender.kube.errors import Conflict, NotFound, NotLeading
+from extender.state.cluster import ClusterState
+from extender.state.rows import add_rows
+from tests.support.builders import gpu_node, pod, row, whole
+
+
+def client_of() -> Any:
+    return create_autospec(Client, instance=True)
+
+
+def state_of(*objects: Any) -> ClusterState:
+    state = ClusterState()
+    for obj in objects:
+        state.apply(Upserted(obj))
+    for kind in (Pod, Node):
+        state.apply(Synced(kind))
+    return state
+
+
+async def test_a_pod_that_a_patch_does_not_find_is_forgotten() -> None:
+    """The watch may never tell of its end: it came by a live read and was gone before the list."""
+    ghost = pod("ghost").needs(1000).build()
+    state = state_of(ghost, gpu_node("n1", 1).holds(row(ghost, whole(0))).build())
+    client = client_of()
+    client.merge_patch.side_effect = NotFound("gone")
+    view = state.pod("uid-ghost")
+    assert view is not None
+    assert await PodWriter(client, state).release([Release(view, "n1", 7)]) == ["gone"]
+    assert state.pod("uid-ghost") is None
+    assert [(stray.row.uid, stray.is_confirmed) for stray in state.rows_to_free()] == [
+        ("uid-ghost", True)
+    ]
+
+
+async def test_a_row_whose_pod_a_live_read_finds_is_kept() -> None:
+    held = pod("a").needs(1000).bound("n1").version(5).build()
+    state = state_of(gpu_node("n1", 1).build())
+    state.apply(Removed(Pod, "uid-a", "team-a", "a", "7"))
+    client = client_of()
+    client.get.return_value = held
+    assert not await PodWriter(client, state).is_absent("team-a", "a", "uid-a")
+
+
+async def test_a_gpu_node_is_deleted_only_as_it_was_looked_at() -> None:
+    state = state_of(gpu_node("n1", 1).version(41).build())
+    client = client_of()
+    client.delete.side_effect = Conflict("a row was written")
+    await InventoryKeeper(client, state).keep()
+    (call,) = client.delete.call_args_list
+    assert call.kwargs == {"uid": "uid-gpu-n1", "resource_version": "41"}
+    assert state.gpu_node("n1") is not None
+
+
+async def test_a_term_that_has_used_its_plan_numbers_ends() -> None:
+    client = client_of()
+    term = _Term(Controller(client, client, ControlOptions("me")), transitions=3)
+    term._number = EPOCHS_PER_LEADER - 1
+    with pytest.raises(NotLeading, match="plan numbers"):
+        await term._cycle()
+    client.merge_patch.assert_not_called()
+
+
+def test_plan_numbers_are_read_by_the_extender_and_exact_in_json() -> None:
+    newest = (_first_transitions() + 10**6) * EPOCHS_PER_LEADER
+    assert newest < 2**53
+    claim = read_claim(pod("a").needs(1000).released("n1", newest).build())
+    assert claim.plan is not None
+    assert claim.plan.epoch == newest
+
+
+def test_rows_of_the_older_and_smaller_plan_numbers_are_taken_over() -> None:
+    held = pod("a").needs(1000).build()
+    older = _first_transitions() * 1_000_000 + 999_999
+    ledger = gpu_node("n1", 1).holds(row(held, whole(0), epoch=older)).build()
+    newer = row(held, whole(0), epoch=_first_transitions() * EPOCHS_PER_LEADER + 1)
+    assert add_rows(ledger, [newer]) == (newer,)
