@@ -144,7 +144,7 @@ def _fill() -> None:
     bare = _rss()
     state = ClusterState()
     client = create_autospec(Client, instance=True)
-    client.pages = _decoded
+    client.pages, client.lines = _decoded, _silent
     reflector = Reflector(client, PODS, state.apply)
     asyncio.run(_list(reflector))
     state.apply(Synced(Node))
@@ -157,6 +157,12 @@ async def _decoded(*_: object, **__: object) -> AsyncGenerator[Page[Pod], None]:
     """Stands in for `Client.pages`, from bytes on."""
     for body in pages():
         yield decode_page(PODS, body)
+
+
+async def _silent(*_: object) -> AsyncGenerator[bytes, None]:
+    """A watch that tells nothing."""
+    await asyncio.Event().wait()
+    yield b""
 
 
 async def _list(reflector: Reflector[Pod]) -> None:
