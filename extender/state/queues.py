@@ -225,9 +225,8 @@ class Queues:
         return namespace in self._by_namespace
 
     def grace_s(self, pod: PodFacts, pool: str) -> int:
-        """How long a pod without a row has to end, as its first project or the node pool says."""
-        projects = self.projects_of(pod.namespace)
-        queue = self.project_views.get(projects[0]) if projects else None
+        """How long a pod without a row has to end, as its project or the node pool says."""
+        queue = self.project_views.get(self._owner_of(pod.namespace))
         return min(pod.grace_s, max_grace_s(queue, self.pool_views.get(pool)))
 
     def pools_for(self, project: str, asked: tuple[str, ...]) -> tuple[str, ...] | Refused:
