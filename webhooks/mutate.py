@@ -243,10 +243,26 @@ def _objection(case: Case) -> Refused | None:
             validate.check_scheduler(pod, case.project)
             or validate.check_request(pod, case.demand)
             or validate.check_class(pod, case.priority_class, case.project, case.classes)
+            or _no_mig(case)
             or limits.check_node_labels(case)
             or limits.check_limits(case)
         )
     return _no_gate(pod, "it asks for no GPU") if names.GATE in pod.gates else None
+
+
+def _no_mig(case: Case) -> Refused | None:
+    """Why the pod of a DaemonSet may have no MIG instance, or None where it asks for none.
+
+    It has no gate and requests no milli-GPU: neither controller nor extender would decide on it.
+    """
+    if not case.is_of_daemon_set or not case.demand.counted_milli:
+        return None
+    return Refused(
+        Reason.INVALID_REQUEST,
+        f"{pod_name(case.pod)}: a pod of a DaemonSet can't have a MIG instance in the namespace of"
+        " a GpuProject: ask for a share of a card (annotation gpu-fraction) or for whole GPUs"
+        f" ({names.NVIDIA_GPU}), or use a Deployment",
+    )
 
 
 def _project_of(pod: Pod, projects: ProjectIndex) -> GpuProject | Refused | None:

@@ -155,6 +155,37 @@ def test_gpu_of_an_init_container_is_refused(site: Site) -> None:
     assert "came without the gate" in site.refusal(pod(initContainers=[first]))
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("nvidia.com/mig-1g.10gb", "can't have a MIG instance"), ("nvidia.com/gpu", "")],
+)
+def test_mig_instance_of_a_daemon_sets_pod_is_refused(site: Site, name: str, why: str) -> None:
+    body = admitted(asking(name), milli="" if why else "1000")
+    body["spec"].pop("schedulingGates")
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}
+    body["metadata"]["ownerReferences"] = [owner | {"controller": True}]
+    maker = "system:serviceaccount:kube-system:daemon-set-controller"
+    kubeconfig = site.api.control_plane.kubeconfig_for(maker, ("system:masters",))
+    said = site.refusal(body, by=kubeconfig)
+    assert why in said
+    assert bool(why) == bool(said)
+
+
+@pytest.mark.parametrize("where", ["", "elsewhere"])
+def test_mig_instance_of_a_shared_kind_is_refused_by_its_name(site: Site, where: str) -> None:
+    body = asking("nvidia.com/mig-1g.5gb.shared")
+    body["spec"]["schedulerName"] = "ballast-scheduler"
+    said = site.refusal(body, namespace=site.elsewhere if where else "")
+    assert "nvidia.com/mig-1g.5gb.shared is not a resource that Ballast counts" in said
+    assert "gpu-fraction" in said
+    assert "webhook is down" not in said
+
+
+def test_pod_level_request_alone_is_looked_at(site: Site) -> None:
+    said = site.refusal(pod(resources={"limits": {"amd.com/gpu": "1"}}))
+    assert "amd.com/gpu" in said
+
+
 def test_claims_of_dynamic_resource_allocation_are_refused(site: Site) -> None:
     body = pod(resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
     assert "spec.resourceClaims asks for devices" in site.refusal(body)

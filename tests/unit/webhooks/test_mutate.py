@@ -209,6 +209,13 @@ def test_pod_of_a_daemon_set_is_labelled_but_never_gated() -> None:
     assert milli_of(after) == "500"
 
 
+def test_pod_of_a_daemon_set_may_have_no_mig_instance() -> None:
+    built = pod().asking("nvidia.com/mig-1g.10gb", "1")
+    assert stored(built)["spec"]["schedulingGates"] == [GATE]
+    said = refusal(built.owned_by("DaemonSet"))
+    assert "a pod of a DaemonSet can't have a MIG instance" in said
+
+
 def test_gates_of_others_stay() -> None:
     theirs = {"name": "kueue.x-k8s.io/admission"}
     after = stored(pod().noted(HALF).with_spec(schedulingGates=[theirs]))
