@@ -132,12 +132,15 @@ class BudgetSpec(Struct, rename="camel", gc=False, kw_only=True):
     """What a PodDisruptionBudget selects; without a selector it selects nothing."""
 
     selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str = "IfHealthyBudget"
 
 
 class BudgetStatus(Struct, rename="camel", gc=False, kw_only=True):
     """What the disruption controller worked out for the generation that it has seen."""
 
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
     observed_generation: int = 0
 
 

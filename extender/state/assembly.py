@@ -126,7 +126,7 @@ class Assembly:
             name=facts.name,
             group=facts.sub_group if facts.group else "",
             labels=labels,
-            budgets=self._budgets.selecting(facts.namespace, facts.labels),
+            budgets=self._budgets.binding(facts),
             resource_version=facts.resource_version,
             demand=facts.demand,
             state=_state_of(facts, row),

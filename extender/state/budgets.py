@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from extender.api.objects import LabelSelector, PodDisruptionBudget, Requirement
-from extender.state.pods import Labels
+from extender.state.pods import PodFacts
 
 #: Of one namespace's budgets only so many count, the first by name, so that what a tenant stores
 #: costs every cycle little. The API server refuses an eviction that breaks one of the others.
@@ -23,6 +23,7 @@ class _Budget(Struct, frozen=True):
     uid: str
     selector: LabelSelector | None
     allowed: int
+    binds_unready: bool
 
 
 class Budgets:
@@ -38,12 +39,14 @@ class Budgets:
         # Until its controller has seen the newest spec, the API server allows no disruption.
         is_current = status.observed_generation >= meta.generation
         allowed = max(0, status.disruptions_allowed) if is_current else 0
-        kept = _Budget(meta.uid, budget.spec.selector, allowed)
+        kept = _Budget(meta.uid, budget.spec.selector, allowed, _binds_unready(budget))
         known = self._by_namespace.setdefault(meta.namespace, {})
         before = known.get(meta.name)
         known[meta.name] = kept
         self._counted.pop(meta.namespace, None)
-        return before is None or before.selector != kept.selector
+        if before is None:
+            return True
+        return (before.selector, before.binds_unready) != (kept.selector, kept.binds_unready)
 
     def drop_budget(self, namespace: str, name: str, uid: str) -> bool:
         """Forget the budget of this UID; returns whether it was there."""
@@ -56,19 +59,25 @@ class Budgets:
             del self._by_namespace[namespace]
         return True
 
-    def selecting(self, namespace: str, labels: Labels) -> tuple[str, ...]:
-        """`namespace/name` of the budgets that select a pod with these labels, at most two."""
-        known = self._of(namespace)
-        if not known:
+    def binding(self, pod: PodFacts) -> tuple[str, ...]:
+        """`namespace/name` of the budgets that bind the pod, at most two.
+
+        As the API server's eviction has it: a pod that has not begun to run is not asked for, and
+        one that is not ready only where its budget says so.
+        """
+        known = self._of(pod.namespace)
+        if not known or not pod.has_begun:
             return ()
-        by_key = dict(labels)
-        found: list[str] = []
+        by_key = dict(pod.labels)
+        found: list[tuple[str, _Budget]] = []
         for name, budget in known.items():
             if budget.selector is not None and _selects(budget.selector, by_key):
-                found.append(f"{namespace}/{name}")
+                found.append((f"{pod.namespace}/{name}", budget))
                 if len(found) == _ENOUGH:
                     break
-        return tuple(found)
+        if len(found) == 1 and not pod.is_ready and not found[0][1].binds_unready:
+            return ()
+        return tuple(name for name, _ in found)
 
     def allowed(self, namespaces: Container[str]) -> dict[str, int]:
         """How many more pods each budget of these namespaces lets go, by `namespace/name`."""
@@ -87,6 +96,14 @@ class Budgets:
         if namespace not in self._counted:
             self._counted[namespace] = dict(sorted(known.items())[:MOST_PER_NAMESPACE])
         return self._counted[namespace]
+
+
+def _binds_unready(budget: PodDisruptionBudget) -> bool:
+    """Whether a pod that runs and is not ready is evicted only as the budget allows."""
+    status = budget.status
+    if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
+        return False
+    return not 0 < status.desired_healthy <= status.current_healthy
 
 
 def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:

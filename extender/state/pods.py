@@ -127,6 +127,8 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     held_cpu_milli: int = 0
     held_memory_mib: int = 0
     grace_s: int = _GRACE_S
+    has_begun: bool = True
+    is_ready: bool = True
 
     @property
     def is_controlled(self) -> bool:
@@ -233,6 +235,8 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         plugin_cards=0 if _is_holder(meta) else read_plugin_cards(pod),
         is_mirror=bool(meta.annotation(names.ANNOTATION_MIRROR)),
         grace_s=_grace_of(spec),
+        has_begun=pod.status.phase != "Pending",
+        is_ready=_is_ready(pod),
     )
 
 
@@ -324,6 +328,10 @@ def _read_told(pod: Pod) -> str:
         if each.type == names.CONDITION_PLACED and each.status == "False":
             return sys.intern(each.reason[:_MAX_REASON])
     return ""
+
+
+def _is_ready(pod: Pod) -> bool:
+    return any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ())
 
 
 def _read_nearness(notes: Mapping[str, str]) -> TopologyConstraint | None:
