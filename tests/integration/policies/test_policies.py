@@ -7,6 +7,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -347,3 +348,22 @@ def test_resize_gives_no_card(tenants: Tenants) -> None:
     patch = {"spec": {"containers": [{"name": "main", "image": "i"} | more]}}
     by = tenants.api.kubeconfig
     assert "Forbidden" in refusal(lambda: tenants.patch("held", patch, by=by, subresource="resize"))
+
+
+def test_controller_deletes_a_pod_only_after_saying_so_on_it(tenants: Tenants) -> None:
+    tenants.create(pod("victim"), dry=False)
+    where = ("--namespace", tenants.api.namespace)
+    delete = ("delete", "pod", "victim", *where, "--wait=false")
+
+    def delete_it() -> None:
+        tenants.api.kubectl(*delete, kubeconfig=tenants.controller)
+
+    assert "DisruptionTarget" in refusal(delete_it)
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "Reclaimed"}
+    # One that is two minutes old is taken back by the disruption controller.
+    condition["lastTransitionTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    tenants.api.kubectl(
+        "patch", "pod", "victim", *where, "--subresource=status",
+        "-p", json.dumps({"status": {"conditions": [condition]}}),
+    )  # fmt: skip
+    delete_it()
