@@ -110,8 +110,12 @@ DEFINITIONS: Final = (
         ("gn",),
         (
             Column("Pool", ".metadata.labels.ballast\\.dev/node-pool"),
+            Column("Cards", ".status.cards", "integer"),
+            Column("Healthy", ".status.healthyCards", "integer"),
+            Column("Used", ".spec.used"),
+            Column("Pods", ".spec.pods", "integer"),
             Column("Model", ".status.devices[0].model"),
-            Column("Memory MiB", ".status.devices[0].memoryMiB", "integer"),
+            Column("Memory MiB", ".status.devices[0].memoryMiB", "integer", is_wide=True),
             _AGE,
         ),
     ),

@@ -46,9 +46,15 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "fragmented": f"What is free on cards that are partly used, {_GPUS}.",
         "conditions": "Whether the pool works as its spec says.",
     },
-    "GpuNodeSpec": {"rows": "One row per pod that holds or is about to hold cards of the node."},
+    "GpuNodeSpec": {
+        "rows": "One row per pod that holds or is about to hold cards of the node.",
+        "pods": "Pods that hold cards of the node; nominated rows are not counted.",
+        "used": f"What these pods hold, {_GPUS}.",
+    },
     "GpuNodeStatus": {
         "devices": "The node's cards.",
+        "cards": "How many cards the node has.",
+        "healthyCards": "How many of them are healthy.",
         "conditions": "Whether the node's cards can be given to pods.",
     },
     "GpuPodGroup": {"spec": "What the group's pods need to run."},

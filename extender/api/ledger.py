@@ -3,12 +3,13 @@
 Rows are written by programs, so they are integers: milli and MiB (docs/ledger.md).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from extender.api.objects import Condition, ObjectMeta
+from extender.api.units import format_gpus
 
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
 Natural = Annotated[int, Meta(ge=0)]
@@ -102,9 +103,18 @@ class Row(
 
 
 class GpuNodeSpec(Struct, rename="camel", kw_only=True):
-    """Who holds what of the node."""
+    """Who holds what of the node. `pods` and `used` sum up the rows and are written with them."""
 
     rows: list[Row] = field(default_factory=list)
+    pods: Natural | UnsetType = UNSET
+    used: str | UnsetType = UNSET
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> "GpuNodeSpec":
+        """These rows and their sums; a nominated row holds nothing yet."""
+        held = [row for row in rows if row.state != "nominated"]
+        used = format_gpus(sum(row.milli for row in held))
+        return cls(rows=list(rows), pods=len(held), used=used)
 
 
 class Device(
@@ -132,6 +142,8 @@ class GpuNodeStatus(Struct, rename="camel", kw_only=True, omit_defaults=True):
     """The cards that the node has, and how many of them pods without a row hold."""
 
     devices: list[Device] = field(default_factory=list)
+    cards: Natural = 0
+    healthy_cards: Natural = 0
     foreign: Annotated[
         list[ForeignHold],
         Meta(
@@ -154,3 +166,9 @@ class GpuNode(Struct, rename="camel", kw_only=True):
     def n_foreign(self) -> int:
         """Cards that pods without a row hold; never more than the node has."""
         return min(sum(hold.gpus for hold in self.status.foreign), len(self.status.devices))
+
+
+def devices_status(devices: Sequence[Device]) -> dict[str, object]:
+    """The part of a GpuNode's status that tells its cards, as it is written."""
+    n_healthy = sum(device.health == "Healthy" for device in devices)
+    return {"devices": list(devices), "cards": len(devices), "healthyCards": n_healthy}

@@ -9,10 +9,12 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
 import structlog
 
 from extender.api.events import Upserted
-from extender.api.kinds import Device, ForeignHold
+from extender.api.kinds import Device, ForeignHold, GpuNodeSpec
+from extender.api.ledger import devices_status
 from extender.api.names import GPU_MILLI, LABEL_NODE_POOL
 from extender.cycle.writes import write_all
 from extender.kube.client import Client
@@ -49,7 +51,7 @@ class InventoryKeeper:
         await write_all(writes, at_once=_WRITES_AT_ONCE, what="inventory")
 
     async def _create(self, name: str, devices: Iterable[Device]) -> None:
-        body = {"metadata": {"name": name}, "spec": {"rows": []}}
+        body = {"metadata": {"name": name}, "spec": msgspec.to_builtins(GpuNodeSpec.of([]))}
         try:
             await self._client.create(GPU_NODES, body)
         except AlreadyExists:
@@ -58,7 +60,7 @@ class InventoryKeeper:
         log.info("node taken into the ledger", node=name, cards=len(list(devices)))
 
     async def _describe(self, name: str, devices: Iterable[Device]) -> None:
-        patch = {"status": {"devices": list(devices)}}
+        patch = {"status": devices_status(list(devices))}
         node = await self._client.merge_patch(GPU_NODES, name, patch, subresource="status")
         self._state.apply(Upserted(node))
 

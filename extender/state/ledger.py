@@ -16,7 +16,7 @@ from msgspec import to_builtins
 from prometheus_client import Counter
 
 from extender.api.failpoint import reach
-from extender.api.kinds import GpuNode, Row
+from extender.api.kinds import GpuNode, GpuNodeSpec, Row
 from extender.api.reasons import Reason, Refused
 from extender.kube.backoff import Backoff
 from extender.kube.client import Client
@@ -182,7 +182,7 @@ class Ledger:
         node = current.metadata.name
         patch = {
             "metadata": {"resourceVersion": current.metadata.resource_version},
-            "spec": {"rows": to_builtins(list(rows))},
+            "spec": to_builtins(GpuNodeSpec.of(rows)),
         }
         self._seen[node] = written = await self._client.merge_patch(GPU_NODES, node, patch)
         _WRITES.inc()

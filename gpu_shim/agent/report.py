@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from extender.api.kinds import GpuNodeStatus
+from extender.api.kinds import GpuNodeSpec, GpuNodeStatus
+from extender.api.ledger import devices_status
 from extender.api.objects import Condition
 from extender.kube.client import Client
 from extender.kube.errors import AlreadyExists, KubeError, NotFound
@@ -87,7 +88,7 @@ class Reporter:
         shown = self.agent.ledger.status if self.agent.ledger is not None else None
         conditions = shown.conditions if shown is not None else []
         wanted = {
-            "devices": [msgspec.to_builtins(device) for device in self.agent.devices],
+            **msgspec.to_builtins(devices_status(self.agent.devices)),
             "conditions": [
                 msgspec.to_builtins(each.condition(conditions)) for each in self.statements()
             ],
@@ -109,7 +110,8 @@ class Reporter:
         try:
             await self.api.merge_patch(GPU_NODES, self.agent.node, patch, subresource="status")
         except NotFound:
-            body = {"metadata": {"name": self.agent.node}, "spec": {"rows": []}}
+            spec = msgspec.to_builtins(GpuNodeSpec.of([]))
+            body = {"metadata": {"name": self.agent.node}, "spec": spec}
             with contextlib.suppress(AlreadyExists):
                 await self.api.create(GPU_NODES, body)
             await self.api.merge_patch(GPU_NODES, self.agent.node, patch, subresource="status")
@@ -118,4 +120,6 @@ class Reporter:
 def own_part(shown: GpuNodeStatus) -> dict[str, Any]:
     """The part of the status that the agent writes; the controller writes the rest."""
     said = msgspec.to_builtins(shown)
-    return {key: said[key] for key in ("devices", "conditions") if key in said}
+    return {
+        key: said[key] for key in ("devices", "cards", "healthyCards", "conditions") if key in said
+    }

@@ -59,7 +59,8 @@ async def test_columns_tell_what_is_borrowed_and_what_waits(scene: Scene) -> Non
     groups = table(scene, "gpupodgroups.ballast.dev", "-n", "team-a")
     assert [each["PROJECT"] for each in groups.values()] == ["team-a"]
     nodes = table(scene, "gpunodes.ballast.dev")
-    assert {each["POOL"] for each in nodes.values()} == {"default"}
+    wanted = {"POOL": "default", "CARDS": "2", "HEALTHY": "2", "USED": "2", "PODS": "2"}
+    assert [{key: each[key] for key in wanted} for each in nodes.values()] == [wanted] * 2
 
 
 async def test_status_speaks_of_the_generation_that_is_in_force(scene: Scene) -> None:

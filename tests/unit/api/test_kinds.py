@@ -12,6 +12,7 @@ from extender.api.kinds import (
     QueueSummary,
     Row,
 )
+from extender.api.ledger import devices_status
 from extender.api.objects import Condition
 
 
@@ -51,6 +52,22 @@ def test_row_of_a_whole_card_is_short() -> None:
 def test_milli_of_a_row_is_the_sum_of_its_cards() -> None:
     cards = [kinds.CardShare(0, 500, 1), kinds.CardShare(1, 250, 1)]
     assert Row(uid="u", namespace="n", name="p", cards=cards, state="bound").milli == 750
+
+
+def test_sums_of_the_rows_go_with_them() -> None:
+    cards = [kinds.CardShare(0, 500, 1)]
+    states: tuple[kinds.RowState, ...] = ("bound", "reserved", "nominated")
+    rows = [Row(uid=s, namespace="n", name=s, cards=cards, state=s) for s in states]
+    spec = kinds.GpuNodeSpec.of(rows)
+    assert (spec.rows, spec.pods, spec.used) == (rows, 2, "1")
+    assert msgspec.to_builtins(kinds.GpuNodeSpec.of([])) == {"rows": [], "pods": 0, "used": "0"}
+
+
+def test_cards_are_counted_beside_the_devices() -> None:
+    devices = [kinds.Device(index=0, memory_mib=1), kinds.Device(index=1, memory_mib=1)]
+    devices[1].health = "Unhealthy"
+    status = msgspec.convert(msgspec.to_builtins(devices_status(devices)), kinds.GpuNodeStatus)
+    assert (status.devices, status.cards, status.healthy_cards) == (devices, 2, 1)
 
 
 def test_only_our_kinds_have_our_api_version() -> None:
