@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from extender.api import names
 from tests.integration.cycle.scene import Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
@@ -21,29 +20,30 @@ async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
 
 
 def add_project(scene: Scene, name: str, **spec: Any) -> None:
-    """One more project of team-a's namespace."""
-    body = workloads.project(name, "research", "team-a", 4)
+    """One more project, with a namespace of its name."""
+    scene.plane.make_namespace(name)
+    body = workloads.project(name, "research", name, 4)
     body["spec"].update(spec)
     scene.admin.post(f"{workloads.API}/gpuprojects", body)
 
 
-def events_of(scene: Scene, prefix: str) -> set[str]:
-    """Reasons of our events on team-a's pods of these names."""
-    return {reason for reason, pod in scene.events("team-a") if pod.startswith(prefix)}
+def events_of(scene: Scene, namespace: str, prefix: str) -> set[str]:
+    """Reasons of our events on the namespace's pods of these names."""
+    return {reason for reason, pod in scene.events(namespace) if pod.startswith(prefix)}
 
 
 async def test_a_class_that_the_project_does_not_allow_starts_nothing(scene: Scene) -> None:
     add_project(scene, "strict", allowedPriorityClasses=["ballast-training"])
-    group = workloads.pod_group("sly", "team-a", 1)
+    group = workloads.pod_group("sly", "strict", 1)
     group["spec"]["priorityClassName"] = "ballast-inference"
-    scene.admin.post(f"{workloads.API}/namespaces/team-a/gpupodgroups", group)
-    labels = {names.LABEL_PROJECT: "strict"}
-    scene.submit_job("team-a", "sly", 1, 1000, group="sly", labels=labels)
+    scene.admin.post(f"{workloads.API}/namespaces/strict/gpupodgroups", group)
+    scene.submit_job("strict", "sly", 1, 1000, group="sly")
     await scene.until(
-        lambda: "PriorityClassNotAllowed" in events_of(scene, "sly"), "an event that says why"
+        lambda: "PriorityClassNotAllowed" in events_of(scene, "strict", "sly"),
+        "an event that says why",
     )
-    scene.submit_job("team-a", "honest", 1, 1000, labels=labels)
-    await scene.until_bound("team-a", 1)
+    scene.submit_job("strict", "honest", 1, 1000)
+    await scene.until_bound("strict", 1)
     rows = [row for node in scene.get("gpunodes")["items"] for row in node["spec"]["rows"]]
     assert [row["name"].split("-")[0] for row in rows] == ["honest"]
 
@@ -53,12 +53,14 @@ async def test_what_a_pod_asks_for_as_a_whole_counts_against_its_projects_limit(
 ) -> None:
     figures = {"name": "default", "gpu": {"quota": 4}, "cpu": {"quota": "8", "limit": "8"}}
     add_project(scene, "small", nodePools=[figures])
-    pod = workloads.bare_pod("big", "team-a", 1000, labels={names.LABEL_PROJECT: "small"})
+    pod = workloads.bare_pod("big", "small", 1000)
     pod["spec"]["resources"] = {"requests": {"cpu": "20"}, "limits": {"cpu": "20"}}
-    scene.admin.post("/api/v1/namespaces/team-a/pods", pod)
-    await scene.until(lambda: "OverLimit" in events_of(scene, "big"), "an event that says why")
-    scene.submit_pod("team-a", "within", 1000, labels={names.LABEL_PROJECT: "small"})
-    await scene.until_bound("team-a", 1)
+    scene.admin.post("/api/v1/namespaces/small/pods", pod)
+    await scene.until(
+        lambda: "OverLimit" in events_of(scene, "small", "big"), "an event that says why"
+    )
+    scene.submit_pod("small", "within", 1000)
+    await scene.until_bound("small", 1)
 
 
 async def test_more_compute_time_than_the_fraction_starts_nothing(scene: Scene) -> None:
@@ -69,7 +71,7 @@ async def test_more_compute_time_than_the_fraction_starts_nothing(scene: Scene) 
     scene.submit_pod("team-a", "neighbour", 900)
     await scene.until_bound("team-a", 1)
     await scene.until(
-        lambda: "InvalidRequest" in events_of(scene, "planned"), "an event that says why"
+        lambda: "InvalidRequest" in events_of(scene, "team-a", "planned"), "an event that says why"
     )
     pods = scene.admin.get("/api/v1/namespaces/team-a/pods")["items"]
     bound = [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName")]
