@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
+from extender.api import names
+from extender.api.events import Upserted
 from extender.api.reasons import Reason
+from extender.cycle.own_groups import KEPT_S, OwnGroups
+from extender.cycle.pod_events import PodEvents
 from extender.kube.client import Client
 from extender.kube.recorder import EventRecorder, ObjectRef, Pace
+from extender.kube.resources import POD_GROUPS
+from extender.state.cluster import ClusterState
 from extender.state.ledger import Ledger
 from tests.integration.manifests.scene import GROUPS, SEEN_S
 from tests.support import workloads
@@ -89,6 +95,24 @@ async def test_event_that_comes_again_is_counted_up(api: Api, account: str, prog
 
 async def _is(answer: bool) -> bool:
     return answer
+
+
+async def test_group_of_the_controllers_goes_when_it_has_had_no_pod_for_long(api: Api) -> None:
+    path = f"{workloads.API}/namespaces/{api.namespace}/gpupodgroups"
+    body = workloads.pod_group("over", api.namespace, 2)
+    body["metadata"] |= {
+        "labels": {names.LABEL_MANAGED_BY: names.CONTROLLER_NAME},
+        "annotations": {names.ANNOTATION_MIN_MEMBER: "2"},
+    }
+    api.control_plane.admin.post(path, body)
+    async with await _login(api, "ballast-system:ballast-control", "ballast-control") as client:
+        state = ClusterState()
+        for group in (await client.list_all(POD_GROUPS)).items:
+            state.apply(Upserted(group))
+        groups = OwnGroups(client, state, PodEvents(state, EventRecorder(client, "control")))
+        for now in (0.0, KEPT_S):
+            assert await groups.keep(state.snapshot(0), (), now)
+    assert not api.control_plane.admin.has(f"{path}/over")
 
 
 def test_pool_has_a_status_and_a_node_that_leaves_leaves_the_ledger(cluster: Cluster) -> None:
