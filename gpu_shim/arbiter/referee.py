@@ -88,8 +88,12 @@ class Referee:
         return why
 
     def remove(self, container: str, now_ns: int) -> None:
-        """Forget a container that is gone."""
+        """Forget a container that is gone, and its gates with it."""
         cards = self.node.cards_of.get(container, ())
+        for card in cards:
+            holder, desk = self.node.cards[card].holder, self.desks[card]
+            if container in (desk.parked, holder.name if holder is not None else NOBODY):
+                desk.gate = Gate.CLOSED
         self.node.remove(container, now_ns)
         for key in [key for key, each in self.processes.items() if each.container == container]:
             del self.processes[key]

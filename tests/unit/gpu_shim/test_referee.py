@@ -199,6 +199,17 @@ def test_a_container_that_is_removed_frees_the_card() -> None:
     assert bench.page.gates["b", "x"] == Gate.OPEN
 
 
+def test_a_container_that_comes_after_one_that_was_alone_has_the_card() -> None:
+    """The gate that the first one leaves open is not the second one's."""
+    bench = Bench(("a", 500, 1000), ("b", 500, 1000))
+    bench.want(0)
+    bench.now = 300 * MS
+    bench.referee.leave(0, bench.now)
+    bench.referee.remove("a", bench.now)
+    bench.want(1)
+    assert bench.page.gates["b", "x"] == Gate.OPEN
+
+
 def told(bench: Bench) -> Turn:
     """What comes next on the card, of which whoever opens gates is told."""
     turn = bench.referee.foresee("x", bench.now)
