@@ -1,6 +1,6 @@
 """Running a case: cycles, settling between them, and the comparison with what it expects."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from traceback import extract_tb
@@ -9,13 +9,10 @@ from typing import Any, Literal
 from extender.policy.decide import decide
 from extender.scenario.errors import ScenarioError
 from extender.scenario.expect import Reading, excess
-from extender.scenario.invariants import violations
 from extender.scenario.model import Case, Expectation
 from extender.scenario.outcome import Outcome, decision, read_plan
-from extender.scenario.permuted import order_differences
 from extender.scenario.snapshot import settings_of, take_snapshot
 from extender.scenario.tell import Story, tell
-from extender.scenario.victims import broken_promises, n_checks, wasted_victims
 from extender.scenario.world import World
 
 #: Nanoseconds of a clock that only goes forward.
@@ -23,10 +20,9 @@ Clock = Callable[[], int]
 #: Takes one line of decisions.
 Write = Callable[[dict[str, Any]], None]
 Result = Literal["passed", "failed", "skipped"]
-#: Tasks up to which a cycle is decided again in another order.
-_MOST_PERMUTED = 2000
-#: Tasks times victims up to which each victim is left out once.
-_MOST_CHECKS = 50_000
+#: Says in sentences what is wrong with a decided cycle, given the world before the cycle, its
+#: outcome, and the outcome of the cycle before if nothing changed between the two.
+Judge = Callable[[World, Outcome, Outcome | None], Iterable[str]]
 
 
 @dataclass(slots=True)
@@ -42,8 +38,12 @@ class Report:
     is_unusable: bool = False
 
 
-def run_case(case: Case, clock: Clock, write: Write | None = None) -> Report:
-    """Run it and compare; `write` is given the decisions of each cycle.
+def run_case(
+    case: Case, clock: Clock, write: Write | None = None, judge: Judge | None = None
+) -> Report:
+    """Run the case and compare it with what it expects.
+
+    `write` is given the decisions of each cycle. What `judge` says of a cycle fails the case, too.
 
     A case that contradicts itself has failed, and so has one on which deciding breaks: that is
     its result, and the other cases have theirs.
@@ -52,7 +52,7 @@ def run_case(case: Case, clock: Clock, write: Write | None = None) -> Report:
         return Report(case.id, "skipped", ["it needs what the format cannot say"])
     report = Report(case.id, "passed")
     try:
-        for told in _Run(case, clock, write).differences():
+        for told in _Run(case, clock, write, judge).differences():
             report.reasons.append(told)
     except ScenarioError as error:
         report.is_unusable = True
@@ -76,21 +76,6 @@ def run_cycle(world: World, cycle: int, clock: Clock) -> Outcome:
     return outcome
 
 
-def broken_rules(world: World, outcome: Outcome, last: Outcome | None) -> Iterator[str]:
-    """One sentence for each rule of every cycle that this one breaks; those that need deciding
-    again are looked at in cases of a usual size.
-
-    `last` is the cycle before it, where nothing else happened in between.
-    """
-    yield from violations(world, outcome)
-    if last is not None:
-        yield from broken_promises(last, outcome)
-    if len(world.tasks) <= _MOST_PERMUTED:
-        yield from order_differences(world, outcome)
-    if n_checks(world, outcome) <= _MOST_CHECKS:
-        yield from wasted_victims(world, outcome)
-
-
 @dataclass(slots=True)
 class _Run:
     """One case on its way. `cycle` is the last one that was decided, `last` what came of it,
@@ -99,6 +84,7 @@ class _Run:
     case: Case
     clock: Clock
     write: Write | None
+    judge: Judge | None
     cycle: int = 0
     last: Outcome | None = None
 
@@ -137,7 +123,7 @@ class _Run:
         if self.write is not None:
             self.write(decision(self.case, world, outcome))
         yield from excess(outcome, expect.at_most)
-        for told in broken_rules(world, outcome, self.last):
+        for told in self.judge(world, outcome, self.last) if self.judge else ():
             yield f"cycle {self.cycle}: {told}"
         self.last = outcome
         return outcome

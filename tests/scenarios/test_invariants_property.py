@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from extender.scenario.load import case_of
 from extender.scenario.outcome import Outcome
-from extender.scenario.run import broken_rules, run_cycle
+from extender.scenario.run import run_cycle
 from extender.scenario.world import World
 from tests.scenarios.clusters import Entry, entries
+from tests.scenarios.judge.rules import broken_rules
 from tests.scenarios.wide_clusters import crowded_entries, wide_entries
 
 CYCLES = int(os.environ.get("BALLAST_CYCLES", "2000"))

@@ -3,7 +3,7 @@
 import pytest
 
 from extender.scenario.model import Case
-from tests.scenarios.judge import judge
+from tests.scenarios.judge.verdict import judge
 from tests.scenarios.listed import OWN, cases_in
 
 

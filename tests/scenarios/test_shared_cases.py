@@ -6,7 +6,7 @@ import pytest
 
 from extender.scenario.model import Case
 from extender.scenario.run import run_case
-from tests.scenarios.judge import judge
+from tests.scenarios.judge.verdict import judge
 from tests.scenarios.listed import disagreements, shared_cases
 
 KAI = shared_cases("kai")

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from extender.policy.plan import Plan
-from extender.scenario.invariants import broken_budgets
 from extender.scenario.outcome import read_plan
 from extender.scenario.places import Place
 from extender.scenario.snapshot import take_snapshot
+from tests.scenarios.judge.invariants import broken_budgets
 from tests.unit.scenario.written import job, world
 
 JOBS = [job("j", n=3, on="n0"), job("k", n=1)]

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import force_setattr, replace
 
 from extender.policy.plan import Plan
-from extender.scenario.invariants import violations
 from extender.scenario.outcome import read_plan
 from extender.scenario.world import World
+from tests.scenarios.judge.invariants import violations
 from tests.unit.scenario.plans import Planner
 from tests.unit.scenario.written import job, node, queue, world
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from extender.scenario.model import Case
-from extender.scenario.run import Report, broken_rules, run_case, run_cycle, stories
+from extender.scenario.run import Report, run_case, run_cycle, stories
 from extender.scenario.tell import ShareRow
 from extender.scenario.world import World
+from tests.scenarios.judge.rules import broken_rules
 from tests.unit.scenario.written import case, job, node, queue
 
 
@@ -134,3 +135,8 @@ def test_rules_are_looked_at_beside_the_expectation(last: str | None) -> None:
     told = list(broken_rules(world, outcome, outcome if last else None))
     expected = ["new: 1 of its tasks were promised places, 0 start"] if last else []
     assert told == expected
+
+
+def test_case_fails_on_what_the_judge_says_of_a_cycle() -> None:
+    told = run_case(one_card(*LENT), clock(), judge=lambda *_: ["no"])
+    assert (told.result, told.reasons) == ("failed", ["cycle 1: no"])

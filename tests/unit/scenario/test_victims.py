@@ -6,8 +6,8 @@ import pytest
 
 from extender.policy.plan import QueueShare
 from extender.scenario.outcome import read_plan
-from extender.scenario.victims import broken_promises, wasted_victims
 from extender.scenario.world import World
+from tests.scenarios.judge.minimality import broken_promises, wasted_victims
 from tests.unit.scenario.plans import Planner
 from tests.unit.scenario.written import job, node, queue, world
 

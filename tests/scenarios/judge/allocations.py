@@ -1,4 +1,4 @@
-"""Who holds how much at one moment of a cycle: of every card, every node and every queue."""
+"""What is allocated at one moment of a cycle: of every card, every node and every queue."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -9,14 +9,14 @@ from extender.scenario.places import Place
 from extender.scenario.world import RunJob, RunTask, World
 from extender.state.model import Amounts
 
-#: Resources of a node besides its cards, as `Ledger.nodes` names them.
+#: Resources of a node besides its cards, as `Allocations.nodes` names them.
 CPU: Final = "milli-CPU"
 MEMORY: Final = "memory"
 PODS: Final = "pods"
 
 
 @dataclass(slots=True)
-class Ledger:
+class Allocations:
     """Sums over tasks. `nodes` is keyed by (node, resource), `queues` by (queue, pool, resource
     as its index in `Amounts`); `fixed` is the part of `queues` that is not preemptible."""
 
@@ -50,26 +50,26 @@ def charge(task: RunTask, place: Place) -> Amounts:
     return milli, task.demand.cpu_milli, task.demand.memory_mib
 
 
-def ledger_now(world: World, places: Mapping[str, Place]) -> Ledger:
+def held_now(world: World, places: Mapping[str, Place]) -> Allocations:
     """What is held in the cycle itself: what leaves is still there, what is promised is not."""
-    return _ledger(world, places, place_now)
+    return _sum_up(world, places, place_now)
 
 
-def ledger_later(world: World, places: Mapping[str, Place]) -> Ledger:
+def held_later(world: World, places: Mapping[str, Place]) -> Allocations:
     """What is held once all that leave have left."""
-    return _ledger(world, places, lambda place: place if place.has_later else None)
+    return _sum_up(world, places, lambda place: place if place.has_later else None)
 
 
-def _ledger(
+def _sum_up(
     world: World, places: Mapping[str, Place], holds: Callable[[Place], Place | None]
-) -> Ledger:
-    ledger = Ledger()
+) -> Allocations:
+    found = Allocations()
     for job in world.jobs.values():
         for task in job.tasks:
             place = holds(places[task.id])
             if place is not None:
-                ledger.add(world, job, task, place)
-    return ledger
+                found.add(world, job, task, place)
+    return found
 
 
 def place_now(place: Place) -> Place | None:

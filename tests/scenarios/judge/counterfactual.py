@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
 from extender.policy.plan import Placement, Settings
-from extender.scenario.invariants_where import misplaced
-from extender.scenario.ledger import ledger_later, place_now
 from extender.scenario.outcome import Outcome
 from extender.scenario.places import PENDING, Place
 from extender.scenario.snapshot import take_snapshot
 from extender.scenario.world import RunJob, World
 from extender.state.model import PodView, Snapshot, WorkloadView
 from extender.state.nodes import NodeTable
+from tests.scenarios.judge.allocations import held_later, place_now
+from tests.scenarios.judge.node_rules import misplaced
 
 _ALLOCATE = Settings(stages=("allocate",))
 
@@ -121,7 +121,7 @@ class WhatIf:
         own = {queue.name for queue in cluster.lineage(spared.spec.queue)} & growing
         return any(
             amount > cluster.queue_views[queue].pools[pool].figures[at].limit
-            for (queue, pool, at), amount in ledger_later(world, places).queues.items()
+            for (queue, pool, at), amount in held_later(world, places).queues.items()
             if queue in own and pool
         )
 
@@ -136,10 +136,10 @@ class WhatIf:
             return False
         stay = {id_: outcome.before[id_] for id_ in self.spared}
         back = {id_: outcome.before[id_] for id_ in self.victims}
-        before = ledger_later(world, outcome.after | dict.fromkeys(placed, PENDING) | back).queues
+        before = held_later(world, outcome.after | dict.fromkeys(placed, PENDING) | back).queues
         above = {queue.name for queue in world.cluster.lineage(self.beneficiary.spec.queue)}
         above.discard(self.beneficiary.spec.queue)
-        then = ledger_later(world, outcome.after | stay).queues
+        then = held_later(world, outcome.after | stay).queues
         return any(
             amount > max(share.fair_share[at], share.quota[at], before[queue, pool, at])
             for (queue, pool, at), amount in then.items()

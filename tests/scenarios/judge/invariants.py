@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from extender.api.units import MILLI_PER_GPU
 from extender.scenario.cards import card_shares
 from extender.scenario.groups import count_in, is_satisfied
-from extender.scenario.invariants_where import misplaced
-from extender.scenario.ledger import CPU, MEMORY, PODS, Ledger, ledger_later, ledger_now
 from extender.scenario.outcome import Outcome
 from extender.scenario.places import Place
 from extender.scenario.snapshot import allowed_now, stale_since
 from extender.scenario.world import NOW_S, RunJob, RunTask, World
 from extender.state.model import PoolQuota
+from tests.scenarios.judge.allocations import CPU, MEMORY, PODS, Allocations, held_later, held_now
+from tests.scenarios.judge.node_rules import misplaced
 
 _RESOURCES = ("milli-GPU", "milli-CPU", "of memory")
 
@@ -28,9 +28,9 @@ def violations(world: World, outcome: Outcome) -> Iterator[str]:
     yield from broken_gangs(world, outcome)
     yield from protected_victims(world, outcome)
     yield from broken_budgets(world, outcome)
-    moments = ((ledger_now, "now"), (ledger_later, "once all have left"))
-    for ledger_of, moment in moments:
-        was, has = ledger_of(world, outcome.before), ledger_of(world, outcome.after)
+    moments = ((held_now, "now"), (held_later, "once all have left"))
+    for held_at, moment in moments:
+        was, has = held_at(world, outcome.before), held_at(world, outcome.after)
         yield from overfull(world, was, has, moment)
         yield from passed_bounds(world, was, has, moment)
 
@@ -146,7 +146,7 @@ def is_past_grace(job: RunJob) -> bool:
     return NOW_S - since >= int(stale.grace)
 
 
-def overfull(world: World, was: Ledger, has: Ledger, moment: str) -> Iterator[str]:
+def overfull(world: World, was: Allocations, has: Allocations, moment: str) -> Iterator[str]:
     """No card and no node holds more than it has."""
     for (node, card), milli in has.cards.items():
         if milli > max(MILLI_PER_GPU, was.cards[node, card]):
@@ -166,7 +166,7 @@ def overfull(world: World, was: Ledger, has: Ledger, moment: str) -> Iterator[st
             yield f"{node}: holds {amount} {resource} of {most} {moment}"
 
 
-def passed_bounds(world: World, was: Ledger, has: Ledger, moment: str) -> Iterator[str]:
+def passed_bounds(world: World, was: Allocations, has: Allocations, moment: str) -> Iterator[str]:
     """No queue passes its limit, nor its quota with what is not preemptible; in any pool."""
     views = world.cluster.queue_views
     for (queue, pool, at), amount in has.queues.items():

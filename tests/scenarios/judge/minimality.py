@@ -12,8 +12,8 @@ from itertools import combinations, islice
 
 from extender.scenario.groups import count_in, is_satisfied
 from extender.scenario.outcome import Outcome
-from extender.scenario.what_if import WhatIf, tasks_placed
 from extender.scenario.world import World
+from tests.scenarios.judge.counterfactual import WhatIf, tasks_placed
 
 #: Subsets of one job's victims that are tried; more than a hand-made case has.
 _MOST_SUBSETS = 24

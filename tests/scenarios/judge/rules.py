@@ -1,0 +1,29 @@
+"""All rules of the judge on one cycle."""
+
+from collections.abc import Iterator
+
+from extender.scenario.outcome import Outcome
+from extender.scenario.world import World
+from tests.scenarios.judge.invariants import violations
+from tests.scenarios.judge.minimality import broken_promises, n_checks, wasted_victims
+from tests.scenarios.judge.order_independence import order_differences
+
+#: Tasks up to which a cycle is decided again in another order.
+_MOST_PERMUTED = 2000
+#: Tasks times victims up to which each victim is left out once.
+_MOST_CHECKS = 50_000
+
+
+def broken_rules(world: World, outcome: Outcome, last: Outcome | None) -> Iterator[str]:
+    """One sentence for each rule that the cycle breaks.
+
+    Rules that need a second decision are skipped in large cases. `last` is the cycle before,
+    if nothing changed between the two; else None.
+    """
+    yield from violations(world, outcome)
+    if last is not None:
+        yield from broken_promises(last, outcome)
+    if len(world.tasks) <= _MOST_PERMUTED:
+        yield from order_differences(world, outcome)
+    if n_checks(world, outcome) <= _MOST_CHECKS:
+        yield from wasted_victims(world, outcome)
