@@ -1,6 +1,6 @@
-"""The hot loops over flat arrays, compiled from Cython, each beside its Python twin.
+"""The hot loops over flat arrays, compiled from Cython.
 
-The compiled modules are required: the twins are for tests and for reading, never a silent fallback.
+Compiled modules are required; their Python twins in `tests/twins` are for tests and for reading.
 """
 
 try:

@@ -7,14 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.api.demand import Demand
-from extender.kernels import (
-    baselines,
-    baselines_twin,
-    fragments,
-    fragments_twin,
-    published,
-    published_twin,
-)
+from extender.kernels import baselines, fragments, published
 from extender.kernels.typical import (
     MOST_MODELS,
     Fragments,
@@ -26,6 +19,7 @@ from extender.kernels.typical import (
 )
 from extender.state.nodes import NodeTable
 from tests.property.policy.test_twins import demands, tables
+from tests.twins import baselines_twin, fragments_twin, published_twin
 
 RUN = settings(max_examples=200, deadline=None)
 

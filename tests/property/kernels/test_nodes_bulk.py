@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.api.demand import Demand
-from extender.kernels import holds, holds_twin, nodes, nodes_bulk, nodes_bulk_twin
+from extender.kernels import holds, nodes, nodes_bulk
 from extender.state.nodes import NodeTable
 from tests.property.policy.test_twins import demands, tables
+from tests.twins import holds_twin, nodes_bulk_twin
 
 RUN = settings(max_examples=300, deadline=None)
 

@@ -7,18 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.api.demand import Demand
-from extender.kernels import (
-    appraisal,
+from extender.kernels import appraisal, choice, clearing, sums, vacancy, victims
+from tests.twins import (
     appraisal_twin,
-    choice,
     choice_twin,
-    clearing,
     clearing_twin,
-    sums,
     sums_twin,
-    vacancy,
     vacancy_twin,
-    victims,
     victims_twin,
 )
 from tests.unit.kernels.herds import Case, Giver, Place, Pod, Work

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.api.demand import Demand
-from extender.kernels import nodes, nodes_twin, shares, shares_twin
+from extender.kernels import nodes, shares
 from extender.state.nodes import NodeFacts, NodeTable
+from tests.twins import nodes_twin, shares_twin
 
 RUN = settings(max_examples=200, deadline=None)
 

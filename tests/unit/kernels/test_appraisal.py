@@ -5,7 +5,8 @@ from types import ModuleType
 
 import pytest
 
-from extender.kernels import appraisal, appraisal_twin
+from extender.kernels import appraisal
+from tests.twins import appraisal_twin
 from tests.unit.kernels.herds import Case, Giver, Place, Pod, Work
 
 pytestmark = pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 
 from extender.api.demand import Demand
 from extender.kernels import baselines as compiled
-from extender.kernels import baselines_twin as twin
 from extender.kernels.typical import Scores
 from extender.state.nodes import NodeTable
+from tests.twins import baselines_twin as twin
 from tests.unit.kernels.test_fragments import gpus, nodes_with
 
 pytestmark = pytest.mark.parametrize("kernel", [compiled, twin], ids=["compiled", "twin"])

@@ -6,7 +6,8 @@ from types import ModuleType
 import pytest
 
 from extender.api.demand import Demand
-from extender.kernels import choice, choice_twin
+from extender.kernels import choice
+from tests.twins import choice_twin
 from tests.unit.kernels.herds import Case, Place, Pod, Work
 
 pytestmark = pytest.mark.parametrize("kernel", [choice, choice_twin], ids=["compiled", "twin"])

@@ -6,7 +6,8 @@ from types import ModuleType
 import pytest
 
 from extender.api.demand import Demand
-from extender.kernels import clearing, clearing_twin
+from extender.kernels import clearing
+from tests.twins import clearing_twin
 from tests.unit.kernels.herds import Case, Giver, Place, Pod, Work
 
 pytestmark = pytest.mark.parametrize("kernel", [clearing, clearing_twin], ids=["compiled", "twin"])

@@ -9,7 +9,6 @@ from extender.api.demand import Demand
 from extender.api.kinds import Device, GpuNode, GpuNodeStatus
 from extender.api.objects import ObjectMeta
 from extender.kernels import fragments as compiled
-from extender.kernels import fragments_twin as twin
 from extender.kernels.typical import (
     MOST_MODELS,
     Fragments,
@@ -20,6 +19,7 @@ from extender.kernels.typical import (
     frag_measure,
 )
 from extender.state.nodes import NodeFacts, NodeTable
+from tests.twins import fragments_twin as twin
 
 pytestmark = pytest.mark.parametrize("kernel", [compiled, twin], ids=["compiled", "twin"])
 

@@ -6,9 +6,10 @@ from types import ModuleType
 import pytest
 
 from extender.api.demand import Demand
-from extender.kernels import holds, holds_twin
+from extender.kernels import holds
 from extender.state.nodes import NodeTable
 from tests.support.snapshots import demand_of
+from tests.twins import holds_twin
 from tests.unit.kernels.test_nodes import table_with
 
 pytestmark = pytest.mark.parametrize("kernel", [holds, holds_twin], ids=["compiled", "twin"])

@@ -6,9 +6,9 @@ from types import ModuleType
 import pytest
 
 from extender.kernels import nodes as compiled
-from extender.kernels import nodes_twin as twin
 from extender.state.nodes import NodeTable
 from tests.support.snapshots import Cluster, demand_of
+from tests.twins import nodes_twin as twin
 
 pytestmark = pytest.mark.parametrize("kernel", [compiled, twin], ids=["compiled", "twin"])
 

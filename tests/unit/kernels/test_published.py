@@ -7,8 +7,8 @@ import pytest
 
 from extender.api.demand import Demand
 from extender.kernels import published as compiled
-from extender.kernels import published_twin as twin
 from extender.kernels.typical import ALL_MODELS, Scores, TypicalPod, published_measure
+from tests.twins import published_twin as twin
 from tests.unit.kernels.herds import Case, Place
 
 pytestmark = pytest.mark.parametrize("kernel", [compiled, twin], ids=["compiled", "twin"])

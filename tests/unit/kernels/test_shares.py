@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from extender.kernels import shares as compiled
-from extender.kernels import shares_twin as twin
+from tests.twins import shares_twin as twin
 
 pytestmark = pytest.mark.parametrize("kernel", [compiled, twin], ids=["compiled", "twin"])
 

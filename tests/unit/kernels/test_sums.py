@@ -5,7 +5,8 @@ from types import ModuleType
 
 import pytest
 
-from extender.kernels import sums, sums_twin
+from extender.kernels import sums
+from tests.twins import sums_twin
 from tests.unit.kernels.herds import Case, Giver, Place, Pod, Work
 
 pytestmark = pytest.mark.parametrize("kernel", [sums, sums_twin], ids=["compiled", "twin"])

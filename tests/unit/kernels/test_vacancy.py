@@ -6,7 +6,8 @@ from types import ModuleType
 import pytest
 
 from extender.api.demand import Demand
-from extender.kernels import vacancy, vacancy_twin
+from extender.kernels import vacancy
+from tests.twins import vacancy_twin
 from tests.unit.kernels.herds import Case, Place, Pod
 
 pytestmark = pytest.mark.parametrize("kernel", [vacancy, vacancy_twin], ids=["compiled", "twin"])

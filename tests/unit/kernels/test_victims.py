@@ -5,7 +5,8 @@ from types import ModuleType
 
 import pytest
 
-from extender.kernels import victims, victims_twin
+from extender.kernels import victims
+from tests.twins import victims_twin
 from tests.unit.kernels.herds import Case, Place, Pod, Work
 
 pytestmark = pytest.mark.parametrize("kernel", [victims, victims_twin], ids=["compiled", "twin"])

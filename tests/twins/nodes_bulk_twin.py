@@ -4,8 +4,8 @@ from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from extender.kernels.holds_twin import copied, hold, room_on
-from extender.kernels.nodes_twin import pick_cards, rate
+from tests.twins.holds_twin import copied, hold, room_on
+from tests.twins.nodes_twin import pick_cards, rate
 
 if TYPE_CHECKING:
     from extender.kernels.nodes import Need, Nodes

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from extender.kernels.appraisal_twin import CORE, Unit, price_of
-from extender.kernels.choice_twin import Choice
+from tests.twins.appraisal_twin import CORE, Unit, price_of
+from tests.twins.choice_twin import Choice
 
 
 def improve(choice: Choice, ix: int, found: list[Unit] | None) -> list[Unit] | None:

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from extender.kernels import nodes_twin
+from tests.twins import nodes_twin
 
 if TYPE_CHECKING:
     from extender.kernels.fragments import Fragments, Scores, Typical

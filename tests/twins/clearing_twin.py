@@ -3,9 +3,9 @@
 from array import array
 from collections.abc import Sequence
 
-from extender.kernels.appraisal_twin import Price, Unit, price_of
-from extender.kernels.choice_twin import HOST, Choice, pods_of
-from extender.kernels.exchange_twin import improve
+from tests.twins.appraisal_twin import Price, Unit, price_of
+from tests.twins.choice_twin import HOST, Choice, pods_of
+from tests.twins.exchange_twin import improve
 
 
 class Clearing(Choice):

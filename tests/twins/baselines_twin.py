@@ -5,8 +5,8 @@ from fractions import Fraction
 from math import trunc
 from typing import TYPE_CHECKING, Final
 
-from extender.kernels import nodes_twin
-from extender.kernels.fragments_twin import fits, free_of, need_of
+from tests.twins import nodes_twin
+from tests.twins.fragments_twin import fits, free_of, need_of
 
 if TYPE_CHECKING:
     from extender.kernels.baselines import Baseline

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from extender.kernels.nodes_twin import WHOLE
+from tests.twins.nodes_twin import WHOLE
 
 if TYPE_CHECKING:
     from extender.kernels.nodes import Need, Nodes

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from extender.kernels.appraisal_twin import ALONE, CORE, Appraisal, Price, Unit, price_of
-from extender.kernels.vacancy_twin import Left, Vacancy
+from tests.twins.appraisal_twin import ALONE, CORE, Appraisal, Price, Unit, price_of
+from tests.twins.vacancy_twin import Left, Vacancy
 
 if TYPE_CHECKING:
     from extender.kernels.appraisal import Herd, Terms

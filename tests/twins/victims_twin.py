@@ -3,8 +3,8 @@
 from array import array
 from typing import TYPE_CHECKING, Final
 
-from extender.kernels.appraisal_twin import Price, price_of
-from extender.kernels.clearing_twin import Clearing
+from tests.twins.appraisal_twin import Price, price_of
+from tests.twins.clearing_twin import Clearing
 
 if TYPE_CHECKING:
     from extender.kernels.appraisal import Herd, Terms
@@ -16,7 +16,7 @@ IMPOSSIBLE: Final = 2**63 - 1
 class Room:
     """As `victims.Room`."""
 
-    def __init__(  # noqa: PLR0913, PLR0917
+    def __init__(  # noqa: PLR0917
         self,
         nodes: "Nodes",
         candidates: "array[int]",

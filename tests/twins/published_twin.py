@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from extender.kernels.fragments_twin import best_place, free_of, left_with
+from tests.twins.fragments_twin import best_place, free_of, left_with
 
 if TYPE_CHECKING:
     from extender.kernels.fragments import Scores
