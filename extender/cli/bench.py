@@ -15,7 +15,7 @@ from rich.table import Table
 from extender.cli.commands import Commands
 from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
-from extender.policy.queues import tally_of
+from extender.policy.queues.tree import tally_of
 from extender.scenario.errors import ScenarioError
 from extender.scenario.expect import newly_decided
 from extender.scenario.load import load

@@ -28,9 +28,9 @@ from extender.cycle.pods import Outcome, PodWriter
 from extender.cycle.protection import Deadlines, Protection
 from extender.kube.errors import NotLeading
 from extender.kube.recorder import EventRecorder
-from extender.policy.leaving import bound_s
 from extender.policy.plan import Eviction, Move, Plan
-from extender.policy.queues import held_pool
+from extender.policy.queues.tree import held_pool
+from extender.policy.workloads.terminating import bound_s
 from extender.state.cluster import ClusterState
 from extender.state.model import Snapshot, WorkloadView
 

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from extender.policy.match import Matcher
+from extender.policy.placement.node_filter import Matcher
 from extender.state.cluster import ClusterState
 from extender.state.model import GroupView, PodView, WorkloadView
 

@@ -13,7 +13,7 @@ from msgspec import UnsetType
 
 from extender.api.kinds import PastUse
 from extender.policy.plan import Plan
-from extender.policy.usage import advance, as_ppm
+from extender.policy.queues.usage import advance, as_ppm
 from extender.state.cluster import ClusterState
 from extender.state.model import NOTHING, Amounts, Snapshot, department_queue
 

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from extender.api.reasons import HELP, SENTENCES, Reason, Refused
-from extender.policy.explain import NEVER
+from extender.policy.placement.explain import NEVER
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView, Snapshot, WorkloadView

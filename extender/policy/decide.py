@@ -1,25 +1,26 @@
 """The door: one snapshot in, one plan out."""
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
-from extender.policy.allocate import allocate, allocate_deferred
-from extender.policy.chunks import Pending
-from extender.policy.collector import paused_collector
-from extender.policy.consolidate import consolidate
-from extender.policy.demand_weighted import (
+from extender.policy.actions.allocate import allocate, allocate_deferred
+from extender.policy.actions.consolidate import consolidate
+from extender.policy.actions.nominations import settle_promises
+from extender.policy.actions.preempt import preempt
+from extender.policy.actions.reclaim import reclaim
+from extender.policy.actions.stale_gangs import evict_stale_gangs
+from extender.policy.plan import Plan, Settings, Stage
+from extender.policy.pool_policies.demand_weighted import (
     divide_again,
     set_demand_shares,
     share_by_demand,
     start_by_demand,
 )
-from extender.policy.fairshare import set_shares
-from extender.policy.plan import Plan, Settings, Stage
-from extender.policy.preempt import preempt
-from extender.policy.priority import review_stops, serve_by_priority
-from extender.policy.promises import settle_promises
-from extender.policy.reclaim import reclaim
+from extender.policy.pool_policies.priority import review_stops, serve_by_priority
+from extender.policy.queues.fairshare import set_shares
 from extender.policy.session import Session
-from extender.policy.stale import evict_stale_gangs
+from extender.policy.workloads.pending import Pending
 from extender.state.model import Snapshot
 
 _Serve = Callable[[Session, str, list[Pending]], list[Pending]]
@@ -33,6 +34,22 @@ def decide(snapshot: Snapshot, settings: Settings | None = None) -> Plan:
     """
     with paused_collector():
         return _decide(snapshot, settings or Settings())
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """No garbage collection inside.
+
+    What a decision makes lives until it is taken, so every collection in between walks all of it in
+    vain: a tenth of a cycle at 500 nodes, a fifth at 5,000.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _decide(snapshot: Snapshot, settings: Settings) -> Plan:

@@ -13,6 +13,9 @@ from extender.state.model import NOTHING, UNLIMITED, Amounts, PodView, WorkloadV
 Stage = Literal["allocate", "consolidate", "reclaim", "preempt", "stale-gangs"]
 ALL_STAGES: tuple[Stage, ...] = ("allocate", "consolidate", "reclaim", "preempt", "stale-gangs")
 
+#: What becomes of a place: the pod starts now, or when others have left.
+State = Literal["reserved", "nominated"]
+
 
 def never() -> bool:
     """A budget that is never spent."""
@@ -82,7 +85,7 @@ class Admission(Struct, frozen=True, gc=False):
 
     workload: WorkloadView
     placements: tuple[Placement, ...]
-    state: Literal["reserved", "nominated"]
+    state: State
 
 
 class Eviction(Struct, frozen=True, gc=False):

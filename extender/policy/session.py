@@ -6,17 +6,18 @@ what they decide goes through `admit` and `evict`, so usage, places and plan nev
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
-from extender.policy.affinity import Beside
-from extender.policy.budgets import Budgets
-from extender.policy.chunks import Pending, Reader, SortKey, why_too_few
-from extender.policy.explain import Shortages
-from extender.policy.fragmentation import Fragmentation
-from extender.policy.match import Matcher
-from extender.policy.place import Moment, Places
+from extender.policy.placement.explain import Shortages
+from extender.policy.placement.fragmentation import Fragmentation
+from extender.policy.placement.node_filter import Matcher
+from extender.policy.placement.placer import Moment, Places
+from extender.policy.placement.pod_affinity import Beside
+from extender.policy.placement.reservations import Reservations
+from extender.policy.placement.simulation import Simulation
+from extender.policy.placement.topology import Topologies
 from extender.policy.plan import (
     ALL_STAGES,
     Admission,
@@ -27,8 +28,9 @@ from extender.policy.plan import (
     Plan,
     Settings,
     Stage,
+    State,
 )
-from extender.policy.queues import (
+from extender.policy.queues.tree import (
     RESOURCES,
     PoolQueues,
     Queue,
@@ -37,16 +39,14 @@ from extender.policy.queues import (
     sum_amounts,
     tally_of,
 )
-from extender.policy.reservation import Reservations
-from extender.policy.simulation import Simulation
-from extender.policy.topology import Topologies
+from extender.policy.workloads.disruption_budgets import Budgets
+from extender.policy.workloads.job_order import Turns
+from extender.policy.workloads.pending import Pending, Reader, SortKey, why_too_few
 from extender.state.model import CPU, GPU, Amounts, PodView, Snapshot, WorkloadView
 
 if TYPE_CHECKING:
-    from extender.policy.displace import Taken
-    from extender.policy.solver import Solver
-
-State = Literal["reserved", "nominated"]
+    from extender.policy.pool_policies.displacement import Taken
+    from extender.policy.preemption.solver import Solver
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class Session:
         fragmentation = Fragmentation(snapshot, self.sim)
         self.places = Places(self.sim, matcher, topologies, snapshot.pools, beside, fragmentation)
         self.shortages = Shortages(self.places)
-        self.reservations = Reservations(self)
+        self.reservations = Reservations(snapshot, self.sim, self.places, self._placed)
         self.queues = build_queues(snapshot)
         overdue = frozenset(
             uid for uid, end in self.settings.budget_ends.items() if end <= snapshot.now_s
@@ -124,6 +124,14 @@ class Session:
             first[chosen] = min(first.get(chosen, key), key)
         return sorted(
             latest, key=lambda pool: (latest[pool], pool not in first, first.get(pool, ()), pool)
+        )
+
+    def take_turns(self, pool: str, waiting: Iterable[Pending]) -> Turns:
+        """The turns of what waits in a pool, in the order of its jobs that the pool keeps."""
+        return Turns(
+            ((self.queue_of(pending.workload, pool), pending) for pending in waiting),
+            is_strict=self.snapshot.pools[pool].job_order == "strict-fifo",
+            overdue=self.settings.first,
         )
 
     def is_spent(self) -> bool:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from extender.policy.decide import decide
-from extender.policy.groups import groups_of, is_satisfied, leaves_below
 from extender.policy.plan import Plan, Settings
+from extender.policy.workloads.gangs import groups_of, is_satisfied, leaves_below
 from extender.state.model import (
     ANYWHERE,
     Constraints,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from extender.policy.decide import decide
 from extender.policy.plan import Plan
-from extender.policy.search import Search
-from extender.policy.swap import swap
+from extender.policy.preemption.search import Search
+from extender.policy.preemption.swap import swap
 from extender.scenario.load import case_of
 from extender.scenario.snapshot import settings_of, take_snapshot
 from extender.scenario.world import World
@@ -17,7 +17,7 @@ from extender.scenario.world import World
 Entry = dict[str, Any]
 _ON_A_CARD: list[list[int | str]] = [[1], [1], ["0.5", "0.5"], ["0.5"]]
 _SIZES: list[int | str] = [1, 1, "0.5"]
-_SWAP = "extender.policy.search.swap"
+_SWAP = "extender.policy.preemption.search.swap"
 
 
 @st.composite

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.policy.usage import advance
+from extender.policy.queues.usage import advance
 
 amounts = st.tuples(st.integers(0, 10**12), st.integers(0, 10**12), st.integers(0, 10**12))
 

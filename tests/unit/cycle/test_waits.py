@@ -14,7 +14,7 @@ from extender.cycle.placed import (
 )
 from extender.cycle.wait_events import RENEW_S as EVENTS_RENEW_S
 from extender.cycle.wait_events import SETTLE_S, WaitEvents, WaitNote, readable, told
-from extender.policy.explain import NEVER
+from extender.policy.placement.explain import NEVER
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import Snapshot

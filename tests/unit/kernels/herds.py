@@ -41,7 +41,7 @@ class Pod:
 
 @dataclass
 class Work:
-    """A workload; see `extender.policy.herd` for the words."""
+    """A workload; see `extender.policy.preemption.candidates` for the words."""
 
     queue: int = 0
     surplus: int = 0
@@ -64,7 +64,7 @@ class Giver:
 
 @dataclass
 class Herd:
-    """The arrays of `extender.policy.herd.Herd` that kernels read."""
+    """The arrays of `extender.policy.preemption.candidates.Herd` that kernels read."""
 
     start: "array[int]"
     owner: "array[int]"
@@ -91,7 +91,7 @@ class Herd:
 
 @dataclass
 class Terms:
-    """The arrays of `extender.policy.terms.Terms`."""
+    """The arrays of `extender.policy.preemption.eligibility.Terms`."""
 
     tiers: bytearray
     path_start: "array[int]"

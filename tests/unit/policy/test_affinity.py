@@ -5,8 +5,8 @@ from array import array
 from msgspec.structs import replace
 
 from extender.api.reasons import Reason
-from extender.policy.affinity import Beside
 from extender.policy.decide import decide
+from extender.policy.placement.pod_affinity import Beside
 from extender.policy.plan import Plan, Settings
 from extender.state.model import ANYWHERE, Constraints, PodTerm
 from tests.support.snapshots import Cluster, counts, demand_of, statuses

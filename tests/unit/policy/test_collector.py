@@ -4,10 +4,9 @@ import gc
 
 import pytest
 
-from extender.policy.chunks import Pending
-from extender.policy.collector import paused_collector
-from extender.policy.decide import decide
-from extender.policy.trial import Trial
+from extender.policy.decide import decide, paused_collector
+from extender.policy.preemption.statement import Trial
+from extender.policy.workloads.pending import Pending
 from tests.support.snapshots import Cluster, counts
 
 

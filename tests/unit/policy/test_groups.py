@@ -1,7 +1,7 @@
 """Trees of groups: which pods are a legal state, what has to start next, and what may leave."""
 
 from extender.policy.decide import decide
-from extender.policy.groups import is_satisfied, next_chunk, next_chunks, unit_of
+from extender.policy.workloads.gangs import is_satisfied, next_chunk, next_chunks, unit_of
 from extender.state.model import GroupView, PodView, WorkloadView
 from tests.support.snapshots import Cluster, counts, statuses
 

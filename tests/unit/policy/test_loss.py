@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.policy.loss import seconds_lost
+from extender.policy.preemption.lost_work import seconds_lost
 from extender.state.model import PodView
 
 NOW_S = 1_000_000

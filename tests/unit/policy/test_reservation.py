@@ -2,8 +2,8 @@
 
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
+from extender.policy.placement.reservations import PATIENCE_S
 from extender.policy.plan import Plan, Settings
-from extender.policy.reservation import PATIENCE_S
 from tests.support.snapshots import Cluster, statuses
 
 

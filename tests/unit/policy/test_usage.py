@@ -1,6 +1,6 @@
 """Accounts of past usage: they fade by half in every half-life, whenever they are looked at."""
 
-from extender.policy.usage import add, advance, as_ppm, decay
+from extender.policy.queues.usage import add, advance, as_ppm, decay
 
 WEEK_S = 7 * 24 * 3600
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from extender.api.events import Event, Removed, Upserted
 from extender.api.objects import Pod
-from extender.policy.groups import next_chunk
+from extender.policy.workloads.gangs import next_chunk
 from extender.state.cluster import ClusterState
 from extender.state.model import GroupView, WorkloadView
 from extender.state.trees import without_succeeded

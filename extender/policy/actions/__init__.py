@@ -1,0 +1,1 @@
+"""The stages of a cycle: allocate, consolidate, reclaim, preempt, stale gangs."""

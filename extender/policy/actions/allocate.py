@@ -1,0 +1,224 @@
+"""Stage `allocate`: free places go to whoever's turn it is, quota and limits permitting.
+
+Nobody is evicted. What only fits once pods that already leave have left is nominated, so that no
+more victims are taken for it. For a big workload that is blocked a place is kept (`reservation`).
+
+While work within its share is blocked, what is above its share has its turn only after `reclaim`
+had its own (`allocate_deferred`): else it would start on cards that are taken back a cycle later.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from extender.api.reasons import Reason, Refused
+from extender.policy.actions.chunk_grant import has_place_in
+from extender.policy.placement.placer import Moment
+from extender.policy.plan import State
+from extender.policy.preemption.plan_review import review
+from extender.policy.queues.tree import Queue
+from extender.policy.session import Session, placed_amounts
+from extender.policy.workloads.pending import Pending, why_behind
+from extender.state.model import PodView
+
+#: Reasons that say: it may run, but there is no place for it.
+_LACKS_PLACE = (Reason.INSUFFICIENT_GPU, Reason.INSUFFICIENT_NODE_RESOURCES)
+
+#: Other portions of a workload that are tried when its first has no place. They are of different
+#: shapes; beyond a handful of them the search would cost more than it finds.
+_MOST_TRIES = 8
+
+
+def allocate(session: Session) -> None:
+    """Place what fits, pool after pool; `session.pending` is left with what does not, and
+    `session.deferred` with what has its turn after reclaim."""
+    session.pending = _allocate(session, session.pending)
+
+
+def allocate_deferred(session: Session) -> None:
+    """The turn of what was deferred; what has no place is added to `session.pending`."""
+    deferred, session.deferred = session.deferred, []
+    session.count_leaving()
+    # What shrank in this cycle does not grow in it.
+    giving = [pending for pending in deferred if session.is_giving(pending.workload.key)]
+    growing = [pending for pending in deferred if not session.is_giving(pending.workload.key)]
+    left = _allocate(session, growing, may_defer=False)
+    session.pending = [*session.pending, *giving, *left]
+    for solver in session.solvers.values():
+        # What grows in this cycle does not shrink in it.
+        for key in session.served() & solver.herd.by_key.keys():
+            solver.herd.bar(solver.herd.by_key[key])
+    if session.places.beside:
+        # Who starts may be company for others, who need fewer victims then.
+        review(session, is_changed=True)
+
+
+def _allocate(
+    session: Session, pending_now: Sequence[Pending], *, may_defer: bool = True
+) -> list[Pending]:
+    """Place what fits; returns what does not."""
+    waiting: dict[str, list[Pending]] = {}
+    blocked: list[Pending] = []
+    order = session.pools_in_order(pending_now)
+    for pending in pending_now:
+        _queue_up(session, pending, pending.pools, (waiting, blocked))
+    while waiting:
+        pool = min(waiting, key=order.index)
+        round_ = _Round(session, pool, may_defer=may_defer and _is_reclaim_next(session, pool))
+        for pending in round_.serve(waiting.pop(pool)):
+            following = pending.pools[pending.pools.index(pool) + 1 :]
+            _queue_up(session, pending, following, (waiting, blocked))
+    session.reservations.relax()
+    return blocked
+
+
+def _is_reclaim_next(session: Session, pool: str) -> bool:
+    """Whether a stage to come takes cards back for what is blocked in the pool."""
+    stages = session.settings.stages
+    if not session.snapshot.pools[pool].has_preemption or "reclaim" not in stages:
+        return False
+    return "allocate" in stages and stages.index("allocate") < stages.index("reclaim")
+
+
+def _queue_up(
+    session: Session,
+    pending: Pending,
+    pools: tuple[str, ...],
+    lines: tuple[dict[str, list[Pending]], list[Pending]],
+) -> None:
+    """Let it wait for the first of `pools` that shares fairly, or else for the next stages."""
+    waiting, blocked = lines
+    for pool in pools:
+        if session.snapshot.pools[pool].policy == "fairshare":
+            waiting.setdefault(pool, []).append(pending)
+            return
+    blocked.append(pending)
+
+
+@dataclass(slots=True)
+class _Round:
+    """One pool's turns. `is_anybody_blocked`: among those that reclaim may serve."""
+
+    session: Session
+    pool: str
+    may_defer: bool
+    is_anybody_blocked: bool = False
+
+    def serve(self, waiting: list[Pending]) -> list[Pending]:
+        """Serve the pool until nothing more fits; returns what it has no place for."""
+        session = self.session
+        turns = session.take_turns(self.pool, waiting)
+        blocked = []
+        while (turn := turns.pop()) is not None:
+            leaf, pending = turn
+            key = pending.workload.key
+            if self.is_anybody_blocked and self._may_wait(leaf, pending):
+                session.deferred += [pending, *turns.pass_over()]
+                continue
+            placed = self._try(leaf, pending)
+            if isinstance(placed, Refused):
+                # The first pool's reason is the one that its owner expects to read.
+                session.waits.setdefault(key, placed)
+                if self.may_defer and placed.reason in _LACKS_PLACE:
+                    self.is_anybody_blocked |= not self._is_above(leaf, pending)
+                behind = turns.pass_over()
+                blocked += [pending, *behind]
+                for passed in behind:
+                    passed.is_behind = True
+                    session.waits.setdefault(passed.workload.key, why_behind(passed, key))
+            else:
+                turns.settle(placed)
+                if placed is None:
+                    session.waits.pop(key, None)
+        return blocked
+
+    def _may_wait(self, leaf: Queue, pending: Pending) -> bool:
+        """Whether it has its turn after reclaim; pools of other policies have theirs only now."""
+        pools = self.session.snapshot.pools
+        is_fair = all(pools[name].policy == "fairshare" for name in pending.pools)
+        return is_fair and self._is_above(leaf, pending)
+
+    def _is_above(self, leaf: Queue, pending: Pending) -> bool:
+        """Whether it would lift its queue above what it deserves, so that reclaim is not for it."""
+        return not leaf.has_room(pending.need(), leaf.deserves)
+
+    def _try(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
+        """Admit what the workload may start next; returns what still waits of it, or why it all
+        has to."""
+        session, pool = self.session, self.pool
+        key = pending.workload.key
+        if session.is_spent():
+            session.cut(key, "allocate")
+            return Refused(Reason.WAITING_FOR_TURN, f"{key}: the cycle had no time left for it")
+        if session.reservations.in_pool(pool) is None:
+            refused = self._try_chunks(leaf, pending)
+        else:
+            with session.reservations.open_to(pending, pool):
+                refused = self._try_chunks(leaf, pending)
+        if isinstance(refused, Refused) and refused.reason in _LACKS_PLACE:
+            return self._keep_or_tell(leaf, pending, refused)
+        return refused
+
+    def _try_chunks(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
+        """Admit the first chunk that has a place; or why the very first has none."""
+        first = self._try_chunk(leaf, pending, pending.chunk)
+        if not isinstance(first, Refused) or len(pending.waiting) == 1:
+            return first
+        for at, chunk in enumerate(pending.chunks()):
+            if 0 < at < _MOST_TRIES:
+                placed = self._try_chunk(leaf, pending, chunk)
+                if not isinstance(placed, Refused):
+                    return placed
+        return first
+
+    def _keep_or_tell(self, leaf: Queue, pending: Pending, refused: Refused) -> Refused:
+        """Keep a place for it, or say for whom the one is kept that it could have."""
+        session, pool = self.session, self.pool
+        kept = session.reservations.in_pool(pool)
+        if kept is None:
+            session.reservations.consider(leaf, pending, pool)
+        elif session.reservations.blocks(pending, pool):
+            first = session.snapshot.workloads[kept.key]
+            # The names of other projects' workloads are not for its owner.
+            is_own = first.project == pending.workload.project
+            named = first.key if is_own else f"work of project {first.project}"
+            return Refused(
+                Reason.WAITING_FOR_TURN,
+                f"{pending.workload.key}: its place is kept for {named}, which is blocked",
+            )
+        return refused
+
+    def _try_chunk(
+        self, leaf: Queue, pending: Pending, chunk: Sequence[PodView]
+    ) -> Pending | Refused | None:
+        """Admit the chunk now, or else on places that are being left; or why it has to wait."""
+        session, pool = self.session, self.pool
+        least = pending.need() if chunk is pending.chunk else pending.need_of(chunk)
+        refused: Refused | None = None
+        moments: tuple[Moment, ...] = (
+            ("now", "later") if pool in session.leaving_pools else ("now",)
+        )
+        for moment in moments:
+            why = session.check_room(leaf, pending.workload, least, moment)
+            if why is None and moment == "later" and self._may_start_elsewhere(pending, chunk):
+                break
+            if why is None:
+                mark = session.sim.checkpoint()
+                placed = session.places.place_chunk(pending, pool, moment, chunk)
+                if placed is None:
+                    why = session.shortages.explain(pending, pool, chunk)
+                else:
+                    amounts = placed_amounts(placed)
+                    if amounts != least:
+                        why = session.check_room(leaf, pending.workload, amounts, moment)
+                    if why is None:
+                        state: State = "reserved" if moment == "now" else "nominated"
+                        return session.admit(pending, placed, pool, state, amounts)
+                    session.sim.rollback(mark)
+            refused = refused or why
+        assert refused is not None
+        return refused
+
+    def _may_start_elsewhere(self, pending: Pending, chunk: Sequence[PodView]) -> bool:
+        """Whether a pool that it would use next has a place now: better than waiting here."""
+        following = pending.pools[pending.pools.index(self.pool) + 1 :]
+        return has_place_in(self.session, pending, chunk, following, "now")

@@ -1,0 +1,104 @@
+"""Whether somebody would take back at once what reclaim takes.
+
+A queue that ends below its quota may take from queues above theirs. It will, if work of its own
+that is stopped, or waits, fits into what it lacks and has no room beside the plan. Nobody takes
+anything from a queue within its quota.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from extender.policy.preemption.candidate_table import in_leaving_order
+from extender.policy.preemption.statement import Claim, Trial
+from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.session import Session
+from extender.policy.workloads.gangs import live_pods, next_chunks
+from extender.state.model import Amounts
+
+
+def levels_of(leaf: Queue) -> dict[Queue, int]:
+    """The queue and what is above it, counted from below."""
+    return {queue: level for level, queue in enumerate(leaf.chain)}
+
+
+def compared(giver: Queue, level_of: Mapping[Queue, int]) -> tuple[list[Queue], int]:
+    """The giver's queues up to the one just below the first that is above taker and giver, and the
+    level of the taker's queue that is compared with the last of them."""
+    path = list[Queue]()
+    for queue in giver.chain:
+        if queue in level_of:
+            return path, level_of[queue] - 1
+        path.append(queue)
+    return path, len(level_of) - 1
+
+
+@dataclass(slots=True)
+class TakingBack:
+    """One plan, by which the claim's queues get `amounts`. `short` are queues that fall below their
+    quotas and may take something back, with the resources that they lack."""
+
+    session: Session
+    pool: str
+    claim: Claim
+    trial: Trial
+    amounts: Amounts
+    level_of: Mapping[Queue, int] = field(default_factory=dict)
+    short: dict[Queue, list[int]] = field(default_factory=dict)
+
+    def is_likely(self) -> bool:
+        """Whether anybody would."""
+        if all(queue.has_room(self.amounts, queue.quota) for queue in self.claim.leaf.chain):
+            return False
+        self.level_of = levels_of(self.claim.leaf)
+        herd, units = self.trial.herd, self.trial.units.values()
+        for leaf in {herd.leaves[unit.w] for unit in units}:
+            for queue in self._robbed(leaf):
+                before = self.trial.held_before(queue)
+                lacks = [r for r in RESOURCES if queue.allocated[r] < queue.quota[r] <= before[r]]
+                if lacks:
+                    self.short[queue] = lacks
+        if not self.short:
+            return False
+        return self._does_anybody_waiting() or any(map(self._would_return, {u.w for u in units}))
+
+    def _robbed(self, giver: Queue) -> Sequence[Queue]:
+        """The giver's queues that are compared with the taker's, if it is above its quota then."""
+        path, level = compared(giver, self.level_of)
+        if level < 0:
+            return ()
+        taker = self.claim.leaf.chain[level]
+        return () if taker.has_room(self.amounts, taker.quota) else path
+
+    def _fits(self, leaf: Queue, need: Amounts) -> bool:
+        """Whether work of the queue fits into what its queues lack, and is of what they lack."""
+        path = self._robbed(leaf)
+        is_lacking = any(need[r] for queue in path for r in self.short.get(queue, ()))
+        return is_lacking and all(queue.has_room(need, queue.quota) for queue in path)
+
+    def _would_return(self, w: int) -> bool:
+        """Whether the stopped workload would, with what it needs to start again."""
+        herd, units = self.trial.herd, self.trial.units.values()
+        workload, stopped = herd.workloads[w], [p for u in units if u.w == w for p in u.pods]
+        p_of = {herd.pods[p].uid: p for p in stopped}
+        waiting = in_leaving_order(herd.pods[p] for p in stopped)[::-1]
+        live = [pod for pod in live_pods(workload) if pod.uid not in p_of]
+        chunks = next_chunks(workload, live, waiting)
+        needs = (herd.amounts_of([p_of[pod.uid] for pod in chunk]) for chunk in chunks)
+        return any(self._fits(herd.leaves[w], need) for need in needs)
+
+    def _does_anybody_waiting(self) -> bool:
+        """Whether such work waits and not all of it has room beside the plan."""
+        session, pool = self.session, self.pool
+        session.places.forget_failures(pool)
+        mark = session.sim.checkpoint()
+        is_any_left = False
+        for pending in (*session.pending, *session.deferred):
+            leaf = session.queues[pool].leaf_of(pending.workload)
+            if leaf is None or pool not in pending.pools or pending is self.claim.pending:
+                continue
+            if self._fits(leaf, pending.need()):
+                is_any_left = session.places.place_chunk(pending, pool, "later") is None
+            if is_any_left:
+                break
+        session.sim.rollback(mark)
+        return is_any_left

@@ -1,0 +1,205 @@
+"""How the stages that make room serve those who wait: turn by turn, chunk by chunk.
+
+A stage says with a function what rules a claim may be served by, in the order in which they are
+tried, or why by none.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from operator import attrgetter
+from typing import Final
+
+from extender.api.reasons import Reason, Refused
+from extender.policy.actions.chunk_grant import start_together, will_have_place
+from extender.policy.plan import Stage
+from extender.policy.preemption.eligibility import Rule
+from extender.policy.preemption.plan_review import review
+from extender.policy.preemption.solver import Solver, solver_of
+from extender.policy.preemption.statement import Claim
+from extender.policy.queues.tree import Queue
+from extender.policy.session import Session
+from extender.policy.workloads.gangs import has_topology
+from extender.policy.workloads.pending import Pending
+from extender.policy.workloads.pod_classes import shapes_of
+from extender.state.model import GPU, Amounts, PodView
+
+#: Other portions of a workload that are tried when its first has no place, as in `allocate`.
+_MOST_CHUNKS: Final = 8
+
+#: Workloads that a stage asks, at most, what disruption budgets keep from them.
+_MOST_HELD_BACK: Final = 16
+
+#: Bounds of a queue: what it may take, and what it may hold at most.
+DESERVES: Final[Callable[[Queue], Amounts]] = attrgetter("deserves")
+LIMIT: Final[Callable[[Queue], Amounts]] = attrgetter("limit")
+
+RulesOf = Callable[[Claim], Sequence[Rule] | Refused]
+
+
+@dataclass(slots=True)
+class Taking:
+    """A stage in one pool."""
+
+    session: Session
+    pool: str
+    stage: Stage
+    rules_of: RulesOf
+    _solver: Solver | None = None
+
+    def serve(self, waiting: Sequence[Pending]) -> None:
+        """Give everybody its turn; `session.pending` is left with what still waits."""
+        session = self.session
+        if not waiting:
+            return
+        turns = session.take_turns(self.pool, waiting)
+        done: set[int] = set()
+        while (turn := turns.pop()) is not None:
+            leaf, pending = turn
+            key = pending.workload.key
+            if session.is_spent():
+                session.cut(key, self.stage)
+                turns.settle()
+                continue
+            if session.reservations.in_pool(self.pool) is None:
+                result = self._serve_one(leaf, pending)
+            else:
+                with session.reservations.open_to(pending, self.pool):
+                    result = self._serve_one(leaf, pending)
+            if isinstance(result, Refused):
+                self._explain(pending, result)
+                turns.pass_over()
+                continue
+            turns.settle(result)
+            if self._solver is not None and self._solver.commitments.givers:
+                turns.resift(self._solver.commitments.givers)
+            if result is None:
+                done.add(id(pending))
+                session.waits.pop(key, None)
+        review(session)
+        self._see_what_budgets_hold([p for p in waiting if id(p) not in done])
+        session.pending = [p for p in session.pending if id(p) not in done]
+
+    def _serve_one(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
+        """What still waits of the workload once it was given something, or why it wasn't."""
+        session, workload = self.session, pending.workload
+        refused = None
+        if workload.doubt is not None:
+            return workload.doubt
+        if session.is_shrinking(workload.key):
+            return _not_yet(pending, "pods of it stop in this cycle, it grows in a later one")
+        if session.snapshot.now_s < workload.waits_since + workload.preemption_delay_s:
+            waits_s = workload.preemption_delay_s
+            return _not_yet(pending, f"nobody stops for it in the first {waits_s} s of its waiting")
+        for claim in self._claims(leaf, pending):
+            if will_have_place(session, pending, claim.chunk, self.pool):
+                continue
+            rules = self.rules_of(claim)
+            if isinstance(rules, Refused):
+                refused = refused or rules
+                continue
+            given = self._give(claim, rules)
+            if not isinstance(given, Refused):
+                return given
+        return refused or self._in_vain(pending)
+
+    def _give(self, claim: Claim, rules: Sequence[Rule]) -> Pending | Refused | None:
+        """Serve the claim by one of the rules; nobody leaves if its own workload can make way."""
+        session, pending = self.session, claim.pending
+        if claim.chunk is pending.chunk and session.is_served(claim.key):
+            in_vain = self._in_vain(pending)
+            started = start_together(session, pending, self.pool, in_vain)
+            if started is not in_vain:
+                if self._solver is not None:
+                    self._solver.begin()
+                return started
+        # Laid out for the first who may take: in most cycles nobody may.
+        solver = self._solver = self._solver or solver_of(session, self.pool)
+        for rule in rules:
+            found = solver.solve(claim, rule)
+            if found is not None:
+                return solver.commit(found)
+        return self._in_vain(pending)
+
+    def _in_vain(self, pending: Pending) -> Refused:
+        why = "no place could be made for it"
+        if "allocate" not in self.session.settings.stages:
+            why = f"{why}; free places are given by stage allocate, which is left out"
+        return _not_yet(pending, why)
+
+    def _see_what_budgets_hold(self, waiting: Sequence[Pending]) -> None:
+        """Find the victims that waiting workloads would get if no budget protected them."""
+        session, solver = self.session, self._solver
+        if solver is None or not solver.herd.guarded or not waiting:
+            return
+        with solver.without_budgets():
+            for pending in waiting[:_MOST_HELD_BACK]:
+                leaf = session.queue_of(pending.workload, self.pool)
+                with session.reservations.open_to(pending, self.pool):
+                    self._see_what_is_held_from(leaf, pending, solver)
+
+    def _see_what_is_held_from(self, leaf: Queue, pending: Pending, solver: Solver) -> None:
+        session, herd = self.session, solver.herd
+        guarded = set(herd.guarded)
+        now_s = session.snapshot.now_s
+        key, waits_since = pending.workload.key, pending.workload.waits_since
+        is_young = now_s < waits_since + pending.workload.preemption_delay_s
+        if session.is_spent() or session.is_shrinking(key) or is_young:
+            return
+        claim = self._claim(leaf, pending, pending.chunk, pending.need())
+        rules = self.rules_of(claim)
+        for rule in () if isinstance(rules, Refused) else rules:
+            mark = len(solver.log)
+            found = solver.solve(claim, rule)
+            if found is None:
+                continue
+            held = [p for p in found.trial.leaving() if p in guarded]
+            solver.undo(found, mark)
+            if held:
+                owners = [herd.workloads[herd.owner[p]] for p in held]
+                said = session.hold_back(
+                    [herd.pods[p] for p in held], owners, pending.workload.project
+                )
+                session.waits[key] = Refused(Reason.VICTIMS_PROTECTED, f"{key}: {said}")
+            return
+
+    def _claims(self, leaf: Queue, pending: Pending) -> Iterator[Claim]:
+        """The next chunk, and then what may be tried in its place."""
+        yield self._claim(leaf, pending, pending.chunk, pending.need())
+        if len(pending.waiting) > len(pending.chunk):
+            for chunk in islice(pending.chunks(), 1, _MOST_CHUNKS):
+                yield self._claim(leaf, pending, chunk, pending.need_of(chunk))
+
+    def _claim(
+        self, leaf: Queue, pending: Pending, chunk: Sequence[PodView], need: Amounts
+    ) -> Claim:
+        shapes = pending.shapes if chunk is pending.chunk else shapes_of(chunk)
+        is_near = has_topology(pending.workload)
+        is_alike = len(shapes) == 1 and not is_near
+        if is_alike and self.session.places.beside:
+            is_alike = not self.session.places.beside.concerns(chunk)
+        return Claim(leaf, pending, chunk, need, shapes, is_alike, is_near)
+
+    def _explain(self, pending: Pending, refused: Refused) -> None:
+        """Say why nothing may be taken, where lack of cards is all that was known."""
+        session = self.session
+        key = pending.workload.key
+        known = session.waits.get(key)
+        could_ever = pending.need()[GPU] <= session.queues[self.pool].capacity[GPU]
+        could_ever = could_ever and (key, self.pool) not in session.shortages.hopeless
+        is_better = refused.reason is Reason.OVER_FAIR_SHARE and could_ever
+        is_better = is_better or refused is pending.workload.doubt
+        if known is None or (known.reason is Reason.INSUFFICIENT_GPU and is_better):
+            session.waits[key] = refused
+
+
+def first_over(claim: Claim, bound_of: Callable[[Queue], Amounts]) -> Queue | None:
+    """The lowest of the taker's queues that would hold more than its bound, or None."""
+    for queue in claim.leaf.chain:
+        if not queue.has_room(claim.need, bound_of(queue)):
+            return queue
+    return None
+
+
+def _not_yet(pending: Pending, why: str) -> Refused:
+    return Refused(Reason.INSUFFICIENT_GPU, f"{pending.workload.key}: {why}")

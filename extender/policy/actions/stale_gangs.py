@@ -1,0 +1,46 @@
+"""Stage `stale-gangs`: a gang that stayed below its minimum longer than it may is taken down whole.
+
+What is left of it holds cards that do nothing. Whoever is brought back to its minimum in the same
+cycle stays. Non-preemptible gangs go too.
+"""
+
+from extender.api.reasons import Reason
+from extender.policy.plan import Eviction
+from extender.policy.queues.tree import held_amounts, held_pool, tally_of
+from extender.policy.session import Session
+from extender.policy.workloads.gangs import is_satisfied, live_pods
+from extender.state.model import PodView, WorkloadView
+
+
+def evict_stale_gangs(session: Session) -> None:
+    """Put their evictions into the plan."""
+    snapshot = session.snapshot
+    for key in sorted(tally_of(snapshot).stale):
+        workload = snapshot.workloads[key]
+        if workload.stale_since is None or workload.stale_grace_s is None:
+            continue
+        stale_s = snapshot.now_s - workload.stale_since
+        live = live_pods(workload)
+        if not live or stale_s < workload.stale_grace_s or session.is_giving(key):
+            continue
+        if not session.budgets.allow_stop(live):
+            session.hold_back(live, [workload] * len(live))
+            continue
+        placed = [placement.pod for placement in session.placed_now(key)]
+        if not is_satisfied(workload, {pod.uid: pod for pod in (*live, *placed)}.values()):
+            _evict(session, workload, live, stale_s)
+
+
+def _evict(session: Session, workload: WorkloadView, live: list[PodView], stale_s: int) -> None:
+    note = f"below its minimum for {stale_s} s, {workload.stale_grace_s} s are allowed"
+    session.budgets.take(live)
+    for pod in live:
+        session.evict(Eviction(pod, workload.key, Reason.GANG_STALE, "", note))
+        ix = session.sim.later.cards.ix.get(pod.node)
+        pool = held_pool(session.snapshot, pod)
+        leaf = session.queues[pool].leaf_of(workload) if pool in session.queues else None
+        if ix is not None:
+            session.sim.evict(ix, pod, pod.cards)
+        if leaf is not None:
+            amounts = held_amounts(pod, session.queues[pool].smallest_card_mib)
+            session.sim.discharge(leaf, amounts, is_np=not workload.is_preemptible)

@@ -1,0 +1,1 @@
+"""Which node and cards a pod gets, what is reserved, and why nothing fits."""

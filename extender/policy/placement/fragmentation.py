@@ -1,0 +1,138 @@
+"""Placement by fragmentation gradient descent, for pools whose rule is `fgd`.
+
+A pod goes where it makes the least idle GPU useless to the pods that are expected (see
+`extender.kernels.typical`); expected are pods like those that the snapshot knows, in the same
+proportions. What was worked out for a node is kept until the simulation touches that node.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from extender.api.demand import Demand
+from extender.api.units import MILLI_PER_GPU, share_milli
+from extender.kernels import fragments as kernel
+from extender.kernels.typical import (
+    ALL_MODELS,
+    MOST_MODELS,
+    MOST_TYPES,
+    Fragments,
+    Scores,
+    TypicalPod,
+    fgd_measure,
+)
+from extender.policy.placement.simulation import Simulation
+from extender.state.model import Snapshot
+from extender.state.nodes import NodeTable
+
+_Moment = Literal["now", "later"]
+_FREE_OF_CHARGE = array("i", [0]) * MOST_MODELS
+
+
+@dataclass(slots=True)
+class _Known:
+    """Figures of all nodes at one moment, true up to the simulation's step `n_seen`."""
+
+    fragments: Fragments
+    n_seen: int = 0
+    scores: dict[Demand, tuple[Scores, list[int]]] = field(default_factory=dict)
+
+
+class Fragmentation:
+    """Finds the best node and card by FGD, in any pool."""
+
+    def __init__(self, snapshot: Snapshot, sim: Simulation) -> None:
+        self._snapshot = snapshot
+        self._sim = sim
+        self._known: dict[tuple[str, _Moment], _Known] = {}
+        self._model_ix: dict[int, int] = {}
+
+    def best_place(
+        self, demand: Demand, candidates: "array[int]", pool: str, moment: _Moment
+    ) -> tuple[int, int]:
+        """The best of `candidates` and its best card; card -1: as bin-pack has it; -1, -1: none.
+
+        Costs the nodes that were touched since, and one pass over the candidates.
+        """
+        known = self._measured(pool, moment)
+        table = self._table(moment)
+        found = known.scores.get(demand)
+        if found is None:
+            scores = Scores.of(len(table))
+            everything = array("i", range(len(table)))
+            kernel.score_nodes(table, known.fragments, demand, everything, scores)
+            known.scores[demand] = scores, [known.n_seen]
+        else:
+            scores, seen = found
+            stale = self._touched(seen[0])
+            kernel.score_nodes(table, known.fragments, demand, stale, scores)
+            seen[0] = known.n_seen
+        ix = kernel.best_of(scores, candidates, known.fragments.model_ix, _FREE_OF_CHARGE)
+        return ix, scores.card[ix] if ix >= 0 else -1
+
+    def _measured(self, pool: str, moment: _Moment) -> _Known:
+        """The pool's figures, brought up to date."""
+        key, table = (pool, moment), self._table(moment)
+        known = self._known.get(key)
+        if known is None:
+            self._model_ix = self._model_ix or _number_models(table)
+            measure = fgd_measure(_typical_pods(self._snapshot, pool, self._model_ix))
+            fragments = Fragments(measure, array("i", self._model_ix.values()))
+            kernel.measure_nodes(table, fragments, array("i", range(len(table))))
+            known = self._known[key] = _Known(fragments)
+        else:
+            kernel.measure_nodes(table, known.fragments, self._touched(known.n_seen))
+        known.n_seen = len(self._sim.touched)
+        return known
+
+    def _touched(self, since: int) -> "array[int]":
+        return array("i", sorted(set(self._sim.touched[since:])))
+
+    def _table(self, moment: _Moment) -> NodeTable:
+        return self._sim.now if moment == "now" else self._sim.later
+
+
+def _number_models(nodes: NodeTable) -> dict[int, int]:
+    """The number of every node's card model; models beyond those that can be told apart share
+    the last one."""
+    names = sorted(set(nodes.cards.model))
+    numbers = {name: min(at, MOST_MODELS - 1) for at, name in enumerate(names)}
+    return {ix: numbers[name] for ix, name in enumerate(nodes.cards.model)}
+
+
+def _typical_pods(snapshot: Snapshot, pool: str, model_ix: Mapping[int, int]) -> list[TypicalPod]:
+    """The most frequent kinds among all pods that may use the pool; costs one pass over them."""
+    nodes = snapshot.nodes
+    here = [ix for ix in range(len(nodes)) if nodes.pool[ix] == pool]
+    card_mib = max((nodes.cards.card_mib[ix] for ix in here), default=0)
+    shapes: Counter[tuple[Demand, tuple[str, ...]]] = Counter()
+    for workload in snapshot.workloads.values():
+        if pool in workload.pools:
+            for pod in workload.pods:
+                shapes[pod.demand, pod.constraints.gpu_models] += 1
+    kinds: Counter[tuple[int, int, int, int]] = Counter()
+    for (demand, models), count in shapes.items():
+        milli = demand.milli
+        if demand.gpu_memory_mib:
+            milli = min(MILLI_PER_GPU, share_milli(demand.gpu_memory_mib, card_mib))
+        usable = _models(nodes, models, model_ix)
+        kinds[demand.cpu_milli, demand.devices, milli if demand.devices else 0, usable] += count
+    frequent = sorted(kinds.items(), key=lambda kind: (-kind[1], kind[0]))[:MOST_TYPES]
+    return [
+        TypicalPod(cpu, devices, milli, count, usable)
+        for (cpu, devices, milli, usable), count in frequent
+    ]
+
+
+def _models(nodes: NodeTable, wanted: tuple[str, ...], model_ix: Mapping[int, int]) -> int:
+    """The card models that the words mean, as bits."""
+    if not wanted:
+        return ALL_MODELS
+    words = [word.lower() for word in wanted]
+    bits = 0
+    for ix, model in enumerate(nodes.cards.model):
+        if any(word in model.lower() for word in words):
+            bits |= 1 << model_ix[ix]
+    return bits

@@ -1,0 +1,81 @@
+"""What has no place anywhere in a node pool: known as long as nothing changes, without a search."""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from extender.api.demand import Demand
+from extender.kernels.holds import Holds, count_room
+from extender.kernels.nodes import BINPACK
+from extender.policy.placement.placer import Places
+from extender.policy.workloads.pod_classes import Shape
+from extender.state.model import Constraints
+
+
+@dataclass(slots=True)
+class _Full:
+    """A shape that had no place anywhere when so many of the nodes touched had been seen."""
+
+    shape: Shape
+    holds: Holds
+    n_seen: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Fullness:
+    """Of the nodes as they are later. `touched` are those on which anything changed, in order; the
+    caller adds to it. `shapes` are those of the herd."""
+
+    places: Places
+    pool: str
+    touched: Sequence[int]
+    shapes: Sequence[tuple[Demand, Constraints]]
+    _known: dict[tuple[Demand, int], _Full] = field(default_factory=dict)
+    # Entries of `touched` from the first to before the second stand for nodes that are as they were
+    # for all who look for a place.
+    _unchanged: tuple[int, int] = 0, 0
+    _constraints: dict[int, Constraints] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._constraints = {id(constraints): constraints for _, constraints in self.shapes}
+
+    def is_full(self, demand: Demand, constraints: Constraints) -> bool:
+        """Whether no node of the pool has a place later for a pod that asks for this."""
+        key, n_touched = (demand, id(constraints)), len(self.touched)
+        known = self._known.get(key)
+        if known is not None:
+            since, until = self._unchanged
+            if known.n_seen == n_touched or (since <= known.n_seen and until == n_touched):
+                return True
+            nodes = array("i", set(self.touched[known.n_seen :]))
+        elif self.places.beside:
+            return False
+        else:
+            holds = Holds(self.places.sim.later, demand, BINPACK)
+            known = self._known[key] = _Full(Shape(demand, constraints, 1), holds)
+            nodes = self.places.matcher.candidates(self.pool, constraints)
+        if self._has_place(known, nodes):
+            del self._known[key]
+            return False
+        known.n_seen = n_touched
+        return True
+
+    def leave_unchanged(self, n_touched: int, constraints: Constraints) -> None:
+        """What was touched since there were `n_touched` holds as much as before, and who has these
+        constraints may use it."""
+        if len(self._constraints) == 1 and id(constraints) in self._constraints:
+            since, until = self._unchanged
+            self._unchanged = since if until == n_touched else n_touched, len(self.touched)
+
+    def forget(self) -> None:
+        """Anything may have changed."""
+        self._known.clear()
+
+    def _has_place(self, known: _Full, nodes: "array[int]") -> bool:
+        demand, later = known.shape.demand, self.places.sim.later
+        if not demand.counted:
+            return known.holds.has_room(nodes)
+        counts = array("i", bytes(4 * len(nodes)))
+        count_room(later, demand, nodes, 1, counts)
+        pairs = zip(nodes, counts, strict=True)
+        return any(n and later.fits_counted(ix, demand) for ix, n in pairs)

@@ -1,0 +1,340 @@
+"""Places for the pods of one chunk: nodes and cards, all of them or none.
+
+Pods of one shape are placed in bulk. A shape that found no place is remembered: no chunk that wants
+as much or more is tried again until something is released, so a queue of identical pods that don't
+fit costs one search.
+"""
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from extender.api.demand import Demand
+from extender.kernels import nodes as kernel
+from extender.policy.placement.batch import Streak, Wish, card_shares, find_alike
+from extender.policy.placement.fragmentation import Fragmentation
+from extender.policy.placement.node_filter import WHOLE_POOL, Frame, Matcher
+from extender.policy.placement.pod_affinity import Beside
+from extender.policy.placement.simulation import Cards, Simulation
+from extender.policy.placement.topology import DomainSearch, Placer, Topologies
+from extender.policy.plan import Placement
+from extender.policy.workloads.gangs import has_topology
+from extender.policy.workloads.pending import Pending
+from extender.policy.workloads.pod_classes import Shape, alike, placing_orders, shapes_of
+from extender.state.model import PlacementRule, PodView, PoolView, TopologyRule
+from extender.state.nodes import NodeTable
+
+Moment = Literal["now", "later"]
+
+_RULES: Final[Mapping[PlacementRule, int]] = {
+    "binpack": kernel.BINPACK,
+    "spread": kernel.SPREAD,
+    "best-fit": kernel.BEST_FIT,
+    "first-fit": kernel.FIRST_FIT,
+    # Where several pods of one shape belong together; single pods go by `fragmentation`.
+    "fgd": kernel.BINPACK,
+}
+
+
+def has_room(table: NodeTable, ix: int, pod: PodView, cards: Cards) -> bool:
+    """Whether the node has just these cards, and all else that the pod asks for, free."""
+    at, n_cards, demand = ix * table.cards.stride, table.cards.n_cards[ix], pod.demand
+    return (
+        all(c.index < n_cards and table.cards.card_free[at + c.index] >= c.milli for c in cards)
+        and table.free_pods[ix] >= 1
+        and (demand.cpu_milli == 0 or table.free_cpu_milli[ix] >= demand.cpu_milli)
+        and (demand.memory_mib == 0 or table.free_memory_mib[ix] >= demand.memory_mib)
+        and (not demand.counted or table.fits_counted(ix, demand))
+    )
+
+
+@dataclass(slots=True)
+class Places:
+    """The search, on a simulation. `beside` knows who may be near whom."""
+
+    sim: Simulation
+    matcher: Matcher
+    topologies: Topologies
+    pools: Mapping[str, PoolView]
+    beside: Beside
+    fragmentation: Fragmentation
+    _failed: dict[tuple[str, Moment, bool], list[Shape]] = field(default_factory=dict)
+    _open: set[str] = field(default_factory=set)
+    _shares: dict[tuple[int, Demand, tuple[int, ...]], Cards] = field(default_factory=dict)
+    _streaks: dict[tuple[str, Moment], Streak] = field(default_factory=dict)
+
+    def place_chunk(
+        self, pending: Pending, pool: str, moment: Moment, chunk: Sequence[PodView] | None = None
+    ) -> list[Placement] | None:
+        """Hold a place for every pod of the chunk in the simulation, or for none and return None.
+
+        `chunk` is the workload's next one unless another is given.
+        """
+        pods = pending.chunk if chunk is None else chunk
+        if pending.workload.tree is not None and has_topology(pending.workload):
+            return self.lay_out(pending, pool, _FreePlaces(self, moment), self.table(moment), pods)
+        shapes = pending.shapes if pods is pending.chunk else shapes_of(pods)
+        if self._failed and self.has_failed(shapes, pool, moment):
+            return None
+        placed: list[Placement] | None
+        if len(pods) == 1:
+            one = self.place_pod(pods[0], pool, moment)
+            placed = None if one is None else [one]
+        else:
+            placed = self.place_in(pods, pool, moment)
+        if placed is None and not self.beside.concerns(pods):
+            self._remember(shapes, pool, moment)
+        return placed
+
+    def place_anew(
+        self, pending: Pending, pool: str, moment: Moment, pods: Sequence[PodView]
+    ) -> list[Placement] | None:
+        """The same for pods of which some gave up their places for it: what had no place before may
+        have one."""
+        if has_topology(pending.workload):
+            return self.place_chunk(pending, pool, moment, pods)
+        return self.place_in(pods, pool, moment)
+
+    def lay_out(
+        self,
+        pending: Pending,
+        pool: str,
+        placer: Placer,
+        could: NodeTable,
+        chunk: Sequence[PodView] | None = None,
+    ) -> list[Placement] | None:
+        """Places for the chunk in the domains that its groups need, held by `placer`, or None.
+
+        `could` has free what a domain could have free at best.
+        """
+        search = DomainSearch(self.topologies, self.matcher, pool, placer, could)
+        return search.run(pending, pending.chunk if chunk is None else chunk)
+
+    def place_in(
+        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: Frame = WHOLE_POOL
+    ) -> list[Placement] | None:
+        """Hold a place within the frame for every pod, or for none and return None."""
+        mark = self.sim.checkpoint()
+        for in_order in placing_orders(pods):
+            placed: list[Placement] = []
+            for group in alike(in_order):
+                if len(group) > 1 and self._may_go_in_bulk(group):
+                    more = self._place_alike(group, pool, moment, frame)
+                else:
+                    more = self._place_singly(group, pool, moment, frame)
+                if more is None:
+                    self.sim.rollback(mark)
+                    break
+                placed += more
+            else:
+                return placed
+        return None
+
+    def place_pod(
+        self, pod: PodView, pool: str, moment: Moment, frame: Frame = WHOLE_POOL
+    ) -> Placement | None:
+        """Hold the best place for one pod in the simulation, or None."""
+        if frame is WHOLE_POOL and (streak := self._streak(pod, pool, moment)) is not None:
+            ix, shares = streak.places.pop()
+            self.sim.hold(ix, pod, shares)
+            streak.n_steps = len(self.sim.touched)
+            return Placement(pod, self.sim.now.cards.names[ix], shares)
+        demand, rule, table = pod.demand, self._rule(pod, pool), self.table(moment)
+        candidates = self.candidates(pod, pool, moment, frame)
+        if self._is_fgd(pod, pool):
+            ix, card = self.fragmentation.best_place(demand, candidates, pool, moment)
+            return None if ix < 0 else self.place_on(pod, ix, pool, moment, card)
+        if not demand.wants_gpu:
+            if demand.counted:
+                candidates, rule = _by_instances(table, candidates, rule), kernel.FIRST_FIT
+            else:
+                candidates = self._without_instances(pod, pool, moment, frame)
+        ix = kernel.best_node(table, demand, candidates, rule)
+        return None if ix < 0 else self.place_on(pod, ix, pool, moment)
+
+    def place_on(
+        self, pod: PodView, ix: int, pool: str, moment: Moment, card: int = -1
+    ) -> Placement:
+        """Hold a place on node `ix`, which has it, and there on `card` if one is named."""
+        cards = self.table(moment).cards
+        indices: tuple[int, ...] = (card,)
+        if card < 0:
+            indices = tuple(kernel.pick_cards(cards, ix, pod.demand, self._rule(pod, pool)))
+        shares = self.shares(ix, pod.demand, indices)
+        self.sim.hold(ix, pod, shares)
+        return Placement(pod, cards.names[ix], shares)
+
+    def shares(self, ix: int, demand: Demand, indices: tuple[int, ...]) -> Cards:
+        """What such a pod gets of these cards of node `ix`."""
+        key = self.sim.later.cards.card_mib[ix], demand, indices
+        known = self._shares.get(key)
+        if known is None:
+            known = self._shares[key] = card_shares(key[0], demand, indices)
+        return known
+
+    def roomiest(self, pod: PodView, pool: str, rule: TopologyRule) -> int | None:
+        """How many such pods the roomiest domain of the required level takes now, or None."""
+        placer = _FreePlaces(self, "now")
+        search = DomainSearch(self.topologies, self.matcher, pool, placer, self.sim.now)
+        return search.roomiest(Shape(pod.demand, pod.constraints, 1), rule)
+
+    def candidates(
+        self, pod: PodView, pool: str, moment: Moment, frame: Frame = WHOLE_POOL
+    ) -> "array[int]":
+        """Nodes of the frame that the pod may use: by what it says, by who is there, and by what
+        is left of the resources that are counted one by one."""
+        found = self.matcher.candidates(pool, pod.constraints, frame)
+        demand = pod.demand
+        if demand.counted:
+            table = self.table(moment)
+            found = array("i", [ix for ix in found if table.fits_counted(ix, demand)])
+        return self.beside.allowed(pod, found, moment)
+
+    def table(self, moment: Moment) -> NodeTable:
+        """The nodes at that moment."""
+        return self.sim.now if moment == "now" else self.sim.later
+
+    def has_failed(self, shapes: Iterable[Shape], pool: str, moment: Moment) -> bool:
+        """Whether something no harder was tried before and had no place."""
+        for known in self._failed.get((pool, moment, pool in self._open), ()):
+            for shape in shapes:
+                if shape.is_no_easier_than(known):
+                    return True
+        return False
+
+    def forget_failures(self, pool: str, moment: Moment = "later") -> None:
+        """Something of the pool was released: what had no place then may have one."""
+        for is_open in (False, True):
+            self._failed.pop((pool, moment, is_open), None)
+
+    def set_open(self, pool: str, *, is_open: bool) -> None:
+        """Whether places of the pool that are kept for somebody count as free for now."""
+        if is_open:
+            self._open.add(pool)
+        else:
+            self._open.discard(pool)
+
+    def is_open(self, pool: str) -> bool:
+        """Whether places of the pool that are kept for somebody count as free for now."""
+        return pool in self._open
+
+    def _streak(self, pod: PodView, pool: str, moment: Moment) -> Streak | None:
+        """Places for this pod and others like it, if any has come just before."""
+        # Alike pods may have labels by which others keep away from one and not from the next.
+        if not self._may_go_in_bulk((pod,)):
+            return None
+        demand, constraints = pod.demand, pod.constraints
+        known = self._streaks.get((pool, moment))
+        if known is None or known.constraints is not constraints or known.demand != demand:
+            self._streaks[pool, moment] = Streak(demand, constraints)
+            return None
+        if known.places and known.n_steps == len(self.sim.touched):
+            return known
+        if not demand.wants_gpu or self._is_fgd(pod, pool):
+            return None
+        known.length = known.next_length()
+        candidates = self.matcher.candidates(pool, constraints)
+        wish = Wish(demand, candidates, self._rule(pod, pool), known.length)
+        known.places = find_alike(self.table(moment), wish)[::-1]
+        known.n_steps = len(self.sim.touched)
+        return known if known.places else None
+
+    def _place_singly(
+        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: Frame
+    ) -> list[Placement] | None:
+        placed = []
+        for pod in pods:
+            placement = self.place_pod(pod, pool, moment, frame)
+            if placement is None:
+                return None
+            placed.append(placement)
+        return placed
+
+    def _place_alike(
+        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: Frame
+    ) -> list[Placement] | None:
+        """Places for pods of one shape that belong together: where bin-pack doesn't say how, on as
+        few nodes as there can be."""
+        first = pods[0]
+        rule = self._rule(first, pool)
+        is_packed = first.demand.wants_gpu and (
+            rule == kernel.BEST_FIT or self._is_fgd(first, pool)
+        )
+        candidates = self.matcher.candidates(pool, first.constraints, frame)
+        wish = Wish(first.demand, candidates, rule, len(pods), is_packed)
+        found = find_alike(self.table(moment), wish)
+        if len(found) < len(pods):
+            return None
+        names = self.sim.now.cards.names
+        placed = []
+        for pod, (ix, shares) in zip(pods, found, strict=True):
+            self.sim.hold(ix, pod, shares)
+            placed.append(Placement(pod, names[ix], shares))
+        return placed
+
+    def _without_instances(
+        self, pod: PodView, pool: str, moment: Moment, frame: Frame
+    ) -> "array[int]":
+        """Nodes for work without GPUs: those that are partitioned into instances only where no
+        other has room."""
+        candidates = self.candidates(pod, pool, moment, frame)
+        plain = self.matcher.without_instances(pool, pod.constraints, frame)
+        if len(plain) == len(candidates):
+            return candidates
+        plain = self.beside.allowed(pod, plain, moment)
+        has_room = kernel.best_node(self.table(moment), pod.demand, plain, kernel.FIRST_FIT) >= 0
+        return plain if has_room else candidates
+
+    def _is_fgd(self, pod: PodView, pool: str) -> bool:
+        view, demand = self.pools[pool], pod.demand
+        placement = view.gpu_placement if demand.wants_gpu else view.cpu_placement
+        return placement == "fgd" and not demand.counted
+
+    def _may_go_in_bulk(self, pods: Sequence[PodView]) -> bool:
+        """Whether pods of one shape may be placed without a look at who is beside whom."""
+        return not pods[0].demand.counted and not self.beside.concerns(pods)
+
+    def _rule(self, pod: PodView, pool: str) -> int:
+        view = self.pools[pool]
+        return _RULES[view.gpu_placement if pod.demand.wants_gpu else view.cpu_placement]
+
+    def _remember(self, shapes: Sequence[Shape], pool: str, moment: Moment) -> None:
+        # Of a mixed chunk it isn't known which shape failed, so only its own repetition is caught.
+        if len(shapes) != 1:
+            return
+        failed = self._failed.setdefault((pool, moment, pool in self._open), [])
+        failed[:] = [known for known in failed if not known.is_no_easier_than(shapes[0])]
+        failed.append(shapes[0])
+
+
+@dataclass(slots=True)
+class _FreePlaces:
+    """A Placer that takes what is free at one moment."""
+
+    places: Places
+    moment: Moment
+
+    def place_in(self, pods: Sequence[PodView], pool: str, frame: Frame) -> list[Placement] | None:
+        """As `Places.place_in`."""
+        return self.places.place_in(pods, pool, self.moment, frame)
+
+    def cost(self, pods: Sequence[PodView], pool: str, frame: Frame) -> tuple[int, ...]:
+        """Nobody has to leave, so it costs the same everywhere."""
+        return ()
+
+    def checkpoint(self) -> int:
+        """A mark in the simulation."""
+        return self.places.sim.checkpoint()
+
+    def rollback(self, mark: int) -> None:
+        """Roll the simulation back."""
+        self.places.sim.rollback(mark)
+
+
+def _by_instances(table: NodeTable, candidates: "array[int]", rule: int) -> "array[int]":
+    """The candidates sorted: those first that have the fewest instances left, under spread the
+    most; otherwise as they were."""
+    sign = -1 if rule == kernel.SPREAD else 1
+    left = {ix: sign * sum((table.free_counted[ix] or {}).values()) for ix in candidates}
+    return array("i", sorted(candidates, key=left.__getitem__))

@@ -1,0 +1,307 @@
+"""Nearness: in which domains of a topology a workload's groups are placed.
+
+A topology is a list of node labels, the widest first; a domain is all nodes that agree on the
+labels down to one level. A group's pods must lie in one domain of its required level and should lie
+in one of its preferred level, or else of the next wider one. Domains are tried tightest first: what
+each can hold is counted on its nodes and summed up level by level. Groups inside a group are placed
+inside its domain, each in its own; what already runs of a group says where the rest has to go.
+
+Where pods are placed inside a domain is a Placer's matter: `Places` takes what is free, the search
+for victims makes room.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from extender.kernels.holds import count_room
+from extender.policy.placement.node_filter import WHOLE_POOL, Frame, Matcher
+from extender.policy.plan import Placement
+from extender.policy.workloads.gangs import has_topology, leaves_below
+from extender.policy.workloads.pending import Pending
+from extender.policy.workloads.pod_classes import Shape, shapes_of
+from extender.state.model import GroupView, PodView, TopologyRule
+from extender.state.nodes import NodeTable
+
+
+class Placer(Protocol):
+    """How pods get places inside one frame."""
+
+    def place_in(self, pods: Sequence[PodView], pool: str, frame: Frame) -> list[Placement] | None:
+        """Hold a place for every pod among the frame's nodes, or for none and return None."""
+
+    def cost(self, pods: Sequence[PodView], pool: str, frame: Frame) -> tuple[int, ...]:
+        """About what it takes to place the pods in the frame: the smaller is tried first."""
+
+    def checkpoint(self) -> int:
+        """A mark to roll back to."""
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since `mark`."""
+
+
+@dataclass(slots=True, frozen=True)
+class Level:
+    """One level of a topology in one pool: its domains by node ix, and all of them by name."""
+
+    label: str
+    domains: Mapping[int, Frame]
+    frames: Sequence[Frame]
+
+
+class Topologies:
+    """The domains of every topology in every pool, worked out once each."""
+
+    def __init__(
+        self, levels: Mapping[str, tuple[str, ...]], nodes: NodeTable, matcher: Matcher
+    ) -> None:
+        self._labels = levels
+        self._nodes = nodes
+        self._matcher = matcher
+        self._known: dict[tuple[str, str], list[Level]] = {}
+
+    def levels(self, name: str, pool: str) -> list[Level]:
+        """The topology's levels in the pool, the widest first; empty where it is not known."""
+        key = name, pool
+        if key not in self._known:
+            labels = self._labels.get(name, ())
+            self._known[key] = [self._read(labels[: at + 1], pool) for at in range(len(labels))]
+        return self._known[key]
+
+    def _read(self, labels: tuple[str, ...], pool: str) -> Level:
+        found: dict[tuple[str, ...], list[int]] = {}
+        for ix in self._matcher.ready(pool):
+            values = tuple(self._nodes.labels[ix].get(label, "") for label in labels)
+            if all(values):
+                found.setdefault(values, []).append(ix)
+        frames = {path: Frame("/".join(path), frozenset(found[path])) for path in sorted(found)}
+        domains = {ix: frames[path] for path, members in found.items() for ix in members}
+        return Level(labels[-1], domains, list(frames.values()))
+
+
+@dataclass(slots=True)
+class DomainSearch:
+    """One chunk's way through the domains of its groups.
+
+    `could` is the table on which domains are counted: what is free there is what a domain can hold,
+    at best.
+    """
+
+    topologies: Topologies
+    matcher: Matcher
+    pool: str
+    placer: Placer
+    could: NodeTable
+    held_by_leaf: dict[str, list[int]] = field(default_factory=dict)
+    _clipped: dict[tuple[Frame, Frame], Frame] = field(default_factory=dict)
+
+    def run(self, pending: Pending, chunk: Sequence[PodView]) -> list[Placement] | None:
+        """Places for the whole chunk, held by the placer, or None and nothing held."""
+        workload = pending.workload
+        if workload.tree is None or not has_topology(workload):
+            return self.placer.place_in(chunk, self.pool, WHOLE_POOL)
+        again = {pod.uid for pod in chunk}
+        for pod in pending.live:
+            if pod.uid in again:
+                # It was given a place before, which it gives up for another.
+                continue
+            ix = self.could.ix_of(pending.nodes.get(pod.uid) or pod.node)
+            if ix is not None:
+                self.held_by_leaf.setdefault(pod.group, []).append(ix)
+        return self._place_group(workload.tree, chunk, WHOLE_POOL)
+
+    def roomiest(self, shape: Shape, rule: TopologyRule) -> int | None:
+        """How many pods of the shape the roomiest domain of the required level takes, if any."""
+        level = self._level(rule, rule.required)
+        if level is None or not level.frames:
+            return None
+        return max(self._rooms(shape, level, WHOLE_POOL).values())
+
+    def _place_group(
+        self, group: GroupView, pods: Sequence[PodView], within: Frame
+    ) -> list[Placement] | None:
+        mark = self.placer.checkpoint()
+        for frame in self._frames(group, pods, within):
+            placed = self._place_inside(group, pods, frame)
+            if placed is not None:
+                return placed
+            self.placer.rollback(mark)
+        return None
+
+    def _place_inside(
+        self, group: GroupView, pods: Sequence[PodView], frame: Frame
+    ) -> list[Placement] | None:
+        """Each group below in its own domain inside `frame`, the largest first, then the rest."""
+        parts: list[tuple[GroupView, list[PodView]]] = []
+        rest = list(pods)
+        for child in group.children:
+            leaves = leaves_below(child)
+            inside = [pod for pod in rest if pod.group in leaves]
+            if inside and _is_near(child):
+                parts.append((child, inside))
+                rest = [pod for pod in rest if pod.group not in leaves]
+        parts.sort(key=lambda part: -_size_of(part[1]))
+        result: list[Placement] = []
+        for child, inside in parts:
+            placed = self._place_group(child, inside, frame)
+            if placed is None:
+                return None
+            result += placed
+        if rest:
+            placed = self._place_rest(group, rest, frame)
+            if placed is None:
+                return None
+            result += placed
+        return result
+
+    def _place_rest(
+        self, group: GroupView, pods: Sequence[PodView], frame: Frame
+    ) -> list[Placement] | None:
+        """Pods without a domain of their own; near one another if one that they prefer is full."""
+        rule = group.topology
+        preferred = self._level(rule, rule.preferred) if rule else None
+        if preferred is not None and len(pods) > 1:
+            mark = self.placer.checkpoint()
+            placed = self._place_in_few(pods, preferred, frame)
+            if placed is not None:
+                return placed
+            self.placer.rollback(mark)
+        return self.placer.place_in(pods, self.pool, frame)
+
+    def _place_in_few(
+        self, pods: Sequence[PodView], level: Level, within: Frame
+    ) -> list[Placement] | None:
+        """Identical pods over few domains of `level`: the roomiest filled, the rest tightly.
+
+        Among equally roomy ones the last by name is filled: the first are those that work without a
+        topology fills.
+        """
+        shapes = shapes_of(pods)
+        domains = self._within(level, within)
+        if len(shapes) > 1 or len(domains) < 2:
+            return None
+        rooms = self._rooms(shapes[0], level, within)
+        result: list[Placement] = []
+        left = list(pods)
+        while left:
+            enough = [frame for frame in domains if rooms[frame] >= len(left)]
+            if enough:
+                chosen = min(enough, key=rooms.__getitem__)
+            else:
+                chosen = max(reversed(domains), key=rooms.__getitem__)
+            n_here = min(len(left), rooms.pop(chosen))
+            domains.remove(chosen)
+            inside = self._clip(chosen, within)
+            placed = self.placer.place_in(left[:n_here], self.pool, inside) if n_here else None
+            if placed is None:
+                return None
+            result += placed
+            left = left[n_here:]
+            if left and not domains:
+                return None
+        return result
+
+    def _frames(self, group: GroupView, pods: Sequence[PodView], within: Frame) -> Iterator[Frame]:
+        """Where the group may go, best first, as far as the count allows it."""
+        rule = group.topology
+        if rule is None:
+            yield within
+            return
+        levels = self.topologies.levels(rule.topology, self.pool)
+        labels = [level.label for level in levels]
+        if rule.required and rule.required not in labels:
+            return
+        widest = labels.index(rule.required) if rule.required else 0
+        nearest = labels.index(rule.preferred) if rule.preferred in labels else -1
+        held = [ix for leaf in leaves_below(group) for ix in self.held_by_leaf.get(leaf, ())]
+        if rule.required:
+            nearest = max(nearest, widest)
+            within = self._clip(_fixed(levels[widest], held), within)
+        for level in reversed(levels[widest : nearest + 1]):
+            yield from self._domains(level, pods, held, within)
+        if not rule.required:
+            yield within
+
+    def _domains(
+        self, level: Level, pods: Sequence[PodView], held: Iterable[int], within: Frame
+    ) -> list[Frame]:
+        """Domains of the level inside `within` that could hold all, where it runs already first,
+        then the tightest first."""
+        shapes = shapes_of(pods)
+        rooms = [self._rooms(shape, level, within) for shape in shapes]
+        homes = {level.domains.get(ix) for ix in held}
+        fitting = [
+            frame
+            for frame in self._within(level, within)
+            if all(room[frame] >= shape.count for shape, room in zip(shapes, rooms, strict=True))
+        ]
+        tightness = {frame: sum(room[frame] for room in rooms) for frame in fitting}
+        clipped = {frame: self._clip(frame, within) for frame in fitting}
+        fitting.sort(
+            key=lambda frame: (
+                frame not in homes,
+                self.placer.cost(pods, self.pool, clipped[frame]),
+                tightness[frame],
+            )
+        )
+        return [clipped[frame] for frame in fitting]
+
+    def _within(self, level: Level, within: Frame) -> list[Frame]:
+        """The level's domains that have nodes in `within`."""
+        if within.nodes is None:
+            return list(level.frames)
+        return [f for f in level.frames if f.nodes and not f.nodes.isdisjoint(within.nodes)]
+
+    def _clip(self, frame: Frame, within: Frame) -> Frame:
+        """The part of the frame that lies in `within`; the same object for the same two."""
+        if frame.nodes is None:
+            return within
+        if within.nodes is None or frame.nodes <= within.nodes:
+            return frame
+        if within.nodes <= frame.nodes:
+            return within
+        clipped = self._clipped.get((frame, within))
+        if clipped is None:
+            clipped = Frame(frame.name, frame.nodes & within.nodes)
+            self._clipped[frame, within] = clipped
+        return clipped
+
+    def _rooms(self, shape: Shape, level: Level, within: Frame) -> dict[Frame, int]:
+        """How many pods of the shape each domain holds, on its nodes in `within`."""
+        candidates = self.matcher.candidates(self.pool, shape.constraints)
+        counts = array("i", bytes(4 * len(candidates)))
+        count_room(self.could, shape.demand, candidates, 1 << 20, counts)
+        rooms = dict.fromkeys(level.frames, 0)
+        for ix, count in zip(candidates, counts, strict=True):
+            domain = level.domains.get(ix)
+            if count and domain is not None and (within.nodes is None or ix in within.nodes):
+                rooms[domain] += self._counted(ix, shape, count) if shape.demand.counted else count
+        return rooms
+
+    def _counted(self, ix: int, shape: Shape, count: int) -> int:
+        """`count`, or less where resources that are counted one by one allow only less."""
+        free = self.could.free_counted[ix] or {}
+        return min(count, *(free.get(name, 0) // n for name, n in shape.demand.counted))
+
+    def _level(self, rule: TopologyRule, label: str | None) -> Level | None:
+        for level in self.topologies.levels(rule.topology, self.pool):
+            if level.label == label:
+                return level
+        return None
+
+
+def _fixed(level: Level, held: Sequence[int]) -> Frame:
+    """The domain that what runs already has chosen, by most of its pods; else the whole pool."""
+    homes = [domain for ix in held if (domain := level.domains.get(ix)) is not None]
+    if not homes:
+        return WHOLE_POOL
+    return max(sorted(set(homes), key=lambda frame: frame.name), key=homes.count)
+
+
+def _is_near(group: GroupView) -> bool:
+    return group.topology is not None or any(_is_near(child) for child in group.children)
+
+
+def _size_of(pods: Iterable[PodView]) -> int:
+    return sum(pod.demand.devices * (pod.demand.milli or 1) for pod in pods)

@@ -1,0 +1,1 @@
+"""The policies `demand-weighted` and `priority` of a node pool."""

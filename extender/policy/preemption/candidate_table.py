@@ -1,0 +1,212 @@
+"""Laying out a herd: who of a node pool may be told to leave, gathered once a cycle.
+
+They are pods of preemptible workloads that are bound whole and of which nothing is being moved.
+"""
+
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from typing import Final
+
+from extender.policy.preemption.candidates import Herd
+from extender.policy.preemption.lost_work import seconds_lost
+from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, held_amounts
+from extender.policy.session import Session
+from extender.policy.workloads.gangs import has_topology
+from extender.state.model import PodView, WorkloadView
+
+#: Ages are counted down from here, so that the older workload has the larger figure.
+_EPOCH_END: Final = (1 << 33) - 1
+
+
+def find_herd(session: Session, pool: str) -> Herd:
+    """All of the pool that may be told to leave; costs one pass over all workloads."""
+    snapshot = session.snapshot
+    herd = Herd(budgets=session.budgets)
+    nodes = snapshot.nodes
+    by_node: list[list[_Listed]] = [[] for _ in range(len(nodes))]
+    layout = _Layout(session, pool, herd, nodes.cards.ix, nodes.pool, by_node)
+    youngest_first = sorted(snapshot.workloads.values(), key=_seniority, reverse=True)
+    for workload in youngest_first:
+        if workload.is_preemptible:
+            layout.add(workload)
+    layout.finish()
+    return herd
+
+
+def _seniority(workload: WorkloadView) -> tuple[int, str]:
+    return workload.created_at, workload.key
+
+
+#: A workload w and one of its pods.
+_Listed = tuple[int, PodView]
+
+
+@dataclass(slots=True)
+class _Layout:
+    """A herd in the making: pods are gathered by node first."""
+
+    session: Session
+    pool: str
+    herd: Herd
+    ix_of: Mapping[str, int]
+    pools: Sequence[str]
+    by_node: list[list[_Listed]]
+    _entered: list[tuple[WorkloadView, Queue, int]] = field(default_factory=list)
+    _leaves: dict[tuple[str, str], Queue | None] = field(default_factory=dict)
+
+    def add(self, workload: WorkloadView) -> None:
+        """Gather the workload's pods in the pool, if it may be touched at all."""
+        if len(workload.pods) == 1:
+            self._add_single(workload, workload.pods[0])
+            return
+        ix_of, pools, pool = self.ix_of, self.pools, self.pool
+        n_live = 0
+        places: list[tuple[int, PodView]] = []
+        for pod in workload.pods:
+            if pod.next_node:
+                return
+            if pod.node and not pod.is_terminating:
+                if pod.state != "bound":
+                    return
+                n_live += 1
+                ix = ix_of.get(pod.node, -1)
+                if ix >= 0 and pools[ix] == pool:
+                    places.append((ix, pod))
+        leaf = self._leaf_of(workload) if places else None
+        if leaf is None or (len(places) < n_live and self.session.is_giving(workload.key)):
+            return
+        if len(places) > 1:
+            places = [(ix_of[pod.node], pod) for pod in in_leaving_order(pod for _, pod in places)]
+        w = len(self._entered)
+        self._entered.append((workload, leaf, n_live))
+        for ix, pod in places:
+            self.by_node[ix].append((w, pod))
+
+    def _add_single(self, workload: WorkloadView, pod: PodView) -> None:
+        """The same where there is but one pod, as of most."""
+        if not pod.node or pod.state != "bound" or pod.is_terminating or pod.next_node:
+            return
+        ix = self.ix_of.get(pod.node, -1)
+        leaf = self._leaf_of(workload) if ix >= 0 and self.pools[ix] == self.pool else None
+        if leaf is not None:
+            entered = self._entered
+            self.by_node[ix].append((len(entered), pod))
+            entered.append((workload, leaf, 1))
+
+    def _leaf_of(self, workload: WorkloadView) -> Queue | None:
+        key = workload.project, workload.user
+        if key not in self._leaves:
+            self._leaves[key] = self.session.queues[self.pool].leaf_of(workload)
+        return self._leaves[key]
+
+    def finish(self) -> None:
+        """Lay out the arrays."""
+        herd, session, entered = self.herd, self.session, self._entered
+        herd.workloads = [workload for workload, _, _ in entered]
+        herd.leaves = [leaf for _, leaf, _ in entered]
+        herd.n_live = [n_live for _, _, n_live in entered]
+        herd.by_key = {workload.key: w for w, workload in enumerate(herd.workloads)}
+        herd.members = [[] for _ in entered]
+        self._lay_out_pods()
+        self._mark_movable()
+        self._order_members()
+        self._lay_out_queues(session.queues[self.pool])
+        self._lay_out_workloads()
+        touched = {
+            w
+            for w, workload in enumerate(herd.workloads)
+            if len(herd.members[w]) != 1 or herd.n_live[w] != 1
+        }
+        for p in herd.heed_budgets():
+            touched.add(herd.owner[p])
+        for w in touched:
+            herd.refresh(w)
+        for key in session.served():
+            w_or_none = herd.by_key.get(key)
+            if w_or_none is not None:
+                herd.bar(w_or_none)
+
+    def _lay_out_pods(self) -> None:
+        herd, snapshot = self.herd, self.session.snapshot
+        now_s, by_node = snapshot.now_s, self.by_node
+        start = accumulate(map(len, by_node), initial=0)
+        listed = list(chain.from_iterable(by_node))
+        # Lists grow faster than arrays, column by column fastest: this is done for all that runs.
+        pods = herd.pods = [pod for _, pod in listed]
+        owner = [w for w, _ in listed]
+        for p, w in enumerate(owner):
+            herd.members[w].append(p)
+        held = [held_amounts(pod, 0) for pod in pods]
+        lost = [
+            seconds_lost(pod, now_s) * milli for pod, (milli, _, _) in zip(pods, held, strict=True)
+        ]
+        shape = herd.number_shapes(pods)
+        cards = [pod.cards for pod in pods]
+        herd.start = array("i", start)
+        herd.card_start = array("i", accumulate(map(len, cards), initial=0))
+        herd.owner, herd.shape = array("i", owner), array("i", shape)
+        herd.card_ix = array("i", [card.index for each in cards for card in each])
+        herd.card_milli = array("i", [card.milli for each in cards for card in each])
+        herd.amounts, herd.lost = array("q", chain.from_iterable(held)), array("q", lost)
+        herd.turn = array("i", bytes(4 * len(pods)))
+        herd.most_pods = max(map(len, by_node), default=0)
+        herd.is_here = bytearray(b"\1" * len(pods))
+        herd.is_core = bytearray(len(pods))
+
+    def _mark_movable(self) -> None:
+        herd = self.herd
+        # Where a queue is over its limit a place that is promised anew would be refused to it.
+        is_within = {
+            leaf: all(q.allocated[r] <= q.limit[r] for q in leaf.chain for r in RESOURCES)
+            for leaf in set(herd.leaves)
+        }
+        may_move = [
+            is_within[leaf] and not has_topology(workload)
+            for workload, leaf in zip(herd.workloads, herd.leaves, strict=True)
+        ]
+        herd.may_move = bytearray(
+            pod.is_controlled and may_move[w] and herd.budgets.allow_move(pod)
+            for pod, w in zip(herd.pods, herd.owner, strict=True)
+        )
+
+    def _order_members(self) -> None:
+        herd = self.herd
+        for listed in herd.members:
+            if len(listed) > 1:
+                by_uid = {herd.pods[p].uid: p for p in listed}
+                in_order = in_leaving_order(herd.pods[p] for p in listed)
+                listed[:] = [by_uid[pod.uid] for pod in in_order]
+                for turn, p in enumerate(listed):
+                    herd.turn[p] = turn
+
+    def _lay_out_queues(self, queues: PoolQueues) -> None:
+        herd = self.herd
+        known: Collection[Queue] = (*queues.by_name.values(), *herd.leaves)
+        for queue in known:
+            if queue not in herd.queue_ix:
+                herd.queue_ix[queue] = len(herd.queues)
+                herd.queues.append(queue)
+        herd.has = array("q", bytes(24 * len(herd.queues)))
+        herd.sync(herd.queues)
+        herd.had = herd.has[:]
+
+    def _lay_out_workloads(self) -> None:
+        herd, workloads = self.herd, self.herd.workloads
+        amounts, firsts = herd.amounts, [listed[0] for listed in herd.members]
+        herd.priority = array("i", [workload.priority for workload in workloads])
+        herd.age = array("q", [max(0, _EPOCH_END - each.created_at) for each in workloads])
+        herd.queue = array("i", [herd.queue_ix[leaf] for leaf in herd.leaves])
+        herd.surplus = array("i", [max(0, 1 - workload.min_member) for workload in workloads])
+        herd.whole_lost = array("q", [herd.lost[p] for p in firsts])
+        by_pod = list(zip(amounts[::3], amounts[1::3], amounts[2::3], strict=True))
+        herd.whole_amounts = array("q", chain.from_iterable([by_pod[p] for p in firsts]))
+        herd.is_stuck = bytearray(len(herd.workloads))
+        herd.nobody = bytearray(len(herd.workloads))
+
+
+def in_leaving_order(pods: Iterable[PodView]) -> list[PodView]:
+    """Pods of one workload, those that go first first: the last to start, of the lowest order."""
+    by_name = sorted(pods, key=lambda pod: (len(pod.name), pod.name), reverse=True)
+    return sorted(by_name, key=lambda pod: (pod.order, -pod.created_at))

@@ -1,0 +1,270 @@
+"""The pods of one node pool that may be told to leave, as flat arrays that the kernel reads.
+
+They are preemptible work that is bound whole, of which nothing is being moved, and that is not
+protected. A workload gives its surplus pod by pod; what is left then goes in the units that
+`groups.unit_of` names. Arrays are laid out once a cycle; what leaves is marked, and what its
+workload could still give is worked out again.
+"""
+
+from array import array
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from extender.api.demand import Demand
+from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.workloads.disruption_budgets import Budgets
+from extender.policy.workloads.gangs import is_satisfied, unit_of
+from extender.state.model import NOTHING, Amounts, Constraints, PodView, WorkloadView
+
+
+@dataclass(slots=True, eq=False)
+class Herd:
+    """Pods p in order of their nodes, workloads w, queues q; on a node those to go first are first.
+
+    `start` is int32[n_nodes + 1]: the pods of node ix are start[ix]..start[ix + 1]. By pod: `owner`
+    its w, `turn` its place among its workload's, `shape` its index in `shapes`, `card_start` (one
+    more than pods) into `card_ix` and `card_milli`, `amounts` (int64[3 * n]), `lost` milli-GPU-
+    seconds, `is_here` 1 while it may be chosen, `is_core` 1 where it is no surplus though its
+    workload has some, `may_move` 1 where somebody makes it again. By workload: `surplus` pods that
+    may go one by one, `whole_lost` and `whole_amounts` of all that it may still give, `is_stuck` 1
+    where it can't go whole, `priority`, `age` (the larger the older), `queue`. By queue: `has`
+    (int64[3 * n]) is what it holds, `had` what it held at first. `nobody` has a 0 for every w.
+    `budgets` counts what is stopped or moved against disruption budgets, `guarded` are the pods
+    that these protect.
+    """
+
+    pods: list[PodView] = field(default_factory=list)
+    workloads: list[WorkloadView] = field(default_factory=list)
+    leaves: list[Queue] = field(default_factory=list)
+    members: list[list[int]] = field(default_factory=list)
+    n_live: list[int] = field(default_factory=list)
+    by_key: dict[str, int] = field(default_factory=dict)
+    shapes: list[tuple[Demand, Constraints]] = field(default_factory=list)
+    queues: list[Queue] = field(default_factory=list)
+    queue_ix: dict[Queue, int] = field(default_factory=dict)
+    most_pods: int = 0
+    start: "array[int]" = field(default_factory=lambda: array("i", [0]))
+    owner: "array[int]" = field(default_factory=lambda: array("i"))
+    shape: "array[int]" = field(default_factory=lambda: array("i"))
+    turn: "array[int]" = field(default_factory=lambda: array("i"))
+    card_start: "array[int]" = field(default_factory=lambda: array("i", [0]))
+    card_ix: "array[int]" = field(default_factory=lambda: array("i"))
+    card_milli: "array[int]" = field(default_factory=lambda: array("i"))
+    amounts: "array[int]" = field(default_factory=lambda: array("q"))
+    lost: "array[int]" = field(default_factory=lambda: array("q"))
+    is_here: bytearray = field(default_factory=bytearray)
+    is_core: bytearray = field(default_factory=bytearray)
+    may_move: bytearray = field(default_factory=bytearray)
+    surplus: "array[int]" = field(default_factory=lambda: array("i"))
+    whole_lost: "array[int]" = field(default_factory=lambda: array("q"))
+    whole_amounts: "array[int]" = field(default_factory=lambda: array("q"))
+    is_stuck: bytearray = field(default_factory=bytearray)
+    priority: "array[int]" = field(default_factory=lambda: array("i"))
+    age: "array[int]" = field(default_factory=lambda: array("q"))
+    queue: "array[int]" = field(default_factory=lambda: array("i"))
+    has: "array[int]" = field(default_factory=lambda: array("q"))
+    had: "array[int]" = field(default_factory=lambda: array("q"))
+    nobody: bytearray = field(default_factory=bytearray)
+    budgets: Budgets = field(default_factory=Budgets)
+    guarded: list[int] = field(default_factory=list)
+    _barred: set[int] = field(default_factory=set)
+    _on_the_way: set[str] = field(default_factory=set)
+    _gone: set[str] = field(default_factory=set)
+    _gangs: list[int] | None = None
+
+    def number_shapes(self, pods: Iterable[PodView]) -> list[int]:
+        """List the shapes of the pods; returns whose is which."""
+        numbers: dict[tuple[Demand, int], int] = {}
+        found = []
+        for pod in pods:
+            key = pod.demand, id(pod.constraints)
+            number = numbers.get(key)
+            if number is None:
+                number = numbers[key] = len(self.shapes)
+                self.shapes.append((pod.demand, pod.constraints))
+            found.append(number)
+        return found
+
+    def is_over_limit(self, queue: Queue) -> bool:
+        """Whether it holds more than it may, and more than at first."""
+        q = self.queue_ix.get(queue)
+        had = NOTHING if q is None else self.had[3 * q : 3 * q + 3]
+        return any(queue.allocated[r] > max(queue.limit[r], had[r]) for r in RESOURCES)
+
+    def amounts_of(self, pods: Collection[int]) -> Amounts:
+        """What the queue is charged for them."""
+        held, gpu, cpu, memory = self.amounts, 0, 0, 0
+        if len(pods) == 1:
+            (p,) = pods
+            return held[3 * p], held[3 * p + 1], held[3 * p + 2]
+        for p in pods:
+            gpu += held[3 * p]
+            cpu += held[3 * p + 1]
+            memory += held[3 * p + 2]
+        return gpu, cpu, memory
+
+    def inside(self, queue: Queue, resource: int) -> list[int]:
+        """The pods in the queue that hold any of the resource, the cheapest first; costs one pass
+        over all."""
+        found = []
+        for w, leaf in enumerate(self.leaves):
+            if queue not in leaf.chain:
+                continue
+            for p in self.members[w]:
+                if self.is_here[p] and self.amounts[3 * p + resource] > 0:
+                    is_core = self.is_core[p] or self.surplus[w] == 0
+                    lost = self.whole_lost[w] if is_core else self.lost[p]
+                    age, uid = self.age[w], self.pods[p].uid
+                    found.append((is_core, lost, self.priority[w], age, self.turn[p], uid, p))
+        return [entry[-1] for entry in sorted(found)]
+
+    def unit_of(self, p: int) -> Sequence[int] | None:
+        """The pods that leave when `p` is stopped, or None where one of them may not."""
+        w = self.owner[p]
+        workload, n_live = self.workloads[w], self.n_live[w]
+        if (n_live > workload.min_member or (n_live == 1 and self.is_here[p])) and not _has_tree(
+            workload
+        ):
+            return (p,)
+        here = [m for m in self.members[w] if self.is_here[m]]
+        if not _has_tree(workload):
+            return here if len(here) == self.n_live[w] else None
+        unit = {pod.uid for pod in unit_of(workload, self._live(workload), self.pods[p])}
+        found = [m for m in here if self.pods[m].uid in unit]
+        return found if len(found) == len(unit) else None
+
+    def gangs(self) -> Sequence[int]:
+        """Workloads of several pods, those first that lost least whole when this was first asked.
+
+        Costs one pass over all workloads, once."""
+        if self._gangs is None:
+            several = [w for w, pods in enumerate(self.members) if len(pods) > 1]
+            lost, workloads = self.whole_lost, self.workloads
+            self._gangs = sorted(several, key=lambda w: (lost[w], workloads[w].key))
+        return self._gangs
+
+    def is_legal(self, w: int) -> bool:
+        """Whether what the workload has left is nothing, enough to go on, or all that it had."""
+        workload = self.workloads[w]
+        if not _has_tree(workload):
+            if self.n_live[w] == 0 or self.n_live[w] >= workload.min_member:
+                return True
+        elif is_satisfied(workload, self._live(workload)):
+            return True
+        return self._gone.isdisjoint(pod.uid for pod in workload.pods)
+
+    def stop(self, pods: Collection[int]) -> None:
+        """They leave for good; `refresh` their workload afterwards."""
+        for p in pods:
+            self.is_here[p] = 0
+            self.n_live[self.owner[p]] -= 1
+            self._gone.add(self.pods[p].uid)
+        self._count(pods, 1)
+
+    def spare(self, pods: Collection[int]) -> None:
+        """Undo `stop`."""
+        for p in pods:
+            self.is_here[p] = 1
+            self.n_live[self.owner[p]] += 1
+            self._gone.discard(self.pods[p].uid)
+        self._count(pods, -1)
+
+    def move(self, p: int, *, is_moving: bool) -> None:
+        """The pod leaves its place for another one, or does not after all."""
+        self.is_here[p] = not is_moving
+        (self._on_the_way.add if is_moving else self._on_the_way.discard)(self.pods[p].uid)
+        self._count((p,), 1 if is_moving else -1)
+
+    def may_stop(self, pods: Iterable[int]) -> bool:
+        """Whether disruption budgets let these pods be stopped together."""
+        return not self.budgets.are_any or self.budgets.allow_stop([self.pods[p] for p in pods])
+
+    def can_move(self, p: int) -> bool:
+        """Whether the pod would be made again, and disruption budgets let it be moved."""
+        return bool(self.may_move[p]) and self.budgets.allow_move(self.pods[p])
+
+    def heed_budgets(self) -> list[int]:
+        """Rule out the pods of which budgets let none go; returns all that any budget protects."""
+        if not self.budgets.are_any:
+            return []
+        for p, pod in enumerate(self.pods):
+            if self.is_here[p] and (pod.budgets or pod.uid in self.budgets.refused):
+                self.guarded.append(p)
+                self.is_here[p] = self.may_stop((p,))
+        return self.guarded
+
+    def ignore_budgets(self) -> list[int]:
+        """While budgets are lifted, let those be chosen too that they ruled out; returns them."""
+        found = [
+            p
+            for p in self.guarded
+            if not self.is_here[p]
+            and self.owner[p] not in self._barred
+            and self.pods[p].uid not in self._gone
+            and self.pods[p].uid not in self._on_the_way
+        ]
+        for p in found:
+            self.is_here[p] = 1
+        for w in {self.owner[p] for p in self.guarded}:
+            self.refresh(w)
+        return found
+
+    def heed_again(self, pods: Iterable[int]) -> None:
+        """Undo `ignore_budgets`, once budgets bind again."""
+        for p in pods:
+            self.is_here[p] = 0
+        for w in {self.owner[p] for p in self.guarded}:
+            self.refresh(w)
+
+    def bar(self, w: int) -> None:
+        """Nothing more is taken from the workload."""
+        self._barred.add(w)
+        for p in self.members[w]:
+            self.is_here[p] = 0
+
+    def refresh(self, w: int) -> None:
+        """Work out again what the workload could give."""
+        workload = self.workloads[w]
+        here = [p for p in self.members[w] if self.is_here[p]]
+        self.whole_lost[w] = sum(self.lost[p] for p in here)
+        self.whole_amounts[3 * w : 3 * w + 3] = array("q", self.amounts_of(here))
+        self.is_stuck[w] = len(here) < self.n_live[w] or not self.may_stop(here)
+        if _has_tree(workload):
+            self._mark_surplus(w, here)
+        else:
+            self.surplus[w] = max(0, self.n_live[w] - workload.min_member)
+
+    def sync(self, queues: Iterable[Queue]) -> None:
+        """Take over what the queues hold now."""
+        for queue in queues:
+            q = self.queue_ix.get(queue)
+            if q is not None:
+                at, has = 3 * q, self.has
+                has[at], has[at + 1], has[at + 2] = queue.allocated
+
+    def _count(self, pods: Iterable[int], sign: int) -> None:
+        if self.budgets.left:
+            self.budgets.take([self.pods[p] for p in pods], sign)
+
+    def _live(self, workload: WorkloadView) -> list[PodView]:
+        """Its pods that have a place and keep it."""
+        gone = self._gone
+        return [p for p in workload.pods if p.node and not p.is_terminating and p.uid not in gone]
+
+    def _mark_surplus(self, w: int, here: Sequence[int]) -> None:
+        """Find the pods of a tree of groups that may go one after the other."""
+        workload = self.workloads[w]
+        rest = {pod.uid: pod for pod in self._live(workload)}
+        self.surplus[w] = 0
+        for p in here:
+            pod = rest.pop(self.pods[p].uid)
+            self.is_core[p] = not is_satisfied(workload, rest.values())
+            if self.is_core[p] or not rest:
+                self.is_core[p] = 1
+                rest[pod.uid] = pod
+            else:
+                self.surplus[w] += 1
+
+
+def _has_tree(workload: WorkloadView) -> bool:
+    return workload.tree is not None and bool(workload.tree.children)

@@ -1,0 +1,167 @@
+"""On what terms pods may leave for somebody: the common form of consolidate, reclaim and preempt.
+
+A stage says with a `Rule` who is served and what may be taken; `Terms` is the same as arrays over a
+herd, which the kernel reads. Queues give in two tiers: first what is above their first floors, then
+what is above their second. Whoever gives is above its floors before each unit that it gives, so
+what can't shrink goes whole even if its queue ends lower.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from extender.api.reasons import Reason
+from extender.policy.preemption.candidates import Herd
+from extender.policy.queues.tree import RESOURCES, Queue
+from extender.state.model import Amounts
+
+if TYPE_CHECKING:
+    from extender.policy.preemption.statement import Claim, Trial
+
+#: A priority above all others: whatever may be taken at all may be taken.
+ANY_PRIORITY: Final = 1 << 30
+#: In `Terms.is_safe`.
+SURPLUS_ONLY: Final = 1
+NOTHING: Final = 2
+_NO_FLOOR: Final = -(1 << 60)
+
+
+@dataclass(slots=True, eq=False)
+class Terms:
+    """Queues q, workloads w and shapes as in the herd.
+
+    `tiers` says in how many tiers a queue gives (0: in none). What it gives is checked against the
+    floors of all queues of its path (`path_start` into `path`, indices of queues): int64[2 * 3 * n]
+    by tier, queue and resource; a queue without a path gives whatever is asked. `is_safe` is 1 for
+    workloads that give surplus only, 2 for those that give nothing. Shapes of which `moves` is 1
+    are moved and not stopped, in queues of which `is_mobile` is 1. Only workloads below
+    `below_priority` are touched.
+    """
+
+    tiers: bytearray
+    path_start: "array[int]"
+    path: "array[int]"
+    floors: "array[int]"
+    is_safe: bytearray
+    is_mobile: bytearray
+    moves: bytearray
+    below_priority: int = ANY_PRIORITY
+
+    def tier_of(self, herd: Herd, w: int, amounts: Amounts) -> tuple[int, bool] | None:
+        """(tier, whether a queue ends below its floor) in which the workload may give, or None."""
+        if herd.priority[w] >= self.below_priority or self.is_safe[w] == NOTHING:
+            return None
+        q, has, floors = herd.queue[w], herd.has, self.floors
+        path = self.path[self.path_start[q] : self.path_start[q + 1]]
+        for tier in range(self.tiers[q]):
+            if not path:
+                return tier, False
+            at, is_open, is_below = tier * len(has), False, True
+            for r, amount in enumerate(amounts):
+                if amount <= 0:
+                    continue
+                above = min([has[3 * x + r] - floors[at + 3 * x + r] for x in path])
+                if above > 0:
+                    is_open = True
+                    is_below = is_below and amount > above
+            if is_open:
+                return tier, is_below
+        return None
+
+    def most_freed(self, herd: Herd, total: "array[int]", largest: "array[int]") -> Amounts:
+        """No more than this can be stopped, however it is done.
+
+        `total` and `largest` (int64[3 * n]) are what the workloads of each queue could give
+        together, and the most that one of them could.
+        """
+        gpu, cpu, memory = 0, 0, 0
+        for q in range(len(self.tiers)):
+            if self.tiers[q]:
+                most = self._most_of(herd, q, total[3 * q : 3 * q + 3], largest[3 * q : 3 * q + 3])
+                gpu, cpu, memory = gpu + most[0], cpu + most[1], memory + most[2]
+        return gpu, cpu, memory
+
+    def _most_of(
+        self, herd: Herd, q: int, total: Sequence[int], largest: Sequence[int]
+    ) -> Sequence[int]:
+        """The same of one queue: what is above its lowest floors and the unit that goes below."""
+        path = self.path[self.path_start[q] : self.path_start[q + 1]]
+        if not path:
+            return total
+        at = (self.tiers[q] - 1) * len(herd.has)
+        above = [
+            max(
+                min(herd.has[3 * x + r] - self.floors[each + 3 * x + r] for x in path)
+                for each in range(0, at + 1, len(herd.has))
+            )
+            for r in RESOURCES
+        ]
+        n_above = sum(each > 0 for each in above)
+        if n_above != 1:
+            # Work taken for what is above in one resource brings all that it has of another.
+            return total if n_above else (0, 0, 0)
+        over = next(r for r in RESOURCES if above[r] > 0)
+        return [
+            min(total[r], above[r] + largest[r] - 1) if r == over else total[r] for r in RESOURCES
+        ]
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Rule:
+    """From whom somebody may take, and why. A stage makes one for all claims that may do the same.
+
+    `may_keep` says whether a finished plan for a claim is allowed. `needs_victims`: what fits
+    without anybody leaving is not for this stage to give. At most `max_moves` pods are moved, and
+    with `is_move_bounded` no more milli-GPU than the claim needs.
+    """
+
+    reason: Reason
+    terms: Callable[[Herd], Terms]
+    may_keep: "Callable[[Claim, Trial], bool]"
+    note: "Callable[[Claim, Queue], str]"
+    needs_victims: bool = True
+    can_stop: bool = True
+    can_move: bool = True
+    max_moves: int | None = None
+    is_move_bounded: bool = False
+
+
+@dataclass(slots=True)
+class TermsBuilder:
+    """Terms in the making, queue by queue in the order of the herd's."""
+
+    herd: Herd
+    tiers: bytearray = field(default_factory=bytearray)
+    is_mobile: bytearray = field(default_factory=bytearray)
+    path_start: "array[int]" = field(default_factory=lambda: array("i", [0]))
+    path: "array[int]" = field(default_factory=lambda: array("i"))
+    floors: "array[int]" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.floors = array("q", [_NO_FLOOR]) * (2 * len(self.herd.has))
+
+    def add(self, n_tiers: int, path: Iterable[Queue] = (), *, is_mobile: bool) -> None:
+        """The next queue gives in so many tiers, as long as all of the path are above floors."""
+        self.tiers.append(n_tiers)
+        self.is_mobile.append(is_mobile)
+        self.path.extend(self.herd.queue_ix[queue] for queue in path)
+        self.path_start.append(len(self.path))
+
+    def set_floor(self, queue: Queue, tier: int, amounts: Amounts) -> None:
+        """What the queue keeps in the tier."""
+        at = tier * len(self.herd.has) + 3 * self.herd.queue_ix[queue]
+        self.floors[at : at + 3] = array("q", amounts)
+
+    def finish(self, is_safe: bytearray, below_priority: int = ANY_PRIORITY) -> Terms:
+        """The terms, without moves."""
+        return Terms(
+            tiers=self.tiers,
+            path_start=self.path_start,
+            path=self.path,
+            floors=self.floors,
+            is_safe=is_safe,
+            is_mobile=self.is_mobile,
+            moves=bytearray(len(self.herd.shapes)),
+            below_priority=below_priority,
+        )

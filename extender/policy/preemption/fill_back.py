@@ -1,0 +1,368 @@
+"""What becomes of victims once the taker has its places: who moves, who stays, who stops.
+
+First the displaced find new places, or stop. Then, the dearest first, every unit that would be
+stopped is kept where its pods can stay or move instead, and everybody stays without whom the taker
+has its places all the same. So the result is minimal: leaving out any victim breaks the plan, for
+what was needed among more victims is needed among fewer.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, islice
+from typing import Final
+
+from extender.api.demand import Demand
+from extender.policy.plan import Placement
+from extender.policy.preemption.eligibility import Terms
+from extender.policy.preemption.relocation import largest_first, move_or_stop
+from extender.policy.preemption.statement import Claim, Seat, Trial, Unit
+from extender.policy.workloads.gangs import least_pods
+from extender.policy.workloads.pod_classes import placing_orders
+from extender.state.model import GPU, Constraints, PodView
+
+#: A taker of so many pods or fewer is placed again as a whole where pod by pod did not do.
+_FEW_PODS: Final = 16
+#: Choices of who stays of a workload that goes whole, for want of which nobody does.
+_MOST_CHOICES: Final = 32
+#: How often everybody is looked at; more than twice is rare.
+_MOST_PASSES: Final = 4
+
+
+@dataclass(slots=True)
+class Victims:
+    """The victims of a trial. `is_full` knows what has no place in the pool; `place_again` places
+    the whole taker in what is free, or says no; `may_keep` says whether the plan is allowed as it
+    is; `can_move`: who would stop may move instead. `others_on` has the plans of others who wait
+    for places on these nodes, and may as well have different ones. `needless` are those found whom
+    the taker does not need, and who can't stay because the rest of their workload goes as well;
+    `n_instead` counts units that stop because one of their pods had nowhere to move."""
+
+    claim: Claim
+    trial: Trial
+    terms: Terms
+    is_full: Callable[[Demand, Constraints], bool]
+    place_again: Callable[[Sequence[PodView]], bool]
+    may_keep: Callable[[], bool]
+    can_move: bool
+    others_on: Callable[[Collection[str]], Sequence[Trial]] = lambda nodes: ()
+    needless: list[Unit] = field(default_factory=list)
+    n_instead: int = 0
+
+    def settle(self) -> bool:
+        """Decide about all of them; False where somebody can neither move nor stop."""
+        trial = self.trial
+        homeless = [p for p, place in trial.moving.items() if place is None]
+        for p in largest_first(trial.herd, homeless):
+            if p in trial.moving and trial.moving[p] is None:
+                if not move_or_stop(trial, self.terms, p):
+                    return False
+                self.n_instead += p not in trial.moving
+        for unit in self._dearest_first() if self.can_move else ():
+            if not all(map(self._is_stuck, unit.pods)):
+                self._keep(unit)
+        self.spare_needless()
+        if self.claim.is_alike and len(trial.seats) > 1:
+            trial.seat_again(self.claim.chunk)
+        return True
+
+    def _keep(self, unit: Unit) -> None:
+        """Let the unit go on: its pods stay where they can, the others move."""
+        trial, herd = self.trial, self.trial.herd
+        mark = trial.checkpoint()
+        trial.spare(unit)
+        if not herd.is_legal(unit.w):
+            trial.rollback(mark)
+            return
+        displaced = []
+        for p in unit.pods:
+            pod = herd.pods[p]
+            if trial.is_over(trial.ix_of(pod.node)):
+                if self._is_stuck(p):
+                    trial.rollback(mark)
+                    return
+                trial.displace(p)
+                displaced.append(p)
+        if not all(trial.resettle(p) for p in largest_first(herd, displaced)) or (
+            trial.is_for_limits and not self.may_keep()
+        ):
+            trial.rollback(mark)
+
+    def _is_stuck(self, p: int) -> bool:
+        """Whether the pod has no other place."""
+        herd = self.trial.herd
+        pod = herd.pods[p]
+        return not herd.can_move(p) or self.is_full(pod.demand, pod.constraints)
+
+    def spare_needless(self) -> None:
+        """Let everybody stay without whom the taker has its places all the same."""
+        if not self._is_tight():
+            self._spare_in_passes()
+
+    def spare_all_but(self, kept: Unit) -> None:
+        """Let everybody else stay without whom the taker has its places all the same."""
+        for unit in self._dearest_first():
+            if unit is not kept:
+                self._spare(unit)
+
+    def review(self) -> None:
+        """The same for a plan that was made when less was free than is now."""
+        if not self._is_tight() or self._may_fit_again():
+            self._spare_in_passes()
+
+    def _spare_in_passes(self) -> None:
+        # Who stays may give up a new place that is where another one was.
+        for _ in range(_MOST_PASSES):
+            mark = self.trial.checkpoint()
+            self._spare_once()
+            if self.trial.checkpoint() == mark:
+                return
+
+    def _spare_once(self) -> None:
+        trial, herd = self.trial, self.trial.herd
+        for unit in self._dearest_first():
+            if unit.pods[0] in trial.units:
+                self._spare(unit)
+        self._spare_together()
+        for p in sorted(trial.moving, key=lambda p: (-herd.lost[p], herd.pods[p].uid)):
+            self._spare(p)
+        for unit in self._dearest_first():
+            if unit.is_whole and unit.pods[0] in trial.units and len(unit.pods) <= _FEW_PODS:
+                self._spare_part(unit.w)
+
+    def _spare(self, victim: Unit | int) -> None:
+        """Let a unit, or a pod p that moves, stay if the taker has its places all the same."""
+        trial, herd = self.trial, self.trial.herd
+        mark = trial.checkpoint()
+        if not self._try_without(victim):
+            return
+        pods = victim.pods if isinstance(victim, Unit) else (victim,)
+        w = herd.owner[pods[0]]
+        is_legal, may_keep = herd.is_legal(w), self._may_keep(pods)
+        if not is_legal and may_keep and isinstance(victim, Unit):
+            self.needless.append(victim)
+        if not is_legal or not may_keep:
+            trial.rollback(mark)
+
+    def _spare_together(self) -> None:
+        """Let those of a workload stay who can't without one another."""
+        trial = self.trial
+        by_owner: dict[int, dict[int, Unit]] = {}
+        for unit in self.needless:
+            if trial.units.get(unit.pods[0]) is unit:
+                by_owner.setdefault(unit.w, {})[unit.pods[0]] = unit
+        for w, units in by_owner.items():
+            mark, pods = trial.checkpoint(), [p for unit in units.values() for p in unit.pods]
+            do_all_fit = len(units) > 1 and all(map(self._try_without, units.values()))
+            if not (do_all_fit and trial.herd.is_legal(w) and self._may_keep(pods)):
+                trial.rollback(mark)
+
+    def _try_without(self, victim: Unit | int) -> bool:
+        """Whether the taker has its places without the victim, who stays then."""
+        trial, herd = self.trial, self.trial.herd
+        pods = victim.pods if isinstance(victim, Unit) else (victim,)
+        mark = trial.checkpoint()
+        self._let_stay(victim)
+        if self._make_way(pods) or self._place_again_beside(pods):
+            return True
+        others = self.others_on({herd.pods[p].node for p in pods})
+        if others and self._make_way(pods, others):
+            return True
+        trial.rollback(mark)
+        return False
+
+    def _place_again_beside(self, stay: Iterable[int]) -> bool:
+        """Whether the taker as a whole has places beside those who stay; then they are its own."""
+        if not self._may_place_again():
+            return False
+        mark = self.trial.checkpoint()
+        for uid in list(self.trial.seats):
+            self.trial.unseat(uid)
+        nodes = {self.trial.herd.pods[p].node for p in stay}
+        if not self._is_over(nodes) and self.place_again(self.claim.chunk):
+            return True
+        self.trial.rollback(mark)
+        return False
+
+    def _may_place_again(self) -> bool:
+        """Whether the whole taker may have places that its pods one by one have not: those that
+        differ change places, and those that belong together go somewhere else together."""
+        n_seats, claim = len(self.trial.seats), self.claim
+        if n_seats > _FEW_PODS:
+            return False
+        if claim.is_near or (claim.pending.is_gang and self.trial.elsewhere):
+            return True
+        return n_seats > 1 and not claim.is_alike
+
+    def _let_stay(self, victim: Unit | int) -> None:
+        if isinstance(victim, Unit):
+            self.trial.spare(victim)
+        else:
+            self.trial.restore(victim)
+
+    def _spare_part(self, w: int) -> None:
+        """Of a workload that goes whole let as many pods stay as can go on together without it."""
+        herd = self.trial.herd
+        units = [unit for unit in self.trial.units.values() if unit.w == w]
+        leaving = [p for p in herd.members[w] if any(p in unit.pods for unit in units)]
+        n_least = least_pods(herd.workloads[w]) - herd.n_live[w]
+        if len(leaving) <= n_least or self._stop_in_turn(units, leaving):
+            return
+        some = (
+            stay for n in range(max(1, n_least), len(leaving)) for stay in combinations(leaving, n)
+        )
+        for stay in islice(some, _MOST_CHOICES):
+            if self._let_some_stay(units, leaving, stay):
+                return
+
+    def _stop_in_turn(self, units: Sequence[Unit], leaving: Sequence[int]) -> bool:
+        """Whether the taker has its places before all have been stopped one after the other: those
+        first who are in its way."""
+        trial, herd = self.trial, self.trial.herd
+        w, nodes, mark = units[0].w, {herd.pods[p].node for p in leaving}, trial.checkpoint()
+        for unit in units:
+            trial.spare(unit)
+        seats = self._unseat_on(nodes)
+        taken = {seat.placement.node for _, seat in seats}
+        stopped: list[Unit] = []
+        for p in sorted(leaving, key=lambda p: herd.pods[p].node not in taken):
+            stopped.append(self._stop_alone(p, units[0]))
+            before = trial.checkpoint()
+            if self._seat_again(seats) and not self._is_over(nodes):
+                for unit in stopped[:-1]:
+                    self._try_without(unit)
+                stay = [p for p in leaving if herd.is_here[p]]
+                if herd.n_live[w] and herd.is_legal(w) and self._may_keep(stay):
+                    return True
+                break
+            trial.rollback(before)
+        trial.rollback(mark)
+        return False
+
+    def _let_some_stay(
+        self, units: Sequence[Unit], leaving: Sequence[int], stay: Sequence[int]
+    ) -> bool:
+        """Whether the taker has its places if just these of the workload stay; then they do."""
+        trial, herd, mark = self.trial, self.trial.herd, self.trial.checkpoint()
+        for unit in units:
+            trial.spare(unit)
+        for p in leaving:
+            if p not in stay:
+                self._stop_alone(p, units[0])
+        do_all_fit = herd.is_legal(units[0].w) and (
+            self._make_way(stay) or self._place_again_beside(stay)
+        )
+        if do_all_fit and self._may_keep(stay):
+            return True
+        trial.rollback(mark)
+        return False
+
+    def _may_keep(self, stay: Iterable[int]) -> bool:
+        """Whether the plan is allowed as it is, and nobody was given a place in this cycle who
+        keeps away from those that stay."""
+        return self.may_keep() and self._are_apart(stay)
+
+    def _are_apart(self, stay: Iterable[int]) -> bool:
+        trial, pods = self.trial, self.trial.herd.pods
+        is_apart = trial.session.places.beside.is_apart
+        return all(is_apart(pods[p], trial.ix_of(pods[p].node)) for p in stay)
+
+    def _stop_alone(self, p: int, part_of: Unit) -> Unit:
+        """Stop one pod of what was a unit."""
+        lost = self.trial.herd.lost[p]
+        unit = Unit((p,), part_of.w, part_of.tier, part_of.is_below, False, lost)
+        self.trial.stop(unit)
+        return unit
+
+    def _make_way(self, stay: Collection[int], others: Sequence[Trial] = ()) -> bool:
+        """Whether those who stay have their places, once the taker's pods there are elsewhere, and
+        those of others; what was tried in vain is for the caller to undo."""
+        pods = self.trial.herd.pods
+        nodes = {pods[p].node for p in stay}
+        if not self._are_apart(stay):
+            # Who has to keep away may be on any node of a domain.
+            nodes |= {placement.node for placement in self.trial.placements}
+        elif not self._is_over(nodes):
+            return True
+        mark = self.trial.checkpoint()
+        for only_overlapping in (False, True):
+            # Those who are in nobody's way may be the company that the others need.
+            seats = self._unseat_on(nodes, others, only_overlapping=only_overlapping)
+            if self._seat_again(seats) and not self._is_over(nodes) and self._are_apart(stay):
+                return True
+            self.trial.rollback(mark)
+        return False
+
+    def _unseat_on(
+        self,
+        nodes: Collection[str],
+        others: Sequence[Trial] = (),
+        *,
+        only_overlapping: bool = False,
+    ) -> list[tuple[Trial, Seat]]:
+        """Take the places of the taker and of others on these nodes back, or just those on cards
+        of which more is held than there is; returns them."""
+        return [
+            (taker, taker.unseat(uid))
+            for taker in (self.trial, *others)
+            for uid, seat in list(taker.seats.items())
+            if seat.placement.node in nodes
+            and not (only_overlapping and self._is_free_of_others(seat.placement))
+        ]
+
+    def _is_free_of_others(self, placement: Placement) -> bool:
+        """Whether all who hold its cards have room on them."""
+        cards = self.trial.session.sim.later.cards
+        free = cards.free_of(cards.ix[placement.node])
+        return all(free[card.index] >= 0 for card in placement.cards)
+
+    def _is_over(self, nodes: Iterable[str]) -> bool:
+        return any(self.trial.is_over(self.trial.ix_of(node)) for node in nodes)
+
+    def _seat_again(self, seats: Sequence[tuple[Trial, Seat]]) -> bool:
+        mark = self.trial.checkpoint()
+        by_uid = {seat.placement.pod.uid: (taker, seat.frame) for taker, seat in seats}
+        for in_order in placing_orders([seat.placement.pod for _, seat in seats]):
+            if all(by_uid[pod.uid][0].seat(pod, by_uid[pod.uid][1]) for pod in in_order):
+                return True
+            self.trial.rollback(mark)
+        return False
+
+    def _is_tight(self) -> bool:
+        """Whether it is plain that nobody can stay: no node takes one pod more, in the one pool
+        that may be used, and each victim is on a node where the one pod of the taker needed it."""
+        trial, pods = self.trial, self.trial.herd.pods
+        shape = self.claim.shapes[0]
+        # Who stays gives up his new place, and that may be what the taker needs.
+        if not self.claim.is_alike or trial.moving or trial.is_for_limits or trial.elsewhere:
+            return False
+        if not self.is_full(shape.demand, shape.constraints):
+            return False
+        n_seats = Counter(seat.placement.node for seat in trial.seats.values())
+        for unit in trial.units.values():
+            node = pods[unit.pods[0]].node
+            if n_seats[node] != 1 or any(pods[p].node != node for p in unit.pods):
+                return False
+        return True
+
+    def _may_fit_again(self) -> bool:
+        """Whether any victim's node has so much left over as the victim holds."""
+        trial, herd = self.trial, self.trial.herd
+        cards = trial.session.sim.later.cards
+        return any(
+            sum(cards.free_of(trial.ix_of(herd.pods[unit.pods[0]].node)))
+            >= herd.amounts_of(unit.pods)[GPU]
+            for unit in trial.units.values()
+        )
+
+    def _dearest_first(self) -> list[Unit]:
+        herd = self.trial.herd
+        return sorted(
+            self.trial.units.values(),
+            key=lambda unit: (
+                -unit.lost,
+                -herd.priority[unit.w],
+                -herd.age[unit.w],
+                herd.pods[unit.pods[0]].uid,
+            ),
+        )

@@ -1,0 +1,166 @@
+"""What room for one more pod costs on every node, kept up to date while pods come and go.
+
+A price that was worked out stays a lower bound while only more is taken; so only nodes on which
+something happened are priced again, and the cheapest before it is believed.
+"""
+
+from array import array
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from extender.api.demand import Demand
+from extender.kernels import victims as kernel
+from extender.policy.preemption.candidates import Herd
+from extender.policy.preemption.eligibility import Terms
+from extender.state.nodes import NodeTable
+
+#: Compares as the kernel's costs do; the cheaper is the smaller.
+Price = tuple[int, int, int]
+
+
+@dataclass(slots=True, eq=False)
+class Offers:
+    """Prices of `candidates` (int32[m], node ix), in their order, for pods of one demand."""
+
+    table: NodeTable
+    herd: Herd
+    terms: Terms
+    demand: Demand
+    candidates: "array[int]"
+    epoch: int = -1
+    _room: kernel.Room = field(init=False)
+    _n_seen: int = 0
+    _confirmed: tuple[int, int] = (-1, 0)
+    _excluded: set[int] = field(default_factory=set)
+    _chosen: "array[int]" = field(init=False)
+    _extra_free: "array[int]" = field(init=False)
+
+    def __post_init__(self) -> None:
+        n_kinds = len(self.demand.counted)
+        self._chosen = array("i", bytes(4 * (self.herd.most_pods + 1)))
+        self._extra_free = array("q", bytes(8 * n_kinds * len(self.table)))
+        self._room = kernel.Room(
+            self.table,
+            self.candidates,
+            self.herd,
+            self.terms,
+            self.demand,
+            array("q", [n for _, n in self.demand.counted]),
+            self._extra_free,
+            self._extra_held(),
+        )
+
+    def refresh(self, touched: Sequence[int], epoch: int, *, is_undone: bool = False) -> None:
+        """Price again what has changed: nodes in `touched` that were not seen yet, or everything
+        in a new epoch. What is excluded and has changed is offered again, unless all that
+        happened to it was undone."""
+        self._confirmed = -1, 0
+        if epoch != self.epoch:
+            self._excluded.clear()
+            self._update_all()
+        elif self._n_seen < len(touched):
+            recent = set(touched[self._n_seen :])
+            self._update(recent)
+            if self._excluded:
+                self._look_again(recent, is_undone=is_undone)
+        self.epoch, self._n_seen = epoch, len(touched)
+
+    def cheapest(self) -> int:
+        """The position of the cheapest node, or -1 where room can be made on none.
+
+        Who leaves it is known then, to whom asks with `choose` before anything else changes."""
+        at = self._room.cheapest()
+        if at >= 0:
+            if self.demand.counted:
+                self._count(self.candidates[at])
+            n = self._room.confirm(at, self._chosen)
+            if n >= 0:
+                self._confirmed = self.candidates[at], n
+            else:
+                # A queue has nothing to give any more, and that changes prices everywhere.
+                self._update_all()
+                for excluded in self._excluded:
+                    self._room.exclude(excluded)
+                at = self._room.cheapest()
+        return at
+
+    def price(self, at: int) -> Price:
+        """The price at a position."""
+        return self._room.price(at)
+
+    def giving(self, at: int) -> tuple[int, bool]:
+        """The tier in which queues give at a position, and whether one ends below its floor."""
+        high, _, _ = self._room.price(at)
+        return high >> 61, bool(high >> 60 & 1)
+
+    def lowest(self, n: int) -> list[Price]:
+        """The n lowest prices; nodes are named more than once where there are fewer."""
+        prices = sorted(map(self._room.price, range(len(self.candidates))))[:n]
+        return [prices[at % len(prices)] for at in range(n)] if prices else []
+
+    def exclude(self, at: int) -> None:
+        """Don't offer this node again until something happens on it."""
+        self._room.exclude(at)
+        self._excluded.add(at)
+
+    def readmit(self) -> None:
+        """Offer again what was excluded."""
+        self._confirmed = -1, 0
+        if self._excluded:
+            self._update([self.candidates[at] for at in self._excluded])
+            self._excluded.clear()
+
+    def choose(self, ix: int) -> Sequence[int] | None:
+        """The pods that would leave node `ix`, none where it has room; None where it is no use."""
+        known, self._confirmed = self._confirmed, (-1, 0)
+        if known[0] == ix:
+            return self._chosen[: known[1]]
+        if self.demand.counted:
+            self._count(ix)
+        n = self._room.choose(ix, self._chosen)
+        return None if n < 0 else self._chosen[:n]
+
+    def capacity(self, most: int) -> int:
+        """How many pods would fit in all if everything left that may, at most `most`."""
+        if self.demand.counted:
+            for ix in self.candidates:
+                self._count(ix)
+        return self._room.capacity(most)
+
+    def _look_again(self, nodes: Collection[int], *, is_undone: bool) -> None:
+        """At what is excluded on these nodes, which have changed."""
+        stale = {at for at in self._excluded if self.candidates[at] in nodes}
+        if is_undone:
+            for at in stale:
+                self._room.exclude(at)
+        else:
+            self._excluded -= stale
+
+    def _update(self, nodes: Collection[int]) -> None:
+        if self.demand.counted:
+            for ix in nodes:
+                self._count(ix)
+        self._room.update(array("i", nodes))
+
+    def _update_all(self) -> None:
+        if self.demand.counted:
+            for ix in self.candidates:
+                self._count(ix)
+        self._room.update_all()
+
+    def _count(self, ix: int) -> None:
+        """Take over what the node has of what is counted one by one."""
+        free = self.table.free_counted[ix] or {}
+        n_kinds = len(self.demand.counted)
+        for at, (name, _) in enumerate(self.demand.counted):
+            self._extra_free[ix * n_kinds + at] = free.get(name, 0)
+
+    def _extra_held(self) -> "array[int]":
+        """What every pod of the herd holds of what is counted one by one."""
+        names = [name for name, _ in self.demand.counted]
+        held = array("q")
+        if names:
+            for pod in self.herd.pods:
+                counted = dict(pod.demand.counted)
+                held.extend(counted.get(name, 0) for name in names)
+        return held

@@ -1,0 +1,299 @@
+"""One search: the pods of a claim are seated one after the other, and others leave for them.
+
+A `Search` is a Placer (`topology`): inside each domain that is tried it makes room where nothing
+is free.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from extender.kernels.victims import IMPOSSIBLE
+from extender.policy.placement.node_filter import WHOLE_POOL, Frame
+from extender.policy.plan import Placement
+from extender.policy.preemption.domain_placer import Reseating
+from extender.policy.preemption.eligibility import Rule
+from extender.policy.preemption.fill_back import Victims
+from extender.policy.preemption.limits import meet_limits
+from extender.policy.preemption.make_room import Room
+from extender.policy.preemption.node_costs import Price
+from extender.policy.preemption.refinement import exchange
+from extender.policy.preemption.statement import Claim, Trial, Unit
+from extender.policy.preemption.swap import swap
+from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.session import placed_amounts
+from extender.policy.workloads.pod_classes import placing_orders, shapes_of
+from extender.state.model import Amounts, PodView
+from extender.state.nodes import NodeTable
+
+if TYPE_CHECKING:
+    from extender.policy.preemption.solver import Solver
+
+#: So often a plan that the rule does not allow is tried, each without the nodes that those before
+#: it cleared last.
+_MOST_REFUSALS: Final = 4
+#: So many pods are placed in every domain to see what that costs.
+_FEW_PODS: Final = 32
+
+
+class Search:
+    """One claim's way to a plan. `was_forbidden`: there was one, but the rule does not allow it."""
+
+    def __init__(self, solver: "Solver", claim: Claim, rule: Rule, *, can_move: bool) -> None:
+        self.solver = solver
+        self.claim = claim
+        self.rule = rule
+        self.can_move = can_move
+        self.was_forbidden = False
+        touched, log = solver.touched, solver.log
+        self.trial = Trial(solver.session, solver.pool, solver.herd, touched, log, claim)
+        self._room = Room(solver, self.trial, claim, rule)
+        # One took the place of one other, and nothing else changed anywhere.
+        self.is_even = False
+        # Who lacks company whatever is done here.
+        self._lonely = solver.session.places.beside.lonely()
+
+    def run(self) -> bool:
+        """Whether there is a plan: then the simulation holds it, otherwise nothing.
+
+        Where somebody was to move and had to stop instead, the other ways may cost less.
+        """
+        mark = self.checkpoint()
+        if not self.can_move:
+            is_done = self._go(False, False)
+            if not is_done:
+                self.rollback(mark)
+            return is_done
+        best: tuple[Price, tuple[bool, bool], frozenset[int]] | None = None
+        for way in self._ways():
+            self._room.is_doubtful = False
+            if self._go(*way):
+                if best is None and not self._room.is_doubtful:
+                    return True
+                price = self.trial.price()
+                if best is None or price < best[0]:
+                    best = price, way, frozenset(self._room.refused)
+            self.rollback(mark)
+        return best is not None and self._go(*best[1], best[2])
+
+    def _go(
+        self, with_moves: bool, is_deferred: bool, without: Collection[int] = frozenset()
+    ) -> bool:
+        """Whether there is a plan of this kind that makes no room on the nodes `without`; if not,
+        the caller undoes what was tried.
+
+        Where the rule does not allow the plan, it may allow one that makes room elsewhere.
+        """
+        room, mark = self._room, self.checkpoint()
+        room.begin(with_moves, is_deferred, without)
+        for _ in range(_MOST_REFUSALS):
+            room.cleared.clear()
+            self.is_even = not room.refused and swap(self)
+            is_placed = self.is_even or self._place_all()
+            if not (is_placed and meet_limits(self.trial, room.terms) and self._settle()):
+                return False
+            if self._may_keep():
+                return True
+            self.was_forbidden = True
+            if self.is_even:
+                room.cleared.append(self.trial.ix_of(self.trial.placements[0].node))
+            if not room.cleared or self.solver.n_retries == 0:
+                return False
+            self.solver.n_retries -= 1
+            room.refused.add(room.cleared[-1])
+            self.rollback(mark)
+        return False
+
+    def place_in(self, pods: Sequence[PodView], pool: str, frame: Frame) -> list[Placement] | None:
+        """As `topology.Placer.place_in`."""
+        mark = self.checkpoint()
+        for in_order in placing_orders(pods):
+            if all(self._room.seat(pod, frame) for pod in in_order):
+                return [self.trial.seats[pod.uid].placement for pod in pods]
+            self.rollback(mark)
+        return None
+
+    def cost(self, pods: Sequence[PodView], pool: str, frame: Frame) -> tuple[int, ...]:
+        """As `topology.Placer.cost`: few pods are tried, of many the cheapest nodes are summed."""
+        if len(pods) <= _FEW_PODS:
+            mark = self.checkpoint()
+            placed = self.place_in(pods, pool, frame)
+            price = self.trial.price() if placed else (IMPOSSIBLE, 0, 0)
+            self.rollback(mark)
+            return price
+        total = [0, 0, 0]
+        for shape in shapes_of(pods):
+            offers = self._room.offers(shape, frame)
+            for lowest in offers.lowest(shape.count):
+                total = [one + more for one, more in zip(total, lowest, strict=True)]
+        return tuple(total)
+
+    def checkpoint(self) -> int:
+        """A mark to roll back to."""
+        return self.trial.checkpoint()
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since `mark`, prices included that were worked out since."""
+        if self.trial.checkpoint() > mark:
+            self.trial.rollback(mark)
+            self.solver.changed_prices()
+
+    def _ways(self) -> Iterator[tuple[bool, bool]]:
+        """How it is tried where somebody can move, one way after the other: whether with moves, and
+        whether who moves is placed again only after the whole claim is."""
+        if len(self.claim.chunk) > 1:
+            yield True, True
+        yield True, False
+        if self.rule.can_stop:
+            yield False, False
+
+    def join(self, other: "Search") -> None:
+        """Take over another plan for the same workload."""
+        claim, more = self.claim, other.claim
+        is_alike = claim.is_alike and more.is_alike
+        chunk = [*claim.chunk, *more.chunk]
+        shapes = shapes_of(chunk)
+        self.claim = structs.replace(
+            claim, chunk=chunk, shapes=shapes, is_alike=is_alike and len(shapes) == 1
+        )
+        self.trial.seats.update(other.trial.seats)
+        self.trial.units.update(other.trial.units)
+        self.trial.moving.update(other.trial.moving)
+
+    def review(self) -> list[Unit]:
+        """The plan is part of the cycle's, and places came free since: let those stay who can.
+
+        Returns units that it does not need, and that leave only because the rest of their workload
+        does.
+        """
+        herd = self.solver.herd
+        self.trial.elsewhere = self._pools_elsewhere()
+        leaves = {herd.leaves[unit.w] for unit in self.trial.units.values()} | {self.claim.leaf}
+        givers = {queue for leaf in leaves for queue in leaf.chain}
+        victims = self._victims()
+        changed = {self: placed_amounts(self.trial.placements)}
+
+        def others_on(nodes: Collection[str]) -> list[Trial]:
+            found = [each for each in self.solver.commitments.waiting_on(nodes) if each is not self]
+            for each in found:
+                changed.setdefault(each, placed_amounts(each.trial.placements))
+            return [each.trial for each in found]
+
+        victims.others_on = others_on
+        # Who ran before may run on beside the taker, as far as limits go.
+        victims.may_keep = lambda: (
+            not any(map(herd.is_over_limit, givers))
+            and all(each.do_all_suit() and each.may_hold(had) for each, had in changed.items())
+        )
+        victims.review()
+        return victims.needless
+
+    def _pools_elsewhere(self) -> dict[str, Queue]:
+        """The taker's queues in the other pools that share fairly and that it may use as well; of
+        a gang, as long as none of it is here to stay."""
+        session, pending = self.solver.session, self.claim.pending
+        if pending.is_gang and any(pod.uid not in self.trial.seats for pod in pending.live):
+            return {}
+        found = {}
+        for pool in pending.workload.pools:
+            view = session.snapshot.pools.get(pool)
+            leaf = (
+                session.queues[pool].leaf_of(pending.workload) if pool in session.queues else None
+            )
+            if pool != self.solver.pool and view and view.policy == "fairshare" and leaf:
+                found[pool] = leaf
+        return found
+
+    def _settle(self) -> bool:
+        self.is_even = self.is_even and not self.trial.is_for_limits
+        if self.is_even:
+            return True
+        victims = self._victims()
+        if not victims.settle():
+            return False
+        self._room.is_doubtful |= victims.n_instead > 0
+        exchange(victims)
+        return True
+
+    def _may_keep(self) -> bool:
+        trial = self.trial
+        is_free = not trial.units and not trial.moving
+        if is_free and self.rule.needs_victims and not self.claim.pending.is_behind:
+            return False
+        return self._is_allowed()
+
+    def _is_allowed(self) -> bool:
+        """Whether the rule allows the plan as it is, and all suit those beside whom they are, whom
+        nobody leaves alone who was given a place before."""
+        return self.rule.may_keep(self.claim, self.trial) and self.do_all_suit()
+
+    def do_all_suit(self) -> bool:
+        """Whether all who get places suit those beside whom they are."""
+        trial, beside = self.trial, self.solver.session.places.beside
+        if not beside:
+            return True
+        placed = (*trial.placements, *(place for place in trial.moving.values() if place))
+        do_all_stand = all(beside.stands(p.pod, trial.ix_of(p.node), "later") for p in placed)
+        return do_all_stand and not beside.leaves_alone(self._lonely)
+
+    def may_hold(self, had: Amounts) -> bool:
+        """Whether its quotas allow what it holds, where that is more than it `had`."""
+        has, workload = placed_amounts(self.trial.placements), self.claim.pending.workload
+        more = [r for r in RESOURCES if has[r] > had[r]]
+        return (
+            workload.is_preemptible
+            or not more
+            or all(
+                queue.allocated_np[r] <= queue.np_quota[r]
+                for leaf in (self.claim.leaf, *self.trial.elsewhere.values())
+                for queue in leaf.chain
+                for r in more
+            )
+        )
+
+    def _place_all(self) -> bool:
+        claim, solver = self.claim, self.solver
+        if not claim.is_near and len(claim.chunk) == 1:
+            return self._room.seat(claim.chunk[0], WHOLE_POOL)
+        if not claim.is_near:
+            return self.place_in(claim.chunk, solver.pool, WHOLE_POOL) is not None
+        lay_out = solver.session.places.lay_out
+        return lay_out(claim.pending, solver.pool, self, self._emptied(), claim.chunk) is not None
+
+    def _emptied(self) -> NodeTable:
+        """The nodes as they would be if everything left that may."""
+        herd, terms = self.solver.herd, self._room.terms
+        table = self.solver.session.sim.later.copy()
+        for p, pod in enumerate(herd.pods):
+            is_open = terms.tiers[herd.queue[herd.owner[p]]] or terms.moves[herd.shape[p]]
+            if herd.is_here[p] and is_open:
+                table.give_back(table.cards.ix[pod.node], pod.demand, pod.cards)
+        return table
+
+    def _victims(self) -> Victims:
+        rule, claim, trial = self.rule, self.claim, self.trial
+        return Victims(
+            claim,
+            trial,
+            self._room.terms,
+            is_full=self.solver.fullness.is_full,
+            place_again=self._place_again,
+            may_keep=self._is_allowed,
+            can_move=rule.can_move and rule.can_stop,
+        )
+
+    def _place_again(self, pods: Sequence[PodView]) -> bool:
+        """Places for the whole claim in what is free later."""
+        trial, solver = self.trial, self.solver
+        mark = trial.checkpoint()
+        if not self.claim.is_near:
+            if trial.seat_all(pods, WHOLE_POOL):
+                return True
+        else:
+            places, later = solver.session.places, solver.session.sim.later
+            placer = Reseating(trial)
+            if places.lay_out(self.claim.pending, solver.pool, placer, later, pods) is not None:
+                return True
+        trial.rollback(mark)
+        return self.claim.pending.is_gang and trial.seat_elsewhere(pods)

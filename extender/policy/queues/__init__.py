@@ -1,0 +1,1 @@
+"""The queue tree of each node pool, its fair shares, and past usage."""

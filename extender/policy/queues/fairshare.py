@@ -1,0 +1,227 @@
+"""What each queue of a node pool deserves, resource by resource.
+
+Top down, level after level the same rule: every queue gets the smaller of its quota and its demand,
+then what is left goes to those that want more, rank by rank, by over-quota weight (departments have
+their quota as weight). No share exceeds demand or limit. Parts of the surplus are rounded to whole
+GPUs by largest remainder within the rank, for queues with fractional work to what all of it can
+use. When quotas exceed what there is, it is divided in proportion to them. Shares add up to the
+smaller of capacity and demand, save what only queues of weight 0 would take: weight 0 has no part
+in the surplus.
+
+Past usage bends the weights: a queue of weight w among weights that add up to W, which used the
+part u of the pool, has max(0, w/W + k (w/W - u)) instead, with k from the settings. What everybody
+whose weight is left above 0 does not want goes to the others in the same way.
+
+Reclaim lets a queue take up to its share, or up to its quota where quotas exceed what there is:
+work within quota may take from work above quota, whatever the proportions.
+
+Pods that are being deleted may come back (evicted ones do, when their controller makes them again)
+or not, and their successors may already be counted beside them. So while some are leaving, shares
+are worked out both with and without them, and reclaim goes by the smaller for what a queue may take
+and by the larger for what it may keep: nobody takes on the strength of a demand that is in motion.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import gcd
+from typing import Final
+
+from extender.kernels import shares
+from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, frozen
+from extender.state.model import GPU, UNLIMITED, Amounts
+
+_PPM: Final = 1_000_000
+#: Weights that the kernel takes; larger ones lose their last binary digits.
+_MAX_WEIGHT_BITS: Final = 52
+
+_Wants = dict[Queue, int]
+
+
+def set_shares(queues: PoolQueues, usage_weight_milli: int = 0) -> None:
+    """Set the shares of every queue; the result doesn't depend on the order they were added."""
+    everyone = children_first(queues.roots)
+    sum_requests(everyone)
+    in_quota = _divide_pool(queues, everyone, usage_weight_milli, is_leaving_counted=False)
+    for queue in everyone:
+        queue.share_to_keep = frozen(queue.share)
+        queue.share_to_take = _each(max, queue.share, in_quota[queue])
+    if any(any(queue.leaving) for queue in queues.roots):
+        in_quota = _divide_pool(queues, everyone, usage_weight_milli, is_leaving_counted=True)
+        for queue in everyone:
+            to_take = _each(max, queue.share, in_quota[queue])
+            queue.share_to_take = _each(min, queue.share_to_take, to_take)
+            queue.share_to_keep = _each(max, queue.share_to_keep, queue.share)
+    set_dues(queues, everyone)
+
+
+def children_first(roots: Iterable[Queue]) -> list[Queue]:
+    """Every queue, those below it before it."""
+    found = list(roots)
+    for queue in found:
+        found.extend(queue.children)
+    return found[::-1]
+
+
+def sum_requests(everyone: Iterable[Queue]) -> None:
+    """Note what every queue holds and asks for, before the cycle changes it."""
+    for queue in everyone:
+        has, asks = queue.allocated, queue.pending
+        queue.requested = has[0] + asks[0], has[1] + asks[1], has[2] + asks[2]
+
+
+def set_dues(queues: PoolQueues, everyone: Iterable[Queue]) -> None:
+    """Set what queues deserve, and what turns measure them by: the larger of quota and share,
+    within the limit."""
+    capacity = queues.capacity
+    for queue in everyone:
+        quota, share, limit = queue.quota, queue.share, queue.limit
+        gpu, cpu, memory = (
+            min(limit[r], max(share[r], quota[r] if quota[r] < UNLIMITED else capacity[r]))
+            for r in RESOURCES
+        )
+        queue.due = gpu, cpu, memory
+        queue.deserves = _each(max, queue.share_to_take, quota)
+
+
+def demands(
+    everyone: Iterable[Queue], resource: int, *, is_leaving_counted: bool
+) -> dict[Queue, int]:
+    """Demand that a share may answer: what could run, capped by limits; children come first.
+
+    Non-preemptible work beyond quota can't run, so it entitles to nothing, on any level.
+    """
+    wants: _Wants = {}
+    np_wants: _Wants = {}
+    for queue in everyone:
+        np_has = queue.allocated_np[resource]
+        if queue.children:
+            np_wanted = sum(np_wants[child] for child in queue.children)
+            other = sum(wants[child] for child in queue.children) - np_wanted
+        else:
+            np_wanted = np_has + queue.pending_np[resource]
+            other = queue.allocated[resource] + queue.pending[resource] - np_wanted
+            if is_leaving_counted:
+                np_wanted += queue.leaving_np[resource]
+                other += queue.leaving[resource] - queue.leaving_np[resource]
+        limit = queue.limit[resource]
+        np_wants[queue] = min(limit, max(min(np_wanted, queue.np_quota[resource]), np_has))
+        wants[queue] = min(limit, np_wants[queue] + other)
+    return wants
+
+
+def granules(queues: Iterable[Queue], resource: int) -> "array[int]":
+    """What shares are rounded to: whole GPUs or what fractional work can use, or single units."""
+    if resource != GPU:
+        return array("q", [1 for _ in queues])
+    return array("q", [queue.granule for queue in queues])
+
+
+def bend(weights: Sequence[int], used_ppm: Sequence[int], weight_milli: int) -> list[int]:
+    """The weights after past usage, in proportion: see the module."""
+    total = sum(weights)
+    bent = [
+        max(0, weight * _PPM * (1000 + weight_milli) - weight_milli * used * total) if weight else 0
+        for weight, used in zip(weights, used_ppm, strict=True)
+    ]
+    return fit_weights(bent)
+
+
+def fit_weights(weights: Sequence[int]) -> list[int]:
+    """The weights in proportion, small enough to be divided by: exact up to 52 binary digits."""
+    factor = gcd(*weights) or 1
+    small = [weight // factor for weight in weights]
+    shift = max(0, max(small, default=0).bit_length() - _MAX_WEIGHT_BITS)
+    return [max(1, weight >> shift) if weight else 0 for weight in small]
+
+
+def _divide_pool(
+    queues: PoolQueues,
+    everyone: Sequence[Queue],
+    usage_weight_milli: int,
+    *,
+    is_leaving_counted: bool,
+) -> dict[Queue, list[int]]:
+    """Set the shares; returns what every queue wants within its quota."""
+    in_quota: dict[Queue, list[int]] = {queue: [] for queue in everyone}
+    for resource in RESOURCES:
+        wants = demands(everyone, resource, is_leaving_counted=is_leaving_counted)
+        division = _Division(resource, wants, usage_weight_milli)
+        division.divide(queues.roots, queues.capacity[resource])
+        for queue in everyone:
+            in_quota[queue].append(min(queue.quota[resource], wants[queue]))
+    return in_quota
+
+
+@dataclass(slots=True)
+class _Division:
+    """One resource of one pool being divided."""
+
+    resource: int
+    wants: _Wants
+    usage_weight_milli: int
+
+    def divide(self, queues: Sequence[Queue], total: int) -> None:
+        """Divide `total` among queues of one parent, and each one's part among those below it."""
+        by_rank = sorted(queues, key=lambda queue: (queue.figures.rank, queue.age_key))
+        left = self._give_quota(by_rank, total)
+        if left > 0:
+            for _, group in groupby(by_rank, key=lambda queue: queue.figures.rank):
+                left = self._give_surplus(list(group), left)
+        for queue in queues:
+            if queue.children:
+                self.divide(queue.children, queue.share[self.resource])
+
+    def _give_quota(self, queues: Sequence[Queue], total: int) -> int:
+        """Give every queue its quota as far as it wants it; returns what is left of the total."""
+        resource, wants = self.resource, self.wants
+        rooms = [min(queue.quota[resource], wants[queue]) for queue in queues]
+        left = total - sum(rooms)
+        for queue, room in zip(queues, rooms, strict=True):
+            queue.share[resource] = room if left >= 0 else 0
+        if left >= 0:
+            return left
+        quotas = [queue.quota[resource] for queue in queues]
+        # An unlimited quota is as good as all there is.
+        most = max(total, *(quota for quota in quotas if quota < UNLIMITED), 1)
+        return self._grant(queues, [min(quota, most) for quota in quotas], rooms, total)
+
+    def _give_surplus(self, queues: Sequence[Queue], surplus: int) -> int:
+        """Divide the surplus among queues that want more than they have; returns what is left."""
+        resource, wants = self.resource, self.wants
+        while surplus > 0:
+            open_ = [
+                queue
+                for queue in queues
+                if wants[queue] > queue.share[resource] and queue.figures.figures[resource].weight
+            ]
+            if not open_:
+                break
+            figures = [queue.figures.figures[resource] for queue in open_]
+            weights = [each.weight for each in figures]
+            used = [each.usage_ppm for each in figures]
+            if self.usage_weight_milli and any(used):
+                bent = bend(weights, used, self.usage_weight_milli)
+                weights = bent if any(bent) else weights
+            rooms = [wants[queue] - queue.share[resource] for queue in open_]
+            surplus = self._grant(open_, weights, rooms, surplus)
+        return surplus
+
+    def _grant(
+        self, queues: Sequence[Queue], weights: list[int], rooms: list[int], surplus: int
+    ) -> int:
+        if surplus <= 0:
+            return surplus
+        resource = self.resource
+        grants = array("q", bytes(8 * len(queues)))
+        left = shares.divide(
+            surplus, array("q", weights), array("q", rooms), granules(queues, resource), grants
+        )
+        for queue, grant in zip(queues, grants, strict=True):
+            queue.share[resource] += grant
+        return left
+
+
+def _each(choose: Callable[[int, int], int], left: Sequence[int], right: Sequence[int]) -> Amounts:
+    return choose(left[0], right[0]), choose(left[1], right[1]), choose(left[2], right[2])

@@ -1,0 +1,265 @@
+"""Whose turn it is: the most deprived department, in it the most deprived project, in it the most
+deprived user, and there the first in line.
+
+Among queues of one parent those go first that hold, with what is first in their line, no more than
+their fair share or quota; then those that stay within quota; then the lower rank. After that the
+one goes first that would hold the smallest part of what it is due, of the resource of which that is
+most. Parts are integers of more digits than two different ones agree in, so there is neither a
+float nor a tie that is none.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+from typing import Final
+
+from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.workloads.pending import Pending, SortKey
+from extender.state.model import NOTHING, Amounts
+
+#: Kinds of work that go before training, as long as their project is within its quota.
+FIRST_KINDS: Final = ("inference", "interactive", "build")
+#: Parts are compared as integers of so many binary places: two different ones of less than 2**31
+#: milli differ by more.
+_DIGITS: Final = 62
+#: A part of nothing: more than any other.
+_ENDLESS: Final = 1 << 96
+
+#: Sorts the most deprived first; see the module for what comes before what.
+TurnKey = tuple[bool, bool, int, bool, int, int, int, str]
+
+
+def turn_key(queue: Queue, need: Amounts) -> TurnKey:
+    """Sorts the queue whose line begins with something that needs `need`."""
+    is_over_share = is_over_quota = has_no_due = False
+    after = before = 0
+    allocated, share, quota, due = queue.allocated, queue.share, queue.quota, queue.due
+    for resource in RESOURCES:
+        has, more = allocated[resource], need[resource]
+        together = has + more
+        if together <= 0:
+            continue
+        if together > quota[resource]:
+            is_over_quota = True
+            is_over_share = is_over_share or together > share[resource]
+        whole = due[resource]
+        if whole > 0:
+            part = (together << _DIGITS) // whole
+            part_before = (has << _DIGITS) // whole if more else part
+        else:
+            has_no_due = has_no_due or more > 0
+            part, part_before = together * _ENDLESS, has * _ENDLESS
+        after = max(after, part)
+        before = max(before, part_before)
+    rank, age, name = queue.figures.rank, queue.created_at, queue.name
+    return is_over_share, is_over_quota, rank, has_no_due, after, before, age, name
+
+
+_Entry = tuple[bool, SortKey, Pending]
+
+
+@dataclass(slots=True)
+class Line:
+    """What waits in one queue: `kinds` has the kinds that go first within quota, `rest` the others.
+
+    Both have the first in line last. Entries are marked False that the last cycle had no time for:
+    they go before others.
+    """
+
+    leaf: Queue
+    overdue: Collection[str] = ()
+    kinds: list[_Entry] = field(default_factory=list)
+    rest: list[_Entry] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.kinds) + len(self.rest)
+
+    def fill(self, waiting: Iterable[Pending]) -> None:
+        """Add many at once."""
+        for pending in waiting:
+            self._entries_of(pending).append(self._entry_of(pending))
+        self.kinds.sort(reverse=True)
+        self.rest.sort(reverse=True)
+
+    def push(self, pending: Pending) -> None:
+        """Add a workload, or bring back one that has more pods."""
+        entries, entry = self._entries_of(pending), self._entry_of(pending)
+        # What comes back goes soon again, so it is near the end.
+        low, high = 0, len(entries)
+        while low < high:
+            middle = (low + high) // 2
+            if entry < entries[middle]:
+                low = middle + 1
+            else:
+                high = middle
+        entries.insert(low, entry)
+
+    def head(self) -> Pending:
+        """The one whose turn it is."""
+        return self._first()[-1][2]
+
+    def pop(self) -> Pending:
+        """Take the one whose turn it is."""
+        return self._first().pop()[2]
+
+    def clear(self) -> list[Pending]:
+        """Take all, in order."""
+        everyone = sorted([*self.kinds, *self.rest])
+        self.kinds.clear()
+        self.rest.clear()
+        return [pending for _, _, pending in everyone]
+
+    def _entries_of(self, pending: Pending) -> list[_Entry]:
+        return self.kinds if pending.workload.kind in FIRST_KINDS else self.rest
+
+    def _entry_of(self, pending: Pending) -> _Entry:
+        return pending.workload.key not in self.overdue, pending.sort_key, pending
+
+    def _first(self) -> list[_Entry]:
+        """The entries of which the last has the turn."""
+        if not self.kinds or not self.rest:
+            return self.kinds or self.rest
+        first, other = self.kinds[-1], self.rest[-1]
+        # Whatever else is bound to quota as well is passed by priority alone.
+        precedes = other[-1].workload.is_preemptible and self._fits_quota(first[-1])
+        return self.kinds if precedes or first < other else self.rest
+
+    def _fits_quota(self, pending: Pending) -> bool:
+        project = self.leaf.project
+        has = project.allocated if pending.workload.is_preemptible else project.allocated_np
+        need = pending.need()
+        return all(has[r] + need[r] <= project.quota[r] for r in RESOURCES if need[r])
+
+
+@dataclass(slots=True, eq=False)
+class _Branch:
+    """A queue with what waits below it: the branches of its children, or its own line.
+
+    `key` is its turn key when it was last sorted in, `held` what it held then and `need` what the
+    first below it needed. `is_barred`: that one may hold no more by limits and quotas. It has its
+    turn at once, takes nothing, and makes room for what is behind it.
+    """
+
+    queue: Queue | None
+    line: Line | None = None
+    heap: "list[_Branch]" = field(default_factory=list)
+    key: TurnKey = (False, False, 0, False, 0, 0, 0, "")
+    need: Amounts = NOTHING
+    held: list[int] = field(default_factory=list)
+    is_barred: bool = False
+
+    def __lt__(self, other: "_Branch") -> bool:
+        if self.is_barred is not other.is_barred:
+            return self.is_barred
+        return self.key < other.key
+
+    def set_key(self) -> bool:
+        """Work its key out again; returns whether it may have changed. Those below are in order."""
+        queue = self.queue
+        assert queue is not None
+        if self.line is not None:
+            head = self.line.head()
+            need = head.need()
+            is_np = not head.workload.is_preemptible
+            is_barred = not queue.may_hold(need, is_np=is_np)
+        else:
+            need, is_barred = self.heap[0].need, self.heap[0].is_barred
+        if (
+            is_barred is self.is_barred
+            and self.held == queue.allocated
+            and (need is self.need or need == self.need)
+        ):
+            return False
+        self.need, self.held, self.is_barred = need, queue.allocated[:], is_barred
+        self.key = turn_key(queue, need)
+        return True
+
+
+class Turns:
+    """A tree of heaps over the queues of one pool. After each `pop` comes one `settle` or
+    `pass_over`. `is_strict`: what has no place holds up what is behind it in its queue."""
+
+    def __init__(
+        self,
+        waiting: Iterable[tuple[Queue, Pending]],
+        *,
+        is_strict: bool = False,
+        overdue: Collection[str] = (),
+    ) -> None:
+        self._root = _Branch(None)
+        self._branches: dict[Queue, _Branch] = {}
+        self._is_strict = is_strict
+        by_leaf: dict[Queue, list[Pending]] = {}
+        for leaf, pending in waiting:
+            by_leaf.setdefault(leaf, []).append(pending)
+        for leaf, listed in by_leaf.items():
+            line = self._branch_of(leaf).line = Line(leaf, overdue)
+            line.fill(listed)
+        self._deepest_first = sorted(
+            self._branches.values(),
+            key=lambda branch: -len(branch.queue.chain if branch.queue else ()),
+        )
+        self.resift()
+
+    def pop(self) -> tuple[Queue, Pending] | None:
+        """The queue and workload whose turn it is, or None when nothing waits."""
+        branch = self._root
+        if not branch.heap:
+            return None
+        while branch.line is None:
+            branch = branch.heap[0]
+        return branch.line.leaf, branch.line.pop()
+
+    def settle(self, again: Pending | None = None) -> None:
+        """Sort in again the queue that had its turn; `again` still has pods that wait."""
+        path = self._path()
+        if again is not None and (line := path[-1].line) is not None:
+            line.push(again)
+        self._sort_in(path)
+
+    def pass_over(self) -> list[Pending]:
+        """The one that had its turn has no place. Returns what waits behind it and is passed over
+        as well, which is something in strict order only."""
+        path = self._path()
+        line = path[-1].line
+        behind = line.clear() if self._is_strict and line is not None else []
+        self._sort_in(path)
+        return behind
+
+    def resift(self, changed: Iterable[Queue] | None = None) -> None:
+        """Sort everything again, after queues changed that did not have the turn.
+
+        Where it is said which, nothing is done if nothing waits in any of them.
+        """
+        if changed is not None and self._branches.keys().isdisjoint(changed):
+            return
+        for branch in self._deepest_first:
+            heapify(branch.heap)
+            if branch.heap or branch.line:
+                branch.set_key()
+        heapify(self._root.heap)
+
+    def _path(self) -> list[_Branch]:
+        """The branches of the queue that has the turn, from the root down."""
+        path = [self._root]
+        while path[-1].line is None:
+            path.append(path[-1].heap[0])
+        return path
+
+    def _sort_in(self, path: list[_Branch]) -> None:
+        is_empty = not path[-1].line
+        for at in range(len(path) - 1, 0, -1):
+            heap = path[at - 1].heap
+            if is_empty:
+                heappop(heap)
+                is_empty = not heap
+            elif path[at].set_key():
+                heapreplace(heap, path[at])
+
+    def _branch_of(self, queue: Queue) -> _Branch:
+        branch = self._branches.get(queue)
+        if branch is None:
+            branch = self._branches[queue] = _Branch(queue)
+            above = self._root if queue.parent is None else self._branch_of(queue.parent)
+            above.heap.append(branch)
+        return branch

@@ -1,0 +1,280 @@
+"""What waits of a workload, in the portions in which it is decided.
+
+The first portion, or chunk, is what its minimum lacks: placed whole or not at all. Then every
+further unit (see `groups`) is a chunk of its own, which stands behind all minimums of equal
+priority.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from extender.api.reasons import Reason, Refused
+from extender.policy.plan import Placement
+from extender.policy.queues.tree import PoolQueues, held_pool, pod_amounts, startable, sum_amounts
+from extender.policy.workloads.gangs import is_gang, is_satisfied, least_pods, next_chunks
+from extender.policy.workloads.pod_classes import Shape, shapes_of
+from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
+
+#: Priority (higher first), how much of its minimum the workload has, age, name: no two are equal.
+SortKey = tuple[int, int, int, str]
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A workload with pods that wait. `pools` is what it may still use, in order of preference.
+
+    `waiting` is in the order in which its pods are to start. `live` are those that have a place,
+    those included that were given one in this cycle; `nodes` names the places of the latter by uid.
+    `is_behind`: in strict order it had no turn because what was before it had no place.
+    `card_mib` is the memory of the largest card that it may get, on which requests in MiB are
+    least.
+    """
+
+    workload: WorkloadView
+    waiting: Sequence[PodView]
+    pools: tuple[str, ...]
+    live: list[PodView] = field(default_factory=list)
+    card_mib: int = 0
+    is_behind: bool = False
+    nodes: dict[str, str] = field(default_factory=dict)
+    _chunk: Sequence[PodView] | None = None
+    _need: Amounts | None = None
+    _shapes: Sequence[Shape] | None = None
+    sort_key: SortKey = field(init=False)
+
+    def __post_init__(self) -> None:
+        if len(self.waiting) == 1 and self.workload.min_member <= 1 and self.workload.tree is None:
+            self._chunk = self.waiting
+        self.sort_key = self._key()
+
+    def __lt__(self, other: "Pending") -> bool:
+        return self.sort_key < other.sort_key
+
+    @property
+    def chunk(self) -> Sequence[PodView]:
+        """The pods to be placed next, all or none."""
+        if self._chunk is None:
+            self._chunk = next(iter(self.chunks()), ())
+        return self._chunk
+
+    @property
+    def shapes(self) -> Sequence[Shape]:
+        """The distinct shapes among the pods of `chunk`."""
+        if self._shapes is None:
+            self._shapes = shapes_of(self.chunk)
+        return self._shapes
+
+    def chunks(self) -> Iterable[Sequence[PodView]]:
+        """`chunk`, and then what may be tried in its place when that has no room, best first."""
+        return next_chunks(self.workload, self.live, self.waiting)
+
+    @property
+    def n_live(self) -> int:
+        """Pods that have a place."""
+        return len(self.live)
+
+    @property
+    def is_gang(self) -> bool:
+        """As `groups.is_gang`."""
+        return is_gang(self.workload)
+
+    @property
+    def is_surplus(self) -> bool:
+        """Whether what waits is above the workload's minimum."""
+        return bool(self.live) and is_satisfied(self.workload, self.live)
+
+    def need(self) -> Amounts:
+        """What the chunk asks for; requests in MiB at the least that they can be."""
+        if self._need is None:
+            self._need = self.need_of(self.chunk)
+        return self._need
+
+    def need_of(self, chunk: Sequence[PodView]) -> Amounts:
+        """The same of any other of its chunks."""
+        if len(chunk) == 1:
+            return pod_amounts(chunk[0].demand, self.card_mib)
+        return sum_amounts(pod_amounts(pod.demand, self.card_mib) for pod in chunk)
+
+    def advance(self, placements: Sequence[Placement], pool: str) -> "Pending | None":
+        """The chunk has its places in `pool`; returns itself while more of it could start."""
+        if len(placements) == len(self.waiting):
+            self.waiting = ()
+            return None
+        placed = {placement.pod.uid: placement.node for placement in placements}
+        self.live.extend(placement.pod for placement in placements)
+        self.nodes.update(placed)
+        self.waiting = [pod for pod in self.waiting if pod.uid not in placed]
+        if self.is_gang:
+            self.pools = (pool,)
+        self.restart()
+        # What is left may lack pods that are not there: an empty chunk has room everywhere.
+        return self if self.chunk else None
+
+    def restart(self) -> None:
+        """Work out anew what follows from who waits and who lives."""
+        self._chunk = self._need = self._shapes = None
+        self.sort_key = self._key()
+
+    def _key(self) -> SortKey:
+        workload = self.workload
+        return -workload.priority, self._fullness(), workload.created_at, workload.key
+
+    def _fullness(self) -> int:
+        """0 below the minimum, 1 at it, 2 above: surplus waits for minimums, and the first surplus
+        of one workload goes before the second of another."""
+        if not self.live or not self.is_surplus:
+            return 0
+        return 1 if self.n_live <= least_pods(self.workload) else 2
+
+
+class Reader:
+    """Reads what waits in one cycle. What depends on the list of pools alone is worked out once."""
+
+    def __init__(self, snapshot: Snapshot, pools: Mapping[str, PoolQueues]) -> None:
+        self._snapshot = snapshot
+        self._pools = pools
+        self._usable: dict[tuple[str, ...], tuple[tuple[str, ...], int]] = {}
+
+    def read(self, workload: WorkloadView) -> Pending | Refused | None:
+        """What waits of the workload, why none of it can be tried, or None when nothing waits."""
+        pods = workload.pods
+        gated = [pod for pod in pods if pod.state == "gated" and not pod.is_terminating]
+        if not gated:
+            return None
+        if len(pods) == 1 and not pods[0].other_gates and workload.max_concurrent_pods is None:
+            waiting = gated
+        else:
+            waiting = _in_order([pod for pod in startable(workload) if pod.state == "gated"])
+        now_s = self._snapshot.now_s
+        resting = [pod for pod in waiting if _rests_until(pod) > now_s]
+        if resting:
+            waiting = [pod for pod in waiting if _rests_until(pod) <= now_s]
+        usable, card_mib = self._pools_of(workload.pools)
+        pending = Pending(workload, waiting, usable, card_mib=card_mib)
+        if len(pods) > len(gated):
+            _read_live(self._snapshot, self._pools, pending)
+        refused = _why_not(pending, gated, self._pools)
+        if refused is not None and resting and workload.problem is None:
+            return _why_resting(resting[0], now_s)
+        return refused or pending
+
+    def _pools_of(self, listed: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+        """Those of the pools that exist, and the memory of their largest card."""
+        found = self._usable.get(listed)
+        if found is None:
+            usable = tuple(pool for pool in dict.fromkeys(listed) if pool in self._pools)
+            card_mib = max((self._pools[pool].largest_card_mib for pool in usable), default=0)
+            found = self._usable[listed] = usable, card_mib
+        return found
+
+
+def _read_live(snapshot: Snapshot, pools: Mapping[str, PoolQueues], pending: Pending) -> None:
+    """Take in the pods that have a place, or one kept for their successors."""
+    workload = pending.workload
+    moved = [pod for pod in workload.pods if pod.is_terminating and pod.next_node]
+    pending.live = [*moved, *(pod for pod in workload.pods if _is_live(pod))]
+    pending.nodes = {pod.uid: pod.next_node for pod in moved}
+    for pod in moved:
+        pending.waiting = _without_successor(pod, pending.waiting)
+    if pending.live and pending.is_gang:
+        pool = _home_of(snapshot, pending)
+        pending.pools = (pool,) if pool in pools else ()
+    pending.restart()
+
+
+def _home_of(snapshot: Snapshot, pending: Pending) -> str:
+    """The pool in which most of its live pods are; of several the one it prefers."""
+    n_in = Counter(held_pool(snapshot, pod) for pod in pending.live)
+    if len(n_in) == 1:
+        return next(iter(n_in))
+    rank = {pool: at for at, pool in enumerate(pending.workload.pools)}
+    return min(n_in, key=lambda pool: (-n_in[pool], rank.get(pool, len(rank)), pool))
+
+
+def _in_order(pods: list[PodView]) -> list[PodView]:
+    """The pods in the order in which they are to start."""
+    if len(pods) > 1:
+        pods.sort(key=lambda pod: (-pod.order, -pod.priority, pod.created_at, pod.key))
+    return pods
+
+
+def _why_not(
+    pending: Pending, gated: Sequence[PodView], pools: Mapping[str, PoolQueues]
+) -> Refused | None:
+    """Why the workload can't be tried, whatever is free."""
+    workload, key = pending.workload, pending.workload.key
+    if workload.problem is not None:
+        return workload.problem
+    if not pending.chunk:
+        return why_too_few(pending, gated)
+    if not pending.pools:
+        names = ", ".join(workload.pools) or "-"
+        return Refused(Reason.UNKNOWN_NODE_POOL, f"{key}: none of its node pools exists: {names}")
+    leaf, project = pools[pending.pools[0]].leaf_of(workload), workload.project
+    if leaf is None:
+        return Refused(Reason.UNKNOWN_PROJECT, f"{key}: no project {project or '-'}")
+    if leaf.children:
+        told = f"{key}: {project} is no project, there are queues below it"
+        return Refused(Reason.UNKNOWN_PROJECT, told)
+    return None
+
+
+def _rests_until(pod: PodView) -> int:
+    return max(pod.refusals.until, pod.denial.until if pod.denial else 0)
+
+
+def _why_resting(pod: PodView, now_s: int) -> Refused:
+    """Where kube-scheduler did not bind the pod, why, and when it is planned again."""
+    if pod.denial is not None and pod.denial.until > now_s:
+        again = f"it is planned again in {pod.denial.until - now_s} s"
+        return Refused(Reason.RELEASE_REFUSED, f"{pod.key}: {pod.denial.message}; {again}")
+    where = ", ".join(each.name for each in pod.refusals.nodes)
+    why = f": {pod.refusals.why}" if pod.refusals.why else ""
+    again = f"it is planned again in {pod.refusals.until - now_s} s"
+    detail = f"{pod.key}: not bound{' on ' if where else ''}{where}{why}; {again}"
+    return Refused(Reason.PLACEMENT_REFUSED, detail)
+
+
+def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
+    """Why the pods that could start are none, or not enough."""
+    key, n_live, least = pending.workload.key, pending.n_live, least_pods(pending.workload)
+    held = sorted({gate for pod in gated for gate in pod.other_gates})
+    if held:
+        return Refused(Reason.HELD_BY_OTHER_GATE, f"{key}: held by {', '.join(held)}")
+    if not pending.waiting and pending.nodes:
+        return Refused(
+            Reason.WAITING_FOR_VICTIMS,
+            f"{key}: waits for its moved pods to leave {', '.join(sorted(_left_nodes(pending)))}",
+        )
+    if not pending.waiting:
+        return Refused(Reason.OVER_LIMIT, f"{key}: runs {n_live} pods at once, as many as it may")
+    have = n_live + len(pending.waiting)
+    lacks = (
+        f"has {have} of the {least} pods that must run together"
+        if have < least
+        else "has too few pods in some of the groups that must run together"
+    )
+    return Refused(Reason.GANG_INCOMPLETE, f"{key}: {lacks}")
+
+
+def why_behind(pending: Pending, first: str) -> Refused:
+    """Why it has no turn, in strict order, while the workload `first` has no place."""
+    detail = f"{pending.workload.key}: waits behind {first}, which is blocked, in strict order"
+    return Refused(Reason.WAITING_FOR_TURN, detail)
+
+
+def _without_successor(moved: PodView, waiting: Sequence[PodView]) -> Sequence[PodView]:
+    """`waiting` without the pod that gets the place which is kept for the successor."""
+    for at, pod in enumerate(waiting):
+        if pod.demand == moved.demand:
+            return [*waiting[:at], *waiting[at + 1 :]]
+    return waiting
+
+
+def _left_nodes(pending: Pending) -> set[str]:
+    return {pod.node for pod in pending.live if pod.uid in pending.nodes}
+
+
+def _is_live(pod: PodView) -> bool:
+    return pod.state in ("nominated", "reserved", "bound") and not pod.is_terminating
