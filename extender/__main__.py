@@ -6,6 +6,7 @@ Imports stay inside the commands, so that asking for help costs no Kubernetes cl
 import asyncio
 import contextlib
 import importlib
+import importlib.util
 import os
 import secrets
 import signal
@@ -16,10 +17,13 @@ from typing import Any, Final
 
 import click
 
+#: Research, which the image leaves out.
+_LAB: Final = "extender.lab"
+_REPLAY: Final = "replay"
 #: Groups of commands that live elsewhere: module and what it is called there.
 _ELSEWHERE: Final = {
     "scenario": ("extender.cli.scenario", "scenario"),
-    "replay": ("extender.cli.replay", "replay"),
+    _REPLAY: (f"{_LAB}.commands", "replay"),
     "bench": ("extender.cli.bench", "bench"),
     "preflight": ("extender.cli.preflight", "preflight"),
     "time-slicing": ("gpu_shim.cli", "time_slicing"),
@@ -27,15 +31,25 @@ _ELSEWHERE: Final = {
 }
 
 
+def _has_lab() -> bool:
+    return importlib.util.find_spec(_LAB) is not None
+
+
 class _Commands(click.Group):
     """Loads a group of commands when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *_ELSEWHERE})
+        absent = set() if _has_lab() else {_REPLAY}
+        return sorted({*super().list_commands(ctx), *_ELSEWHERE} - absent)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _ELSEWHERE:
             return super().get_command(ctx, cmd_name)
+        if cmd_name == _REPLAY and not _has_lab():
+            raise click.ClickException(
+                "this installation has no lab (the image leaves it out); run ballast replay in a"
+                " checkout of the sources, after make setup"
+            )
         module, name = _ELSEWHERE[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), name)
         return command

@@ -18,6 +18,8 @@ PYTHON: Final = "3.11"
 NEWEST_GLIBC: Final = 36
 NAME: Final = "ballast"
 PACKAGES: Final = ("extender", "gpu_shim", "webhooks")
+#: Not in the image: research.
+LEFT_OUT: Final = "extender/lab"
 MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 PLATFORMS: Final = ("manylinux_2_34", "manylinux_2_28", "manylinux_2_17", "manylinux2014")
 TIMEOUT_S: Final = 900.0
@@ -55,6 +57,7 @@ def install_ours(root: Path, site: Path, libraries: Path, epoch_s: int) -> None:
         shutil.copytree(
             root / package, tree / package, ignore=shutil.ignore_patterns("*.so", "__pycache__")
         )
+    shutil.rmtree(tree / LEFT_OUT)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy2(root / name, tree / name)
     (tree / "setup.cfg").write_text(f"[build_ext]\nparallel = {os.cpu_count() or 1}\n")

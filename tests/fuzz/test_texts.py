@@ -21,7 +21,8 @@ from extender.http.server import Address, ListenError
 from extender.http.tls import TlsError, TlsFiles
 from extender.kube.client import Client
 from extender.kube.errors import Misconfigured
-from extender.replay import openb_data, philly_trace
+from extender.lab.openb import data as openb_data
+from extender.lab.philly import trace as philly_trace
 from extender.scenario.load import load
 from gpu_shim.agent.inventory import InventoryError, read_inventory
 from gpu_shim.cases.load import load as load_time_slicing

@@ -69,3 +69,13 @@ def test_unknown_failpoint_is_refused_so_that_a_test_cannot_pass_on_none(kubecon
     )
     assert done.returncode != 0
     assert "no such point" in done.stderr
+
+
+def test_replay_without_the_lab_says_where_it_is() -> None:
+    args = ["replay", "philly"]
+    script = f"import extender.__main__ as m; m._LAB = 'extender.absent'; m.main({args})"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: this installation has no lab")

@@ -14,10 +14,10 @@ from extender.api.demand import Demand
 from extender.api.kinds import Device, GpuNode, GpuNodeSpec, GpuNodeStatus
 from extender.api.objects import ObjectMeta
 from extender.api.units import MILLI_PER_GPU
-from extender.replay.philly_plans import Places
-from extender.replay.philly_rules import POOL, Pace, Part, Rule
-from extender.replay.philly_trace import GPUS_PER_NODE, Job
-from extender.replay.philly_work import CHECKPOINT_S
+from extender.lab.philly.plans import Places
+from extender.lab.philly.rules import POOL, Pace, Part, Rule
+from extender.lab.philly.trace import GPUS_PER_NODE, Job
+from extender.lab.philly.work import CHECKPOINT_S
 from extender.state.model import PodView, Snapshot, WorkloadView
 from extender.state.nodes import NodeFacts, NodeTable
 from extender.state.tally import Tally

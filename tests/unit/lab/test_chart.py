@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from extender.replay.chart import Series, line_chart, round_axis
+from extender.lab.chart import Series, line_chart, round_axis
 
 
 def words(svg: str) -> list[str]:

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from extender.kernels.typical import ALL_MODELS
-from extender.replay.openb_data import (
+from extender.lab.openb.data import (
     DataError,
     load_cluster,
     load_reference,
     load_trace,
     trace_names,
 )
-from tests.unit.replay import openb_folder as given
+from tests.unit.lab import openb_folder as given
 
 ONE_GPU = (4000, 1, 1000, "")
 

@@ -1,6 +1,6 @@
 """`ballast replay philly`: two busy months of a shared cluster, under one policy or all.
 
-The replay itself is `extender.replay.philly_replay`; here are the options, the tables and the bar.
+The replay itself is `extender.lab.philly.replay`; here are the options, the tables and the bar.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,13 +21,13 @@ from extender.cli.output import (
     wide_console,
 )
 from extender.cli.span import Span
-from extender.replay.philly_figures import Figures, TenantFigures, summarise
-from extender.replay.philly_reference import BARS, Reference, reference_for
-from extender.replay.philly_replay import Outcome, Replay
-from extender.replay.philly_report import COLUMNS, as_json, misses_bar, shown, shown_reference
-from extender.replay.philly_rules import RULES, Pace, Rule, rule_named
-from extender.replay.philly_shares import draw_shares
-from extender.replay.philly_trace import WINDOW_DAYS, Trace, TraceError, load_trace, shaken
+from extender.lab.philly.figures import Figures, TenantFigures, summarise
+from extender.lab.philly.reference import BARS, Reference, reference_for
+from extender.lab.philly.replay import Outcome, Replay
+from extender.lab.philly.report import COLUMNS, as_json, misses_bar, shown, shown_reference
+from extender.lab.philly.rules import RULES, Pace, Rule, rule_named
+from extender.lab.philly.shares import draw_shares
+from extender.lab.philly.trace import WINDOW_DAYS, Trace, TraceError, load_trace, shaken
 
 _NAMES: Final = [rule.name for rule in RULES]
 _PRIVATE: Final = "private"

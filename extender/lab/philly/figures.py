@@ -12,8 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from extender.replay.philly_replay import JobRecord, Outcome, Stop
-from extender.replay.philly_shares import Moment, moments
+from extender.lab.philly.replay import JobRecord, Outcome, Stop
+from extender.lab.philly.shares import Moment, moments
 
 #: A job is treated unfairly when it takes more than this much longer than in a private partition.
 UNFAIR_RHO: Final = 1.05

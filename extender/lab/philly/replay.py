@@ -12,13 +12,13 @@ from heapq import heappop, heappush
 from typing import Final
 
 from extender.api.units import MILLI_PER_GPU
+from extender.lab.philly.cluster import SimulatedCluster
+from extender.lab.philly.meter import Meter
+from extender.lab.philly.plans import Steps, read_plan
+from extender.lab.philly.rules import Pace, Rule, lay_out
+from extender.lab.philly.trace import Job, Trace
+from extender.lab.philly.work import Work
 from extender.policy.decide import decide
-from extender.replay.philly_cluster import SimulatedCluster
-from extender.replay.philly_meter import Meter
-from extender.replay.philly_plans import Steps, read_plan
-from extender.replay.philly_rules import Pace, Rule, lay_out
-from extender.replay.philly_trace import Job, Trace
-from extender.replay.philly_work import Work
 from extender.state.model import GPU
 
 #: Where time alone may end the safety of what runs, who waits is looked at again after so long.

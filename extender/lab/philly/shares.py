@@ -10,14 +10,14 @@ from typing import Final
 
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU
+from extender.lab.chart import Series, line_chart
+from extender.lab.philly.cluster import empty_nodes
+from extender.lab.philly.meter import SAMPLE_S, Sample
+from extender.lab.philly.replay import Outcome
+from extender.lab.philly.rules import POOL, Part, lay_out, rule_named
+from extender.lab.philly.trace import SECONDS_PER_DAY, WINDOW_START_S, Trace
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
-from extender.replay.chart import Series, line_chart
-from extender.replay.philly_cluster import empty_nodes
-from extender.replay.philly_meter import SAMPLE_S, Sample
-from extender.replay.philly_replay import Outcome
-from extender.replay.philly_rules import POOL, Part, lay_out, rule_named
-from extender.replay.philly_trace import SECONDS_PER_DAY, WINDOW_START_S, Trace
 from extender.state.model import GPU, PodView, Snapshot, WorkloadView
 from extender.state.nodes import NodeTable
 

@@ -1,6 +1,6 @@
 """`ballast replay openb`: allocation as pods fill a cluster, under one policy or all.
 
-The replay itself is `extender.replay.openb`; here are the options and the table.
+The replay itself is `extender.lab.openb.replay`; here are the options and the table.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,10 +19,10 @@ from extender.cli.output import (
     wide_console,
 )
 from extender.cli.span import Span
-from extender.replay.openb import TRACES, Run, replay_once
-from extender.replay.openb_data import DataError, load_cluster, load_reference, load_trace
-from extender.replay.openb_policies import POLICIES
-from extender.replay.openb_report import (
+from extender.lab.openb.data import DataError, load_cluster, load_reference, load_trace
+from extender.lab.openb.policies import POLICIES
+from extender.lab.openb.replay import TRACES, Run, replay_once
+from extender.lab.openb.report import (
     COMPARED_AT,
     Summary,
     as_chart,

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any, Final
 
-from extender.replay.chart import Series, line_chart
-from extender.replay.openb import Run
-from extender.replay.openb_data import LAST_PERCENT
+from extender.lab.chart import Series, line_chart
+from extender.lab.openb.data import LAST_PERCENT
+from extender.lab.openb.replay import Run
 
 #: The arrived demand, in % of the cluster, at which results are compared.
 COMPARED_AT: Final = (100, LAST_PERCENT)

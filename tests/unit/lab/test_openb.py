@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.replay.openb import Run, draw, replay_once
-from extender.replay.openb_data import (
+from extender.lab.openb.data import (
     LAST_PERCENT,
     Cluster,
     Trace,
@@ -14,8 +13,9 @@ from extender.replay.openb_data import (
     load_reference,
     load_trace,
 )
-from extender.replay.openb_policies import POLICIES, FragPolicy, Start
-from tests.unit.replay import openb_folder as given
+from extender.lab.openb.policies import POLICIES, FragPolicy, Start
+from extender.lab.openb.replay import Run, draw, replay_once
+from tests.unit.lab import openb_folder as given
 
 HALF, WHOLE, NO_GPU = (1000, 1, 500, ""), (1000, 1, 1000, ""), (1000, 0, 0, "")
 EXACT = ("bestfit", "gpupacking", "gpuclustering", "dotprod", "fgd")

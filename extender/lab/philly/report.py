@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.replay.philly_figures import Figures
-from extender.replay.philly_reference import BARS, Reference, reference_for
-from extender.replay.philly_rules import Pace, rule_named
-from extender.replay.philly_trace import STEADY_DAYS, Trace
-from extender.replay.philly_work import CHECKPOINT_S, RESTART_S
+from extender.lab.philly.figures import Figures
+from extender.lab.philly.reference import BARS, Reference, reference_for
+from extender.lab.philly.rules import Pace, rule_named
+from extender.lab.philly.trace import STEADY_DAYS, Trace
+from extender.lab.philly.work import CHECKPOINT_S, RESTART_S
 
 
 @dataclass(slots=True, frozen=True)

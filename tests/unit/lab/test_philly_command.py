@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from extender.cli.replay_philly import philly
-from extender.replay.philly_trace import COLUMNS, JOBS_FILE
+from extender.lab.philly.command import philly
+from extender.lab.philly.trace import COLUMNS, JOBS_FILE
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Go's random numbers: the streams are facts that any Go program shows."""
 
-from extender.replay.gorandom import GoRandom
+from extender.lab.openb.gorandom import GoRandom
 
 
 def test_first_number_of_seed_one_is_gos() -> None:

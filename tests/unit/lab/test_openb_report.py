@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-from extender.cli.replay import replay
-from extender.replay.openb import Run
-from extender.replay.openb_report import Summary, as_chart, as_json, overall, summarise
-from tests.unit.replay import openb_folder as given
+from extender.lab.commands import replay
+from extender.lab.openb.replay import Run
+from extender.lab.openb.report import Summary, as_chart, as_json, overall, summarise
+from tests.unit.lab import openb_folder as given
 
 LAST = 130
 

@@ -3,8 +3,8 @@
 import click
 
 from extender.cli.commands import Commands
-from extender.cli.replay_openb import openb
-from extender.cli.replay_philly import philly
+from extender.lab.openb.command import openb
+from extender.lab.philly.command import philly
 
 
 @click.group(cls=Commands)

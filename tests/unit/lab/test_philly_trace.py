@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.replay.philly_trace import (
+from extender.lab.philly.trace import (
     JOBS_FILE,
     TraceError,
     day_start_s,
@@ -14,7 +14,7 @@ from extender.replay.philly_trace import (
     shaken,
     share_nodes,
 )
-from tests.unit.replay.philly_jobs import job, numbered, trace
+from tests.unit.lab.philly_jobs import job, numbered, trace
 
 HEADER = "timestamp,duration,num_gpus,gpu_time,cluster"
 GOOD = "2017-10-02 07:01:55,66.0,1,66.0,a"

@@ -12,9 +12,9 @@ from array import array
 from dataclasses import dataclass
 from typing import Final
 
-from extender.replay.gorandom import GoRandom
-from extender.replay.openb_data import LAST_PERCENT, Cluster, Trace
-from extender.replay.openb_policies import Policy, Start
+from extender.lab.openb.data import LAST_PERCENT, Cluster, Trace
+from extender.lab.openb.gorandom import GoRandom
+from extender.lab.openb.policies import Policy, Start
 
 #: Watches of the reference simulator's scheduler, which share its random numbers.
 _WATCHES: Final = 10

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from extender.replay.philly_replay import Outcome, Replay
-from extender.replay.philly_rules import Pace, rule_named
-from extender.replay.philly_trace import WINDOW_DAYS, WINDOW_START_S, Job, Trace
+from extender.lab.philly.replay import Outcome, Replay
+from extender.lab.philly.rules import Pace, rule_named
+from extender.lab.philly.trace import WINDOW_DAYS, WINDOW_START_S, Job, Trace
 
 HOUR = 3600
 #: Cycles run as soon as anything happens.

@@ -2,9 +2,9 @@
 
 import pytest
 
-from extender.replay.philly_cluster import pod_sizes
-from extender.replay.philly_rules import RULES, Pace
-from tests.unit.replay.philly_jobs import HOUR, job, replay, trace, waits_h
+from extender.lab.philly.cluster import pod_sizes
+from extender.lab.philly.rules import RULES, Pace
+from tests.unit.lab.philly_jobs import HOUR, job, replay, trace, waits_h
 
 
 def test_a_job_runs_at_once_where_there_is_room() -> None:

@@ -6,7 +6,7 @@ All figures are whole GPUs and GPU-seconds, so a replay of the same trace gives 
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.replay.philly_trace import WINDOW_START_S, Trace
+from extender.lab.philly.trace import WINDOW_START_S, Trace
 
 #: Allocation and demand of every tenant are noted at each full hour, for shares over time.
 SAMPLE_S: Final = 3600

@@ -26,7 +26,7 @@ from extender.kernels.typical import (
     price_models,
     published_measure,
 )
-from extender.replay.openb_data import Cluster, Shape, Trace
+from extender.lab.openb.data import Cluster, Shape, Trace
 
 _NO_PRICE: Final = array("i", [0]) * MOST_MODELS
 _BINPACK: Final = 0

@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from extender.replay.philly_figures import (
+from extender.lab.philly.figures import (
     count_ping_pongs,
     count_repeats,
     jain_index,
     percentile,
     summarise,
 )
-from extender.replay.philly_replay import Stop
-from extender.replay.philly_rules import Pace
-from extender.replay.philly_shares import Moment, draw_shares, moments
-from extender.replay.philly_trace import load_trace
-from tests.unit.replay.philly_jobs import job, replay, trace
+from extender.lab.philly.replay import Stop
+from extender.lab.philly.rules import Pace
+from extender.lab.philly.shares import Moment, draw_shares, moments
+from extender.lab.philly.trace import load_trace
+from tests.unit.lab.philly_jobs import job, replay, trace
 
 DAY = (1, 1)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from extender.api.units import MILLI_PER_GPU
+from extender.lab.philly.trace import GPUS_PER_NODE, WINDOW_START_S, Job, Trace
 from extender.policy.plan import Settings, Stage
-from extender.replay.philly_trace import GPUS_PER_NODE, WINDOW_START_S, Job, Trace
 from extender.state.model import Figures, JobOrder, PoolQuota, PoolView, QueueView, department_queue
 
 Sharing = Literal["one-queue", "tenants", "partitions"]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.replay.philly_work import CHECKPOINT_S, RESTART_S, Work
+from extender.lab.philly.work import CHECKPOINT_S, RESTART_S, Work
 
 MINUTE = 60
 

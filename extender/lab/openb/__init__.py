@@ -1,0 +1,1 @@
+"""The openb trace: placement only, beside the published results of the FGD paper."""

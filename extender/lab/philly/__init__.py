@@ -1,0 +1,1 @@
+"""The Philly trace: whole cycles over months, beside what its cluster did."""

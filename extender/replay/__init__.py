@@ -1,1 +1,0 @@
-"""Published traces replayed through our own decisions, and what comes out beside the references."""
