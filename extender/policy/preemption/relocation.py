@@ -10,9 +10,11 @@ from extender.policy.workloads.pod_classes import in_packing_order
 
 
 def largest_first(herd: Herd, pods: Sequence[int]) -> list[int]:
-    """The pods p in the order in which new places are looked for."""
+    """The pods p in the order in which new places are looked for: of equal pods of a workload, the
+    one that leaves it last comes first, so that the others are evicted when room runs out."""
     by_uid = {herd.pods[p].uid: p for p in pods}
-    return [by_uid[pod.uid] for pod in in_packing_order([herd.pods[p] for p in pods])]
+    last_first = sorted(pods, key=lambda p: -herd.turn[p])
+    return [by_uid[pod.uid] for pod in in_packing_order([herd.pods[p] for p in last_first])]
 
 
 def move_or_stop(trial: Trial, terms: Terms, p: int) -> bool:

@@ -1,8 +1,8 @@
-"""What a stop costs: all that ran, or what ran since the last save."""
+"""What a stop costs: the restart, and all that ran or what ran since the last save."""
 
 import pytest
 
-from extender.policy.preemption.lost_work import seconds_lost
+from extender.policy.preemption.lost_work import RESTART_S, seconds_lost
 from extender.state.model import PodView
 
 NOW_S = 1_000_000
@@ -12,16 +12,16 @@ def lost_by(ran_s: int, checkpoint_s: int) -> int:
     pod = PodView(
         uid="u", namespace="n", name="p", started_at=NOW_S - ran_s, checkpoint_s=checkpoint_s
     )
-    return seconds_lost(pod, NOW_S)
+    return seconds_lost(pod, NOW_S) - RESTART_S
 
 
 def test_a_pod_that_says_nothing_loses_all_it_ran() -> None:
     assert lost_by(86_400, 0) == 86_400
 
 
-def test_a_pod_that_has_not_started_loses_nothing() -> None:
+def test_a_pod_that_has_not_started_loses_its_restart() -> None:
     pod = PodView(uid="u", namespace="n", name="p", checkpoint_s=600)
-    assert seconds_lost(pod, NOW_S) == 0
+    assert seconds_lost(pod, NOW_S) == RESTART_S
 
 
 def test_a_clock_that_is_behind_makes_no_negative_loss() -> None:
