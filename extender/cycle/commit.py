@@ -17,9 +17,9 @@ from extender.cycle.moves import HandOver
 from extender.cycle.pods import PodWriter, Release
 from extender.cycle.recovery import Repairs
 from extender.cycle.rows import kept_row, row_of
+from extender.ledger.writer import Change, Ledger
 from extender.policy.plan import Admission, Plan
 from extender.state.cluster import ClusterState
-from extender.state.ledger import Change, Ledger
 from extender.state.model import PodView, Snapshot, WorkloadView
 
 #: Admissions of one workload differ in their state: some places may be free and others left.

@@ -54,10 +54,10 @@ from extender.kube.resources import (
     TOPOLOGIES,
     Resource,
 )
+from extender.ledger.writer import Ledger
 from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
 from extender.state.cluster import ClusterState
-from extender.state.ledger import Ledger
 from extender.state.model import Snapshot
 
 WATCHED: Final[tuple[Resource[Any], ...]] = (

@@ -13,8 +13,8 @@ import structlog
 
 from extender.api.kinds import Row
 from extender.cycle.rows import successor_row
+from extender.ledger.writer import Change
 from extender.state.cluster import ClusterState
-from extender.state.ledger import Change
 from extender.state.model import PodView, WorkloadView
 from extender.state.trees import is_below
 from extender.state.upkeep import KeptPlace

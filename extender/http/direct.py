@@ -27,9 +27,9 @@ from extender.http.live import LiveReader
 from extender.http.turns import Turns
 from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes_model
 from extender.http.verbs.place import pick_on
-from extender.state.ledger import Ledger
+from extender.ledger.rows import add_rows, row_of
+from extender.ledger.writer import Ledger
 from extender.state.model import PlacementRule
-from extender.state.rows import add_rows, row_of
 
 Cards = tuple[CardShare, ...]
 

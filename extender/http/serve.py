@@ -25,7 +25,7 @@ from extender.kube.anew import run_anew
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
 from extender.kube.resources import DEPARTMENTS, GPU_NODES, NODE_POOLS, PROJECTS
-from extender.state.ledger import Ledger
+from extender.ledger.writer import Ledger
 
 _log = structlog.get_logger(__name__)
 

@@ -1,1 +1,1 @@
-"""The model of the cluster, its snapshots, and the ledger of who holds which card."""
+"""The model of the cluster and its snapshots, without I/O."""

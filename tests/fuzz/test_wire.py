@@ -29,8 +29,8 @@ from extender.kube.resources import (
     Resource,
 )
 from extender.kube.wire import decode_line, decode_object, decode_page
+from extender.ledger.rows import add_rows
 from extender.state.cluster import ClusterState
-from extender.state.rows import add_rows
 from tests.fuzz.mutation import fuzz, told
 from tests.fuzz.seeds import calls, encoded, live_pods, nodes, objects, reviews
 from tests.support.admission import usual_index

@@ -17,8 +17,8 @@ from extender.cycle.pod_events import PodEvents
 from extender.kube.client import Client
 from extender.kube.recorder import EventRecorder, ObjectRef, Pace
 from extender.kube.resources import POD_GROUPS
+from extender.ledger.writer import Ledger
 from extender.state.cluster import ClusterState
-from extender.state.ledger import Ledger
 from tests.integration.manifests.scene import GROUPS, SEEN_S
 from tests.support import workloads
 from tests.support.controlplane.handles import Api, Cluster, wait_for

@@ -14,8 +14,8 @@ from extender.http.claim import read_claim
 from extender.kube.client import Client
 from extender.kube.election import _first_transitions
 from extender.kube.errors import Conflict, NotFound, NotLeading
+from extender.ledger.rows import add_rows
 from extender.state.cluster import ClusterState
-from extender.state.rows import add_rows
 from tests.support.builders import gpu_node, pod, row, whole
 
 

@@ -8,8 +8,8 @@ import pytest
 from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
 from extender.cycle.moves import KEPT_IN_ALL_S, KEPT_S, HandOver
+from extender.ledger.writer import Change
 from extender.state.cluster import ClusterState
-from extender.state.ledger import Change
 from tests.support.builders import (
     PodBuilder,
     gpu_node,

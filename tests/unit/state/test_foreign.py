@@ -8,10 +8,10 @@ from extender.api.events import Removed, Upserted
 from extender.api.kinds import ForeignHold, GpuNode
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
+from extender.ledger.rows import add_rows
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
 from extender.state.cluster import ClusterState
-from extender.state.rows import add_rows
 from tests.support.builders import gpu_node, node, part, pod, project, row, whole
 
 MIG = "nvidia.com/mig-1g.10gb"

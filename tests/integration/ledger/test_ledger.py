@@ -15,9 +15,9 @@ from extender.api.reasons import Reason, Refused
 from extender.kube.client import Client
 from extender.kube.errors import NotLeading, Unavailable
 from extender.kube.resources import GPU_NODES
+from extender.ledger.rows import add_rows, overbooked
+from extender.ledger.writer import Change, Ledger
 from extender.state.cluster import ClusterState
-from extender.state.ledger import Change, Ledger
-from extender.state.rows import add_rows, overbooked
 from tests.support.builders import gpu_node, part, pod, row, whole
 from tests.support.controlplane.handles import Api
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.api.kinds import CardShare, GpuNode, Row
-from extender.state.rows import NodeBatch, add_rows, overbooked, restore_rows, settle
+from extender.ledger.rows import NodeBatch, add_rows, overbooked, restore_rows, settle
 from tests.support.builders import CARD_MIB, gpu_node
 
 UIDS = [f"u{number}" for number in range(6)]

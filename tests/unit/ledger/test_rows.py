@@ -2,7 +2,7 @@
 
 from extender.api.kinds import CardShare, GpuNode, Row
 from extender.api.reasons import Reason, Refused
-from extender.state.rows import (
+from extender.ledger.rows import (
     NodeBatch,
     Rows,
     add_rows,

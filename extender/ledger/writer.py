@@ -1,9 +1,9 @@
 """Writes the ledger: rows of GpuNodes, by compare-and-swap, one write per node and batch.
 
-A stale picture or a second writer costs a conflict and a re-read, never a double booking: what is
-written was judged by `extender.state.rows` against the very version that it replaces. A write whose
-answer got lost is settled by reading the node again. What can't be settled is left to whoever finds
-it by `ClusterState.unfinished()`.
+A stale view or a second writer costs a conflict and a second read, never a double booking:
+`extender.ledger.rows` judges what is written against the very version that it replaces. If the
+answer to a write is lost, the node is read again. Whatever cannot be settled is left in the ledger,
+and `ClusterState.unfinished()` finds it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from extender.kube.errors import (
     Undecodable,
 )
 from extender.kube.resources import GPU_NODES
-from extender.state.rows import NodeBatch, restore_rows, settle
+from extender.ledger.rows import NodeBatch, restore_rows, settle
 
 #: With n writers on one node, the unluckiest needs about n tries; more than this means a storm.
 _MAX_TRIES: Final = 20
