@@ -10,7 +10,7 @@ What people write omits defaults. A status is written whole: it goes out as a me
 would keep an old value wherever the new one is a default and so left out.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -28,8 +28,7 @@ from extender.api.ledger import (
     RowState,
 )
 from extender.api.names import API_VERSION
-from extender.api.objects import Condition, ObjectMeta, Quantity
-from extender.api.units import GPUS_PATTERN, MAX_TEXT, QUANTITY_PATTERN
+from extender.api.objects import Condition, ObjectMeta
 
 #: Of the ledger's module, found here too.
 __all__ = [
@@ -44,30 +43,24 @@ __all__ = [
     "RowState",
 ]
 
+#: A number or a text in YAML. A schema knows no "any number or text", so the API server stores any
+#: value here, and the policy `figures.ballast.dev` refuses what is no figure.
+_NumberOrText = int | float | str
+_ANY_VALUE: Final = {"x-kubernetes-preserve-unknown-fields": True}
 GpuCount = Annotated[
-    Quantity,
+    _NumberOrText,
     Meta(
-        description='A number of GPUs with at most three decimals: 4 or "2.5".',
-        extra_json_schema={
-            "x-kubernetes-int-or-string": True,
-            "pattern": f"^{GPUS_PATTERN}$",
-            "minimum": 0,
-            "maxLength": MAX_TEXT,
-        },
+        description='A number of GPUs with at most three decimals: 4, 2.5 or "2.5".',
+        extra_json_schema=_ANY_VALUE,
     ),
 ]
 #: Up to a day: what is longer is no bound.
 Seconds = Annotated[int, Meta(ge=0, le=86_400)]
 KubeQuantity = Annotated[
-    Quantity,
+    _NumberOrText,
     Meta(
-        description='A Kubernetes quantity: "500m", "32" or "128Gi".',
-        extra_json_schema={
-            "x-kubernetes-int-or-string": True,
-            "pattern": f"^{QUANTITY_PATTERN}$",
-            "minimum": 0,
-            "maxLength": 2 * MAX_TEXT,
-        },
+        description='A Kubernetes quantity: "500m", 32, 1.5 or "128Gi".',
+        extra_json_schema=_ANY_VALUE,
     ),
 ]
 

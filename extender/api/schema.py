@@ -55,6 +55,8 @@ MACHINE_WRITTEN: Final = ("GpuNode",)
 MAX_STRINGS: Final = 256
 MAX_LABELS: Final = 32
 MAX_TEXT: Final = 253
+#: Marks a field that holds a number or a text: a policy says which ones are accepted.
+ANY_VALUE: Final = "x-kubernetes-preserve-unknown-fields"
 #: Fields with room for prose, as Kubernetes' own conditions have it.
 MAX_TEXT_OF: Final = {"message": 32768, "reason": 1024}
 #: Lists whose entries are names of a kind that has a stricter form than any text.
@@ -85,15 +87,7 @@ class Rule:
         return body | ({"fieldPath": self.path} if self.path else {})
 
 
-_LIMIT_COVERS_QUOTA: Final = (
-    "!has(self.limit) || !has(self.quota) || "
-    "quantity(string(self.limit)).compareTo(quantity(string(self.quota))) >= 0"
-)
-_FIGURES: Final = (Rule(_LIMIT_COVERS_QUOTA, "limit must be at least quota", ".limit"),)
-
 RULES: Final[Mapping[str, Sequence[Rule]]] = {
-    "GpuFigures": _FIGURES,
-    "HostFigures": _FIGURES,
     "GpuPodGroupSpec": (
         Rule(
             "!has(self.maxConcurrentPods) || "
@@ -173,8 +167,8 @@ class _Converter:
         return _described(found) | self._body(found, field)
 
     def _body(self, found: Json, field: str) -> Json:
-        if "x-kubernetes-int-or-string" in found:
-            return _int_or_string(found)
+        if ANY_VALUE in found:
+            return {ANY_VALUE: True}
         if "enum" in found:
             return {"type": "string", "enum": found["enum"]}
         convert_type = {
@@ -230,12 +224,6 @@ def _default(stated: Json, body: Json) -> Json:
 
 def _kept(found: Json, *keys: str) -> Json:
     return {key: found[key] for key in keys if key in found}
-
-
-def _int_or_string(found: Json) -> Json:
-    alternatives = [{"type": "integer"}, {"type": "string"}]
-    marks = _kept(found, "x-kubernetes-int-or-string", "pattern", "minimum", "maxLength")
-    return {"anyOf": alternatives, **marks}
 
 
 def _string(found: Json, field: str) -> Json:

@@ -15,7 +15,8 @@ MAX_TEXT: Final = 16
 #: Longest part of a refused text that a message repeats.
 MAX_SHOWN: Final = 40
 
-#: Grammar of a quota in GPUs, and of a Kubernetes quantity that is not negative; also in the CRDs.
+#: Grammar of a quota in GPUs, and of a Kubernetes quantity that is not negative; also in the policy
+#: `figures.ballast.dev`.
 GPUS_PATTERN: Final = r"(0|[1-9][0-9]{0,5})(\.[0-9]{1,3})?"
 QUANTITY_PATTERN: Final = (
     r"([0-9]{1,15})(?:\.([0-9]{1,9}))?"
@@ -51,7 +52,7 @@ class UnitError(ValueError):
 
 def _refuse(text: object, accepted: str, what: str = "") -> UnitError:
     """The error that names what the text was for, shows it cut and escaped, and says what fits."""
-    if isinstance(text, int):
+    if isinstance(text, int | float):
         shown = str(text) if abs(text) < 10**MAX_SHOWN else "so large a number"
     else:
         shown = repr(str(text)[:MAX_SHOWN])
@@ -60,11 +61,13 @@ def _refuse(text: object, accepted: str, what: str = "") -> UnitError:
     return UnitError(f"{what}{': ' if what else ''}{shown} is not {accepted}")
 
 
-def _text_of(value: int | str, longest: int) -> str:
+def _text_of(value: float | str, longest: int) -> str:
     """The value as text to match, or a text that matches nothing where it is too long or a bool."""
     if isinstance(value, str):
         return value if len(value) <= longest else ""
-    return "" if isinstance(value, bool) or not 0 <= value < 10**15 else str(value)
+    if isinstance(value, bool) or not 0 <= value < 10**15:
+        return ""
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def parse_fraction(text: str, what: str = "") -> int:
@@ -108,17 +111,18 @@ def parse_positive(text: str, what: str, example: str = ', such as "8"') -> int:
     return int(text)
 
 
-def parse_gpus(value: int | str) -> int:
-    """Milli-GPU of a quota in GPUs: 4 -> 4000, "2.5" -> 2500. Zero is accepted."""
+def parse_gpus(value: float | str) -> int:
+    """Milli-GPU of a quota in GPUs: 4 -> 4000, 2.5 and "2.5" -> 2500. Zero is accepted."""
     text = _text_of(value, MAX_TEXT)
     if not _GPUS.fullmatch(text):
-        raise _refuse(value, 'a number of GPUs with at most three decimals, such as 4 or "2.5"')
+        accepted = "a number of GPUs below 1000000 with at most three decimals, such as 4 or 2.5"
+        raise _refuse(value, accepted)
     whole, _, part = text.partition(".")
     return int(whole) * MILLI_PER_GPU + int(part.ljust(3, "0"))
 
 
 @lru_cache(maxsize=4096, typed=True)
-def parse_quantity(value: int | str, per_unit: int = 1) -> int:
+def parse_quantity(value: float | str, per_unit: int = 1) -> int:
     """A Kubernetes quantity times `per_unit`, rounded up to an integer, as kube-scheduler rounds.
 
     `per_unit=1000` gives milli-CPU ("500m" -> 500, "2" -> 2000). Negative quantities are refused.
@@ -147,17 +151,17 @@ def parse_whole(value: int | str, what: str) -> int:
     return amount // fine
 
 
-def parse_cpu(value: int | str) -> int:
+def parse_cpu(value: float | str) -> int:
     """Milli-CPU of a quantity, rounded up."""
     return parse_quantity(value, 1000)
 
 
-def parse_memory(value: int | str) -> int:
+def parse_memory(value: float | str) -> int:
     """MiB of a quantity in bytes, rounded up."""
     return -(-parse_quantity(value) // _MIB)
 
 
-def parse_memory_floor(value: int | str) -> int:
+def parse_memory_floor(value: float | str) -> int:
     """MiB of a quantity in bytes, rounded down: for what a node has rather than what a pod asks."""
     return parse_quantity(value) // _MIB
 

@@ -348,14 +348,14 @@ def _read_quota(figures: PoolFigures, last: PoolQuota) -> tuple[PoolQuota, list[
 
 def _read_figures(
     written: GpuFigures | HostFigures,
-    parse: Callable[[int | str], int],
+    parse: Callable[[float | str], int],
     last: Figures,
     wrong: tuple[str, list[str]],
 ) -> Figures:
     """The figures of one resource; what is malformed is added to `wrong`, under its name."""
     resource, problems = wrong
 
-    def read(field: str, value: int | str | None, known: int) -> int:
+    def read(field: str, value: float | str | None, known: int) -> int:
         try:
             return UNLIMITED if value is None else min(UNLIMITED, parse(value))
         except UnitError as error:

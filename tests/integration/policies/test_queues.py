@@ -1,5 +1,6 @@
 """Queues in use are not deleted by accident: the shipped policy on a real API server."""
 
+import json
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -94,3 +95,61 @@ def test_department_goes_once_its_projects_have_gone(queues: Api) -> None:
     wait_for(
         lambda: deletion(queues, "gpudepartment/closing") == "", IN_FORCE_S, "a department let go"
     )
+
+
+@pytest.mark.parametrize("quota", [4, 2.5, "2.5", 4.0, 0, "0.125", 100000])
+def test_quota_is_a_number_or_a_text(queues: Api, quota: object) -> None:
+    assert creation(queues, {"gpu": {"quota": quota, "limit": quota}}) == ""
+
+
+@pytest.mark.parametrize(
+    "quota",
+    [
+        *(-1, "-1", 2.0005, "2.5555", "2,5", "4Gi", "0x1", "1e3", 1e6, " 1", "1\n", "\u0665"),
+        *("", True, [2], {"a": 1}),
+    ],
+)
+def test_quota_that_is_no_number_of_gpus_is_refused_with_what_is_accepted(
+    queues: Api, quota: object
+) -> None:
+    said = creation(queues, {"gpu": {"quota": quota}})
+    assert "pool default: gpu.quota and gpu.limit take a number of GPUs below 1000000" in said
+    assert "such as 4 or 2.5" in said
+    assert "^" not in said
+
+
+@pytest.mark.parametrize("amount", ["500m", 32, 1.5, "128Gi", "1e3"])
+def test_quota_of_cpu_is_a_quantity(queues: Api, amount: object) -> None:
+    assert creation(queues, {"cpu": {"quota": amount}, "memory": {"limit": amount}}) == ""
+
+
+@pytest.mark.parametrize("amount", [-1, "8 Gi", "1Kib", "lots", [1], "9" * 40])
+def test_quota_that_is_no_quantity_is_refused_with_what_is_accepted(
+    queues: Api, amount: object
+) -> None:
+    said = creation(queues, {"memory": {"quota": amount}})
+    assert "quotas and limits of cpu and memory take a Kubernetes quantity" in said
+    assert "^" not in said
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"gpu": {"quota": 2, "limit": "1.5"}},
+        {"memory": {"quota": "2Gi", "limit": "2000Mi"}},
+        {"cpu": {"quota": 1.5, "limit": "1499m"}},
+    ],
+)
+def test_limit_below_the_quota_is_refused(queues: Api, figures: dict[str, Any]) -> None:
+    assert "pool default: limit must be at least quota" in creation(queues, figures)
+
+
+def creation(api: Api, figures: dict[str, Any]) -> str:
+    """The words with which the API server refuses a project of these figures, else nothing."""
+    body = project("figures", "research", "team-d", 0)
+    body["spec"] |= {"nodePools": [{"name": "default"} | figures]}
+    try:
+        api.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(body))
+    except subprocess.CalledProcessError as error:
+        return str(error.stderr)
+    return ""

@@ -217,25 +217,6 @@ def _row(**fields: Any) -> dict[str, Any]:
         ("GpuProject", {"department": "d", "namespaces": ["a", "a"]}, "namespaces[1]"),
         ("GpuProject", {"department": "d", "namespaces": ["../a"]}, "namespaces[0]"),
         ("GpuProject", {"department": "d", "nodePools": [{"name": "a"}] * 2}, "nodePools[1]"),
-        *(
-            (
-                "GpuDepartment",
-                {"nodePools": [{"name": "a", "gpu": {"quota": quota}}]},
-                "gpu.quota",
-            )
-            for quota in (-1, "-1", "0x1", "1e3", "2.5555", "\u0665", " 1", "1\n", True, 1.5)
-        ),
-        (
-            "GpuDepartment",
-            {"nodePools": [{"name": "a", "gpu": {"quota": 2, "limit": "1.5"}}]},
-            "limit must be at least quota",
-        ),
-        (
-            "GpuDepartment",
-            {"nodePools": [{"name": "a", "memory": {"quota": "2Gi", "limit": "2000Mi"}}]},
-            "limit must be at least quota",
-        ),
-        ("GpuDepartment", {"nodePools": [{"name": "a", "cpu": {"quota": "1Kib"}}]}, "cpu.quota"),
         ("GpuNodePool", {"policy": "random"}, "spec.policy"),
         ("GpuNodePool", {"timeSlicing": {"leaseMilliseconds": 0}}, "leaseMilliseconds"),
         ("GpuPodGroup", {"minMember": 0}, "spec.minMember"),

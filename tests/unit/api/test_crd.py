@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.api import crd, kinds
+from extender.api import crd, kinds, units
 from extender.api.schema import schema
 
 PARTS = ("spec", "status")
@@ -41,7 +41,7 @@ def test_every_kind_has_a_definition() -> None:
 def test_every_node_has_a_type_and_no_reference() -> None:
     for node in all_schemas():
         assert "$ref" not in node
-        assert ("type" in node) != ("x-kubernetes-int-or-string" in node), node
+        assert ("type" in node) != ("x-kubernetes-preserve-unknown-fields" in node), node
 
 
 def _spec(kind: type) -> dict[str, Any]:
@@ -113,12 +113,10 @@ def test_list_keys_are_required_fields_of_their_entries() -> None:
             assert key in node["items"]["required"]
 
 
-def test_quotas_are_numbers_or_texts_with_a_pattern() -> None:
-    spec = schema(kinds.GpuProject)["properties"]["spec"]["properties"]
-    quota = spec["nodePools"]["items"]["properties"]["gpu"]["properties"]["quota"]
-    assert quota["x-kubernetes-int-or-string"] is True
-    assert quota["pattern"].startswith("^")
-    assert quota["pattern"].endswith("$")
+def test_policy_of_figures_has_the_patterns_of_the_programs() -> None:
+    policy = (ROOT / "manifests/base/policies/figures.yaml").read_text()
+    for pattern in (units.GPUS_PATTERN, units.QUANTITY_PATTERN):
+        assert f"matches(r'^{pattern}$')" in policy
 
 
 def test_only_the_project_must_have_a_spec() -> None:

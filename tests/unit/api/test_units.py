@@ -57,14 +57,17 @@ def test_milli_is_a_whole_number_up_to_a_thousand(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "milli"), [(0, 0), (4, 4000), ("2.5", 2500), ("0.125", 125), ("64", 64000)]
+    ("value", "milli"),
+    [(0, 0), (4, 4000), ("2.5", 2500), ("0.125", 125), ("64", 64000), (2.5, 2500), (4.0, 4000)],
 )
-def test_quota_in_gpus_is_exact_milli(value: int | str, milli: int) -> None:
+def test_quota_in_gpus_is_exact_milli(value: float | str, milli: int) -> None:
     assert units.parse_gpus(value) == milli
 
 
-@pytest.mark.parametrize("value", [-1, True, "", "1.2345", "1e3", " 4", "04", "4.", 10**20])
-def test_malformed_quota_is_refused(value: int | str) -> None:
+@pytest.mark.parametrize(
+    "value", [-1, True, "", "1.2345", 1.2345, 1e-7, 1e20, "1e3", " 4", "04", "4.", 10**20]
+)
+def test_malformed_quota_is_refused(value: float | str) -> None:
     with pytest.raises(UnitError, match="number of GPUs"):
         units.parse_gpus(value)
 
