@@ -68,12 +68,13 @@ E2E_KUBECONFIG = $(if $(filter command,$(firstword $(origin KUBECONFIG))),$(KUBE
 e2e: controlplane ## install on a real node, run user stories; KUBECONFIG=... for a given cluster
 	BALLAST_E2E=required BALLAST_E2E_KUBECONFIG=$(E2E_KUBECONFIG) $(PY) -m pytest tests/e2e $(ARGS)
 
-check: setup ## lint, format, types, layers and kernels, on the whole tree
+check: setup ## lint, format, types, layers, kernels and prose, on the whole tree
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" cython-lint --max-line-length=100 $(PACKAGES)
+	$(PY) -m tests.tools.prose
 
 bench: controlplane ## measure; writes build/bench.json
 	@mkdir -p build
