@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
+from extender.policy.placement.empty_pools import EmptyPools, empty_table
 from extender.policy.placement.explain import Shortages
 from extender.policy.placement.fragmentation import Fragmentation
 from extender.policy.placement.node_filter import Matcher
@@ -42,7 +43,7 @@ from extender.policy.queues.tree import (
 from extender.policy.workloads.disruption_budgets import Budgets
 from extender.policy.workloads.job_order import Turns
 from extender.policy.workloads.pending import Pending, Reader, SortKey, why_too_few
-from extender.state.model import CPU, GPU, Amounts, PodView, Snapshot, WorkloadView
+from extender.state.model import CPU, GPU, Amounts, PodView, PoolView, Snapshot, WorkloadView
 
 if TYPE_CHECKING:
     from extender.policy.pool_policies.displacement import Taken
@@ -73,6 +74,7 @@ class Session:
     leaving_pools: set[str] = field(default_factory=set)
     solvers: "dict[str, Solver]" = field(default_factory=dict)
     stops: "list[Taken]" = field(default_factory=list)
+    empty_pools: EmptyPools | None = None
     _placed: dict[tuple[str, State], list[Placement]] = field(default_factory=dict)
     _evictions: list[Eviction] = field(default_factory=list)
     _moves: list[Move] = field(default_factory=list)
@@ -97,6 +99,8 @@ class Session:
             uid for uid, end in self.settings.budget_ends.items() if end <= snapshot.now_s
         )
         self.budgets = Budgets(dict(snapshot.budgets), self.settings.protected_pods, overdue)
+        if tally_of(snapshot).waiting and any(map(_has_holdups, snapshot.pools.values())):
+            self.empty_pools = EmptyPools(empty_table(snapshot), self.places)
         self._let_leave()
 
     def read_pending(self) -> None:
@@ -130,7 +134,6 @@ class Session:
         """The turns of what waits in a pool, in the order of its jobs that the pool keeps."""
         return Turns(
             ((self.queue_of(pending.workload, pool), pending) for pending in waiting),
-            is_strict=self.snapshot.pools[pool].job_order == "strict-fifo",
             overdue=self.settings.first,
         )
 
@@ -176,6 +179,25 @@ class Session:
                     figures = queue, resource, more, has, most
                     return _refuse(Reason.NON_PREEMPTIBLE_OVER_QUOTA, workload, figures)
         return None
+
+    def could_ever_start(self, pending: Pending, pool: str) -> bool:
+        """Whether the next chunk could start if nothing else ran: within the limits and quotas of
+        its queue, on the nodes that are ready."""
+        leaf, is_np = self.queue_of(pending.workload, pool), not pending.workload.is_preemptible
+        need = pending.need()
+        for queue in leaf.chain:
+            for r in RESOURCES:
+                most = min(queue.limit[r], queue.np_quota[r]) if is_np else queue.limit[r]
+                if need[r] > most:
+                    return False
+        assert self.empty_pools is not None
+        return self.empty_pools.could_place(pending, pool)
+
+    def holds_up_queue(self, pending: Pending, pool: str) -> bool:
+        """Whether work without a place holds up what is behind it in its queue: in strict order,
+        unless it could never start."""
+        is_strict = self.snapshot.pools[pool].job_order == "strict-fifo"
+        return is_strict and self.could_ever_start(pending, pool)
 
     def admit(
         self,
@@ -363,6 +385,11 @@ def placed_amounts(placements: Sequence[Placement]) -> Amounts:
     if len(placements) == 1:
         return placements[0].amounts
     return sum_amounts([placement.amounts for placement in placements])
+
+
+def _has_holdups(pool: PoolView) -> bool:
+    """Whether work without a place may hold up other work in the pool."""
+    return pool.policy != "fairshare" or pool.job_order == "strict-fifo"
 
 
 def _title(workload: WorkloadView) -> str:

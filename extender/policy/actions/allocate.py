@@ -112,7 +112,8 @@ class _Round:
             leaf, pending = turn
             key = pending.workload.key
             if self.is_anybody_blocked and self._may_wait(leaf, pending):
-                session.deferred += [pending, *turns.pass_over()]
+                holds_up = session.holds_up_queue(pending, self.pool)
+                session.deferred += [pending, *turns.pass_over(holds_up=holds_up)]
                 continue
             placed = self._try(leaf, pending)
             if isinstance(placed, Refused):
@@ -120,7 +121,8 @@ class _Round:
                 session.waits.setdefault(key, placed)
                 if self.may_defer and placed.reason in _LACKS_PLACE:
                     self.is_anybody_blocked |= not self._is_above(leaf, pending)
-                behind = turns.pass_over()
+                holds_up = session.holds_up_queue(pending, self.pool)
+                behind = turns.pass_over(holds_up=holds_up)
                 blocked += [pending, *behind]
                 for passed in behind:
                     passed.is_behind = True

@@ -68,7 +68,7 @@ class Taking:
                     result = self._serve_one(leaf, pending)
             if isinstance(result, Refused):
                 self._explain(pending, result)
-                turns.pass_over()
+                turns.pass_over(holds_up=session.holds_up_queue(pending, self.pool))
                 continue
             turns.settle(result)
             if self._solver is not None and self._solver.commitments.givers:

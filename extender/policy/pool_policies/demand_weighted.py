@@ -89,7 +89,7 @@ def _start(
         given = grant(session, pending, pool, moment, bound=_bound)
         if isinstance(given, Refused):
             session.waits.setdefault(key, given)
-            behind = turns.pass_over()
+            behind = turns.pass_over(holds_up=session.holds_up_queue(pending, pool))
             for passed in behind:
                 session.waits.setdefault(passed.workload.key, why_behind(passed, key))
             left += [pending, *behind]

@@ -1,12 +1,13 @@
-"""Node pools of policy `priority`: the best priority first over the whole pool, whoever's it is.
+"""Node pools of policy `priority`: the best priority first over the whole pool, whatever its queue.
 
-Within a priority the older goes first, and what does not fit does not stop what is behind it. When
-something of a priority has no place, work of worse priorities waits; where the pool preempts,
-preemptible work may still fill what is idle. A workload without a place may stop work of worse
-priorities: the worst first, in it the newest, only if it then fits, and none that it does not need:
-nobody while another pool that it may use has a place for it. Work with GPUs and work without are
-served apart and do not hold each other up. Quotas of non-preemptible work and limits hold as
-everywhere.
+Within a priority the older workload goes first, and one that does not fit holds up none behind it.
+A workload without a place holds up all work of worse priority, but preemptible work where the pool
+preempts. A workload that could not start even on the empty pool holds up nothing.
+
+A workload without a place may have work of worse priorities evicted: the worst first, in it the
+newest, only if it then fits, and none that it does not need; nothing while another pool that it may
+use has a place for it. Work with GPUs and work without are served apart and do not hold each other
+up. Limits, and quotas of non-preemptible work, hold as everywhere.
 
 The rules are those of Determined's priority scheduler (`master/internal/rm/agentrm/priority.go`),
 which may stop more than it needs.
@@ -160,10 +161,10 @@ class _Line:
         return "preempt" in stages and snapshot.pools[self.pool].has_preemption and has_waited
 
     def _lacks_place(self, pending: Pending) -> bool:
-        """Whether it waits for a place, and not because its queue may hold no more."""
+        """Whether it waits for a place that it could ever have, and not for its queue's bounds."""
         leaf = self.session.queue_of(pending.workload, self.pool)
         refused = self.session.check_room(leaf, pending.workload, pending.need(), "later")
-        return refused is None
+        return refused is None and self.session.could_ever_start(pending, self.pool)
 
     def _stop_others(self, pending: Pending) -> Pending | Refused | None:
         """Stop what is worse so that as much of it fits as can; as `grant`."""

@@ -177,18 +177,16 @@ class _Branch:
 
 class Turns:
     """A tree of heaps over the queues of one pool. After each `pop` comes one `settle` or
-    `pass_over`. `is_strict`: what has no place holds up what is behind it in its queue."""
+    `pass_over`."""
 
     def __init__(
         self,
         waiting: Iterable[tuple[Queue, Pending]],
         *,
-        is_strict: bool = False,
         overdue: Collection[str] = (),
     ) -> None:
         self._root = _Branch(None)
         self._branches: dict[Queue, _Branch] = {}
-        self._is_strict = is_strict
         by_leaf: dict[Queue, list[Pending]] = {}
         for leaf, pending in waiting:
             by_leaf.setdefault(leaf, []).append(pending)
@@ -217,12 +215,12 @@ class Turns:
             line.push(again)
         self._sort_in(path)
 
-    def pass_over(self) -> list[Pending]:
-        """The one that had its turn has no place. Returns what waits behind it and is passed over
-        as well, which is something in strict order only."""
+    def pass_over(self, *, holds_up: bool) -> list[Pending]:
+        """The one that had its turn has no place. Returns what is passed over with it: where it
+        `holds_up` its queue, all that waits behind it."""
         path = self._path()
         line = path[-1].line
-        behind = line.clear() if self._is_strict and line is not None else []
+        behind = line.clear() if holds_up and line is not None else []
         self._sort_in(path)
         return behind
 

@@ -205,7 +205,9 @@ def test_share_too_small_for_the_gang_that_runs_is_put_aside() -> None:
 def test_what_waits_behind_a_blocked_head_in_strict_order_is_told_so() -> None:
     cluster = pool_of(2, job_order="strict-fifo")
     cluster.project("x")
-    cluster.job("large", "x", 4)
+    cluster.project("y")
+    search(cluster, "y", 1, on="n0")
+    cluster.job("large", "x", 2)
     cluster.job("small", "x", 1)
     waits = decide(cluster.snapshot()).waits
     assert waits["ns/small"].reason is Reason.WAITING_FOR_TURN

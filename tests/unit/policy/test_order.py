@@ -1,9 +1,16 @@
 """Whose turn it is (cases after shared/scenarios/run-ai/order and quota-and-kind)."""
 
+from typing import Any
+
+import pytest
+
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
+from extender.state.model import Constraints
 from tests.support.snapshots import Cluster, counts, statuses
+
+NOWHERE = Constraints(node_selector=(("no", "such"),))
 
 
 def cluster_of(gpus: int, *projects: str) -> Cluster:
@@ -168,8 +175,9 @@ def test_work_that_names_nobody_stands_beside_the_users() -> None:
 
 
 def test_blocked_head_holds_up_its_project_in_strict_order_and_no_other() -> None:
-    cluster = cluster_of(2, "alice", "bob")
+    cluster = cluster_of(4, "alice", "bob")
     cluster.pool("default", job_order="strict-fifo")
+    cluster.job("runs", "bob", 2, on="n0")
     cluster.job("head", "alice", 4)
     cluster.job("next", "alice", 1)
     cluster.job("other", "bob", 1)
@@ -182,12 +190,32 @@ def test_strict_order_holds_when_others_could_be_evicted_too() -> None:
     cluster = Cluster()
     cluster.node("n0", gpus=4)
     cluster.project("owner", 4)
-    cluster.project("guest")
+    cluster.project("guest", 1)
     cluster.pool("default", job_order="strict-fifo")
-    cluster.job("guests", "guest", pods=4, on="n0", min=1)
-    cluster.job("head", "owner", 5)
+    cluster.job("fixed", "guest", on="n0", kind="build")
+    cluster.job("guests", "guest", pods=3, on="n0", min=1)
+    cluster.job("head", "owner", 4)
     cluster.job("next", "owner", 1)
     assert statuses(decide(cluster.snapshot())) == {}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param({"gpus": 5}, id="larger than every node"),
+        pytest.param({"constraints": NOWHERE}, id="no node has its label"),
+        pytest.param({"gpus": 2, "pods": 3}, id="more than all nodes together"),
+        pytest.param({"gpus": 3, "kind": "build"}, id="above the quota for non-preemptible work"),
+    ],
+)
+def test_work_that_could_never_start_holds_up_nothing_in_strict_order(job: dict[str, Any]) -> None:
+    cluster = cluster_of(4, "bob")
+    cluster.project("alice", 2)
+    cluster.pool("default", job_order="strict-fifo")
+    cluster.job("runs", "bob", 3, on="n0")
+    cluster.job("head", "alice", **job)
+    cluster.job("next", "alice", 1)
+    assert statuses(decide(cluster.snapshot())) == {"next-0": "reserved"}
 
 
 def test_what_the_last_cycle_cut_goes_first_in_its_project() -> None:

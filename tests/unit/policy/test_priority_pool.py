@@ -8,7 +8,10 @@ from msgspec.structs import replace
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
+from extender.state.model import Constraints
 from tests.support.snapshots import NOW_S, Cluster, counts, statuses
+
+NOWHERE = Constraints(node_selector=(("no", "such"),))
 
 
 def pool_of(*gpus: int, **view: Any) -> Cluster:
@@ -53,7 +56,8 @@ def test_what_does_not_fit_does_not_stop_its_own_priority() -> None:
 
 def test_worse_priorities_wait_without_preemption() -> None:
     cluster = pool_of(4, has_preemption=False)
-    cluster.job("large", "a", 5, priority=60)
+    cluster.job("runs", "a", 1, on="n0", priority=90)
+    cluster.job("large", "a", 4, priority=60)
     cluster.job("small", "a", 1, priority=50)
     plan = decide(cluster.snapshot())
     assert statuses(plan) == {}
@@ -63,10 +67,30 @@ def test_worse_priorities_wait_without_preemption() -> None:
 @pytest.mark.parametrize("preemptible", [True, False])
 def test_only_preemptible_work_fills_in_with_preemption(preemptible: bool) -> None:
     cluster = pool_of(4)
-    cluster.job("large", "a", 5, priority=60)
+    cluster.job("runs", "a", 1, on="n0", priority=90)
+    cluster.job("large", "a", 4, priority=60)
     cluster.job("small", "a", 1, priority=50, preemptible=preemptible)
     expected = {"small-0": "reserved"} if preemptible else {}
     assert statuses(decide(cluster.snapshot())) == expected
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param({"gpus": 5}, id="larger than every node"),
+        pytest.param({"constraints": NOWHERE}, id="no node has its label"),
+        pytest.param({"pods": 5}, id="a gang larger than the pool"),
+    ],
+)
+@pytest.mark.parametrize("has_preemption", [True, False])
+def test_work_that_could_never_start_holds_up_no_worse_priority(
+    has_preemption: bool, job: dict[str, Any]
+) -> None:
+    cluster = pool_of(4, has_preemption=has_preemption)
+    cluster.job("runs", "a", 3, on="n0", priority=90)
+    cluster.job("typo", "a", priority=60, **job)
+    cluster.job("notebook", "a", 1, priority=50, preemptible=False)
+    assert statuses(decide(cluster.snapshot())) == {"notebook-0": "reserved"}
 
 
 def test_who_may_hold_no_more_is_in_nobodys_way() -> None:
