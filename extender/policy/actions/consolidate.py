@@ -1,13 +1,16 @@
-"""Stage `consolidate`: running work moves together, so that what waits for want of one whole place
-has it. Nobody stops: every moved pod has its new place in the same plan.
+"""Stage `consolidate`: moves running pods together, so that a workload that waits because free
+resources are scattered gets a place. No pod is evicted without a new place in the same plan.
 
-Only preemptible work is moved, and only for preemptible work that waits. What is moved holds no
-more GPUs than what is placed, for moving costs the work done since the last checkpoint; nobody is
-moved for work above its fair share before reclaim has served the work that waits within its own.
-Where a pool spreads its pods they are apart on purpose, and none are moved.
+Only preemptible pods are moved. What is moved holds no more GPUs than the pending workload asks
+for, since a move costs a restart and the work since the last checkpoint. A workload that would lift
+its queue above its fair share is served after reclaim has served those within theirs.
 
-Each plan places work that waited and takes no place from anybody, so what waits strictly falls, and
-with nothing new it ends.
+Pods with GPUs that a pool spreads are apart on purpose, so a pending workload with GPUs is served
+where the pool's placement of GPU work is not `Spread`, and one without GPUs where that of CPU-only
+work is not.
+
+Each plan places a pending workload and takes no place from any other, so what is pending strictly
+falls, and without new work the stage comes to an end.
 """
 
 from array import array
@@ -28,15 +31,15 @@ from extender.state.model import GPU
 
 
 def consolidate(session: Session) -> None:
-    """Serve every pool that packs; `session.pending` is left with what still waits."""
+    """Serve every fair-share pool; `session.pending` is left with what still waits."""
     for pool in session.pools_in_order():
         view = session.snapshot.pools[pool]
-        if view.policy != "fairshare" or "spread" in (view.gpu_placement, view.cpu_placement):
+        if view.policy != "fairshare":
             continue
         stage = _Consolidate(session, pool)
         here = [pending for pending in session.pending if pool in pending.pools]
         could = [pending for pending in here if stage.could_serve(pending)]
-        # In strict order those for whom nobody can be moved may be before those for whom some can.
+        # In strict order a workload that no move can help may block one that a move could help.
         is_strict = view.job_order == "strict-fifo"
         Taking(session, pool, "consolidate", stage.rules_of).serve(
             here if could and is_strict else could
@@ -65,9 +68,11 @@ class _Consolidate:
         )
 
     def could_serve(self, pending: Pending) -> bool:
-        """Whether it may have others moved, and needs no more than is idle: moving makes nothing
-        idle that is not."""
-        if not pending.workload.is_preemptible:
+        """Whether the pool packs such work, and as much is idle as it needs: a move makes nothing
+        idle that is not idle already."""
+        view = self.session.snapshot.pools[self.pool]
+        has_gpus = any(pod.demand.wants_gpu for pod in pending.chunk)
+        if (view.gpu_placement if has_gpus else view.cpu_placement) == "spread":
             return False
         need = pending.need()
         # Idle instances are not summed up.
@@ -75,10 +80,10 @@ class _Consolidate:
         return milli <= self.idle[0] and need[1] <= self.idle[1] and need[2] <= self.idle[2]
 
     def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
-        """The one rule, unless the queue may not hold the claim, or others go first."""
+        """The one rule, unless the queue may not hold the workload, or reclaim goes first."""
         session, workload = self.session, claim.pending.workload
         if not self.could_serve(claim.pending):
-            return Refused(Reason.INSUFFICIENT_GPU, f"{claim.key}: nobody is moved for it")
+            return Refused(Reason.INSUFFICIENT_GPU, f"{claim.key}: no pod is moved for it")
         refused = session.check_room(claim.leaf, workload, claim.need, "later")
         if refused is not None:
             return refused
@@ -86,7 +91,7 @@ class _Consolidate:
             session.is_reclaim_awaited = True
             return Refused(
                 Reason.OVER_FAIR_SHARE,
-                f"{claim.key}: nobody is moved for it while others wait within their shares",
+                f"{claim.key}: no pod is moved for it while others wait within their shares",
             )
         return (self.rule,)
 
