@@ -7,11 +7,11 @@ cdef class Appraisal:
     # By pod.
     cdef const int[::1] owner, turn, shape
     cdef const long long[::1] amounts, lost
-    cdef const unsigned char[::1] is_here, is_core, may_move
+    cdef const unsigned char[::1] is_here, is_core, may_move, is_safe
     # By workload.
-    cdef const int[::1] surplus, priority, queue
+    cdef const int[::1] surplus, priority, rank, queue
     cdef const long long[::1] whole_lost, whole_amounts, age
-    cdef const unsigned char[::1] is_stuck, is_safe
+    cdef const unsigned char[::1] is_stuck
     # By queue, or queue and resource; floors by tier first.
     cdef const long long[::1] has, floors
     cdef const int[::1] path_start, path

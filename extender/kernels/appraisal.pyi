@@ -16,6 +16,7 @@ class Herd(Pods, Protocol):
     whole_amounts: array[int]
     is_stuck: bytearray
     priority: array[int]
+    rank: array[int]
     age: array[int]
     queue: array[int]
     has: array[int]

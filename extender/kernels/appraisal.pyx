@@ -9,7 +9,7 @@ it may, else it stops: alone while its workload has surplus, else the whole work
 from array import array
 
 from extender.kernels.costs cimport (
-    CORE, FOLLOWER, MOVE, SINGLE, Cost, Entry, high_of, low_of, no_cost,
+    CORE, FOLLOWER, MOVE, SINGLE, Cost, Entry, high_of, low_of, moved_of, no_cost,
 )
 
 
@@ -20,6 +20,7 @@ cdef class Appraisal:
         self.amounts, self.lost = herd.amounts, herd.lost
         self.is_here, self.is_core, self.may_move = herd.is_here, herd.is_core, herd.may_move
         self.surplus, self.priority, self.queue = herd.surplus, herd.priority, herd.queue
+        self.rank = herd.rank
         self.whole_lost, self.whole_amounts = herd.whole_lost, herd.whole_amounts
         self.age, self.has = herd.age, herd.has
         self.is_stuck, self.is_safe, self.is_mobile = herd.is_stuck, terms.is_safe, terms.is_mobile
@@ -46,7 +47,9 @@ cdef class Appraisal:
             self.give(&entry, 1)
             entries.append(entry)
         if self.appraise(p, &entry):
-            answer = entry.kind, high_of(&entry.cost), entry.cost.moved, low_of(&entry.cost)
+            answer = (
+                entry.kind, high_of(&entry.cost), moved_of(&entry.cost), low_of(&entry.cost)
+            )
         for each in entries:
             entry = each
             self.give(&entry, -1)
@@ -56,26 +59,28 @@ cdef class Appraisal:
         """Whether the pod may go, and at what price, after those that are chosen."""
         cdef int w = self.owner[p], queue, resource
         cdef bint is_core
-        if not self.is_here[p] or self.priority[w] >= self.below_priority or self.is_safe[w] > 1:
+        if not self.is_here[p] or self.priority[w] >= self.below_priority or self.is_safe[p] > 1:
             return False
         queue = self.queue[w]
         is_core = self.is_core[p] or self.n_stopped[w] >= self.surplus[w]
+        if is_core and self.is_safe[p]:
+            return False
         entry.pod, entry.is_tested, entry.cost = p, False, no_cost()
         for resource in range(3):
             entry.given[resource] = self.amounts[3 * p + resource]
-        entry.cost.priority, entry.cost.count = self.priority[w], 1
-        entry.cost.turn, entry.cost.age = self.turn[p], self.age[w]
+        entry.cost.count, entry.cost.turn, entry.cost.age = 1, self.turn[p], self.age[w]
         if self.may_move[p] and self.moves[self.shape[p]] and self.is_mobile[queue]:
-            entry.kind = MOVE
+            entry.kind, entry.cost.moved_rank = MOVE, self.rank[w]
             if not is_core:
                 entry.cost.moved = self.lost[p]
             elif not self.n_moved[w]:
                 entry.cost.moved = self.whole_lost[w]
             return True
+        entry.cost.rank = self.rank[w]
         if not is_core:
             entry.kind, entry.cost.lost = SINGLE, self.lost[p]
             return self.set_tier(queue, entry)
-        if self.is_stuck[w] or self.is_safe[w]:
+        if self.is_stuck[w]:
             return False
         entry.kind, entry.cost.is_whole = CORE, True
         entry.cost.lost = self.whole_lost[w] - self.stopped_lost[w]

@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free as release
 
 from extender.kernels.appraisal cimport Appraisal
 from extender.kernels.costs cimport (
-    CORE, FOLLOWER, SINGLE, Cost, Entry, add_cost, high_of, is_less, low_of, no_cost,
+    CORE, FOLLOWER, SINGLE, Cost, Entry, add_cost, high_of, is_less, low_of, moved_of, no_cost,
 )
 from extender.kernels.vacancy cimport Vacancy
 
@@ -46,7 +46,7 @@ cdef class Choice:
             self.trim(0, -1)
             cost = self.total(0)
             chosen = [self.entries[at].pod for at in range(self.n_entries)]
-            answer = chosen, (high_of(&cost), cost.moved, low_of(&cost))
+            answer = chosen, (high_of(&cost), moved_of(&cost), low_of(&cost))
         self.undo(0)
         return answer
 

@@ -1,13 +1,14 @@
 """What it costs that pods leave, and how two such costs compare: leaves of the kernels that choose.
 
-A cost is compared as three integers, the first that differs decides. `high`: the tier of the queues
-that give, whether one ends below its floor, whether anything goes whole, then milli-GPU-seconds
-lost by what is stopped. `moved`: those lost by what is moved. `low`: the highest priority, the
-number of pods, the age of the oldest workload, the latest turn that a pod has in its workload.
+A cost is compared as three integers, the first that differs decides. `high` is for pods that stop:
+the tier of the queues that give, the highest rank that a victim's priority has in its project,
+whether a queue ends below its floor, whether a workload goes whole, then milli-GPU-seconds lost.
+`moved` is for pods that move: the highest rank, then milli-GPU-seconds lost. `low`: the number of
+pods, the age of the oldest workload, the latest turn that a pod has in its workload.
 """
 
 cdef enum:
-    MOST_PRIORITY = (1 << 15) - 1
+    MOST_RANK = (1 << 7) - 1
     MOST_PODS = (1 << 8) - 1
     MOST_TURN = (1 << 7) - 1
     SINGLE = 0
@@ -17,7 +18,7 @@ cdef enum:
 
 
 cdef struct Cost:
-    int tier, is_below, is_whole, priority, count, turn
+    int tier, rank, is_below, is_whole, moved_rank, count, turn
     long long lost, moved, age
 
 
@@ -35,22 +36,30 @@ cdef struct Entry:
 
 
 cdef inline Cost no_cost() noexcept nogil:
-    return Cost(0, 0, 0, 0, 0, 0, 0, 0, 0)
+    return Cost(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 cdef inline long long high_of(const Cost* cost) noexcept nogil:
     """The first of the three integers."""
     return (
-        (<long long>cost.tier << 61) | (<long long>cost.is_below << 60)
-        | (<long long>cost.is_whole << 59) | min(cost.lost, (<long long>1 << 59) - 1)
+        (<long long>cost.tier << 61) | (<long long>min(cost.rank, <int>MOST_RANK) << 54)
+        | (<long long>cost.is_below << 53) | (<long long>cost.is_whole << 52)
+        | min(cost.lost, (<long long>1 << 52) - 1)
+    )
+
+
+cdef inline long long moved_of(const Cost* cost) noexcept nogil:
+    """The second of the three integers."""
+    return (
+        (<long long>min(cost.moved_rank, <int>MOST_RANK) << 52)
+        | min(cost.moved, (<long long>1 << 52) - 1)
     )
 
 
 cdef inline long long low_of(const Cost* cost) noexcept nogil:
     """The last of the three integers."""
     return (
-        (<long long>max(0, min(cost.priority, <int>MOST_PRIORITY)) << 48)
-        | (<long long>min(cost.count, <int>MOST_PODS) << 40)
+        (<long long>min(cost.count, <int>MOST_PODS) << 40)
         | (min(cost.age, (<long long>1 << 33) - 1) << 7) | min(cost.turn, <int>MOST_TURN)
     )
 
@@ -60,17 +69,19 @@ cdef inline bint is_less(const Cost* one, const Cost* other) noexcept nogil:
     cdef long long mine = high_of(one), its = high_of(other)
     if mine != its:
         return mine < its
-    if one.moved != other.moved:
-        return one.moved < other.moved
+    mine, its = moved_of(one), moved_of(other)
+    if mine != its:
+        return mine < its
     return low_of(one) < low_of(other)
 
 
 cdef inline void add_cost(Cost* total, const Cost* more) noexcept nogil:
     """Both together."""
     total.tier = max(total.tier, more.tier)
+    total.rank = max(total.rank, more.rank)
+    total.moved_rank = max(total.moved_rank, more.moved_rank)
     total.is_below |= more.is_below
     total.is_whole |= more.is_whole
-    total.priority = max(total.priority, more.priority)
     total.age = max(total.age, more.age)
     total.turn = max(total.turn, more.turn)
     total.count += more.count

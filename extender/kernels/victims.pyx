@@ -9,7 +9,7 @@ reads them anew in every call and changes none. Costs compare as in `costs.pxd`.
 from libc.stdlib cimport calloc, free as release
 
 from extender.kernels.clearing cimport Clearing
-from extender.kernels.costs cimport Cost, Price, high_of, low_of
+from extender.kernels.costs cimport Cost, Price, high_of, low_of, moved_of
 
 #: `high` of a node on which nothing helps.
 IMPOSSIBLE = 0x7FFFFFFFFFFFFFFF
@@ -100,7 +100,7 @@ cdef class Room:
                 out[each] = self.clearing.choice.entries[each].pod
             total = self.clearing.choice.total(0)
             self.prices[at].high = high_of(&total)
-            self.prices[at].moved = total.moved
+            self.prices[at].moved = moved_of(&total)
             self.prices[at].low = low_of(&total)
         self.clearing.choice.undo(0)
         return n

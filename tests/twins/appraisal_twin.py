@@ -29,7 +29,7 @@ class Unit:
     is_below: bool
     lost: int
     moved: int
-    priority: int
+    rank: int
     age: int
     turn: int
     amounts: tuple[int, ...] = (0, 0, 0)
@@ -42,15 +42,19 @@ def price_of(units: Sequence[Unit], n_pods: int | None = None) -> Price:
         return min(max([0, *figures]), limit)
 
     count = sum(len(unit.pods) for unit in units) if n_pods is None else n_pods
+    stops = [unit for unit in units if unit.kind != MOVE]
+    moves = [unit for unit in units if unit.kind == MOVE]
     high = most([unit.tier for unit in units], 3)
+    high = high << 7 | most([unit.rank for unit in stops], 2**7 - 1)
     high = high << 1 | any(unit.is_below for unit in units)
     high = high << 1 | any(unit.kind == CORE for unit in units)
-    high = high << 59 | min(sum(unit.lost for unit in units), 2**59 - 1)
-    low = most([unit.priority for unit in units], 2**15 - 1)
-    low = low << 8 | min(count, 2**8 - 1)
+    high = high << 52 | min(sum(unit.lost for unit in units), 2**52 - 1)
+    moved = most([unit.rank for unit in moves], 2**7 - 1)
+    moved = moved << 52 | min(sum(unit.moved for unit in units), 2**52 - 1)
+    low = min(count, 2**8 - 1)
     low = low << 33 | most([unit.age for unit in units], 2**33 - 1)
     low = low << 7 | most([unit.turn for unit in units], 2**7 - 1)
-    return high, sum(unit.moved for unit in units), low
+    return high, moved, low
 
 
 @dataclass(slots=True)
@@ -73,12 +77,14 @@ class Appraisal:
     def unit(self, p: int, before: Sequence[Unit]) -> Unit | None:
         """The pod as a unit that leaves after those before, or None where it may not."""
         herd, terms, w = self.herd, self.terms, self.herd.owner[p]
-        safe = terms.is_safe[w]
+        safe = terms.is_safe[p]
         if not herd.is_here[p] or herd.priority[w] >= terms.below_priority or safe == 2:
             return None
         own = [unit for unit in before if unit.workload == w]
         stopped = [each for unit in own if unit.kind != MOVE for each in unit.pods]
         is_core = bool(herd.is_core[p]) or len(stopped) >= herd.surplus[w]
+        if is_core and safe:
+            return None
         tier, is_below, lost, moved = 0, False, 0, 0
         amounts: tuple[int, ...] = (0, 0, 0)
         if herd.may_move[p] and terms.moves[herd.shape[p]] and terms.is_mobile[herd.queue[w]]:
@@ -88,7 +94,7 @@ class Appraisal:
             elif all(unit.kind != MOVE for unit in own):
                 moved = herd.whole_lost[w]
         else:
-            if is_core and (herd.is_stuck[w] or safe):
+            if is_core and herd.is_stuck[w]:
                 return None
             kind = CORE if is_core else ALONE
             if is_core:
@@ -108,7 +114,7 @@ class Appraisal:
             is_below,
             lost,
             moved,
-            herd.priority[w],
+            herd.rank[w],
             herd.age[w],
             herd.turn[p],
             amounts,

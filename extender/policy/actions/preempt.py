@@ -96,8 +96,8 @@ class _Preempt:
         is_safe = protected_by(self.session, herd, _preempt_runtime)
         if is_kind_safe:
             is_safe = bytearray(
-                NOTHING if workload.kind in FIRST_KINDS else is_protected
-                for workload, is_protected in zip(herd.workloads, is_safe, strict=True)
+                NOTHING if herd.workloads[w].kind in FIRST_KINDS else is_protected
+                for w, is_protected in zip(herd.owner, is_safe, strict=True)
             )
         return terms.finish(is_safe, priority)
 

@@ -154,6 +154,7 @@ class _Layout:
         herd.most_pods = max(map(len, by_node), default=0)
         herd.is_here = bytearray(b"\1" * len(pods))
         herd.is_core = bytearray(len(pods))
+        herd.nobody = bytearray(len(pods))
 
     def _mark_movable(self) -> None:
         herd = self.herd
@@ -196,6 +197,7 @@ class _Layout:
         herd, workloads = self.herd, self.herd.workloads
         amounts, firsts = herd.amounts, [listed[0] for listed in herd.members]
         herd.priority = array("i", [workload.priority for workload in workloads])
+        herd.rank = array("i", _ranks(herd.leaves, herd.priority))
         herd.age = array("q", [max(0, _EPOCH_END - each.created_at) for each in workloads])
         herd.queue = array("i", [herd.queue_ix[leaf] for leaf in herd.leaves])
         herd.surplus = array("i", [max(0, 1 - workload.min_member) for workload in workloads])
@@ -203,7 +205,24 @@ class _Layout:
         by_pod = list(zip(amounts[::3], amounts[1::3], amounts[2::3], strict=True))
         herd.whole_amounts = array("q", chain.from_iterable([by_pod[p] for p in firsts]))
         herd.is_stuck = bytearray(len(herd.workloads))
-        herd.nobody = bytearray(len(herd.workloads))
+
+
+def _ranks(leaves: Sequence[Queue], priorities: Sequence[int]) -> list[int]:
+    """The rank of each workload's priority among the priorities of its project, from the lowest.
+
+    Priorities of different projects don't compare, so the ranks do instead.
+    """
+    found: dict[Queue, set[int]] = {}
+    for leaf, priority in zip(leaves, priorities, strict=True):
+        found.setdefault(leaf.project, set()).add(priority)
+    rank_of = {
+        (project, priority): rank
+        for project, listed in found.items()
+        for rank, priority in enumerate(sorted(listed))
+    }
+    return [
+        rank_of[leaf.project, priority] for leaf, priority in zip(leaves, priorities, strict=True)
+    ]
 
 
 def in_leaving_order(pods: Iterable[PodView]) -> list[PodView]:

@@ -27,8 +27,9 @@ class Herd:
     seconds, `is_here` 1 while it may be chosen, `is_core` 1 where it is no surplus though its
     workload has some, `may_move` 1 where somebody makes it again. By workload: `surplus` pods that
     may go one by one, `whole_lost` and `whole_amounts` of all that it may still give, `is_stuck` 1
-    where it can't go whole, `priority`, `age` (the larger the older), `queue`. By queue: `has`
-    (int64[3 * n]) is what it holds, `had` what it held at first. `nobody` has a 0 for every w.
+    where it can't go whole, `priority`, `rank` of its priority among those of its project (0: the
+    lowest), `age` (the larger the older), `queue`. By queue: `has`
+    (int64[3 * n]) is what it holds, `had` what it held at first. `nobody` has a 0 for every p.
     `budgets` counts what is stopped or moved against disruption budgets, `guarded` are the pods
     that these protect.
     """
@@ -60,6 +61,7 @@ class Herd:
     whole_amounts: "array[int]" = field(default_factory=lambda: array("q"))
     is_stuck: bytearray = field(default_factory=bytearray)
     priority: "array[int]" = field(default_factory=lambda: array("i"))
+    rank: "array[int]" = field(default_factory=lambda: array("i"))
     age: "array[int]" = field(default_factory=lambda: array("q"))
     queue: "array[int]" = field(default_factory=lambda: array("i"))
     has: "array[int]" = field(default_factory=lambda: array("q"))
@@ -115,7 +117,7 @@ class Herd:
                     is_core = self.is_core[p] or self.surplus[w] == 0
                     lost = self.whole_lost[w] if is_core else self.lost[p]
                     age, uid = self.age[w], self.pods[p].uid
-                    found.append((is_core, lost, self.priority[w], age, self.turn[p], uid, p))
+                    found.append((self.rank[w], is_core, lost, age, self.turn[p], uid, p))
         return [entry[-1] for entry in sorted(found)]
 
     def unit_of(self, p: int) -> Sequence[int] | None:

@@ -34,9 +34,9 @@ class Terms:
     `tiers` says in how many tiers a queue gives (0: in none). What it gives is checked against the
     floors of all queues of its path (`path_start` into `path`, indices of queues): int64[2 * 3 * n]
     by tier, queue and resource; a queue without a path gives whatever is asked. `is_safe` is 1 for
-    workloads that give surplus only, 2 for those that give nothing. Shapes of which `moves` is 1
-    are moved and not stopped, in queues of which `is_mobile` is 1. Only workloads below
-    `below_priority` are touched.
+    pods that leave only as surplus of their workload, 2 for those that stay. Shapes of which
+    `moves` is 1 are moved and not stopped, in queues of which `is_mobile` is 1. Only workloads
+    below `below_priority` are touched.
     """
 
     tiers: bytearray
@@ -50,7 +50,7 @@ class Terms:
 
     def tier_of(self, herd: Herd, w: int, amounts: Amounts) -> tuple[int, bool] | None:
         """(tier, whether a queue ends below its floor) in which the workload may give, or None."""
-        if herd.priority[w] >= self.below_priority or self.is_safe[w] == NOTHING:
+        if herd.priority[w] >= self.below_priority:
             return None
         q, has, floors = herd.queue[w], herd.has, self.floors
         path = self.path[self.path_start[q] : self.path_start[q + 1]]

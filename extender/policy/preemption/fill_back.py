@@ -124,7 +124,10 @@ class Victims:
             if unit.pods[0] in trial.units:
                 self._spare(unit)
         self._spare_together()
-        for p in sorted(trial.moving, key=lambda p: (-herd.lost[p], herd.pods[p].uid)):
+        for p in sorted(
+            trial.moving,
+            key=lambda p: (-herd.rank[herd.owner[p]], -herd.lost[p], herd.pods[p].uid),
+        ):
             self._spare(p)
         for unit in self._dearest_first():
             if unit.is_whole and unit.pods[0] in trial.units and len(unit.pods) <= _FEW_PODS:
@@ -360,8 +363,8 @@ class Victims:
         return sorted(
             self.trial.units.values(),
             key=lambda unit: (
+                -herd.rank[unit.w],
                 -unit.lost,
-                -herd.priority[unit.w],
                 -herd.age[unit.w],
                 herd.pods[unit.pods[0]].uid,
             ),

@@ -1,23 +1,41 @@
-"""Minimum run times: work that ran less than its queues promise gives nothing but its surplus."""
+"""Minimum run times: work that ran less than its queues promise is neither stopped nor moved.
+
+A gang runs for as long as its oldest pod does, and gives only its surplus until its minimum is
+over. Pods that are a workload each (a minimum of one pod: trials of a search) are protected one by
+one.
+"""
 
 from collections.abc import Callable, Iterable
 
 from extender.policy.preemption.candidates import Herd
+from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY
 from extender.policy.queues.tree import Queue
 from extender.policy.session import Session
+from extender.policy.workloads.gangs import are_independent
+from extender.state.model import PodView
 
 
 def protected_by(
     session: Session, herd: Herd, minimum_s: Callable[[Iterable[Queue]], int]
 ) -> bytearray:
-    """1 for every workload of the herd that ran less than the minimum of its queues."""
+    """How far the minimum of its queues protects each pod of the herd, as `Terms.is_safe`."""
     now_s = session.snapshot.now_s
     minimums = {leaf: minimum_s(leaf.chain) for leaf in set(herd.leaves)}
     if not any(minimums.values()):
         return herd.nobody
-    protected = bytearray(len(herd.workloads))
+    protected = bytearray(len(herd.pods))
     for w, (workload, leaf) in enumerate(zip(herd.workloads, herd.leaves, strict=True)):
-        if minimums[leaf]:
-            ran_s = max(now_s - pod.started_at if pod.started_at else 0 for pod in workload.pods)
-            protected[w] = ran_s < minimums[leaf]
+        if not minimums[leaf]:
+            continue
+        ran_s = {p: _ran_s(herd.pods[p], now_s) for p in herd.members[w]}
+        if are_independent(workload):
+            for p in herd.members[w]:
+                protected[p] = NOTHING if ran_s[p] < minimums[leaf] else 0
+        elif max(_ran_s(pod, now_s) for pod in workload.pods) < minimums[leaf]:
+            for p in herd.members[w]:
+                protected[p] = SURPLUS_ONLY
     return protected
+
+
+def _ran_s(pod: PodView, now_s: int) -> int:
+    return now_s - pod.started_at if pod.started_at else 0

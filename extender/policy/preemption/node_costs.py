@@ -91,7 +91,7 @@ class Offers:
     def giving(self, at: int) -> tuple[int, bool]:
         """The tier in which queues give at a position, and whether one ends below its floor."""
         high, _, _ = self._room.price(at)
-        return high >> 61, bool(high >> 60 & 1)
+        return high >> 61, bool(high >> 53 & 1)
 
     def lowest(self, n: int) -> list[Price]:
         """The n lowest prices; nodes are named more than once where there are fewer."""

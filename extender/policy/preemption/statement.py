@@ -25,7 +25,9 @@ from extender.state.nodes import NodeTable
 #: Where the simulation was, nodes, and what undoes the rest.
 Step = tuple[int, Sequence[int], Callable[..., None], tuple[Any, ...]]
 
-_MOST_LOST: Final = (1 << 59) - 1
+#: As in `costs.pxd`.
+_MOST_LOST: Final = (1 << 52) - 1
+_MOST_RANK: Final = (1 << 7) - 1
 
 
 class Claim(Struct, eq=False, gc=False):
@@ -266,8 +268,11 @@ class Trial:
         tier = max((unit.tier for unit in units), default=0)
         is_below, is_whole = any(u.is_below for u in units), any(u.is_whole for u in units)
         lost = min(sum(unit.lost for unit in units), _MOST_LOST)
-        moved = sum(herd.lost[p] for p in self.moving)
-        high = (tier << 61) | (is_below << 60) | (is_whole << 59) | lost
+        moved = min(sum(herd.lost[p] for p in self.moving), _MOST_LOST)
+        rank = min(max((herd.rank[unit.w] for unit in units), default=0), _MOST_RANK)
+        moved_rank = max((herd.rank[herd.owner[p]] for p in self.moving), default=0)
+        moved |= min(moved_rank, _MOST_RANK) << 52
+        high = (tier << 61) | (rank << 54) | (is_below << 53) | (is_whole << 52) | lost
         age = max((herd.age[herd.owner[p]] for p in self.leaving()), default=0)
         n_pods = sum(len(unit.pods) for unit in units) + len(self.moving)
         return high, moved, (n_pods << 40) | age

@@ -1,6 +1,6 @@
 """The unit in which a pod would be stopped now: alone, or with all that can't go on without it."""
 
-from extender.policy.preemption.eligibility import Terms
+from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY, Terms
 from extender.policy.preemption.statement import Trial, Unit
 
 
@@ -12,7 +12,8 @@ def unit_at(trial: Trial, terms: Terms, p: int) -> Unit | None:
         return None
     w, n_pods = herd.owner[p], len(pods)
     is_whole = n_pods > 1 or herd.n_live[w] == 1
-    if is_whole and terms.is_safe[w]:
+    least = SURPLUS_ONLY if is_whole else NOTHING
+    if any(terms.is_safe[each] >= least for each in pods):
         return None
     tier = terms.tier_of(herd, w, herd.amounts_of(pods))
     if tier is None:

@@ -82,6 +82,11 @@ def least_pods(workload: WorkloadView) -> int:
     return _least(workload.tree) if workload.tree is not None else max(1, workload.min_member)
 
 
+def are_independent(workload: WorkloadView) -> bool:
+    """Whether each pod runs by itself, as the trials of a search do: the minimum is one pod."""
+    return workload.min_member <= 1 and not _has_groups(workload)
+
+
 def has_topology(workload: WorkloadView) -> bool:
     """Whether any of its groups asks for nearness."""
     return workload.tree is not None and _asks_nearness(workload.tree)

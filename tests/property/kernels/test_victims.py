@@ -35,9 +35,9 @@ works = st.builds(
     queue=st.integers(0, 2),
     surplus=st.integers(0, 3),
     priority=st.integers(0, 3),
+    rank=st.integers(0, 2),
     age=st.integers(0, 3),
     is_stuck=st.sampled_from([False] * 7 + [True]),
-    safe=st.sampled_from([0] * 8 + [1, 2]),
 )
 givers = st.builds(
     Giver,
@@ -74,6 +74,7 @@ def pods_on(draw: st.DrawFn, node: int, n_cards: int, n_extra: int) -> list[Pod]
                 is_here=draw(st.sampled_from([True] * 7 + [False])),
                 is_core=draw(st.sampled_from([False] * 4 + [True])),
                 may_move=draw(st.booleans()),
+                safe=draw(st.sampled_from([0] * 8 + [1, 2])),
                 extra=tuple(draw(st.integers(0, 1)) for _ in range(n_extra)),
             )
         )

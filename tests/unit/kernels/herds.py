@@ -31,6 +31,7 @@ class Pod:
     is_here: bool = True
     is_core: bool = False
     may_move: bool = False
+    safe: int = 0
     extra: tuple[int, ...] = ()
 
     @property
@@ -46,9 +47,9 @@ class Work:
     queue: int = 0
     surplus: int = 0
     priority: int = 0
+    rank: int = 0
     age: int = 0
     is_stuck: bool = False
-    safe: int = 0
 
 
 @dataclass
@@ -83,6 +84,7 @@ class Herd:
     whole_amounts: "array[int]"
     is_stuck: bytearray
     priority: "array[int]"
+    rank: "array[int]"
     age: "array[int]"
     queue: "array[int]"
     has: "array[int]"
@@ -194,6 +196,7 @@ class Case:
             ),
             is_stuck=bytearray(each.is_stuck for each in work),
             priority=array("i", [each.priority for each in work]),
+            rank=array("i", [each.rank for each in work]),
             age=array("q", [each.age for each in work]),
             queue=array("i", [each.queue for each in work]),
             has=array("q", [held for giver in self.givers for held in giver.has]),
@@ -209,7 +212,7 @@ class Case:
             floors=array(
                 "q", [kept for tier in (0, 1) for giver in givers for kept in giver.floors[tier]]
             ),
-            is_safe=bytearray(each.safe for each in self.work),
+            is_safe=bytearray(pod.safe for pod in self.pods),
             is_mobile=bytearray(giver.is_mobile for giver in givers),
             moves=bytearray(self.moves),
             below_priority=self.below_priority,

@@ -45,24 +45,27 @@ def floored(has: int, floor: int, second: int | None = None) -> Giver:
 def test_surplus_goes_alone_and_the_rest_as_a_core(kernel: ModuleType) -> None:
     case = case_of(Pod(lost=3), Pod(lost=4), Pod(lost=5), work=[Work(surplus=1)])
     assert known_price(kernel, case, 0)[:2] == (ALONE, 3)
-    assert known_price(kernel, case, 1, 0)[:2] == (CORE, (1 << 59) + 4 + 5)
+    assert known_price(kernel, case, 1, 0)[:2] == (CORE, (1 << 52) + 4 + 5)
 
 
 def test_a_pod_that_is_no_surplus_takes_its_workload_along(kernel: ModuleType) -> None:
     case = case_of(Pod(is_core=True, lost=1), Pod(lost=2), work=[Work(surplus=1)])
-    assert known_price(kernel, case, 0)[:2] == (CORE, (1 << 59) + 3)
+    assert known_price(kernel, case, 0)[:2] == (CORE, (1 << 52) + 3)
 
 
 def test_a_workload_that_is_stuck_or_safe_gives_surplus_only(kernel: ModuleType) -> None:
-    for held in (Work(surplus=1, is_stuck=True), Work(surplus=1, safe=1)):
-        case = case_of(Pod(), Pod(), work=[held])
+    for pod, held in (
+        (Pod(), Work(surplus=1, is_stuck=True)),
+        (Pod(safe=1), Work(surplus=1)),
+    ):
+        case = case_of(pod, pod, work=[held])
         assert price(kernel, case, 0) is not None
         assert price(kernel, case, 1, 0) is None
 
 
 def test_who_is_gone_protected_or_too_important_stays(kernel: ModuleType) -> None:
     assert price(kernel, case_of(Pod(is_here=False)), 0) is None
-    assert price(kernel, case_of(Pod(), work=[Work(surplus=1, safe=2)]), 0) is None
+    assert price(kernel, case_of(Pod(safe=2), work=[Work(surplus=1)]), 0) is None
     assert price(kernel, case_of(Pod(), work=[Work(priority=5)], below_priority=5), 0) is None
     assert price(kernel, case_of(Pod(), work=[Work(priority=4)], below_priority=5), 0) is not None
 
@@ -111,12 +114,37 @@ def test_a_queue_without_tiers_gives_nothing(kernel: ModuleType) -> None:
     assert price(kernel, case_of(Pod(), givers=[Giver(tiers=0)]), 0) is None
 
 
-def test_priority_then_age_then_turn_decide_among_equals(kernel: ModuleType) -> None:
-    work = [Work(), Work(priority=1), Work(age=1), Work()]
-    pods = [Pod(owner=0), Pod(owner=1), Pod(owner=2), Pod(owner=3, turn=1)]
-    case = case_of(*pods, work=work)
-    least, important, old, late = (known_price(kernel, case, p) for p in range(4))
-    assert least < late < old < important
+def test_age_then_turn_decide_among_equals(kernel: ModuleType) -> None:
+    work = [Work(), Work(age=1), Work()]
+    pods = [Pod(owner=0), Pod(owner=1), Pod(owner=2, turn=1)]
+    least, old, late = (known_price(kernel, case_of(*pods, work=work), p) for p in range(3))
+    assert least < late < old
+
+
+def test_a_higher_rank_is_dearer_than_any_lost_work_and_than_a_whole_gang(
+    kernel: ModuleType,
+) -> None:
+    pods = [Pod(owner=0, lost=10**12), Pod(owner=1, lost=1)]
+    case = case_of(*pods, work=[Work(rank=0), Work(rank=1, surplus=1)])
+    assert known_price(kernel, case, 0)[1] < known_price(kernel, case, 1)[1]
+
+
+def test_among_pods_that_move_the_lower_rank_is_cheaper(kernel: ModuleType) -> None:
+    pods = [Pod(owner=0, may_move=True, lost=10**12), Pod(owner=1, may_move=True)]
+    case = case_of(
+        *pods, work=[Work(), Work(rank=1)], moves=(True,), givers=[Giver(is_mobile=True)]
+    )
+    low, high = known_price(kernel, case, 0), known_price(kernel, case, 1)
+    assert (low[0], high[0]) == (MOVE, MOVE)
+    assert low[1:] < high[1:]
+
+
+def test_work_under_its_minimum_run_time_does_not_move_either(kernel: ModuleType) -> None:
+    pods = [Pod(safe=1, may_move=True)] * 2
+    case = case_of(*pods, moves=(True,), givers=[Giver(is_mobile=True)])
+    assert price(kernel, case, 0) is None
+    surplus = case_of(*pods, work=[Work(surplus=1)], moves=(True,), givers=[Giver(is_mobile=True)])
+    assert known_price(kernel, surplus, 0)[0] == MOVE
 
 
 def test_surplus_that_left_before_the_rest_is_given_once(kernel: ModuleType) -> None:
