@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.built import require_current_kernels
 from tests.support.controlplane.binaries import find_binaries
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Api, Cluster
@@ -27,6 +28,11 @@ ON_DEMAND = ("kwok", "kube-scheduler")
 NO_PROGRAMS: pytest.StashKey[ControlPlaneError] = pytest.StashKey()
 KEPT_LOGS: pytest.StashKey[Path] = pytest.StashKey()
 _numbers = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    """Refuse to test with kernels that were built from older sources."""
+    require_current_kernels()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -32,6 +32,7 @@ from extender.scenario.world import World
 from tests.scenarios.clusters import Entry, entries
 from tests.scenarios.listed import OWN, cases_in
 from tests.scenarios.wide_clusters import crowded_entries, wide_entries
+from tests.support.built import require_current_kernels
 
 STORED = Path(__file__).with_suffix(".txt")
 #: Folders of cases, each a group.
@@ -220,6 +221,7 @@ def main(argv: Iterable[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="store the hashes")
     parser.add_argument("--check", action="store_true", help="compare with the stored hashes")
     asked = parser.parse_args(None if argv is None else list(argv))
+    require_current_kernels()
     told = {group: hash_of(group) for group in (*FOLDERS, *CLUSTERS)}
     lines = [f"{group}: {line}" for group, line in told.items()]
     if asked.write:

@@ -1,0 +1,21 @@
+"""Whether the compiled kernels are as new as their sources: a stale one decides by other rules."""
+
+from pathlib import Path
+
+_KERNELS = Path(__file__).resolve().parents[2] / "extender" / "kernels"
+
+
+def stale_kernels() -> list[str]:
+    """Names of kernels whose source changed after they were built; none where all are current."""
+    return [
+        source.name
+        for source in sorted(_KERNELS.glob("*.pyx"))
+        for built in _KERNELS.glob(f"{source.stem}.*.so")
+        if built.stat().st_mtime < source.stat().st_mtime
+    ]
+
+
+def require_current_kernels() -> None:
+    """Raise SystemExit where a kernel is older than its source."""
+    if stale := stale_kernels():
+        raise SystemExit(f"kernels older than their sources: {', '.join(stale)}; run `make setup`")
