@@ -23,6 +23,7 @@ _REPLAY: Final = "replay"
 #: Groups of commands that live elsewhere: module and what it is called there.
 _ELSEWHERE: Final = {
     "scenario": ("extender.cli.scenario", "scenario"),
+    "simulate": ("extender.cli.simulate", "simulate_command"),
     _REPLAY: (f"{_LAB}.commands", "replay"),
     "bench": ("extender.cli.bench", "bench"),
     "preflight": ("extender.cli.preflight", "preflight"),

@@ -59,6 +59,7 @@ def memory_unit(case: Case) -> int:
     """Bytes of one unit in which this scenario counts memory."""
     tasks = [task for job in case.jobs for task in job.tasks]
     tasks += [task for step in case.steps for job in step.add for task in job.tasks]
+    tasks += [task for line in case.simulate.arrivals for task in line.job.tasks]
     has = {quantity(node.memory) for node in case.nodes}
     asked = {quantity(text) for text in {task.memory for task in tasks}}
     bounds = _bounds(case)

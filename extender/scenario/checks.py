@@ -49,6 +49,11 @@ def wrong_amounts(case: Case) -> Iterator[str]:
     for at, queue in enumerate(case.queues):
         yield from _in_queue(f"queues[{at}]", queue)
     yield from _in_jobs("jobs", case.jobs)
+    for at, line in enumerate(case.simulate.arrivals):
+        place = f"simulate.arrivals[{at}]"
+        yield from _in_jobs(f"{place}.job", [line.job])
+        for value_at, value in enumerate(line.gpu):
+            yield from _look(place, f"gpu[{value_at}]", value, amounts.gpus)
     yield from _expected("expect", case.expect)
     for at, step in enumerate(case.steps):
         yield from _in_jobs(f"steps[{at}].add", step.add)

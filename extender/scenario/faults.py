@@ -12,7 +12,7 @@ from typing import Final
 
 from extender.api.reasons import Reason
 from extender.scenario.faults_of_tasks import faults_of_task
-from extender.scenario.model import MOST, Budget, Case, Expectation, Group, Job
+from extender.scenario.model import MOST, Arrivals, Budget, Case, Expectation, Group, Job, Span
 
 #: Groups in groups: more levels than any topology has.
 _MOST_DEEP: Final = 16
@@ -31,6 +31,8 @@ def faults_of(case: Case) -> Iterator[str]:
     yield from _repeated("budgets", names)
     for at, budget in enumerate(case.budgets):
         yield from _in_budget(f"budgets[{at}]", budget)
+    for at, line in enumerate(case.simulate.arrivals):
+        yield from _in_arrivals(f"simulate.arrivals[{at}]", line)
     yield from _in_expectation("expect", case.expect)
     for at, step in enumerate(case.steps):
         yield from _in_expectation(f"steps[{at}].expect", step.expect)
@@ -40,12 +42,14 @@ def faults_of(case: Case) -> Iterator[str]:
 
 
 def jobs_of(case: Case) -> Iterator[tuple[str, Job]]:
-    """Every job there ever is, with its place."""
+    """Every job there ever is, with its place; jobs that arrive alike are one."""
     for at, job in enumerate(case.jobs):
         yield f"jobs[{at}]", job
     for step_at, step in enumerate(case.steps):
         for at, job in enumerate(step.add):
             yield f"steps[{step_at}].add[{at}]", job
+    for at, line in enumerate(case.simulate.arrivals):
+        yield f"simulate.arrivals[{at}].job", line.job
 
 
 def _in_job(place: str, job: Job) -> Iterator[str]:
@@ -57,6 +61,24 @@ def _in_job(place: str, job: Job) -> Iterator[str]:
         yield from faults_of_task(f"{place}.tasks[{at}]", task, has_groups=bool(job.group.children))
     if _depth(job.group) > _MOST_DEEP:
         yield f"{place}.group: groups are nested more than {_MOST_DEEP} deep"
+
+
+def _in_arrivals(place: str, line: Arrivals) -> Iterator[str]:
+    if [line.at, line.per_day, line.keep].count(None) != 2:
+        yield f"{place}: accepted: one of at, perDay and keep"
+    if line.count > 1 and not line.every:
+        yield f"{place}.count: {line.count} without every; accepted: every and count"
+    if isinstance(line.run, list) and line.run[0] > line.run[1]:
+        yield f"{place}.run: {line.run}; accepted: the shorter time first"
+    if line.keep is not None and _is_instant(line.run):
+        yield f"{place}.run: 0 with keep, so that jobs would come without end; accepted: above 0"
+    for at, task in enumerate(line.job.tasks):
+        if task.state != "pending":
+            yield f"{place}.job.tasks[{at}].state: {task.state}; accepted: pending"
+
+
+def _is_instant(run: Span | None) -> bool:
+    return run is not None and (run[0] if isinstance(run, list) else run) < 1
 
 
 def _in_budget(place: str, budget: Budget) -> Iterator[str]:

@@ -8,6 +8,7 @@ means is said where it is used: `world` (jobs), `cluster` (nodes, queues), `expe
 from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import replace
 
 from extender.policy.plan import Stage
 from extender.state.model import JobOrder, PlacementRule, PoolPolicy
@@ -70,6 +71,9 @@ class Settings(Written, frozen=True, kw_only=True):
     max_consolidation_victims: Natural | None = None
     reclaim_moves_victims: bool = True
     usage_weight: Amount = 1
+    usage_half_life: Count = 604_800
+    over_quota_weights: bool = True
+    reclaim_band: Annotated[int, Meta(ge=0, le=100)] = 0
     job_order: JobOrder = "fifo"
 
 
@@ -252,6 +256,10 @@ class Job(Written, frozen=True, kw_only=True):
     preemptible: bool | None = None
     kind: Kind = "training"
     node_pools: list[str] = []
+    user: str = ""
+    max_concurrent_pods: Natural | None = None
+    expected_run: Seconds | None = None
+    checkpoint: Seconds | None = None
     age: Seconds | None = None
     running_for: Seconds = 0
     preemption_delay: Seconds = 0
@@ -326,12 +334,84 @@ class Expectation(Written, frozen=True, kw_only=True):
     fair_share: dict[str, ShareExpectation] = {}
 
 
-class Step(Written, frozen=True, kw_only=True):
-    """One more cycle after some jobs have ended and others have come."""
+class Change(Written, frozen=True, kw_only=True):
+    """What changes of a job; what is not given stays as it is."""
 
+    queue: str | UnsetType = UNSET
+    priority: Rank | UnsetType = UNSET
+    preemptible: bool | UnsetType | None = UNSET
+    kind: Kind | UnsetType = UNSET
+    node_pools: list[str] | UnsetType = UNSET
+    user: str | UnsetType = UNSET
+    max_concurrent_pods: Natural | UnsetType | None = UNSET
+    expected_run: Seconds | UnsetType | None = UNSET
+    checkpoint: Seconds | UnsetType | None = UNSET
+    preemption_delay: Seconds | UnsetType = UNSET
+    stale: Stale | UnsetType | None = UNSET
+    deleted: bool | UnsetType = UNSET
+
+    def of(self, job: Job) -> Job:
+        """The job with what changes."""
+        names = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return replace(job, **{name: value for name, value in names if value is not UNSET})
+
+
+class Step(Written, frozen=True, kw_only=True):
+    """One more cycle: `after` seconds later, some jobs have ended, changed, and come."""
+
+    after: Seconds = 0
     finish: list[str] = []
+    set: dict[str, Change] = {}
     add: list[Job] = []
     expect: Expectation = Expectation()
+
+
+#: A number, or two between which one is drawn.
+Span = Seconds | Annotated[list[Seconds], Meta(min_length=2, max_length=2)]
+
+
+class Arrivals(Written, frozen=True, kw_only=True):
+    """Jobs that come during a simulation, all made like `job`, whose name is the beginning of
+    theirs; each has `run` seconds of work (None: it never ends).
+
+    When they come is said by one of `at` (with `every` and `count`), `per_day` and `keep`. Of each
+    list one value is drawn for each job.
+    """
+
+    job: Job
+    at: Seconds | None = None
+    every: Seconds | None = None
+    count: Count = 1
+    per_day: Annotated[float, Meta(gt=0, le=100_000)] | None = None
+    keep: Count | None = None
+    from_: Seconds = field(default=0, name="from")
+    until: Seconds | None = None
+    run: Span | None = None
+    gpu: list[Amount] = []
+    priority: list[Rank] = []
+    user: list[str] = []
+
+
+class Happening(Written, frozen=True, kw_only=True):
+    """What happens at one moment of a simulation, as in a step."""
+
+    at: Seconds
+    finish: list[str] = []
+    set: dict[str, Change] = {}
+
+
+class Simulation(Written, frozen=True, kw_only=True):
+    """A long run. `runs` are the seconds of work that jobs of `jobs` have from their start; those
+    without run until the end. Bars are figures of the report by their path."""
+
+    days: Annotated[float, Meta(gt=0, le=3660)] = 1
+    seed: int = 0
+    restart: Seconds = 0
+    runs: dict[str, Span] = {}
+    arrivals: list[Arrivals] = []
+    events: list[Happening] = []
+    at_most: dict[str, float] = {}
+    at_least: dict[str, float] = {}
 
 
 class Case(Written, frozen=True, kw_only=True):
@@ -352,6 +432,7 @@ class Case(Written, frozen=True, kw_only=True):
     budgets: list[Budget] = []
     expect: Expectation = Expectation()
     steps: list[Step] = []
+    simulate: Simulation = Simulation()
 
     @property
     def is_out_of_format(self) -> bool:

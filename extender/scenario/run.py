@@ -7,9 +7,10 @@ from traceback import extract_tb
 from typing import Any, Literal
 
 from extender.policy.decide import decide
+from extender.scenario.clock import pass_time
 from extender.scenario.errors import ScenarioError
 from extender.scenario.expect import Reading, excess
-from extender.scenario.model import Case, Expectation
+from extender.scenario.model import Case, Expectation, Step
 from extender.scenario.outcome import Outcome, decision, read_plan
 from extender.scenario.snapshot import settings_of, take_snapshot
 from extender.scenario.tell import Story, tell
@@ -76,6 +77,16 @@ def run_cycle(world: World, cycle: int, clock: Clock) -> Outcome:
     return outcome
 
 
+def take_step(world: World, outcome: Outcome, step: Step) -> None:
+    """Settle what the cycle decided, let time pass, then end, change and add jobs."""
+    world.settle(outcome.after)
+    pass_time(world, int(step.after))
+    world.finish(step.finish)
+    for name, change in step.set.items():
+        world.change(name, change)
+    world.add(step.add)
+
+
 @dataclass(slots=True)
 class _Run:
     """One case on its way. `cycle` is the last one that was decided, `last` what came of it,
@@ -108,10 +119,8 @@ class _Run:
 
     def _steps(self, world: World, outcome: Outcome) -> Iterator[str]:
         for at, step in enumerate(self.case.steps):
-            world.settle(outcome.after)
-            world.finish(step.finish)
-            world.add(step.add)
-            if step.finish or step.add:
+            take_step(world, outcome, step)
+            if step.after or step.finish or step.set or step.add:
                 self.last = None
             outcome = yield from self._cycle(world, step.expect)
             for told in Reading(world, outcome.after, outcome).differences(step.expect):
@@ -147,10 +156,10 @@ def _stories(case: Case, clock: Clock) -> Iterator[Story]:
     single = case.rounds.is_single
     n_more = len(case.steps) if single else case.rounds.until + case.rounds.after - 1
     for at in range(n_more):
-        world.settle(outcome.after)
         if single:
-            world.finish(case.steps[at].finish)
-            world.add(case.steps[at].add)
+            take_step(world, outcome, case.steps[at])
+        else:
+            world.settle(outcome.after)
         outcome = run_cycle(world, at + 2, clock)
         yield tell(world, outcome)
 

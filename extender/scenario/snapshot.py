@@ -5,7 +5,7 @@ from extender.scenario import amounts
 from extender.scenario.budgets import allowed, covers, key_of
 from extender.scenario.groups import count_in, is_plain, is_satisfied
 from extender.scenario.model import Case
-from extender.scenario.world import NOW_S, RunJob, World
+from extender.scenario.world import RunJob, World
 from extender.state.model import Snapshot, WorkloadView
 from extender.state.nodes import NodeTable
 
@@ -21,9 +21,9 @@ def take_snapshot(world: World, *, is_reversed: bool = False) -> Snapshot:
         table = world.cluster.free.copy()
     views = (view_of(job, created[job.spec.name], is_reversed=is_reversed) for job in jobs)
     _hold(world, table)
-    queues, pools = world.cluster.queue_views, world.cluster.pools
+    queues, pools = world.past.views(world.cluster.queue_views), world.cluster.pools
     return Snapshot(
-        now_s=NOW_S,
+        now_s=world.now_s,
         nodes=table,
         pools=dict(reversed(pools.items())) if is_reversed else pools,
         queues=dict(reversed(queues.items())) if is_reversed else queues,
@@ -50,6 +50,7 @@ def settings_of(case: Case) -> Settings:
         stages=tuple(given.stages),
         max_moves=given.max_consolidation_victims,
         moves_reclaimed=given.reclaim_moves_victims,
+        reclaim_band_percent=given.reclaim_band,
         usage_weight_milli=round(amounts.fraction(given.usage_weight) * 1000),
     )
 
@@ -71,9 +72,12 @@ def view_of(job: RunJob, created_at: int, *, is_reversed: bool = False) -> Workl
         pools=job.pools,
         created_at=created_at,
         pods=pods[::-1] if is_reversed else pods,
+        max_concurrent_pods=spec.max_concurrent_pods,
+        expected_run_s=None if spec.expected_run is None else int(spec.expected_run),
+        user=spec.user,
         tree=None if is_plain(job.tree) else job.tree,
         preemption_delay_s=int(spec.preemption_delay),
-        waits_since=NOW_S - job.age_s,
+        waits_since=job.waits_since,
         stale_since=stale_since(job),
         stale_grace_s=_grace_of(job),
     )
@@ -86,7 +90,7 @@ def stale_since(job: RunJob) -> int | None:
         return None
     if is_satisfied(job.tree, count_in(job.tree, (task.view.group for task in held))):
         return None
-    return NOW_S - int(job.spec.stale.for_)
+    return job.came_s - int(job.spec.stale.for_)
 
 
 def _grace_of(job: RunJob) -> int | None:

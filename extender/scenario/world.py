@@ -1,7 +1,7 @@
 """The changing half of a scenario: its jobs, and where each of their tasks is.
 
-A `World` holds a `Place` for every task and settles what a cycle decided. Time stands still in a
-run: a round has no length.
+A `World` holds a `Place` for every task and settles what a cycle decided. Rounds take no time; it
+passes between steps, and in a simulation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,9 +17,10 @@ from extender.scenario.cluster import Cluster
 from extender.scenario.constraints import Shared
 from extender.scenario.errors import ScenarioError
 from extender.scenario.groups import tree_of
-from extender.scenario.model import Case, Job, Status, Task
+from extender.scenario.model import Case, Change, Job, Status, Task
+from extender.scenario.past_use import PastUse
 from extender.scenario.places import PENDING, Place
-from extender.state.model import GroupView, PodState, PodView
+from extender.state.model import Amounts, GroupView, PodState, PodView
 
 NOW_S = 1_000_000_000
 #: Seconds between two jobs that do not say how old they are.
@@ -37,12 +38,14 @@ _POD_STATES: dict[Status, PodState] = {
 class RunTask:
     """One pod. `id` is `job/task`, with a number behind where the file repeats the task.
 
-    `view` is the pod as it waits; `started_at` is 0 while it does not run. `promise` is the place
-    that the last cycle nominated it for: it waits again, but nobody else is given that place.
+    `view` is the pod as it waits; `started_at` is 0 while it does not run, `waits_since` is when it
+    was made. `promise` is the place that the last cycle nominated it for: the pod waits again, and
+    its place is kept.
     """
 
     id: str
     view: PodView
+    waits_since: int = 0
     place: Place = PENDING
     started_at: int = 0
     promise: Place | None = None
@@ -75,18 +78,26 @@ class RunTask:
 
 @dataclass(slots=True)
 class RunJob:
-    """A workload. `age_s` is what the file says or its position in the list."""
+    """A workload. Unix seconds: it was made at `made_s`, by what the file says of its age or by its
+    position in the list, and it is in the world since `came_s`."""
 
     spec: Job
     tree: GroupView
     pools: tuple[str, ...]
-    age_s: int
+    made_s: int
+    came_s: int = NOW_S
     tasks: list[RunTask] = field(default_factory=list)
 
     @property
     def key(self) -> str:
         """Key of its workload in a snapshot."""
         return f"{self.spec.namespace}/{self.spec.name}"
+
+    @property
+    def waits_since(self) -> int:
+        """When the first of its pods that wait was made; where none waits, when the job was."""
+        waiting = (task.waits_since for task in self.tasks if task.place.status == "pending")
+        return min(waiting, default=self.made_s)
 
 
 @dataclass(slots=True)
@@ -96,10 +107,13 @@ class World:
     cluster: Cluster
     jobs: dict[str, RunJob] = field(default_factory=dict)
     tasks: dict[str, RunTask] = field(default_factory=dict)
+    now_s: int = NOW_S
     shared: Shared = field(init=False)
+    past: PastUse = field(init=False)
 
     def __post_init__(self) -> None:
         self.shared = Shared(self.cluster)
+        self.past = PastUse.of(self.cluster)
 
     @classmethod
     def of(cls, case: Case) -> "World":
@@ -122,6 +136,25 @@ class World:
             for task in job.tasks:
                 del self.tasks[task.id]
 
+    def change(self, name: str, change: Change) -> None:
+        """Change fields of a job; raises ScenarioError where it does not exist."""
+        job = self.jobs.get(name)
+        if job is None:
+            raise ScenarioError(f"{self.cluster.case.id}: set: there is no job {name}")
+        job.spec = change.of(job.spec)
+        job.pools = self._pools_of(job.spec)
+        fresh = {task.id: task.view for task in self._tasks_of(job)}
+        for task in job.tasks:
+            task.view = fresh[task.id]
+
+    def drop_task(self, id_: str) -> None:
+        """A task has ended; a job without tasks is gone."""
+        name, _, _ = id_.partition("/")
+        task, job = self.tasks.pop(id_), self.jobs[name]
+        job.tasks.remove(task)
+        if not job.tasks:
+            del self.jobs[name]
+
     def places(self) -> dict[str, Place]:
         """Where every task is, by its id."""
         return {task.id: task.place for task in self.tasks.values()}
@@ -129,7 +162,8 @@ class World:
     def settle(self, after: Mapping[str, Place]) -> None:
         """Take over what a cycle decided: bound runs, nominated and evicted wait again.
 
-        An evicted task of a deleted job is gone; one that was moved is not.
+        An evicted task of a deleted job is gone; one that was moved is not. What leaves is made
+        again, and waits from now on.
         """
         gone = []
         for job in self.jobs.values():
@@ -138,10 +172,12 @@ class World:
                 task.promise = None
                 if place.status == "bound":
                     task.place = Place("running", place.node, place.cards)
-                    task.started_at = NOW_S
+                    task.started_at = self.now_s
                 elif place.status == "evicted" and job.spec.deleted:
                     gone.append(task)
                 elif place.status in ("nominated", "evicted"):
+                    if place.status == "evicted" or place.is_moved:
+                        task.waits_since = self.now_s
                     task.place, task.started_at = PENDING, 0
                     if place.status == "nominated":
                         task.promise = Place("nominated", place.node, place.cards)
@@ -157,10 +193,10 @@ class World:
         Jobs of equal age are told apart by their order, the first a second older than the next.
         """
         jobs = list(self.jobs.values())
-        order = sorted(range(len(jobs)), key=lambda at: (jobs[at].age_s, -at))
-        found, youngest = {}, NOW_S + 1
+        order = sorted(range(len(jobs)), key=lambda at: (-jobs[at].made_s, -at))
+        found, youngest = {}, self.now_s + 1
         for at in order:
-            youngest = min(NOW_S - jobs[at].age_s, youngest - 1)
+            youngest = min(jobs[at].made_s, youngest - 1)
             found[jobs[at].spec.name] = youngest
         return found
 
@@ -180,20 +216,40 @@ class World:
             task = self.tasks[each.id]
             task.place = each.place
             if each.state == "running":
-                task.started_at = NOW_S - each.running_s
+                task.started_at = self.now_s - each.running_s
 
     def _read(self, job: Job, age: int, seats: list[Seated]) -> RunJob:
         where = f"{self.cluster.case.id}: {job.name}"
-        for pool in job.node_pools:
-            if pool not in self.cluster.pools:
-                raise ScenarioError(f"{where}: there is no node pool {pool}")
-        tree = tree_of(job, where)
         made = RunJob(
             spec=job,
-            tree=tree,
-            pools=self.cluster.pools_of(job.node_pools, job.queue),
-            age_s=age if job.age is None else int(job.age),
+            tree=tree_of(job, where),
+            pools=self._pools_of(job),
+            made_s=self.now_s - (age if job.age is None else int(job.age)),
+            came_s=self.now_s,
         )
+        made.tasks = list(self._tasks_of(made))
+        if len({task.id for task in made.tasks}) < len(made.tasks):
+            raise ScenarioError(f"{where}: two of its tasks have the same name")
+        view_of = {task.id: task.view for task in made.tasks}
+        for task in job.tasks:
+            if task.state != "pending":
+                ids = [f"{job.name}/{name}" for name in task_names(task)]
+                seats += (
+                    Seated(id_, task, view_of[id_].demand, int(job.running_for)) for id_ in ids
+                )
+        return made
+
+    def _pools_of(self, job: Job) -> tuple[str, ...]:
+        for pool in job.node_pools:
+            if pool not in self.cluster.pools:
+                where = f"{self.cluster.case.id}: {job.name}"
+                raise ScenarioError(f"{where}: there is no node pool {pool}")
+        return self.cluster.pools_of(job.node_pools, job.queue)
+
+    def _tasks_of(self, made: RunJob) -> Iterator[RunTask]:
+        """The job's pods as they wait; raises ScenarioError."""
+        job = made.spec
+        where = f"{self.cluster.case.id}: {job.name}"
         for task in job.tasks:
             try:
                 demand = self.shared.demand_of(task)
@@ -207,20 +263,22 @@ class World:
                     uid=id_,
                     namespace=job.namespace,
                     name=id_,
-                    group=task.group if tree.children else "",
+                    group=task.group if made.tree.children else "",
                     order=task.order,
                     demand=demand,
                     priority=job.priority,
-                    created_at=NOW_S - made.age_s,
+                    created_at=made.made_s,
+                    checkpoint_s=int(job.checkpoint or 0),
                     constraints=constraints,
                     budgets=budgets,
                 )
-                made.tasks.append(RunTask(id_, view))
-                if task.state != "pending":
-                    seats.append(Seated(id_, task, demand, int(job.running_for)))
-        if len({task.id for task in made.tasks}) < len(made.tasks):
-            raise ScenarioError(f"{where}: two of its tasks have the same name")
-        return made
+                yield RunTask(id_, view, waits_since=made.made_s)
+
+
+def charge(task: RunTask, place: Place) -> Amounts:
+    """What a queue is charged for the task at this place."""
+    milli = sum(card.milli for card in place.cards) + task.demand.counted_milli
+    return milli, task.demand.cpu_milli, task.demand.memory_mib
 
 
 def task_names(task: Task) -> Iterator[str]:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.scenario.places import Place
-from extender.scenario.world import RunJob, RunTask, World
-from extender.state.model import Amounts
+from extender.scenario.world import RunJob, RunTask, World, charge
 
 #: Resources of a node besides its cards, as `Allocations.nodes` names them.
 CPU: Final = "milli-CPU"
@@ -42,12 +41,6 @@ class Allocations:
                 self.queues[queue.name, pool, at] += amount
                 if not job.spec.is_preemptible:
                     self.fixed[queue.name, pool, at] += amount
-
-
-def charge(task: RunTask, place: Place) -> Amounts:
-    """What a queue is charged for the task at this place."""
-    milli = sum(card.milli for card in place.cards) + task.demand.counted_milli
-    return milli, task.demand.cpu_milli, task.demand.memory_mib
 
 
 def held_now(world: World, places: Mapping[str, Place]) -> Allocations:

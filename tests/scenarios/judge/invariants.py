@@ -12,7 +12,7 @@ from extender.scenario.groups import count_in, is_satisfied
 from extender.scenario.outcome import Outcome
 from extender.scenario.places import Place
 from extender.scenario.snapshot import allowed_now, stale_since
-from extender.scenario.world import NOW_S, RunJob, RunTask, World
+from extender.scenario.world import RunJob, RunTask, World
 from extender.state.model import PoolQuota
 from tests.scenarios.judge.allocations import CPU, MEMORY, PODS, Allocations, held_later, held_now
 from tests.scenarios.judge.node_rules import misplaced
@@ -114,7 +114,7 @@ def _below(job: RunJob, ids: set[str]) -> str:
 def protected_victims(world: World, outcome: Outcome) -> Iterator[str]:
     """Work that is not preemptible stays, but for a gang that was below its minimum too long."""
     for job in world.jobs.values():
-        if job.spec.is_preemptible or is_past_grace(job):
+        if job.spec.is_preemptible or is_past_grace(world, job):
             continue
         for task in job.tasks:
             place = outcome.after[task.id]
@@ -138,12 +138,12 @@ def broken_budgets(world: World, outcome: Outcome) -> Iterator[str]:
             yield f"budget {budget}: {n} of its tasks have to leave, it lets {allowed[budget]} go"
 
 
-def is_past_grace(job: RunJob) -> bool:
+def is_past_grace(world: World, job: RunJob) -> bool:
     """Whether the job is below its minimum for longer than it may be."""
     since, stale = stale_since(job), job.spec.stale
     if since is None or stale is None or stale.grace is None:
         return False
-    return NOW_S - since >= int(stale.grace)
+    return world.now_s - since >= int(stale.grace)
 
 
 def overfull(world: World, was: Allocations, has: Allocations, moment: str) -> Iterator[str]:

@@ -1,0 +1,307 @@
+"""The event loop of a long run: jobs come and end, and `decide` says what else happens.
+
+Virtual time, in whole seconds, jumps from one moment at which something happens to the next. After
+an event cycles run every `CYCLE_S` until one decides nothing. While pods wait, further cycles look
+for what time alone changes: after a pause that doubles each time, up to `LONGEST_PAUSE_S`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from random import Random
+from typing import Final
+
+from extender.scenario.clock import pass_time
+from extender.scenario.errors import ScenarioError
+from extender.scenario.longrun.arrivals import arrival_times, draw, draw_span
+from extender.scenario.longrun.meter import Meter
+from extender.scenario.longrun.owed import Owner, owed_now
+from extender.scenario.longrun.report import Report, misses
+from extender.scenario.longrun.work import Work
+from extender.scenario.model import Case, Happening
+from extender.scenario.outcome import Outcome
+from extender.scenario.run import Judge, run_cycle
+from extender.scenario.world import NOW_S, RunJob, RunTask, World
+from extender.state.model import GPU
+
+#: The controller looks at least this often.
+CYCLE_S: Final = 2
+LONGEST_PAUSE_S: Final = 60
+_DAY_S: Final = 86_400
+
+#: Called with the seconds since the start, the world and the outcome of a cycle before it settles.
+Watch = Callable[[int, World, Outcome], None]
+#: (seconds since the start, order, what happens)
+_Event = tuple[int, int, Callable[[], bool]]
+
+
+def simulate(
+    case: Case, days: float | None = None, watch: Watch | None = None, judge: Judge | None = None
+) -> Report:
+    """Run the case's cluster for its days, or for `days`; the same for the same case.
+
+    What `judge` says of a cycle is in the report as `broken`. Raises ScenarioError where the case
+    contradicts itself.
+    """
+    end_s = int((case.simulate.days if days is None else days) * _DAY_S)
+    return _Run(case, end_s, watch, judge).run()
+
+
+@dataclass(slots=True)
+class _Run:
+    """One simulation on its way. Seconds count from its start, but for those in the world."""
+
+    case: Case
+    end_s: int
+    watch: Watch | None
+    judge: Judge | None
+    world: World = field(init=False)
+    meter: Meter = field(default_factory=Meter)
+    report: Report = field(init=False)
+    now_s: int = 0
+    _events: list[_Event] = field(default_factory=list)
+    _n_events: int = 0
+    _due_s: int | None = 0
+    _pause_s: int = CYCLE_S
+    _work: dict[str, Work] = field(default_factory=dict)
+    _line_of: dict[str, int] = field(default_factory=dict)
+    _n_drawn: Counter[int] = field(default_factory=Counter)
+    _n_changes: int = 1
+    _n_seen: int = 0
+    _changed_s: int = 0
+    _evicted_at: dict[str, int] = field(default_factory=dict)
+    _last: Outcome | None = None
+
+    def __post_init__(self) -> None:
+        self.world = World.of(self.case)
+        self.report = Report(self.case.id, self.end_s)
+
+    def run(self) -> Report:
+        """All of it."""
+        self._prepare()
+        self._note_changes()
+        while (now_s := self._next_s()) is not None and now_s < self.end_s:
+            self._pass_time(now_s)
+            has_changed = False
+            while self._events and self._events[0][0] <= now_s:
+                has_changed |= heappop(self._events)[2]()
+            if has_changed:
+                self._change()
+            if self._due_s is not None and self._due_s <= now_s:
+                self._run_cycle()
+        self._pass_time(self.end_s)
+        return self._finish()
+
+    def _next_s(self) -> int | None:
+        times = [] if self._due_s is None else [self._due_s]
+        if self._events:
+            times.append(self._events[0][0])
+        return min(times, default=None)
+
+    def _pass_time(self, now_s: int) -> None:
+        self.meter.advance(now_s)
+        pass_time(self.world, now_s - self.now_s)
+        self.now_s = now_s
+
+    def _change(self) -> None:
+        """Something came, ended or was changed: a cycle answers it."""
+        self._n_changes += 1
+        self._changed_s = self.now_s
+        self._due_s, self._pause_s = self.now_s, CYCLE_S
+        self._note_changes()
+
+    def _note_changes(self) -> None:
+        """What is held and owed from now on."""
+        self.meter.tell_owed(owed_now(self.world))
+        self._note_held()
+
+    def _note_held(self) -> None:
+        held: Counter[Owner] = Counter()
+        is_waited = False
+        for job in self.world.jobs.values():
+            for task in job.tasks:
+                if task.place.status == "running":
+                    held[_owner(job)] += _held_milli(task)
+                elif task.place.status == "pending":
+                    is_waited = True
+        self.meter.tell(held, self._capacity(), is_waited=is_waited)
+
+    def _capacity(self) -> int:
+        return sum(amounts[GPU] for amounts in self.world.past.capacity.values())
+
+    # What happens by itself.
+
+    def _at(self, at_s: int, happen: Callable[[], bool]) -> None:
+        """Let it happen then; it says whether anything changed."""
+        self._n_events += 1
+        heappush(self._events, (at_s, self._n_events, happen))
+
+    def _prepare(self) -> None:
+        simulation = self.case.simulate
+        for job in self.world.jobs.values():
+            span = simulation.runs.get(job.spec.name)
+            rng = Random(f"{simulation.seed}/{job.spec.name}")  # noqa: S311
+            self._begin(job, draw_span(span, rng))
+            for task in job.tasks:
+                if task.place.status == "running":
+                    self._start(task)
+        for at in range(len(simulation.arrivals)):
+            for at_s in arrival_times(simulation, at, self.end_s):
+                self._at(at_s, lambda at=at: self._arrive(at))  # type: ignore[misc]
+        for happening in simulation.events:
+            self._at(int(happening.at), lambda each=happening: self._happen(each))  # type: ignore[misc]
+
+    def _begin(self, job: RunJob, run_s: int | None) -> None:
+        self.meter.count(_owner(job), "arrived")
+        every_s, restart_s = int(job.spec.checkpoint or 0), int(self.case.simulate.restart)
+        for task in job.tasks:
+            self._work[task.id] = Work(run_s, every_s, restart_s)
+
+    def _arrive(self, at: int) -> bool:
+        self._n_drawn[at] += 1
+        arrival = draw(self.case.simulate, at, self._n_drawn[at])
+        self.world.add([arrival.job])
+        self._line_of[arrival.job.name] = at
+        self._begin(self.world.jobs[arrival.job.name], arrival.run_s)
+        return True
+
+    def _happen(self, happening: Happening) -> bool:
+        for name in happening.finish:
+            for task in self._job_named(name).tasks:
+                if task.place.status == "running":
+                    self._work[task.id].finish(self.now_s)
+            self.meter.count(_owner(self._job_named(name)), "ended")
+            self.world.finish([name])
+        for name, change in happening.set.items():
+            self.world.change(name, change)
+        return True
+
+    def _job_named(self, name: str) -> RunJob:
+        job = self.world.jobs.get(name)
+        if job is None:
+            raise ScenarioError(f"{self.case.id}: finish: there is no job {name}")
+        return job
+
+    def _start(self, task: RunTask) -> None:
+        """The task runs; when it will end is known if nothing stops it."""
+        work = self._work[task.id]
+        end_s = work.start(task.started_at - NOW_S)
+        if end_s is not None:
+            n_stops = work.n_stops
+            self._at(max(end_s, self.now_s), lambda: self._end(task, n_stops))
+
+    def _end(self, task: RunTask, n_stops: int) -> bool:
+        """The task has done its work: it is gone, and with it a gang whose member it was."""
+        if self.world.tasks.get(task.id) is not task or self._work[task.id].n_stops != n_stops:
+            return False
+        job = self.world.jobs[task.id.partition("/")[0]]
+        ending = [task] if job.tree.min_member <= 1 else list(job.tasks)
+        for each in ending:
+            if each.place.status == "running":
+                lost_s = self._work[each.id].finish(self.now_s)
+                self.meter.lose(_owner(job), lost_s * _held_milli(each))
+            self.world.drop_task(each.id)
+            del self._work[each.id]
+        if job.spec.name not in self.world.jobs:
+            self.meter.count(_owner(job), "ended")
+            line = self._line_of.pop(job.spec.name, None)
+            if line is not None and self._is_kept(line):
+                self._arrive(line)
+        return True
+
+    def _is_kept(self, line: int) -> bool:
+        arrivals = self.case.simulate.arrivals[line]
+        is_over = arrivals.until is not None and self.now_s >= arrivals.until
+        return arrivals.keep is not None and not is_over
+
+    # What is decided.
+
+    def _run_cycle(self) -> None:
+        world, report = self.world, self.report
+        report.cycles += 1
+        outcome = run_cycle(world, report.cycles, lambda: 0)
+        report.broken += self._judge(outcome)
+        if self.watch is not None:
+            self.watch(self.now_s, world, outcome)
+        changed = list(outcome.changed())
+        is_answer = self._n_seen != self._n_changes
+        self._n_seen = self._n_changes
+        for id_, before, after in changed:
+            if before.status == "running" and (after.status == "evicted" or after.is_moved):
+                self._stop(id_, is_move=after.is_moved, is_answer=is_answer)
+        world.settle(outcome.after)
+        for id_, _, after in changed:
+            if after.status == "bound":
+                self._note_start(world.tasks[id_])
+        self._note_held()
+        self._plan_next(bool(changed))
+
+    def _judge(self, outcome: Outcome) -> Iterator[str]:
+        last = self._last if self._n_seen == self._n_changes else None
+        self._last = outcome
+        if self.judge is not None and len(self.report.broken) < _MOST_BROKEN:
+            for told in self.judge(self.world, outcome, last):
+                yield f"{as_time(self.now_s)}: {told}"
+
+    def _plan_next(self, has_changed: bool) -> None:
+        if has_changed:
+            unrest_s = self.now_s - self._changed_s
+            self.report.longest_unrest_s = max(self.report.longest_unrest_s, unrest_s)
+            self._pause_s = CYCLE_S
+        self.report.came_to_rest = not has_changed
+        is_waited = any(task.place.status == "pending" for task in self.world.tasks.values())
+        if has_changed or is_waited:
+            self._due_s = self.now_s + self._pause_s
+            self._pause_s = min(LONGEST_PAUSE_S, 2 * self._pause_s)
+        else:
+            self._due_s = None
+
+    def _stop(self, id_: str, *, is_move: bool, is_answer: bool) -> None:
+        task = self.world.tasks[id_]
+        owner = _owner(self.world.jobs[id_.partition("/")[0]])
+        lost_s = self._work[id_].stop(self.now_s)
+        self.meter.stop(owner, id_, lost_s * _held_milli(task), is_move=is_move)
+        self.report.evictions_without_change += not is_answer
+        if not is_move:
+            self._evicted_at[id_] = self._n_changes
+
+    def _note_start(self, task: RunTask) -> None:
+        owner = _owner(self.world.jobs[task.id.partition("/")[0]])
+        self.meter.note_wait(owner, self.world.now_s - task.waits_since)
+        if self._evicted_at.pop(task.id, None) == self._n_changes:
+            self.report.evicted_and_back += 1
+        self._start(task)
+
+    def _finish(self) -> Report:
+        report, meter = self.report, self.meter
+        for job in self.world.jobs.values():
+            for task in job.tasks:
+                if task.place.status == "pending":
+                    meter.count(_owner(job), "waiting")
+                    meter.note_wait(_owner(job), self.world.now_s - task.waits_since)
+        report.users, report.capacity = meter.users, self._capacity()
+        report.idle, report.idle_while_waiting = meter.idle, meter.idle_while_waiting
+        report.queues = dict(sorted(meter.queues.items()))
+        simulation = self.case.simulate
+        bars = simulation.at_most, simulation.at_least
+        report.missed = list(misses(report.as_json(), *bars))
+        return report
+
+
+#: Broken invariants that are told; one is one too many.
+_MOST_BROKEN: Final = 20
+
+
+def _owner(job: RunJob) -> Owner:
+    return job.spec.queue, job.spec.user
+
+
+def _held_milli(task: RunTask) -> int:
+    return sum(card.milli for card in task.place.cards) + task.demand.counted_milli
+
+
+def as_time(seconds: int) -> str:
+    """`1d 02:03:04`, since the start."""
+    days, rest = divmod(seconds, _DAY_S)
+    return f"{days}d {rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"

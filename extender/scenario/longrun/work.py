@@ -1,0 +1,51 @@
+"""A task's work under checkpoints: what it has done, what a stop costs, when it will finish."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Work:
+    """One task's way to its end, in seconds.
+
+    It has `run_s` of work (None: it never ends), saves it after every `every_s` of running (0:
+    never), and after a stop it holds its cards for `restart_s` before it goes on from the last
+    save. `held_s` is how long it has held its cards in all its runs.
+    """
+
+    run_s: int | None
+    every_s: int = 0
+    restart_s: int = 0
+    saved_s: int = 0
+    held_s: int = 0
+    n_stops: int = 0
+    started_s: int = 0
+
+    def start(self, now_s: int) -> int | None:
+        """It runs from now on; returns when it will finish if nothing stops it."""
+        self.started_s = now_s
+        return self.end_s
+
+    @property
+    def end_s(self) -> int | None:
+        """When the run that has started finishes; None: never."""
+        if self.run_s is None:
+            return None
+        return self.started_s + self._load_s() + self.run_s - self.saved_s
+
+    def stop(self, now_s: int) -> int:
+        """It is stopped and keeps what it saved; returns the seconds that were held in vain."""
+        ran_s = now_s - self.started_s
+        worked_s = max(0, ran_s - self._load_s())
+        kept_s = worked_s // self.every_s * self.every_s if self.every_s else 0
+        self.saved_s += kept_s
+        self.held_s += ran_s
+        self.n_stops += 1
+        return ran_s - kept_s
+
+    def finish(self, now_s: int) -> int:
+        """Its work is done; returns the seconds of its last run that were held in vain."""
+        self.held_s += now_s - self.started_s
+        return self._load_s()
+
+    def _load_s(self) -> int:
+        return self.restart_s if self.n_stops else 0

@@ -1,0 +1,97 @@
+"""What queues used in the past, for the weights of queues in a run in which time passes.
+
+Where any queue of a file says what it used, that is its part of an endless past, and what is held
+since fades it out. Where none does, the past begins with the file, as it does on a new cluster.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from extender.policy.queues.usage import advance, as_ppm
+from extender.scenario.cluster import Cluster
+from extender.state.model import NOTHING, Amounts, PoolQuota, QueueView
+
+_PPM: Final = 1_000_000
+#: Half-lives after which an account stands where it would for ever.
+_ENDLESS: Final = 128
+
+#: (queue, node pool)
+_Key = tuple[str, str]
+
+
+@dataclass(slots=True)
+class PastUse:
+    """Accounts of queues, and of what each node pool had, in amounts times seconds."""
+
+    half_life_s: int
+    is_counted: bool
+    capacity: dict[str, Amounts]
+    _used: dict[_Key, Amounts] = field(default_factory=dict)
+    _had: dict[str, Amounts] = field(default_factory=dict)
+    _is_fresh: bool = True
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> "PastUse":
+        """The accounts as the file has them."""
+        settings = cluster.case.settings
+        past = cls(
+            half_life_s=settings.usage_half_life,
+            is_counted=settings.usage_weight not in (0, "0"),
+            capacity=_capacity(cluster),
+        )
+        stated = {
+            (queue.name, pool): tuple(figures.usage_ppm for figures in quota.figures)
+            for queue in cluster.queue_views.values()
+            for pool, quota in queue.pools.items()
+        }
+        if any(map(any, stated.values())):
+            past._had = {
+                pool: advance(NOTHING, amounts, _ENDLESS * past.half_life_s, past.half_life_s)
+                for pool, amounts in past.capacity.items()
+            }
+            for key, parts in stated.items():
+                gpu, cpu, memory = (
+                    had * ppm // _PPM for had, ppm in zip(past._had[key[1]], parts, strict=True)
+                )
+                past._used[key] = gpu, cpu, memory
+        return past
+
+    def add(self, held: Mapping[tuple[str, str, int], int], seconds: int) -> None:
+        """So much was held, by queue, node pool and resource, for so long."""
+        self._is_fresh = False
+        for pool, amounts in self.capacity.items():
+            had = self._had.get(pool, NOTHING)
+            self._had[pool] = advance(had, amounts, seconds, self.half_life_s)
+        for queue, pool in self._used.keys() | {(key[0], key[1]) for key in held}:
+            gpu, cpu, memory = (held.get((queue, pool, at), 0) for at in range(3))
+            used = self._used.get((queue, pool), NOTHING)
+            self._used[queue, pool] = advance(used, (gpu, cpu, memory), seconds, self.half_life_s)
+
+    def views(self, queues: dict[str, QueueView]) -> dict[str, QueueView]:
+        """The queues with what they used until now."""
+        if self._is_fresh:
+            return queues
+        return {name: self._with_past(view) for name, view in queues.items()}
+
+    def _with_past(self, view: QueueView) -> QueueView:
+        pools = {}
+        for pool, quota in view.pools.items():
+            parts = as_ppm(self._used.get((view.name, pool), NOTHING), self._had[pool])
+            gpu, cpu, memory = (
+                replace(figures, usage_ppm=ppm)
+                for figures, ppm in zip(quota.figures, parts, strict=True)
+            )
+            pools[pool] = PoolQuota(gpu, cpu, memory, quota.rank)
+        return replace(view, pools=pools)
+
+
+def _capacity(cluster: Cluster) -> dict[str, Amounts]:
+    """What the ready nodes of each pool have."""
+    nodes, sums = cluster.free, {pool: [0, 0, 0] for pool in cluster.pools}
+    for ix, pool in enumerate(nodes.pool):
+        if pool in sums and nodes.is_ready[ix]:
+            sums[pool][0] += nodes.cards.capacity_milli[ix]
+            sums[pool][1] += nodes.cpu_milli[ix]
+            sums[pool][2] += nodes.memory_mib[ix]
+    return {pool: (gpu, cpu, memory) for pool, (gpu, cpu, memory) in sums.items()}

@@ -1,0 +1,156 @@
+"""Long runs: what comes when, what is done and lost, and what the figures count."""
+
+from typing import Any
+
+import pytest
+
+from extender.scenario.errors import ScenarioError
+from extender.scenario.faults import faults_of
+from extender.scenario.load import case_of
+from extender.scenario.longrun.report import Report, misses
+from extender.scenario.longrun.simulate import simulate
+from tests.unit.scenario.written import Entry, entry, job, node, queue
+
+
+def line(name: str = "j", of: str = "a", gpu: Any = 1, **when: Any) -> Entry:
+    return {"job": job(name, of, gpu=gpu), **when}
+
+
+def run(days: float = 1, **more: Any) -> Report:
+    lines = more.pop("arrivals", [])
+    section = {"days": days, "arrivals": lines} | more.pop("simulate", {})
+    return simulate(case_of(entry(simulate=section, **more), "test"))
+
+
+def test_jobs_come_when_the_file_says_and_end_when_their_work_is_done() -> None:
+    report = run(nodes=[node(gpus=1)], arrivals=[line(at=3600, every=7200, count=3, run=1800)])
+    (sums,) = report.queues.values()
+    assert (sums.arrived, sums.ended) == (3, 3)
+    assert sums.held == 3 * 1800 * 1000
+    assert report.came_to_rest
+
+
+def test_what_holds_less_than_it_is_owed_is_deprived_of_the_rest() -> None:
+    # Non-preemptible work within b's quota holds the one card that a is owed half of.
+    quiet = job("old", "b", on="n0", preemptible=False)
+    report = run(
+        nodes=[node(gpus=1)],
+        queues=[queue("a", quota=1), queue("b", quota=1)],
+        jobs=[quiet, job("new", "a")],
+    )
+    a = report.as_json()["queues"]["a"]
+    assert (a["owedGpuHours"], a["heldGpuHours"], a["deprivedGpuHours"]) == (12, 0, 12)
+    assert (a["longestWithoutHours"], a["longestWaitHours"]) == (24, 24.017)
+
+
+def test_an_eviction_loses_what_was_not_saved() -> None:
+    def lost(**saves: Any) -> int:
+        report = run(
+            nodes=[node(gpus=1)],
+            queues=[queue("a", quota=1), queue("b")],
+            jobs=[job("old", "b", on="n0", **saves)],
+            arrivals=[line(at=5000, run=600)],
+        )
+        assert report.queues["b"].evictions == 1
+        return report.queues["b"].lost
+
+    assert lost() == 5_000_000
+    assert lost(checkpoint=1800) == 1_400_000
+
+
+def test_a_task_that_goes_on_needs_its_time_to_load_and_ends_so_much_later() -> None:
+    report = run(
+        nodes=[node(gpus=1)],
+        queues=[queue("a", quota=1), queue("b")],
+        jobs=[job("old", "b", on="n0", checkpoint=600)],
+        arrivals=[line(at=1200, run=1000)],
+        simulate={"restart": 60, "runs": {"old": 3000}},
+    )
+    b = report.queues["b"]
+    assert (b.ended, b.evictions) == (1, 1)
+    assert b.held == (3000 + 60) * 1000
+    assert b.lost == 60 * 1000
+
+
+def test_kept_jobs_are_replaced_as_they_end() -> None:
+    report = run(nodes=[node(gpus=2)], arrivals=[line(keep=2, run=7200)])
+    assert report.queues["a"].ended == 2 * 11
+    assert report.queues["a"].arrived == 2 * 12
+
+
+def test_what_is_drawn_is_the_same_for_the_same_seed_and_another_for_another() -> None:
+    def told(seed: int) -> dict[str, Any]:
+        lines = [
+            line("j", perDay=50, run=[600, 7200], gpu=2)
+            | {"gpu": [1, 2], "user": ["ann", "ben"], "priority": [50, 75]}
+        ]
+        return run(arrivals=lines, simulate={"seed": seed}).as_json()
+
+    assert told(1) == told(1)
+    assert told(1) != told(2)
+    assert set(told(1)["users"]) == {"a/ann", "a/ben"}
+    assert 25 < told(1)["total"]["arrived"] < 80
+
+
+def test_a_gang_ends_whole_and_independent_tasks_one_by_one() -> None:
+    gang = {"job": job("g", n=2), "at": 0, "run": 600}
+    trials = {"job": job("t", n=3, group={"min": 1}), "at": 0, "run": 600}
+    report = run(nodes=[node(gpus=2)], arrivals=[gang, trials])
+    assert report.queues["a"].ended == 2
+    assert report.queues["a"].held == (2 + 3) * 600 * 1000
+
+
+def test_events_end_and_change_jobs() -> None:
+    report = run(
+        nodes=[node(gpus=1)],
+        jobs=[job("x", on="n0"), job("y"), job("z")],
+        simulate={
+            "events": [{"at": 600, "set": {"z": {"priority": 75}}}, {"at": 1200, "finish": ["z"]}]
+        },
+    )
+    a = report.queues["a"]
+    assert (a.evictions, a.ended, a.waiting) == (1, 1, 1)
+    assert a.lost == 600 * 1000
+
+
+def test_repeated_evictions_and_those_without_outside_change_are_counted() -> None:
+    report = run(
+        nodes=[node(gpus=1)],
+        queues=[queue("a", quota=1), queue("b")],
+        jobs=[job("old", "b", on="n0")],
+        arrivals=[line(at=600, every=3600, count=3, run=600)],
+    )
+    b = report.queues["b"]
+    assert (b.evictions, b.repeated) == (3, 2)
+    assert report.evictions_without_change == 0
+    assert report.evicted_and_back == 0
+
+
+def test_a_bar_that_is_missed_is_told_and_so_is_one_of_no_figure() -> None:
+    told = run(nodes=[node(gpus=1)], arrivals=[line(at=0, run=600)]).as_json()
+    assert not list(misses(told, {"total.lostPercent": 0}, {"queues.a.ended": 1}))
+    assert list(misses(told, {"queues.*.ended": 0}, {"queues.b.ended": 1})) == [
+        "queues.a.ended: 1, expected at most 0",
+        "queues.b.ended: there is no such figure",
+    ]
+
+
+def test_an_event_about_a_job_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="finish: there is no job q"):
+        run(simulate={"events": [{"at": 5, "finish": ["q"]}]})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"run": 5}, "accepted: one of at, perDay and keep"),
+        ({"at": 1, "keep": 1}, "accepted: one of at, perDay and keep"),
+        ({"at": 1, "count": 2}, "count: 2 without every"),
+        ({"at": 1, "run": [9, 3]}, "accepted: the shorter time first"),
+        ({"keep": 1, "run": 0}, "run: 0 with keep"),
+        ({"at": 1, "job": job(on="n0")}, "tasks[0].state: running; accepted: pending"),
+    ],
+)
+def test_arrivals_that_cannot_be_meant_are_refused(wrong: Entry, why: str) -> None:
+    made = case_of(entry(simulate={"arrivals": [line() | wrong]}), "test")
+    assert why in " ".join(faults_of(made))
