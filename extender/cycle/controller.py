@@ -25,17 +25,17 @@ from extender.api.kinds import (
 from extender.api.names import LEASE_NAME, SYSTEM_NAMESPACE
 from extender.api.objects import Node, Pod, PodDisruptionBudget
 from extender.cycle import metrics
-from extender.cycle.commit import Committer
-from extender.cycle.evict import Evictor
-from extender.cycle.inventory import InventoryKeeper
-from extender.cycle.namespaces import NamespaceKeeper
+from extender.cycle.commit.committer import Committer
+from extender.cycle.evictions.evictor import Evictor
+from extender.cycle.evictions.unledgered import UnledgeredKeeper
+from extender.cycle.keepers.inventory import InventoryKeeper
+from extender.cycle.keepers.namespaces import NamespaceKeeper
+from extender.cycle.keepers.volumes import VolumeReader
 from extender.cycle.past_use import PastUseKeeper
-from extender.cycle.pods import PodWriter
-from extender.cycle.recovery import Recovery
-from extender.cycle.report import STATUS_PERIOD_S, Reporter
+from extender.cycle.pods.writer import PodWriter
+from extender.cycle.recovery.repair import Recovery
+from extender.cycle.reports.report import STATUS_PERIOD_S, Reporter
 from extender.cycle.stage_clock import StageClock
-from extender.cycle.unledgered import UnledgeredKeeper
-from extender.cycle.volumes import VolumeReader
 from extender.kube.client import Client
 from extender.kube.election import Election, Leadership
 from extender.kube.errors import KubeError, NotLeading

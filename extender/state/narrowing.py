@@ -1,7 +1,7 @@
 """What the release of a pod added to its node affinity, told from what the pod asked for itself.
 
-`extender.cycle.release` appends to every required term a requirement on `metadata.name`, once for
-each node that the pod was released for.
+`extender.cycle.pods.release` appends to every required term a requirement on `metadata.name`, once
+for each node that the pod was released for.
 """
 
 from msgspec import Struct

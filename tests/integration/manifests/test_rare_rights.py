@@ -12,7 +12,7 @@ import pytest
 from extender.api import names
 from extender.api.events import Upserted
 from extender.api.reasons import Reason
-from extender.cycle.own_groups import KEPT_S, OwnGroups
+from extender.cycle.keepers.own_groups import KEPT_S, OwnGroups
 from extender.cycle.pod_events import PodEvents
 from extender.kube.client import Client
 from extender.kube.recorder import EventRecorder, ObjectRef, Pace

@@ -10,10 +10,10 @@ from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
 from extender.api.reasons import Reason
 from extender.cycle import metrics
-from extender.cycle.beneficiaries import RUNS_WITHIN_S
-from extender.cycle.evict import AT_ONCE, Evictor
-from extender.cycle.pods import PodWriter
-from extender.cycle.protection import FIRST_S
+from extender.cycle.evictions.beneficiaries import RUNS_WITHIN_S
+from extender.cycle.evictions.evictor import AT_ONCE, Evictor
+from extender.cycle.evictions.protection import FIRST_S
+from extender.cycle.pods.writer import PodWriter
 from extender.kube.client import Evicted, EvictionRefused
 from extender.policy.plan import Admission, Eviction, Placement, Plan
 from extender.state.cluster import ClusterState

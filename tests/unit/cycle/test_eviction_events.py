@@ -4,7 +4,7 @@ from extender.api.demand import Demand
 from extender.api.kinds import CardShare
 from extender.api.objects import OwnerReference
 from extender.api.reasons import Reason
-from extender.cycle.eviction_events import beneficiary_note, victim_note
+from extender.cycle.evictions.events import beneficiary_note, victim_note
 from extender.policy.plan import Eviction
 from extender.state.model import PodView, WorkloadView
 

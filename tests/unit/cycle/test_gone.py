@@ -8,8 +8,8 @@ import pytest
 from extender.api.events import Removed, Synced, Upserted
 from extender.api.objects import Node, Pod
 from extender.cycle.controller import EPOCHS_PER_LEADER, Controller, ControlOptions, _Term
-from extender.cycle.inventory import InventoryKeeper
-from extender.cycle.pods import PodWriter, Release
+from extender.cycle.keepers.inventory import InventoryKeeper
+from extender.cycle.pods.writer import PodWriter, Release
 from extender.http.claim import read_claim
 from extender.kube.client import Client
 from extender.kube.election import _first_transitions

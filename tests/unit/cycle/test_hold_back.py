@@ -1,7 +1,7 @@
 """What is left of a plan while kube-scheduler is away."""
 
 from extender.api.reasons import Reason
-from extender.cycle.hold_back import hold_back
+from extender.cycle.recovery.hold_back import hold_back
 from extender.policy.plan import Admission, Eviction, Placement, Plan
 from extender.state.model import PodView, WorkloadView
 

@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
-from extender.cycle.inventory import InventoryKeeper
+from extender.cycle.keepers.inventory import InventoryKeeper
 from extender.state.cluster import ClusterState
 from tests.support.builders import gpu_node, node, pod
 

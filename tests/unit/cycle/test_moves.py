@@ -7,7 +7,7 @@ import pytest
 
 from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
-from extender.cycle.moves import KEPT_IN_ALL_S, KEPT_S, HandOver
+from extender.cycle.commit.moves import KEPT_IN_ALL_S, KEPT_S, HandOver
 from extender.ledger.writer import Change
 from extender.state.cluster import ClusterState
 from tests.support.builders import (

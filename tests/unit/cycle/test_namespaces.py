@@ -5,7 +5,7 @@ import pytest
 from extender.api.events import Removed, Upserted
 from extender.api.names import LABEL_MANAGED, SYSTEM_NAMESPACES
 from extender.api.objects import Namespace, ObjectMeta
-from extender.cycle.namespaces import NamespaceKeeper
+from extender.cycle.keepers.namespaces import NamespaceKeeper
 
 
 def keeper(**labels: str) -> NamespaceKeeper:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from extender.api.events import Upserted
-from extender.cycle.narrow import N_NODES, N_NODES_UNNAMED, Narrowing
+from extender.cycle.pods.narrow import N_NODES, N_NODES_UNNAMED, Narrowing
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView
 from tests.support.builders import department, gpu_node, node, pod, project

@@ -4,7 +4,7 @@ from typing import Any
 
 from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
-from extender.cycle.own_groups import KEPT_S, OwnGroups, group_of
+from extender.cycle.keepers.own_groups import KEPT_S, OwnGroups, group_of
 from extender.cycle.pod_events import PodEvents
 from extender.kube.client import Client
 from extender.kube.recorder import EventRecorder

@@ -2,7 +2,7 @@
 
 from extender.api.kinds import CardShare, Row
 from extender.api.objects import NodeSelector, NodeSelectorTerm, Requirement
-from extender.cycle.release import (
+from extender.cycle.pods.release import (
     forget_plan_patch,
     release_patch,
     revoke_patch,

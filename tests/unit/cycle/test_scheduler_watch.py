@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from extender.api.events import Upserted
 from extender.api.objects import Pod
-from extender.cycle.scheduler_watch import SchedulerWatch
+from extender.cycle.recovery.scheduler_watch import SchedulerWatch
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView
 from tests.support.builders import pod

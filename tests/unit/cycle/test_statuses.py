@@ -5,10 +5,10 @@ import pytest
 from extender.api.kinds import GpuPodGroupStatus
 from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
-from extender.cycle.conditions import SCHEDULED, STALE, VALID, condition, observed
-from extender.cycle.group_status import ended_status, group_status
-from extender.cycle.queue_status import over_quota, queue_status, validity
-from extender.cycle.seen import Seen
+from extender.cycle.reports.conditions import SCHEDULED, STALE, VALID, condition, observed
+from extender.cycle.reports.group_status import ended_status, group_status
+from extender.cycle.reports.queue_status import over_quota, queue_status, validity
+from extender.cycle.reports.seen import Seen
 from extender.policy.plan import Plan, QueueShare
 from extender.state.model import GroupView, PodState, PodView, Snapshot, WorkloadView
 from extender.state.nodes import NodeTable

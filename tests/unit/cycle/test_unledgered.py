@@ -9,8 +9,13 @@ from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
 from extender.api.reasons import Reason
 from extender.cycle import metrics
-from extender.cycle.pods import PodWriter
-from extender.cycle.unledgered import EVICTIONS_PER_LOOK, LOOK_PERIOD_S, RETRY_S, UnledgeredKeeper
+from extender.cycle.evictions.unledgered import (
+    EVICTIONS_PER_LOOK,
+    LOOK_PERIOD_S,
+    RETRY_S,
+    UnledgeredKeeper,
+)
+from extender.cycle.pods.writer import PodWriter
 from extender.kube.client import Evicted, EvictionRefused
 from extender.kube.recorder import ObjectRef
 from extender.state.cluster import ClusterState

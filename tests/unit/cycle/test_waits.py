@@ -5,15 +5,15 @@ from typing import Any
 
 from extender.api.events import Upserted
 from extender.api.reasons import HELP, Reason, Refused
-from extender.cycle.placed import (
+from extender.cycle.reports.placed import (
     CHANGE_S,
     RENEW_S,
     Note,
     PlacedQueue,
     placed_patch,
 )
-from extender.cycle.wait_events import RENEW_S as EVENTS_RENEW_S
-from extender.cycle.wait_events import SETTLE_S, WaitEvents, WaitNote, readable, told
+from extender.cycle.reports.wait_events import RENEW_S as EVENTS_RENEW_S
+from extender.cycle.reports.wait_events import SETTLE_S, WaitEvents, WaitNote, readable, told
 from extender.policy.placement.explain import NEVER
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState

@@ -23,7 +23,7 @@ from extender.api.objects import (
     Volume,
 )
 from extender.api.reasons import Reason
-from extender.cycle.release import release_patch
+from extender.cycle.pods.release import release_patch
 from extender.state.claims import VolumeView
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView

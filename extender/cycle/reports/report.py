@@ -17,16 +17,22 @@ import structlog
 from extender.api.events import Upserted
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject
 from extender.api.reasons import Reason
-from extender.cycle.conditions import observed
-from extender.cycle.group_status import ended_status, group_status
+from extender.cycle.keepers.own_groups import OwnGroups
 from extender.cycle.metrics import PENDING
-from extender.cycle.own_groups import OwnGroups
 from extender.cycle.past_use import PastUseKeeper
-from extender.cycle.placed import PlacedConditions
 from extender.cycle.pod_events import PodEvents
-from extender.cycle.queue_status import over_quota, pool_statuses, queue_status, shares_of, validity
-from extender.cycle.seen import Seen
-from extender.cycle.wait_events import WaitEvents
+from extender.cycle.reports.conditions import observed
+from extender.cycle.reports.group_status import ended_status, group_status
+from extender.cycle.reports.placed import PlacedConditions
+from extender.cycle.reports.queue_status import (
+    over_quota,
+    pool_statuses,
+    queue_status,
+    shares_of,
+    validity,
+)
+from extender.cycle.reports.seen import Seen
+from extender.cycle.reports.wait_events import WaitEvents
 from extender.cycle.writes import write_all
 from extender.kube.client import Client
 from extender.kube.recorder import EventRecorder, ObjectRef

@@ -13,7 +13,7 @@ import structlog
 from extender.api import names
 from extender.api.reasons import SENTENCES, Reason
 from extender.cycle import metrics
-from extender.cycle.pods import PodWriter
+from extender.cycle.pods.writer import PodWriter
 from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.state.cluster import ClusterState
 from extender.state.foreign import ForeignPod

@@ -12,10 +12,10 @@ import structlog
 from extender.api.events import Upserted
 from extender.api.failpoint import reach
 from extender.api.kinds import Row
-from extender.cycle.evict import Evictor
-from extender.cycle.moves import HandOver
-from extender.cycle.pods import PodWriter, Release
-from extender.cycle.recovery import Repairs
+from extender.cycle.commit.moves import HandOver
+from extender.cycle.evictions.evictor import Evictor
+from extender.cycle.pods.writer import PodWriter, Release
+from extender.cycle.recovery.repair import Repairs
 from extender.cycle.rows import kept_row, row_of
 from extender.ledger.writer import Change, Ledger
 from extender.policy.plan import Admission, Plan

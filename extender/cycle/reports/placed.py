@@ -17,8 +17,8 @@ from msgspec import Struct
 from extender.api import names
 from extender.api.events import Upserted
 from extender.api.reasons import Reason
-from extender.cycle.conditions import api_time
-from extender.cycle.wait_events import SETTLE_S, WAITING, told
+from extender.cycle.reports.conditions import api_time
+from extender.cycle.reports.wait_events import SETTLE_S, WAITING, told
 from extender.cycle.writes import write_all
 from extender.kube.client import Client
 from extender.kube.errors import Conflict

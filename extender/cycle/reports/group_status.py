@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from extender.api.kinds import GpuPodGroupStatus
 from extender.api.objects import Condition
 from extender.api.reasons import Reason, Refused
-from extender.cycle.conditions import SCHEDULED, STALE, api_time, condition
-from extender.cycle.wait_events import told
+from extender.cycle.reports.conditions import SCHEDULED, STALE, api_time, condition
+from extender.cycle.reports.wait_events import told
 from extender.state.model import WorkloadView
 from extender.state.trees import is_below
 

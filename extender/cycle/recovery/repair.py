@@ -16,10 +16,10 @@ from msgspec import Struct, field
 from extender.api.kinds import Row
 from extender.api.reasons import SENTENCES, Reason
 from extender.cycle import metrics
-from extender.cycle.hold_back import hold_back
-from extender.cycle.pods import PodWriter, Release
+from extender.cycle.pods.writer import PodWriter, Release
+from extender.cycle.recovery.hold_back import hold_back
+from extender.cycle.recovery.scheduler_watch import SchedulerWatch
 from extender.cycle.rows import row_of
-from extender.cycle.scheduler_watch import SchedulerWatch
 from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.policy.plan import Placement, Plan
 from extender.state.cluster import ClusterState

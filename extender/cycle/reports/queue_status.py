@@ -16,7 +16,7 @@ from extender.api.kinds import (
 from extender.api.objects import Condition
 from extender.api.reasons import Reason
 from extender.api.units import format_gpus
-from extender.cycle.conditions import OVER_QUOTA, VALID, condition
+from extender.cycle.reports.conditions import OVER_QUOTA, VALID, condition
 from extender.policy.plan import QueueShare
 from extender.state.model import CPU, GPU, MEMORY, UNLIMITED, Snapshot
 from extender.state.problems import Problem

@@ -18,8 +18,8 @@ from extender.api.failpoint import reach
 from extender.api.kinds import Row
 from extender.api.objects import Pod
 from extender.cycle import metrics
-from extender.cycle.narrow import Narrowing
-from extender.cycle.release import (
+from extender.cycle.pods.narrow import Narrowing
+from extender.cycle.pods.release import (
     Patch,
     forget_plan_patch,
     release_patch,

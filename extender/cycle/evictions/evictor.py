@@ -21,11 +21,11 @@ import structlog
 from extender.api.failpoint import reach
 from extender.api.reasons import Reason
 from extender.cycle import metrics
-from extender.cycle.beneficiaries import Beneficiaries, Case, case_of
-from extender.cycle.eviction_events import EvictionEvents
+from extender.cycle.evictions.beneficiaries import Beneficiaries, Case, case_of
+from extender.cycle.evictions.events import EvictionEvents
+from extender.cycle.evictions.protection import Deadlines, Protection
 from extender.cycle.pod_events import PodEvents
-from extender.cycle.pods import Outcome, PodWriter
-from extender.cycle.protection import Deadlines, Protection
+from extender.cycle.pods.writer import Outcome, PodWriter
 from extender.kube.errors import NotLeading
 from extender.kube.recorder import EventRecorder
 from extender.policy.plan import Eviction, Move, Plan

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from extender.api.reasons import Refused
-from extender.cycle.queue_status import PodCounts
+from extender.cycle.reports.queue_status import PodCounts
 from extender.policy.plan import Plan
 from extender.state.model import Snapshot, WorkloadView
 

@@ -1,0 +1,1 @@
+"""A plan becomes writes: rows first, then evictions and releases."""

@@ -1,0 +1,1 @@
+"""Writes to single pods: release, revoke, evict."""

@@ -1,0 +1,1 @@
+"""What people see of a decision: status, conditions and events."""
