@@ -14,21 +14,21 @@ import structlog
 
 from extender.api import logs
 from extender.api.names import SYSTEM_NAMESPACE
-from extender.door import listen
+from extender.connection_limits import listen
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
 from extender.kube.resources import DEPARTMENTS, NODE_POOLS, PROJECTS, TOPOLOGIES
 from webhooks import certs
 from webhooks.catalog import PRIORITY_CLASSES
 from webhooks.certs import Bundle
-from webhooks.door import PacedDoor
+from webhooks.connection_limits import PacedConnections
 from webhooks.owners.reader import Reader
 from webhooks.projects import ProjectIndex
 from webhooks.rotation import Schedule
 from webhooks.rotator import Folder, Rotator, Served
 from webhooks.server import Server
 
-#: Connections (`webhooks.door`), and some for everything else.
+#: Connections (`webhooks.connection_limits`), and some for everything else.
 MAX_FILES: Final = 2048
 
 log = structlog.get_logger("webhooks")
@@ -68,8 +68,8 @@ async def serve(options: Options) -> None:
         certs.serve_with(context, options.cert_dir)
         server.bundle = bundle
 
-    door = PacedDoor(context, registry=server.registry)
-    runner = server.runner(door.middleware)
+    connections = PacedConnections(context, registry=server.registry)
+    runner = server.runner(connections.middleware)
     async with (
         await Client.connect(options.kubeconfig, user_agent="ballast-webhooks") as client,
         asyncio.TaskGroup() as tasks,
@@ -83,11 +83,11 @@ async def serve(options: Options) -> None:
         await runner.setup()
         assert runner.server is not None
         try:
-            door.open(listen(options.host, options.port), runner.server)
+            connections.open(listen(options.host, options.port), runner.server)
             log.info("serving", host=options.host, port=options.port)
             await stopped.wait()
         finally:
-            await door.close()
+            await connections.close()
             await runner.cleanup()
             for task in running:
                 task.cancel()

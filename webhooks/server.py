@@ -1,9 +1,9 @@
 """The HTTPS server that the API server calls: POST /mutate for pods and Jobs, POST /validate for
 our own kinds, and health and metrics for kubelet.
 
-A review is answered from memory, but for pods whose gang only their owner knows: the owner is read
-within the webhook's timeout (`webhooks.owners.reader`). What the body costs is bounded by
-`webhooks.body`, and what comes before a body by `webhooks.door`; a body is never decompressed.
+A review is answered from memory, except for pods whose gang only their owner knows: the owner is
+read within the webhook's timeout (`webhooks.owners.reader`). `webhooks.body` bounds what a body
+costs, and `webhooks.connection_limits` what comes before it. A body is never decompressed.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from webhooks.owners.trace import WITHIN_S, Read, trace
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, ReviewError, allowed, answer, read, refused
 
-#: The API server gives up after 3 s (`timeoutSeconds`); a body that takes longer serves nobody.
+#: The API server gives up after 3 s (`timeoutSeconds`); a body that takes longer is of no use.
 BODY_DEADLINE_S: Final = 3.0
 #: What is left of a refused body is read for so long before the connection is closed.
 LINGER_S: Final = 1.0
@@ -91,7 +91,7 @@ class Server:
         )
 
     def runner(self, *middlewares: Middleware) -> web.AppRunner:
-        """The server, ready to be set up and given a port or a door (`webhooks.door`)."""
+        """The server, ready to be set up and given a port or connections."""
         app = web.Application(client_max_size=MAX_BODY, middlewares=middlewares)
         app.router.add_post("/mutate", self._mutate)
         app.router.add_post("/validate", self._validate)

@@ -8,8 +8,8 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from extender.door import Patience, listen
-from extender.http.guests import USUAL, House
+from extender.connection_limits import ConnectionLimits, listen
+from extender.http.connections import USUAL, NewestConnections
 from extender.http.tls import TlsFiles, follow_files, names_in
 
 #: Above Go's 90 s, so that kube-scheduler never posts on a connection we are closing.
@@ -65,12 +65,12 @@ class Listener:
         address: Address,
         tls: TlsFiles | None = None,
         allowed: frozenset[str] = frozenset(),
-        patience: Patience = USUAL,
+        limits: ConnectionLimits = USUAL,
     ) -> None:
-        self.house = House(patience)
+        self.connections = NewestConnections(limits)
         if tls is not None:
             app.middlewares.insert(0, _only(allowed))
-        app.middlewares.insert(0, self.house.middleware)
+        app.middlewares.insert(0, self.connections.middleware)
         self._address = address
         self._tls = tls
         self._runner = web.AppRunner(
@@ -86,7 +86,7 @@ class Listener:
     @property
     def port(self) -> int:
         """The port in use, also where 0 was asked for; 0 before `open`."""
-        return self.house.port
+        return self.connections.port
 
     async def open(self) -> None:
         """Start to answer; raises ListenError or TlsError."""
@@ -98,7 +98,7 @@ class Listener:
             raise ListenError(f"cannot listen on {self._address}: {error}") from error
         await self.serve(context)
         assert self._runner.server is not None
-        self.house.open(listening, self._runner.server)
+        self.connections.open(listening, self._runner.server)
         _log.info("listening", host=self._address.host, port=self.port, tls=context is not None)
 
     async def run(self) -> None:
@@ -108,12 +108,12 @@ class Listener:
 
     async def close(self) -> None:
         """Stop to accept, wait for calls under way, close."""
-        await self.house.close()
+        await self.connections.close()
         await self._runner.cleanup()
 
     async def serve(self, context: ssl.SSLContext | None) -> None:
         """Accept with `context` from now on. The socket itself stays, so nobody is turned away."""
-        self.house.context = context
+        self.connections.context = context
 
 
 def check_reach(address: Address, tls: TlsFiles | None) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.attacks.door import JSON, Answer
+from tests.attacks.raw_client import JSON, Answer
 
 Body = dict[str, Any]
 #: The tenant's namespace; another of its own, which enforces Pod Security's level `baseline`.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tests.attacks.attempt import HARDENED, HOME, OURS, Body
-from tests.attacks.door import Door
+from tests.attacks.raw_client import RawClient
 
 MINE: Final = (HOME, HARDENED)
 #: The tenant's project: what it may hold at most, and the priority classes it may use.
@@ -53,7 +53,7 @@ _KEPT: Final = ("phase", "nominatedNodeName", "allocatable", "capacity", "device
 class Judge:
     """Looks as administrator. A picture maps an object to what it says, cut to what counts."""
 
-    def __init__(self, admin: Door) -> None:
+    def __init__(self, admin: RawClient) -> None:
         self._admin = admin
 
     def picture(self, paths: tuple[str, ...] = WIDE) -> dict[str, str]:

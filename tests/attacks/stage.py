@@ -28,8 +28,8 @@ from tests.attacks.attempt import (
     half,
     pod,
 )
-from tests.attacks.door import MERGE, Answer, Door
 from tests.attacks.judge import CLASSES, NARROW, Judge, changes
+from tests.attacks.raw_client import MERGE, Answer, RawClient
 from tests.support.controlplane.cluster import SYSTEM_NAMESPACE, ControlPlane
 from tests.support.controlplane.handles import Cluster, run_kubectl
 from tests.support.controlplane.kubeconfig import write_kubeconfig
@@ -57,25 +57,27 @@ class Stage:
         self.plane = plane
         self.installation = installation
         self.webhooks = webhooks
-        self.admin = Door(plane.kubeconfig)
+        self.admin = RawClient(plane.kubeconfig)
         self.judge = Judge(self.admin)
-        self.doors = {TENANT: Door(plane.kubeconfig_for("tenant", ("system:authenticated",)))}
-        self.doors["nobody"] = Door(plane.kubeconfig, is_anonymous=True)
+        self.clients = {
+            TENANT: RawClient(plane.kubeconfig_for("tenant", ("system:authenticated",)))
+        }
+        self.clients["nobody"] = RawClient(plane.kubeconfig, is_anonymous=True)
         self._names = itertools.count(1)
 
     def log_in(self) -> None:
         """The other logins that attempts use."""
         for account in _ACCOUNTS:
             kubeconfig = self.plane.kubeconfig_for_service_account(SYSTEM_NAMESPACE, account)
-            self.doors[account] = Door(kubeconfig)
+            self.clients[account] = RawClient(kubeconfig)
         node = self.plane.kubeconfig_for(f"system:node:{NODES[0]}", ("system:nodes",))
-        self.doors["node"] = Door(node)
-        self.doors["agent"] = self._agent()
-        self.doors["tenant-token"] = Door(
+        self.clients["node"] = RawClient(node)
+        self.clients["agent"] = self._agent()
+        self.clients["tenant-token"] = RawClient(
             self.plane.kubeconfig_for_service_account(HOME, "default")
         )
 
-    def _agent(self) -> Door:
+    def _agent(self) -> RawClient:
         """The login of the node agent of the first node: a token that names its pod and node."""
         body = pod("agent", nodeName=NODES[0], serviceAccountName="ballast-agent")
         made = self.admin.send("POST", PODS.format(AGENT_NAMESPACE), body)
@@ -88,7 +90,7 @@ class Stage:
         token = self.admin.send("POST", path, asked).body["status"]["token"]
         file = self.plane.work / "agent.kubeconfig"
         authority = self.plane.authority.certificate
-        return Door(str(write_kubeconfig(file, self.plane.url, authority, token)))
+        return RawClient(str(write_kubeconfig(file, self.plane.url, authority, token)))
 
     # -- playing ------------------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ class Stage:
         body = attempt.body
         if callable(body):
             body = body(self.get(attempt.path))
-        return self.doors[attempt.actor].send(
+        return self.clients[attempt.actor].send(
             attempt.method, attempt.path, body, attempt.media, attempt.as_user
         )
 
@@ -316,7 +318,7 @@ class Stage:
             {"metadata": {"name": HELD, "annotations": {"ballast.dev/cards": "0:1:1"}},
              "target": {"kind": "Node", "name": NODES[0]}},
         )  # fmt: skip
-        mine = self.doors["agent"].send(
+        mine = self.clients["agent"].send(
             "PATCH", f"{OURS}/gpunodes/{NODES[1]}/status?dryRun=All", {"status": {}}, MERGE
         )
         refused = (patched, placed, bound, mine)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.attempt import PODS, VICTIMS, Tally
-from tests.attacks.door import MERGE
 from tests.attacks.judge import changes
+from tests.attacks.raw_client import MERGE
 from tests.attacks.stage import Stage
 from tests.attacks.threats.references import MARK
 from tests.attacks.threats.strangers import SECRETS, strangers

@@ -12,9 +12,9 @@ import pytest
 
 from tests.attacks.abuse import ABUSES, MIB, Line, filter_body
 from tests.attacks.attempt import Tally
-from tests.attacks.door import Door
 from tests.attacks.judge import NARROW, Judge, changes
 from tests.attacks.papers import DAY, SERVER, Office, Paper
+from tests.attacks.raw_client import RawClient
 from tests.conftest import fresh_namespace
 from tests.support.controlplane.cluster import SYSTEM_NAMESPACE, ControlPlane
 from tests.support.controlplane.ports import LOOPBACK, free_port
@@ -108,7 +108,7 @@ def served(
     config = json.loads(
         Path(control_plane.kubeconfig_for_service_account(namespace, "default")).read_text()
     )
-    judge = Judge(Door(control_plane.kubeconfig))
+    judge = Judge(RawClient(control_plane.kubeconfig))
     token = config["users"][0]["user"]["token"]
     try:
         yield Served(program, port, office, judge, token)

@@ -18,7 +18,7 @@ from tests.attacks.attempt import (
     half,
     pod,
 )
-from tests.attacks.door import JSON_PATCH, MERGE
+from tests.attacks.raw_client import JSON_PATCH, MERGE
 from tests.attacks.stage import BOUND, HELD, PLAIN
 
 MAY_NOT: Final = "may not use project"

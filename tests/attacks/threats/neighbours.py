@@ -21,7 +21,7 @@ from tests.attacks.attempt import (
     half,
     pod,
 )
-from tests.attacks.door import MERGE
+from tests.attacks.raw_client import MERGE
 from tests.attacks.stage import BOUND, HELD
 from tests.attacks.threats.placing import is_elsewhere
 

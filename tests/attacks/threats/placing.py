@@ -19,7 +19,7 @@ from tests.attacks.attempt import (
     half,
     pod,
 )
-from tests.attacks.door import APPLY, JSON_PATCH, MERGE, STRATEGIC
+from tests.attacks.raw_client import APPLY, JSON_PATCH, MERGE, STRATEGIC
 from tests.attacks.stage import ADMISSION, BOUND, HELD
 
 OPT_OUTS: Final = (

@@ -17,7 +17,7 @@ from tests.attacks.attempt import (
     half,
     pod,
 )
-from tests.attacks.door import MERGE
+from tests.attacks.raw_client import MERGE
 from tests.attacks.stage import ADMISSION, RBAC
 
 SYSTEM: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}"

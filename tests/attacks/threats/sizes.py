@@ -15,7 +15,7 @@ from tests.attacks.attempt import (
     create,
     pod,
 )
-from tests.attacks.door import MERGE
+from tests.attacks.raw_client import MERGE
 from tests.attacks.stage import PLAIN
 from tests.attacks.threats.placing import is_elsewhere
 from tests.attacks.threats.references import GROUP_API

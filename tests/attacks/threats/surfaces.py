@@ -22,7 +22,7 @@ from tests.attacks.attempt import (
     half,
     pod,
 )
-from tests.attacks.door import STRATEGIC
+from tests.attacks.raw_client import STRATEGIC
 from tests.attacks.stage import BOUND
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"

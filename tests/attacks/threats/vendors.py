@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from extender.api import names
 from tests.attacks.attempt import HOME, NODES, PODS, Attempt, Body, asking, container, create, pod
-from tests.attacks.door import MERGE, STRATEGIC
+from tests.attacks.raw_client import MERGE, STRATEGIC
 from tests.attacks.stage import BOUND, PLAIN
 
 #: Extended resources by which drivers, device plugins and DRA give out GPUs.

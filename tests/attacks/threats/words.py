@@ -18,7 +18,7 @@ from tests.attacks.attempt import (
     half,
     pod,
 )
-from tests.attacks.door import APPLY, JSON, JSON_PATCH, MERGE, STRATEGIC
+from tests.attacks.raw_client import APPLY, JSON, JSON_PATCH, MERGE, STRATEGIC
 from tests.attacks.stage import BOUND, HELD, PLAIN
 from tests.support.hostile import hostile_counts, hostile_fractions
 

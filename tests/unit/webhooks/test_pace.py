@@ -1,6 +1,6 @@
 """How fast connections are let in."""
 
-from webhooks.door import Pace
+from webhooks.connection_limits import Pace
 
 
 def test_first_ones_come_together_and_the_next_one_after_another() -> None:

@@ -40,7 +40,7 @@ class Answer:
         return str(self.body)
 
 
-class Door:
+class RawClient:
     """Requests with the login of a kubeconfig, or with none."""
 
     def __init__(self, kubeconfig: str, *, is_anonymous: bool = False) -> None:

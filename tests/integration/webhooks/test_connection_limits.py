@@ -1,4 +1,4 @@
-"""The door by itself: connections that say nothing, say it slowly, or come in hundreds."""
+"""Connections that say nothing, say it slowly, or come in hundreds."""
 
 import asyncio
 import ssl
@@ -10,24 +10,24 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from extender.door import Patience, listen
+from extender.connection_limits import ConnectionLimits, listen
 from tests.support.admission import pod, review_body, usual_index
 from webhooks import certs
 from webhooks.body import MAX_BODY
-from webhooks.door import USUAL, PacedDoor, Pacing
+from webhooks.connection_limits import USUAL, PacedConnections, Pacing
 from webhooks.server import Server
 
 REVIEW = review_body(pod().noted({"gpu-fraction": "0.5"}).body)
 HOST = "127.0.0.1"
-QUICK = Patience(40, 40, handshake_s=0.3, headers_s=0.3, request_s=1.0, unread_s=0.3)
+QUICK = ConnectionLimits(40, 40, handshake_s=0.3, headers_s=0.3, request_s=1.0, unread_s=0.3)
 FAST = Pacing(a_second=1000.0, under_way=4)
 
 
-class Street:
-    """A server behind its door, and who comes to it."""
+class Running:
+    """A webhook server that listens, and requests to it."""
 
-    def __init__(self, door: PacedDoor, trust: ssl.SSLContext) -> None:
-        self.door = door
+    def __init__(self, connections: PacedConnections, trust: ssl.SSLContext) -> None:
+        self.connections = connections
         self.trust = trust
 
     async def review(self, of: str = HOST) -> int:
@@ -35,7 +35,7 @@ class Street:
         connector = aiohttp.TCPConnector(ssl=self.trust, force_close=True, local_addr=(of, 0))
         async with (
             aiohttp.ClientSession(connector=connector) as client,
-            client.post(f"https://localhost:{self.door.port}/mutate", data=REVIEW) as answer,
+            client.post(f"https://localhost:{self.connections.port}/mutate", data=REVIEW) as answer,
         ):
             await answer.read()
             return answer.status
@@ -46,38 +46,38 @@ class Street:
         """A connection that has said nothing yet."""
         return await asyncio.open_connection(
             HOST,
-            self.door.port,
+            self.connections.port,
             ssl=self.trust if tls else None,
             server_hostname="localhost" if tls else None,
         )
 
 
 @pytest_asyncio.fixture
-async def build(tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[Street]]]:
-    """Opens a street with a door of this patience, and pace."""
+async def build(tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[Running]]]:
+    """Starts a server with these limits and this pace."""
     bundle = certs.load_or_make(tmp_path)
     context = certs.server_context()
     certs.serve_with(context, tmp_path)
-    opened: list[tuple[PacedDoor, aiohttp.web.AppRunner]] = []
+    opened: list[tuple[PacedConnections, aiohttp.web.AppRunner]] = []
 
-    async def open_street(patience: Patience, pacing: Pacing | None = None) -> Street:
-        door = PacedDoor(context, patience, pacing)
+    async def open_server(limits: ConnectionLimits, pacing: Pacing | None = None) -> Running:
+        connections = PacedConnections(context, limits, pacing)
         server = Server(usual_index(), body_deadline_s=0.5)
         server.bundle = bundle
-        runner = server.runner(door.middleware)
+        runner = server.runner(connections.middleware)
         await runner.setup()
         assert runner.server is not None
-        door.open(listen(HOST, 0), runner.server)
-        opened.append((door, runner))
-        return Street(door, ssl.create_default_context(cadata=bundle.ca.decode()))
+        connections.open(listen(HOST, 0), runner.server)
+        opened.append((connections, runner))
+        return Running(connections, ssl.create_default_context(cadata=bundle.ca.decode()))
 
-    yield open_street
-    for door, runner in opened:
-        await door.close()
+    yield open_server
+    for connections, runner in opened:
+        await connections.close()
         await runner.cleanup()
 
 
-Build = Callable[..., Awaitable[Street]]
+Build = Callable[..., Awaitable[Running]]
 
 
 async def ended(reader: asyncio.StreamReader, within_s: float) -> bool:
@@ -92,19 +92,19 @@ async def ended(reader: asyncio.StreamReader, within_s: float) -> bool:
         return False
 
 
-async def test_review_is_answered_through_the_door(build: Build) -> None:
-    street = await build(USUAL)
-    assert await street.review() == 200
+async def test_review_is_answered_through_the_limiter(build: Build) -> None:
+    server = await build(USUAL)
+    assert await server.review() == 200
 
 
 async def test_open_connection_is_used_again(build: Build) -> None:
-    street = await build(QUICK, FAST)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=street.trust)) as client:
+    server = await build(QUICK, FAST)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=server.trust)) as client:
         for _ in range(20):
-            url = f"https://localhost:{street.door.port}/mutate"
+            url = f"https://localhost:{server.connections.port}/mutate"
             async with client.post(url, data=REVIEW) as answer:
                 assert answer.status == 200
-        assert len(street.door) == 1
+        assert len(server.connections) == 1
 
 
 @pytest.mark.parametrize(
@@ -113,16 +113,16 @@ async def test_open_connection_is_used_again(build: Build) -> None:
     ids=["one byte", "half of its headers", "a long header"],
 )
 async def test_connection_that_keeps_us_waiting_is_closed(build: Build, said: bytes) -> None:
-    street = await build(QUICK, FAST)
-    reader, writer = await street.connect()
+    server = await build(QUICK, FAST)
+    reader, writer = await server.connect()
     writer.write(said)
     assert await ended(reader, 2.0)
     writer.close()
 
 
 async def test_headers_that_drip_in_are_not_waited_for(build: Build) -> None:
-    street = await build(QUICK, FAST)
-    reader, writer = await street.connect()
+    server = await build(QUICK, FAST)
+    reader, writer = await server.connect()
 
     async def drip() -> None:
         for byte in b"POST /mutate HTTP/1.1\r\n" + b"X-Slow: y\r\n" * 100:
@@ -136,8 +136,8 @@ async def test_headers_that_drip_in_are_not_waited_for(build: Build) -> None:
 
 
 async def test_second_request_that_drips_in_is_not_waited_for_either(build: Build) -> None:
-    street = await build(QUICK, FAST)
-    reader, writer = await street.connect()
+    server = await build(QUICK, FAST)
+    reader, writer = await server.connect()
     head = f"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(REVIEW)}\r\n\r\n"
     writer.write(head.encode() + REVIEW)
     assert b"200" in await reader.readline()
@@ -148,8 +148,8 @@ async def test_second_request_that_drips_in_is_not_waited_for_either(build: Buil
 
 
 async def test_connection_in_reserve_stays_open(build: Build) -> None:
-    street = await build(QUICK, FAST)
-    reader, writer = await street.connect()
+    server = await build(QUICK, FAST)
+    reader, writer = await server.connect()
     assert not await ended(reader, 1.0)
     head = f"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(REVIEW)}\r\n\r\n"
     writer.write(head.encode() + REVIEW)
@@ -158,8 +158,8 @@ async def test_connection_in_reserve_stays_open(build: Build) -> None:
 
 
 async def test_idle_connection_stays_open(build: Build) -> None:
-    street = await build(QUICK, FAST)
-    reader, writer = await street.connect()
+    server = await build(QUICK, FAST)
+    reader, writer = await server.connect()
     head = f"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(REVIEW)}\r\n\r\n"
     writer.write(head.encode() + REVIEW)
     assert b"200" in await reader.readline()
@@ -169,44 +169,44 @@ async def test_idle_connection_stays_open(build: Build) -> None:
 
 @pytest.mark.parametrize("tls", [True, False], ids=["after the handshake", "before it"])
 async def test_review_passes_by_hundreds_that_say_nothing(build: Build, tls: bool) -> None:
-    street = await build(QUICK, FAST)
+    server = await build(QUICK, FAST)
     silent = await asyncio.gather(
-        *(street.connect(tls=tls) for _ in range(100)), return_exceptions=True
+        *(server.connect(tls=tls) for _ in range(100)), return_exceptions=True
     )
-    assert len(street.door) <= QUICK.connections
-    assert await street.review() == 200
+    assert len(server.connections) <= QUICK.connections
+    assert await server.review() == 200
     for each in silent:
         if not isinstance(each, BaseException):
             each[1].close()
 
 
 async def test_idle_connections_make_room_for_new_ones(build: Build) -> None:
-    street = await build(QUICK, FAST)
+    server = await build(QUICK, FAST)
     head = f"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(REVIEW)}\r\n\r\n"
     kept = []
     for _ in range(60):
-        reader, writer = await street.connect()
+        reader, writer = await server.connect()
         writer.write(head.encode() + REVIEW)
         assert b"200" in await reader.readline()
         kept.append(writer)
-    assert len(street.door) <= QUICK.connections
+    assert len(server.connections) <= QUICK.connections
     for writer in kept:
         writer.close()
 
 
 async def test_who_speaks_no_tls_is_let_go(build: Build) -> None:
-    street = await build(QUICK, FAST)
-    reader, writer = await street.connect(tls=False)
+    server = await build(QUICK, FAST)
+    reader, writer = await server.connect(tls=False)
     writer.write(b"GET / HTTP/1.1\r\n\r\n")
     assert await ended(reader, 2.0)
     writer.close()
-    assert await street.review() == 200
+    assert await server.review() == 200
 
 
 async def test_flood_of_large_bodies_takes_little_memory_and_holds_nobody_up(build: Build) -> None:
-    street = await build(USUAL)
-    url = f"https://localhost:{street.door.port}/mutate"
-    connector = aiohttp.TCPConnector(ssl=street.trust, limit=0)
+    server = await build(USUAL)
+    url = f"https://localhost:{server.connections.port}/mutate"
+    connector = aiohttp.TCPConnector(ssl=server.trust, limit=0)
     async with aiohttp.ClientSession(connector=connector) as client:
 
         async def send() -> int:
@@ -217,29 +217,29 @@ async def test_flood_of_large_bodies_takes_little_memory_and_holds_nobody_up(bui
                 return 0
 
         flood = [asyncio.create_task(send()) for _ in range(6)]
-        assert await street.review() == 200
+        assert await server.review() == 200
         assert {await each for each in flood} <= {0, 408, 413}
 
 
 async def test_who_has_enough_connections_waits_for_more_and_holds_up_nobody(build: Build) -> None:
     pacing = Pacing(a_second=0.001, a_request=0.0, at_once=3, enough=2, more_turns=2)
-    street = await build(USUAL, pacing)
-    enough = [await street.connect() for _ in range(2)]
-    more = asyncio.create_task(street.connect())
+    server = await build(USUAL, pacing)
+    enough = [await server.connect() for _ in range(2)]
+    more = asyncio.create_task(server.connect())
     async with asyncio.timeout(5.0):
-        while len(street.door) < 3:
+        while len(server.connections) < 3:
             await asyncio.sleep(0)
-        assert await street.review(of="127.0.0.2") == 200
+        assert await server.review(of="127.0.0.2") == 200
     assert not more.done()
     more.cancel()
     for _, writer in enough:
         writer.close()
 
 
-async def test_door_forgets_those_who_left(build: Build) -> None:
-    street = await build(QUICK, FAST)
+async def test_connections_closed_by_their_peer_are_forgotten(build: Build) -> None:
+    server = await build(QUICK, FAST)
     for _ in range(5):
-        assert await street.review() == 200
+        assert await server.review() == 200
     async with asyncio.timeout(5.0):
-        while len(street.door):
+        while len(server.connections):
             await asyncio.sleep(0.01)

@@ -1,12 +1,12 @@
-"""The door of the HTTPS server: who gets a connection, and in which order.
+"""Limits on connections to the HTTPS server, and the order of their TLS handshakes.
 
-Connections wait as bare sockets until it is their turn for a TLS handshake, which costs both ends
-together six times what a review costs here. An API server opens one for every review that finds no
-idle connection, and takes whichever is free first, its own or one that another review has left. We
-answer one review after another, so more connections than keep us busy only cost: a peer (address)
-that has `enough` of them gets more slowly, because there may be several clients behind it. Turns go
-to peers with few connections first, then round; and to the newest of each peer first: whoever came
-long ago may have given up, and those who hold connections open to keep others out came before them.
+Accepted connections wait as bare sockets for their handshake, which costs both ends together six
+times what a review costs here. An API server opens a connection for every review that finds none
+idle, and uses the first one that is free. Reviews are answered one at a time, so connections beyond
+those that keep the process busy only cost: a peer (address) that has `enough` of them gets further
+ones more slowly, since several clients may share the address. Handshakes go to peers with few
+connections first, then round robin, and to the newest connection of a peer first: an old one may
+have been given up, and connections that are held open to keep others out are older still.
 
 A peer may hold `a_peer` connections, most of them waiting: twice what an API server has in flight
 (600 by default: --max-requests-inflight, --max-mutating-requests-inflight), as it leaves some
@@ -25,22 +25,22 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from prometheus_client import Counter as Metric
 
-from extender.door import Door, Newcomer, Patience, Visit
+from extender.connection_limits import Accepted, Connection, ConnectionLimiter, ConnectionLimits
 
-#: A handshake may take longer than an API server waits for a review: a connection too late for its
-#: own review serves the next one. One that has said nothing after it is idle: an API server keeps
-#: those that it opened for a review which came another way.
-USUAL: Final = Patience(
+#: A handshake may take longer than an API server waits for a review: a connection that is too late
+#: for its own review serves the next one. A connection that stays silent after it is idle: an API
+#: server keeps those that it opened for a review which was then sent over another one.
+USUAL: Final = ConnectionLimits(
     connections=1500, a_peer=1280, handshake_s=5.0, headers_s=2.0, request_s=10.0
 )
-#: For how long at most nobody new is looked at, while those that wait have no turn.
-LOOK_S: Final = 0.05
+#: The longest pause between two looks at the waiting connections while none has its turn.
+RETRY_S: Final = 0.05
 
 
 @dataclass(slots=True, frozen=True)
 class Pacing:
-    """Handshakes: begun in one second and for each request that was answered, after `at_once` that
-    were begun together; and under way.
+    """How many handshakes begin per second and per answered request, after a burst of `at_once`,
+    and how many are under way at a time.
 
     A peer that has `enough` connections on which no review is under way pays `more_turns` for one.
     """
@@ -78,21 +78,21 @@ class Pace:
         self._turns = min(self._turns + turns, self._at_once)
 
 
-class PacedDoor(Door):
-    """Lets connections in one after another, peer after peer."""
+class PacedConnections(ConnectionLimiter):
+    """Begins handshakes one after another, peer after peer."""
 
     def __init__(
         self,
         context: ssl.SSLContext,
-        patience: Patience = USUAL,
+        limits: ConnectionLimits = USUAL,
         pacing: Pacing | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
-        super().__init__(patience, context)
+        super().__init__(limits, context)
         self._pacing = pacing or Pacing()
         self._pace = Pace(self._pacing.a_second, self._pacing.at_once, self.now())
         self._is_paced = False
-        self._n_arriving = 0
+        self._n_handshakes = 0
         self._waiting: dict[str, deque[socket.socket]] = {}
         self._count = Metric(
             "ballast_webhook_connections_total",
@@ -102,41 +102,41 @@ class PacedDoor(Door):
         )
 
     async def close(self) -> None:
-        """Let nobody in any more; open connections are aiohttp's to close."""
+        """Stop accepting; aiohttp closes the connections that are open."""
         await super().close()
         for peer in list(self._waiting):
             while peer in self._waiting:
-                self._turn_away(peer)
+                self._reject(peer)
 
-    def admit(self, newcomers: Sequence[Newcomer]) -> None:
-        """They wait for their turn; where too many do, one of them goes."""
-        for accepted, peer in newcomers:
+    def admit(self, connections: Sequence[Accepted]) -> None:
+        """Let the connections wait for their turn; at a limit, close one of those that wait."""
+        for accepted, peer in connections:
             self._waiting.setdefault(peer, deque()).append(accepted)
             self.of_peer[peer] += 1
-            if self.of_peer[peer] > self.patience.a_peer:
-                self._turn_one_away(peer, peer)
-            elif len(self) > self.patience.connections:
+            if self.of_peer[peer] > self.limits.a_peer:
+                self._reject_one(peer, peer)
+            elif len(self) > self.limits.connections:
                 most = max(self._waiting, key=lambda each: len(self._waiting[each]))
-                self._turn_one_away(most, "")
-        self._let_in()
+                self._reject_one(most, "")
+        self._begin_handshakes()
 
-    def seat(self, visit: Visit) -> None:
-        """From now on it is idle."""
-        visit.since = None
+    def handshake_done(self, connection: Connection) -> None:
+        """Mark the connection idle."""
+        connection.since = None
 
     def answered(self) -> None:
-        """Reviews that come earn turns for handshakes."""
+        """Each answered review earns part of a handshake."""
         self._pace.earn(self._pacing.a_request)
 
-    def _turn_one_away(self, peer: str, among: str) -> None:
-        """Of several that wait the oldest goes, whose review has most likely been answered by now.
+    def _reject_one(self, peer: str, among: str) -> None:
+        """Close the oldest of several waiting connections: its review is most likely answered.
 
-        The only one that waits is let in, and one that is open goes for it if there is any.
+        If only one waits, close an open connection without a request instead, if there is one.
         """
         if len(self._waiting[peer]) > 1 or not self._make_room(among):
-            self._turn_away(peer)
+            self._reject(peer)
 
-    def _turn_away(self, peer: str) -> None:
+    def _reject(self, peer: str) -> None:
         """Close the peer's oldest connection that waits."""
         waiting = self._waiting[peer]
         waiting.popleft().close()
@@ -152,42 +152,48 @@ class PacedDoor(Door):
         One that is idle goes before one that has said half of its headers.
         """
         unused = [
-            visit
-            for visit in self.visits.values()
-            if visit.transport and not visit.is_served and peer in ("", visit.peer)
+            connection
+            for connection in self.connections.values()
+            if connection.transport and not connection.is_served and peer in ("", connection.peer)
         ]
-        found = next((visit for visit in unused if visit.since is None), next(iter(unused), None))
+        found = next(
+            (connection for connection in unused if connection.since is None),
+            next(iter(unused), None),
+        )
         if found is None:
             return False
-        found.send_away()
+        found.abort()
         self._count.labels("turned_away").inc()
         return True
 
-    def _let_in(self) -> None:
-        """Begin handshakes as long as there is a place and time: peer after peer."""
+    def _begin_handshakes(self) -> None:
+        """Begin handshakes, peer after peer, as far as limits and pace allow."""
         if self._is_paced:
             return
         pacing = self._pacing
-        free = Counter(visit.peer for visit in self.visits.values() if not visit.is_served)
-        while self._n_arriving < pacing.under_way and (found := self._next(free)):
+        free = Counter(
+            connection.peer for connection in self.connections.values() if not connection.is_served
+        )
+        while self._n_handshakes < pacing.under_way and (found := self._next(free)):
             accepted, peer = found
             turns = pacing.more_turns if free[peer] >= pacing.enough else 1
             wait_s = self._pace.take(self.now(), turns)
             if wait_s > 0:
                 self._waiting.setdefault(peer, deque()).append(accepted)
                 self._is_paced = True
-                asyncio.get_running_loop().call_later(min(wait_s, LOOK_S), self._let_in_again)
+                asyncio.get_running_loop().call_later(min(wait_s, RETRY_S), self._resume_handshakes)
                 return
-            self._n_arriving += 1
+            self._n_handshakes += 1
             free[peer] += 1
-            visit = self.welcome(accepted, peer)
-            assert visit.arrival is not None
-            visit.arrival.add_done_callback(partial(self._arrived, visit))
+            connection = self.begin_handshake(accepted, peer)
+            assert connection.handshake is not None
+            connection.handshake.add_done_callback(partial(self._handshake_ended, connection))
 
-    def _next(self, free: Counter[str]) -> Newcomer | None:
-        """Whose turn it is, taken out of those that wait; who has left meanwhile is forgotten.
+    def _next(self, free: Counter[str]) -> Accepted | None:
+        """Remove and return the connection whose turn it is; connections that their peer has closed
+        are dropped.
 
-        `free` are the connections that each peer has to use.
+        `free` counts each peer's connections on which no review is under way.
         """
         while self._waiting:
             peer = min(self._waiting, key=lambda each: free[each] >= self._pacing.enough)
@@ -195,25 +201,25 @@ class PacedDoor(Door):
             accepted = waiting.pop()
             if waiting:
                 self._waiting[peer] = waiting
-            if not _has_left(accepted):
+            if not _is_closed_by_peer(accepted):
                 return accepted, peer
             accepted.close()
             self._count.labels("given_up").inc()
             self.forget(peer)
         return None
 
-    def _let_in_again(self) -> None:
+    def _resume_handshakes(self) -> None:
         self._is_paced = False
-        self._let_in()
+        self._begin_handshakes()
 
-    def _arrived(self, visit: Visit, _handshake: asyncio.Task[None]) -> None:
-        self._n_arriving -= 1
-        self._count.labels("served" if visit.transport else "given_up").inc()
+    def _handshake_ended(self, connection: Connection, _handshake: asyncio.Task[None]) -> None:
+        self._n_handshakes -= 1
+        self._count.labels("served" if connection.transport else "given_up").inc()
         if self.is_open:
-            self._let_in()
+            self._begin_handshakes()
 
 
-def _has_left(accepted: socket.socket) -> bool:
+def _is_closed_by_peer(accepted: socket.socket) -> bool:
     """Whether the peer has closed the connection again."""
     try:
         return accepted.recv(1, socket.MSG_PEEK) == b""

@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from extender.door import Patience
+from extender.connection_limits import ConnectionLimits
 from extender.http.server import Address, Listener
 
 WITHIN_S = 10.0
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
-LONG = Patience(connections=4, a_peer=4)
-SHORT = Patience(4, 4, handshake_s=0.05, headers_s=0.05, request_s=0.05, unread_s=0.05)
+LONG = ConnectionLimits(connections=4, a_peer=4)
+SHORT = ConnectionLimits(4, 4, handshake_s=0.05, headers_s=0.05, request_s=0.05, unread_s=0.05)
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @asynccontextmanager
-async def listening(patience: Patience) -> AsyncIterator[Listener]:
+async def listening(limits: ConnectionLimits) -> AsyncIterator[Listener]:
     app = web.Application()
 
     async def hello(_request: web.Request) -> web.Response:
@@ -35,7 +35,7 @@ async def listening(patience: Patience) -> AsyncIterator[Listener]:
     app.router.add_get("/", hello)
     app.router.add_get("/hang", hang)
     app.router.add_get("/flood", flood)
-    listener = Listener(app, Address("127.0.0.1", 0), patience=patience)
+    listener = Listener(app, Address("127.0.0.1", 0), limits=limits)
     await listener.open()
     try:
         yield listener
@@ -81,9 +81,9 @@ async def test_an_answer_that_nobody_reads_is_given_up() -> None:
         _, writer = await dial(listener)
         writer.write(HEAD.replace(b"/ ", b"/flood ", 1) + b"\r\n")
         async with asyncio.timeout(WITHIN_S):
-            while len(listener.house) == 0:
+            while len(listener.connections) == 0:
                 await asyncio.sleep(0)
-            while len(listener.house):
+            while len(listener.connections):
                 await asyncio.sleep(0.01)
         writer.close()
 
@@ -104,6 +104,6 @@ async def test_who_holds_every_place_keeps_nobody_out() -> None:
         held = [await dial(listener) for _ in range(10)]
         stream = await dial(listener)
         assert b"200" in await ask(stream)
-        assert len(listener.house) <= LONG.a_peer
+        assert len(listener.connections) <= LONG.a_peer
         for each in held:
             each[1].close()

@@ -1,8 +1,9 @@
-"""The door of a server: accepts connections and closes those that keep us waiting for too long.
+"""Limits on a server's connections: accepts them, and closes those that keep it waiting too long.
 
-aiohttp bounds what a request holds once its headers are read. Here is bounded what comes before and
-around one: handshakes, headers and answers that never end, and connections that say nothing. Who
-gets a place, and when, is what each server says in its own `admit`. Decides nothing about requests.
+aiohttp bounds what a request holds once its headers are read. This module bounds what comes before
+and around a request: handshakes, headers and answers that never end, and silent connections. Each
+server decides in its own `admit` which connection is served, and when. Nothing here looks at what a
+request asks for.
 """
 
 import asyncio
@@ -23,30 +24,30 @@ from aiohttp.typedefs import Handler
 TLS_BUFFER: Final = 32 * 2**10
 #: Connections that the kernel keeps for us.
 BACKLOG: Final = 1024
-#: How many of them are taken before others have their turn in the loop: 3 ms.
+#: How many of them are accepted before other tasks of the loop run: 3 ms.
 ACCEPTED_AT_ONCE: Final = 128
-#: How often it is looked whose time is over.
+#: How often connections are checked against their deadlines.
 SWEEP_S: Final = 0.25
-#: For how long nobody is let in when the process has no file descriptor left.
-BREATH_S: Final = 0.1
-#: For how long a connection that we close waits for the peer's part of it.
-FAREWELL_S: Final = 1.0
+#: How long accepting pauses when the process has no file descriptor left.
+ACCEPT_RETRY_S: Final = 0.1
+#: How long a connection that we close waits for the peer to close its side.
+CLOSE_S: Final = 1.0
 
 _log = structlog.get_logger(__name__)
 #: A connection as it was accepted, and its peer's address.
-Newcomer = tuple[socket.socket, str]
+Accepted = tuple[socket.socket, str]
 #: Makes aiohttp's protocol of one connection.
 Factory = Callable[[], Any]
 
 
 @dataclass(slots=True, frozen=True)
-class Patience:
-    """Connections in all and of a peer (address); and how long (s) one may keep us waiting."""
+class ConnectionLimits:
+    """Connections in all and of one peer (address), and how long (s) each may keep us waiting."""
 
     connections: int
     a_peer: int
-    #: From the beginning to the end of the handshake; to that of the first headers, unless `seat`
-    #: lets a connection rest between the two.
+    #: From accepting to the end of the handshake; to the end of the first headers, unless
+    #: `handshake_done` marks the connection idle in between.
     handshake_s: float = 5.0
     #: From a request's first byte to the end of its headers.
     headers_s: float = 5.0
@@ -56,50 +57,59 @@ class Patience:
     unread_s: float = 5.0
 
 
-class Visit(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One connection, between its transport and aiohttp's protocol.
 
-    `since` is when it began to keep us waiting, for at most `for_s`; None while it is idle, which
-    costs nothing but its place. `is_served` while a request of it is being answered.
+    `since` is when it began to keep us waiting, for at most `for_s`; None while it is idle.
+    `is_served` is set while one of its requests is being answered.
     """
 
-    __slots__ = ("_door", "arrival", "for_s", "inner", "is_served", "peer", "since", "transport")
+    __slots__ = (
+        "_limiter",
+        "for_s",
+        "handshake",
+        "inner",
+        "is_served",
+        "peer",
+        "since",
+        "transport",
+    )
 
-    def __init__(self, door: "Door", inner: Any, peer: str) -> None:
-        self._door = door
+    def __init__(self, limiter: "ConnectionLimiter", inner: Any, peer: str) -> None:
+        self._limiter = limiter
         self.inner = inner
         self.peer = peer
         self.transport: asyncio.Transport | None = None
         #: The handshake, until it is over.
-        self.arrival: asyncio.Task[None] | None = None
+        self.handshake: asyncio.Task[None] | None = None
         self.is_served = False
         self.since: float | None = None
         self.for_s = 0.0
-        self.wait(door.patience.handshake_s)
+        self.wait(limiter.limits.handshake_s)
 
     def wait(self, for_s: float) -> None:
-        """From now on it keeps us waiting, and may do so for this long."""
-        self.since, self.for_s = self._door.now(), for_s
+        """Start a deadline of `for_s` seconds."""
+        self.since, self.for_s = self._limiter.now(), for_s
 
-    def send_away(self) -> None:
-        """Close the connection at once; its place is free from now on."""
-        self._door.leave(self)
+    def abort(self) -> None:
+        """Close the connection at once and stop counting it."""
+        self._limiter.leave(self)
         if self.transport is not None:
             self.transport.abort()
-        elif self.arrival is not None:
-            self.arrival.cancel()
+        elif self.handshake is not None:
+            self.handshake.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake, where there is one, is done."""
+        """The handshake, where there is one, has succeeded."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self._door.seat(self)
+        self._limiter.handshake_done(self)
         self.inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes for aiohttp; the first ones after a rest begin a request."""
+        """Pass bytes to aiohttp; the first ones after an idle time begin a request."""
         if self.since is None:
-            self.wait(self._door.patience.headers_s)
+            self.wait(self._limiter.limits.headers_s)
         self.inner.data_received(data)
 
     def eof_received(self) -> bool | None:
@@ -109,34 +119,34 @@ class Visit(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The peer does not read its answer."""
-        self.wait(self._door.patience.unread_s)
+        self.wait(self._limiter.limits.unread_s)
         self.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """The peer has read its answer."""
         self.since = None
         self.inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end, by whomever."""
-        self._door.leave(self)
+        """The connection is closed, by either side."""
+        self._limiter.leave(self)
         self.inner.connection_lost(exc)
 
 
-class Door:
-    """Accepts on one socket, for one app. `middleware` has to be the app's first.
+class ConnectionLimiter:
+    """Accepts on one socket, for one app. `middleware` must be the app's first.
 
-    `context` may be exchanged at any time: handshakes that begin from then on use it; without one
-    there is no TLS. A server's own door says in `admit` what becomes of connections that came.
+    `context` may be replaced at any time: later handshakes use the new one; without one there is no
+    TLS. A subclass decides in `admit` what happens to accepted connections.
     """
 
-    def __init__(self, patience: Patience, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, limits: ConnectionLimits, context: ssl.SSLContext | None = None) -> None:
         sslproto.SSLProtocol.max_size = TLS_BUFFER
-        self.patience = patience
+        self.limits = limits
         self.context = context
-        #: By aiohttp's protocol; who came or asked last is last.
-        self.visits: dict[Any, Visit] = {}
-        #: All connections of a peer, also those that are not visits yet.
+        #: By aiohttp's protocol, in the order in which they were accepted or last sent a request.
+        self.connections: dict[Any, Connection] = {}
+        #: Connections per peer, including those whose handshake has not begun.
         self.of_peer: Counter[str] = Counter()
         self._socket: socket.socket | None = None
         self._factory: Factory | None = None
@@ -167,59 +177,63 @@ class Door:
         self._resume()
 
     async def close(self) -> None:
-        """Accept nobody any more; connections that are open are aiohttp's to close."""
+        """Stop accepting; aiohttp closes the connections that are open."""
         if self._socket is None or self._sweeper is None:
             return
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()
         self._socket = None
-        arrivals = [visit.arrival for visit in self.visits.values() if visit.arrival]
-        for task in (self._sweeper, *arrivals):
+        handshakes = [
+            connection.handshake for connection in self.connections.values() if connection.handshake
+        ]
+        for task in (self._sweeper, *handshakes):
             task.cancel()
-        await asyncio.gather(self._sweeper, *arrivals, return_exceptions=True)
+        await asyncio.gather(self._sweeper, *handshakes, return_exceptions=True)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Tells requests that are under way from connections that keep us waiting."""
-        visit = self.visits.pop(request.protocol, None)
-        if visit is None:
+        """Marks the connection of each request that is being answered."""
+        connection = self.connections.pop(request.protocol, None)
+        if connection is None:
             return await handler(request)
-        self.visits[request.protocol] = visit
-        visit.wait(self.patience.request_s)
-        visit.is_served = True
+        self.connections[request.protocol] = connection
+        connection.wait(self.limits.request_s)
+        connection.is_served = True
         try:
             return await handler(request)
         finally:
-            visit.since, visit.is_served = None, False
+            connection.since, connection.is_served = None, False
             self.answered()
 
-    def admit(self, newcomers: Sequence[Newcomer]) -> None:
-        """Connections that were accepted: count each in `of_peer`, and `welcome` or close it."""
+    def admit(self, accepted: Sequence[Accepted]) -> None:
+        """Count each accepted connection in `of_peer`, and begin its handshake or close it."""
         raise NotImplementedError
 
-    def seat(self, visit: Visit) -> None:
-        """A handshake is done; the visit may rest now, where it may."""
+    def handshake_done(self, connection: Connection) -> None:
+        """A handshake has succeeded; a subclass may mark the connection idle."""
 
     def answered(self) -> None:
         """A request was answered."""
 
-    def welcome(self, accepted: socket.socket, peer: str) -> Visit:
+    def begin_handshake(self, accepted: socket.socket, peer: str) -> Connection:
         """Begin the handshake."""
         assert self._factory is not None
-        visit = Visit(self, self._factory(), peer)
-        self.visits[visit.inner] = visit
-        visit.arrival = asyncio.create_task(self._shake_hands(visit, accepted))
+        connection = Connection(self, self._factory(), peer)
+        self.connections[connection.inner] = connection
+        connection.handshake = asyncio.create_task(self._handshake(connection, accepted))
         # Also where it is cancelled before it began.
-        visit.arrival.add_done_callback(lambda task: accepted.close() if task.cancelled() else None)
-        return visit
+        connection.handshake.add_done_callback(
+            lambda task: accepted.close() if task.cancelled() else None
+        )
+        return connection
 
-    def leave(self, visit: Visit) -> None:
-        """The visit is over."""
-        if self.visits.pop(visit.inner, None) is not None:
-            self.forget(visit.peer)
+    def leave(self, connection: Connection) -> None:
+        """Stop counting a connection that has ended."""
+        if self.connections.pop(connection.inner, None) is not None:
+            self.forget(connection.peer)
 
     def forget(self, peer: str) -> None:
-        """One connection of the peer is gone, and counts no more."""
+        """Count one connection of the peer less."""
         self.of_peer[peer] -= 1
         if not self.of_peer[peer]:
             del self.of_peer[peer]
@@ -229,50 +243,50 @@ class Door:
             asyncio.get_running_loop().add_reader(self._socket, self._accept)
 
     def _accept(self) -> None:
-        """Take what waits in the kernel."""
+        """Accept the connections that wait in the kernel."""
         assert self._socket is not None
-        newcomers: list[Newcomer] = []
+        connections: list[Accepted] = []
         try:
-            while len(newcomers) < ACCEPTED_AT_ONCE:
+            while len(connections) < ACCEPTED_AT_ONCE:
                 accepted, address = self._socket.accept()
                 accepted.setblocking(False)
-                newcomers.append((accepted, str(address[0])))
+                connections.append((accepted, str(address[0])))
         except (BlockingIOError, ConnectionAbortedError):
             pass
         except OSError as error:
             loop = asyncio.get_running_loop()
             _log.warning("a connection was not accepted", error=str(error))
             loop.remove_reader(self._socket)
-            loop.call_later(BREATH_S, self._resume)
-        self.admit(newcomers)
+            loop.call_later(ACCEPT_RETRY_S, self._resume)
+        self.admit(connections)
 
-    async def _shake_hands(self, visit: Visit, accepted: socket.socket) -> None:
+    async def _handshake(self, connection: Connection, accepted: socket.socket) -> None:
         context = self.context
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: visit,
+                lambda: connection,
                 accepted,
                 ssl=context,
-                ssl_shutdown_timeout=FAREWELL_S if context else None,
+                ssl_shutdown_timeout=CLOSE_S if context else None,
             )
         except OSError:
-            # Strangers who speak no TLS, or have no certificate that we know.
-            self.leave(visit)
+            # The peer speaks no TLS, or has no certificate that we trust.
+            self.leave(connection)
         finally:
-            visit.arrival = None
+            connection.handshake = None
 
     async def _sweep(self) -> None:
-        """Closes what has kept us waiting for too long; ends by cancellation."""
+        """Close connections that are past their deadline; ends by cancellation."""
         while True:
             await asyncio.sleep(SWEEP_S)
             now = self.now()
             late = [
-                visit
-                for visit in self.visits.values()
-                if visit.since is not None and now - visit.since > visit.for_s
+                connection
+                for connection in self.connections.values()
+                if connection.since is not None and now - connection.since > connection.for_s
             ]
-            for visit in late:
-                visit.send_away()
+            for connection in late:
+                connection.abort()
             if late:
                 _log.warning("closed connections that kept us waiting", connections=len(late))
 

@@ -1,0 +1,31 @@
+"""Connections to the extender: a new one is always accepted, if need be in place of an old one.
+
+At a limit, the connection that has been idle or silent for longest is closed: one of the same peer,
+or of the peer with the most connections. So a peer with many open connections keeps no other out.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from extender.connection_limits import Accepted, ConnectionLimiter, ConnectionLimits
+
+#: kube-scheduler has a connection for each bind under way, some tens in a burst.
+USUAL: Final = ConnectionLimits(connections=256, a_peer=128)
+
+
+class NewestConnections(ConnectionLimiter):
+    """Begins every handshake at once."""
+
+    def admit(self, connections: Sequence[Accepted]) -> None:
+        """Serve each connection; at a limit, close another one for it."""
+        for accepted, peer in connections:
+            self.of_peer[peer] += 1
+            self.begin_handshake(accepted, peer)
+            if self.of_peer[peer] > self.limits.a_peer:
+                self._make_room(peer)
+            elif len(self) > self.limits.connections:
+                self._make_room(max(self.of_peer, key=self.of_peer.__getitem__))
+
+    def _make_room(self, peer: str) -> None:
+        """Close the peer's connection that was accepted, or last sent a request, first."""
+        next(each for each in self.connections.values() if each.peer == peer).abort()
