@@ -112,7 +112,7 @@ def _allow_connections() -> None:
 
 
 async def _certificate(client: Client, options: Options, use: Served) -> Rotator | Folder:
-    """Who keeps the certificate; the first one is in use."""
+    """The keeper of the certificate; the first one is in use."""
     if not options.secret:
         certs.load_or_make(options.cert_dir)
         folder = Folder(options.cert_dir, use, options.check_every_s)

@@ -5,9 +5,9 @@ An object in a review can be much larger than the 1.5 MiB that etcd stores: a re
 here, and a review without an answer lets the object through. So every body is read to its end, but
 of an object above `MAX_OBJECT` only the head is kept, which is enough to refuse it.
 
-Bodies above `SMALL` wait for a turn: one of each namespace, two at a time, and so that they take a
-quarter of the process's time at most. Others pass them by. A body whose turn does not come in time
-is answered by its head too.
+Bodies above `SMALL` wait for a turn: one per namespace, two at a time, and for at most a quarter of
+the process's time. Smaller bodies do not wait for them. A body whose turn does not come in time is
+answered from its head too.
 """
 
 import asyncio

@@ -21,7 +21,7 @@ def states_minimum(meta: ObjectMeta) -> bool:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Case:
-    """What the pod asks for, whom it counts against, and who made it.
+    """What the pod asks for, the queue it counts against, and its owner.
 
     `department` is None where it does not exist; `pools` are the node pools that exist, by name;
     `classes` are the priority classes that are known, by name.
@@ -92,7 +92,7 @@ class Case:
         return {}
 
     def figures(self) -> Iterator[tuple[str, str, PoolFigures]]:
-        """(whose, node pool, figures) of the project, and of its department."""
+        """(name, node pool, figures) of the project, and of its department."""
         for figures in self.project.spec.node_pools:
             yield f"project {self.project.metadata.name}", figures.name, figures
         for figures in self.department.spec.node_pools if self.department else ():

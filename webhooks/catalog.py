@@ -2,8 +2,8 @@
 
 No look-up ever waits.
 
-What is known here may be older than what the API server has: whoever asks treats what is missing as
-"not there yet", which is a warning and never a refusal.
+The catalog may be older than what the API server has, so an object that is missing here leads to a
+warning ("not there yet"), never to a refusal.
 """
 
 from typing import Any, Final

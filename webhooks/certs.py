@@ -1,7 +1,7 @@
 """The serving certificate: our own CA, and one leaf that it signed.
 
-The CA's key is thrown away once the leaf is signed, so there is no key to steal that could sign
-more; a renewal makes a new CA, and whoever holds the bundle adds it beside the old one. Files are
+The CA's key is discarded once the leaf is signed, so there is no key to steal that could sign more;
+a renewal makes a new CA, and trust bundles hold it beside the old one. Files are
 named as in a Secret of type kubernetes.io/tls, so a mounted Secret and a folder are read alike.
 
 `python -m webhooks.certs FOLDER` makes the files without serving.

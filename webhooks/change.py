@@ -31,7 +31,7 @@ VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 NO_DEVICES: Final = "void"
 #: Plugins without which a runtime's default validator starts no container of the pod, in YAML
 #: (containerd/nri `pkg/plugin/annotations.go`; containerd 2.2, CRI-O 1.34). It is off by default;
-#: then nobody reads this. The longer the key, the more it counts: `/container.NAME`, `/pod`, none.
+#: then this is not read. The longer the key, the more it counts: `/container.NAME`, `/pod`, none.
 REQUIRED_PLUGINS: Final = "required-plugins.noderesource.dev"
 CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers")
 
@@ -75,7 +75,7 @@ def hide_cards(patch: PatchBuilder, known: Container[str] | None = None) -> None
             if known is not None and container["name"] in known:
                 continue
             listed = container.get("env") or []
-            # Whoever names it himself is refused by a policy, with words, unless he says the same.
+            # A policy refuses a pod that sets this variable to another value.
             if all(each.get("name") != VISIBLE_DEVICES for each in listed):
                 hidden = {"name": VISIBLE_DEVICES, "value": NO_DEVICES}
                 patch.append(("spec", field, ix, "env"), hidden)

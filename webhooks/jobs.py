@@ -2,7 +2,7 @@
 
 Kubernetes counts an evicted pod of a Job as failed, and the Job fails after `backoffLimit` (6) of
 them, unless its `podFailurePolicy` ignores disruptions. The policy cannot be added later. So a Job
-whose pods ask for GPUs in a namespace of a project gets that policy when it is created. Jobs of
+with GPU pods in a namespace of a project gets that policy when it is created. Jobs of
 other pods are left alone: Ballast evicts none of their pods.
 
 A policy that the author wrote stays as it is: it cannot be changed any more once the Job exists, so

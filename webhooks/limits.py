@@ -1,8 +1,8 @@
 """What a pod may never have, because its project or department forbids so much.
 
-A pod above a limit waits for ever, and its author would learn it from a condition that nobody looks
-at; so it is refused when it is made. Limits that would be passed by several pods together are not
-looked at here: which of them run is what the controller decides.
+A pod above a limit would wait for ever, and a condition on it is easily overlooked, so it is
+refused when it is created. Limits that only several pods together would exceed are not checked
+here: the controller decides which of them run.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def check_limits(case: Case) -> Refused | None:
     """Why the pod could not run in any node pool that it may use, or None."""
     pools = case.pool_names
     forbidding: dict[str, str] = {}
-    for whose, pool, figures in case.figures():
+    for queue, pool, figures in case.figures():
         demand = case.demand
         milli = demand.total_milli + demand.counted_milli
         try:
@@ -48,7 +48,7 @@ def check_limits(case: Case) -> Refused | None:
                 if limit is not None and amount > parse(limit):
                     forbidding.setdefault(
                         pool,
-                        f"asks for {resource}: {shown}, but {whose} may have at most {limit} in"
+                        f"asks for {resource}: {shown}, but {queue} may have at most {limit} in"
                         f" node pool {pool}; ask for at most that, such as {resource}: {limit}",
                     )
         except UnitError:

@@ -45,7 +45,7 @@ from extender.api.units import UnitError
 from webhooks import limits, validate
 from webhooks.case import Case, states_minimum
 from webhooks.change import hide_cards, operations
-from webhooks.owners.origin import NOBODY, Origin
+from webhooks.owners.origin import NO_OWNER, Origin
 from webhooks.patch import PatchBuilder
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, malformed, patched, refused, warned
@@ -56,7 +56,7 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 KIND_OF_CLASS: Final = {name: kind for kind, name in names.CLASS_OF_KIND.items()}
 #: The kind of work of a pod that says nothing about it: the one that yields to all others.
 USUAL_KIND: Final = "training"
-#: Who makes a DaemonSet's pods: by its own account, or where all controllers share one.
+#: The users that create a DaemonSet's pods: its controller's, or the one all controllers share.
 DAEMON_SET_MAKERS: Final = (
     "system:serviceaccount:kube-system:daemon-set-controller",
     "system:kube-controller-manager",
@@ -66,7 +66,7 @@ _pod_decoder = msgspec.json.Decoder(Pod)
 _NOT_A_POD: Final = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError)
 
 
-def decide(request: Request, projects: ProjectIndex, origin: Origin = NOBODY) -> Decision:
+def decide(request: Request, projects: ProjectIndex, origin: Origin = NO_OWNER) -> Decision:
     """What becomes of the pod in `request`; anything but a pod's creation is let through."""
     pod = read_pod(request)
     return pod if isinstance(pod, Decision) else judge(pod, request, projects, origin)
@@ -132,7 +132,7 @@ def foresee(pod: Pod, projects: ProjectIndex) -> list[str]:
 
     `pod` is one of them, with its namespace and the name of what creates it.
     """
-    case = _judge(pod, Request(uid="", operation="CREATE"), projects, NOBODY)
+    case = _judge(pod, Request(uid="", operation="CREATE"), projects, NO_OWNER)
     if isinstance(case, Case):
         return _warnings(case)
     if not case.is_allowed:
@@ -286,7 +286,7 @@ def _project_of(pod: Pod, projects: ProjectIndex) -> GpuProject | Refused | None
 
 
 def _without_project(pod: Pod) -> Decision:
-    """What becomes of a pod whose namespace belongs to no project."""
+    """Decide about a pod in a namespace without a project."""
     cure = (
         f"namespace {pod.metadata.namespace} belongs to no project; an administrator can list it"
         " in spec.namespaces of a GpuProject"
@@ -312,7 +312,7 @@ def _without_project(pod: Pod) -> Decision:
 def _no_gate(pod: Pod, why: str) -> Refused:
     return Refused(
         Reason.INVALID_REQUEST,
-        f"{pod_name(pod)}: remove the scheduling gate {names.GATE}, nobody would open it: {why}",
+        f"{pod_name(pod)}: remove the scheduling gate {names.GATE}, nothing would remove it: {why}",
     )
 
 

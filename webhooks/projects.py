@@ -36,7 +36,7 @@ class ProjectIndex:
                 pass
 
     def project_of(self, namespace: str, asked: str = "") -> GpuProject | Refused | None:
-        """The project of a pod in `namespace` whose labels ask for `asked`, or for none.
+        """The project of a pod in `namespace` with a label that asks for `asked`, or for none.
 
         None: no project lists the namespace and none was asked for. A namespace belongs to the
         oldest project that lists it. A refusal is the same whether the project asked for does not

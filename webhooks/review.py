@@ -35,7 +35,7 @@ class GroupVersionKind(Struct):
 
 
 class UserInfo(Struct):
-    """Who asks; for a pod that a controller makes it is the controller."""
+    """The user that sent the request: the controller, for a pod that a controller creates."""
 
     username: str = ""
 

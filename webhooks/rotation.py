@@ -6,8 +6,8 @@ its caller doesn't trust yet. Pure: a chain and the time in, the next chain out.
    one, since replicas change their leaf one after the other.
 3. The oldest CA falls out of the bundle when the next renewal begins.
 
-The chain lives in one Secret that replicas write with its resourceVersion: who comes second reads
-what the first one made.
+The chain lives in one Secret that replicas write with its resourceVersion: the second replica to
+write reads what the first one made.
 """
 
 import base64
@@ -60,7 +60,7 @@ def advance(chain: Chain | None, now: datetime, schedule: Schedule, *, is_publis
         return Chain(certs.make(now=now, lifetime=schedule.lifetime))
     following = chain.next
     if not chain.current.is_valid(now):
-        # Too late for steps: the clock jumped, or nobody ran for long.
+        # Too late for steps: the clock jumped, or no replica ran for long.
         usable = following if following and following.is_valid(now) else None
         return Chain(usable or certs.make(now=now, lifetime=schedule.lifetime))
     if following is None:
@@ -90,7 +90,7 @@ def to_data(chain: Chain) -> dict[str, str]:
 def from_data(data: Mapping[str, str]) -> Chain | None:
     """The chain in the data of a Secret; None where it holds no whole one.
 
-    A Secret that somebody else made has its CA in `ca.crt` alone.
+    A Secret from another program has its CA in `ca.crt` alone.
     """
     read = _reader(data)
     try:

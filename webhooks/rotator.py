@@ -40,7 +40,7 @@ class Secret(Struct, kw_only=True):
 
 
 class ClientConfig(Struct, rename={"ca_bundle": "caBundle"}, kw_only=True):
-    """How a webhook is called; only whom its callers trust is read."""
+    """How a webhook is called; only the CAs that its callers trust are read."""
 
     ca_bundle: str = ""
 
@@ -52,7 +52,7 @@ class Webhook(Struct, rename={"client_config": "clientConfig"}, kw_only=True):
 
 
 class MutatingWebhookConfiguration(Struct, kw_only=True):
-    """The projection of a configuration whose webhooks we serve."""
+    """The projection of a configuration of our webhooks."""
 
     metadata: ObjectMeta
     webhooks: list[Webhook] = []
@@ -87,7 +87,7 @@ Served = Callable[[Bundle], None]
 class Rotator:
     """Keeps the chain of `secret`; `served` is called with each leaf that is to be served.
 
-    `configuration` is the name of the configurations whose callers must trust it.
+    `configuration` is the name of the configurations that must trust it.
     """
 
     client: Client
@@ -159,7 +159,7 @@ class Rotator:
         try:
             found = await self.client.get(kind, self.configuration)
         except NotFound:
-            # Nobody calls by it; whoever installs it later is served by the next turn.
+            # No caller uses it; one that is installed later gets the CA at the next turn.
             return kind is not CONFIGURATIONS[0]
         wanted = base64.b64encode(chain.trusted).decode("ascii")
         stale = [
@@ -183,7 +183,7 @@ class Rotator:
 
 @dataclass(slots=True)
 class Folder:
-    """Serves the leaf in a folder that somebody else keeps fresh, such as a mounted Secret."""
+    """Serves the leaf in a folder that another program renews, such as a mounted Secret."""
 
     path: Path
     served: Served

@@ -35,7 +35,7 @@ from webhooks.certs import Bundle
 from webhooks.jobs import decide_job
 from webhooks.kinds.judge import judge_kind
 from webhooks.mutate import judge, read_pod, wants_origin
-from webhooks.owners.origin import NOBODY
+from webhooks.owners.origin import NO_OWNER
 from webhooks.owners.trace import WITHIN_S, Read, trace
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, ReviewError, allowed, answer, read, refused
@@ -184,7 +184,7 @@ class Server:
         pod = read_pod(request)
         if isinstance(pod, Decision):
             return pod
-        origin = NOBODY
+        origin = NO_OWNER
         if self.read_owner and wants_origin(pod, self._projects):
             origin = await trace(pod.metadata, self.read_owner, self._owner_deadline_s)
         return judge(pod, request, self._projects, origin, self._nri_plugin)

@@ -49,7 +49,7 @@ class Dialect(NamedTuple):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The resources that nobody else has; cards may be everybody's."""
+        """The resources of this vendor alone; the name of whole cards may be shared."""
         own = (self.memory, self.percent, self.cores, self.ignored)
         count = () if self.cards == names.NVIDIA_GPU else (self.cards,)
         return tuple(filter(None, (*own, *count)))

@@ -68,7 +68,7 @@ def run(paths: tuple[Path, ...], decisions_to: str | None, is_json: bool) -> Non
 @click.option("--case", "id_", default="", help="Only the case with this id.")
 @click.option("--json", "is_json", is_flag=True, help="JSON instead of sentences.")
 def show(path: Path, id_: str, is_json: bool) -> None:
-    """Tell what is decided: who gets what, who leaves for whom, who waits and why."""
+    """Print what is decided: placements, evictions with their beneficiary, and why work waits."""
     loaded = load([path])
     _print_notes(loaded)
     told: list[dict[str, Any]] = []
@@ -174,7 +174,7 @@ def _print_stories(case: Case, found: Iterable[Story]) -> None:
         for line in (*story.leaving, *story.placed, *story.waiting):
             console.print(f"- {escape(plain(line))}")
         if not (story.leaving or story.placed or story.waiting):
-            console.print("Nothing changes and nobody waits.")
+            console.print("Nothing changes and no workload waits.")
     console.print()
 
 

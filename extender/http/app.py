@@ -1,7 +1,7 @@
 """The HTTP surface: four verbs by POST, health and metrics by GET.
 
 Every body is refused or decoded before anything is decided. kube-scheduler reads nothing but the
-code of an answer that is not 200; the text is for people who try the verbs by hand.
+code of an answer that is not 200; the text helps people to try the verbs by hand.
 """
 
 import time

@@ -1,8 +1,8 @@
-"""bind: one Binding per pod, by UID, whatever is asked how often and whoever asks.
+"""bind: one Binding per pod, by UID, however often and from whichever client it is asked for.
 
-A Binding carries the pod's UID and the resourceVersion on which it was decided, so it fails if
-anybody touched the pod since: a new plan, a row about to be freed, a deletion. What failed or got
-no answer is decided by a live read of the pod, and tried once more from there.
+A Binding carries the pod's UID and the resourceVersion on which it was decided, so it fails if the
+pod has changed since: a new plan, a row about to be freed, a deletion. After a failure or a missing
+answer, a live read of the pod decides, and the Binding is tried once more from there.
 
 A planned pod's row is only looked up. A direct pod's row is written here, before the Binding; rows
 are never freed here. Why a row that was once seen is enough: the controller frees the row of an

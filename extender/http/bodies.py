@@ -1,8 +1,8 @@
-"""Reading bodies, so that all that are being read at one time stay within a bound.
+"""Reading request bodies within a bound on the memory of all bodies being read at one time.
 
-Short ones are read as they come. A longer one takes room for all that it says it may come to,
-before more than its beginning is read; where there is none it waits, until its time is up. Very
-long ones have a room of their own, so that they keep no call of ordinary length waiting.
+Short bodies are read as they arrive. A longer one first reserves its declared length from a budget
+and waits, until its deadline, while the budget is used up. Very long bodies have a budget of their
+own, so that they delay no call of ordinary length.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ JSON: Final = "application/json"
 
 
 class _Room:
-    """Bytes that are lent; who finds too few waits, in no particular order."""
+    """A budget of bytes; a reader that finds too few waits, in no particular order."""
 
     def __init__(self) -> None:
         self._left = ROOM_BYTES

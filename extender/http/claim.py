@@ -41,7 +41,7 @@ class RowName(Struct, frozen=True, gc=False):
 class Claim(Struct, frozen=True, gc=False, kw_only=True):
     """One pod at one resourceVersion, as far as the extender decides by it.
 
-    `plan` names the row the controller made. A pod without a plan whose last one was revoked is
+    `plan` names the row the controller made. A pod without a plan after a revoked one is
     withheld, so a row that the controller is about to free is never bound.
     """
 

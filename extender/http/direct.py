@@ -1,11 +1,11 @@
 """Rows of direct pods: pods that no controller planned, so the extender gives them their cards.
 
-The row is written by compare-and-swap before the Binding. Two things make that enough: the row is
-new in the ledger, so nobody can have decided to free it before; or it is there in a live read, and
-the pod, which was read before that, was never planned: the controller frees no such row.
+The row is written by compare-and-swap before the Binding. That is safe in both cases: a row that is
+new in the ledger cannot have been chosen to be freed before; and a row that a live read shows
+belongs to a pod that was never planned, and the controller frees no such row.
 
-Binds of one node that come while its rows are being written wait, and the next write is theirs
-all: a node costs one write at a time, however many pods kube-scheduler sends to it at once.
+Binds to a node that arrive while its rows are being written wait, and the next write holds all of
+them: a node costs one write at a time, however many pods kube-scheduler sends to it at once.
 """
 
 import time
@@ -33,7 +33,7 @@ from extender.state.model import PlacementRule
 
 Cards = tuple[CardShare, ...]
 
-#: A pod whose row is there already needs no project: nothing is added for it.
+#: For a pod with a row: nothing is added, so no project is needed.
 NO_PROJECT: Final = ""
 
 

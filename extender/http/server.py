@@ -112,7 +112,7 @@ class Listener:
         await self._runner.cleanup()
 
     async def serve(self, context: ssl.SSLContext | None) -> None:
-        """Accept with `context` from now on. The socket itself stays, so nobody is turned away."""
+        """Accept with `context` from now on. The socket stays open, so no connection is refused."""
         self.connections.context = context
 
 

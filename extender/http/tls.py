@@ -1,6 +1,6 @@
-"""Who may talk to the extender when it listens beyond its own host: TLS with client certificates.
+"""Access to the extender when it listens beyond its own host: TLS with client certificates.
 
-kube-scheduler's identity is what its certificate says; a token or an address is not asked for.
+kube-scheduler is identified by its certificate alone, not by a token or an address.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Checks of the cluster as a whole: its version, the reader's rights, and who else schedules."""
+"""Checks of the cluster as a whole: its version, the reader's rights, and other schedulers."""
 
 import re
 from collections.abc import Iterator

@@ -16,7 +16,7 @@ _TREE: Final = "subGroups: [{name: leader, minMember: 1}, {name: workers, minMem
 
 
 def check_group(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[Finding]:
-    """What is impossible or odd about a GpuPodGroup, whose namespace is filled in."""
+    """What is impossible or odd about a GpuPodGroup, with its namespace filled in."""
     spec = group.spec
     yield from check_name(group.metadata.name, "pods", "train-7")
     yield from _check_tree(group)
@@ -88,7 +88,7 @@ def _check_times(group: GpuPodGroup) -> Iterator[Finding]:
 
 
 def _check_owner(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[Finding]:
-    """Whose work it is, and with which priority."""
+    """The project and the priority of the group's work."""
     spec, namespace = group.spec, group.metadata.namespace
     if spec.project and spec.project not in projects.catalog.projects:
         yield odd("spec.project", f"{spec.project!r:.80} does not exist (yet)")

@@ -1,7 +1,7 @@
 """A review of one of our own kinds: decoded, held against the rules, answered.
 
-An object whose spec did not change is stored as it is, whatever the rules say by now: labels and
-finalizers of what was legal once can always be written.
+An update that leaves the spec as it is passes without a check: labels and finalizers can be changed
+on an object that was valid when it was created.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,8 +1,8 @@
 """Departments and Projects: figures that can be kept, and names that exist.
 
-A quota is a promise and a limit a bound. A project whose quota its department's limit forbids can
-never be given what it was promised; one whose quota its department's quota does not cover gets the
-rest only while others leave it.
+A quota is a guarantee and a limit is a bound. If the limit of a department is below the quota of
+one of its projects, the project can never use its whole quota; if the quota of the department is
+below, the project gets the difference only while other projects leave it idle.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,6 @@ from extender.api.units import UnitError, parse_cpu, parse_gpus, parse_memory
 from webhooks.catalog import Catalog
 from webhooks.kinds.finding import Finding, check_labels, check_name, listed, odd, wrong
 
-#: Namespaces that the webhooks are never called for: pods there are nobody's.
 _PARSERS: Final = {"gpu": parse_gpus, "cpu": parse_cpu, "memory": parse_memory}
 
 
@@ -111,7 +110,7 @@ def _exceeds(amount: int | None, bound: int | None) -> bool:
 
 
 def _check_pools(field: str, pools: Sequence[PoolFigures], known: Catalog) -> Iterator[Finding]:
-    """Node pools that do not exist, and figures by which nobody ever gets anything."""
+    """Node pools that do not exist, and figures that never give any GPU."""
     exist = {names.DEFAULT_POOL, *known.pools}
     unknown = [pool.name for pool in pools if pool.name not in exist]
     if unknown:
@@ -121,7 +120,9 @@ def _check_pools(field: str, pools: Sequence[PoolFigures], known: Catalog) -> It
         if bounds.limit == 0 and resource == "gpu":
             yield odd(f"{at}.limit", "is 0: no GPU of this pool is ever given")
         elif written.over_quota_weight == 0 and bounds.quota == 0:
-            yield odd(at, "has no quota and overQuotaWeight 0: it gets what nobody else asks for")
+            yield odd(
+                at, "has no quota and overQuotaWeight 0: it gets what no other queue asks for"
+            )
 
 
 def _check_namespaces(project: GpuProject, known: Catalog) -> Iterator[Finding]:

@@ -1,1 +1,1 @@
-"""Who made a pod, and which other pods it therefore needs."""
+"""The owners of a pod, and the gang that follows from them."""

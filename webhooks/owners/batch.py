@@ -1,9 +1,9 @@
-"""Job: an Indexed one whose pods all run at once is a gang; pods of any other run by themselves,
-unless they name a group: then those that run at once are a gang.
+"""Job: the pods of an Indexed Job that all run at once form a gang; pods of any other Job start one
+by one, unless they name a group: then the pods that run at once form a gang.
 
-With fewer pods at a time than completions, or without an index, a pod can't know its peers: it
-takes the next piece of work and ends. Indices that have failed for good get no pod any more, so a
-pod that is made again does not wait for them.
+With fewer pods at a time than completions, or without an index, a pod cannot know its peers: it
+takes the next piece of work and ends. Indices that have failed for good get no more pods, so a
+recreated pod does not wait for them.
 
 Source: kubernetes/api batch/v1 JobSpec; labels of KEP-2214 and KEP-4017.
 """
@@ -47,7 +47,7 @@ def is_plain(meta: ObjectMeta) -> bool:
 
 
 def shape(job: Job) -> Shape | None:
-    """The gang of a Job whose indices all run at once, else None."""
+    """The gang of a Job with all indices running at once, else None."""
     spec = job.spec
     n = spec.completions or 0
     if spec.completion_mode != "Indexed" or n < 2 or spec.parallelism != n:
@@ -57,7 +57,7 @@ def shape(job: Job) -> Shape | None:
 
 
 def shape_of_named(job: Job) -> Shape:
-    """The gang of a Job whose pods name a group without its size: all pods that run at once."""
+    """The gang of a Job with a group but no stated size: all pods that run at once."""
     spec = job.spec
     at_once = (
         spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)

@@ -90,8 +90,8 @@ class Origin(Struct, frozen=True):
     sub_group: str = ""
 
 
-#: Of a pod that nobody made, or of whose maker nothing is to be told.
-NOBODY: Final = Origin()
+#: Of a pod without an owner, or with an owner that says nothing about it.
+NO_OWNER: Final = Origin()
 
 
 def gang_of(shape: Shape) -> Gang:

@@ -46,7 +46,7 @@ class Timing:
     rest_s: float = 2.0
 
 
-#: Reads in flight at once. Each has a connection of its own, whose handshake costs more than it.
+#: Reads in flight at once. Each has its own connection; the handshake costs more than the read.
 MAX_READS: Final = 16
 #: Answers kept: some 1 KiB each.
 MAX_KEPT: Final = 10_000
@@ -131,7 +131,7 @@ class Reader:
         return owner if asked.uid in ("", owner.metadata.uid) else None
 
     def _keep(self, asked: Asked, owner: Owner | None) -> None:
-        """Remembers the answer, and forgets those whose time is over: the oldest are first."""
+        """Remember the answer, and forget the expired ones: the oldest come first."""
         now = self._clock()
         self._kept.pop(asked, None)
         self._kept[asked] = now + self._timing.keep_s, owner

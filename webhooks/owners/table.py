@@ -1,8 +1,8 @@
 """Every kind of owner that we know, one entry each; other kinds are one group for each owner.
 
 An entry says how a pod's labels tell that it belongs to such an owner (`claim`), where the owner is
-read (`plural`, `version`; never, where they are empty), and what follows from it (`shape`). Whoever
-adds a kind that is read adds the verb `get` to manifests/base/rbac/webhooks.yaml; a test compares.
+read (`plural`, `version`; never, where they are empty), and what follows from it (`shape`). A kind
+that is read needs the verb `get` in manifests/base/rbac/webhooks.yaml; a test compares the two.
 """
 
 from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ class Kind:
 
 
 def _by_label(key: str) -> Callable[[ObjectMeta, OwnerReference], Claim | None]:
-    """A claim by one label, whose value is the owner's name."""
+    """A claim by one label: its value is the owner's name."""
 
     def claim(meta: ObjectMeta, _ref: OwnerReference) -> Claim | None:
         name = meta.label(key)

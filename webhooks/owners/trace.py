@@ -5,7 +5,7 @@ owner's spec says how many pods belong together, or because another known kind m
 pod's controller. What cannot be read leaves the pods in one group without a minimum, which never
 waits for a pod that does not come.
 
-Labels are the tenant's to write. Whoever forges them joins a group of the same namespace, as the
+Tenants write the labels. A forged label only joins a group of the same namespace, which the
 pod-group label allows anyway; no name is looked up in another namespace.
 """
 
@@ -17,7 +17,7 @@ from typing import Final
 
 from extender.api.demand import GROUP_LABELS, first_of
 from extender.api.objects import ObjectMeta, OwnerReference
-from webhooks.owners.origin import NOBODY, Gang, Origin, Owner, gang_of, group_name
+from webhooks.owners.origin import NO_OWNER, Gang, Origin, Owner, gang_of, group_name
 from webhooks.owners.table import BY_KIND, CLAIMING, Claim, Kind
 
 #: Owners above the first that are looked at; no known chain has more than four.
@@ -69,7 +69,7 @@ async def trace(meta: ObjectMeta, read: Read, within_s: float = WITHIN_S) -> Ori
 async def _trace(meta: ObjectMeta, read: Read) -> Origin:
     ref = meta.controller
     if ref is None or ref.kind in ("DaemonSet", "Node"):
-        return NOBODY
+        return NO_OWNER
     for kind, claim in CLAIMING:
         claimed = claim(meta, ref)
         if claimed and not (kind.is_alone and _is_sized_by(ref, meta)):

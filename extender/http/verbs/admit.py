@@ -23,7 +23,7 @@ def refuse_share(
 
     A queue may always use its quota: the published share is what its demand was then, and this pod
     may be new. Work that cannot be preempted stays within quota (invariant Q1). `leaving` is what
-    victims of the same project give back. A department that does not exist binds nobody.
+    victims of the same project give back. A department that does not exist sets no bound.
     """
     project = book.queues.project_of(claim.facts.namespace, claim.facts.project)
     if isinstance(project, Refused):

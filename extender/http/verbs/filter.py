@@ -51,8 +51,8 @@ def _refuse_all(names: list[str], reason: Reason) -> Verdict:
 def _keep_planned(book: Book, claim: Claim, plan: RowName, names: list[str]) -> Verdict:
     """Only the planned node, if the ledger says so; preemption can help on no node.
 
-    Where it is kept, nothing is said of the others: kube-scheduler takes a node that is neither
-    kept nor named for unresolvable, which they are, and 400 KB of texts that nobody would read cost
+    If it is kept, the answer does not mention the others: kube-scheduler treats a node that is
+    neither kept nor named as unresolvable, which is right, and 400 KB of unread texts would cost
     both sides more than the decision.
     """
     if plan.node not in names:

@@ -1,7 +1,7 @@
 """preempt: which candidates of in-tree preemption may be used.
 
-In-tree preemption knows priorities and node totals; it knows neither projects, nor who may be
-preempted, nor cards. So a candidate is kept whole or dropped, and no victim is ever added.
+In-tree preemption knows priorities and node totals; it knows neither projects, nor which pods may
+be preempted, nor cards. So a candidate is kept whole or dropped, and no victim is ever added.
 """
 
 from extender.api.kinds import Row
@@ -16,9 +16,9 @@ from extender.http.wire import MetaVictims
 def keep_candidates(
     book: Book, claim: Claim, candidates: dict[str, MetaVictims]
 ) -> dict[str, MetaVictims]:
-    """The candidates all of whose victims the pod may take, and where it fits after they left.
+    """The candidates on which the pod may preempt every victim and then fits.
 
-    A planned pod has its place and preempts nobody. An empty list of victims (from Kubernetes
+    A planned pod has its place and preempts no pod. An empty list of victims (from Kubernetes
     1.38) is kept where the pod fits as it is.
     """
     if claim.way not in ("direct", "plain"):

@@ -5,7 +5,7 @@ import pytest
 from extender.api.names import LABEL_POD_GROUP
 from tests.support.owners import Document, Shelf, child, meta_of, origin_of, unread, written
 from webhooks.owners.batch import COMPLETION_INDEX, count_indexes
-from webhooks.owners.origin import NOBODY, Gang, Origin
+from webhooks.owners.origin import NO_OWNER, Gang, Origin
 from webhooks.owners.reader import Reader
 from webhooks.owners.trace import trace
 
@@ -163,5 +163,5 @@ def _readable(owner: Document) -> list[Document]:
 
 
 def test_pod_of_a_daemon_set_or_a_node_has_no_group() -> None:
-    assert origin_of(child(unread("apps/v1", "DaemonSet", "agent"))) == NOBODY
-    assert origin_of(child(unread("v1", "Node", "node-1"))) == NOBODY
+    assert origin_of(child(unread("apps/v1", "DaemonSet", "agent"))) == NO_OWNER
+    assert origin_of(child(unread("v1", "Node", "node-1"))) == NO_OWNER

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.admission import pod
 from tests.support.owners import Document, child, origin_of, unread
-from webhooks.owners.origin import NOBODY, Origin
+from webhooks.owners.origin import NO_OWNER, Origin
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_pods_of_an_unknown_kind_are_one_group_for_each_owner() -> None:
 
 
 def test_pod_that_nobody_made_has_no_group() -> None:
-    assert origin_of(pod().asking("nvidia.com/gpu", "1")) == NOBODY
+    assert origin_of(pod().asking("nvidia.com/gpu", "1")) == NO_OWNER
 
 
 def test_owner_that_is_no_controller_does_not_count() -> None:
     made = child(unread("example.com/v1", "Simulation", "galaxy"))
     del made.body["metadata"]["ownerReferences"][0]["controller"]
-    assert origin_of(made) == NOBODY
+    assert origin_of(made) == NO_OWNER

@@ -11,7 +11,7 @@ from gpu_shim.agent.nri.plugin import NAME
 from tests.support.admission import PodDocument, pod, request_for, usual_index
 from webhooks.change import REQUIRED_PLUGINS
 from webhooks.mutate import judge, read_pod
-from webhooks.owners.origin import NOBODY
+from webhooks.owners.origin import NO_OWNER
 from webhooks.review import Decision
 
 HALF = {"gpu-fraction": "0.5"}
@@ -25,7 +25,7 @@ def notes_of(built: PodDocument, plugin: str = NAME) -> dict[str, Any]:
     found = read_pod(request)
     if isinstance(found, Decision):
         return dict(built.body["metadata"].get("annotations", {}))
-    decision = judge(found, request, usual_index(), NOBODY, plugin)
+    decision = judge(found, request, usual_index(), NO_OWNER, plugin)
     assert decision.is_allowed, decision.message
     built.body = jsonpatch.apply_patch(built.body, list(decision.ops))
     return dict(built.body["metadata"].get("annotations", {}))
