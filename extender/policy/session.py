@@ -181,8 +181,9 @@ class Session:
         return None
 
     def could_ever_start(self, pending: Pending, pool: str) -> bool:
-        """Whether the next chunk could start if nothing else ran: within the limits and quotas of
-        its queue, on the nodes that are ready."""
+        """Whether the next chunk could start one day: the limits and quotas of its queue allow it,
+        and every pod of it fits a node that is ready, were it empty. A gang may wait for nodes that
+        are still to come."""
         leaf, is_np = self.queue_of(pending.workload, pool), not pending.workload.is_preemptible
         need = pending.need()
         for queue in leaf.chain:
@@ -191,7 +192,7 @@ class Session:
                 if need[r] > most:
                     return False
         assert self.empty_pools is not None
-        return self.empty_pools.could_place(pending, pool)
+        return self.empty_pools.could_place_each(pending, pool)
 
     def holds_up_queue(self, pending: Pending, pool: str) -> bool:
         """Whether work without a place holds up what is behind it in its queue: in strict order,

@@ -1,6 +1,6 @@
 """Whether work could be placed if nothing else ran: where it cannot, no eviction will ever help.
 
-Work that fits no node (16 GPUs where nodes have 8, a selector that no node matches) must not hold
+A pod that fits no node (16 GPUs where nodes have 8, a selector that no node matches) must not hold
 up other work. The answer speaks of the nodes that are ready now.
 """
 
@@ -57,6 +57,11 @@ class EmptyPools:
         if pending.workload.tree is not None and has_topology(pending.workload):
             return self._try(pending, pool, pending.chunk)
         return self._could_place(pending, pool, pending.shapes, pending.chunk)
+
+    def could_place_each(self, pending: Pending, pool: str) -> bool:
+        """Whether every pod of the next chunk would have a place by itself."""
+        first = {(pod.demand, id(pod.constraints)): pod for pod in pending.chunk}
+        return all(self.could_place_pod(pending, pool, pod) for pod in first.values())
 
     def could_place_pod(self, pending: Pending, pool: str, pod: PodView) -> bool:
         """Whether this one pod of the workload would have a place."""

@@ -2,7 +2,7 @@
 
 Within a priority the older workload goes first, and one that does not fit holds up none behind it.
 A workload without a place holds up all work of worse priority, but preemptible work where the pool
-preempts. A workload that could not start even on the empty pool holds up nothing.
+preempts. A workload with a pod that fits no node, even if that is empty, holds up nothing.
 
 A workload without a place may have work of worse priorities evicted: the worst first, in it the
 newest, only if it then fits, and none that it does not need; nothing while another pool that it may

@@ -204,7 +204,6 @@ def test_strict_order_holds_when_others_could_be_evicted_too() -> None:
     [
         pytest.param({"gpus": 5}, id="larger than every node"),
         pytest.param({"constraints": NOWHERE}, id="no node has its label"),
-        pytest.param({"gpus": 2, "pods": 3}, id="more than all nodes together"),
         pytest.param({"gpus": 3, "kind": "build"}, id="above the quota for non-preemptible work"),
     ],
 )

@@ -79,7 +79,7 @@ def test_only_preemptible_work_fills_in_with_preemption(preemptible: bool) -> No
     [
         pytest.param({"gpus": 5}, id="larger than every node"),
         pytest.param({"constraints": NOWHERE}, id="no node has its label"),
-        pytest.param({"pods": 5}, id="a gang larger than the pool"),
+        pytest.param({"gpus": 5, "pods": 2}, id="a gang of pods larger than every node"),
     ],
 )
 @pytest.mark.parametrize("has_preemption", [True, False])
