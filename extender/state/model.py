@@ -171,6 +171,7 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     `tree` is its groups, where it has any besides itself or asks for nearness: its root stands for
     the workload, with the same minimum. `user` divides a project's share further, where pods name
     one. A workload that waits evicts nobody in its first `preemption_delay_s` after `waits_since`.
+    `weight` is its weight beside other workloads, where a pool shares among workloads.
     `stale_since` is when it fell below its minimum (None: it did not); it may stay so for
     `stale_grace_s` (None: for ever).
     """
@@ -195,6 +196,7 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     waits_since: int = 0
     stale_since: int | None = None
     stale_grace_s: int | None = None
+    weight: int = 1
     problem: Refused | None = None
     doubt: Refused | None = None
 

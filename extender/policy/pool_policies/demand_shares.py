@@ -1,262 +1,249 @@
-"""The division of policy `demand-weighted`; its rules are in `demand_weighted`."""
+"""The division of GPUs in policy `demand-weighted`; `demand_weighted` states its rules.
+
+Between its lower and its upper bound every queue gets a share in proportion to its demand times its
+weight. The lower bound is its non-preemptible work, and the least that it can use: its smallest
+task. The upper bound is its demand. Where the lower bounds of all queues do not fit, those are
+served in order (`_Demand.order`), and the others get their non-preemptible part only.
+"""
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import gcd
+from typing import Final
 
-from extender.api.demand import Demand
-from extender.api.units import MILLI_PER_GPU, share_milli
+from extender.api.units import MILLI_PER_GPU
 from extender.kernels import shares
 from extender.policy.queues.fairshare import children_first, fit_weights, granules
-from extender.policy.queues.tree import PoolQueues, Queue, held_amounts, held_pool, pod_amounts
+from extender.policy.queues.tree import PoolQueues, Queue, held_pool, pod_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import least_pods
 from extender.policy.workloads.pending import Pending
-from extender.policy.workloads.pod_classes import Shape, shapes_of
-from extender.state.model import GPU, Constraints, PodView, WorkloadView
-from extender.state.nodes import NodeTable
+from extender.state.model import GPU, UNLIMITED, PodView, WorkloadView
+
+#: How often the division among queues is repeated because some of them cannot use their shares.
+_MOST_ROUNDS: Final = 8
 
 
 @dataclass(slots=True)
-class Claim:
-    """What a queue asks for, in milli: all of it, the non-preemptible part, and the least it can
-    use at once. `is_aside`: what it would get is of no use to it."""
+class _Demand:
+    """What a queue asks for, in milli: `total` is what it runs, and what waits and could ever be
+    placed, up to its limit; `fixed` the part that can not be evicted, and has its GPUs first;
+    `least` what its smallest task needs. Of a workload, `started_at` is when its first pod started,
+    0: none has.
+    """
 
     total: int = 0
-    np: int = 0
-    smallest: int = 0
-    is_aside: bool = False
+    fixed: int = 0
+    least: int = 0
+    started_at: int = 0
+    priority: int = 0
+
+    def order(self, queue: Queue) -> tuple[int, int, int, int, str]:
+        """Sorts the queues that get what they need at least before others. Workloads: those that
+        run, the longest first, then the best priority, then the oldest. All other queues: the
+        smallest task, then the oldest.
+        """
+        if not queue.is_workload:
+            return 0, self.least, 0, *queue.age_key
+        return int(self.started_at == 0), self.started_at, -self.priority, *queue.age_key
 
 
-def divide_by_claims(session: Session, queues: PoolQueues) -> None:
-    """Set the GPU share of every queue of the pool.
-
-    Each queue put aside costs a division; running work is read only where one might be.
-    """
-    everyone = children_first(queues.roots)
-    claims = _read_claims(session, queues, everyone)
-    running: Mapping[Queue, int] | None = None
-    while True:
-        _divide(queues.roots, queues.capacity[GPU], _add_up(everyone, claims))
-        useless = [q for q in everyone if not q.children and _is_useless(q, claims[q])]
-        if useless and running is None:
-            running = _smallest_running(session, queues)
-            for queue, milli in running.items():
-                claims[queue].smallest = min(claims[queue].smallest, milli)
-            continue
-        if not useless:
-            return
-        # Who runs goes on: what is taken from him now would be his again in the next cycle.
-        last = max(useless, key=lambda queue: (queue.allocated[GPU] == 0, queue.age_key))
-        claims[last].is_aside = True
+_Demands = Mapping[Queue, _Demand]
 
 
-def _is_useless(queue: Queue, claim: Claim) -> bool:
-    return not claim.is_aside and claim.total > claim.np and queue.share[GPU] < claim.smallest
+def divide_by_demand(session: Session, queues: PoolQueues) -> None:
+    """Set the GPU share of every queue of the pool. Costs one pass over all pods."""
+    demands = _read_demands(session, queues)
+    _divide(queues.roots, queues.capacity[GPU], demands)
 
 
-def _read_claims(
-    session: Session, queues: PoolQueues, everyone: Iterable[Queue]
-) -> dict[Queue, Claim]:
-    """What the leaves run, and what of their waiting work could ever be placed."""
-    claims = {queue: Claim() for queue in everyone}
-    for queue, claim in claims.items():
-        if not queue.children:
-            claim.total, claim.np = queue.allocated[GPU], queue.allocated_np[GPU]
+def _read_demands(session: Session, queues: PoolQueues) -> dict[Queue, _Demand]:
+    """The demands of all queues of the pool."""
+    pool = queues.pool
+    waiting = {p.workload.key: p for p in session.pending if pool in p.pools}
+    demands = {queue: _Demand() for queue in children_first(queues.roots)}
     if queues.smallest_card_mib < queues.largest_card_mib:
-        _level(session, queues, claims)
-    fits = _Fits(session, queues.pool)
-    for pending in session.pending:
-        leaf = queues.leaf_of(pending.workload) if queues.pool in pending.pools else None
-        if leaf is None or not fits.could_ever(pending):
-            continue
-        amounts = [_size(queues, pod) for pod in pending.waiting if fits.anywhere(pod)]
-        first = sum(_size(queues, pod) for pod in pending.chunk)
-        # More of what runs here is of no use without what runs.
-        first += sum(_sizes(session, queues, pending.workload)[0]) if first else 0
-        claim = claims[leaf]
-        claim.total += sum(amounts)
-        if not pending.workload.is_preemptible:
-            claim.np += sum(amounts)
-        if first:
-            claim.smallest = min(claim.smallest or first, first)
-    for leaf, claim in claims.items():
-        if not leaf.children:
-            # Until running work is read, what only runs counts as one task.
-            claim.smallest = claim.smallest or claim.total
-            may_run = max(min(claim.np, leaf.np_quota[GPU]), leaf.allocated_np[GPU])
-            claim.total = min(claim.total - claim.np + may_run, leaf.limit[GPU])
-            claim.np = min(may_run, claim.total)
-    return claims
+        # The same memory is another part of another card: shares are rounded to what pods ask for.
+        for queue in demands:
+            queue.granule = MILLI_PER_GPU
+    n_fixed = {queue: queue.allocated_np[GPU] for queue in demands}
+    by_age = sorted(queues.by_workload.items(), key=lambda item: item[1].age_key)
+    for key, leaf in by_age:
+        workload, demand = session.snapshot.workloads[key], demands[leaf]
+        demand.priority = workload.priority
+        _add_held(session, queues, workload, demand)
+        if (pending := waiting.get(key)) is not None:
+            _add_waiting(session, queues, pending, (demand, n_fixed))
+    _add_up(demands)
+    return demands
 
 
-def _level(session: Session, queues: PoolQueues, claims: Mapping[Queue, Claim]) -> None:
-    """Count what runs as if it waited: else claims, and so shares, would change with the card that
-    a pod is given, and what one cycle starts the next would stop."""
-    for queue in claims:
-        queue.granule = MILLI_PER_GPU
-    for workload in session.snapshot.workloads.values():
-        here = _held_here(session, queues, workload)
-        leaf = queues.leaf_of(workload) if here else None
-        if leaf is None:
-            continue
-        more = sum(_size(queues, pod) - milli for pod, milli in here)
-        claims[leaf].total += more
-        if not workload.is_preemptible:
-            claims[leaf].np += more
-        _round_by(queues, leaf, [pod for pod, _ in here])
-    for pending in session.pending:
-        leaf = queues.leaf_of(pending.workload) if queues.pool in pending.pools else None
-        if leaf is not None:
-            _round_by(queues, leaf, pending.waiting)
-
-
-def _round_by(queues: PoolQueues, leaf: Queue, pods: Iterable[PodView]) -> None:
-    """Shares of the queue have to be of use to these pods."""
-    granule = gcd(MILLI_PER_GPU, *{_size(queues, pod) for pod in pods})
-    for queue in leaf.chain:
-        queue.granule = gcd(queue.granule, granule)
-
-
-def _add_up(
-    everyone: Iterable[Queue], claims: Mapping[Queue, Claim]
-) -> Mapping[Queue, tuple[int, int]]:
-    """(claim, non-preemptible part) of every queue, of those put aside the latter alone."""
-    found: dict[Queue, tuple[int, int]] = {}
-    for queue in everyone:
-        if not queue.children:
-            claim = claims[queue]
-            found[queue] = claim.np if claim.is_aside else claim.total, claim.np
-            continue
-        below = [found[child] for child in queue.children]
-        total = min(sum(each for each, _ in below), queue.limit[GPU])
-        found[queue] = total, min(sum(np for _, np in below), total)
-    return found
-
-
-def _divide(
-    queues: Sequence[Queue], capacity: int, claims: Mapping[Queue, tuple[int, int]]
+def _add_held(
+    session: Session, queues: PoolQueues, workload: WorkloadView, demand: _Demand
 ) -> None:
-    """Divide among queues of one parent, and each one's part among those below it."""
+    """Add what the workload holds in the pool."""
+    here, n_elsewhere = _held_here(session, queues.pool, workload)
+    if not here:
+        return
+    sizes = sorted(_size(queues, pod) for pod in here)
+    demand.total = sum(sizes)
+    least = least_pods(workload) - n_elsewhere
+    demand.least = sum(sizes[: max(1, least)])
+    if not workload.is_preemptible:
+        demand.fixed = demand.total
+    elif n_elsewhere:
+        # What must run beside its pods in other pools is not evicted here alone.
+        demand.fixed = sum(sizes[: max(0, least)])
+    demand.started_at = min(pod.started_at or session.snapshot.now_s for pod in here)
+    _round_shares(queues, workload, here)
+
+
+def _add_waiting(
+    session: Session,
+    queues: PoolQueues,
+    pending: Pending,
+    to: tuple[_Demand, dict[Queue, int]],
+) -> None:
+    """Add what waits of a workload, if it could ever be placed in the pool. Non-preemptible work
+    counts up to the quotas that are stated, the oldest first; without any it is work as any other.
+    """
+    demand, n_fixed = to
+    empty, pool = session.empty_pools, queues.pool
+    if empty is None or not empty.could_place(pending, pool):
+        return
+    pods = [pod for pod in pending.waiting if empty.could_place_pod(pending, pool, pod)]
+    total = sum(_size(queues, pod) for pod in pods)
+    first = sum(_size(queues, pod) for pod in pending.chunk)
+    leaf = queues.by_workload[pending.workload.key]
+    bounds = [(q, q.np_quota[GPU]) for q in leaf.chain if q.np_quota[GPU] < UNLIMITED]
+    if not pending.workload.is_preemptible and bounds:
+        total = min(total, *(quota - n_fixed[queue] for queue, quota in bounds))
+        if total < first:
+            return
+        for queue, _ in bounds:
+            n_fixed[queue] += total
+        demand.fixed += total
+    demand.total += total
+    demand.least = demand.least or first
+    _round_shares(queues, pending.workload, pods)
+
+
+def _add_up(demands: _Demands) -> None:
+    """Sum up the demands of workloads for the queues above them, which are in order, children
+    first."""
+    for queue, demand in demands.items():
+        if not queue.children:
+            continue
+        below = [demands[child] for child in queue.children if demands[child].total]
+        demand.total = min(sum(each.total for each in below), queue.limit[GPU])
+        demand.fixed = min(sum(each.fixed for each in below), demand.total)
+        demand.least = min((each.least for each in below), default=0)
+
+
+def _divide(queues: Sequence[Queue], capacity: int, demands: _Demands) -> int:
+    """Divide among queues of one parent, and each share among the queues below; returns what they
+    can use of it. A queue whose workloads cannot use its share leaves the rest to the others."""
     queues = sorted(queues, key=lambda queue: queue.age_key)
-    for queue in queues:
-        queue.share[GPU] = 0
-    fixed = [claims[queue][1] for queue in queues]
-    left = _grant(queues, fixed, fixed, capacity)
-    weights = [claims[queue][0] * queue.figures.gpu.weight for queue in queues]
-    rooms = [claims[queue][0] - claims[queue][1] for queue in queues]
-    _grant(queues, weights, rooms, left)
-    for queue in queues:
-        if queue.children:
-            _divide(queue.children, queue.share[GPU], claims)
+    most = [demands[queue].total for queue in queues]
+    used: list[int] = []
+    for _ in range(_MOST_ROUNDS):
+        _share_out(queues, capacity, most, demands)
+        used = [
+            _divide(queue.children, queue.share[GPU], demands)
+            if queue.children
+            else queue.share[GPU]
+            for queue in queues
+        ]
+        if all(queue.share[GPU] == n for queue, n in zip(queues, used, strict=True)):
+            break
+        most = [
+            min(top, n) if n < queue.share[GPU] else top
+            for queue, n, top in zip(queues, used, most, strict=True)
+        ]
+    return sum(used)
+
+
+def _share_out(
+    queues: Sequence[Queue], capacity: int, most: Sequence[int], demands: _Demands
+) -> None:
+    """Set the shares of queues of one parent, none above `most`."""
+    lower = [min(demands[queue].fixed, top) for queue, top in zip(queues, most, strict=True)]
+    left = capacity - sum(lower)
+    upper = lower[:]
+    if left <= 0:
+        _set_shares(queues, _grant(queues, lower, lower, capacity))
+        return
+    order = sorted(range(len(queues)), key=lambda i: demands[queues[i]].order(queues[i]))
+    for i in order:
+        more = max(0, demands[queues[i]].least - lower[i])
+        if queues[i].figures.gpu.weight and most[i] >= lower[i] + more and more <= left:
+            left -= more
+            lower[i] += more
+            upper[i] = most[i]
+    weights = [demands[queue].total * queue.figures.gpu.weight for queue in queues]
+    _set_shares(queues, _between(queues, weights, (lower, upper), capacity))
+
+
+def _between(
+    queues: Sequence[Queue],
+    weights: Sequence[int],
+    bounds: tuple[Sequence[int], Sequence[int]],
+    capacity: int,
+) -> Sequence[int]:
+    """Shares in proportion to the weights, but none outside its bounds; the lower ones fit."""
+    lower, upper = bounds
+    is_low = [False] * len(queues)
+    while True:
+        rest = capacity - sum(low for low, at in zip(lower, is_low, strict=True) if at)
+        rooms = [0 if at else top for top, at in zip(upper, is_low, strict=True)]
+        grants = _grant(queues, weights, rooms, rest)
+        below = [i for i, low in enumerate(lower) if not is_low[i] and grants[i] < low]
+        if not below:
+            return [
+                low if at else grant for low, grant, at in zip(lower, grants, is_low, strict=True)
+            ]
+        for i in below:
+            is_low[i] = True
 
 
 def _grant(
     queues: Sequence[Queue], weights: Sequence[int], rooms: Sequence[int], surplus: int
-) -> int:
-    """Add to the shares by weight, none more than its room; returns what is left."""
+) -> Sequence[int]:
+    """Parts of the surplus by weight, none larger than its room."""
     grants = array("q", bytes(8 * len(queues)))
-    weights, rooms = array("q", fit_weights(weights)), array("q", rooms)
-    left = shares.divide(surplus, weights, rooms, granules(queues, GPU), grants)
-    for queue, grant in zip(queues, grants, strict=True):
-        queue.share[GPU] += grant
-    return left
+    small, room = array("q", fit_weights(weights)), array("q", rooms)
+    shares.divide(surplus, small, room, granules(queues, GPU), grants)
+    return grants
 
 
-def _smallest_running(session: Session, queues: PoolQueues) -> dict[Queue, int]:
-    """The least milli by queue that running work in the pool can hold; one pass over all work."""
-    found: dict[Queue, int] = {}
-    for workload in session.snapshot.workloads.values():
-        sizes, n_elsewhere = _sizes(session, queues, workload)
-        leaf = queues.leaf_of(workload) if sizes else None
-        if leaf is None:
-            continue
-        least = max(1, least_pods(workload) - n_elsewhere)
-        if milli := sum(sizes[:least]):
-            found[leaf] = min(found.get(leaf, milli), milli)
-    return found
+def _set_shares(queues: Iterable[Queue], milli: Iterable[int]) -> None:
+    for queue, share in zip(queues, milli, strict=True):
+        queue.share[GPU] = share
 
 
-def _sizes(
-    session: Session, queues: PoolQueues, workload: WorkloadView
-) -> tuple[Sequence[int], int]:
-    """What each of its pods in the pool counts, in milli, the least first, and how many it has in
-    others."""
-    here = _held_here(session, queues, workload)
-    n_live = sum(1 for pod in workload.pods if pod.node and not pod.is_terminating)
+def _held_here(session: Session, pool: str, workload: WorkloadView) -> tuple[list[PodView], int]:
+    """Its pods that hold places in the pool, those given in this cycle included, and how many hold
+    places in others."""
+    nodes = session.snapshot.nodes
+    live = [pod for pod in workload.pods if pod.node and not pod.is_terminating]
+    here = [pod for pod in live if held_pool(session.snapshot, pod) == pool]
+    n_live = len(live)
     if session.is_served(workload.key):
-        n_live += len(session.placed_now(workload.key))
-    return sorted(_size(queues, pod) for pod, _ in here), n_live - len(here)
+        new = [p for p in session.placed_now(workload.key) if not p.pod.node]
+        here += [p.pod for p in new if nodes.pool[nodes.cards.ix[p.node]] == pool]
+        n_live += len(new)
+    return here, n_live - len(here)
 
 
-def _held_here(
-    session: Session, queues: PoolQueues, workload: WorkloadView
-) -> list[tuple[PodView, int]]:
-    """Its pods in the pool with what they hold, in milli; with those that are given places in this
-    cycle."""
-    snapshot, nodes, pool = session.snapshot, session.snapshot.nodes, queues.pool
-    found = [
-        (pod, held_amounts(pod, queues.smallest_card_mib)[GPU])
-        for pod in workload.pods
-        if pod.node and not pod.is_terminating and held_pool(snapshot, pod) == pool
-    ]
-    if session.is_served(workload.key):
-        found += [
-            (placement.pod, placement.amounts[GPU])
-            for placement in session.placed_now(workload.key)
-            if nodes.pool[nodes.cards.ix[placement.node]] == pool
-        ]
-    return found
+def _round_shares(queues: PoolQueues, workload: WorkloadView, pods: Iterable[PodView]) -> None:
+    """Where cards differ, round the shares of its queues to what these pods ask for."""
+    if queues.smallest_card_mib < queues.largest_card_mib:
+        granule = gcd(MILLI_PER_GPU, *{_size(queues, pod) for pod in pods})
+        for queue in queues.by_workload[workload.key].chain:
+            queue.granule = gcd(queue.granule, granule)
 
 
 def _size(queues: PoolQueues, pod: PodView) -> int:
     """What the pod counts, in milli: the same whether it waits or runs, on whatever card."""
     return pod_amounts(pod.demand, queues.smallest_card_mib)[GPU]
-
-
-@dataclass(slots=True)
-class _Fits:
-    """What could be placed in a pool if nothing else ran there."""
-
-    session: Session
-    pool: str
-    _known: dict[tuple[Demand, int], tuple[Constraints, int]] = field(default_factory=dict)
-
-    def could_ever(self, pending: Pending) -> bool:
-        """Whether its next chunk could, shape by shape."""
-        return all(self._most(shape) >= shape.count for shape in shapes_of(pending.chunk))
-
-    def anywhere(self, pod: PodView) -> bool:
-        """Whether one such pod could."""
-        return self._most(Shape(pod.demand, pod.constraints, 1)) > 0
-
-    def _most(self, shape: Shape) -> int:
-        """How many pods of the shape the empty pool holds. Constraints are kept beside their ids,
-        so that an id can't be used again."""
-        key = shape.demand, id(shape.constraints)
-        if key not in self._known:
-            places, nodes = self.session.places, self.session.snapshot.nodes
-            usable = places.matcher.candidates(self.pool, shape.constraints)
-            most = sum(_most_on(nodes, ix, shape.demand) for ix in usable)
-            self._known[key] = shape.constraints, most
-        return self._known[key][1]
-
-
-def _most_on(nodes: NodeTable, ix: int, demand: Demand) -> int:
-    """How many pods the empty node holds."""
-    bounds = [
-        has // asked
-        for has, asked in (
-            (nodes.cpu_milli[ix], demand.cpu_milli),
-            (nodes.memory_mib[ix], demand.memory_mib),
-        )
-        if asked
-    ]
-    if demand.devices:
-        mib = nodes.cards.card_mib[ix]
-        milli = share_milli(demand.gpu_memory_mib, mib) if demand.gpu_memory_mib else demand.milli
-        n_cards = nodes.cards.capacity_milli[ix] // MILLI_PER_GPU
-        per_card = MILLI_PER_GPU // milli
-        bounds.append(n_cards * per_card // demand.devices if n_cards >= demand.devices else 0)
-    return min(bounds, default=1 << 20)

@@ -1,19 +1,25 @@
 """Node pools of policy `demand-weighted`: shares of GPUs in proportion to demand times weight.
 
-The claim of a queue is what it runs and what waits and could ever be placed, up to its limit.
-Non-preemptible work has its GPUs first. The rest is divided in proportion to claim times weight,
-nobody above its claim; what is over is divided again, whole GPUs by largest remainder, ties to the
-older queue. A share smaller than the smallest task of its queue is of no use: the newest such queue
-is put aside, and the division repeated. What a department gets is divided below it in the same way.
+Departments, projects, the users of a project and at last single workloads get shares, level by
+level. The demand of a workload is what it runs, and what waits and could ever be placed; that of a
+queue is the sum, up to its limit. Every queue gets at least its non-preemptible work and its
+smallest task (a pod, or a gang), and never more than its demand; between these bounds shares are in
+proportion to demand times weight, in whole GPUs by largest remainder, ties to the older queue. If
+not all can have their smallest task, the smaller one goes first, of equal ones that of the older
+queue; inside a project that of the workload that has run longest, then by priority and age. What a
+queue cannot use of its share goes to the others.
 
-A queue starts only what its share holds, even if GPUs stay idle, and stops its oldest preemptible
-work down to its share, even if nobody waits. Work without GPUs is not shared: it starts where it
-fits. The rules are those of Determined's documentation and of its fair-share scheduler
-(`master/internal/rm/agentrm/fair_share.go`), which weighs by weight alone.
+A workload starts only what its share holds, even if GPUs stay idle, and pods above its share are
+evicted, even if nothing waits. Non-preemptible work needs no quota; where a quota is stated it is
+bounded by it, and has its GPUs first. Work without GPUs is not shared: the oldest goes first, and
+what does not fit holds up nothing.
+
+The rules are those of Determined's documentation, with the one task for every experiment of its
+fair-share scheduler (`master/internal/rm/agentrm/fair_share.go`), which weighs by weight alone.
 
 Work that may use several pools asks for its GPUs in each. Once it has them in one it asks for none
-elsewhere, so nobody gives back anything before all such pools have started what they can; and it
-goes on above a share as long as nobody else is given its place.
+elsewhere, so no workload gives back anything before all such pools have started what they can; and
+it goes on above a share as long as no other work is given its place.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,14 +28,14 @@ from extender.api.reasons import Reason, Refused
 from extender.api.units import format_gpus, format_tenths
 from extender.policy.actions.chunk_grant import grant
 from extender.policy.placement.placer import Moment
-from extender.policy.pool_policies.demand_shares import divide_by_claims
+from extender.policy.pool_policies.demand_shares import divide_by_demand
 from extender.policy.pool_policies.eviction_units import Unit, may_stay, stoppable, units_in
 from extender.policy.preemption.statement import is_over
 from extender.policy.queues.fairshare import children_first, demands, set_dues, sum_requests
 from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, frozen
 from extender.policy.session import Session
-from extender.policy.workloads.pending import Pending, why_behind
-from extender.state.model import CPU, GPU, MEMORY, Amounts, WorkloadView
+from extender.policy.workloads.pending import Pending
+from extender.state.model import CPU, GPU, MEMORY, Amounts
 
 
 def set_demand_shares(session: Session, queues: PoolQueues) -> None:
@@ -46,7 +52,7 @@ def set_demand_shares(session: Session, queues: PoolQueues) -> None:
 def divide_again(session: Session, queues: PoolQueues) -> None:
     """Divide the pool's GPUs by what is held, and what waits, now."""
     everyone = children_first(queues.roots)
-    divide_by_claims(session, queues)
+    divide_by_demand(session, queues)
     for queue in everyone:
         queue.share_to_take = queue.share_to_keep = frozen(queue.share)
     set_dues(queues, everyone)
@@ -81,23 +87,38 @@ def _start(
     session: Session, pool: str, waiting: Iterable[Pending], moment: Moment
 ) -> list[Pending]:
     """Start what the shares hold and what fits, in turns; returns what is left."""
-    turns = session.take_turns(pool, waiting)
+    with_gpus: list[Pending] = []
+    without: list[Pending] = []
+    for pending in waiting:
+        (with_gpus if pending.need()[GPU] else without).append(pending)
+    turns = session.take_turns(pool, with_gpus)
     left = []
     while (turn := turns.pop()) is not None:
-        pending = turn[1]
-        key = pending.workload.key
-        given = grant(session, pending, pool, moment, bound=_bound)
+        given = _try(session, turn[1], pool, moment)
         if isinstance(given, Refused):
-            session.waits.setdefault(key, given)
-            behind = turns.pass_over(holds_up=session.holds_up_queue(pending, pool))
-            for passed in behind:
-                session.waits.setdefault(passed.workload.key, why_behind(passed, key))
-            left += [pending, *behind]
+            left.append(turn[1])
+            turns.pass_over(holds_up=False)
         else:
             turns.settle(given)
-            if given is None:
-                session.waits.pop(key, None)
+    for pending in sorted(without, key=lambda each: (each.workload.created_at, each.workload.key)):
+        rest: Pending | None = pending
+        while rest is not None:
+            given = _try(session, rest, pool, moment)
+            if isinstance(given, Refused):
+                left.append(rest)
+                break
+            rest = given
     return left
+
+
+def _try(session: Session, pending: Pending, pool: str, moment: Moment) -> Pending | Refused | None:
+    """Start the next chunk of the workload; as `grant`."""
+    given = grant(session, pending, pool, moment, bound=_bound)
+    if isinstance(given, Refused):
+        session.waits.setdefault(pending.workload.key, given)
+    elif given is None:
+        session.waits.pop(pending.workload.key, None)
+    return given
 
 
 def _bound(leaf: Queue, pending: Pending, amounts: Amounts) -> Refused | None:
@@ -108,41 +129,33 @@ def _bound(leaf: Queue, pending: Pending, amounts: Amounts) -> Refused | None:
         if has + need > share:
             return Refused(
                 Reason.OVER_FAIR_SHARE,
-                f"{pending.workload.key}: needs {format_gpus(need)} GPUs, {queue.name} has"
-                f" {format_gpus(has)} of its share of {format_gpus(share)}",
+                f"{pending.workload.key}: needs {format_gpus(need)} GPUs,"
+                f" {'it' if queue is leaf else queue.name} has {format_gpus(has)} of its share of"
+                f" {format_gpus(share)}",
             )
     return None
 
 
 def _shrink(session: Session, pool: str) -> Iterator[Unit]:
-    """Let work leave where a queue holds more than its share, the oldest first; no more than it
-    takes to get there."""
-    over = [
-        queue
-        for queue in session.queues[pool].by_name.values()
-        if not queue.children and queue.allocated[GPU] > queue.share[GPU]
-    ]
-    if not over:
+    """Evict what workloads hold above their shares, in the simulation: no more than it takes."""
+    beside, queues = session.places.beside, session.queues[pool]
+    if not any(q.allocated[GPU] > q.share[GPU] for q in queues.by_workload.values()):
         return
-    beside = session.places.beside
     lonely = beside.lonely()
-    workloads = stoppable(session, pool, Reason.RECLAIMED)
-    workloads.sort(key=lambda workload: (workload.created_at, workload.key))
-    for leaf in over:
+    for workload in stoppable(session, pool, Reason.RECLAIMED):
+        leaf = queues.by_workload[workload.key]
         going: list[Unit] = []
-        kept = set[str]()
-        for unit in _units_of(session, pool, leaf, workloads):
+        for unit in units_in(session, pool, workload):
             if leaf.allocated[GPU] <= leaf.share[GPU]:
                 break
-            if unit.workload.key in kept:
+            if not unit.amounts[GPU]:
                 continue
             unit.leave(session)
             if beside.leaves_alone(lonely):
-                # Somebody who is given a place in this cycle needs its company.
+                # A pod that is given a place in this cycle needs these pods beside it.
                 unit.stay(session)
-                kept.add(unit.workload.key)
-            else:
-                going.append(unit)
+                break
+            going.append(unit)
         for unit in reversed(going[:]):
             fits = leaf.allocated[GPU] + unit.amounts[GPU] <= leaf.share[GPU]
             if fits and may_stay(unit, going):
@@ -165,15 +178,6 @@ def _let_stay(session: Session, leaving: list[Unit]) -> None:
             unit.leave(session)
         else:
             leaving.remove(unit)
-
-
-def _units_of(
-    session: Session, pool: str, leaf: Queue, workloads: Iterable[WorkloadView]
-) -> Iterator[Unit]:
-    """What may leave the queue, in the order of the workloads."""
-    for workload in workloads:
-        if session.queue_of(workload, pool) is leaf:
-            yield from (unit for unit in units_in(session, pool, workload) if unit.amounts[GPU])
 
 
 def _plan_evictions(

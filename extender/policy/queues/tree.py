@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import Final
 
+from msgspec.structs import replace
+
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.plan import QueueShare
 from extender.state import tally
@@ -23,6 +25,7 @@ from extender.state.model import (
     Figures,
     PodView,
     PoolQuota,
+    PoolView,
     QueueView,
     Snapshot,
     WorkloadView,
@@ -71,9 +74,10 @@ class Queue:
     `limited` those of them that have a limit, and the topmost, whose `UNLIMITED` holds for all
     below. What it `deserves` is the former, and never less than its quota, even where quotas exceed
     what there is. GPU shares are rounded to its `granule`, the largest of which all its work can
-    make use. `np_quota` bounds non-preemptible work: the quota, save that users have none of their
-    own. What a queue holds is measured against `due`, the larger of quota and share, when turns are
-    counted.
+    make use. `np_quota` bounds non-preemptible work: the quota, save that users and workloads have
+    none of their own, and that a GPU quota of 0 bounds nothing where work `needs_quota` not.
+    `is_user`: it is below its project, a user's or (`is_workload`) a single workload's. What a
+    queue holds is measured against `due`, the larger of quota and share, when turns are counted.
     """
 
     name: str
@@ -83,6 +87,8 @@ class Queue:
     reclaim_min_runtime_s: int = 0
     preempt_min_runtime_s: int = 0
     is_user: bool = False
+    is_workload: bool = False
+    needs_quota: bool = True
     children: "list[Queue]" = field(default_factory=list)
     chain: "tuple[Queue, ...]" = field(init=False)
     limited: "tuple[Queue, ...]" = field(init=False)
@@ -114,6 +120,8 @@ class Queue:
         if self.parent is None or self.limit != _UNBOUND:
             self.limited = (self, *self.limited)
         self.np_quota = _UNBOUND if self.is_user else self.quota
+        if not self.needs_quota and gpu.quota == 0:
+            self.np_quota = UNLIMITED, *self.np_quota[1:]
         if self.parent is not None:
             self.parent.children.append(self)
 
@@ -127,8 +135,8 @@ class Queue:
 
     @property
     def project(self) -> "Queue":
-        """The queue itself; of a user, its project."""
-        return self.parent if self.is_user and self.parent is not None else self
+        """The queue itself; of a user or of a single workload, its project."""
+        return self.parent.project if self.is_user and self.parent is not None else self
 
     def has_room(self, more: Amounts, bound: Sequence[int]) -> bool:
         """Whether it stays within the bound with so much more."""
@@ -177,10 +185,14 @@ class Queue:
 
 @dataclass(slots=True)
 class PoolQueues:
-    """The queues of one node pool by name, its roots in order of age, and what they share."""
+    """The queues of one node pool by name, its roots in order of age, and what they share.
+
+    `by_workload` are the queues of single workloads, in pools that share among workloads.
+    """
 
     pool: str
     by_name: dict[str, Queue] = field(default_factory=dict)
+    by_workload: dict[str, Queue] = field(default_factory=dict)
     roots: list[Queue] = field(default_factory=list)
     capacity: list[int] = field(default_factory=_nothing)
     smallest_card_mib: int = 0
@@ -188,7 +200,8 @@ class PoolQueues:
 
     def leaf_of(self, workload: WorkloadView) -> Queue | None:
         """The queue that the workload's pods are charged to; None when its project is unknown."""
-        return self.leaf(workload.project, workload.user)
+        own = self.by_workload.get(workload.key)
+        return own or self.leaf(workload.project, workload.user)
 
     def leaf(self, project: str, user: str) -> Queue | None:
         """The user's queue where the project's work names users, else the project's."""
@@ -206,16 +219,44 @@ def build_queues(snapshot: Snapshot) -> dict[str, PoolQueues]:
     summed = tally_of(snapshot)
     listed = _parents_first(snapshot)
     users = summed.users()
-    pools = {name: _empty_queues(listed, users, name) for name in sorted(snapshot.pools)}
+    pools = {
+        name: _empty_queues(listed, users, view) for name, view in sorted(snapshot.pools.items())
+    }
     _count_capacity(snapshot, pools)
-    for (pool, project, user), sums in summed.sums.items():
-        if (queues := pools.get(pool)) is not None:
-            leaf = queues.leaf(project, user)
-            _count(queues, leaf, sums)
-            granule = summed.granule((pool, project, user))
-            for queue in leaf.chain if leaf and granule < MILLI_PER_GPU else ():
-                queue.granule = gcd(queue.granule, granule)
+    for key, sums in summed.sums.items():
+        pool, project, user = key
+        queues = pools.get(pool)
+        if queues is not None and snapshot.pools[pool].policy != "demand-weighted":
+            _count(queues, queues.leaf(project, user), sums, summed.granule(key))
+    shared_by_workload = {
+        name: queues
+        for name, queues in pools.items()
+        if snapshot.pools[name].policy == "demand-weighted"
+    }
+    if shared_by_workload:
+        _add_workloads(snapshot, shared_by_workload)
     return pools
+
+
+def _add_workloads(snapshot: Snapshot, pools: Mapping[str, PoolQueues]) -> None:
+    """Give every workload a queue of its own in these pools, and count there what it holds and asks
+    for. Costs one pass over all pods."""
+    workloads = snapshot.workloads
+    alone = {key: replace(workload, user=key) for key, workload in workloads.items()}
+    summed = Tally.of(snapshot.nodes, alone)
+    leaves = {id(q) for each in pools.values() for q in each.by_name.values() if not q.children}
+    for at, sums in sorted(summed.sums.items()):
+        pool, project, key = at
+        if (queues := pools.get(pool)) is None:
+            continue
+        workload = workloads[key]
+        leaf = queues.leaf(project, workload.user)
+        if leaf is not None and id(leaf) in leaves:
+            figures = PoolQuota(Figures(weight=workload.weight), cpu=Figures(), memory=Figures())
+            leaf = Queue(key, leaf, workload.created_at, figures, is_user=True)
+            leaf.is_workload = True
+            queues.by_workload[key] = leaf
+        _count(queues, leaf, sums, summed.granule(at))
 
 
 def tally_of(snapshot: Snapshot) -> Tally:
@@ -252,14 +293,15 @@ def _parents_first(snapshot: Snapshot) -> list[QueueView | list[QueueView]]:
 
 
 def _empty_queues(
-    listed: Sequence[QueueView | list[QueueView]], users: Mapping[str, set[str]], pool: str
+    listed: Sequence[QueueView | list[QueueView]], users: Mapping[str, set[str]], of: PoolView
 ) -> PoolQueues:
     """The tree without usage. A queue whose parent doesn't exist has one with its quotas."""
+    pool, needs_quota = of.name, of.policy == "fairshare"
     queues = PoolQueues(pool)
     by_name = queues.by_name
     for view in listed:
         if isinstance(view, list):
-            by_name[view[0].parent] = _stand_in(view[0].parent, view, pool)
+            by_name[view[0].parent] = _stand_in(view[0].parent, view, of)
             continue
         by_name[view.name] = Queue(
             name=view.name,
@@ -268,6 +310,7 @@ def _empty_queues(
             figures=view.pools.get(pool, _NO_FIGURES),
             reclaim_min_runtime_s=view.reclaim_min_runtime_s,
             preempt_min_runtime_s=view.preempt_min_runtime_s,
+            needs_quota=needs_quota,
         )
     for project in sorted(users):
         parent = by_name.get(project)
@@ -281,17 +324,20 @@ def _empty_queues(
     return queues
 
 
-def _stand_in(name: str, views: list[QueueView], pool: str) -> Queue:
+def _stand_in(name: str, views: list[QueueView], of: PoolView) -> Queue:
     """A queue that doesn't exist: its quota is what those below it have."""
     quota = sum_amounts(
-        tuple(f.quota for f in view.pools.get(pool, PoolQuota()).figures)  # type: ignore[misc]
+        tuple(f.quota for f in view.pools.get(of.name, PoolQuota()).figures)  # type: ignore[misc]
         for view in views
     )
     gpu, cpu, memory = (
         Figures(min(UNLIMITED, amount), weight=min(UNLIMITED, amount) or 1) for amount in quota
     )
     oldest = min(view.created_at for view in views)
-    return Queue(name, None, oldest, PoolQuota(gpu, cpu, memory))
+    queue = Queue(name, None, oldest, PoolQuota(gpu, cpu, memory))
+    if of.policy != "fairshare":
+        queue.np_quota = _UNBOUND
+    return queue
 
 
 def _count_capacity(snapshot: Snapshot, pools: dict[str, PoolQueues]) -> None:
@@ -313,8 +359,9 @@ def _count_capacity(snapshot: Snapshot, pools: dict[str, PoolQueues]) -> None:
             queues.smallest_card_mib, queues.largest_card_mib = min(sizes), max(sizes)
 
 
-def _count(queues: PoolQueues, leaf: Queue | None, sums: Sequence[int]) -> None:
-    """Add sums of a tally to their queue and all above it."""
+def _count(queues: PoolQueues, leaf: Queue | None, sums: Sequence[int], granule: int) -> None:
+    """Add sums of a tally to their queue and all above it; the pods can use multiples of
+    `granule`."""
     if leaf is None:
         # Work outside every queue is not shared: the others divide what it leaves.
         for resource in RESOURCES:
@@ -326,6 +373,8 @@ def _count(queues: PoolQueues, leaf: Queue | None, sums: Sequence[int]) -> None:
         if amounts != NOTHING:
             for queue in leaf.chain:
                 add(getattr(queue, name), amounts)
+    for queue in leaf.chain if granule < MILLI_PER_GPU else ():
+        queue.granule = gcd(queue.granule, granule)
 
 
 def larger(one: Sequence[int], other: Sequence[int]) -> Amounts:

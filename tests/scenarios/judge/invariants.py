@@ -13,7 +13,7 @@ from extender.scenario.outcome import Outcome
 from extender.scenario.places import Place
 from extender.scenario.snapshot import allowed_now, stale_since
 from extender.scenario.world import RunJob, RunTask, World
-from extender.state.model import PoolQuota
+from extender.state.model import GPU, PoolQuota
 from tests.scenarios.judge.allocations import CPU, MEMORY, PODS, Allocations, held_later, held_now
 from tests.scenarios.judge.node_rules import misplaced
 
@@ -178,6 +178,9 @@ def passed_bounds(world: World, was: Allocations, has: Allocations, moment: str)
             )
     for (queue, pool, at), amount in has.fixed.items():
         figures = views[queue].pools.get(pool, PoolQuota()).figures[at]
+        if at == GPU and figures.quota == 0 and world.cluster.pools[pool].policy != "fairshare":
+            # Only a quota that is stated bounds non-preemptible work there.
+            continue
         if amount > max(figures.quota, was.fixed[queue, pool, at]):
             yield (
                 f"{queue}: holds {amount} {_RESOURCES[at]} in pool {pool} {moment} that are not"

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
@@ -123,13 +124,13 @@ def test_newcomer_gets_its_share_on_a_full_pool() -> None:
     assert {eviction.reason for eviction in plan.evictions} == {Reason.RECLAIMED}
 
 
-def test_lowered_limit_stops_the_oldest_though_nobody_waits() -> None:
+def test_lowered_limit_evicts_what_ran_least_though_nothing_waits() -> None:
     cluster = pool_of(4)
     cluster.project("x", limit=2)
-    for age in (400, 300, 200, 100):
-        cluster.job(f"aged-{age}", "x", on="n0", age=age)
+    for ran in (100, 200, 300, 400):
+        cluster.job(f"ran-{ran}", "x", on="n0", ran=ran)
     plan = decide(cluster.snapshot())
-    assert statuses(plan) == {"aged-400-0": "evicted", "aged-300-0": "evicted"}
+    assert statuses(plan) == {"ran-100-0": "evicted", "ran-200-0": "evicted"}
     assert {eviction.beneficiary for eviction in plan.evictions} == {""}
 
 
@@ -157,8 +158,8 @@ def test_nobody_is_stopped_without_preemption(way: str) -> None:
     assert statuses(decide(cluster.snapshot(), Settings(stages=stages))) == {}  # type: ignore[arg-type]
 
 
-def test_running_work_makes_a_small_share_useful() -> None:
-    # x has a share of 2 of 4: too small for what waits, but not for what runs.
+def test_what_a_queue_cannot_use_of_its_share_goes_to_the_others() -> None:
+    # x would have 2 of 4: too much for what runs, and too little for what waits.
     cluster = pool_of(4)
     cluster.project("y")
     cluster.project("x")
@@ -166,8 +167,8 @@ def test_running_work_makes_a_small_share_useful() -> None:
     cluster.job("waits", "x", 3)
     search(cluster, "y", 4)
     plan = decide(cluster.snapshot())
-    assert counts(plan) == {("y-jobs", "reserved"): 2}
-    assert fair_shares(plan) == {"x": 2000, "y": 2000}
+    assert counts(plan) == {("y-jobs", "reserved"): 3}
+    assert fair_shares(plan) == {"x": 1000, "y": 3000}
 
 
 def test_zero_slot_work_starts_where_it_fits() -> None:
@@ -191,26 +192,85 @@ def test_departments_divide_by_the_claims_below_them() -> None:
     assert shares_of(cluster) == {"a": 1, "b": 3, "c": 4}
 
 
-def test_share_too_small_for_the_gang_that_runs_is_put_aside() -> None:
+@pytest.mark.parametrize("where", [{"on": "n0"}, {}], ids=["runs", "waits"])
+def test_gang_beside_a_large_search_has_its_smallest_task(where: dict[str, str]) -> None:
     cluster = pool_of(6)
     cluster.project("x")
     cluster.project("y")
-    cluster.job("gang", "y", 1, pods=4, on="n0")
+    cluster.job("gang", "y", 1, pods=4, **where)
     search(cluster, "x", 18)
     plan = decide(cluster.snapshot())
-    assert fair_shares(plan) == {"x": 6000, "y": 0}
-    assert counts(plan)["gang", "evicted"] == 4
+    assert fair_shares(plan) == {"x": 2000, "y": 4000}
+    assert counts(plan)["x-jobs", "reserved"] == 2
 
 
-def test_what_waits_behind_a_blocked_head_in_strict_order_is_told_so() -> None:
-    cluster = pool_of(2, job_order="strict-fifo")
+def test_workloads_of_a_project_share_by_their_own_demand_and_weight() -> None:
+    cluster = pool_of(8)
+    cluster.project("x")
+    cluster.job("a", "x", pods=10, min=1)
+    cluster.job("b", "x", pods=30, min=1)
+    assert counts(decide(cluster.snapshot())) == {("a", "reserved"): 2, ("b", "reserved"): 6}
+    cluster.workloads["ns/a"] = replace(cluster.workloads["ns/a"], weight=3)
+    assert counts(decide(cluster.snapshot())) == {("a", "reserved"): 4, ("b", "reserved"): 4}
+
+
+def test_weight_of_a_workload_takes_nothing_from_other_projects() -> None:
+    cluster = pool_of(8)
     cluster.project("x")
     cluster.project("y")
-    search(cluster, "y", 1, on="n0")
-    cluster.job("large", "x", 2)
-    cluster.job("small", "x", 1)
-    waits = decide(cluster.snapshot()).waits
-    assert waits["ns/small"].reason is Reason.WAITING_FOR_TURN
-    assert waits["ns/small"].detail == (
-        "ns/small: waits behind ns/large, which is blocked, in strict order"
-    )
+    search(cluster, "x", 8)
+    search(cluster, "y", 8)
+    cluster.workloads["ns/x-jobs"] = replace(cluster.workloads["ns/x-jobs"], weight=100)
+    assert shares_of(cluster) == {"x": 4, "y": 4}
+
+
+def test_where_not_all_have_their_smallest_task_what_runs_longest_goes_on() -> None:
+    cluster = pool_of(2)
+    cluster.project("x")
+    cluster.job("waits", "x", age=900)
+    for ran in (300, 200):
+        cluster.job(f"ran-{ran}", "x", on="n0", ran=ran, age=500)
+    assert statuses(decide(cluster.snapshot())) == {}
+
+
+def test_better_priority_of_a_project_has_its_smallest_task_first() -> None:
+    cluster = pool_of(1)
+    cluster.project("x")
+    cluster.job("older", "x", age=900)
+    cluster.job("better", "x", priority=75, age=100)
+    assert statuses(decide(cluster.snapshot())) == {"better-0": "reserved"}
+
+
+def test_notebook_needs_no_quota_but_is_bounded_by_one_that_is_stated() -> None:
+    cluster = pool_of(8)
+    cluster.project("x")
+    cluster.project("y", 1)
+    for name in "xy":
+        cluster.job(f"{name}-books", name, pods=2, min=1, preemptible=False)
+    search(cluster, "x", 40)
+    plan = decide(cluster.snapshot())
+    assert counts(plan)["y-books", "reserved"] == 1
+    assert counts(plan)["x-books", "reserved"] == 1
+
+
+def test_many_waiting_notebooks_take_no_more_than_their_share() -> None:
+    cluster = pool_of(8)
+    cluster.project("x")
+    cluster.project("y")
+    cluster.job("books", "x", pods=100, min=1, preemptible=False)
+    search(cluster, "y", 100)
+    assert shares_of(cluster) == {"x": 4, "y": 4}
+
+
+def test_work_without_gpus_starts_by_age_and_holds_up_nothing() -> None:
+    cluster = Cluster()
+    cluster.pool("default", policy="demand-weighted", job_order="strict-fifo")
+    cluster.node("n0", gpus=0, cpu=4)
+    cluster.project("x")
+    cluster.project("y")
+    cluster.job("large", "x", 0, cpu=5, age=900)
+    cluster.job("older", "x", 0, cpu=2, age=500, priority=10)
+    cluster.job("other", "x", 0, cpu=2, age=400)
+    cluster.job("newer", "y", 0, cpu=1, age=100, priority=90)
+    plan = decide(cluster.snapshot())
+    assert statuses(plan) == {"older-0": "reserved", "other-0": "reserved"}
