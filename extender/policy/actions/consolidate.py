@@ -1,9 +1,10 @@
 """Stage `consolidate`: moves running pods together, so that a workload that waits because free
 resources are scattered gets a place. No pod is evicted without a new place in the same plan.
 
-Only preemptible pods are moved. What is moved holds no more GPUs than the pending workload asks
-for, since a move costs a restart and the work since the last checkpoint. A workload that would lift
-its queue above its fair share is served after reclaim has served those within theirs.
+Only preemptible pods that have run the minimum run times of their queues are moved. What is moved
+holds no more GPUs than the pending workload asks for, since a move costs a restart and the work
+since the last checkpoint. A workload that would lift its queue above its fair share is served after
+reclaim has served those within theirs.
 
 Pods with GPUs that a pool spreads are apart on purpose, so a pending workload with GPUs is served
 where the pool's placement of GPU work is not `Spread`, and one without GPUs where that of CPU-only
@@ -14,7 +15,7 @@ falls, and without new work the stage comes to an end.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
@@ -23,8 +24,9 @@ from extender.policy.actions.preemption_loop import DESERVES, Taking, first_over
 from extender.policy.preemption.candidates import Herd
 from extender.policy.preemption.eligibility import Rule, Terms, TermsBuilder
 from extender.policy.preemption.entitled import Deserving
+from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.statement import Claim, Trial
-from extender.policy.queues.tree import sum_amounts
+from extender.policy.queues.tree import Queue, sum_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU
@@ -55,11 +57,12 @@ class _Consolidate:
     idle: "array[int]" = field(init=False)
 
     def __post_init__(self) -> None:
-        self.idle = _idle(self.session, self.pool)
+        session = self.session
+        self.idle = _idle(session, self.pool)
         self.deserving = Deserving(self.session, self.pool)
         self.rule = Rule(
             reason=Reason.MOVED,
-            terms=_nobody_stops,
+            terms=lambda herd: _moves_only(session, herd),
             may_keep=self._may_keep,
             note=lambda _claim, _giver: "",
             can_stop=False,
@@ -119,8 +122,14 @@ def _idle(session: Session, pool: str) -> "array[int]":
     return idle
 
 
-def _nobody_stops(herd: Herd) -> Terms:
+def _moves_only(session: Session, herd: Herd) -> Terms:
+    """Pods of every queue may be moved, once they have run their minimum; none is evicted."""
     terms = TermsBuilder(herd)
     for _ in herd.queues:
         terms.add(0, is_mobile=True)
-    return terms.finish(herd.nobody)
+    return terms.finish(protected_by(session, herd, _longest_min_runtime))
+
+
+def _longest_min_runtime(queues: Iterable[Queue]) -> int:
+    """Seconds. A move is neither a reclaim nor a preemption, and costs what either does."""
+    return max(max(each.reclaim_min_runtime_s, each.preempt_min_runtime_s) for each in queues)

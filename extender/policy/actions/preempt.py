@@ -1,12 +1,17 @@
-"""Stage `preempt`: inside a project, work of a better priority takes from work of strictly worse.
+"""Stage `preempt`: inside a project, a pending workload evicts running ones of strictly lower
+priority.
 
-What goes before the taker when both wait is not stopped for it: interactive work and inference
-within the project's quota. Between projects there is no priority; what a project may hold at all is
-for reclaim to say: limits count here, the quota of non-preemptible work, and that preemptible work
-lifts no project above what it deserves, unless it had as much, while others wait within theirs:
-they would take it back. Each plan replaces work by work of a
-better priority in the same project, so the project's priorities, counted from the best down,
-strictly rise: nothing can go on for ever.
+While the project is within its quota, its inference, interactive and build workloads precede its
+training whatever the priorities, as they do in the order of pending work: they may evict training
+of any priority, and training evicts none of them.
+
+Between projects there is no priority. What a project may hold is for reclaim to decide: limits
+apply here, the quota of non-preemptible work, and preemptible work does not lift its project above
+its fair share, or above what it held before, while work of other projects waits within theirs,
+which would reclaim it.
+
+Each plan replaces work by work that precedes it in the same project, so what the project runs,
+counted from the first in order, strictly improves, and the stage comes to an end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,18 +46,28 @@ def _who_has_worse(session: Session, pool: str) -> list[Pending]:
     """Those that wait and whose projects run anything of a worse priority."""
     here = [pending for pending in session.pending if pool in pending.pools]
     best = max((pending.workload.priority for pending in here), default=0)
+    is_kind_first = any(pending.workload.kind in FIRST_KINDS for pending in here)
     # Where nothing at all is of a worse priority, nobody is laid out to be searched.
-    if not here or all(w.priority >= best for w in session.snapshot.workloads.values()):
+    if not here or not (
+        is_kind_first or any(w.priority < best for w in session.snapshot.workloads.values())
+    ):
         return []
     worst: dict[Queue, int] = {}
     herd = solver_of(session, pool).herd
     for leaf, priority in zip(herd.leaves, herd.priority, strict=True):
         project = leaf.project
         worst[project] = min(priority, worst.get(project, priority))
+    with_training = {
+        leaf.project
+        for leaf, workload in zip(herd.leaves, herd.workloads, strict=True)
+        if workload.kind not in FIRST_KINDS
+    }
     found = []
     for pending in here:
         project = session.queue_of(pending.workload, pool).project
-        if worst.get(project, pending.workload.priority) < pending.workload.priority:
+        is_by_kind = pending.workload.kind in FIRST_KINDS and project in with_training
+        is_by_priority = worst.get(project, best) < pending.workload.priority
+        if is_by_kind or is_by_priority:
             found.append(pending)
     # In strict order those who have nobody worse may be before those who have.
     is_strict = session.snapshot.pools[pool].job_order == "strict-fifo"
@@ -63,43 +78,73 @@ def _who_has_worse(session: Session, pool: str) -> list[Pending]:
 class _Preempt:
     session: Session
     deserving: Deserving
-    _rules: dict[tuple[Queue, int, bool], Rule] = field(default_factory=dict)
+    _rules: dict[tuple[Queue, int, bool, bool], Rule] = field(default_factory=dict)
 
     def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
-        """The one rule, unless the project may not hold the claim whoever leaves."""
+        """By kind within quota, then by priority; none where the project may not hold the claim
+        whatever is evicted."""
         leaf, workload = claim.leaf, claim.pending.workload
         refused = self.session.check_room(leaf, workload, claim.need, "later")
         if refused is not None and refused.reason is not Reason.OVER_LIMIT:
             return refused
         project = leaf.project
-        is_kind_safe = workload.kind not in FIRST_KINDS and _holds_within(project, project.quota)
-        return (self._rule(project, workload.priority, is_kind_safe),)
+        if workload.kind in FIRST_KINDS:
+            return (
+                self._rule(project, workload.priority, is_by_kind=True),
+                self._rule(project, workload.priority),
+            )
+        is_kind_safe = _holds_within(project, project.quota)
+        return (self._rule(project, workload.priority, is_kind_safe=is_kind_safe),)
 
-    def _rule(self, project: Queue, priority: int, is_kind_safe: bool) -> Rule:
-        key = project, priority, is_kind_safe
+    def _rule(
+        self,
+        project: Queue,
+        priority: int,
+        *,
+        is_kind_safe: bool = False,
+        is_by_kind: bool = False,
+    ) -> Rule:
+        key = project, priority, is_kind_safe, is_by_kind
         rule = self._rules.get(key)
         if rule is None:
             rule = self._rules[key] = Rule(
                 reason=Reason.PREEMPTED,
-                terms=lambda herd: self._terms(herd, project, priority, is_kind_safe),
-                may_keep=self._may_keep,
+                terms=lambda herd: (
+                    self._terms_by_kind(herd, project, priority)
+                    if is_by_kind
+                    else self._terms(herd, project, priority, is_kind_safe)
+                ),
+                may_keep=self._may_keep_by_kind if is_by_kind else self._may_keep,
                 note=lambda _claim, _giver: "",
                 max_moves=self.session.settings.max_moves,
             )
         return rule
 
     def _terms(self, herd: Herd, project: Queue, priority: int, is_kind_safe: bool) -> Terms:
-        terms = TermsBuilder(herd)
-        for giver in herd.queues:
-            is_own = giver.project is project
-            terms.add(int(is_own), is_mobile=is_own)
         is_safe = protected_by(self.session, herd, _preempt_runtime)
         if is_kind_safe:
             is_safe = bytearray(
                 NOTHING if herd.workloads[w].kind in FIRST_KINDS else is_protected
                 for w, is_protected in zip(herd.owner, is_safe, strict=True)
             )
-        return terms.finish(is_safe, priority)
+        return _own_work(herd, project).finish(is_safe, priority)
+
+    def _terms_by_kind(self, herd: Herd, project: Queue, priority: int) -> Terms:
+        """Training of any priority, and the kinds that precede it of a worse one."""
+        is_safe = protected_by(self.session, herd, _preempt_runtime)
+        is_safe = bytearray(
+            NOTHING
+            if herd.workloads[w].kind in FIRST_KINDS and herd.priority[w] >= priority
+            else is_protected
+            for w, is_protected in zip(herd.owner, is_safe, strict=True)
+        )
+        return _own_work(herd, project).finish(is_safe)
+
+    def _may_keep_by_kind(self, claim: Claim, trial: Trial) -> bool:
+        """The same as for a preemption by priority, and the project ends within its quota."""
+        project = claim.leaf.project
+        amounts = sum_amounts(placement.amounts for placement in trial.placements)
+        return project.has_room(amounts, project.quota) and self._may_keep(claim, trial)
 
     def _may_keep(self, claim: Claim, trial: Trial) -> bool:
         workload, herd, project = claim.pending.workload, trial.herd, claim.leaf.project
@@ -121,6 +166,15 @@ class _Preempt:
         """Whether nobody outside would take back at once what the project gets."""
         bound = larger(project.deserves, trial.held_before(project))
         return project.has_room(amounts, bound) or not self.deserving.is_there_any(outside=project)
+
+
+def _own_work(herd: Herd, project: Queue) -> TermsBuilder:
+    """Work of the project may be evicted and moved, other work neither."""
+    terms = TermsBuilder(herd)
+    for giver in herd.queues:
+        is_own = giver.project is project
+        terms.add(int(is_own), is_mobile=is_own)
+    return terms
 
 
 def _holds_within(queue: Queue, bound: Amounts, more: Amounts = (0, 0, 0)) -> bool:

@@ -16,7 +16,8 @@ from extender.policy.workloads.gangs import is_gang, is_satisfied, least_pods, n
 from extender.policy.workloads.pod_classes import Shape, shapes_of
 from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
 
-#: Priority (higher first), how much of its minimum the workload has, age, name: no two are equal.
+#: Priority (higher first), whether the workload has its minimum (running gangs that lack some of it
+#: first), age, name: no two are equal.
 SortKey = tuple[int, int, int, str]
 
 
@@ -121,10 +122,16 @@ class Pending:
         return -workload.priority, self._fullness(), workload.created_at, workload.key
 
     def _fullness(self) -> int:
-        """0 below the minimum, 1 at it, 2 above: surplus waits for minimums, and the first surplus
-        of one workload goes before the second of another."""
-        if not self.live or not self.is_surplus:
+        """-1 for a running gang below its minimum, 0 for a workload that is to start, 1 at the
+        minimum, 2 above.
+
+        A gang that lost a pod holds cards that do nothing, so it is completed first. Surplus waits
+        for minimums, and the first surplus of one workload goes before the second of another.
+        """
+        if not self.live:
             return 0
+        if not self.is_surplus:
+            return -1
         return 1 if self.n_live <= least_pods(self.workload) else 2
 
 
