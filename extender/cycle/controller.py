@@ -58,7 +58,7 @@ from extender.ledger.writer import Ledger
 from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
 from extender.state.cluster import ClusterState
-from extender.state.model import Snapshot
+from extender.state.snapshot import Snapshot
 
 WATCHED: Final[tuple[Resource[Any], ...]] = (
     NODES,

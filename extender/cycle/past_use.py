@@ -15,7 +15,8 @@ from extender.api.kinds import PastUse
 from extender.policy.plan import Plan
 from extender.policy.queues.usage import advance, as_ppm
 from extender.state.cluster import ClusterState
-from extender.state.model import NOTHING, Amounts, Snapshot, department_queue
+from extender.state.model import NOTHING, Amounts, department_queue
+from extender.state.snapshot import Snapshot
 
 #: Seconds between two additions.
 STEP_S: Final = 5

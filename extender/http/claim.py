@@ -13,7 +13,7 @@ from msgspec import Struct
 from extender.api import names
 from extender.api.demand import Demand, read_demand
 from extender.api.objects import Pod
-from extender.state.pods import PodFacts, read_facts
+from extender.state.pods.facts import PodFacts, read_facts
 
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _DNS_SUBDOMAIN: Final = re.compile(

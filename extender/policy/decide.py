@@ -21,7 +21,7 @@ from extender.policy.pool_policies.priority import review_stops, serve_by_priori
 from extender.policy.queues.fairshare import set_shares
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
-from extender.state.model import Snapshot
+from extender.state.snapshot import Snapshot
 
 _Serve = Callable[[Session, str, list[Pending]], list[Pending]]
 

@@ -43,7 +43,8 @@ from extender.policy.queues.tree import (
 from extender.policy.workloads.disruption_budgets import Budgets
 from extender.policy.workloads.job_order import Turns
 from extender.policy.workloads.pending import Pending, Reader, SortKey, why_too_few
-from extender.state.model import CPU, GPU, Amounts, PodView, PoolView, Snapshot, WorkloadView
+from extender.state.model import CPU, GPU, Amounts, PodView, PoolView, WorkloadView
+from extender.state.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from extender.policy.pool_policies.displacement import Taken

@@ -6,8 +6,9 @@ from extender.scenario.budgets import allowed, covers, key_of
 from extender.scenario.groups import count_in, is_plain, is_satisfied
 from extender.scenario.model import Case
 from extender.scenario.world import RunJob, World
-from extender.state.model import Snapshot, WorkloadView
+from extender.state.model import WorkloadView
 from extender.state.nodes import NodeTable
+from extender.state.snapshot import Snapshot
 
 
 def take_snapshot(world: World, *, is_reversed: bool = False) -> Snapshot:

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from extender.api.objects import LabelSelector, PodDisruptionBudget, Requirement
-from extender.state.pods import PodFacts
+from extender.state.pods.facts import PodFacts
 
 #: Of one namespace's budgets only so many count, the first by name, so that what a tenant stores
 #: costs every cycle little. The API server refuses an eviction that breaks one of the others.

@@ -28,22 +28,23 @@ from extender.api.objects import (
     PodDisruptionBudget,
     PriorityClass,
 )
-from extender.state.assembly import Assembly, repeats_pods
 from extender.state.budgets import Budgets
-from extender.state.claims import VolumeView
-from extender.state.fleet import Fleet
-from extender.state.foreign import ForeignPod
-from extender.state.inventory import Differences
-from extender.state.kept import KeptPods
-from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
+from extender.state.fleet.fleet import Fleet
+from extender.state.fleet.foreign import ForeignPod
+from extender.state.fleet.inventory import Differences
+from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.nodes import NodeTable, RowIndex
-from extender.state.pods import PodFacts, group_of, is_ours, read_facts, read_hold
+from extender.state.pods.claims import VolumeView
+from extender.state.pods.facts import PodFacts, group_of, is_ours, read_facts, read_hold
 from extender.state.problems import Problem
 from extender.state.queues import Queues
 from extender.state.refusals import Denial
+from extender.state.snapshot import Snapshot
 from extender.state.topologies import Topologies
-from extender.state.upkeep import GoneUids, KeptPlace, LostRow, StrayRow, Upkeep
-from extender.state.workloads import Unfinished, Workloads
+from extender.state.upkeep.kept_pods import KeptPods
+from extender.state.upkeep.upkeep import GoneUids, KeptPlace, LostRow, StrayRow, Upkeep
+from extender.state.workloads.assembly import Assembly, repeats_pods
+from extender.state.workloads.collection import Unfinished, Workloads
 
 
 class ClusterState:

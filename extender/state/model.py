@@ -7,7 +7,7 @@ so snapshots share them; only `NodeTable` has arrays, and a snapshot has its own
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -15,11 +15,7 @@ from extender.api.demand import Demand
 from extender.api.kinds import CardShare
 from extender.api.objects import NodeSelector, Toleration
 from extender.api.reasons import Refused
-from extender.state.nodes import NodeTable
 from extender.state.refusals import NONE, Denial, Refusals
-
-if TYPE_CHECKING:
-    from extender.state.tally import Tally
 
 #: `gated`: waits for a plan and has no row: held by our gate, or released and its plan revoked.
 #: `nominated`: waits as well, its place is held until victims are gone.
@@ -285,27 +281,3 @@ def max_grace_s(queue: QueueView | None, pool: PoolView | None) -> int:
     if queue is not None and queue.max_grace_s is not None:
         return queue.max_grace_s
     return pool.max_grace_s if pool is not None else MAX_GRACE_S
-
-
-@dataclass(slots=True)
-class Snapshot:
-    """One consistent picture for one cycle. `now_s` is the only clock a policy may read.
-
-    `queues` and `pools` are keyed by name; `topologies` gives the node labels of each level, the
-    widest first; `workloads` are keyed by their key and hold every workload with at least one live
-    pod; `tally` sums them up, and is made by whoever needs it where it is missing. `orphans` are
-    nodes and cards that rows still hold whose pods are gone: soon they are free. `budgets` says how
-    many more pods each disruption budget lets go, those that already leave left out. `nodes` is
-    this snapshot's own and may be changed by the simulation that runs on it; everything else is
-    shared and constant.
-    """
-
-    now_s: int
-    nodes: NodeTable
-    pools: Mapping[str, PoolView]
-    queues: Mapping[str, QueueView]
-    workloads: Mapping[str, WorkloadView]
-    topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    tally: "Tally | None" = None
-    orphans: tuple[tuple[str, tuple[CardShare, ...]], ...] = ()
-    budgets: Mapping[str, int] = field(default_factory=dict)

@@ -35,7 +35,7 @@ from extender.state.model import (
     department_queue,
     max_grace_s,
 )
-from extender.state.pods import PodFacts, unix_s
+from extender.state.pods.facts import PodFacts, unix_s
 from extender.state.problems import Problem
 
 #: What a GpuNodePool says -> the word that policy and scenario files use for it.

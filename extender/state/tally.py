@@ -8,14 +8,12 @@ for a snapshot without one `Tally.of` counts from scratch.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import gcd
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU, share_milli
+from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.nodes import NodeTable
-
-if TYPE_CHECKING:
-    from extender.state.model import Amounts, PodView, WorkloadView
 
 #: (node pool, project, user); the user is empty where the workload names none.
 TallyKey = tuple[str, str, str]
@@ -38,7 +36,7 @@ _WAITING: Final = ("gated", "foreign")
 _LISTED: Final = frozenset({"gated", "nominated", "leaving", "picky", "timed", "stale"})
 
 
-def pod_amounts(demand: Demand, card_mib: int) -> "Amounts":
+def pod_amounts(demand: Demand, card_mib: int) -> Amounts:
     """What a pod without cards will be charged; a request in MiB is measured on `card_mib`."""
     if demand.gpu_memory_mib == 0:
         milli = demand.devices * demand.milli
@@ -49,7 +47,7 @@ def pod_amounts(demand: Demand, card_mib: int) -> "Amounts":
     return milli, demand.cpu_milli, demand.memory_mib
 
 
-def held_amounts(pod: "PodView", card_mib: int) -> "Amounts":
+def held_amounts(pod: PodView, card_mib: int) -> Amounts:
     """What a pod is charged that has a place; without cards by its row, as if it had none yet."""
     if not pod.cards:
         return pod_amounts(pod.demand, card_mib)
@@ -60,7 +58,7 @@ def held_amounts(pod: "PodView", card_mib: int) -> "Amounts":
     return milli, demand.cpu_milli, demand.memory_mib
 
 
-def startable(workload: "WorkloadView") -> "list[PodView]":
+def startable(workload: WorkloadView) -> "list[PodView]":
     """The pods that could start if they had a place, no more than may run at once."""
     waiting = [
         pod
@@ -97,7 +95,7 @@ class Tally:
     _card_mib: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, nodes: NodeTable, workloads: "Mapping[str, WorkloadView]") -> "Tally":
+    def of(cls, nodes: NodeTable, workloads: Mapping[str, WorkloadView]) -> "Tally":
         """Everything counted from scratch: one pass over all pods."""
         tally = cls()
         tally._pool_of = _pools_of(nodes)
@@ -128,7 +126,7 @@ class Tally:
         if after is not None:
             self._count(after, 1)
 
-    def follow(self, nodes: NodeTable, workloads: "Mapping[str, WorkloadView]") -> None:
+    def follow(self, nodes: NodeTable, workloads: Mapping[str, WorkloadView]) -> None:
         """Take the node pools as they are in `nodes` now; `workloads` are those counted so far.
 
         Costs one pass over the nodes, and where a node came, went or changed its pool one pass over
@@ -163,7 +161,7 @@ class Tally:
             users.setdefault(project, set()).add(user)
         return {project: names for project, names in users.items() if names != {""}}
 
-    def _count(self, workload: "WorkloadView", sign: int) -> None:
+    def _count(self, workload: WorkloadView, sign: int) -> None:
         """Add the workload's part to the sums, or with sign -1 take it away."""
         seen: set[str] = set() if workload.expected_run_s is None else {"timed"}
         if workload.stale_since is not None:
@@ -191,7 +189,7 @@ class Tally:
             if word in seen:
                 (keys.add if sign > 0 else keys.discard)(workload.key)
 
-    def _count_held(self, workload: "WorkloadView", pod: "PodView", sign: int) -> None:
+    def _count_held(self, workload: WorkloadView, pod: PodView, sign: int) -> None:
         """What the pod's row holds."""
         pool = self._pool_of.get(pod.node)
         if pool is None:
@@ -204,7 +202,7 @@ class Tally:
             _add(figures, HELD, amounts, sign, is_np)
         self._drop_empty((pool, workload.project, workload.user), figures)
 
-    def _count_next(self, workload: "WorkloadView", pod: "PodView", sign: int) -> None:
+    def _count_next(self, workload: WorkloadView, pod: PodView, sign: int) -> None:
         """The place that is kept for the successor of a pod that is moved."""
         pool = self._pool_of.get(pod.next_node)
         if pool is None:
@@ -216,7 +214,7 @@ class Tally:
         _add(figures, ALLOCATED, amounts, sign, not workload.is_preemptible)
         self._drop_empty(key, figures)
 
-    def _count_pending(self, workload: "WorkloadView", sign: int) -> None:
+    def _count_pending(self, workload: WorkloadView, sign: int) -> None:
         """What its waiting pods ask for, in every pool that it may use."""
         waiting = startable(workload)
         is_np = not workload.is_preemptible
@@ -246,7 +244,7 @@ class Tally:
             self.fractions.pop(key, None)
 
 
-def _add(figures: list[int], at: int, amounts: "Amounts", sign: int, is_np: bool) -> None:
+def _add(figures: list[int], at: int, amounts: Amounts, sign: int, is_np: bool) -> None:
     gpu, cpu, memory = amounts
     figures[at] += sign * gpu
     figures[at + 1] += sign * cpu
@@ -272,7 +270,7 @@ def _smallest_cards(nodes: NodeTable) -> dict[str, int]:
     return smallest
 
 
-def sum_amounts(many: "Iterable[Amounts]") -> "Amounts":
+def sum_amounts(many: "Iterable[Amounts]") -> Amounts:
     """The sum, resource by resource."""
     gpu = cpu = memory = 0
     for amounts in many:

@@ -36,12 +36,12 @@ from extender.state.model import (
     PoolQuota,
     PoolView,
     QueueView,
-    Snapshot,
     WorkloadView,
     department_queue,
 )
 from extender.state.nodes import NodeFacts, NodeTable
 from extender.state.refusals import NONE, Refusals
+from extender.state.snapshot import Snapshot
 
 NOW_S = 1_000_000
 

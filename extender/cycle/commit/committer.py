@@ -20,7 +20,8 @@ from extender.cycle.rows import kept_row, row_of
 from extender.ledger.writer import Change, Ledger
 from extender.policy.plan import Admission, Plan
 from extender.state.cluster import ClusterState
-from extender.state.model import PodView, Snapshot, WorkloadView
+from extender.state.model import PodView, WorkloadView
+from extender.state.snapshot import Snapshot
 
 #: Admissions of one workload differ in their state: some places may be free and others left.
 _NOMINATED: Final = "nominated"

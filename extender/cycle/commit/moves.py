@@ -17,7 +17,7 @@ from extender.ledger.writer import Change
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView, WorkloadView
 from extender.state.trees import is_below
-from extender.state.upkeep import KeptPlace
+from extender.state.upkeep.upkeep import KeptPlace
 
 #: How long a place is kept once its pod is gone. A ReplicaSet makes another at once; a Job waits
 #: 10 s after the first pod that failed, and every further time twice as long.

@@ -10,7 +10,8 @@ import structlog
 from extender.cycle import metrics
 from extender.policy.plan import Eviction, Plan
 from extender.state.cluster import ClusterState
-from extender.state.model import Snapshot, WorkloadView
+from extender.state.model import WorkloadView
+from extender.state.snapshot import Snapshot
 
 #: A beneficiary that does not run so long after the last pod was evicted for it: the evictions were
 #: useless. Longer than victims may take to end (300 s by default), and less than a person waits.

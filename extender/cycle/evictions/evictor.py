@@ -32,7 +32,8 @@ from extender.policy.plan import Eviction, Move, Plan
 from extender.policy.queues.tree import held_pool
 from extender.policy.workloads.terminating import bound_s
 from extender.state.cluster import ClusterState
-from extender.state.model import Snapshot, WorkloadView
+from extender.state.model import WorkloadView
+from extender.state.snapshot import Snapshot
 
 #: Evictions under way at once.
 AT_ONCE: Final = 24

@@ -16,8 +16,8 @@ from extender.cycle import metrics
 from extender.cycle.pods.writer import PodWriter
 from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.state.cluster import ClusterState
-from extender.state.foreign import ForeignPod
-from extender.state.pods import PodFacts
+from extender.state.fleet.foreign import ForeignPod
+from extender.state.pods.facts import PodFacts
 
 #: Seconds between two looks.
 LOOK_PERIOD_S: Final = 2.0

@@ -13,8 +13,8 @@ from extender.api.volumes import NO_PROVISIONER, PersistentVolumeClaim
 from extender.kube.client import Client
 from extender.kube.errors import KubeError, NotFound, NotLeading
 from extender.kube.resources import CLAIMS, STORAGE_CLASSES, VOLUMES
-from extender.state.claims import VolumeView
 from extender.state.cluster import ClusterState
+from extender.state.pods.claims import VolumeView
 
 #: Seconds after which a claim is read again: one with a volume, and any other.
 _BOUND_FOR_S: Final = 60.0

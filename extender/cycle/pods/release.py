@@ -79,7 +79,8 @@ def forget_plan_patch(pod: PodView) -> Patch:
 def _narrowed_terms(pod: PodView, nodes: Sequence[str]) -> list[Patch]:
     """The pod's required terms (they are alternatives), each once for every node.
 
-    A requirement on `metadata.name` may have one value only. `extender.state.narrowing` reads this.
+    A requirement on `metadata.name` may have one value only; `extender.state.pods.narrowing` reads
+    these.
     """
     affinity = pod.constraints.affinity
     own = affinity.node_selector_terms if affinity else [NodeSelectorTerm()]

@@ -25,7 +25,7 @@ from extender.policy.plan import Placement, Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView
 from extender.state.refusals import deny
-from extender.state.upkeep import StrayRow
+from extender.state.upkeep.upkeep import StrayRow
 
 #: A row may be newer than our sight of its pod: wait this long before a live read.
 ABSENT_AFTER_S: Final = 2.0

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from extender.api.objects import Condition
 from extender.api.reasons import SENTENCES, Reason
-from extender.state.gangs import STALE
+from extender.state.workloads.staleness import STALE
 
 #: Whether enough pods of a group are bound.
 SCHEDULED: Final = "Scheduled"

@@ -25,7 +25,8 @@ from extender.kube.errors import Conflict
 from extender.kube.resources import PODS
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
-from extender.state.model import PodView, Snapshot, WorkloadView
+from extender.state.model import PodView, WorkloadView
+from extender.state.snapshot import Snapshot
 
 #: A workload whose reason changes to and fro has its pods written at most this often.
 CHANGE_S: Final = 60.0

@@ -18,8 +18,9 @@ from extender.api.reasons import Reason
 from extender.api.units import format_gpus
 from extender.cycle.reports.conditions import OVER_QUOTA, VALID, condition
 from extender.policy.plan import QueueShare
-from extender.state.model import CPU, GPU, MEMORY, UNLIMITED, Snapshot
+from extender.state.model import CPU, GPU, MEMORY, UNLIMITED
 from extender.state.problems import Problem
+from extender.state.snapshot import Snapshot
 
 #: (pods that wait, pods that are bound)
 PodCounts = tuple[int, int]

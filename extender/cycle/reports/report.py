@@ -39,8 +39,9 @@ from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.kube.resources import DEPARTMENTS, NODE_POOLS, POD_GROUPS, PROJECTS, Resource
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
-from extender.state.model import Snapshot, department_queue
+from extender.state.model import department_queue
 from extender.state.problems import Problem
+from extender.state.snapshot import Snapshot
 
 #: Seconds between two looks.
 STATUS_PERIOD_S: Final = 1.0

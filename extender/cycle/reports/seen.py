@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from extender.api.reasons import Refused
 from extender.cycle.reports.queue_status import PodCounts
 from extender.policy.plan import Plan
-from extender.state.model import Snapshot, WorkloadView
+from extender.state.model import WorkloadView
+from extender.state.snapshot import Snapshot
 
 
 class Seen:

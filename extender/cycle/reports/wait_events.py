@@ -14,7 +14,8 @@ from extender.api.reasons import HELP, SENTENCES, Reason, Refused
 from extender.policy.placement.explain import NEVER
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
-from extender.state.model import PodView, Snapshot, WorkloadView
+from extender.state.model import PodView, WorkloadView
+from extender.state.snapshot import Snapshot
 
 #: What starts sooner has no event and no condition about waiting.
 SETTLE_S: Final = 5.0

@@ -18,8 +18,9 @@ from extender.lab.philly.plans import Places
 from extender.lab.philly.rules import POOL, Pace, Part, Rule
 from extender.lab.philly.trace import GPUS_PER_NODE, Job
 from extender.lab.philly.work import CHECKPOINT_S
-from extender.state.model import PodView, Snapshot, WorkloadView
+from extender.state.model import PodView, WorkloadView
 from extender.state.nodes import NodeFacts, NodeTable
+from extender.state.snapshot import Snapshot
 from extender.state.tally import Tally
 
 _NAMESPACE = "philly"

@@ -18,8 +18,9 @@ from extender.lab.philly.rules import POOL, Part, lay_out, rule_named
 from extender.lab.philly.trace import SECONDS_PER_DAY, WINDOW_START_S, Trace
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
-from extender.state.model import GPU, PodView, Snapshot, WorkloadView
+from extender.state.model import GPU, PodView, WorkloadView
 from extender.state.nodes import NodeTable
+from extender.state.snapshot import Snapshot
 
 _ONLY_SHARES: Final = Settings(stages=())
 #: Shares are drawn as means over so many hours.

@@ -15,8 +15,9 @@ from extender.policy.placement.simulation import Simulation
 from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape, shapes_of
-from extender.state.model import PodView, PoolView, Snapshot
+from extender.state.model import PodView, PoolView
 from extender.state.nodes import NodeTable
+from extender.state.snapshot import Snapshot
 
 _Key = tuple[str, tuple[tuple[Demand, int, int], ...]]
 

@@ -24,8 +24,8 @@ from extender.kernels.typical import (
     fgd_measure,
 )
 from extender.policy.placement.simulation import Simulation
-from extender.state.model import Snapshot
 from extender.state.nodes import NodeTable
+from extender.state.snapshot import Snapshot
 
 _Moment = Literal["now", "later"]
 _FREE_OF_CHARGE = array("i", [0]) * MOST_MODELS

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from extender.policy.queues.tree import tally_of
-from extender.state.model import PodTerm, PodView, Snapshot
+from extender.state.model import PodTerm, PodView
+from extender.state.snapshot import Snapshot
 
 _Moment = Literal["now", "later"]
 

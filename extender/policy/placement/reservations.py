@@ -27,7 +27,8 @@ from extender.policy.placement.simulation import Cards, Simulation
 from extender.policy.plan import Placement, State
 from extender.policy.queues.tree import RESOURCES, Queue, tally_of
 from extender.policy.workloads.pending import Pending
-from extender.state.model import GPU, PodView, Snapshot
+from extender.state.model import GPU, PodView
+from extender.state.snapshot import Snapshot
 
 #: Seconds that a blocked workload must have waited before cards stand idle for it although nobody
 #: says when those that it waits for will end. One hour: short beside the runs of trainings that

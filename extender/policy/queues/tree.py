@@ -27,10 +27,10 @@ from extender.state.model import (
     PoolQuota,
     PoolView,
     QueueView,
-    Snapshot,
     WorkloadView,
     user_queue,
 )
+from extender.state.snapshot import Snapshot
 from extender.state.tally import Tally
 
 RESOURCES = (GPU, CPU, MEMORY)

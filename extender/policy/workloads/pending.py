@@ -14,7 +14,8 @@ from extender.policy.plan import Placement
 from extender.policy.queues.tree import PoolQueues, held_pool, pod_amounts, startable, sum_amounts
 from extender.policy.workloads.gangs import is_gang, is_satisfied, least_pods, next_chunks
 from extender.policy.workloads.pod_classes import Shape, shapes_of
-from extender.state.model import Amounts, PodView, Snapshot, WorkloadView
+from extender.state.model import Amounts, PodView, WorkloadView
+from extender.state.snapshot import Snapshot
 
 #: Priority (higher first), whether the workload has its minimum (running gangs that lack some of it
 #: first), age, name: no two are equal.

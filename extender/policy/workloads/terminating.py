@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from extender.api.units import MILLI_PER_GPU, format_gpus
 from extender.policy.queues.tree import held_pool, tally_of
-from extender.state.model import PodView, Snapshot, WorkloadView, max_grace_s
+from extender.state.model import PodView, WorkloadView, max_grace_s
+from extender.state.snapshot import Snapshot
 
 #: Pods of the own project that are named before "and N more".
 _NAMED = 3

@@ -28,7 +28,8 @@ from extender.api.kinds import (
 )
 from extender.api.objects import Node, Pod, PriorityClass
 from extender.state.cluster import ClusterState
-from extender.state.model import Snapshot, WorkloadView
+from extender.state.model import WorkloadView
+from extender.state.snapshot import Snapshot
 from tests.support.builders import (
     PodBuilder,
     at_s,

@@ -12,8 +12,9 @@ from extender.scenario.outcome import Outcome
 from extender.scenario.places import PENDING, Place
 from extender.scenario.snapshot import take_snapshot
 from extender.scenario.world import RunJob, World
-from extender.state.model import PodView, Snapshot, WorkloadView
+from extender.state.model import PodView, WorkloadView
 from extender.state.nodes import NodeTable
+from extender.state.snapshot import Snapshot
 from tests.scenarios.judge.allocations import held_later, place_now
 from tests.scenarios.judge.node_rules import misplaced
 

@@ -17,7 +17,7 @@ from extender.cycle.pods.writer import PodWriter
 from extender.kube.client import Evicted, EvictionRefused
 from extender.policy.plan import Admission, Eviction, Placement, Plan
 from extender.state.cluster import ClusterState
-from extender.state.model import Snapshot
+from extender.state.snapshot import Snapshot
 from tests.support.builders import gpu_node, pod, project, row, whole
 
 pytestmark = pytest.mark.looptime

@@ -10,9 +10,10 @@ from extender.cycle.reports.group_status import ended_status, group_status
 from extender.cycle.reports.queue_status import over_quota, queue_status, validity
 from extender.cycle.reports.seen import Seen
 from extender.policy.plan import Plan, QueueShare
-from extender.state.model import GroupView, PodState, PodView, Snapshot, WorkloadView
+from extender.state.model import GroupView, PodState, PodView, WorkloadView
 from extender.state.nodes import NodeTable
 from extender.state.problems import Problem
+from extender.state.snapshot import Snapshot
 
 LONG_AGO = "2020-01-01T00:00:00Z"
 

@@ -17,7 +17,7 @@ from extender.cycle.reports.wait_events import SETTLE_S, WaitEvents, WaitNote, r
 from extender.policy.placement.explain import NEVER
 from extender.policy.plan import Plan
 from extender.state.cluster import ClusterState
-from extender.state.model import Snapshot
+from extender.state.snapshot import Snapshot
 from tests.support.builders import pod
 
 LACKS = Refused(Reason.INSUFFICIENT_GPU, "team-a/a: needs 1 GPU; all 4 GPUs are taken")

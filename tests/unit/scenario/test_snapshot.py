@@ -12,9 +12,9 @@ from extender.state.model import (
     Figures,
     GroupView,
     PoolQuota,
-    Snapshot,
     WorkloadView,
 )
+from extender.state.snapshot import Snapshot
 from tests.unit.scenario.written import case, job, node, queue, world
 
 POOLS: list[dict[str, Any]] = [

@@ -8,8 +8,8 @@ from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import Device, GpuNode
 from extender.api.objects import ContainerStatus, Node, Pod, Resources
 from extender.state.cluster import ClusterState
-from extender.state.constraints import MAX_BYTES
 from extender.state.nodes import NodeTable
+from extender.state.pods.constraints import MAX_BYTES
 from tests.support.builders import (
     CARD_MIB,
     gpu_node,

@@ -13,7 +13,7 @@ from extender.api.objects import (
     PodDisruptionBudget,
 )
 from extender.state.budgets import Budgets
-from extender.state.pods import PodFacts, read_facts
+from extender.state.pods.facts import PodFacts, read_facts
 from tests.support.builders import pod
 
 

@@ -24,9 +24,9 @@ from extender.api.objects import (
 )
 from extender.api.reasons import Reason
 from extender.cycle.pods.release import release_patch
-from extender.state.claims import VolumeView
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
+from extender.state.pods.claims import VolumeView
 from extender.state.refusals import Refusals, write_refusals
 from tests.support.builders import (
     at_s,

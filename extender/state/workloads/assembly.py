@@ -10,11 +10,11 @@ from extender.api.demand import SubGroups
 from extender.api.kinds import GpuPodGroup, GpuPodGroupSpec, Row, SubGroup, TopologyConstraint
 from extender.api.reasons import Reason, Refused
 from extender.state.budgets import Budgets
-from extender.state.claims import VolumeView, judge_volumes
-from extender.state.constraints import share
 from extender.state.model import GroupView, PodState, PodView, TopologyRule, WorkloadView
 from extender.state.nodes import RowIndex
-from extender.state.pods import Labels, PodFacts, unix_s
+from extender.state.pods.claims import VolumeView, judge_volumes
+from extender.state.pods.constraints import share
+from extender.state.pods.facts import Labels, PodFacts, unix_s
 from extender.state.queues import Queues
 from extender.state.refusals import Denial
 from extender.state.topologies import Topologies

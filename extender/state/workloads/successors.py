@@ -3,7 +3,7 @@
 from extender.api.demand import Demand
 from extender.api.kinds import Row
 from extender.state.model import PodView
-from extender.state.pods import PodFacts
+from extender.state.pods.facts import PodFacts
 
 
 def suits(row: Row, facts: PodFacts, pod: PodView) -> bool:

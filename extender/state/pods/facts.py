@@ -1,6 +1,6 @@
 """What a pod says of itself, read once per event and kept instead of the pod.
 
-Rows, projects and groups are not looked at here: `extender.state.workloads` joins them.
+Rows, projects and groups are not looked at here: `extender.state.workloads.collection` joins them.
 """
 
 import re
@@ -44,15 +44,15 @@ from extender.api.objects import (
 from extender.api.reasons import Reason, Refused
 from extender.api.requests import host_held, host_request
 from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_memory
-from extender.state.claims import read_claim_names
-from extender.state.constraints import (
+from extender.state.model import ANYWHERE, Constraints
+from extender.state.pods.claims import read_claim_names
+from extender.state.pods.constraints import (
     MAX_BYTES,
     read_constraints,
     read_doubts,
     split_names,
     was_released,
 )
-from extender.state.model import ANYWHERE, Constraints
 from extender.state.refusals import Refusals, read_answer, read_refusals
 
 _CARD: Final = re.compile(r"([0-9]{1,2}):([1-9][0-9]{0,3}):([0-9]{1,9})", re.ASCII)

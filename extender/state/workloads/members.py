@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from extender.state.pods import PodFacts
+from extender.state.pods.facts import PodFacts
 
 
 class Members:

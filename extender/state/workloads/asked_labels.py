@@ -6,7 +6,7 @@ Most clusters ask for none or a few, so views carry these alone and stay small.
 from collections import Counter
 from collections.abc import Iterable
 
-from extender.state.pods import Labels, PodFacts
+from extender.state.pods.facts import Labels, PodFacts
 
 
 class AskedLabels:

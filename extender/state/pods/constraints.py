@@ -10,9 +10,9 @@ import msgspec
 from extender.api import names
 from extender.api.demand import MODEL_SELECTOR
 from extender.api.objects import Affinity, Pod, PodAffinity, PodAffinityTerm
-from extender.state.claims import read_doubts as read_spec_doubts
 from extender.state.model import ANYWHERE, Constraints, PodTerm
-from extender.state.narrowing import Narrowed, read_narrowing
+from extender.state.pods.claims import read_doubts as read_spec_doubts
+from extender.state.pods.narrowing import Narrowed, read_narrowing
 from extender.state.refusals import read_refusals
 
 #: Bytes of distinct constraints that are shared before the table is started anew.

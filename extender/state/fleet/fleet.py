@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from extender.api.demand import slices_milli
 from extender.api.kinds import ForeignHold, GpuNode, Row
 from extender.api.objects import Node
-from extender.state.foreign import ForeignPods
-from extender.state.holds import HostHolds
-from extender.state.inventory import Differences, Inventory
+from extender.state.fleet.foreign import ForeignPods
+from extender.state.fleet.host_holds import HostHolds
+from extender.state.fleet.inventory import Differences, Inventory
 from extender.state.nodes import CardTable, NodeFacts, NodeTable
-from extender.state.pods import HostHold, PodFacts
+from extender.state.pods.facts import HostHold, PodFacts
 from extender.state.problems import Problem
 from extender.state.queues import Queues
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from extender.state.members import workload_key
-from extender.state.pods import PodFacts
+from extender.state.pods.facts import PodFacts
+from extender.state.workloads.members import workload_key
 
 #: Pods that are gone from the API and yet remembered, before the oldest are forgotten.
 _MAX_REMOVED: Final = 100_000

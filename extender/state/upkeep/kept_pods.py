@@ -4,12 +4,12 @@ Its facts and its rows decide together, and arrive in any order. What follows fr
 hold on its node and what the controller has to mend, is brought up to date here.
 """
 
-from extender.state.fleet import Fleet
-from extender.state.foreign import is_foreign
+from extender.state.fleet.fleet import Fleet
+from extender.state.fleet.foreign import is_foreign
 from extender.state.nodes import RowIndex
-from extender.state.pods import HostHold, PodFacts
-from extender.state.upkeep import Upkeep
-from extender.state.workloads import Workloads
+from extender.state.pods.facts import HostHold, PodFacts
+from extender.state.upkeep.upkeep import Upkeep
+from extender.state.workloads.collection import Workloads
 
 
 class KeptPods:

@@ -10,17 +10,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from extender.api.kinds import GpuPodGroup, Row
-from extender.state.assembly import RANK, Assembly, repeats_pods
-from extender.state.finished import Finished
-from extender.state.gangs import Gangs
-from extender.state.labels import AskedLabels
-from extender.state.members import Members, workload_key
 from extender.state.model import PodView, WorkloadView
-from extender.state.moves import suits
 from extender.state.nodes import NodeTable
-from extender.state.pods import PodFacts
+from extender.state.pods.facts import PodFacts
 from extender.state.tally import Tally
 from extender.state.trees import is_below, without_succeeded
+from extender.state.workloads.asked_labels import AskedLabels
+from extender.state.workloads.assembly import RANK, Assembly, repeats_pods
+from extender.state.workloads.finished import Finished
+from extender.state.workloads.members import Members, workload_key
+from extender.state.workloads.staleness import Gangs
+from extender.state.workloads.successors import suits
 
 
 class Unfinished(Struct, frozen=True):

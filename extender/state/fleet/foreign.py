@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from extender.api.kinds import ForeignHold, Row
-from extender.state.pods import PodFacts, read_cards
+from extender.state.pods.facts import PodFacts, read_cards
 
 #: A node has no more cards than this; further pods are counted, but not listed.
 MAX_LISTED: Final = 64

@@ -9,11 +9,11 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from extender.api.kinds import CardShare, Row
-from extender.state.foreign import ForeignPods
+from extender.state.fleet.foreign import ForeignPods
 from extender.state.model import PodView
 from extender.state.nodes import RowIndex
-from extender.state.pods import PodFacts, read_cards
-from extender.state.workloads import Workloads
+from extender.state.pods.facts import PodFacts, read_cards
+from extender.state.workloads.collection import Workloads
 
 #: Gone UIDs remembered. Older ones are merely confirmed by a live read again.
 _MAX_GONE: Final = 65_536

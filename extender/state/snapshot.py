@@ -1,0 +1,33 @@
+"""What one cycle decides on: every view of the model at one moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from extender.api.kinds import CardShare
+from extender.state.model import PoolView, QueueView, WorkloadView
+from extender.state.nodes import NodeTable
+from extender.state.tally import Tally
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """One consistent picture for one cycle. `now_s` is the only clock a policy may read.
+
+    `queues` and `pools` are keyed by name; `topologies` gives the node labels of each level, the
+    widest first; `workloads` are keyed by their key and hold every workload with at least one live
+    pod; `tally` sums them up, or is None until it is needed. `orphans` are nodes and cards that
+    rows still hold although their pods are gone: soon they are free. `budgets` says how many more
+    pods each disruption budget lets go, without the pods that already leave. `nodes` is this
+    snapshot's own and may be changed by the simulation that runs on it; everything else is shared
+    and constant.
+    """
+
+    now_s: int
+    nodes: NodeTable
+    pools: Mapping[str, PoolView]
+    queues: Mapping[str, QueueView]
+    workloads: Mapping[str, WorkloadView]
+    topologies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tally: Tally | None = None
+    orphans: tuple[tuple[str, tuple[CardShare, ...]], ...] = ()
+    budgets: Mapping[str, int] = field(default_factory=dict)

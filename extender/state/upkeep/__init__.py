@@ -1,0 +1,1 @@
+"""Ledger rows that do not match their pods, and where each live pod is kept."""

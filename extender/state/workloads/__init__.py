@@ -1,0 +1,1 @@
+"""Pods joined into workloads: their group, what it needs to run, and successors of moved pods."""
