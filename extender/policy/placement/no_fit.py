@@ -24,28 +24,19 @@ class _Full:
 @dataclass(slots=True, eq=False)
 class Fullness:
     """Of the nodes as they are later. `touched` are those on which anything changed, in order; the
-    caller adds to it. `shapes` are those of the herd."""
+    caller adds to it."""
 
     places: Places
     pool: str
     touched: Sequence[int]
-    shapes: Sequence[tuple[Demand, Constraints]]
     _known: dict[tuple[Demand, int], _Full] = field(default_factory=dict)
-    # Entries of `touched` from the first to before the second stand for nodes that are as they were
-    # for all who look for a place.
-    _unchanged: tuple[int, int] = 0, 0
-    _constraints: dict[int, Constraints] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._constraints = {id(constraints): constraints for _, constraints in self.shapes}
 
     def is_full(self, demand: Demand, constraints: Constraints) -> bool:
         """Whether no node of the pool has a place later for a pod that asks for this."""
         key, n_touched = (demand, id(constraints)), len(self.touched)
         known = self._known.get(key)
         if known is not None:
-            since, until = self._unchanged
-            if known.n_seen == n_touched or (since <= known.n_seen and until == n_touched):
+            if known.n_seen == n_touched:
                 return True
             nodes = array("i", set(self.touched[known.n_seen :]))
         elif self.places.beside:
@@ -59,13 +50,6 @@ class Fullness:
             return False
         known.n_seen = n_touched
         return True
-
-    def leave_unchanged(self, n_touched: int, constraints: Constraints) -> None:
-        """What was touched since there were `n_touched` holds as much as before, and who has these
-        constraints may use it."""
-        if len(self._constraints) == 1 and id(constraints) in self._constraints:
-            since, until = self._unchanged
-            self._unchanged = since if until == n_touched else n_touched, len(self.touched)
 
     def forget(self) -> None:
         """Anything may have changed."""

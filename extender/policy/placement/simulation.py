@@ -11,7 +11,7 @@ who is beside whom, is told of every step.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from extender.api.kinds import CardShare
 from extender.policy.queues.tree import Queue, add, subtract
@@ -20,7 +20,7 @@ from extender.state.nodes import NodeTable
 
 Cards = tuple[CardShare, ...]
 #: What undoes a step, and its arguments.
-_Place = tuple[Callable[[int, PodView, Any], None], int, PodView, Cards | PodView]
+_Place = tuple[Callable[[int, PodView, Cards], None], int, PodView, Cards]
 _Charge = tuple[Queue, Amounts, bool]
 
 
@@ -89,11 +89,6 @@ class Simulation:
         self._reinstate(ix, pod, cards)
         self._log.append((self._evict, ix, pod, cards))
 
-    def replace(self, ix: int, leaving: PodView, pod: PodView) -> None:
-        """A pod is told to leave, and another one that asks for the same gets its cards."""
-        self._replace(ix, leaving, pod)
-        self._log.append((self._restore, ix, leaving, pod))
-
     def charge(self, leaf: Queue, amounts: Amounts, *, is_np: bool) -> None:
         """Add to what the queue and all above it hold."""
         for queue in leaf.chain:
@@ -123,16 +118,6 @@ class Simulation:
     def _reinstate(self, ix: int, pod: PodView, cards: Cards) -> None:
         self.later.hold(ix, pod.demand, cards)
         self._tell(ix, pod, 0, 1)
-
-    def _replace(self, ix: int, leaving: PodView, pod: PodView) -> None:
-        self.now.hold(ix, pod.demand, leaving.cards)
-        self._tell(ix, leaving, 0, -1)
-        self._tell(ix, pod, 1, 1)
-
-    def _restore(self, ix: int, leaving: PodView, pod: PodView) -> None:
-        self.now.give_back(ix, pod.demand, leaving.cards)
-        self._tell(ix, pod, -1, -1)
-        self._tell(ix, leaving, 0, 1)
 
     def _tell(self, ix: int, pod: PodView, now: int, later: int) -> None:
         self.touched.append(ix)

@@ -88,11 +88,6 @@ class Offers:
         """The price at a position."""
         return self._room.price(at)
 
-    def giving(self, at: int) -> tuple[int, bool]:
-        """The tier in which queues give at a position, and whether one ends below its floor."""
-        high, _, _ = self._room.price(at)
-        return high >> 61, bool(high >> 53 & 1)
-
     def lowest(self, n: int) -> list[Price]:
         """The n lowest prices; nodes are named more than once where there are fewer."""
         prices = sorted(map(self._room.price, range(len(self.candidates))))[:n]

@@ -20,7 +20,6 @@ from extender.policy.preemption.make_room import Room
 from extender.policy.preemption.node_costs import Price
 from extender.policy.preemption.refinement import exchange
 from extender.policy.preemption.statement import Claim, Trial, Unit
-from extender.policy.preemption.swap import swap
 from extender.policy.queues.tree import RESOURCES, Queue
 from extender.policy.session import placed_amounts
 from extender.policy.workloads.pod_classes import placing_orders, shapes_of
@@ -49,8 +48,6 @@ class Search:
         touched, log = solver.touched, solver.log
         self.trial = Trial(solver.session, solver.pool, solver.herd, touched, log, claim)
         self._room = Room(solver, self.trial, claim, rule)
-        # One took the place of one other, and nothing else changed anywhere.
-        self.is_even = False
         # Who lacks company whatever is done here.
         self._lonely = solver.session.places.beside.lonely()
 
@@ -89,15 +86,12 @@ class Search:
         room.begin(with_moves, is_deferred, without)
         for _ in range(_MOST_REFUSALS):
             room.cleared.clear()
-            self.is_even = not room.refused and swap(self)
-            is_placed = self.is_even or self._place_all()
+            is_placed = self._place_all()
             if not (is_placed and meet_limits(self.trial, room.terms) and self._settle()):
                 return False
             if self._may_keep():
                 return True
             self.was_forbidden = True
-            if self.is_even:
-                room.cleared.append(self.trial.ix_of(self.trial.placements[0].node))
             if not room.cleared or self.solver.n_retries == 0:
                 return False
             self.solver.n_retries -= 1
@@ -206,9 +200,6 @@ class Search:
         return found
 
     def _settle(self) -> bool:
-        self.is_even = self.is_even and not self.trial.is_for_limits
-        if self.is_even:
-            return True
         victims = self._victims()
         if not victims.settle():
             return False

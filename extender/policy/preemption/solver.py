@@ -60,7 +60,7 @@ class Solver:
         self.herd: Herd = find_herd(session, pool)
         self.touched: list[int] = []
         self.log: list[Step] = []
-        self.fullness = Fullness(session.places, pool, self.touched, self.herd.shapes)
+        self.fullness = Fullness(session.places, pool, self.touched)
         self.commitments = Commitments(session, pool, self.herd)
         self._known: dict[Rule, _Known] = {}
         # Shapes of the herd that have another place somewhere; the terms of all rules share it.
@@ -92,10 +92,8 @@ class Solver:
         can_move = rule.can_move and self._find_moves()
         if not can_move and not rule.can_stop:
             return None
-        search, n_touched = Search(self, claim, rule, can_move=can_move), len(self.touched)
+        search = Search(self, claim, rule, can_move=can_move)
         if self._could(search) and search.run():
-            if search.is_even:
-                self.fullness.leave_unchanged(n_touched, claim.shapes[0].constraints)
             return search
         if claim.is_alike and not search.was_forbidden:
             known.failed.append(claim.shapes[0])
@@ -104,7 +102,7 @@ class Solver:
     def commit(self, search: Search) -> Pending | None:
         """Put the plan into the cycle's; returns what still waits of the workload."""
         rest = self.commitments.add(search)
-        if not search.is_even and has_left_over(search.trial):
+        if has_left_over(search.trial):
             self.commitments.is_anything_left_over = True
             for known in self._known.values():
                 known.failed.clear()

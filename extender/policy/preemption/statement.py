@@ -202,17 +202,6 @@ class Trial:
         self._mark_stopped(unit, True)
         self._note(mark, self._nodes_of(unit.w), self._mark_stopped, unit, False)
 
-    def take_over(self, unit: Unit, pod: PodView, ix: int) -> None:
-        """The unit, one pod on node `ix`, is stopped, and the taker's pod gets just its cards."""
-        mark = self._mark()
-        sim, herd = self.session.sim, self.herd
-        victim = herd.pods[unit.pods[0]]
-        sim.replace(ix, victim, pod)
-        sim.discharge(herd.leaves[unit.w], herd.amounts_of(unit.pods), is_np=False)
-        self._mark_stopped(unit, True)
-        self.seats[pod.uid] = Seat(Placement(pod, victim.node, victim.cards), WHOLE_POOL)
-        self._note(mark, (ix,), self._give_up, unit, pod.uid)
-
     def spare(self, unit: Unit) -> None:
         """The unit, which was stopped, stays after all."""
         mark = self._mark()
@@ -315,10 +304,6 @@ class Trial:
     def _displace_again(self, p: int, placement: Placement | None) -> None:
         self._mark_moving(p, True)
         self.moving[p] = placement
-
-    def _give_up(self, unit: Unit, uid: str) -> None:
-        del self.seats[uid]
-        self._mark_stopped(unit, False)
 
     def _drop_seat(self, uid: str) -> None:
         del self.seats[uid]
