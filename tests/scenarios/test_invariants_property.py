@@ -1,11 +1,12 @@
 """Random clusters run until nothing changes: every rule holds in every cycle, and they do rest.
 
 $BALLAST_CYCLES says how many cycles are decided in all. Where it says nothing, 2,000 on the same
-clusters every time; else on new ones.
+clusters every time; else on new ones. Needless victims are rare, and counted: `MOST_NEEDLESS`.
 """
 
 import os
 import time
+from dataclasses import dataclass
 from itertools import count
 
 import pytest
@@ -17,11 +18,14 @@ from extender.scenario.outcome import Outcome
 from extender.scenario.run import run_cycle
 from extender.scenario.world import World
 from tests.scenarios.clusters import Entry, entries
-from tests.scenarios.judge.rules import broken_rules
+from tests.scenarios.judge.rules import firm_rules_broken, needless_victims
 from tests.scenarios.wide_clusters import crowded_entries, wide_entries
 
 CYCLES = int(os.environ.get("BALLAST_CYCLES", "2000"))
 IS_REPEATED = "BALLAST_CYCLES" not in os.environ
+#: Needless victims per thousand, and how many are too few to tell.
+MOST_NEEDLESS = 5
+FEW_NEEDLESS = 2
 #: Clusters between two looks at how many cycles they took.
 N_AT_A_TIME = 50
 #: Seconds: three per hundred cycles are plenty, and Hypothesis may take five minutes to shrink.
@@ -52,8 +56,10 @@ def test_they_hold_where_much_runs_and_much_waits() -> None:
 def explore(clusters: st.SearchStrategy[Entry], n_cycles: int) -> None:
     """Run clusters, so many at a time, until so many cycles were decided."""
     n_done, start = 0, 0 if IS_REPEATED else time.time_ns()
+    victims = Victims()
     for at in count(start):
         if n_done >= n_cycles:
+            assert victims.are_within_budget(), victims
             return
 
         @seed(at)
@@ -66,13 +72,25 @@ def explore(clusters: st.SearchStrategy[Entry], n_cycles: int) -> None:
         @given(clusters)
         def run_some(entry: Entry) -> None:
             nonlocal n_done
-            n_done += run_to_rest(entry)
+            n_done += run_to_rest(entry, victims)
 
         run_some()
 
 
-def run_to_rest(entry: Entry) -> int:
-    """How many cycles it took until nothing changed.
+@dataclass
+class Victims:
+    """Pods that were evicted or moved, and how many of them could have stayed."""
+
+    n: int = 0
+    n_needless: int = 0
+
+    def are_within_budget(self) -> bool:
+        """Whether no more were needless than may be."""
+        return self.n_needless <= FEW_NEEDLESS + self.n * MOST_NEEDLESS // 1000
+
+
+def run_to_rest(entry: Entry, victims: Victims) -> int:
+    """How many cycles it took until nothing changed; adds to `victims`.
 
     At most as many as there are tasks decide anything: who is stopped and not moved may start where
     the taker could not, and what its queue has above its share then is there for the taker's next
@@ -83,8 +101,10 @@ def run_to_rest(entry: Entry) -> int:
     n_deciding, promised = 0, set[str]()
     for cycle in range(1, 2 * len(world.tasks) + 3):
         outcome = run_cycle(world, cycle, time.perf_counter_ns)
-        broken = list(broken_rules(world, outcome, last))
+        broken = list(firm_rules_broken(world, outcome, last))
         assert not broken, broken
+        victims.n += len(outcome.plan.evictions) + len(outcome.plan.moves)
+        victims.n_needless += len(list(needless_victims(world, outcome)))
         changes = [(id_, after.status) for id_, _, after in outcome.changed()]
         if not changes:
             return cycle

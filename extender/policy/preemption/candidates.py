@@ -72,7 +72,6 @@ class Herd:
     _barred: set[int] = field(default_factory=set)
     _on_the_way: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
-    _gangs: list[int] | None = None
 
     def number_shapes(self, pods: Iterable[PodView]) -> list[int]:
         """List the shapes of the pods; returns whose is which."""
@@ -134,16 +133,6 @@ class Herd:
         unit = {pod.uid for pod in unit_of(workload, self._live(workload), self.pods[p])}
         found = [m for m in here if self.pods[m].uid in unit]
         return found if len(found) == len(unit) else None
-
-    def gangs(self) -> Sequence[int]:
-        """Workloads of several pods, those first that lost least whole when this was first asked.
-
-        Costs one pass over all workloads, once."""
-        if self._gangs is None:
-            several = [w for w, pods in enumerate(self.members) if len(pods) > 1]
-            lost, workloads = self.whole_lost, self.workloads
-            self._gangs = sorted(several, key=lambda w: (lost[w], workloads[w].key))
-        return self._gangs
 
     def is_legal(self, w: int) -> bool:
         """Whether what the workload has left is nothing, enough to go on, or all that it had."""

@@ -99,12 +99,6 @@ class Victims:
         if not self._is_tight():
             self._spare_in_passes()
 
-    def spare_all_but(self, kept: Unit) -> None:
-        """Let everybody else stay without whom the taker has its places all the same."""
-        for unit in self._dearest_first():
-            if unit is not kept:
-                self._spare(unit)
-
     def review(self) -> None:
         """The same for a plan that was made when less was free than is now."""
         if not self._is_tight() or self._may_fit_again():

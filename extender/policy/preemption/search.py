@@ -18,7 +18,6 @@ from extender.policy.preemption.fill_back import Victims
 from extender.policy.preemption.limits import meet_limits
 from extender.policy.preemption.make_room import Room
 from extender.policy.preemption.node_costs import Price
-from extender.policy.preemption.refinement import exchange
 from extender.policy.preemption.statement import Claim, Trial, Unit
 from extender.policy.queues.tree import RESOURCES, Queue
 from extender.policy.session import placed_amounts
@@ -204,7 +203,6 @@ class Search:
         if not victims.settle():
             return False
         self._room.is_doubtful |= victims.n_instead > 0
-        exchange(victims)
         return True
 
     def _may_keep(self) -> bool:

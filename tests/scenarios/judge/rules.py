@@ -15,15 +15,31 @@ _MOST_CHECKS = 50_000
 
 
 def broken_rules(world: World, outcome: Outcome, last: Outcome | None) -> Iterator[str]:
-    """One sentence for each rule that the cycle breaks.
+    """One sentence for each rule that the cycle breaks, needless victims included.
 
-    Rules that need a second decision are skipped in large cases. `last` is the cycle before,
-    if nothing changed between the two; else None.
+    `last` is the cycle before it, if nothing changed between the two; else None.
+    """
+    yield from firm_rules_broken(world, outcome, last)
+    yield from needless_victims(world, outcome)
+
+
+def firm_rules_broken(world: World, outcome: Outcome, last: Outcome | None) -> Iterator[str]:
+    """The same for the rules that every cycle keeps.
+
+    Rules that need a second decision are skipped in large cases.
     """
     yield from violations(world, outcome)
     if last is not None:
         yield from broken_promises(last, outcome)
     if len(world.tasks) <= _MOST_PERMUTED:
         yield from order_differences(world, outcome)
+
+
+def needless_victims(world: World, outcome: Outcome) -> Iterator[str]:
+    """One sentence for each victim that could stay: rare, and counted over many clusters.
+
+    The policy gives victims back one by one. A plan in which victims could stay only if a whole
+    gang were placed again is not searched for.
+    """
     if n_checks(world, outcome) <= _MOST_CHECKS:
         yield from wasted_victims(world, outcome)
