@@ -8,8 +8,7 @@ what was needed among more victims is needed among fewer.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations, islice
+from dataclasses import dataclass
 from typing import Final
 
 from extender.api.demand import Demand
@@ -17,14 +16,11 @@ from extender.policy.plan import Placement
 from extender.policy.preemption.eligibility import Terms
 from extender.policy.preemption.relocation import largest_first, move_or_stop
 from extender.policy.preemption.statement import Claim, Seat, Trial, Unit
-from extender.policy.workloads.gangs import least_pods
 from extender.policy.workloads.pod_classes import placing_orders
 from extender.state.model import GPU, Constraints, PodView
 
 #: A taker of so many pods or fewer is placed again as a whole where pod by pod did not do.
 _FEW_PODS: Final = 16
-#: Choices of who stays of a workload that goes whole, for want of which nobody does.
-_MOST_CHOICES: Final = 32
 #: How often everybody is looked at; more than twice is rare.
 _MOST_PASSES: Final = 4
 
@@ -34,9 +30,8 @@ class Victims:
     """The victims of a trial. `is_full` knows what has no place in the pool; `place_again` places
     the whole taker in what is free, or says no; `may_keep` says whether the plan is allowed as it
     is; `can_move`: who would stop may move instead. `others_on` has the plans of others who wait
-    for places on these nodes, and may as well have different ones. `needless` are those found whom
-    the taker does not need, and who can't stay because the rest of their workload goes as well;
-    `n_instead` counts units that stop because one of their pods had nowhere to move."""
+    for places on these nodes, and may as well have different ones. `n_instead` counts units that
+    stop because one of their pods had nowhere to move."""
 
     claim: Claim
     trial: Trial
@@ -46,7 +41,6 @@ class Victims:
     may_keep: Callable[[], bool]
     can_move: bool
     others_on: Callable[[Collection[str]], Sequence[Trial]] = lambda nodes: ()
-    needless: list[Unit] = field(default_factory=list)
     n_instead: int = 0
 
     def settle(self) -> bool:
@@ -117,15 +111,11 @@ class Victims:
         for unit in self._dearest_first():
             if unit.pods[0] in trial.units:
                 self._spare(unit)
-        self._spare_together()
         for p in sorted(
             trial.moving,
             key=lambda p: (-herd.rank[herd.owner[p]], -herd.lost[p], herd.pods[p].uid),
         ):
             self._spare(p)
-        for unit in self._dearest_first():
-            if unit.is_whole and unit.pods[0] in trial.units and len(unit.pods) <= _FEW_PODS:
-                self._spare_part(unit.w)
 
     def _spare(self, victim: Unit | int) -> None:
         """Let a unit, or a pod p that moves, stay if the taker has its places all the same."""
@@ -135,24 +125,8 @@ class Victims:
             return
         pods = victim.pods if isinstance(victim, Unit) else (victim,)
         w = herd.owner[pods[0]]
-        is_legal, may_keep = herd.is_legal(w), self._may_keep(pods)
-        if not is_legal and may_keep and isinstance(victim, Unit):
-            self.needless.append(victim)
-        if not is_legal or not may_keep:
+        if not herd.is_legal(w) or not self._may_keep(pods):
             trial.rollback(mark)
-
-    def _spare_together(self) -> None:
-        """Let those of a workload stay who can't without one another."""
-        trial = self.trial
-        by_owner: dict[int, dict[int, Unit]] = {}
-        for unit in self.needless:
-            if trial.units.get(unit.pods[0]) is unit:
-                by_owner.setdefault(unit.w, {})[unit.pods[0]] = unit
-        for w, units in by_owner.items():
-            mark, pods = trial.checkpoint(), [p for unit in units.values() for p in unit.pods]
-            do_all_fit = len(units) > 1 and all(map(self._try_without, units.values()))
-            if not (do_all_fit and trial.herd.is_legal(w) and self._may_keep(pods)):
-                trial.rollback(mark)
 
     def _try_without(self, victim: Unit | int) -> bool:
         """Whether the taker has its places without the victim, who stays then."""
@@ -197,63 +171,6 @@ class Victims:
         else:
             self.trial.restore(victim)
 
-    def _spare_part(self, w: int) -> None:
-        """Of a workload that goes whole let as many pods stay as can go on together without it."""
-        herd = self.trial.herd
-        units = [unit for unit in self.trial.units.values() if unit.w == w]
-        leaving = [p for p in herd.members[w] if any(p in unit.pods for unit in units)]
-        n_least = least_pods(herd.workloads[w]) - herd.n_live[w]
-        if len(leaving) <= n_least or self._stop_in_turn(units, leaving):
-            return
-        some = (
-            stay for n in range(max(1, n_least), len(leaving)) for stay in combinations(leaving, n)
-        )
-        for stay in islice(some, _MOST_CHOICES):
-            if self._let_some_stay(units, leaving, stay):
-                return
-
-    def _stop_in_turn(self, units: Sequence[Unit], leaving: Sequence[int]) -> bool:
-        """Whether the taker has its places before all have been stopped one after the other: those
-        first who are in its way."""
-        trial, herd = self.trial, self.trial.herd
-        w, nodes, mark = units[0].w, {herd.pods[p].node for p in leaving}, trial.checkpoint()
-        for unit in units:
-            trial.spare(unit)
-        seats = self._unseat_on(nodes)
-        taken = {seat.placement.node for _, seat in seats}
-        stopped: list[Unit] = []
-        for p in sorted(leaving, key=lambda p: herd.pods[p].node not in taken):
-            stopped.append(self._stop_alone(p, units[0]))
-            before = trial.checkpoint()
-            if self._seat_again(seats) and not self._is_over(nodes):
-                for unit in stopped[:-1]:
-                    self._try_without(unit)
-                stay = [p for p in leaving if herd.is_here[p]]
-                if herd.n_live[w] and herd.is_legal(w) and self._may_keep(stay):
-                    return True
-                break
-            trial.rollback(before)
-        trial.rollback(mark)
-        return False
-
-    def _let_some_stay(
-        self, units: Sequence[Unit], leaving: Sequence[int], stay: Sequence[int]
-    ) -> bool:
-        """Whether the taker has its places if just these of the workload stay; then they do."""
-        trial, herd, mark = self.trial, self.trial.herd, self.trial.checkpoint()
-        for unit in units:
-            trial.spare(unit)
-        for p in leaving:
-            if p not in stay:
-                self._stop_alone(p, units[0])
-        do_all_fit = herd.is_legal(units[0].w) and (
-            self._make_way(stay) or self._place_again_beside(stay)
-        )
-        if do_all_fit and self._may_keep(stay):
-            return True
-        trial.rollback(mark)
-        return False
-
     def _may_keep(self, stay: Iterable[int]) -> bool:
         """Whether the plan is allowed as it is, and nobody was given a place in this cycle who
         keeps away from those that stay."""
@@ -263,13 +180,6 @@ class Victims:
         trial, pods = self.trial, self.trial.herd.pods
         is_apart = trial.session.places.beside.is_apart
         return all(is_apart(pods[p], trial.ix_of(pods[p].node)) for p in stay)
-
-    def _stop_alone(self, p: int, part_of: Unit) -> Unit:
-        """Stop one pod of what was a unit."""
-        lost = self.trial.herd.lost[p]
-        unit = Unit((p,), part_of.w, part_of.tier, part_of.is_below, False, lost)
-        self.trial.stop(unit)
-        return unit
 
     def _make_way(self, stay: Collection[int], others: Sequence[Trial] = ()) -> bool:
         """Whether those who stay have their places, once the taker's pods there are elsewhere, and

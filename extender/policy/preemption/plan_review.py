@@ -112,13 +112,10 @@ class Commitments:
         for each in self._all:
             trial = each.search.trial
             before = {pods[p].uid for p in trial.leaving()}
-            needless = each.search.review()
+            each.search.review()
             spared = before - {pods[p].uid for p in trial.leaving()}
             self.session.spare(spared)
             is_any_spared = is_any_spared or bool(spared)
-            for unit in needless:
-                if trial.units.get(unit.pods[0]) is unit:
-                    self._attribute(unit, trial)
         for each in self._all:
             self._take_over(each)
         return is_any_spared
@@ -154,19 +151,6 @@ class Commitments:
                 first.search.join(each.search)
                 first.placements = [*first.placements, *each.placements]
         self._all = list(by_key.values())
-
-    def _attribute(self, unit: Unit, former: Trial) -> None:
-        """The unit leaves for whom the rest of its workload does, if that is another."""
-        for each in self._all:
-            trial = each.search.trial
-            rest = next((u for u in trial.units.values() if u.w == unit.w and u.is_whole), None)
-            if rest is not None and trial is not former:
-                del former.units[unit.pods[0]]
-                rest.pods = (*rest.pods, *unit.pods)
-                rest.lost += unit.lost
-                self.session.spare({self.herd.pods[p].uid for p in unit.pods})
-                self._evict(each.search, unit)
-                return
 
     def _evict(self, search: "Search", unit: Unit) -> None:
         herd, rule, key = self.herd, search.rule, search.claim.key

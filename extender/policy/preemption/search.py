@@ -18,7 +18,7 @@ from extender.policy.preemption.fill_back import Victims
 from extender.policy.preemption.limits import meet_limits
 from extender.policy.preemption.make_room import Room
 from extender.policy.preemption.node_costs import Price
-from extender.policy.preemption.statement import Claim, Trial, Unit
+from extender.policy.preemption.statement import Claim, Trial
 from extender.policy.queues.tree import RESOURCES, Queue
 from extender.policy.session import placed_amounts
 from extender.policy.workloads.pod_classes import placing_orders, shapes_of
@@ -154,12 +154,8 @@ class Search:
         self.trial.units.update(other.trial.units)
         self.trial.moving.update(other.trial.moving)
 
-    def review(self) -> list[Unit]:
-        """The plan is part of the cycle's, and places came free since: let those stay who can.
-
-        Returns units that it does not need, and that leave only because the rest of their workload
-        does.
-        """
+    def review(self) -> None:
+        """The plan is part of the cycle's, and places came free since: let those stay who can."""
         herd = self.solver.herd
         self.trial.elsewhere = self._pools_elsewhere()
         leaves = {herd.leaves[unit.w] for unit in self.trial.units.values()} | {self.claim.leaf}
@@ -180,7 +176,6 @@ class Search:
             and all(each.do_all_suit() and each.may_hold(had) for each, had in changed.items())
         )
         victims.review()
-        return victims.needless
 
     def _pools_elsewhere(self) -> dict[str, Queue]:
         """The taker's queues in the other pools that share fairly and that it may use as well; of
