@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 PACKAGES := extender webhooks gpu_shim tests
-KERNELS := $(wildcard $(foreach kind,pyx pxd,$(addsuffix /*.$(kind),extender/kernels gpu_shim/arbiter))) \
-    $(addprefix gpu_shim/native/,layout.h pages.c pages.h table.c table.h)
+KERNELS := $(wildcard $(foreach kind,pyx pxd,$(addsuffix /*.$(kind),extender/kernels gpu_shim/arbiter/fast_path))) \
+    $(addprefix gpu_shim/native/,pages.c pages.h short_slice.h table.c table.h) gpu_shim/protocol/layout.h
 CHECKED := build/bounds
 KERNEL_TESTS := $(wildcard $(foreach kind,unit property,$(addprefix tests/$(kind)/,kernels policy)))
 # Another release may write the lock file differently.
@@ -89,7 +89,7 @@ lock: setup ## write requirements.lock anew from pyproject.toml
 clean: ## remove everything made in the tree (not the programs in the cache folder)
 	rm -rf $(VENV) build dist ballast.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache
-	rm -f $(foreach kind,c so,$(addsuffix /*.$(kind),extender/kernels gpu_shim/arbiter))
+	rm -f $(foreach kind,c so,$(addsuffix /*.$(kind),extender/kernels gpu_shim/arbiter/fast_path))
 	find $(PACKAGES) manifests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # -- how .venv is made -------------------------------------------------------------------------

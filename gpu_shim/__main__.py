@@ -12,7 +12,7 @@ import click
 
 from extender.api import logs
 from extender.kube.errors import Misconfigured
-from gpu_shim.agent.inventory import InventoryError
+from gpu_shim.agent.inventory_file import InventoryError
 from gpu_shim.agent.nvml import NvmlError
 from gpu_shim.agent.program import Options, Program, alone, cards_of
 from gpu_shim.policy.leases import Settings
@@ -50,7 +50,7 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
     "--longest-gap-ms",
     type=click.IntRange(0, 60000),
     default=1000,
-    help="Leases shrink so that nobody who has a share waits longer; 0: never.",
+    help="Leases shrink so that no pod with a share waits longer; 0: never.",
 )
 @click.option("--nri", default="", help="The runtime's NRI socket. Default: none is asked.")
 @click.option(
@@ -68,7 +68,7 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
     envvar=f"{ENVIRONMENT}_CARDS",
     type=click.Choice(["ours", "plugin"]),
     default="ours",
-    help="Who gives whole cards away: we, or NVIDIA's device plugin (then holder pods are made).",
+    help="What assigns whole cards: the agent, or NVIDIA's plugin (then with holder pods).",
 )
 @click.option(
     "--kubelet",

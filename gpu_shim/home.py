@@ -37,7 +37,7 @@ def preloaded(home: Path | str) -> list[str]:
     return [f"{home}/lib/{name}" for name in LIBRARIES]
 
 
-def door(home: Path) -> Path:
+def socket_path(home: Path) -> Path:
     """The socket that the container's programs speak to."""
     return home / "run" / "arbiter.sock"
 

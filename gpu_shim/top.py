@@ -1,4 +1,4 @@
-"""`ballast gpu top`: the cards of a node, who has them, and how much of what is theirs.
+"""`ballast gpu top`: the cards of a node, the pods on them, and what each pod uses.
 
 Read from the agent's page of metrics. Shares are parts of a card's time between two looks.
 """

@@ -12,12 +12,12 @@ from typing import Final
 import structlog
 
 from extender.api.kinds import Device, GpuNode, Row, TimeSlicing
-from gpu_shim.agent.inventory import by_index
+from gpu_shim.agent.inventory_file import by_index
 from gpu_shim.agent.tenants import Rejected, Tenant, live, tenants_of, whole_cards
-from gpu_shim.arbiter.pages import Table
-from gpu_shim.arbiter.server import Arbiter
-from gpu_shim.home import door, furnish
+from gpu_shim.arbiter.arbiter import Arbiter
+from gpu_shim.home import furnish, socket_path
 from gpu_shim.policy.shares import Mode
+from gpu_shim.protocol.pages import Table
 
 _MS: Final = 1_000_000
 
@@ -29,7 +29,7 @@ class Agent:
     """The node's pods that share cards. `apply` and `map_cards` are how anything changes.
 
     `devices` are all cards by their index in the ledger; those of `unmapped` are not known to be
-    ours yet, so nobody is let on them. `whole` are UUIDs by the uid of who has them alone.
+    ours yet, so no pod is let on them. `whole` are UUIDs by the uid of the pod that has them alone.
     """
 
     node: str
@@ -52,7 +52,7 @@ class Agent:
         return self.ledger.spec.rows if self.ledger is not None else ()
 
     def apply(self, node: GpuNode | None) -> None:
-        """Make the node what its GpuNode says; None: it has none, so nobody shares."""
+        """Make the node what its GpuNode says; None: it has none, so no card is shared."""
         self.ledger = node
         rows = self.rows
         known = {
@@ -65,7 +65,7 @@ class Agent:
         current = {tenant.uid: tenant for tenant in wanted}
         for uid in [uid for uid in self.tenants if uid not in current]:
             self._remove(uid)
-        # First who shrinks, then who grows: the sum of all is never above the card in between.
+        # Pods that shrink come first, so that the sum of all is never above the card.
         for tenant in sorted(wanted, key=self._growth):
             if self.tenants.get(tenant.uid) != tenant and (why := self._admit(tenant)):
                 rejected.append(Rejected(tenant.uid, why))
@@ -144,7 +144,7 @@ class Agent:
         home = self.home(tenant.uid)
         try:
             furnish(home, self.libraries, tenant.cards)
-            why = self.arbiter.admit(tenant.claim, door(home), tenant.cards)
+            why = self.arbiter.admit(tenant.claim, socket_path(home), tenant.cards)
         except OSError as error:
             why = f"its folder could not be made: {error}"
         if why:

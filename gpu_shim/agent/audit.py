@@ -12,12 +12,12 @@ from typing import Final
 from extender.api.reasons import Reason
 from gpu_shim.agent.tenants import Tenant
 from gpu_shim.arbiter.container import Card
-from gpu_shim.arbiter.pages import Table
+from gpu_shim.protocol.pages import Table
 
 #: A pod may be above its cap by this part of it: contexts come before the charge.
 SLACK_PERCENT: Final = 2
 #: How long something must go on: a process is seen by the driver before it has said hello, and
-#: after a restart of ours everybody says hello anew.
+#: after a restart of the agent every process says HELLO again.
 PATIENCE_S: Final = 3.0
 _MIB: Final = 1 << 20
 
@@ -36,14 +36,14 @@ class Finding:
 
 @dataclass(slots=True, frozen=True)
 class Ledger:
-    """Who may use which card: those that share, with their tables, and those that have it alone."""
+    """The pods that may use each card: those that share it, with tables, or the only one."""
 
     tenants: Iterable[Tenant]
     tables: Mapping[str, Table] = field(default_factory=dict)
     whole: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def users(self) -> Mapping[str, set[str]]:
-        """Uids of the pods that may use a card, by its UUID; cards of nobody are left out."""
+        """Uids of the pods that may use a card, by its UUID; cards without a pod are left out."""
         found = dict[str, set[str]]()
         for tenant in self.tenants:
             for card in tenant.cards:
@@ -66,7 +66,7 @@ class Auditor:
     _since: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
     def look(self, ledger: Ledger, sight: Sight, now_s: float) -> list[Finding]:
-        """Charge what was not counted, and tell who has broken bounds for long enough.
+        """Charge what was not counted, and report pods that have broken bounds for long enough.
 
         Of a card that is not in `sight` nothing is said and nothing changed.
         """
@@ -106,16 +106,16 @@ def _unprotected(
 ) -> Iterable[tuple[str, Finding]]:
     strangers = [pid for pid in mine if pid not in joined]
     if strangers:
-        who = f"{tenant.namespace}/{tenant.pod}"
-        what = f"{who}: process {strangers[0]} uses {card.uuid} without the library"
+        pod_name = f"{tenant.namespace}/{tenant.pod}"
+        what = f"{pod_name}: process {strangers[0]} uses {card.uuid} without the library"
         yield card.uuid, Finding(tenant.uid, Reason.GPU_UNPROTECTED, what)
 
 
 def _over_cap(tenant: Tenant, card: Card, mine: Mapping[int, int]) -> Iterable[tuple[str, Finding]]:
     used_mib = sum(mine.values()) // _MIB
     if used_mib * 100 > card.cap_mib * (100 + SLACK_PERCENT):
-        who = f"{tenant.namespace}/{tenant.pod}"
-        what = f"{who}: has {used_mib} MiB of {card.uuid}, may have {card.cap_mib}"
+        pod_name = f"{tenant.namespace}/{tenant.pod}"
+        what = f"{pod_name}: has {used_mib} MiB of {card.uuid}, may have {card.cap_mib}"
         yield card.uuid, Finding(tenant.uid, Reason.GPU_MEMORY_OVER_CAP, what)
 
 

@@ -1,4 +1,4 @@
-"""All that is known of the node's cards, put together: what is there, how it is, and whose.
+"""All that is known of the node's cards: which there are, their health, and their users.
 
 Three sides tell: the driver (or a file) which cards there are, their health what is wrong with
 them, and kubelet, where a device plugin owns the cards, which it gave for which index.
@@ -33,7 +33,7 @@ class Cards:
     _node: GpuNode | None = None
 
     def begin(self, node: GpuNode | None) -> None:
-        """Take in what was known of the cards before this agent came, and who has them."""
+        """Take in what was known of the cards before this agent started, and their users."""
         self._node = node
         self._before = node.status.devices if node is not None else ()
         self.publish()
@@ -42,7 +42,7 @@ class Cards:
         """Put everything together anew and tell the agent."""
         node = self.agent.ledger or self._node
         used = {card.index for row in node.spec.rows for card in row.cards} if node else set()
-        # One that is ill is shown, and looked for, even if nobody has it.
+        # One that is ill is shown, and looked for, even if no pod uses it.
         used |= {each.index for each in self._before if each.uuid in self.health.ill}
         devices = [self._with_health(each) for each in self._kept(used)]
         unmapped = frozenset[int]()

@@ -44,14 +44,14 @@ def pod_of(pid: int, proc: Path = _PROC) -> str:
 def pod_of_peer(connection: socket.socket, proc: Path = _PROC) -> str:
     """The uid of the pod that connected the other end; empty where none did, or it is gone.
 
-    It is who called `connect`, also where a child or whoever was handed the socket now speaks. Its
+    It is the process that called `connect`, even if another one holds the socket now. Its
     number may have been given to another process since: from Linux 6.5 on that is noticed.
     """
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid: int = _CREDENTIALS.unpack(raw)[0]
     # Nought: it is in a space of numbers that we don't see.
     uid = pod_of(pid, proc) if pid > 0 else ""
-    # Asked afterwards: who lives now had its number while its group was read.
+    # Asked afterwards: a process that lives now had its number while its group was read.
     return uid if uid and _is_connector_alive(connection) else ""
 
 

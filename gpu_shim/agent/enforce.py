@@ -1,6 +1,6 @@
-"""Looks at the node once a second, and tells or evicts whoever breaks its bounds.
+"""Looks at the node once a second, and reports or evicts pods that break their bounds.
 
-Who is evicted is deleted, with a short grace, not by the Eviction API: a tenant could keep itself
+An evicted pod is deleted, with a short grace, not by the Eviction API: a tenant could keep itself
 by a PodDisruptionBudget of its own, and the right to delete can be limited to pods of this node.
 """
 
@@ -21,7 +21,7 @@ from extender.kube.resources import PODS
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.audit import Auditor, Finding, Ledger, Sight
 from gpu_shim.agent.cgroups import pod_of
-from gpu_shim.agent.limits import DriverLimits
+from gpu_shim.agent.driver_memory_limits import DriverLimits
 from gpu_shim.agent.nri.plugin import NodePlugin
 from gpu_shim.agent.nvml import Nvml, NvmlError
 
@@ -103,7 +103,7 @@ class Enforcer:
                     self.going.add(uid)
 
     def describe(self, finding: Finding) -> str:
-        """Who, and what it does, without figures: they would change from second to second."""
+        """The pod, and what it does, without figures: they would change from second to second."""
         known = self._name_of(finding.uid)
         return f"{'/'.join(known) if known else finding.uid}: {finding.reason}"
 

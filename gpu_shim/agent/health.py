@@ -1,4 +1,4 @@
-"""Which cards may be given to nobody, why, and when they may again.
+"""Which cards may not be given away, why, and until when.
 
 A card becomes unhealthy at once: by an error of its own, by silence, or because the driver asks for
 a reset. It becomes healthy again when the driver has said twice in a row that it asks for nothing,

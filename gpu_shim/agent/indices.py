@@ -41,7 +41,7 @@ def keep_indices(
 
 @dataclass(slots=True, frozen=True)
 class Hold:
-    """What kubelet gave to one pod: these cards for these indices, which is whose in any order."""
+    """What kubelet gave to one pod: these cards for these indices, in any order."""
 
     indices: tuple[int, ...]
     uuids: tuple[str, ...]

@@ -1,7 +1,7 @@
 """What the driver itself says: its cards, which process has how much memory, and what broke.
 
 NVIDIA's own binding (nvidia-ml-py) of libnvidia-ml. Every call may block for as long as the driver
-likes, so all of this runs in threads. Raises NvmlError, whose text names the call; a card that fell
+likes, so all of this runs in threads. Raises NvmlError, which names the call; a card that fell
 off the bus is CardLost.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final
 import pynvml
 
 from extender.api.kinds import Device
-from gpu_shim.agent.limits import set_in_driver
+from gpu_shim.agent.driver_memory_limits import set_in_driver
 
 _MIB: Final = 1 << 20
 #: NVML_FI_DEV_GET_GPU_RECOVERY_ACTION of nvml.h; the binding has its values but not its number.
@@ -89,7 +89,7 @@ class Nvml:
         return [device for device in found if device is not None]
 
     def _device(self, index: int) -> Device | None:
-        """None for a card that is lost: who was known before is shown as unhealthy."""
+        """None for a card that is lost: a card that was known before is shown as unhealthy."""
         try:
             handle = self._call("nvmlDeviceGetHandleByIndex", index)
             if self._mode(handle) == pynvml.NVML_DEVICE_MIG_ENABLE:

@@ -16,7 +16,7 @@ from gpu_shim.agent.enforce import Enforcer
 from gpu_shim.agent.health import Health
 from gpu_shim.agent.nri.plugin import NodePlugin
 from gpu_shim.agent.waits import Waits
-from gpu_shim.arbiter.pages import Tally
+from gpu_shim.protocol.pages import Tally
 
 _MIB: Final = 1 << 20
 _SECOND: Final = 1_000_000_000
@@ -38,7 +38,7 @@ _FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...], bool]]] = {
     "gpu_card_memory_bytes": ("Memory of the card that programs can have.", _CARD, False),
     "gpu_card_info": ("1; says what kind of card it is.", (*_CARD, "model"), False),
     "gpu_card_healthy": ("1 where the card may be given to pods.", _CARD, False),
-    "agent_info": ("1; says whose agent it is, and how time is dealt.", ("node", "mode"), False),
+    "agent_info": ("1; the node, and how time is dealt.", ("node", "mode"), False),
     "agent_card_errors": ("Critical errors of cards, by NVIDIA's number.", ("xid",), True),
     "agent_runtime_connected": ("1 where the container runtime asks us.", (), False),
     "agent_containers": ("Containers that got cards, or were refused.", ("outcome",), True),

@@ -19,12 +19,12 @@ from extender.kube.resources import GPU_NODES, NODE_POOLS
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.cards import Cards
 from gpu_shim.agent.cgroups import pod_of_peer
+from gpu_shim.agent.driver_memory_limits import DriverLimits
 from gpu_shim.agent.enforce import Enforcer, Sources
 from gpu_shim.agent.follower import Follower
 from gpu_shim.agent.health import Health, boot_id
 from gpu_shim.agent.holders import Holders, Style
-from gpu_shim.agent.inventory import read_inventory
-from gpu_shim.agent.limits import DriverLimits
+from gpu_shim.agent.inventory_file import read_inventory
 from gpu_shim.agent.login import own_node_uid
 from gpu_shim.agent.nri.adjust import Delivery, Node, Way
 from gpu_shim.agent.nri.plugin import NodePlugin
@@ -40,12 +40,13 @@ from gpu_shim.agent.report import (
     Reporter,
     Statement,
 )
-from gpu_shim.agent.waits import WatchedArbiter
+from gpu_shim.agent.waits import Waits
 from gpu_shim.agent.watch import HealthWatch
-from gpu_shim.arbiter.pages import Library
+from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.native.build import build
 from gpu_shim.policy.leases import Settings
 from gpu_shim.policy.shares import Mode
+from gpu_shim.protocol.pages import Library
 
 #: Of this CUDA, as drivers count, the libraries know every entry point (native/names_cuda.txt).
 NEWEST_CUDA: Final = 13050
@@ -59,7 +60,7 @@ _log = structlog.get_logger("gpu_shim")
 
 @dataclass(slots=True, frozen=True)
 class Options:
-    """Where things are on the node, and what is done about whom. Empty paths: not there."""
+    """Where things are on the node, and what the agent does. Empty paths: not there."""
 
     node: str
     inventory: Path | None
@@ -91,12 +92,14 @@ class Program:
         if not (options.libraries / "libballast-pages.so").exists():
             build(options.libraries)
         library = Library(options.libraries / "libballast-pages.so")
-        self.arbiter = WatchedArbiter(
+        self.waits = Waits()
+        self.arbiter = Arbiter(
             library,
             options.settings,
             is_timed=options.mode != "off",
             # Without a runtime programs are in no pod of ours, whatever this machine itself is.
             pod_of_peer=pod_of_peer if options.nri else None,
+            observer=self.waits,
         )
         mode: Mode = "strict" if options.mode == "strict" else "fair"
         pods = options.state / "pods"
@@ -117,7 +120,7 @@ class Program:
             options.kubeconfig or None, user_agent="ballast-agent"
         ) as api:
             tasks = self._tasks(api)
-            parts = Parts(self.agent, self.arbiter.waits, self.health, self.plugin, self.enforcer)
+            parts = Parts(self.agent, self.waits, self.health, self.plugin, self.enforcer)
             async with (
                 answering((options.host, options.port), self.missing, Figures(parts)),
                 asyncio.TaskGroup() as group,

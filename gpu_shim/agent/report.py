@@ -1,6 +1,6 @@
 """What the agent writes of its node: the cards, and conditions, in the status of its GpuNode.
 
-Written when it differs from what the API server shows, so whoever overwrites it is overwritten.
+Written when it differs from what the API server shows, so another writer is overwritten.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class Statement:
 
 @dataclass(slots=True)
 class Reporter:
-    """Keeps the status true. Makes the GpuNode where nobody else has."""
+    """Keeps the status true. Makes the GpuNode if it does not exist."""
 
     api: Client
     agent: Agent

@@ -14,7 +14,7 @@ from extender.api.units import MILLI_PER_GPU
 from gpu_shim.arbiter.container import Card
 from gpu_shim.policy.shares import Claim, Mode
 
-#: Rows whose pods run here or are about to: `reserved` becomes `bound` only with the controller's
+#: Rows of pods that run here or are about to: `reserved` becomes `bound` only with the controller's
 #: next write of the node, which may be long after the pod's containers start.
 _LIVE: Final = ("reserved", "bound")
 
@@ -54,7 +54,7 @@ def tenants_of(
 
 
 def live(rows: Iterable[Row]) -> list[Row]:
-    """The rows whose pods run here or are about to."""
+    """The rows of pods that run here or are about to."""
     return [row for row in rows if row.state in _LIVE]
 
 
@@ -90,7 +90,7 @@ def _tenant(row: Row, devices: Mapping[int, Device], mode: Mode) -> Tenant:
     guaranteed = guaranteed_milli(row.compute_request_milli, row.cards)
     request = Fraction(guaranteed, MILLI_PER_GPU)
     limit = Fraction(row.compute_limit_milli, MILLI_PER_GPU)
-    # A limit of one is what nobody stated; strict mode then holds a share to itself.
+    # A limit of one was not stated; strict mode then holds a share to itself.
     if mode == "strict" and limit == 1 and request:
         limit = request
     cards = tuple(Card(devices[each.index].uuid, each.memory_mib) for each in row.cards)

@@ -11,7 +11,7 @@ from gpu_shim.agent.cards import Cards
 from gpu_shim.agent.nvml import CardLost, Nvml, NvmlError
 
 LOOK_S: Final = 5.0
-#: Opening the driver anew disturbs whoever asks it meanwhile, so not for every look.
+#: Opening the driver anew disturbs other callers, so not for every look.
 REOPEN_S: Final = 60.0
 _WAIT_MS: Final = 1000
 

@@ -2,12 +2,12 @@
 
 By NVIDIA's catalogue (docs.nvidia.com/deploy/xid-errors) and the numbers that its own Kubernetes
 device plugin ignores: those are faults of the program that ran. A number that is not known here is
-taken for a fault of the card, as the plugin does: nothing new is placed on it, nobody is stopped.
+taken for a fault of the card, as the plugin does: nothing new is placed on it, no pod is stopped.
 """
 
 from typing import Final, Literal
 
-#: `program`: whoever ran is at fault or hit; the card goes on. `note`: the card mends itself.
+#: `program`: a running program is at fault or hit; the card goes on. `note`: it mends itself.
 #: `card`: the card needs what the sentence says.
 Fault = Literal["program", "note", "card"]
 
@@ -48,7 +48,7 @@ _CARD: Final = {
 
 
 def classify(number: int) -> tuple[Fault, str]:
-    """Whose fault it is, and one sentence about it."""
+    """What is at fault, and one sentence about it."""
     groups: tuple[tuple[Fault, dict[int, str]], ...] = (
         ("program", _PROGRAM),
         ("note", _NOTE),

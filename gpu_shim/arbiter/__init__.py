@@ -1,5 +1,6 @@
-"""The arbiter: one process on the node that opens and closes the gates of all containers.
+"""The arbiter: one process per node that opens and closes the launch gates of all containers.
 
-`wire` and `pages` are what it shares with the native library, `referee` decides, `server` does; the
-thread of `relay` does at the right moment what was decided ahead (`turns`, in Cython).
+`scheduler` decides which container has a card next. `fast_path` owns the state of every card and
+carries out, on a thread of its own and without the GIL, what was decided ahead. `container` accepts
+the processes of one container, `arbiter` puts these parts together.
 """

@@ -1,6 +1,6 @@
 """What the arbiter costs: between two leases, when many programs come at once, and at rest.
 
-A driver whose kernels only take time tells this as well as a GPU does.
+A driver with kernels that only take time shows this as well as a GPU does.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from gpu_shim.agent.cgroups import pod_of_peer
+from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.arbiter.container import Card
-from gpu_shim.arbiter.pages import Library
-from gpu_shim.arbiter.server import Arbiter
 from gpu_shim.bench.figures import Line, gaps_ns, quantile
 from gpu_shim.bench.stage import MS, PLENTY_MIB, Bench, Tenant
 from gpu_shim.policy.shares import Claim
+from gpu_shim.protocol.pages import Library
 
 HERE: Final = Path(__file__).resolve().parent
 LEASE_MS: Final = 20
@@ -29,7 +29,7 @@ N_TURNS: Final = 400
 
 
 async def hand_over(bench: Bench) -> list[Line]:
-    """How long the card is unused between two who both want it, and what that costs at least."""
+    """How long the card is unused between two busy programs, and what that costs at least."""
     settings = replace(bench.settings, lease_ns=LEASE_MS * MS)
     half, job = Fraction(1, 2), bench.spin(1, at_once=2)
     tenants = [Tenant(name, job, half) for name in "ab"]
@@ -65,7 +65,7 @@ async def come(bench: Bench) -> list[Line]:
 
 
 async def rest(bench: Bench) -> list[Line]:
-    """What the arbiter takes of a processor while nobody wants anything."""
+    """What the arbiter takes of a processor while no program wants anything."""
     async with _container(bench, "rest"):
         began_s, before_s = time.monotonic(), time.process_time()
         await asyncio.sleep(bench.seconds)

@@ -6,7 +6,7 @@ from typing import Final
 
 import pynvml
 
-from gpu_shim.agent.limits import GROUPS, MIB, NoLimitsError, set_in_driver
+from gpu_shim.agent.driver_memory_limits import GROUPS, MIB, NoLimitsError, set_in_driver
 from gpu_shim.bench.stage import Outcome, Stage, Tenant
 
 CAP_MIB: Final = 4096

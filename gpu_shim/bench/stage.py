@@ -11,13 +11,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.arbiter.container import Card
-from gpu_shim.arbiter.pages import Library
-from gpu_shim.arbiter.server import Arbiter
 from gpu_shim.bench import program
 from gpu_shim.cases.containers import Containers, NoGpuError
 from gpu_shim.policy.leases import Settings
 from gpu_shim.policy.shares import Claim
+from gpu_shim.protocol.pages import Library
 
 MS: Final = 1_000_000
 PLENTY_MIB: Final = 1 << 20
@@ -169,7 +169,7 @@ class _Scene:
         plan_s, n_plans = float(self.settings.plan_ns) / 1e9, 0
         while True:
             await asyncio.sleep(0.005)
-            card = self.arbiter.referee.node.cards.get(self.stage.uuid) if self.arbiter else None
+            card = self.arbiter.scheduler.node.cards.get(self.stage.uuid) if self.arbiter else None
             if card is None:
                 continue
             is_new = card.n_plans > n_plans and time.monotonic() > begin + 2 * plan_s

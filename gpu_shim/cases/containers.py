@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpu_shim.arbiter.container import Card
 from gpu_shim.cases import worker
-from gpu_shim.home import door, furnish, preloaded
+from gpu_shim.home import furnish, preloaded, socket_path
 
 
 class NoGpuError(Exception):
@@ -28,10 +28,10 @@ class Containers:
     driver: Path | None = None
 
     def make(self, name: str, cards: Sequence[Card]) -> Path:
-        """What a container has mounted; returns the door that its programs knock on."""
+        """What a container has mounted; returns the socket that its programs connect to."""
         home = self.place / name
         furnish(home, self.libraries, cards)
-        return door(home)
+        return socket_path(home)
 
     def environment(self, name: str = "") -> dict[str, str]:
         """What a program has in a container; without a name, outside of all."""

@@ -127,7 +127,7 @@ class Case(Strict):
 
     @property
     def is_varying(self) -> bool:
-        """Whether somebody is busy for a part of the time only."""
+        """Whether a workload is busy for a part of the time only."""
         return any(not isinstance(each.busy, bool) for each in self.workloads)
 
     def claims(self) -> tuple[list[Claim], list[str]]:

@@ -40,8 +40,8 @@ def differences(case: Case, outcome: Outcome) -> list[str]:
     if case.plan is not None and case.plan != case.lease / case.precision:
         found.append(f"plan is {case.lease / case.precision} s, expected {case.plan}")
     if sorted(outcome.refused) != sorted(case.refused()):
-        said = ", ".join(f"{name} ({why})" for name, why in outcome.refused.items()) or "nobody"
-        found.append(f"refused is {said}, expected {', '.join(case.refused()) or 'nobody'}")
+        said = ", ".join(f"{name} ({why})" for name, why in outcome.refused.items()) or "none"
+        found.append(f"refused is {said}, expected {', '.join(case.refused()) or 'none'}")
     found += _in_time(case, outcome)
     found += _in_leases(case, outcome)
     return found

@@ -16,9 +16,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.arbiter.container import Card
-from gpu_shim.arbiter.pages import Library
-from gpu_shim.arbiter.server import Arbiter
 from gpu_shim.cases import worker
 from gpu_shim.cases.containers import Containers, NoGpuError
 from gpu_shim.cases.model import SECOND, Case, Workload
@@ -26,6 +25,7 @@ from gpu_shim.cases.outcome import Held, Outcome
 from gpu_shim.native.build import build
 from gpu_shim.policy.leases import Card as Account
 from gpu_shim.policy.leases import Settings
+from gpu_shim.protocol.pages import Library
 
 #: Times are divided by this.
 SCALE: Final = 10
@@ -121,7 +121,7 @@ class Play:
         length_s = plan_s * n_plans if case.window is None else float(case.window) / SCALE
         first = begin + (2 * plan_s if case.window is None else 0.0)
         await asyncio.sleep(max(0.0, first - time.monotonic()))
-        account = arbiter.referee.node.cards[uuid]
+        account = arbiter.scheduler.node.cards[uuid]
         before, n_plans_before = self._sample(account), account.n_plans
         plans = dict[str, list[Fraction]]()
         while (left_s := first + length_s - time.monotonic()) > 0:
@@ -141,7 +141,7 @@ class Play:
             )
             for name, (due, held) in before.items()
         }
-        # Who stops may have waited for its last lease, and is due time until it has had it.
+        # A workload that stops may have waited for its last lease, and is due time until then.
         ends = [end for each in case.workloads for _, end in each.spans() if end < seconds]
         room = ROOM + len(ends) * case.lease / seconds
         tolerance = Fraction(0) if case.window is None else case.lease + ROOM * seconds

@@ -19,7 +19,7 @@ def settings_of(case: Case) -> Settings:
 
 
 def admit(case: Case, card: Card) -> dict[str, str]:
-    """Take every workload in, in order; who was refused, and why."""
+    """Take every workload in, in order; the refused ones, and why."""
     refused = {}
     for claim in case.claims()[0]:
         if why := card.admit(claim, card.now_ns):
@@ -74,7 +74,7 @@ def _length(case: Case, card: Card) -> Fraction:
 
 @dataclass(slots=True)
 class _Scene:
-    """Workloads that become busy and idle on a card whose work stops the moment a lease ends."""
+    """Workloads that become busy and idle on a card that stops all work the moment a lease ends."""
 
     case: Case
     card: Card
@@ -109,7 +109,7 @@ class _Scene:
             if each.name in self.card.tenants
             for at, is_busy in each.changes(Fraction(end_ns, SECOND))
         ]
-        # Who stops at a moment stops before others begin at it.
+        # At one moment, workloads that stop do so before others begin.
         return iter(sorted(found, key=lambda each: (each[0], each[2])))
 
     def _apply(self, name: str, is_busy: bool) -> None:

@@ -7,7 +7,7 @@
 #include "client.h"
 #include "driver.h"
 #include "files.h"
-#include "prompt.h"
+#include "short_slice.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +30,10 @@
 #define RETRY (100 * MS)
 
 struct client client;
+
+static struct client_hooks hooks;
+
+void client_set_hooks(struct client_hooks of) { hooks = of; }
 
 /* How far this process has come: the helper thread starts when it is about to use a card. */
 enum { OUTSIDE, JOINED, READY };
@@ -57,12 +61,12 @@ bool client_is_orphan(const struct ballast_grants *grants, uint64_t now_ns)
     return now_ns > beat && now_ns - beat > SILENCE;
 }
 
-void client_wait(const struct ballast_grants *grants, uint32_t who, uint32_t seen,
+void client_wait(const struct ballast_grants *grants, uint32_t kind, uint32_t seen,
                  uint64_t at_most_ns)
 {
     uint64_t until_ns = client_now_ns() + at_most_ns;
     struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
-    syscall(SYS_futex, &grants->changes, FUTEX_WAIT_BITSET, seen, &until, NULL, who);
+    syscall(SYS_futex, &grants->changes, FUTEX_WAIT_BITSET, seen, &until, NULL, kind);
 }
 
 void client_wake_helpers(const struct ballast_grants *grants)
@@ -195,7 +199,7 @@ static bool connect_arbiter(void)
     int files[2] = {-1, -1}, to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     memcpy(address.sun_path, socket_path, sizeof address.sun_path);
     message.pid = (uint64_t)getpid();
-    /* Also for `connect`: an arbiter that was stopped accepts nobody, and its queue fills. */
+    /* Also for `connect`: an arbiter that was stopped accepts no connection, and its queue fills. */
     setsockopt(to, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (to < 0 || connect(to, (struct sockaddr *)&address, sizeof address))
@@ -217,7 +221,7 @@ static bool connect_arbiter(void)
     }
     adopt(table, (int)message.value, files[0]);
     close(files[1]);
-    gate_forget();
+    hooks.forget();
     set_line(to);
     /* The page before stays mapped: a thread may be reading it. */
     atomic_store(&client.grants, grants);
@@ -272,7 +276,7 @@ static uint64_t serve(void)
     uint64_t pause = RETRY;
     atomic_store(&is_serving, 1);
     if (!is_ending)
-        pause = gate_service();
+        pause = hooks.service();
     atomic_store(&is_serving, 0);
     return pause;
 }
@@ -280,7 +284,7 @@ static uint64_t serve(void)
 static void *help(void *nothing)
 {
     uint64_t looked_ns = 0;
-    be_prompt();
+    request_short_slice();
     for (;;) {
         /* Read before the gates are looked at, so that no change after that is slept through. */
         struct ballast_grants *grants = atomic_load(&client.grants);
@@ -324,7 +328,7 @@ static void in_child(void)
     client.table = NULL;
     client.slot = 0;
     atomic_store(&client.grants, NULL);
-    gate_forget();
+    hooks.forget();
     is_serving = 0;
     stage = OUTSIDE;
 }

@@ -7,7 +7,7 @@
 #ifndef BALLAST_CLIENT_H
 #define BALLAST_CLIENT_H
 
-#include "layout.h"
+#include "../protocol/layout.h"
 #include "table.h"
 
 #include <stdbool.h>
@@ -30,7 +30,7 @@ void client_join(void);
  * there is anything to enforce. */
 bool client_ready(void);
 
-/* Tell the arbiter; false where nobody is there. */
+/* Tell the arbiter; false if there is none. */
 bool client_send(enum ballast_kind kind, int card, uint32_t value);
 
 /* Whether the arbiter has been silent for so long that gates are open. */
@@ -44,9 +44,9 @@ void client_count_unknown(void);
 
 uint64_t client_now_ns(void);
 
-/* Wait until a grant changes from what `seen` says, for at most so long; `who` is BALLAST_HELPER or
+/* Wait until a grant changes from what `seen` says, for at most so long; `kind` is BALLAST_HELPER or
  * BALLAST_IN_TURN. */
-void client_wait(const struct ballast_grants *grants, uint32_t who, uint32_t seen,
+void client_wait(const struct ballast_grants *grants, uint32_t kind, uint32_t seen,
                  uint64_t at_most_ns);
 
 /* Have helper threads look at the gates now. */
@@ -56,9 +56,13 @@ void client_wake_helpers(const struct ballast_grants *grants);
 void client_lock(void);
 void client_unlock(void);
 
-/* What the helper thread does for the gates whenever it wakes; how long it may sleep then. */
-uint64_t gate_service(void);
-/* The connection is a new one: the arbiter knows nothing of what we want. */
-void gate_forget(void);
+/* What the gates have the client do: `service` is called by the helper thread whenever it wakes and
+ * returns how long it may sleep then; `forget` after a new connection, of which the arbiter knows
+ * nothing yet. Set once, when the library is loaded. */
+struct client_hooks {
+    uint64_t (*service)(void);
+    void (*forget)(void);
+};
+void client_set_hooks(struct client_hooks hooks);
 
 #endif

@@ -100,7 +100,7 @@ static void want(struct gate *gate, int card)
 {
     if (!atomic_exchange(&gate->is_wanting, true)) {
         gate->has_told = true;
-        /* Nobody heard it: it is said again, or this thread would wait for ever. */
+        /* It was not sent: say it again, or this thread would wait for ever. */
         if (!client_send(BALLAST_WANT, card, 0))
             gate->is_wanting = false;
     }
@@ -117,7 +117,7 @@ static void count_wait(uint64_t took_ns)
         continue;
 }
 
-/* Wait until the gate opens or nobody is there to open it. */
+/* Wait until the gate opens or no arbiter is there to open it. */
 static void wait_for_turn(struct gate *gate, int card)
 {
     uint64_t began = client_now_ns();
@@ -160,7 +160,7 @@ int gate_enter(void *stream)
         atomic_fetch_add(&gate->n_inside, 1);
         grants = atomic_load(&client.grants);
     }
-    /* Only who is known to use the card is waited for when the gate shuts: told before it launches,
+    /* Only processes that are known to use the card are waited for when the gate shuts: say so first,
      * for the helper thread may look too late. */
     if (!gate->has_told)
         want(gate, card);
@@ -220,7 +220,7 @@ void gate_leave(int card, void *stream)
 
 void gate_capture(int change)
 {
-    /* Never below none: an end whose beginning we did not see is not counted. */
+    /* Never below none: an end without a beginning that we saw is not counted. */
     int before = n_captures;
     while (before + change >= 0 &&
            !atomic_compare_exchange_weak(&n_captures, &before, before + change))
@@ -267,7 +267,7 @@ static void wait_for_events(struct pace *pace)
     pthread_mutex_unlock(&pace->lock);
 }
 
-/* Wait until nothing of this process runs. While somebody captures, a wait for a whole context
+/* Wait until nothing of this process runs. While a stream captures, a wait for a whole context
  * would break the capture; then every launch has an event after it, and those are waited for. */
 static void drain(void)
 {
@@ -322,7 +322,7 @@ static bool serve(struct gate *gate, int card, struct ballast_grants *grants)
     return gate->is_wanting || state != BALLAST_CLOSED;
 }
 
-uint64_t gate_service(void)
+static uint64_t service(void)
 {
     struct ballast_grants *grants = atomic_load(&client.grants);
     bool is_close = false;
@@ -333,11 +333,16 @@ uint64_t gate_service(void)
     return is_close ? TICK : 100 * MS;
 }
 
-void gate_forget(void)
+static void forget(void)
 {
     for (int card = 0; card < BALLAST_MAX_CARDS; card++) {
         gates[card].is_wanting = false;
         gates[card].has_told = false;
         gates[card].drained = 0;
     }
+}
+
+__attribute__((constructor)) static void register_hooks(void)
+{
+    client_set_hooks((struct client_hooks){service, forget});
 }

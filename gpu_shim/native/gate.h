@@ -21,7 +21,7 @@ void gate_leave(int card, void *stream);
     } while (0)
 
 /* Stream 0 is all threads' in the plain variant of a function, the calling thread's own in the one
- * whose name ends in _ptsz or _ptds; the driver names that one 2. */
+ * with a name that ends in _ptsz or _ptds; the driver names that one 2. */
 #define SHARED(stream) (stream)
 #define OWN(stream) ((stream) ? (stream) : (void *)2)
 

@@ -1,9 +1,9 @@
 /* How programs find the driver's functions, and how they are led to ours.
  *
- * Who links libcuda.so.1, or opens it by that name, has us, since the loader knows us by this
- * SONAME. Left are those who open it by path (dlopen: led to us), who hold the real driver's
- * handle (dlsym: our function for its), and who ask the driver itself (cuGetProcAddress: the
- * same, by pointer). dlopen and dlsym look at who called them, so both leave by a jump, with
+ * A program that links libcuda.so.1, or opens it by that name, has us, since the loader knows us by this
+ * SONAME. Left are programs that open it by path (dlopen: led to us), hold the real driver's
+ * handle (dlsym: our function for its), or ask the driver itself (cuGetProcAddress: the
+ * same, by pointer). dlopen and dlsym look at their caller, so both leave by a jump, with
  * nothing of ours on the stack.
  */
 #define _GNU_SOURCE

@@ -10,13 +10,13 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-static void wake(struct ballast_grants *grants, uint32_t whom)
+static void wake(struct ballast_grants *grants, uint32_t kinds)
 {
-    syscall(SYS_futex, &grants->changes, FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, whom);
+    syscall(SYS_futex, &grants->changes, FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, kinds);
 }
 
-/* Set a gate and wake whoever waits for it; its generation then. The deadline is written first, so
- * that nobody sees a lease with the deadline of the one before. */
+/* Set a gate and wake the threads that wait for it; its new generation. The deadline is written first,
+ * so that no thread sees a lease with the deadline of the one before. */
 EXPORTED uint32_t pages_set_gate(struct ballast_grants *grants, int card, uint32_t state,
                                  uint64_t deadline_ns)
 {

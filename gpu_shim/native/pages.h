@@ -2,7 +2,7 @@
 #ifndef BALLAST_PAGES_H
 #define BALLAST_PAGES_H
 
-#include "layout.h"
+#include "../protocol/layout.h"
 
 uint32_t pages_set_gate(struct ballast_grants *grants, int card, uint32_t state,
                         uint64_t deadline_ns);

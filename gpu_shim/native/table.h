@@ -2,7 +2,7 @@
 #ifndef BALLAST_TABLE_H
 #define BALLAST_TABLE_H
 
-#include "layout.h"
+#include "../protocol/layout.h"
 
 #include <stdbool.h>
 

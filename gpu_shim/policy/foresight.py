@@ -1,7 +1,7 @@
-"""What comes after the present lease, decided while it lasts, so that nobody waits for a decision.
+"""What comes after the present lease, decided while it lasts, so that no hand-over waits.
 
 A decision is the policy's own, taken on a copy of the card at the moment when the lease should end.
-It is given up where that moment is missed by much, or where anybody comes, goes or changes. What
+It is given up where that moment is missed by much, or where a tenant comes, goes or changes. What
 needs more than one card is never decided ahead.
 """
 
@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Final
 
 from gpu_shim.policy.gangs import Node
-from gpu_shim.policy.leases import NOBODY, Card, Terms
+from gpu_shim.policy.leases import IDLE, Card, Terms
 
 #: A lease that ends later than it should by more than this part of one is looked at anew.
 LATEST: Final = Fraction(1, 8)
@@ -21,8 +21,8 @@ class Turn:
     """What happens at the end of the lease that `holder` has.
 
     At `close_ns` it either goes on under new `terms` (`is_renewal`) or stops; in that case `terms`
-    are those of who is next once nothing of it is left on the card, up to `latest_ns`. Without
-    terms that is decided then.
+    are the next tenant's, which begins once nothing of it is left on the card, up to
+    `latest_ns`. Without terms that is decided then.
     """
 
     holder: str
@@ -39,7 +39,7 @@ def foresee(node: Node, card: str, now_ns: int, is_closed: bool) -> Turn | None:
     """
     account = node.cards[card]
     held = account.holder
-    if held is None or held.name == NOBODY or len(node.cards_of[held.name]) > 1:
+    if held is None or held.name == IDLE or len(node.cards_of[held.name]) > 1:
         return None
     latest_ns = held.end_ns + int(LATEST * account.lease_ns)
     if any(card in node.cards_of[gang] for gang in node.waiting):
@@ -53,11 +53,11 @@ def foresee(node: Node, card: str, now_ns: int, is_closed: bool) -> Turn | None:
     end_ns = max(now_ns, held.end_ns)
     then.end(end_ns)
     name = _first(then, end_ns)
-    if name == NOBODY or len(node.cards_of[name]) > 1:
+    if name == IDLE or len(node.cards_of[name]) > 1:
         return Turn(held.name, held.until_ns, latest_ns)
     return Turn(held.name, held.until_ns, latest_ns, False, then.terms(name))
 
 
 def _first(card: Card, now_ns: int) -> str:
     ranked = card.ranked(now_ns)
-    return ranked[0].name if ranked else NOBODY
+    return ranked[0].name if ranked else IDLE

@@ -1,8 +1,8 @@
 """Several cards of one node, and tenants that need more than one of them at once.
 
 A collective kernel spins on one card until its peer runs on the other, so a tenant with several
-cards gets them together or not at all: one gang lease. A gang whose turn it is on one card waits
-for its others; until they are free, a card is lent to whoever fits before the last of them ends.
+cards gets them together or not at all: one gang lease. A gang that is next on one card waits
+for its others; until they are free, a card is lent to tenants that fit in before that.
 Nothing is held while waiting, so gangs that overlap can't block one another; the gang that has
 waited longest goes first.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from gpu_shim.policy.leases import NOBODY, Card, Grant, Settings
+from gpu_shim.policy.leases import IDLE, Card, Grant, Settings
 from gpu_shim.policy.shares import Claim
 
 #: A lent card is not worth a hand-over below this part of a lease.
@@ -23,7 +23,7 @@ LEVELLINGS: Final = 4
 
 @dataclass(slots=True)
 class Node:
-    """The cards of a node. `waiting` are gangs whose turn has come, in the order it came."""
+    """The cards of a node. `waiting` are gangs that are next on a card, the oldest first."""
 
     settings: Settings
     cards: dict[str, Card] = field(default_factory=dict)
@@ -65,8 +65,8 @@ class Node:
         self.cards[card].end(now_ns)
 
     def turn(self, card: str, now_ns: int) -> str:
-        """Whose turn it is on the card; nobody's where the name is empty."""
-        return next(iter(self._order(card, now_ns)), NOBODY)
+        """The next tenant of the card; empty if it stays idle."""
+        return next(iter(self._order(card, now_ns)), IDLE)
 
     def pick(self, card: str, now_ns: int) -> Mapping[str, Grant]:
         """Grants that begin now: of the free `card`, and of others where a gang begins on it."""
@@ -85,7 +85,7 @@ class Node:
             if until_ns - now_ns < LEAST_LOAN * lease_ns:
                 until_ns = max(until_ns, now_ns + int(LEAST_LOAN * lease_ns))
                 break
-        return {card: self.cards[card].grant(NOBODY, now_ns, until_ns)}
+        return {card: self.cards[card].grant(IDLE, now_ns, until_ns)}
 
     def _order(self, card: str, now_ns: int) -> list[str]:
         """Names in the order of their turns: gangs that wait for this card first."""
@@ -94,11 +94,11 @@ class Node:
         return first + [name for name in names if name not in first]
 
     def _gang(self, name: str) -> tuple[str, ...]:
-        return self.cards_of.get(name, (NOBODY,))
+        return self.cards_of.get(name, (IDLE,))
 
     def _is_free(self, card: str) -> bool:
         holder = self.cards[card].holder
-        return holder is None or holder.name == NOBODY
+        return holder is None or holder.name == IDLE
 
     def _is_behind(self, name: str) -> bool:
         """Whether a gang that has waited longer wants one of its cards."""

@@ -2,15 +2,15 @@
 
 Time is dealt in plans. At its start a plan sets how many leases each tenant has in it: the whole
 part of its share, and for some one more. Those are chosen by earliest pseudo-deadline, which keeps
-everybody within one lease of its exact share for ever (Baruah et al., Proportionate progress,
+every tenant within one lease of its exact share for ever (Baruah et al., Proportionate progress,
 1996). Inside the plan leases alternate by lag, the time due minus the time held: of those that are
-not ahead, the one whose next lease is due first (Bennett and Zhang, WF2Q, 1996). Time nobody is due
-is held by nobody, under the same rules.
+not ahead, the one with the earliest due lease (Bennett and Zhang, WF2Q, 1996). Time that is due to
+no tenant belongs to an idle tenant, under the same rules.
 
-Held time is charged as it was, not as it was granted: who overran has less until it is repaid, who
-yielded early keeps what it did not use. What is missing or too much beyond that one lease is made
-up for in the next plan, by as much as it is: where it is little, a lease becomes a little longer or
-shorter. A change of who is busy starts a new plan; lags live on.
+Held time is charged as it was, not as it was granted: a tenant that overran has less until it is
+repaid, one that yielded early keeps what it did not use. What is missing or too much beyond that
+one lease is made up for in the next plan, by as much as it is: where it is little, a lease becomes
+a little longer or shorter. A change of the busy tenants starts a new plan; lags live on.
 """
 
 from collections.abc import Iterable
@@ -22,8 +22,8 @@ from typing import Final
 
 from gpu_shim.policy.shares import Claim, excess_of, split
 
-NOBODY: Final = ""
-#: Leases by which lags rise and fall where everybody has just what is due.
+IDLE: Final = ""
+#: Leases by which lags rise and fall when every tenant has just what it is due.
 SWING: Final = Fraction(1)
 #: A plan may last longer than it should by this part, when leases overran.
 LONGEST_DELAY: Final = Fraction(1, 4)
@@ -47,7 +47,7 @@ class Settings:
 
     @property
     def plan_ns(self) -> Fraction:
-        """Length of the cycle in which everybody gets what is due."""
+        """Length of the cycle in which every tenant gets what it is due."""
         return self.lease_ns / self.precision
 
     def lease_among(self, busy: Iterable[Claim]) -> int:
@@ -61,7 +61,7 @@ class Settings:
 
 @dataclass(slots=True, frozen=True)
 class Grant:
-    """The card is `name`'s, or nobody's where the name is empty.
+    """The card is held by `name`, or idle if the name is empty.
 
     It must stop launching at `until_ns`, so that what it has launched ends about at `end_ns`.
     """
@@ -125,16 +125,16 @@ class Card:
     lease_ns: int = field(init=False)
     n_plans: int = 0
     last_plan_ns: int = 0
-    _nobody: Tenant = field(init=False)
+    _idle: Tenant = field(init=False)
     _plan_begin_ns: int = 0
     _plan_end_ns: Fraction = Fraction(0)
     _is_stale: bool = True
 
     def __post_init__(self) -> None:
         self.lease_ns = self.settings.lease_ns
-        self._nobody = Tenant(Claim(NOBODY, Fraction(0), Fraction(1)), is_busy=True)
+        self._idle = Tenant(Claim(IDLE, Fraction(0), Fraction(1)), is_busy=True)
 
-    # -- who is there --------------------------------------------------------------------------
+    # -- tenants ------------------------------------------------------------------------------
 
     def admit(self, claim: Claim, now_ns: int) -> str:
         """Take a tenant in, or give it new shares; says why not where it does not fit."""
@@ -155,7 +155,7 @@ class Card:
         if self.holder is not None and self.holder.name == name:
             self.holder = None
         if (tenant := self.tenants.pop(name, None)) is not None:
-            self._nobody.lag += tenant.lag
+            self._idle.lag += tenant.lag
         self._change()
 
     def set_busy(self, name: str, is_busy: bool, now_ns: int) -> None:
@@ -184,20 +184,20 @@ class Card:
         shares = split(busy)
         for name, tenant in self.tenants.items():
             tenant.share = shares.get(name, Fraction(0))
-        self._nobody.share = 1 - sum(shares.values(), start=Fraction(0))
+        self._idle.share = 1 - sum(shares.values(), start=Fraction(0))
         self.lease_ns = self.settings.lease_among(busy)
         self._is_stale = True
 
     # -- the account ---------------------------------------------------------------------------
 
     def advance(self, now_ns: int) -> None:
-        """Charge the time since the last call: everybody is due a part, the holder had it all."""
+        """Charge the time since the last call: each tenant is due a part, the holder had it all."""
         took = now_ns - self.now_ns
         if took <= 0:
             return
         bound = self.settings.plan_ns
-        holder = self._account(self.holder.name if self.holder else NOBODY)
-        for tenant in (*self.tenants.values(), self._nobody):
+        holder = self._account(self.holder.name if self.holder else IDLE)
+        for tenant in (*self.tenants.values(), self._idle):
             due = tenant.share * took
             tenant.due_ns += due
             lag = tenant.lag + due - (took if tenant is holder else 0)
@@ -206,7 +206,7 @@ class Card:
         holder.held_in_plan_ns += took
         if self.holder is not None:
             late = max(0, now_ns - max(self.holder.end_ns, self.now_ns))
-            holder.overrun_ns += late if holder is not self._nobody else 0
+            holder.overrun_ns += late if holder is not self._idle else 0
         self.now_ns = now_ns
 
     def end(self, now_ns: int) -> None:
@@ -220,19 +220,19 @@ class Card:
             tenant.drain_ns += (took_ns - tenant.drain_ns) // 4
 
     def _account(self, name: str) -> Tenant:
-        return self.tenants.get(name, self._nobody)
+        return self.tenants.get(name, self._idle)
 
-    # -- who is next ---------------------------------------------------------------------------
+    # -- the next one --------------------------------------------------------------------------
 
     def ranked(self, now_ns: int) -> list[Tenant]:
-        """Those that may have the free card now, the one to take first; may end with nobody."""
+        """Tenants that may have the free card now, the next first; the idle one among them."""
         self.advance(now_ns)
         open_ = [] if self._is_stale else self._with_budget()
         if now_ns >= self._plan_end_ns:
             # Late, since leases took longer than they should: what is due in this plan is given
             # first, and idle time makes up for it.
             is_over = now_ns >= self._plan_end_ns + self.settings.plan_ns * LONGEST_DELAY
-            open_ = [] if is_over else [each for each in open_ if each is not self._nobody]
+            open_ = [] if is_over else [each for each in open_ if each is not self._idle]
         if not open_:
             self._begin_plan()
             open_ = self._with_budget()
@@ -263,20 +263,20 @@ class Card:
         """A card on which what would happen can be tried; this one stays as it is."""
         other = copy(self)
         other.tenants = {name: copy(tenant) for name, tenant in self.tenants.items()}
-        other._nobody = copy(self._nobody)
+        other._idle = copy(self._idle)
         return other
 
     def pick(self, now_ns: int) -> Grant:
-        """Give the free card to whose turn it is."""
+        """Give the free card to the next tenant."""
         assert self.holder is None, "the lease before has not ended"
         ranked = self.ranked(now_ns)
-        return self.grant(ranked[0].name if ranked else NOBODY, now_ns)
+        return self.grant(ranked[0].name if ranked else IDLE, now_ns)
 
     def _with_budget(self) -> list[Tenant]:
-        """Busy tenants, and nobody, with something left of their quotas in this plan."""
+        """Busy tenants, and the idle tenant, with something left of their quotas in this plan."""
         return [
             tenant
-            for tenant in (*self.tenants.values(), self._nobody)
+            for tenant in (*self.tenants.values(), self._idle)
             if tenant.is_busy and self._left_of(tenant) >= self.lease_ns * LEAST_REST
         ]
 
@@ -304,7 +304,7 @@ class Card:
         self._plan_end_ns = Fraction(self.now_ns + n_leases * self.lease_ns)
         self._is_stale = False
         dealt, wanting = Fraction(0), list[tuple[Fraction, Fraction, Tenant]]()
-        for tenant in (*self.tenants.values(), self._nobody):
+        for tenant in (*self.tenants.values(), self._idle):
             tenant.held_last_plan_ns, tenant.held_in_plan_ns = tenant.held_in_plan_ns, 0
             lag = tenant.lag / self.lease_ns
             carried = max(-SWING, min(SWING, lag))

@@ -1,7 +1,7 @@
 """What part of a card's time each tenant is due.
 
-A tenant is guaranteed its request and never exceeds its limit; what the requests of those who are
-busy leave is split equally. Shares are exact fractions of one card.
+A tenant is guaranteed its request and never exceeds its limit; what the requests of busy
+tenants leave is split equally. Shares are exact fractions of one card.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -67,7 +67,7 @@ def split(busy: Sequence[Claim]) -> Mapping[str, Fraction]:
 
 
 def _with_floors(busy: Sequence[Claim], due: dict[str, Fraction]) -> dict[str, Fraction]:
-    """The same, and a little for those who would have nothing: all others give in proportion."""
+    """The same, and a little for tenants that would have nothing; all others give in proportion."""
     without = [claim for claim in busy if not due[claim.name] and claim.limit]
     if not without:
         return due

@@ -24,7 +24,7 @@ from extender.kube.errors import Misconfigured
 from extender.lab.openb import data as openb_data
 from extender.lab.philly import trace as philly_trace
 from extender.scenario.load import load
-from gpu_shim.agent.inventory import InventoryError, read_inventory
+from gpu_shim.agent.inventory_file import InventoryError, read_inventory
 from gpu_shim.cases.load import load as load_time_slicing
 from tests.fuzz.mutation import SHORT_BYTES, TEXTS, fuzz, told
 from tests.support.controlplane.certificates import Authority

@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
-_KERNELS = Path(__file__).resolve().parents[2] / "extender" / "kernels"
+_ROOT = Path(__file__).resolve().parents[2]
+_KERNELS = (_ROOT / "extender" / "kernels", _ROOT / "gpu_shim" / "arbiter" / "fast_path")
 
 
 def stale_kernels() -> list[str]:
     """Names of kernels whose source changed after they were built; none where all are current."""
     return [
         source.name
-        for source in sorted(_KERNELS.glob("*.pyx"))
-        for built in _KERNELS.glob(f"{source.stem}.*.so")
+        for folder in _KERNELS
+        for source in sorted(folder.glob("*.pyx"))
+        for built in folder.glob(f"{source.stem}.*.so")
         if built.stat().st_mtime < source.stat().st_mtime
     ]
 

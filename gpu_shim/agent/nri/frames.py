@@ -69,7 +69,7 @@ class Decoder:
     def feed(self, data: bytes) -> Iterable[Message]:
         """The messages that these bytes complete. Raises FramingError; then it is of no more use.
 
-        Frames of connections that nobody opened are skipped, as the runtime does.
+        Frames of connections that were never opened are skipped, as the runtime does.
         """
         self._trunk += data
         while len(self._trunk) >= _TRUNK.size:

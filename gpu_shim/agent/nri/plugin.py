@@ -98,8 +98,8 @@ class NodePlugin:
         for seen in self.containers.values():
             tenant = self.agent.tenants.get(seen.pod)
             if tenant is not None and not seen.is_protected:
-                who = f"{tenant.namespace}/{tenant.pod}"
-                what = f"{who}: container {seen.name} was started without the library"
+                pod_name = f"{tenant.namespace}/{tenant.pod}"
+                what = f"{pod_name}: container {seen.name} was started without the library"
                 yield Finding(seen.pod, Reason.GPU_UNPROTECTED, what)
 
     # -- what the runtime calls ----------------------------------------------------------------

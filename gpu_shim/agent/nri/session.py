@@ -38,7 +38,7 @@ class Refusal(Exception):  # noqa: N818
 
 
 class Plugin(Protocol):
-    """Who answers. What a method raises other than Refusal is a bug, and told as such."""
+    """Answers the runtime. What a method raises other than Refusal is a bug, and told as such."""
 
     async def configure(self, request: pb.ConfigureRequest) -> pb.ConfigureResponse:
         """Say which events are wanted."""

@@ -13,8 +13,13 @@ static int listening;
 static _Atomic uint64_t random_state = 88172645463325252u;
 
 const char *driver_home(void) { return folder; }
-uint64_t gate_service(void) { return 1000000; }
-void gate_forget(void) {}
+static uint64_t service(void) { return 1000000; }
+static void forget(void) {}
+
+__attribute__((constructor)) static void register_hooks(void)
+{
+    client_set_hooks((struct client_hooks){service, forget});
+}
 
 static uint64_t roll(uint64_t n)
 {

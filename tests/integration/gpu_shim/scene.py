@@ -12,12 +12,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.arbiter.container import Card
-from gpu_shim.arbiter.pages import Library, Table
-from gpu_shim.arbiter.server import Arbiter
-from gpu_shim.home import door, furnish, preloaded
+from gpu_shim.arbiter.scheduler.scheduler import GateObserver
+from gpu_shim.home import furnish, preloaded, socket_path
 from gpu_shim.policy.leases import Settings
 from gpu_shim.policy.shares import Claim
+from gpu_shim.protocol.pages import Library, Table
 from tests.support.fakecuda import UUID
 from tests.support.fakecuda import Card as FakeCard
 
@@ -68,7 +69,7 @@ class Scene:
     native: Path
     driver: Path
     settings: Settings
-    kind: type[Arbiter] = Arbiter
+    observer: GateObserver | None = None
     card: FakeCard = field(init=False)
     arbiter: Arbiter = field(init=False)
     programs: list[Running] = field(default_factory=list)
@@ -81,7 +82,7 @@ class Scene:
     def start(self, grace_s: float = 0.0) -> None:
         """Start an arbiter."""
         library = Library(self.native / "libballast-pages.so")
-        self.arbiter = self.kind(library, self.settings, grace_s)
+        self.arbiter = Arbiter(library, self.settings, grace_s, observer=self.observer)
         self._beating = asyncio.create_task(self.arbiter.run())
 
     async def stop(self) -> None:
@@ -109,7 +110,7 @@ class Scene:
         furnish(home, self.native, caps)
         if self._beating is not None:
             claim = Claim(name, Fraction(share), Fraction(limit))
-            assert self.arbiter.admit(claim, door(home), caps) == ""
+            assert self.arbiter.admit(claim, socket_path(home), caps) == ""
 
     async def run(self, name: str, code: str, **environment: str) -> Running:
         """Run a program in a container's view."""
@@ -143,6 +144,10 @@ class Scene:
         table = self.arbiter.containers[name].table
         assert table is not None
         return table
+
+    def n_processes(self) -> int:
+        """Processes that have been welcomed."""
+        return sum(len(each.keys) for each in self.arbiter.containers.values())
 
     def used_mib(self, name: str) -> float:
         """What the container has reserved."""

@@ -34,10 +34,10 @@ from gpu_shim.agent.holders import Holders, Style, holder_name, holder_pod
 from gpu_shim.agent.login import node_uid
 from gpu_shim.agent.podresources import KubeletError, PodResources
 from gpu_shim.agent.tenants import Tenant
+from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.arbiter.container import Card
-from gpu_shim.arbiter.pages import Library
-from gpu_shim.arbiter.server import Arbiter
 from gpu_shim.policy.shares import Claim
+from gpu_shim.protocol.pages import Library
 from tests.conftest import fresh_namespace
 from tests.integration.gpu_shim.test_podresources import Kubelet
 from tests.support.controlplane.cluster import ControlPlane

@@ -79,8 +79,8 @@ async def test_who_launches_through_an_open_gate_is_known_before_that(scene: Sce
     )
     await second.say()
     await second.answer()
-    processes = scene.arbiter.referee.processes
-    await until(lambda: [each.used for each in processes.values()] == [{UUID}] * 2)
+    slot = scene.arbiter.containers["a"].slot
+    await until(lambda: scene.arbiter.fast_path.n_users(slot, 0) == 2)
 
 
 async def test_fair_alone_has_everything(scene: Scene) -> None:
@@ -163,7 +163,7 @@ async def test_a_killed_holder_hands_over_at_once(scene: Scene) -> None:
 
 
 async def test_a_stopped_holder_does_not_hold_up_others_for_good(scene: Scene) -> None:
-    scene.arbiter.referee.drain_ns = 100_000_000
+    scene.arbiter.scheduler.drain_ns = 100_000_000
     scene.container("a", "1/2", "1")
     scene.container("b", "1/2", "1")
     programs = [await scene.run(name, BUSY) for name in "ab"]
@@ -174,7 +174,7 @@ async def test_a_stopped_holder_does_not_hold_up_others_for_good(scene: Scene) -
     runs = await measure(scene, 1.0)
     os.kill(programs[0].process.pid, signal.SIGCONT)
     assert busy_ns(runs, scene.tag("b")) > 0.1e9
-    assert scene.arbiter.referee.desks[UUID].n_late > 0
+    assert scene.arbiter.scheduler.cards[UUID].n_late > 0
 
 
 async def test_without_an_arbiter_gates_open_after_a_second(scene: Scene) -> None:
@@ -199,7 +199,7 @@ async def test_shares_re_form_after_a_restart(scene: Scene) -> None:
     scene.start(grace_s=0.3)
     scene.container("a", "1/4", "1/4")
     scene.container("b", "3/4", "3/4")
-    await until(lambda: len(scene.arbiter.referee.processes) == 2)
+    await until(lambda: scene.n_processes() == 2)
     runs = await measure(scene, 1.5)
     shares = [busy_ns(runs, scene.tag(name)) for name in "ab"]
     assert abs(shares[0] / sum(shares) - 0.25) < 0.05

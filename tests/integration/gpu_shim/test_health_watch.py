@@ -16,8 +16,8 @@ from gpu_shim.agent.cards import Cards
 from gpu_shim.agent.health import Health
 from gpu_shim.agent.nvml import Nvml
 from gpu_shim.agent.watch import HealthWatch
-from gpu_shim.arbiter.pages import Library
-from gpu_shim.arbiter.server import Arbiter
+from gpu_shim.arbiter.arbiter import Arbiter
+from gpu_shim.protocol.pages import Library
 from tests.integration.gpu_shim.scene import until
 from tests.support.fakecuda import Card as FakeCard
 

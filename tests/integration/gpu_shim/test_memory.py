@@ -210,7 +210,7 @@ async def test_an_arbiter_that_comes_back_finds_what_was_reserved(scene: Scene) 
     await scene.stop()
     scene.start(grace_s=0.5)
     scene.container("a", cap_mib=64)
-    await until(lambda: len(scene.arbiter.referee.processes) == 2)
+    await until(lambda: scene.n_processes() == 2)
     assert scene.used_mib("a") == 44
     await programs[0].say()
     assert await programs[0].answer() == OUT_OF_MEMORY
@@ -230,7 +230,7 @@ async def test_who_died_while_nobody_was_there_is_freed_when_somebody_comes_back
     await programs[0].kill()
     scene.start(grace_s=0.5)
     scene.container("a", cap_mib=64)
-    await until(lambda: len(scene.arbiter.referee.processes) == 1)
+    await until(lambda: scene.n_processes() == 1)
     await until(lambda: scene.used_mib("a") == 20)
 
 
@@ -243,7 +243,7 @@ async def test_an_arbiter_that_comes_late_takes_over_what_processes_have(scene: 
     await program.answer()
     scene.start()
     scene.container("a", cap_mib=64)
-    await until(lambda: len(scene.arbiter.referee.processes) == 1)
+    await until(lambda: scene.n_processes() == 1)
     await until(lambda: scene.used_mib("a") == 40)
     await program.say()
     assert await program.answer() == OUT_OF_MEMORY
@@ -263,7 +263,7 @@ hear()
 """
     program = await scene.run("a", code)
     assert await program.answer() == 0
-    assert len(scene.arbiter.referee.processes) == 1
+    assert scene.n_processes() == 1
     # It finds the arbiter again that came back meanwhile, before it takes anything.
     await scene.stop()
     scene.start()

@@ -23,8 +23,8 @@ from gpu_shim.agent.cgroups import pod_of
 from gpu_shim.agent.nri.adjust import Delivery
 from gpu_shim.agent.nri.plugin import NAME, NodePlugin
 from gpu_shim.agent.nvml import Nvml
-from gpu_shim.arbiter.pages import Library
-from gpu_shim.arbiter.server import Arbiter
+from gpu_shim.arbiter.arbiter import Arbiter
+from gpu_shim.protocol.pages import Library
 from tests.integration.gpu_shim.cri import Containerd, find_programs
 from tests.integration.gpu_shim.scene import PROGRAM, until
 from tests.support.fakecuda import UUID

@@ -14,8 +14,8 @@ from gpu_shim.agent.nri.adjust import Delivery
 from gpu_shim.agent.nri.plugin import NodePlugin
 from gpu_shim.agent.proto import nri_pb2 as pb
 from gpu_shim.agent.proto import ttrpc_pb2
-from gpu_shim.arbiter.pages import Library
-from gpu_shim.arbiter.server import Arbiter
+from gpu_shim.arbiter.arbiter import Arbiter
+from gpu_shim.protocol.pages import Library
 from tests.integration.gpu_shim.scene import until
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

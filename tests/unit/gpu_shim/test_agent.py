@@ -20,7 +20,7 @@ from extender.api.kinds import (
 from extender.api.names import LABEL_NODE_POOL
 from extender.api.objects import ObjectMeta
 from gpu_shim.agent.follower import Follower
-from gpu_shim.agent.inventory import InventoryError, read_inventory
+from gpu_shim.agent.inventory_file import InventoryError, read_inventory
 from gpu_shim.agent.tenants import tenants_of, whole_cards
 from gpu_shim.arbiter.container import Card
 from gpu_shim.policy import leases

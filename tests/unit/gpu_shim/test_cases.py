@@ -105,7 +105,7 @@ def test_what_is_wrong_names_file_case_and_field(file: Path, old: str, new: str,
         ("[5, 5]", "[6, 6]", "a: 5 leases in a plan, expected 6 to 6"),
         ('plan: "5"', 'plan: "4"', "plan is 5 s, expected 4"),
         ('limit: "1/4"', 'limit: "1"', "a: limit is 1/4, expected 1"),
-        ("leases:", "refused: a\n    leases:", "refused is nobody, expected a"),
+        ("leases:", "refused: a\n    leases:", "refused is none, expected a"),
     ],
 )
 def test_a_case_that_expects_something_else_fails_and_says_what(

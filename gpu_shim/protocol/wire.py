@@ -1,4 +1,4 @@
-"""The protocol between the arbiter and the native library; `native/layout.h` says the same in C.
+"""The protocol between the arbiter and the native library; `layout.h` says the same in C.
 
     process                          arbiter
       HELLO [table it had before] ->
@@ -35,7 +35,7 @@ GRANTS_SIZE: Final = GRANTS_HEAD.size + MAX_CARDS * GRANT.size
 
 
 class Gate(IntEnum):
-    """OPEN: nobody else wants the card. LEASED: until the deadline. CLOSED: ask, and wait."""
+    """OPEN: no other container wants the card. LEASED: until the deadline. CLOSED: ask and wait."""
 
     CLOSED = 0
     OPEN = 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_shim.arbiter.relay import Relay
+from gpu_shim.arbiter.fast_path.event_loop import EventLoop
 from tests.integration.gpu_shim.scene import Scene, until
 
 #: The shortest slice that Linux has; from 6.12 on a thread may ask for it.
@@ -35,14 +35,14 @@ def kernel() -> None:
 
 
 async def test_the_arbiters_thread_has_the_shortest_slice_and_others_keep_theirs() -> None:
-    relay, before = Relay(), slice_ns(0)
-    thread = threading.Thread(target=relay.run)
+    loop, before = EventLoop(), slice_ns(0)
+    thread = threading.Thread(target=loop.run)
     thread.start()
     try:
         await until(lambda: slice_ns(thread.native_id or 0) == SHORTEST_NS)
         assert slice_ns(0) == before > SHORTEST_NS
     finally:
-        relay.stop()
+        loop.stop()
         thread.join()
 
 

@@ -58,7 +58,7 @@ struct ballast_table {
     struct ballast_slot slots[BALLAST_MAX_SLOTS];
 };
 
-/* OPEN: nobody else wants the card. LEASED: until the deadline. CLOSED: ask, and wait. */
+/* OPEN: no other container wants the card. LEASED: until the deadline. CLOSED: ask, and wait. */
 enum ballast_state { BALLAST_CLOSED = 0, BALLAST_OPEN = 1, BALLAST_LEASED = 2 };
 
 struct ballast_grant {
@@ -68,14 +68,14 @@ struct ballast_grant {
     uint64_t reserved[6];
 };
 
-/* Who waits for a change of grants: helper threads for closings, and for a thread of their process that
+/* Threads that wait for a change of grants: helper threads for closings, and for a thread of their process that
  * begins to want a card; threads that wait for their turn for openings. A helper that were woken then
  * too could have the processor before the thread that has something to launch. */
 #define BALLAST_HELPER 1u
 #define BALLAST_IN_TURN 2u
 
 /* `changes` is the futex: it moves whenever any grant does. A heartbeat older than a second means
- * that nobody is there to open gates, so they are open. */
+ * that no arbiter is there to open gates, so they are open. */
 struct ballast_grants {
     uint32_t magic, version, n_cards;
     _Atomic uint32_t changes;

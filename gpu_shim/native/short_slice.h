@@ -1,18 +1,18 @@
 /* A thread of ours runs for microseconds, and others wait for it. It asks the scheduler for the
- * shortest slice, so that once woken it has the processor before who is on it. That gives it no
+ * shortest slice, so that once woken it has the processor before the thread that is on it. That gives it no
  * more time than it had and needs no rights; a kernel below 6.12 takes it for nothing.
  */
-#ifndef BALLAST_PROMPT_H
-#define BALLAST_PROMPT_H
+#ifndef BALLAST_SHORT_SLICE_H
+#define BALLAST_SHORT_SLICE_H
 
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PROMPT_SLICE_NS 100000u
+#define SHORT_SLICE_NS 100000u
 
 /* The calling thread, unless its program has given it a policy of its own. */
-static inline void be_prompt(void)
+static inline void request_short_slice(void)
 {
     struct {
         uint32_t size, policy;
@@ -24,7 +24,7 @@ static inline void be_prompt(void)
     const uint32_t ordinary = 0;
     if (syscall(SYS_sched_getattr, 0, &how, sizeof how, 0) || how.policy != ordinary)
         return;
-    how.slice_ns = PROMPT_SLICE_NS;
+    how.slice_ns = SHORT_SLICE_NS;
     syscall(SYS_sched_setattr, 0, &how, 0);
 }
 

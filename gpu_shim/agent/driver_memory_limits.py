@@ -20,7 +20,7 @@ MIB: Final = 1 << 20
 #: Levels down to a pod's group: where kubelet was put, kubepods, the class of service, the pod.
 _DEPTH: Final = 4
 
-_log = structlog.get_logger("gpu_shim.agent.limits")
+_log = structlog.get_logger("gpu_shim.agent.driver_memory_limits")
 
 #: (card's UUID, control group below the root of cgroup v2, bytes or None for no limit).
 SetLimit = Callable[[str, str, int | None], None]
@@ -74,7 +74,7 @@ class DriverLimits:
     def keep(self, tenants: Iterable[Tenant]) -> Mapping[str, str]:
         """Set what is new or changed, lift what is gone; what went wrong, by the pod's uid.
 
-        A pod whose group is not there yet is tried again. Blocks: NVML's calls do.
+        A pod without a group yet is tried again. Blocks: NVML's calls do.
         """
         if self.is_supported is False:
             return {}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from gpu_shim.agent.limits import MIB, DriverLimits, NoLimitsError, group_of
+from gpu_shim.agent.driver_memory_limits import MIB, DriverLimits, NoLimitsError, group_of
 from gpu_shim.agent.tenants import Tenant
 from gpu_shim.arbiter.container import Card
 from gpu_shim.policy.shares import Claim

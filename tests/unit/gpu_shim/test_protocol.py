@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gpu_shim.arbiter import wire
-from gpu_shim.arbiter.wire import Kind, Message, decode
 from gpu_shim.native.build import HERE
+from gpu_shim.protocol import wire
+from gpu_shim.protocol.wire import Kind, Message, decode
 
-LAYOUT = (HERE / "layout.h").read_text()
+LAYOUT = Path(wire.__file__).with_name("layout.h").read_text()
 
 
 def in_c(name: str) -> int:

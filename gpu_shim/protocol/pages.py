@@ -1,7 +1,7 @@
-"""Shared memory of one container: its memory table and its grants, and who may write them.
+"""Shared memory of one container: its memory table and its grants.
 
 Both are memory files without a name, handed over by descriptor. The table can't be resized, so no
-tenant can make us fault; the grants can't be written by whoever maps them after us.
+tenant can make us fault; no mapping of the grants after ours can be written.
 """
 
 import ctypes
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpu_shim.arbiter import wire
-from gpu_shim.arbiter.wire import Gate
+from gpu_shim.protocol import wire
+from gpu_shim.protocol.wire import Gate
 
 _ADD_SEALS: Final = 1033
 _GET_SEALS: Final = 1034
@@ -145,7 +145,7 @@ class Table:
         return bool(self._library.call("pages_reconcile", self._page))
 
     def tally(self) -> Tally:
-        """Figures of all slots, whoever had them."""
+        """Figures of all slots, of past and present processes."""
         n_waits, _, longest_ns, n_unknown = (
             self._long_words[at :: wire.SLOT.size // 8].tolist() for at in self._figures_at()
         )
@@ -180,10 +180,10 @@ class Grants:
         return ctypes.addressof(self._page)
 
     def set_gate(self, card: int, gate: Gate, deadline_ns: int) -> int:
-        """Set a gate and wake who waits for it; its generation then."""
+        """Set a gate and wake the threads that wait for it; its new generation."""
         return self._library.call("pages_set_gate", self._page, card, int(gate), deadline_ns)
 
     def beat(self, now_ns: int) -> None:
-        """Say that somebody is there."""
+        """Write the heartbeat."""
         at = 16
         self._map[at : at + 8] = now_ns.to_bytes(8, "little")

@@ -1,4 +1,4 @@
-"""What the relay needs of Linux, and Cython does not bring."""
+"""The system calls that the event loop needs and Cython does not declare."""
 
 from libc.stdint cimport uint32_t, uint64_t
 from posix.time cimport itimerspec
@@ -36,5 +36,5 @@ cdef extern from "<sys/socket.h>" nogil:
     const int MSG_DONTWAIT, MSG_TRUNC
     ssize_t recv(int fd, void *into, size_t n, int flags)
 
-cdef extern from "prompt.h" nogil:
-    void be_prompt()
+cdef extern from "short_slice.h" nogil:
+    void request_short_slice()

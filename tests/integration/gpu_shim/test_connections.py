@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from gpu_shim.arbiter import wire
 from gpu_shim.arbiter.container import Card
-from gpu_shim.arbiter.wire import Kind, Message
 from gpu_shim.policy.shares import Claim
+from gpu_shim.protocol import wire
+from gpu_shim.protocol.wire import Kind, Message
 from tests.integration.gpu_shim.scene import Scene, until
 from tests.support.fakecuda import UUID
 
@@ -28,7 +28,7 @@ HELLO = Message(Kind.HELLO, value=wire.VERSION).encode()
 FIXED = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
-def door(scene: Scene, name: str) -> socket.socket:
+def connect(scene: Scene, name: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.settimeout(5)
     sock.connect(str(scene.home(name) / "run" / "arbiter.sock"))
@@ -103,10 +103,10 @@ async def test_noise_ends_its_own_connection_and_nothing_else(scene: Scene) -> N
 
 async def test_descriptors_that_are_no_tables_are_not_taken(scene: Scene) -> None:
     scene.container("a")
-    with door(scene, "a") as sock, scene.card.path.open("rb") as file:
+    with connect(scene, "a") as sock, scene.card.path.open("rb") as file:
         message = Message(Kind.HELLO, value=wire.VERSION).encode()
         socket.send_fds(sock, [message], [file.fileno(), file.fileno()])
-        await until(lambda: len(scene.arbiter.referee.processes) == 1)
+        await until(lambda: scene.n_processes() == 1)
         data, files, _, _ = socket.recv_fds(sock, 64, 2)
         assert data[0] == Kind.WELCOME
         assert len(files) == 2
@@ -143,7 +143,7 @@ async def test_a_table_that_cannot_be_written_is_not_taken_and_a_new_one_is_give
 ) -> None:
     scene.container("a")
     file = make()
-    with door(scene, "a") as sock:
+    with connect(scene, "a") as sock:
         socket.send_fds(sock, [HELLO], [file])
         data, files, _, _ = await asyncio.to_thread(socket.recv_fds, sock, 64, 2)
         assert data[0] == Kind.WELCOME
@@ -160,7 +160,7 @@ async def test_who_is_known_to_be_of_another_pod_is_turned_away(scene: Scene) ->
     scene.container("a")
     for whose, is_let_in in (("b", False), ("a", True), ("", True)):
         scene.arbiter.pod_of_peer = partial(_said, whose)
-        with door(scene, "a") as sock:
+        with connect(scene, "a") as sock:
             heard = b""
             with contextlib.suppress(ConnectionError):
                 sock.send(HELLO)
@@ -176,7 +176,7 @@ async def test_a_container_has_as_many_connections_as_slots_and_others_still_com
     scene.container("b")
     crowd = []
     for _ in range(wire.MAX_SLOTS + 20):
-        crowd.append(door(scene, "a"))
+        crowd.append(connect(scene, "a"))
         await asyncio.sleep(0)
     await until(lambda: len(scene.arbiter.containers["a"].connections) == wire.MAX_SLOTS)
     assert await scene.ask("b", "begin(); tell(plain(MIB)[0])") == 0
@@ -200,7 +200,7 @@ async def test_without_descriptors_it_rests_and_then_lets_everybody_in(scene: Sc
             await until(lambda: bool(logs))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    assert logs[0]["event"] == "could not let a process in"
+    assert logs[0]["event"] == "could not accept a process"
     assert broken == []
     await until(lambda: len(scene.arbiter.containers["a"].connections) == 100)
     for sock in crowd:
@@ -218,26 +218,26 @@ async def test_numbers_of_processes_in_a_table_may_be_anything(scene: Scene) -> 
     await scene.stop()
     scene.start(grace_s=0.5)
     scene.container("a")
-    await until(lambda: len(scene.arbiter.referee.processes) == 1)
+    await until(lambda: scene.n_processes() == 1)
     await until(lambda: len(scene.table("a").owners()) == 1)
 
 
 def admit_without_a_folder(scene: Scene) -> None:
-    """A container that asks for the whole card, whose door can't be made."""
+    """A container that asks for the whole card, whose socket can't be made."""
     (scene.root / "file").write_text("")
     claim, cards = Claim("a", Fraction(1), Fraction(1)), (Card(UUID, 64),)
     with pytest.raises(OSError, match="file"):
         scene.arbiter.admit(claim, scene.root / "file" / "arbiter.sock", cards)
 
 
-async def test_a_door_that_could_not_be_made_is_made_the_next_time(scene: Scene) -> None:
+async def test_a_socket_that_could_not_be_made_is_made_the_next_time(scene: Scene) -> None:
     admit_without_a_folder(scene)
     scene.container("a", "1")
-    with door(scene, "a") as sock:
+    with connect(scene, "a") as sock:
         sock.send(HELLO)
         assert (await asyncio.to_thread(sock.recv, 64))[0] == Kind.WELCOME
 
 
-async def test_whose_door_could_not_be_made_takes_no_part_of_the_card(scene: Scene) -> None:
+async def test_a_container_without_a_socket_takes_no_part_of_the_card(scene: Scene) -> None:
     admit_without_a_folder(scene)
     scene.container("b", "1")

@@ -1,4 +1,4 @@
-"""The arbiter's thread and its door under noise once more, built with tools that see more."""
+"""The event loop and the connections under random messages, built with sanitizers."""
 
 import os
 import shutil
@@ -10,21 +10,17 @@ from pathlib import Path
 import pytest
 
 from gpu_shim.native.build import HERE
-from tests.integration.gpu_shim.test_door import N_MESSAGES
+from tests.integration.gpu_shim.test_connections import N_MESSAGES
 
 ROOT = HERE.parents[1]
-ARBITER = Path("gpu_shim/arbiter")
+FAST_PATH = Path("gpu_shim/arbiter/fast_path")
 MODULES: dict[str, tuple[str, ...]] = {
-    "bells": (),
-    "ear": (),
-    "hall": (),
-    "relay": (),
-    "turns": ("pages.c", "table.c"),
-    "words": (),
+    "event_loop": (),
+    "handover": ("pages.c", "table.c"),
 }
 TESTS = (
-    "tests/integration/gpu_shim/test_relay.py",
-    "tests/integration/gpu_shim/test_door.py::test_noise_ends_its_own_connection_and_nothing_else",
+    "tests/integration/gpu_shim/test_event_loop.py",
+    "tests/integration/gpu_shim/test_connections.py::test_noise_ends_its_own_connection_and_nothing_else",
 )
 RUNTIMES = {"thread": ("libtsan.so",), "address,undefined": ("libasan.so", "libubsan.so")}
 FLAGS = ("-shared", "-fPIC", "-O1", "-g", "-fwrapv", "-fno-omit-frame-pointer")
@@ -35,7 +31,7 @@ def translated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the modules in C."""
     into = tmp_path_factory.mktemp("translated")
     for module in MODULES:
-        source = ARBITER / f"{module}.pyx"
+        source = FAST_PATH / f"{module}.pyx"
         command = [sys.executable, "-m", "cython", "-3", str(source), "-o", f"{into / module}.c"]
         subprocess.run(command, cwd=ROOT, check=True)
     return into
@@ -46,7 +42,7 @@ def build(translated: Path, tree: Path, tool: str) -> None:
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     includes = (f"-I{HERE}", f"-I{sysconfig.get_path('include')}")
     for module, sources in MODULES.items():
-        output = tree / ARBITER / f"{module}{suffix}"
+        output = tree / FAST_PATH / f"{module}{suffix}"
         more = [str(HERE / name) for name in sources]
         command = ["gcc", *FLAGS, f"-fsanitize={tool}", *includes, f"{translated / module}.c"]
         subprocess.run([*command, *more, "-o", str(output)], check=True)

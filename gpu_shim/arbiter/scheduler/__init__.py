@@ -1,0 +1,1 @@
+"""Which container has a card next: `scheduler` decides, `card_slots` is its view of the state."""

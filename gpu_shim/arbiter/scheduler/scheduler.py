@@ -1,0 +1,302 @@
+"""Decides which container's gate is open on each card. No I/O and no clock: time is passed in.
+
+One container at a time holds a card. Its lease ends in two steps: its gate closes, and once every
+process of it that ever used the card has drained, the next lease begins. A container that goes idle
+while no other wants the card is parked: its gate stays open until another container wants the card.
+
+What comes next is planned ahead where it can be (`plan_ahead`). The fast path carries the plan out
+at the right moment; `handed_over` then charges the accounts with what happened.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final, Protocol
+
+from gpu_shim.arbiter.fast_path.events import Events, Handover
+from gpu_shim.arbiter.scheduler.card_slots import CardSlots
+from gpu_shim.policy.foresight import Turn, foresee
+from gpu_shim.policy.gangs import Node
+from gpu_shim.policy.leases import IDLE, Settings
+from gpu_shim.policy.shares import Claim
+from gpu_shim.protocol.wire import Gate
+
+#: A container that has not drained by then shares the card with the next; it is charged for both.
+DRAIN_NS: Final = 2_000_000_000
+
+
+class GateObserver(Protocol):
+    """Sees what containers wait for. Times are those of the event."""
+
+    def gate_opened(self, container: str, card: str, now_ns: int) -> None:
+        """A gate is open."""
+
+    def gate_closed(self, container: str, card: str) -> None:
+        """A gate is closed; `demand` follows."""
+
+    def demand(self, container: str, card: str, is_busy: bool, now_ns: int) -> None:
+        """Whether the container has work to launch."""
+
+    def forget(self, container: str) -> None:
+        """The container is gone."""
+
+
+@dataclass(slots=True)
+class CardRecord:
+    """What the scheduler itself keeps of a card: the parked container, the turn that the fast path
+    was told to carry out, and how often a container did not drain in time."""
+
+    parked: str = IDLE
+    turn: Turn | None = None
+    n_late: int = 0
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """All cards of a node."""
+
+    slots: CardSlots
+    settings: Settings = field(default_factory=Settings)
+    drain_ns: int = DRAIN_NS
+    observer: GateObserver | None = None
+    node: Node = field(init=False)
+    cards: dict[str, CardRecord] = field(default_factory=dict)
+    #: Cards with a void plan: something about them has changed.
+    changed: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.node = Node(self.settings)
+
+    # -- containers and their processes --------------------------------------------------------
+
+    def admit(self, claim: Claim, cards: tuple[str, ...], now_ns: int) -> str:
+        """Take a container in or change its shares; the reason if it does not fit."""
+        for card in cards:
+            self.cards.setdefault(card, CardRecord())
+        why = self.node.admit(claim, cards, now_ns)
+        self._change(cards)
+        self.settle(now_ns)
+        return why
+
+    def remove(self, container: str, now_ns: int) -> None:
+        """Forget a container that is gone, also from its slot."""
+        cards = self.node.cards_of.get(container, ())
+        self.slots.remove(container)
+        self.node.remove(container, now_ns)
+        for card in cards:
+            if self.cards[card].parked == container:
+                self.cards[card].parked = IDLE
+        if self.observer is not None:
+            self.observer.forget(container)
+        self._change(cards)
+        self.settle(now_ns)
+
+    def hear(self, events: Events) -> None:
+        """Account for what the fast path did and what processes sent."""
+        for handover in events.handovers:
+            self._handed_over(handover)
+        for slot in events.containers:
+            container = self.slots.name(slot)
+            if container in self.node.cards_of:
+                self._update(container, events.now_ns)
+
+    def _update(self, container: str, now_ns: int) -> None:
+        """Bring the account up to what the container's processes want."""
+        is_busy = self.slots.is_wanted(container)
+        cards = self.node.cards_of[container]
+        if any(self.node.cards[card].tenants[container].is_busy != is_busy for card in cards):
+            self.node.set_busy(container, is_busy, now_ns)
+            self._change(cards)
+        if self.observer is not None:
+            for card in cards:
+                self.observer.demand(container, card, is_busy, now_ns)
+        self.settle(now_ns)
+
+    def _change(self, cards: Iterable[str]) -> None:
+        """Void the plans of these cards; with gangs, of all, since a gang ties cards together."""
+        has_gangs = any(len(each) > 1 for each in self.node.cards_of.values())
+        self.changed.update(self.cards if has_gangs else cards)
+
+    # -- gates ---------------------------------------------------------------------------------
+
+    def settle(self, now_ns: int) -> None:
+        """Bring every card to where it should be now."""
+        for card in self.cards:
+            if card in self.node.cards:
+                self._settle(card, now_ns)
+
+    def next_ns(self) -> int:
+        """When `settle` must be called again even if nothing happens; 0: never."""
+        moments = list[int]()
+        for name, card in self.node.cards.items():
+            if closed_ns := self.slots.state(name).closed_ns:
+                moments.append(closed_ns + self.drain_ns)
+            elif card.holder is not None and self.cards[name].turn is None:
+                moments.append(card.holder.until_ns)
+        return min(moments, default=0)
+
+    # -- what is planned ahead -----------------------------------------------------------------
+
+    def plan_ahead(self, now_ns: int) -> None:
+        """Tell the fast path what comes next on every card that has changed."""
+        for card in list(self.changed):
+            self.cards[card].turn = turn = self._foresee(card, now_ns)
+            self.slots.plan(card, turn)
+        self.changed.clear()
+
+    def _foresee(self, card: str, now_ns: int) -> Turn | None:
+        state = self.slots.state(card)
+        if card in self.node.cards and (state.closed_ns or state.gate == Gate.LEASED):
+            return foresee(self.node, card, now_ns, bool(state.closed_ns))
+        return None
+
+    def _handed_over(self, done: Handover) -> None:
+        """The fast path closed the holder's gate, or opened the successor's, or both."""
+        card = self.slots.card(done.card)
+        turn, account = self.cards[card].turn, self.node.cards[card]
+        assert turn is not None, "nothing was planned"
+        self._change((card,))
+        if done.closed_ns:
+            self._observe(turn.holder, card, Gate.CLOSED, done.closed_ns)
+        if not done.opened_ns:
+            return
+        assert turn.terms is not None, "no successor was planned"
+        if not turn.is_renewal:
+            account.drained(turn.holder, done.drain_ns)
+        self.node.end(card, done.opened_ns)
+        account.begin(turn.terms, done.opened_ns)
+        self._observe(turn.terms.name, card, Gate.LEASED, done.opened_ns)
+
+    # -- one card ------------------------------------------------------------------------------
+
+    def _settle(self, card: str, now_ns: int) -> None:
+        account = self.node.cards[card]
+        if not self._is_clear(card, now_ns):
+            return
+        holder = account.holder
+        if holder is not None and holder.name != IDLE:
+            tenant = account.tenants[holder.name]
+            if tenant.is_busy and now_ns < holder.until_ns:
+                self._tighten(card, now_ns)
+                return
+            if self.cards[card].turn is not None and card not in self.changed:
+                return
+            if not self._renew(card, now_ns):
+                self._release(card, now_ns)
+            return
+        self._begin(card, now_ns)
+
+    def _is_clear(self, card: str, now_ns: int) -> bool:
+        """Whether no work of a closed lease is left on the card; if so, ends that lease."""
+        state, holder = self.slots.state(card), self.node.cards[card].holder
+        if not state.closed_ns:
+            return True
+        if state.n_awaited and now_ns < state.closed_ns + self.drain_ns:
+            return False
+        self.cards[card].n_late += bool(state.n_awaited)
+        if holder is not None and holder.name == state.holder:
+            self.node.cards[card].drained(holder.name, now_ns - state.closed_ns)
+            self.node.end(card, now_ns)
+        self.slots.settle(card)
+        self._change((card,))
+        return True
+
+    def _tighten(self, card: str, now_ns: int) -> None:
+        """Put a deadline on an open gate once other containers want the card."""
+        account = self.node.cards[card]
+        assert account.holder is not None
+        others = [t for name, t in account.tenants.items() if name != account.holder.name]
+        if self._is_open(card, account.holder.name) and any(each.is_busy for each in others):
+            self._set(card, account.holder.name, Gate.LEASED, account.holder.until_ns, now_ns)
+
+    def _renew(self, card: str, now_ns: int) -> bool:
+        """Give the holder of one card another lease if it is its turn again."""
+        account = self.node.cards[card]
+        assert account.holder is not None
+        name = account.holder.name
+        if len(self.node.cards_of[name]) > 1 or not account.tenants[name].is_busy:
+            return False
+        if self.node.turn(card, now_ns) != name:
+            return False
+        self.node.end(card, now_ns)
+        self._grant(self.node.pick(card, now_ns), now_ns)
+        return True
+
+    def _release(self, card: str, now_ns: int) -> None:
+        """End the holder's lease: park it if no container wants the card, else close its gate."""
+        account = self.node.cards[card]
+        assert account.holder is not None
+        name = account.holder.name
+        is_wanted = any(tenant.is_busy for tenant in account.tenants.values())
+        if self._is_open(card, name) and not is_wanted:
+            self.cards[card].parked = name
+            self.node.end(card, now_ns)
+            return
+        for each in self.node.cards_of[name]:
+            held = self.node.cards[each].holder
+            if held is not None and held.name == name and not self._closed_ns(each):
+                self._set(each, name, Gate.CLOSED, 0, now_ns)
+        for each in self.node.cards_of[name]:
+            state = self.slots.state(each)
+            if state.closed_ns and not state.n_awaited:
+                self._settle(each, now_ns)
+
+    def _begin(self, card: str, now_ns: int) -> None:
+        """Give the free card to the next container, once a parked one has left it."""
+        account = self.node.cards[card]
+        name = self.node.turn(card, now_ns)
+        if name == IDLE:
+            if account.holder is None or now_ns >= account.holder.until_ns:
+                self.node.end(card, now_ns)
+                self.node.cards[card].grant(IDLE, now_ns)
+            return
+        is_clear = True
+        for each in self.node.cards_of[name]:
+            parked = self.cards[each].parked
+            if parked not in (IDLE, name):
+                self._set(each, parked, Gate.CLOSED, 0, now_ns)
+                self.cards[each].parked = IDLE
+            is_clear = self._is_clear(each, now_ns) and is_clear
+        if is_clear:
+            self.node.end(card, now_ns)
+            self._grant(self.node.pick(card, now_ns), now_ns)
+
+    def _grant(self, cards: Iterable[str], now_ns: int) -> None:
+        for card in cards:
+            grant = self.node.cards[card].holder
+            assert grant is not None
+            if grant.name == IDLE:
+                continue
+            self.cards[card].parked = IDLE
+            if grant.is_contended:
+                self._set(card, grant.name, Gate.LEASED, grant.until_ns, now_ns)
+            elif not self._is_open(card, grant.name):
+                self._set(card, grant.name, Gate.OPEN, 0, now_ns)
+
+    def _is_open(self, card: str, container: str) -> bool:
+        """Whether the container's gate is open without a deadline."""
+        state = self.slots.state(card)
+        return state.holder == container and state.gate == Gate.OPEN
+
+    def _closed_ns(self, card: str) -> int:
+        return self.slots.state(card).closed_ns
+
+    def _set(self, card: str, container: str, gate: Gate, deadline_ns: int, now_ns: int) -> None:
+        self._change((card,))
+        self.slots.set_gate(container, card, gate, deadline_ns, now_ns)
+        self._observe(container, card, gate, now_ns)
+
+    def _observe(self, container: str, card: str, gate: Gate, now_ns: int) -> None:
+        if self.observer is None:
+            return
+        if gate == Gate.CLOSED:
+            self.observer.gate_closed(container, card)
+            is_busy = self.node.cards[card].tenants[container].is_busy
+            self.observer.demand(container, card, is_busy, now_ns)
+        else:
+            self.observer.gate_opened(container, card, now_ns)
+
+
+def claim_of(name: str, request_milli: int, limit_milli: int) -> Claim:
+    """A container's claim as the ledger's row says it."""
+    return Claim(name, Fraction(request_milli, 1000), Fraction(limit_milli, 1000))
