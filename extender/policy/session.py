@@ -43,7 +43,7 @@ from extender.policy.queues.tree import (
 from extender.policy.workloads.disruption_budgets import Budgets
 from extender.policy.workloads.job_order import Turns
 from extender.policy.workloads.pending import Pending, Reader, SortKey, why_too_few
-from extender.state.model import CPU, GPU, Amounts, PodView, PoolView, WorkloadView
+from extender.state.model import CPU, GPU, Amounts, PodView, WorkloadView
 from extender.state.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -100,7 +100,8 @@ class Session:
             uid for uid, end in self.settings.budget_ends.items() if end <= snapshot.now_s
         )
         self.budgets = Budgets(dict(snapshot.budgets), self.settings.protected_pods, overdue)
-        if tally_of(snapshot).waiting and any(map(_has_holdups, snapshot.pools.values())):
+        is_fair = all(view.policy == "fairshare" for view in snapshot.pools.values())
+        if not is_fair and tally_of(snapshot).waiting:
             self.empty_pools = EmptyPools(empty_table(snapshot), self.places)
         self._let_leave()
 
@@ -185,6 +186,21 @@ class Session:
         """Whether the next chunk could start one day: the limits and quotas of its queue allow it,
         and every pod of it fits a node that is ready, were it empty. A gang may wait for nodes that
         are still to come."""
+        assert self.empty_pools is not None, "only pools of other policies than fairshare ask"
+        is_allowed = self._is_ever_allowed(pending, pool)
+        return is_allowed and self.empty_pools.could_place_each(pending, pool)
+
+    def holds_up_queue(self, pending: Pending, pool: str) -> bool:
+        """Whether work without a place holds up what is behind it in its queue: in strict order,
+        unless its queue may never hold it, or no node is one that it may use."""
+        if self.snapshot.pools[pool].job_order != "strict-fifo":
+            return False
+        candidates = self.places.matcher.candidates
+        has_nodes = all(candidates(pool, shape.constraints) for shape in pending.shapes)
+        return has_nodes and self._is_ever_allowed(pending, pool)
+
+    def _is_ever_allowed(self, pending: Pending, pool: str) -> bool:
+        """Whether limits, and quotas of non-preemptible work, are as large as the next chunk."""
         leaf, is_np = self.queue_of(pending.workload, pool), not pending.workload.is_preemptible
         need = pending.need()
         for queue in leaf.chain:
@@ -192,14 +208,7 @@ class Session:
                 most = min(queue.limit[r], queue.np_quota[r]) if is_np else queue.limit[r]
                 if need[r] > most:
                     return False
-        assert self.empty_pools is not None
-        return self.empty_pools.could_place_each(pending, pool)
-
-    def holds_up_queue(self, pending: Pending, pool: str) -> bool:
-        """Whether work without a place holds up what is behind it in its queue: in strict order,
-        unless it could never start."""
-        is_strict = self.snapshot.pools[pool].job_order == "strict-fifo"
-        return is_strict and self.could_ever_start(pending, pool)
+        return True
 
     def admit(
         self,
@@ -387,11 +396,6 @@ def placed_amounts(placements: Sequence[Placement]) -> Amounts:
     if len(placements) == 1:
         return placements[0].amounts
     return sum_amounts([placement.amounts for placement in placements])
-
-
-def _has_holdups(pool: PoolView) -> bool:
-    """Whether work without a place may hold up other work in the pool."""
-    return pool.policy != "fairshare" or pool.job_order == "strict-fifo"
 
 
 def _title(workload: WorkloadView) -> str:
