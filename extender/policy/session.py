@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
+from extender.policy.placement.earliest_start import Future
 from extender.policy.placement.empty_pools import EmptyPools, empty_table
 from extender.policy.placement.explain import Shortages
 from extender.policy.placement.fragmentation import Fragmentation
@@ -94,8 +95,9 @@ class Session:
         fragmentation = Fragmentation(snapshot, self.sim)
         self.places = Places(self.sim, matcher, topologies, snapshot.pools, beside, fragmentation)
         self.shortages = Shortages(self.places)
-        self.reservations = Reservations(snapshot, self.sim, self.places, self._placed)
         self.queues = build_queues(snapshot)
+        future = Future(snapshot, self.sim, self.places, self.queues, self._placed)
+        self.reservations = Reservations(future, self.settings)
         overdue = frozenset(
             uid for uid, end in self.settings.budget_ends.items() if end <= snapshot.now_s
         )

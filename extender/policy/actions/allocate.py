@@ -1,7 +1,8 @@
 """Stage `allocate`: free places go to whoever's turn it is, quota and limits permitting.
 
-Nobody is evicted. What only fits once pods that already leave have left is nominated, so that no
-more victims are taken for it. For a big workload that is blocked a place is kept (`reservation`).
+No pod is evicted. What only fits once pods that already leave have left is nominated, so that no
+more victims are taken for it. Places may be kept for a big workload that is blocked (see
+`reservations`).
 
 While work within its share is blocked, what is above its share has its turn only after `reclaim`
 had its own (`allocate_deferred`): else it would start on cards that are taken back a cycle later.

@@ -10,26 +10,11 @@ from dataclasses import dataclass, field
 
 from extender.policy.preemption.candidate_table import in_leaving_order
 from extender.policy.preemption.statement import Claim, Trial
+from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.tree import RESOURCES, Queue
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import live_pods, next_chunks
 from extender.state.model import Amounts
-
-
-def levels_of(leaf: Queue) -> dict[Queue, int]:
-    """The queue and what is above it, counted from below."""
-    return {queue: level for level, queue in enumerate(leaf.chain)}
-
-
-def compared(giver: Queue, level_of: Mapping[Queue, int]) -> tuple[list[Queue], int]:
-    """The giver's queues up to the one just below the first that is above taker and giver, and the
-    level of the taker's queue that is compared with the last of them."""
-    path = list[Queue]()
-    for queue in giver.chain:
-        if queue in level_of:
-            return path, level_of[queue] - 1
-        path.append(queue)
-    return path, len(level_of) - 1
 
 
 @dataclass(slots=True)

@@ -30,12 +30,13 @@ from typing import Final
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_tenths
-from extender.policy.actions.counter_reclaim import TakingBack, compared, levels_of
+from extender.policy.actions.counter_reclaim import TakingBack
 from extender.policy.actions.preemption_loop import DESERVES, LIMIT, Taking, first_over
 from extender.policy.preemption.candidates import Herd
 from extender.policy.preemption.eligibility import Rule, Terms, TermsBuilder
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.statement import Claim, Trial
+from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.tree import RESOURCES, Queue, larger
 from extender.policy.session import Session, format_amount, placed_amounts
 from extender.state.model import GPU, Amounts

@@ -1,63 +1,70 @@
-"""Places kept for a big workload that is blocked, so that smaller ones can't starve it for ever.
+"""Backfill reservations: places kept for a big workload that is blocked, so that smaller work
+cannot starve it for ever.
 
-In each node pool the first big workload that finds no place, in the order of turns, and wants no
-more than its queue's share, is given the places at which it could start earliest: those that are
-free when the workloads before it have ended as they said they would. Others may use what it does
-not need, and also what it needs, if they say that they end before it starts. So it is never
-delayed by who passes it.
+In each node pool the first blocked workload in the order of turns that asks for more than one GPU,
+and for no more than its queue's share, may have one:
 
-Where nobody says how long he runs, there is no such time. Then places are kept only for a workload
-that has waited `PATIENCE_S`, and what runs is taken to run once more as long as it has run already.
+- Where pods of which the users stated how long they run make room for it within `LONGEST_S`, the
+  places at which it can start first are kept until then.
+- Otherwise, once it has waited `LONGEST_S`, and again each time when that time has doubled, places
+  are kept for a quarter of the time that it has waited by then. Only preemptible pods that have run
+  no longer than that quarter are waited for.
 
-Kept places are held in both tables of the simulation, beside its log: a rollback doesn't touch
+Other work takes a place that is kept if its user states that it ends before the reservation starts,
+or if the blocked workload could take the place back by reclaim or preemption. So cards stand idle
+only against work that the blocked workload could not take back; behind pods without a stated end
+for two fifths of its waiting time at most, and never behind non-preemptible ones.
+
+Kept places are held in both tables of the simulation, beside its log: a rollback does not touch
 them. Reservations are made anew in every cycle; nothing of them is remembered.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Final
 
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU
-from extender.policy.placement.fragmentation import Fragmentation
-from extender.policy.placement.placer import Places
-from extender.policy.placement.simulation import Cards, Simulation
-from extender.policy.plan import Placement, State
-from extender.policy.queues.tree import RESOURCES, Queue, tally_of
+from extender.policy.placement.earliest_start import End, Future
+from extender.policy.placement.simulation import Cards
+from extender.policy.placement.take_back import TakeBack, take_back_of
+from extender.policy.plan import Settings
+from extender.policy.queues.tree import RESOURCES, Queue, held_amounts
 from extender.policy.workloads.pending import Pending
-from extender.state.model import GPU, PodView
-from extender.state.snapshot import Snapshot
+from extender.state.model import GPU
 
-#: Seconds that a blocked workload must have waited before cards stand idle for it although nobody
-#: says when those that it waits for will end. One hour: short beside the runs of trainings that
-#: starve others, long beside the time in which small work comes and goes.
-PATIENCE_S: Final = 3600
+#: Seconds before a stated start in which cards may stand idle for a workload, and seconds that one
+#: has waited before they do without a stated start. Four hours: the length of many trainings, and
+#: long beside the time in which small work comes and goes.
+LONGEST_S: Final = 4 * 3600
+#: The part of its waiting time for which cards stand idle for a workload without a stated start.
+DRAIN_PART: Final = 4
+#: Workloads of a pool for which a start is looked for in one cycle.
+_MOST_SEARCHES: Final = 8
 
 
 @dataclass(slots=True)
 class Reservation:
-    """Places at which `key` can start at `start_s`: node, what is asked of it, cards.
-
-    Where nothing is asked, only the cards are kept.
-    """
+    """Places at which workload `key` can start at `start_s` (None: at an unknown time): node, what
+    is asked of it, cards. Where nothing is asked, only the cards are kept. `take_back` is what the
+    workload could take back from others by then."""
 
     key: str
-    start_s: int
+    start_s: int | None
     places: list[tuple[int, Demand | None, Cards]]
+    take_back: TakeBack
 
 
 @dataclass(slots=True)
 class Reservations:
-    """At most one in each node pool. `placed` are the places given in this cycle, by workload."""
+    """At most one in each node pool."""
 
-    snapshot: Snapshot
-    sim: Simulation
-    places: Places
-    placed: Mapping[tuple[str, State], Sequence[Placement]]
+    future: Future
+    settings: Settings
     _kept: dict[str, Reservation] = field(default_factory=dict)
     _is_lifted: set[str] = field(default_factory=set)
+    _n_searches: dict[str, int] = field(default_factory=dict)
 
     def in_pool(self, pool: str) -> Reservation | None:
         """The pool's reservation, or None."""
@@ -67,7 +74,7 @@ class Reservations:
         """The workload has no place now: keep one for it, if it is the first that may have that."""
         if pool in self._kept or not _is_entitled(leaf, pending):
             return
-        found = _earliest(self, pending, pool)
+        found = self._by_stated_ends(leaf, pending, pool) or self._by_draining(leaf, pending, pool)
         if found is not None:
             self._kept[pool] = found
             self._hold(found, 1)
@@ -76,10 +83,10 @@ class Reservations:
     def open_to(self, pending: Pending, pool: str) -> Iterator[None]:
         """Kept places count as free within, if the workload may use them."""
         kept = self._kept.get(pool)
-        if kept is None or pool in self._is_lifted or not self._may_use(kept, pending):
+        if kept is None or pool in self._is_lifted or not self._may_use(kept, pending, pool):
             yield
             return
-        places = self.places
+        places = self.future.places
         self._is_lifted.add(pool)
         self._hold(kept, -1)
         places.set_open(pool, is_open=True)
@@ -94,14 +101,14 @@ class Reservations:
     def blocks(self, pending: Pending, pool: str) -> bool:
         """Whether the workload would have a place now, were none kept for another."""
         kept = self._kept.get(pool)
-        if kept is None or self._may_use(kept, pending):
+        if kept is None or self._may_use(kept, pending, pool):
             return False
-        sim = self.sim
+        sim = self.future.sim
         mark = sim.checkpoint()
         self._hold(kept, -1)
-        self.places.set_open(pool, is_open=True)
-        placed = self.places.place_chunk(pending, pool, "now")
-        self.places.set_open(pool, is_open=False)
+        self.future.places.set_open(pool, is_open=True)
+        placed = self.future.places.place_chunk(pending, pool, "now")
+        self.future.places.set_open(pool, is_open=False)
         sim.rollback(mark)
         self._hold(kept, 1)
         return placed is not None
@@ -109,7 +116,7 @@ class Reservations:
     def relax(self) -> None:
         """Cards that are idle stay kept, what others still hold does not: whoever is entitled to
         take that from them may do so, and that comes to an end, unlike a stream of new work."""
-        cards = self.sim.later.cards
+        cards = self.future.sim.later.cards
         for kept in self._kept.values():
             self._hold(kept, -1)
             idle: list[tuple[int, Demand | None, Cards]] = []
@@ -132,14 +139,75 @@ class Reservations:
             if pool not in self._is_lifted:
                 self._hold(kept, -1)
 
-    def _may_use(self, kept: Reservation, pending: Pending) -> bool:
-        if pending.workload.key == kept.key:
+    def _may_use(self, kept: Reservation, pending: Pending, pool: str) -> bool:
+        workload = pending.workload
+        if workload.key == kept.key:
             return True
-        run_s = pending.workload.expected_run_s
-        return run_s is not None and self.snapshot.now_s + run_s <= kept.start_s
+        now_s, run_s = self.future.snapshot.now_s, workload.expected_run_s
+        if kept.start_s is not None and run_s is not None and now_s + run_s <= kept.start_s:
+            return True
+        leaf = self.future.queues[pool].leaf_of(workload)
+        after_s = 0 if kept.start_s is None else kept.start_s - now_s
+        return leaf is not None and kept.take_back.could_take(
+            leaf, workload, pending.need(), after_s
+        )
+
+    def _by_stated_ends(self, leaf: Queue, pending: Pending, pool: str) -> Reservation | None:
+        now_s = self.future.snapshot.now_s
+        ends = self.future.stated_ends(pool, now_s + LONGEST_S)
+        return self._reserve(leaf, pending, pool, ends)
+
+    def _by_draining(self, leaf: Queue, pending: Pending, pool: str) -> Reservation | None:
+        now_s, workload = self.future.snapshot.now_s, pending.workload
+        waits_since = max(workload.created_at, workload.waits_since)
+        window = drain_window(now_s - waits_since)
+        if window is None:
+            return None
+        begin_s, length_s = waits_since + window[0], window[1]
+        ends = self.future.pods_to_drain(pool, begin_s - length_s, begin_s + length_s)
+        return self._reserve(leaf, pending, pool, ends)
+
+    def _reserve(
+        self, leaf: Queue, pending: Pending, pool: str, ends: Sequence[End]
+    ) -> Reservation | None:
+        """Keep the places at which the workload can start after as few of `ends` as possible."""
+        n_searches = self._n_searches.get(pool, 0)
+        if not ends or n_searches == _MOST_SEARCHES:
+            return None
+        self._n_searches[pool] = n_searches + 1
+        future = self.future
+        could = self._take_back(leaf, pending, pool, ends)
+        freed = future.running(pool, could.could_take_running)
+        found = future.first_start(pending, pool, freed, ends)
+        if found is None:
+            return None
+        n_ended, placed = found
+        ix_of = future.sim.now.cards.ix
+        return Reservation(
+            pending.workload.key,
+            ends[n_ended - 1].end_s,
+            [(ix_of[each.node], each.pod.demand, each.cards) for each in placed],
+            self._take_back(leaf, pending, pool, ends[:n_ended]),
+        )
+
+    def _take_back(
+        self, leaf: Queue, pending: Pending, pool: str, ended: Sequence[End]
+    ) -> TakeBack:
+        """What the workload could take back once these have ended and it starts."""
+        at_start: Mapping[Queue, list[int]] = {queue: queue.allocated[:] for queue in leaf.chain}
+        need = pending.need()
+        for queue, held in at_start.items():
+            for r in RESOURCES:
+                held[r] += need[r]
+            for end in ended:
+                if end.leaf is not None and queue in end.leaf.chain:
+                    for r, amount in enumerate(held_amounts(end.pod, 0)):
+                        held[r] -= amount
+        view = self.future.snapshot.pools[pool]
+        return take_back_of(pending.workload, leaf, at_start, view, self.settings)
 
     def _hold(self, kept: Reservation, sign: int) -> None:
-        sim = self.sim
+        sim = self.future.sim
         sim.touched.extend(ix for ix, _, _ in kept.places)
         for table in (sim.now, sim.later):
             for ix, demand, cards in kept.places:
@@ -150,6 +218,16 @@ class Reservations:
                     table.hold(ix, demand, cards)
                 else:
                     table.give_back(ix, demand, cards)
+
+
+def drain_window(waited_s: int) -> tuple[int, int] | None:
+    """When, in seconds of its waiting, the period began in which places are kept for a workload
+    that has no stated start, and how long it lasts; None outside of these periods."""
+    if waited_s < LONGEST_S:
+        return None
+    begin_s = LONGEST_S << ((waited_s // LONGEST_S).bit_length() - 1)
+    length_s = begin_s // DRAIN_PART
+    return (begin_s, length_s) if waited_s < begin_s + length_s else None
 
 
 def _is_entitled(leaf: Queue, pending: Pending) -> bool:
@@ -163,129 +241,3 @@ def _is_entitled(leaf: Queue, pending: Pending) -> bool:
         for r in RESOURCES
         if need[r]
     )
-
-
-#: How many ends are looked at first, and how many times more if they are too few: a workload waits
-#: for few others, and every end that is looked at costs a change of the table.
-_FIRST_ENDS: Final = 64
-_TIMES_MORE_ENDS: Final = 4
-
-#: When a pod ends, its uid, its node, itself, its cards. Equal ends are sorted by uid.
-_End = tuple[int, str, int, PodView, Cards]
-
-
-def _earliest(cycle: Reservations, pending: Pending, pool: str) -> Reservation | None:
-    """The first moment at which the chunk has places, and these; None when there is none."""
-    now_s = cycle.snapshot.now_s
-    workload = pending.workload
-    found = _search(cycle, pending, pool, _stated_ends(cycle, pool))
-    if found is None and now_s - max(workload.created_at, workload.waits_since) >= PATIENCE_S:
-        found = _search(cycle, pending, pool, _guessed_ends(cycle, pool))
-    if found is None:
-        return None
-    start_s, placed = found
-    ix_of = cycle.sim.now.cards.ix
-    return Reservation(
-        workload.key, start_s, [(ix_of[p.node], p.pod.demand, p.cards) for p in placed]
-    )
-
-
-def _search(
-    cycle: Reservations, pending: Pending, pool: str, ends: list[_End]
-) -> tuple[int, list[Placement]] | None:
-    """Halve the ends until it is known which is the first after which the chunk has places."""
-    if not ends:
-        return None
-    trial = _Trial(cycle, pending, pool, ends)
-    low, high = 0, min(_FIRST_ENDS, len(ends))
-    placed = trial.place_after(high)
-    while placed is None:
-        if high == len(ends):
-            return None
-        low, high = high, min(_TIMES_MORE_ENDS * high, len(ends))
-        placed = trial.place_after(high)
-    # Invariant: with `low` ends there is no place, with `high` there is `placed`.
-    while high - low > 1:
-        middle = (low + high) // 2
-        earlier = trial.place_after(middle)
-        if earlier is None:
-            low = middle
-        else:
-            high, placed = middle, earlier
-    return ends[high - 1][0], placed
-
-
-class _Trial:
-    """The pool's nodes at any moment to come, on a table of its own."""
-
-    def __init__(self, cycle: Reservations, pending: Pending, pool: str, ends: list[_End]) -> None:
-        self._pending, self._pool, self._ends = pending, pool, ends
-        self._places = cycle.places
-        self._sim = Simulation(cycle.sim.later.copy())
-        self._fragmentation = Fragmentation(cycle.snapshot, self._sim)
-        self._n_ended = 0
-
-    def place_after(self, n_ended: int) -> list[Placement] | None:
-        """Places for the chunk when the first `n_ended` have ended; none is held afterwards."""
-        table = self._sim.now
-        while self._n_ended < n_ended:
-            _, _, ix, pod, cards = self._ends[self._n_ended]
-            table.give_back(ix, pod.demand, cards)
-            self._sim.touched.append(ix)
-            self._n_ended += 1
-        while self._n_ended > n_ended:
-            self._n_ended -= 1
-            _, _, ix, pod, cards = self._ends[self._n_ended]
-            table.hold(ix, pod.demand, cards)
-            self._sim.touched.append(ix)
-        # A new one each time: nothing that failed at one moment is remembered at another.
-        known = self._places
-        places = Places(
-            self._sim,
-            known.matcher,
-            known.topologies,
-            known.pools,
-            known.beside,
-            self._fragmentation,
-        )
-        placed = places.place_chunk(self._pending, self._pool, "now")
-        self._sim.rollback(0)
-        return placed
-
-
-def _stated_ends(cycle: Reservations, pool: str) -> list[_End]:
-    """When those leave who say how long they run, the first first."""
-    return _ends(cycle, pool, tally_of(cycle.snapshot).timed)
-
-
-def _guessed_ends(cycle: Reservations, pool: str) -> list[_End]:
-    """The same for all; who doesn't say it runs once more as long as it has run."""
-    return _ends(cycle, pool, cycle.snapshot.workloads)
-
-
-def _ends(cycle: Reservations, pool: str, keys: Iterable[str]) -> list[_End]:
-    workloads, nodes = cycle.snapshot.workloads, cycle.sim.now
-    now_s, ix_of, pool_of = cycle.snapshot.now_s, nodes.cards.ix, nodes.pool
-    found: list[_End] = []
-    for key in keys:
-        workload = workloads[key]
-        run_s = workload.expected_run_s
-        for pod in workload.pods:
-            if pod.is_terminating or pod.state not in ("bound", "reserved"):
-                continue
-            ix = ix_of.get(pod.node)
-            if ix is None or pool_of[ix] != pool:
-                continue
-            started_s = pod.started_at or now_s
-            end_s = started_s + run_s if run_s is not None else now_s + (now_s - started_s)
-            found.append((end_s if end_s > now_s else now_s, pod.uid, ix, pod, pod.cards))
-    for (key, state), placements in cycle.placed.items():
-        run_s = workloads[key].expected_run_s
-        if state != "reserved" or run_s is None:
-            continue
-        for placed in placements:
-            ix = ix_of[placed.node]
-            if pool_of[ix] == pool:
-                found.append((now_s + run_s, placed.pod.uid, ix, placed.pod, placed.cards))
-    found.sort(key=itemgetter(0, 1))
-    return found

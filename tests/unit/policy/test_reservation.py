@@ -1,8 +1,13 @@
-"""Reservations: a blocked big workload is not starved, and what passes it doesn't delay it."""
+"""Backfill reservations: a blocked big workload is not starved, what passes it does not delay it,
+and cards stand idle for it within bounds."""
+
+from dataclasses import replace
+
+import pytest
 
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
-from extender.policy.placement.reservations import PATIENCE_S
+from extender.policy.placement.reservations import LONGEST_S, drain_window
 from extender.policy.plan import Plan, Settings
 from tests.support.snapshots import Cluster, statuses
 
@@ -63,34 +68,118 @@ def test_earliest_start_counts_not_the_emptiest_node() -> None:
     assert len(statuses(plan)) == 6
 
 
-def test_without_stated_times_small_work_passes_until_the_gang_has_waited_long() -> None:
-    cluster = one_node(4)
-    cluster.job("gang", "a", pods=8, age=PATIENCE_S - 1)
-    cluster.job("small", "a", age=100)
-    assert statuses(allocated(cluster)) == {"small-0": "reserved"}
-    cluster = one_node(4)
-    cluster.job("gang", "a", pods=8, age=PATIENCE_S)
-    cluster.job("small", "a", age=100)
-    assert not statuses(allocated(cluster))
+def test_without_stated_ends_small_work_passes_until_the_gang_has_waited_long() -> None:
+    for waited_s, is_kept in ((LONGEST_S - 1, False), (LONGEST_S, True)):
+        cluster = one_node(4)
+        cluster.job("gang", "a", pods=8, age=waited_s)
+        cluster.job("small", "a", age=100)
+        assert ("small-0" not in statuses(allocated(cluster))) is is_kept
 
 
-def test_stream_of_small_work_does_not_starve_a_gang_for_ever() -> None:
-    """Every round one small job ends and two come; the gang has what it needs in the end."""
-    free = 0
-    for age in range(0, 3 * PATIENCE_S, 600):
+def test_periods_without_a_stated_start_begin_when_the_waiting_time_has_doubled() -> None:
+    hours = [(at, window) for at in range(24) if (window := drain_window(at * 3600))]
+    four = (4 * 3600, 3600)
+    eight = (8 * 3600, 2 * 3600)
+    sixteen = (16 * 3600, 4 * 3600)
+    assert hours == [
+        (4, four),
+        *((at, eight) for at in (8, 9)),
+        *((at, sixteen) for at in (16, 17, 18, 19)),
+    ]
+
+
+def test_cards_stand_idle_for_two_fifths_of_the_waiting_time_at_most() -> None:
+    n_idle = 0
+    for minute in range(1, 60_000):
+        n_idle += drain_window(60 * minute) is not None
+        assert n_idle <= 0.4 * minute + 1
+
+
+def test_places_are_not_kept_behind_a_pod_that_has_run_longer_than_the_period() -> None:
+    for ran_s, is_kept in ((3600, True), (3601, False)):
         cluster = Cluster()
         cluster.node("n0", gpus=8)
         cluster.project("a", 8)
-        free += 1
-        if free < 8:
-            cluster.job("old", "a", pods=8 - free, min=1, on="n0", ran=100)
-        cluster.job("gang", "a", pods=8, age=age)
-        cluster.job("small", "a", pods=2, min=1, age=0)
+        cluster.job("old", "a", 4, on="n0", ran=ran_s)
+        cluster.job("gang", "a", pods=8, age=LONGEST_S)
+        cluster.job("small", "a", age=100)
+        assert ("small-0" not in statuses(allocated(cluster))) is is_kept
+
+
+def test_places_are_not_kept_behind_non_preemptible_work_without_a_stated_end() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=8)
+    cluster.project("a", 8)
+    cluster.job("notebook", "a", 4, on="n0", ran=100, kind="interactive", priority=100)
+    cluster.job("gang", "a", pods=8, age=LONGEST_S)
+    cluster.job("small", "a", age=100)
+    assert "small-0" in statuses(allocated(cluster))
+
+
+def test_work_that_can_be_taken_back_passes() -> None:
+    """Reclaim takes q's work above quota, and preemption a's work of a lower priority."""
+    cluster = one_node(4, run=1000)
+    cluster.project("q", 0)
+    cluster.job("gang", "a", pods=8, age=500)
+    cluster.job("other", "q", age=100)
+    cluster.job("worse", "a", age=100, priority=25)
+    cluster.job("equal", "a", age=100)
+    assert set(statuses(decide(cluster.snapshot()))) == {"other-0", "worse-0"}
+
+
+def test_work_that_is_protected_from_reclaim_until_the_start_passes() -> None:
+    for minimum_s, does_pass in ((900, True), (901, False)):
+        cluster = one_node(4, run=1000)
+        cluster.project("q", 0, min_runtime=minimum_s)
+        cluster.job("gang", "a", pods=8, age=500)
+        cluster.job("other", "q", age=100)
+        assert ("other-0" in statuses(decide(cluster.snapshot()))) is does_pass
+
+
+def test_work_that_cannot_be_taken_back_does_not_pass() -> None:
+    """Where preemption is off nothing is taken back, and nothing that is within its quota."""
+    cluster = one_node(4, run=1000)
+    cluster.pools["default"] = replace(cluster.pools["default"], has_preemption=False)
+    cluster.project("q", 0)
+    cluster.job("gang", "a", pods=8, age=500)
+    cluster.job("other", "q", age=100)
+    assert not statuses(decide(cluster.snapshot()))
+    cluster = one_node(4, run=1000)
+    cluster.project("b", 16)
+    cluster.project("q", 4)
+    cluster.job("gang", "b", pods=8, age=500)
+    cluster.job("other", "q", 4, age=100)
+    assert not statuses(decide(cluster.snapshot()))
+
+
+def test_a_stated_end_far_ahead_keeps_nothing() -> None:
+    for left_s, is_kept in ((LONGEST_S, True), (LONGEST_S + 1, False)):
+        cluster = one_node(4, run=left_s + 100)
+        cluster.job("gang", "a", pods=8, age=500)
+        cluster.job("small", "a", age=100)
+        assert ("small-0" not in statuses(allocated(cluster))) is is_kept
+
+
+@pytest.mark.parametrize("run_s", [600, 1800, 3600])
+def test_a_stream_of_small_work_does_not_starve_a_gang(run_s: int) -> None:
+    """Small jobs without stated ends come all the time; the gang starts in the first period that is
+    as long as they run."""
+    step_s = 300
+    running = [step_s * at for at in range(8)]
+    for waited_s in range(0, 9 * LONGEST_S, step_s):
+        running = [ran_s + step_s for ran_s in running if ran_s + step_s < run_s]
+        cluster = Cluster()
+        cluster.node("n0", gpus=8)
+        cluster.project("a", 8)
+        for at, ran_s in enumerate(running):
+            cluster.job(f"runs-{at}", "a", on="n0", ran=ran_s, age=max(1, waited_s - at))
+        cluster.job("gang", "a", pods=8, age=waited_s)
+        cluster.job("small", "a", pods=8, min=1, age=0)
         placed = statuses(allocated(cluster))
         if "gang-0" in placed:
-            assert age >= PATIENCE_S
+            assert waited_s <= max(LONGEST_S + LONGEST_S // 4, 9 * run_s)
             return
-        free -= len(placed)
+        running += [0] * len(placed)
     raise AssertionError("the gang never started")
 
 
@@ -122,11 +211,11 @@ def test_what_can_never_start_keeps_nothing_free() -> None:
     assert len(statuses(allocated(cluster))) == 2
 
 
-def test_overdue_work_is_expected_to_end_any_moment() -> None:
+def test_work_that_runs_longer_than_stated_keeps_nothing() -> None:
     cluster = one_node(4, run=50)
     cluster.job("gang", "a", pods=8, age=500)
-    cluster.job("short", "a", age=100, run=1)
-    assert not statuses(allocated(cluster))
+    cluster.job("small", "a", age=100)
+    assert set(statuses(allocated(cluster))) == {"small-0"}
 
 
 def test_work_of_this_cycle_that_says_when_it_ends_is_counted_in() -> None:

@@ -1,0 +1,205 @@
+"""Where a blocked workload can start first, on the nodes as they are once others have ended.
+
+Only ends that users stated are known. Where none help, `pods_to_drain` names the pods of which the
+end is worth waiting for; see `reservations`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
+
+from msgspec import Struct
+
+from extender.policy.placement.fragmentation import Fragmentation
+from extender.policy.placement.placer import Places
+from extender.policy.placement.simulation import Cards, Simulation
+from extender.policy.plan import Placement, State
+from extender.policy.queues.tree import PoolQueues, Queue, tally_of
+from extender.policy.workloads.pending import Pending
+from extender.state.model import PodView, WorkloadView
+from extender.state.snapshot import Snapshot
+
+#: How many ends are looked at first, and how many times more if they are too few: a workload waits
+#: for few others, and every end that is looked at costs a change of the table.
+_FIRST_ENDS: Final = 64
+_TIMES_MORE_ENDS: Final = 4
+
+
+class End(Struct, gc=False):
+    """The end of one pod of queue `leaf` at `end_s`, or at an unknown time if that is None."""
+
+    end_s: int | None
+    uid: str
+    ix: int
+    pod: PodView
+    cards: Cards
+    leaf: Queue | None
+
+
+@dataclass(slots=True)
+class Future:
+    """The cycle as it is now: what runs, and in `placed` what starts or is promised a place."""
+
+    snapshot: Snapshot
+    sim: Simulation
+    places: Places
+    queues: Mapping[str, PoolQueues]
+    placed: Mapping[tuple[str, State], Sequence[Placement]]
+
+    def stated_ends(self, pool: str, until_s: int) -> list[End]:
+        """The pods that end by `until_s`, as their users stated, the first first.
+
+        A pod that has run longer than stated has no stated end any more.
+        """
+        snapshot, queues = self.snapshot, self.queues[pool]
+        found = [
+            end
+            for key in tally_of(snapshot).timed
+            for end in self._ends_of(snapshot.workloads[key], pool)
+            if end.end_s is not None and end.end_s <= until_s
+        ]
+        ix_of, pool_of = self.sim.now.cards.ix, self.sim.now.pool
+        for (key, state), placements in self.placed.items():
+            workload = snapshot.workloads[key]
+            if state != "reserved" or workload.expected_run_s is None:
+                continue
+            end_s, leaf = snapshot.now_s + workload.expected_run_s, queues.leaf_of(workload)
+            for placed in placements:
+                ix = ix_of[placed.node]
+                if pool_of[ix] == pool and end_s <= until_s:
+                    pod = placed.pod
+                    found.append(End(end_s, pod.uid, ix, pod, placed.cards, leaf))
+        found.sort(key=attrgetter("end_s", "uid"))
+        return found
+
+    def pods_to_drain(self, pool: str, since_s: int, until_s: int) -> list[End]:
+        """Pods that may end by `until_s`, on the nodes first that have least of them.
+
+        These are pods with a stated end until then, and preemptible ones without a stated end
+        that started at `since_s` or later.
+        """
+        found: list[End] = []
+        n_busy: dict[int, int] = {}
+        for workload in self.snapshot.workloads.values():
+            for end in self._ends_of(workload, pool):
+                if end.end_s is None:
+                    is_young = not 0 < end.pod.started_at < since_s
+                    may_end = workload.is_preemptible and is_young
+                else:
+                    may_end = end.end_s <= until_s
+                if may_end:
+                    end.end_s = None
+                    found.append(end)
+                    n_busy[end.ix] = n_busy.get(end.ix, 0) + end.pod.held_milli
+        names = self.sim.now.cards.names
+        found.sort(key=lambda end: (n_busy[end.ix], names[end.ix], end.uid))
+        return found
+
+    def running(self, pool: str, is_wanted: Callable[[Queue, WorkloadView], bool]) -> list[End]:
+        """The pods of the pool of which the queue and the workload are wanted."""
+        found: list[End] = []
+        for workload in self.snapshot.workloads.values():
+            leaf = self.queues[pool].leaf_of(workload)
+            if leaf is not None and is_wanted(leaf, workload):
+                found += self._ends_of(workload, pool)
+        found.sort(key=attrgetter("uid"))
+        return found
+
+    def first_start(
+        self, pending: Pending, pool: str, freed: Sequence[End], ends: Sequence[End]
+    ) -> tuple[int, list[Placement]] | None:
+        """How many of `ends` must come before the next chunk has places, and these places; None
+        if all of them are not enough, or none is needed. `freed` are gone from the beginning."""
+        if not ends:
+            return None
+        # Halves the ends until it is known which is the first after which the chunk has places.
+        nodes = _NodesLater(self, pending, pool, freed, ends)
+        if freed and nodes.place_after(0) is not None:
+            return None
+        low, high = 0, min(_FIRST_ENDS, len(ends))
+        placed = nodes.place_after(high)
+        while placed is None:
+            if high == len(ends):
+                return None
+            low, high = high, min(_TIMES_MORE_ENDS * high, len(ends))
+            placed = nodes.place_after(high)
+        # Invariant: with `low` ends there is no place, with `high` there is `placed`.
+        while high - low > 1:
+            middle = (low + high) // 2
+            earlier = nodes.place_after(middle)
+            if earlier is None:
+                low = middle
+            else:
+                high, placed = middle, earlier
+        return high, placed
+
+    def _ends_of(self, workload: WorkloadView, pool: str) -> Iterator[End]:
+        """The ends of the workload's pods that hold places in the pool and are not leaving."""
+        now_s, run_s = self.snapshot.now_s, workload.expected_run_s
+        ix_of, pool_of = self.sim.now.cards.ix, self.sim.now.pool
+        leaf = self.queues[pool].leaf_of(workload)
+        for pod in workload.pods:
+            if pod.is_terminating or pod.state not in ("bound", "reserved"):
+                continue
+            ix = ix_of.get(pod.node)
+            if ix is None or pool_of[ix] != pool:
+                continue
+            end_s = None if run_s is None else (pod.started_at or now_s) + run_s
+            if end_s is not None and end_s <= now_s:
+                end_s = None
+            yield End(end_s, pod.uid, ix, pod, pod.cards, leaf)
+
+
+class _NodesLater:
+    """The pool's nodes at any moment to come, on a table of its own."""
+
+    def __init__(
+        self,
+        future: Future,
+        pending: Pending,
+        pool: str,
+        freed: Sequence[End],
+        ends: Sequence[End],
+    ) -> None:
+        self._pending, self._pool = pending, pool
+        self._places = future.places
+        self._sim = Simulation(future.sim.later.copy())
+        self._fragmentation = Fragmentation(future.snapshot, self._sim)
+        gone = {end.uid for end in freed}
+        self._ends = [None if end.uid in gone else end for end in ends]
+        self._n_ended = 0
+        for end in freed:
+            self._free(end)
+
+    def place_after(self, n_ended: int) -> list[Placement] | None:
+        """Places for the chunk when the first `n_ended` have ended; none is held afterwards."""
+        while self._n_ended < n_ended:
+            self._free(self._ends[self._n_ended])
+            self._n_ended += 1
+        while self._n_ended > n_ended:
+            self._n_ended -= 1
+            self._hold(self._ends[self._n_ended])
+        # A new one each time: nothing that failed at one moment is remembered at another.
+        known = self._places
+        places = Places(
+            self._sim,
+            known.matcher,
+            known.topologies,
+            known.pools,
+            known.beside,
+            self._fragmentation,
+        )
+        placed = places.place_chunk(self._pending, self._pool, "now")
+        self._sim.rollback(0)
+        return placed
+
+    def _free(self, end: End | None) -> None:
+        if end is not None:
+            self._sim.now.give_back(end.ix, end.pod.demand, end.cards)
+            self._sim.touched.append(end.ix)
+
+    def _hold(self, end: End | None) -> None:
+        if end is not None:
+            self._sim.now.hold(end.ix, end.pod.demand, end.cards)
+            self._sim.touched.append(end.ix)
