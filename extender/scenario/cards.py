@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from extender.api.demand import Demand
-from extender.api.kinds import CardShare
-from extender.api.units import MILLI_PER_GPU, share_mib, share_milli
+from extender.api.units import MILLI_PER_GPU
 from extender.scenario.cluster import Cluster, n_cards
 from extender.scenario.errors import ScenarioError
 from extender.scenario.model import Node, StartState, Task
 from extender.scenario.places import Place
+from extender.state.card_shares import card_shares
 
 
 @dataclass(slots=True)
@@ -71,15 +71,6 @@ def seat(cluster: Cluster, held: Iterable[Place], tasks: list[Seated]) -> None:
     for each in sorted(others, key=lambda each: each.state == "nominated"):
         table = tables[each.task.node or ""]
         _put(cluster, table, each, _own_cards(cluster, table, each))
-
-
-def card_shares(demand: Demand, card_mib: int, cards: Iterable[int]) -> tuple[CardShare, ...]:
-    """What a task with this demand holds of each of the cards, which have `card_mib` MiB each."""
-    if demand.gpu_memory_mib:
-        milli, mib = share_milli(demand.gpu_memory_mib, card_mib), demand.gpu_memory_mib
-    else:
-        milli, mib = demand.milli, share_mib(demand.milli, card_mib)
-    return tuple(CardShare(index=card, milli=milli, memory_mib=mib) for card in cards)
 
 
 def _number_names(cluster: Cluster, table: _Cards, each: Seated, *, wants_number: bool) -> None:

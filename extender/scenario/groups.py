@@ -1,4 +1,4 @@
-"""A job's tree of groups: what a file leaves out filled in, and whether what runs satisfies it.
+"""A job's tree of groups: what a file leaves out filled in.
 
 A group that says neither `min` nor `minGroups` needs all of its tasks, or all of its children.
 """
@@ -32,17 +32,6 @@ def is_plain(tree: GroupView) -> bool:
     return not tree.children and tree.topology is None
 
 
-def is_satisfied(tree: GroupView, n_in: Mapping[str, int]) -> bool:
-    """Whether so many tasks per leaf (by its name) may run: nothing, or the minima of all groups
-    that hold something and of those these need."""
-    return _count(tree, n_in) == 0 or _holds(tree, n_in)
-
-
-def count_in(tree: GroupView, groups: Iterable[str]) -> Counter[str]:
-    """Tasks per leaf, for `is_satisfied`; without children all belong to the root."""
-    return Counter(groups if tree.children else ("" for _ in groups))
-
-
 def _view(group: Group, sizes: Mapping[str, int], *, is_root: bool = False) -> GroupView:
     children = tuple(_view(child, sizes) for child in group.children)
     min_member, min_groups = group.min, group.min_groups
@@ -70,24 +59,3 @@ def _leaves(tree: GroupView) -> Iterable[str]:
         yield tree.name
     for child in tree.children:
         yield from _leaves(child)
-
-
-def _count(tree: GroupView, n_in: Mapping[str, int]) -> int:
-    if not tree.children:
-        return n_in.get(tree.name, 0)
-    return sum(_count(child, n_in) for child in tree.children)
-
-
-def _holds(tree: GroupView, n_in: Mapping[str, int]) -> bool:
-    if _count(tree, n_in) < tree.min_member:
-        return False
-    held = [child for child in tree.children if _count(child, n_in)]
-    empty = [child for child in tree.children if child not in held and _may_be_empty(child)]
-    if len(held) + len(empty) < (tree.min_groups or 0):
-        return False
-    return all(_holds(child, n_in) for child in held)
-
-
-def _may_be_empty(tree: GroupView) -> bool:
-    """Whether it asks for nothing, so that it is satisfied by nothing."""
-    return not tree.min_member and not tree.min_groups

@@ -3,12 +3,13 @@
 from extender.policy.plan import Settings
 from extender.scenario import amounts
 from extender.scenario.budgets import allowed, covers, key_of
-from extender.scenario.groups import count_in, is_plain, is_satisfied
+from extender.scenario.groups import is_plain
 from extender.scenario.model import Case
 from extender.scenario.world import RunJob, World
 from extender.state.model import WorkloadView
 from extender.state.nodes import NodeTable
 from extender.state.snapshot import Snapshot
+from extender.state.trees import is_satisfied
 
 
 def take_snapshot(world: World, *, is_reversed: bool = False) -> Snapshot:
@@ -89,7 +90,7 @@ def stale_since(job: RunJob) -> int | None:
     held = [task for task in job.tasks if task.place.status in ("running", "bound")]
     if job.spec.stale is None or not held:
         return None
-    if is_satisfied(job.tree, count_in(job.tree, (task.view.group for task in held))):
+    if is_satisfied(job.tree, (task.view.group for task in held)):
         return None
     return job.came_s - int(job.spec.stale.for_)
 

@@ -5,7 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from extender.api.objects import LabelSelector, PodDisruptionBudget, Requirement
+from extender.api.objects import LabelSelector, PodDisruptionBudget
+from extender.api.selectors import meets
 from extender.state.pods.facts import PodFacts
 
 #: Of one namespace's budgets only so many count, the first by name, so that what a tenant stores
@@ -111,19 +112,5 @@ def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     wanted = selector.match_labels or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
-    return all(_meets(each, labels) for each in selector.match_expressions or ())
-
-
-def _meets(expression: Requirement, labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(expression.key), expression.values or []
-    match expression.operator:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    # The API server knows no other; what it may know later selects to be on the safe side.
-    return True
+    # The API server knows the operators we know; any other selects, to be on the safe side.
+    return all(meets(each, labels) is not False for each in selector.match_expressions or ())

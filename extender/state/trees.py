@@ -42,13 +42,24 @@ def leaves_of(tree: GroupView) -> Iterable[str]:
         yield from leaves_of(child)
 
 
+def is_satisfied(tree: GroupView, groups: Iterable[str]) -> bool:
+    """Whether pods of these leaves, one entry a pod, may run together.
+
+    They may if there are none, or if the tree and every group that holds any of them has its
+    minimum. Pods that name no group of the tree count for the tree itself.
+    """
+    n_in = Counter(groups)
+    n_pods = n_in.total()
+    return n_pods == 0 or (n_pods >= tree.min_member and _are_children_satisfied(tree, n_in))
+
+
 def is_below(tree: GroupView | None, min_member: int, groups: Sequence[str]) -> bool:
     """Whether pods of these leaves, one entry a pod, are some but fewer than must run together."""
     if not groups:
         return False
     if tree is None or not tree.children:
         return len(groups) < min_member
-    return not _holds(tree, Counter(groups))
+    return not is_satisfied(tree, groups)
 
 
 def without_succeeded(view: WorkloadView, succeeded: Counter[str]) -> WorkloadView:
@@ -119,14 +130,17 @@ def _with_minimums(
     )
 
 
-def _holds(group: GroupView, n_in: Counter[str]) -> bool:
-    """Whether the group and all in it that hold pods have their minimums."""
-    held = [child for child in group.children if _count(child, n_in)]
-    # Pods that name no sub-group belong to the root, whose name is empty as theirs.
-    if _count(group, n_in) < group.min_member:
-        return False
-    n_ready = sum(bool(_count(c, n_in)) or _may_be_empty(c) for c in group.children)
-    return n_ready >= (group.min_groups or 0) and all(_holds(child, n_in) for child in held)
+def _are_children_satisfied(group: GroupView, n_in: Counter[str]) -> bool:
+    n_ready = 0
+    for child in group.children:
+        n_pods = _count(child, n_in)
+        if not n_pods:
+            n_ready += _may_be_empty(child)
+            continue
+        if n_pods < child.min_member or not _are_children_satisfied(child, n_in):
+            return False
+        n_ready += 1
+    return n_ready >= (group.min_groups or 0)
 
 
 def _may_be_empty(group: GroupView) -> bool:
@@ -134,8 +148,7 @@ def _may_be_empty(group: GroupView) -> bool:
 
 
 def _count(group: GroupView, n_in: Counter[str]) -> int:
-    own = n_in[group.name] if not group.children or not group.name else 0
-    return own + sum(_count(child, n_in) for child in group.children)
+    return n_in[group.name] + sum(_count(child, n_in) for child in group.children)
 
 
 def _size(group: GroupView) -> int:

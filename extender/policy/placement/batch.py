@@ -1,15 +1,13 @@
 """Places for many pods of one shape, found in one go: what is left to do for each is to hold it."""
 
 from array import array
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.demand import Demand
-from extender.api.kinds import CardShare
-from extender.api.units import MILLI_PER_GPU, share_mib, share_milli
 from extender.kernels import nodes_bulk as bulk
 from extender.policy.placement.simulation import Cards
+from extender.state.card_shares import card_shares
 from extender.state.model import Constraints
 from extender.state.nodes import NodeTable
 
@@ -17,17 +15,6 @@ from extender.state.nodes import NodeTable
 #: in vain when another shape comes between.
 _FIRST_STREAK: Final = 8
 _LONGEST_STREAK: Final = 512
-
-
-def card_shares(card_mib: int, demand: Demand, indices: Iterable[int]) -> tuple[CardShare, ...]:
-    """What a pod gets of each of the cards `indices`, which have `card_mib` MiB each."""
-    if demand.gpu_memory_mib:
-        milli, mib = share_milli(demand.gpu_memory_mib, card_mib), demand.gpu_memory_mib
-    elif demand.milli == MILLI_PER_GPU:
-        milli, mib = MILLI_PER_GPU, card_mib
-    else:
-        milli, mib = demand.milli, share_mib(demand.milli, card_mib)
-    return tuple(CardShare(index=index, milli=milli, memory_mib=mib) for index in indices)
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,6 +59,6 @@ def find_alike(table: NodeTable, wish: Wish) -> list[tuple[int, Cards]]:
         key = table.cards.card_mib[ix], bits
         if key not in known:
             indices = [card for card in range(bits.bit_length()) if bits >> card & 1]
-            known[key] = card_shares(key[0], demand, indices)
+            known[key] = card_shares(demand, key[0], indices)
         found.append((ix, known[key]))
     return found

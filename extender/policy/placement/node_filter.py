@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from extender.api.objects import NodeSelector, NodeSelectorTerm, Requirement, Taint, Toleration
+from extender.api.objects import NodeSelector, NodeSelectorTerm, Taint, Toleration
+from extender.api.selectors import meets
 from extender.state.model import Constraints
 from extender.state.nodes import NodeTable
 
@@ -164,32 +165,6 @@ def _term_holds(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) ->
     if not term.match_expressions and not term.match_fields:
         return False
     fields = {"metadata.name": name}
-    return all(_holds(rule, labels) for rule in term.match_expressions or ()) and all(
-        _holds(rule, fields) for rule in term.match_fields or ()
+    return all(meets(rule, labels) for rule in term.match_expressions or ()) and all(
+        meets(rule, fields) for rule in term.match_fields or ()
     )
-
-
-def _holds(rule: Requirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(rule.key)
-    values = rule.values or []
-    match rule.operator:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            return _compares(rule.operator, value, values)
-    return False
-
-
-def _compares(operator: str, value: str | None, values: list[str]) -> bool:
-    """Gt and Lt hold between two integers only."""
-    try:
-        have, bound = int(value or ""), int(values[0])
-    except (ValueError, IndexError):
-        return False
-    return have > bound if operator == "Gt" else have < bound

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from extender.api.demand import Demand
 from extender.kernels import nodes as kernel
-from extender.policy.placement.batch import Streak, Wish, card_shares, find_alike
+from extender.policy.placement.batch import Streak, Wish, find_alike
 from extender.policy.placement.fragmentation import Fragmentation
 from extender.policy.placement.node_filter import WHOLE_POOL, Frame, Matcher
 from extender.policy.placement.pod_affinity import Beside
@@ -22,6 +22,7 @@ from extender.policy.plan import Placement
 from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape, alike, placing_orders, shapes_of
+from extender.state.card_shares import card_shares
 from extender.state.model import PlacementRule, PodView, PoolView, TopologyRule
 from extender.state.nodes import NodeTable
 
@@ -170,7 +171,7 @@ class Places:
         key = self.sim.later.cards.card_mib[ix], demand, indices
         known = self._shares.get(key)
         if known is None:
-            known = self._shares[key] = card_shares(key[0], demand, indices)
+            known = self._shares[key] = card_shares(demand, key[0], indices)
         return known
 
     def roomiest(self, pod: PodView, pool: str, rule: TopologyRule) -> int | None:

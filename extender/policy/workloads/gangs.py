@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 
+from extender.state import trees
 from extender.state.model import GroupView, PodView, WorkloadView
 
 
@@ -19,7 +20,8 @@ def is_satisfied(workload: WorkloadView, pods: Collection[PodView]) -> bool:
         return True
     if not _has_groups(workload):
         return len(pods) >= workload.min_member
-    return _read(workload, pods, ()).is_legal()
+    assert workload.tree is not None
+    return trees.is_satisfied(workload.tree, (pod.group for pod in pods))
 
 
 def unit_of(workload: WorkloadView, live: Collection[PodView], pod: PodView) -> Collection[PodView]:
@@ -188,19 +190,6 @@ class _Group:
         for child in self.children:
             yield from child.held()
 
-    def is_legal(self) -> bool:
-        """Whether it holds nothing, or its minimum and that of all groups in it that it needs."""
-        return self.n_held == 0 or self._has_minimum()
-
-    def _has_minimum(self) -> bool:
-        if self.n_held < self.view.min_member or not all(c.is_legal() for c in self.children):
-            return False
-        return sum(map(_Group._counts, self.children)) >= (self.view.min_groups or 0)
-
-    def _counts(self) -> bool:
-        """Whether a parent may count it among the groups that have their minimum."""
-        return self.n_held > 0 or _may_be_empty(self.view)
-
     def can_fill(self) -> bool:
         """Whether enough pods wait for it to reach its minimum."""
         usable = [child for child in self.children if child.can_fill()]
@@ -263,11 +252,6 @@ class _Group:
         for group in self.path():
             group.n_held += 1
             group.n_waiting -= 1
-
-
-@lru_cache(maxsize=4096)
-def _may_be_empty(view: GroupView) -> bool:
-    return view.min_member == 0 and not view.min_groups
 
 
 def _read(workload: WorkloadView, live: Iterable[PodView], waiting: Iterable[PodView]) -> _Group:

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from extender.api.units import MILLI_PER_GPU
-from extender.scenario.cards import card_shares
-from extender.scenario.groups import count_in, is_satisfied
 from extender.scenario.outcome import Outcome
 from extender.scenario.places import Place
 from extender.scenario.snapshot import allowed_now, stale_since
 from extender.scenario.world import RunJob, RunTask, World
+from extender.state.card_shares import card_shares
 from extender.state.model import GPU, PoolQuota
+from extender.state.trees import is_satisfied
 from tests.scenarios.judge.allocations import CPU, MEMORY, PODS, Allocations, held_later, held_now
 from tests.scenarios.judge.node_rules import misplaced
 
@@ -102,7 +102,7 @@ def broken_gangs(world: World, outcome: Outcome) -> Iterator[str]:
 
 def _may_run(job: RunJob, ids: set[str]) -> bool:
     groups = (task.view.group for task in job.tasks if task.id in ids)
-    return is_satisfied(job.tree, count_in(job.tree, groups))
+    return is_satisfied(job.tree, groups)
 
 
 def _below(job: RunJob, ids: set[str]) -> str:

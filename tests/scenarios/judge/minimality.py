@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations, islice
 
-from extender.scenario.groups import count_in, is_satisfied
 from extender.scenario.outcome import Outcome
 from extender.scenario.world import World
+from extender.state.trees import is_satisfied
 from tests.scenarios.judge.counterfactual import WhatIf, tasks_placed
 
 #: Subsets of one job's victims that are tried; more than a hand-made case has.
@@ -86,7 +86,7 @@ def _units(world: World, outcome: Outcome, victims: list[str]) -> Iterator[list[
         n_found = 0
         for subset in islice(subsets, _MOST_SUBSETS * max(1, len(stopped))):
             groups = [task.view.group for task in (*kept, *subset)]
-            if is_satisfied(job.tree, count_in(job.tree, groups)):
+            if is_satisfied(job.tree, groups):
                 n_found += 1
                 yield [task.id for task in subset]
                 if n_found == max(len(stopped), 1):

@@ -2,9 +2,9 @@
 
 from extender.api.reasons import Reason
 from extender.policy.plan import Admission, Eviction, Move, Placement, Plan
-from extender.scenario.cards import card_shares
 from extender.scenario.snapshot import take_snapshot
 from extender.scenario.world import World
+from extender.state.card_shares import card_shares
 from extender.state.model import PodView, WorkloadView
 
 

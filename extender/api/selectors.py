@@ -1,0 +1,34 @@
+"""Whether labels meet a requirement of a selector, as Kubernetes has it."""
+
+from collections.abc import Mapping
+
+from extender.api.objects import Requirement
+
+
+def meets(rule: Requirement, labels: Mapping[str, str]) -> bool | None:
+    """Whether the labels meet one requirement; None for an operator that is not known here.
+
+    `Gt` and `Lt` are for nodes only; the API server refuses them in label selectors.
+    """
+    value, values = labels.get(rule.key), rule.values or []
+    match rule.operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(rule.operator, value, values)
+    return None
+
+
+def _compares(operator: str, value: str | None, values: list[str]) -> bool:
+    """Gt and Lt hold between two integers only."""
+    try:
+        have, bound = int(value or ""), int(values[0])
+    except (ValueError, IndexError):
+        return False
+    return have > bound if operator == "Gt" else have < bound

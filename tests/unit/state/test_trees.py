@@ -1,0 +1,41 @@
+"""Whether pods satisfy the minimums of a tree of groups; one rule for model, policy and files."""
+
+import pytest
+
+from extender.state.model import GroupView
+from extender.state.trees import is_satisfied
+
+LEADER = GroupView(name="leader", min_member=1)
+WORKERS = GroupView(name="workers", min_member=2)
+FREE = GroupView(name="free", min_member=0)
+BOTH = GroupView(name="", min_member=3, min_groups=2, children=(LEADER, WORKERS))
+EITHER = GroupView(name="", min_member=1, min_groups=1, children=(LEADER, WORKERS))
+EMPTY = GroupView(
+    name="", min_member=1, min_groups=2, children=(LEADER, GroupView(name="x", min_member=0))
+)
+
+
+@pytest.mark.parametrize(
+    ("tree", "groups", "expected"),
+    [
+        (BOTH, "", True),
+        (BOTH, "leader workers workers", True),
+        (BOTH, "leader leader leader", False),
+        (BOTH, "leader workers", False),
+        (EITHER, "leader", True),
+        (EITHER, "leader workers", False),
+        (EMPTY, "leader", True),
+    ],
+)
+def test_tree_and_every_group_that_holds_pods_needs_its_minimum(
+    tree: GroupView, groups: str, expected: bool
+) -> None:
+    assert is_satisfied(tree, groups.split()) is expected
+
+
+def test_pods_outside_every_group_count_for_the_tree_itself() -> None:
+    flat = GroupView(name="", min_member=2)
+    assert is_satisfied(flat, ["", "of an older list"])
+    tree = GroupView(name="", min_member=2, min_groups=1, children=(LEADER, WORKERS))
+    assert is_satisfied(tree, ["leader", ""])
+    assert not is_satisfied(tree, ["", ""])
