@@ -22,6 +22,7 @@ from extender.api.demand import (
     read_compute,
     read_min_member,
     read_sub_groups,
+    read_weight,
 )
 from extender.api.kinds import GpuProject
 from extender.api.objects import Pod
@@ -69,6 +70,7 @@ def check_words(pod: Pod) -> Refused | None:
         min_member = read_min_member(meta.annotations, meta.labels)
         read_sub_groups(meta.annotations, min_member)
         read_checkpoint(meta.annotations)
+        read_weight(meta.annotations)
         _check_node_pools(meta.annotation(names.ANNOTATION_NODE_POOLS))
     except UnitError as error:
         return _invalid(pod, str(error))

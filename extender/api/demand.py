@@ -17,6 +17,7 @@ from extender.api.objects import ObjectMeta, Pod, Quantity
 from extender.api.reasons import Reason, Refused
 from extender.api.requests import effective, host_request, request_of
 from extender.api.units import (
+    MAX_WEIGHT,
     MILLI_PER_GPU,
     UnitError,
     parse_cpu,
@@ -246,6 +247,15 @@ def read_checkpoint(annotations: Mapping[str, str] | None) -> int:
     """Seconds of running between two saves of the pod's work, or 0; raises UnitError."""
     text = first_of(annotations, (names.ANNOTATION_CHECKPOINT,))
     return parse_positive(text, names.ANNOTATION_CHECKPOINT, _OF_SECONDS) if text else 0
+
+
+def read_weight(annotations: Mapping[str, str] | None) -> int:
+    """Weight of the pod's workload beside others, or 0 where it states none; raises UnitError."""
+    text = first_of(annotations, (names.ANNOTATION_WEIGHT,))
+    weight = parse_positive(text, names.ANNOTATION_WEIGHT) if text else 0
+    if weight > MAX_WEIGHT:
+        raise UnitError(f"{names.ANNOTATION_WEIGHT}: {weight} is more than {MAX_WEIGHT}")
+    return weight
 
 
 def write_sub_groups(sub_groups: SubGroups) -> str:

@@ -29,6 +29,7 @@ from extender.api.ledger import (
 )
 from extender.api.names import API_VERSION
 from extender.api.objects import Condition, ObjectMeta
+from extender.api.units import MAX_WEIGHT
 
 #: Of the ledger's module, found here too.
 __all__ = [
@@ -421,6 +422,9 @@ class SubGroup(Struct, rename="camel", kw_only=True, omit_defaults=True):
     topology_constraint: TopologyConstraint | None = None
 
 
+WorkloadWeight = Annotated[int, Meta(ge=1, le=MAX_WEIGHT)]
+
+
 class GpuPodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     min_member: Annotated[
         int,
@@ -461,6 +465,13 @@ class GpuPodGroupSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     preemption_delay_seconds: Annotated[
         int, Meta(ge=0, description="How long it waits before other work is stopped for it.")
     ] = 0
+    weight: Annotated[
+        WorkloadWeight | None,
+        Meta(
+            description="In node pools of policy DemandWeighted, its weight beside other workloads"
+            " of its project; absent: what its pods' annotation ballast.dev/weight says, else 1.",
+        ),
+    ] = None
     staleness_grace_seconds: Annotated[
         int,
         Meta(

@@ -12,6 +12,8 @@ from typing import Final
 MILLI_PER_GPU: Final = 1000
 #: Longest text looked at: nothing canonical is longer, and huge digit strings cost time.
 MAX_TEXT: Final = 16
+#: The largest weight that a workload may state.
+MAX_WEIGHT: Final = 1000
 #: Longest part of a refused text that a message repeats.
 MAX_SHOWN: Final = 40
 

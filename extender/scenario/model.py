@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from extender.api.units import MAX_WEIGHT
 from extender.policy.plan import Stage
 from extender.state.model import JobOrder, PlacementRule, PoolPolicy
 
@@ -24,6 +25,7 @@ _MOST_ROUNDS: Final = 1000
 _MOST_CARDS: Final = 64
 Name = Annotated[str, Meta(min_length=1)]
 Natural = Annotated[int, Meta(ge=0, le=MOST)]
+Weight = Annotated[int, Meta(ge=1, le=MAX_WEIGHT)]
 Count = Annotated[int, Meta(ge=1, le=MOST)]
 Rank = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Seconds = (
@@ -260,6 +262,7 @@ class Job(Written, frozen=True, kw_only=True):
     max_concurrent_pods: Natural | None = None
     expected_run: Seconds | None = None
     checkpoint: Seconds | None = None
+    weight: Weight = 1
     age: Seconds | None = None
     running_for: Seconds = 0
     preemption_delay: Seconds = 0
@@ -346,6 +349,7 @@ class Change(Written, frozen=True, kw_only=True):
     max_concurrent_pods: Natural | UnsetType | None = UNSET
     expected_run: Seconds | UnsetType | None = UNSET
     checkpoint: Seconds | UnsetType | None = UNSET
+    weight: Weight | UnsetType = UNSET
     preemption_delay: Seconds | UnsetType = UNSET
     stale: Stale | UnsetType | None = UNSET
     deleted: bool | UnsetType = UNSET

@@ -33,6 +33,7 @@ from extender.api.demand import (
     read_min_member,
     read_plugin_cards,
     read_sub_groups,
+    read_weight,
 )
 from extender.api.kinds import CardShare, TopologyConstraint
 from extender.api.objects import (
@@ -77,7 +78,8 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     `group` is the name of its group, empty without one, and `sub_group` its leaf in there; `pools`
     and `nearness` are what its annotations ask for. `plan` is the controller's annotation;
     `written_cards` what its Binding says it holds. `owner` is the UID of the controller that would
-    make it again; `checkpoint_s` is 0 where the pod does not say how often it saves its work.
+    make it again; `checkpoint_s` is 0 where the pod does not say how often it saves its work, and
+    `weight` where it states none.
     `plugin_cards` are whole cards that the device plugin gives it; `is_mirror`: kubelet made it.
     `held_cpu_milli` and `held_memory_mib` are what kubelet gave it, which an in-place resize may
     leave above the demand for a while.
@@ -119,6 +121,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     compute_limit_milli: int
     written_cards: str
     checkpoint_s: int = 0
+    weight: int = 0
     maker: OwnerReference | None = None
     told: str = ""
     plugin_cards: int = 0
@@ -186,7 +189,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     meta, spec, gates = pod.metadata, pod.spec, pod.gates
     asked = _host_demand(pod) if isinstance(demand, Refused) else demand
     held = _held(pod)
-    gang, compute, checkpoint_s, problem = _read_words(pod, asked)
+    gang, compute, (checkpoint_s, weight), problem = _read_words(pod, asked)
     constraints, labels = read_constraints(pod), _share_labels(meta.labels or {})
     problem = problem or _refuse_large(meta, constraints, labels)
     kind = meta.label(names.LABEL_WORKLOAD_KIND)
@@ -227,6 +230,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         compute_limit_milli=compute[1],
         written_cards=meta.annotation(names.ANNOTATION_CARDS),
         checkpoint_s=checkpoint_s,
+        weight=weight,
         maker=_share_maker(meta),
         told=_read_told(pod),
         priority_class=spec.priority_class_name,
@@ -242,11 +246,11 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
 
 def _read_words(
     pod: Pod, demand: Demand
-) -> tuple[tuple[int, SubGroups], tuple[int, int], int, Refused | None]:
+) -> tuple[tuple[int, SubGroups], tuple[int, int], tuple[int, int], Refused | None]:
     """The (minMember, sub-groups) that the pod states, its (guaranteed, greatest) compute share,
-    seconds between its saves, and what is wrong."""
+    (seconds between its saves, weight), and what is wrong."""
     meta, refused = pod.metadata, None
-    min_member = checkpoint_s = 0
+    min_member = checkpoint_s = weight = 0
     sub_groups: SubGroups = ()
     compute = min(demand.milli, MILLI_PER_GPU), MILLI_PER_GPU
     try:
@@ -255,9 +259,10 @@ def _read_words(
         sub_groups = read_sub_groups(meta.annotations, min_member)
         compute = read_compute(pod, demand)
         checkpoint_s = read_checkpoint(meta.annotations)
+        weight = read_weight(meta.annotations)
     except UnitError as error:
         refused = Refused(Reason.INVALID_REQUEST, f"{meta.namespace}/{meta.name}: {error}")
-    return (min_member, sub_groups), compute, checkpoint_s, refused
+    return (min_member, sub_groups), compute, (checkpoint_s, weight), refused
 
 
 def _is_holder(meta: ObjectMeta) -> bool:

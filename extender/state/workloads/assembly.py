@@ -105,6 +105,7 @@ class Assembly:
             preemption_delay_s=spec.preemption_delay_seconds,
             waits_since=min((fact.created_at for fact in facts if _waits(fact)), default=0),
             stale_grace_s=_grace_of(spec) if first.group else None,
+            weight=spec.weight or max(fact.weight for fact in facts) or 1,
             problem=problem or _disagreement(users) or unmet,
             doubt=self._denial_of(facts) or _refusal_of(facts) or doubt,
         )

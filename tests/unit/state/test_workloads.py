@@ -468,6 +468,12 @@ def test_a_pod_says_how_often_it_saves_its_work(said: str, checkpoint_s: int) ->
     assert found.checkpoint_s == checkpoint_s
 
 
+@pytest.mark.parametrize(("said", "weight"), [("3", 3), ("0", 1), ("1001", 1), ("", 1)])
+def test_a_pod_states_the_weight_of_its_workload(said: str, weight: int) -> None:
+    notes = {names.ANNOTATION_WEIGHT: said}
+    assert only(pod("a").needs(500).notes(notes).build()).weight == weight
+
+
 def test_a_pod_that_was_refused_twice_is_in_doubt_after_a_change_of_leader() -> None:
     refusals = Refusals().after("n1", 1000, 30).after("n2", 1000, 30, "no free ports")
     notes = {names.ANNOTATION_REFUSED: write_refusals(refusals), names.ANNOTATION_REVOKED: "n2 7 1"}

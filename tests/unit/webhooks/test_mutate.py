@@ -386,6 +386,8 @@ def test_hostile_memory_is_refused_with_a_sentence(text: str) -> None:
         (pod().noted(HALF | {names.ANNOTATION_NODE_POOLS: "a,a"}), "different names"),
         (pod().noted(HALF | {names.ANNOTATION_MIN_MEMBER: "0"}), "min-member"),
         (pod().noted(HALF | {names.ANNOTATION_CHECKPOINT: "30m"}), "a whole number from 1 to"),
+        (pod().noted(HALF | {names.ANNOTATION_WEIGHT: "0.5"}), "a whole number from 1 to"),
+        (pod().noted(HALF | {names.ANNOTATION_WEIGHT: "1001"}), "is more than 1000"),
         (pod().noted(HALF).labelled({names.LABEL_WORKLOAD_KIND: "Train"}), "is not one of"),
         (pod().noted(HALF).labelled({names.LABEL_PREEMPTIBILITY: "no"}), "is not one of"),
         (pod().noted(HALF).labelled({names.LABEL_POD_GROUP: "../x"}), "is not a name"),
