@@ -42,6 +42,7 @@ from extender.policy.queues.tree import (
     tally_of,
 )
 from extender.policy.workloads.disruption_budgets import Budgets
+from extender.policy.workloads.first_kinds import FirstKinds
 from extender.policy.workloads.job_order import Turns
 from extender.policy.workloads.pending import Pending, Reader, SortKey, why_too_few
 from extender.state.model import CPU, GPU, Amounts, PodView, WorkloadView
@@ -67,6 +68,7 @@ class Session:
     shortages: Shortages = field(init=False)
     budgets: Budgets = field(init=False)
     reservations: Reservations = field(init=False)
+    firsts: FirstKinds = field(init=False)
     pending: list[Pending] = field(default_factory=list)
     deferred: list[Pending] = field(default_factory=list)
     is_reclaim_awaited: bool = False
@@ -98,6 +100,7 @@ class Session:
         self.queues = build_queues(snapshot)
         future = Future(snapshot, self.sim, self.places, self.queues, self._placed)
         self.reservations = Reservations(future, self.settings)
+        self.firsts = FirstKinds(snapshot, self.queues)
         overdue = frozenset(
             uid for uid, end in self.settings.budget_ends.items() if end <= snapshot.now_s
         )
@@ -138,6 +141,7 @@ class Session:
         """The turns of what waits in a pool, in the order of its jobs that the pool keeps."""
         return Turns(
             ((self.queue_of(pending.workload, pool), pending) for pending in waiting),
+            self.firsts,
             overdue=self.settings.first,
         )
 
@@ -228,7 +232,9 @@ class Session:
         assert placements, f"{workload.key} is given nothing"
         is_np = not workload.is_preemptible
         held = placed_amounts(placements) if amounts is None else amounts
-        self.sim.charge(self.queue_of(workload, pool), held, is_np=is_np)
+        leaf = self.queue_of(workload, pool)
+        self.sim.charge(leaf, held, is_np=is_np)
+        self.firsts.start(workload, leaf, held)
         self.confirm(workload, placements, state)
         self.reservations.close(workload.key, pool)
         left = pending.advance(placements, pool)

@@ -1,9 +1,10 @@
 """Stage `preempt`: inside a project, a pending workload evicts running ones of strictly lower
 priority.
 
-While the project is within its quota, its inference, interactive and build workloads precede its
-training whatever the priorities, as they do in the order of pending work: they may evict training
-of any priority, and training evicts none of them.
+Inference, interactive and build work that fits its project's quota with all its pods precedes
+training, whatever the priorities: it evicts training of any priority, and training evicts none of
+it. Against that quota counts what these kinds and non-preemptible work hold, the highest priority
+first, but no preemptible training. Beyond the quota priority alone decides.
 
 Between projects there is no priority. What a project may hold is for reclaim to decide: limits
 apply here, the quota of non-preemptible work, and preemptible work does not lift its project above
@@ -20,14 +21,14 @@ from dataclasses import dataclass, field
 from extender.api.reasons import Reason, Refused
 from extender.policy.actions.preemption_loop import Taking
 from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import NOTHING, Rule, Terms, TermsBuilder
+from extender.policy.preemption.eligibility import ANY_PRIORITY, NOTHING, Rule, Terms, TermsBuilder
 from extender.policy.preemption.entitled import Deserving
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.solver import solver_of
 from extender.policy.preemption.statement import Claim, Trial
-from extender.policy.queues.tree import Queue, larger, sum_amounts
-from extender.policy.session import Session
-from extender.policy.workloads.job_order import FIRST_KINDS
+from extender.policy.queues.tree import RESOURCES, Queue, larger, sum_amounts
+from extender.policy.session import Session, placed_amounts
+from extender.policy.workloads.first_kinds import FIRST_KINDS, size_of
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts
 
@@ -38,8 +39,10 @@ def preempt(session: Session) -> None:
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
             here = _who_has_worse(session, pool)
-            stage = _Preempt(session, Deserving(session, pool))
-            Taking(session, pool, "preempt", stage.rules_of).serve(here)
+            if here:
+                herd = solver_of(session, pool).herd
+                stage = _Preempt(session, herd, Deserving(session, pool))
+                Taking(session, pool, "preempt", stage.rules_of).serve(here)
 
 
 def _who_has_worse(session: Session, pool: str) -> list[Pending]:
@@ -77,110 +80,79 @@ def _who_has_worse(session: Session, pool: str) -> list[Pending]:
 @dataclass(slots=True)
 class _Preempt:
     session: Session
+    herd: Herd
     deserving: Deserving
-    _rules: dict[tuple[Queue, int, bool, bool], Rule] = field(default_factory=dict)
+    _rules: dict[tuple[Queue, int, bool], Rule] = field(default_factory=dict)
 
     def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
-        """By kind within quota, then by priority; none where the project may not hold the claim
-        whatever is evicted."""
+        """The one rule, unless the project may not hold the claim whatever is evicted."""
         leaf, workload = claim.leaf, claim.pending.workload
         refused = self.session.check_room(leaf, workload, claim.need, "later")
         if refused is not None and refused.reason is not Reason.OVER_LIMIT:
             return refused
-        project = leaf.project
-        if workload.kind in FIRST_KINDS:
-            return (
-                self._rule(project, workload.priority, is_by_kind=True),
-                self._rule(project, workload.priority),
-            )
-        is_kind_safe = _holds_within(project, project.quota)
-        return (self._rule(project, workload.priority, is_kind_safe=is_kind_safe),)
+        return (self._rule(leaf.project, workload.priority, is_first=self._is_first(claim)),)
 
-    def _rule(
-        self,
-        project: Queue,
-        priority: int,
-        *,
-        is_kind_safe: bool = False,
-        is_by_kind: bool = False,
-    ) -> Rule:
-        key = project, priority, is_kind_safe, is_by_kind
+    def _is_first(self, claim: Claim) -> bool:
+        """Whether the workload precedes training: with all its pods it fits its project's quota
+        beside those of the first kinds that are of no lower priority."""
+        project, workload, herd = claim.leaf.project, claim.pending.workload, self.herd
+        if workload.kind not in FIRST_KINDS:
+            return False
+        before = size_of(workload)
+        for w in herd.of_first_kinds.get(project, ()):
+            other = herd.workloads[w]
+            if herd.is_first[w] and other.priority >= workload.priority and other.key != claim.key:
+                before = sum_amounts((before, size_of(other)))
+        running = sum_amounts(
+            herd.amounts_of(herd.members[w]) for w in herd.of_first_kinds.get(project, ())
+        )
+        started = placed_amounts(self.session.placed_now(claim.key))
+        held = self.session.firsts.held(project)
+        return all(
+            held[r] - running[r] - started[r] + before[r] <= project.quota[r] for r in RESOURCES
+        )
+
+    def _rule(self, project: Queue, priority: int, *, is_first: bool) -> Rule:
+        key = project, priority, is_first
         rule = self._rules.get(key)
         if rule is None:
             rule = self._rules[key] = Rule(
                 reason=Reason.PREEMPTED,
-                terms=lambda herd: (
-                    self._terms_by_kind(herd, project, priority)
-                    if is_by_kind
-                    else self._terms(herd, project, priority, is_kind_safe)
-                ),
-                may_keep=self._may_keep_by_kind if is_by_kind else self._may_keep,
+                terms=lambda herd: self._terms(herd, project, priority, is_first),
+                may_keep=self._may_keep,
                 note=lambda _claim, _giver: "",
                 max_moves=self.session.settings.max_moves,
             )
         return rule
 
-    def _terms(self, herd: Herd, project: Queue, priority: int, is_kind_safe: bool) -> Terms:
+    def _terms(self, herd: Herd, project: Queue, priority: int, is_first: bool) -> Terms:
+        """What the preemptor precedes may leave: work of lower priority, to one that `is_first`
+        training of any priority."""
+        terms = TermsBuilder(herd)
+        for giver in herd.queues:
+            is_own = giver.project is project
+            terms.add(int(is_own), is_mobile=is_own)
         is_safe = protected_by(self.session, herd, _preempt_runtime)
-        if is_kind_safe:
+        if any(herd.is_first):
             is_safe = bytearray(
-                NOTHING if herd.workloads[w].kind in FIRST_KINDS else is_protected
+                NOTHING
+                if herd.is_first[w] and not (is_first and herd.priority[w] < priority)
+                else is_protected
                 for w, is_protected in zip(herd.owner, is_safe, strict=True)
             )
-        return _own_work(herd, project).finish(is_safe, priority)
-
-    def _terms_by_kind(self, herd: Herd, project: Queue, priority: int) -> Terms:
-        """Training of any priority, and the kinds that precede it of a worse one."""
-        is_safe = protected_by(self.session, herd, _preempt_runtime)
-        is_safe = bytearray(
-            NOTHING
-            if herd.workloads[w].kind in FIRST_KINDS and herd.priority[w] >= priority
-            else is_protected
-            for w, is_protected in zip(herd.owner, is_safe, strict=True)
-        )
-        return _own_work(herd, project).finish(is_safe)
-
-    def _may_keep_by_kind(self, claim: Claim, trial: Trial) -> bool:
-        """The same as for a preemption by priority, and the project ends within its quota."""
-        project = claim.leaf.project
-        amounts = sum_amounts(placement.amounts for placement in trial.placements)
-        return project.has_room(amounts, project.quota) and self._may_keep(claim, trial)
+        return terms.finish(is_safe, ANY_PRIORITY if is_first else priority)
 
     def _may_keep(self, claim: Claim, trial: Trial) -> bool:
-        workload, herd, project = claim.pending.workload, trial.herd, claim.leaf.project
+        workload, project = claim.pending.workload, claim.leaf.project
         amounts = sum_amounts(placement.amounts for placement in trial.placements)
         if self.session.check_room(claim.leaf, workload, amounts, "later") is not None:
             return False
-        if workload.is_preemptible and not self._may_hold(project, amounts, trial):
-            return False
-        if workload.kind in FIRST_KINDS:
-            return True
-        # Whoever goes before the taker once he waits again must not be stopped for it.
-        return not any(
-            herd.workloads[unit.w].kind in FIRST_KINDS
-            and _holds_within(project, project.quota, herd.amounts_of(unit.pods))
-            for unit in trial.units.values()
-        )
+        return not workload.is_preemptible or self._may_hold(project, amounts, trial)
 
     def _may_hold(self, project: Queue, amounts: Amounts, trial: Trial) -> bool:
         """Whether nobody outside would take back at once what the project gets."""
         bound = larger(project.deserves, trial.held_before(project))
         return project.has_room(amounts, bound) or not self.deserving.is_there_any(outside=project)
-
-
-def _own_work(herd: Herd, project: Queue) -> TermsBuilder:
-    """Work of the project may be evicted and moved, other work neither."""
-    terms = TermsBuilder(herd)
-    for giver in herd.queues:
-        is_own = giver.project is project
-        terms.add(int(is_own), is_mobile=is_own)
-    return terms
-
-
-def _holds_within(queue: Queue, bound: Amounts, more: Amounts = (0, 0, 0)) -> bool:
-    return all(
-        has + extra <= most for has, extra, most in zip(queue.allocated, more, bound, strict=True)
-    )
 
 
 def _preempt_runtime(queues: Iterable[Queue]) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from extender.policy.plan import Settings
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.tree import RESOURCES, Queue
-from extender.policy.workloads.job_order import FIRST_KINDS
+from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.state.model import Amounts, PoolView, WorkloadView
 
 

@@ -7,12 +7,14 @@ from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
+from operator import add, le, sub
 from typing import Final
 
 from extender.policy.preemption.candidates import Herd
 from extender.policy.preemption.lost_work import seconds_lost
-from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, held_amounts
+from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, held_amounts, sum_amounts
 from extender.policy.session import Session
+from extender.policy.workloads.first_kinds import FIRST_KINDS, size_of
 from extender.policy.workloads.gangs import has_topology
 from extender.state.model import PodView, WorkloadView
 
@@ -193,12 +195,30 @@ class _Layout:
         herd.sync(herd.queues)
         herd.had = herd.has[:]
 
+    def _mark_first_kinds(self) -> None:
+        """Those that fit the quota of their project with all their pods, the highest priority
+        first."""
+        herd, firsts = self.herd, self.session.firsts
+        herd.is_first = bytearray(len(herd.workloads))
+        for w, workload in enumerate(herd.workloads):
+            if workload.kind in FIRST_KINDS:
+                herd.of_first_kinds.setdefault(herd.leaves[w].project, []).append(w)
+        for project, listed in herd.of_first_kinds.items():
+            held = sum_amounts(herd.amounts_of(herd.members[w]) for w in listed)
+            total = tuple(map(sub, firsts.held(project), held))
+            listed.sort(key=lambda w: (-herd.priority[w], -herd.age[w], herd.workloads[w].key))
+            for w in listed:
+                more = tuple(map(add, total, size_of(herd.workloads[w])))
+                if all(map(le, more, project.quota)):
+                    total, herd.is_first[w] = more, 1
+
     def _lay_out_workloads(self) -> None:
         herd, workloads = self.herd, self.herd.workloads
         amounts, firsts = herd.amounts, [listed[0] for listed in herd.members]
         herd.priority = array("i", [workload.priority for workload in workloads])
-        herd.rank = array("i", _ranks(herd.leaves, herd.priority))
         herd.age = array("q", [max(0, _EPOCH_END - each.created_at) for each in workloads])
+        self._mark_first_kinds()
+        herd.rank = array("i", _ranks(herd))
         herd.queue = array("i", [herd.queue_ix[leaf] for leaf in herd.leaves])
         herd.surplus = array("i", [max(0, 1 - workload.min_member) for workload in workloads])
         herd.whole_lost = array("q", [herd.lost[p] for p in firsts])
@@ -207,22 +227,24 @@ class _Layout:
         herd.is_stuck = bytearray(len(herd.workloads))
 
 
-def _ranks(leaves: Sequence[Queue], priorities: Sequence[int]) -> list[int]:
-    """The rank of each workload's priority among the priorities of its project, from the lowest.
+def _ranks(herd: Herd) -> list[int]:
+    """The rank of each workload in its project, from the lowest: by kind within the quota, then by
+    priority.
 
     Priorities of different projects don't compare, so the ranks do instead.
     """
-    found: dict[Queue, set[int]] = {}
-    for leaf, priority in zip(leaves, priorities, strict=True):
-        found.setdefault(leaf.project, set()).add(priority)
-    rank_of = {
-        (project, priority): rank
-        for project, listed in found.items()
-        for rank, priority in enumerate(sorted(listed))
-    }
-    return [
-        rank_of[leaf.project, priority] for leaf, priority in zip(leaves, priorities, strict=True)
+    keys = [
+        (leaf.project, (bool(is_first), priority))
+        for leaf, is_first, priority in zip(herd.leaves, herd.is_first, herd.priority, strict=True)
     ]
+    found: dict[Queue, set[tuple[bool, int]]] = {}
+    for project, key in keys:
+        found.setdefault(project, set()).add(key)
+    rank_of = {
+        project: {key: rank for rank, key in enumerate(sorted(listed))}
+        for project, listed in found.items()
+    }
+    return [rank_of[project][key] for project, key in keys]
 
 
 def in_leaving_order(pods: Iterable[PodView]) -> list[PodView]:

@@ -28,10 +28,11 @@ class Herd:
     workload has some, `may_move` 1 where somebody makes it again. By workload: `surplus` pods that
     may go one by one, `whole_lost` and `whole_amounts` of all that it may still give, `is_stuck` 1
     where it can't go whole, `priority`, `rank` of its priority among those of its project (0: the
-    lowest), `age` (the larger the older), `queue`. By queue: `has`
-    (int64[3 * n]) is what it holds, `had` what it held at first. `nobody` has a 0 for every p.
-    `budgets` counts what is stopped or moved against disruption budgets, `guarded` are the pods
-    that these protect.
+    lowest), `age` (the larger the older), `queue`, `is_first` 1 where its kind precedes training
+    (see `first_kinds`); `of_first_kinds` lists by project those that do if they fit its quota. By
+    queue: `has` (int64[3 * n]) is what it holds, `had` what it held at first. `nobody` has a 0 for
+    every p. `budgets` counts what is stopped or moved against disruption budgets, `guarded` are the
+    pods that these protect.
     """
 
     pods: list[PodView] = field(default_factory=list)
@@ -62,6 +63,8 @@ class Herd:
     is_stuck: bytearray = field(default_factory=bytearray)
     priority: "array[int]" = field(default_factory=lambda: array("i"))
     rank: "array[int]" = field(default_factory=lambda: array("i"))
+    is_first: bytearray = field(default_factory=bytearray)
+    of_first_kinds: dict[Queue, list[int]] = field(default_factory=dict)
     age: "array[int]" = field(default_factory=lambda: array("q"))
     queue: "array[int]" = field(default_factory=lambda: array("i"))
     has: "array[int]" = field(default_factory=lambda: array("q"))

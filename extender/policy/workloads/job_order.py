@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
-from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.queues.tree import RESOURCES, Queue, frozen
+from extender.policy.workloads.first_kinds import FIRST_KINDS, FirstKinds
 from extender.policy.workloads.pending import Pending, SortKey
 from extender.state.model import NOTHING, Amounts
 
-#: Kinds of work that go before training, as long as their project is within its quota.
-FIRST_KINDS: Final = ("inference", "interactive", "build")
 #: Parts are compared as integers of so many binary places: two different ones of less than 2**31
 #: milli differ by more.
 _DIGITS: Final = 62
@@ -67,6 +66,7 @@ class Line:
     """
 
     leaf: Queue
+    firsts: FirstKinds
     overdue: Collection[str] = ()
     kinds: list[_Entry] = field(default_factory=list)
     rest: list[_Entry] = field(default_factory=list)
@@ -125,9 +125,9 @@ class Line:
         return self.kinds if precedes or first < other else self.rest
 
     def _fits_quota(self, pending: Pending) -> bool:
-        project = self.leaf.project
-        has = project.allocated if pending.workload.is_preemptible else project.allocated_np
-        need = pending.need()
+        project, need = self.leaf.project, pending.need()
+        is_preemptible = pending.workload.is_preemptible
+        has = self.firsts.held(project) if is_preemptible else frozen(project.allocated_np)
         return all(has[r] + need[r] <= project.quota[r] for r in RESOURCES if need[r])
 
 
@@ -182,6 +182,7 @@ class Turns:
     def __init__(
         self,
         waiting: Iterable[tuple[Queue, Pending]],
+        firsts: FirstKinds,
         *,
         overdue: Collection[str] = (),
     ) -> None:
@@ -191,7 +192,7 @@ class Turns:
         for leaf, pending in waiting:
             by_leaf.setdefault(leaf, []).append(pending)
         for leaf, listed in by_leaf.items():
-            line = self._branch_of(leaf).line = Line(leaf, overdue)
+            line = self._branch_of(leaf).line = Line(leaf, firsts, overdue)
             line.fill(listed)
         self._deepest_first = sorted(
             self._branches.values(),
