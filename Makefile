@@ -20,7 +20,7 @@ export KEEP
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup controlplane node image manifests demo test test-bounds test-crashes e2e check bench
+.PHONY: help setup controlplane node drivers image manifests demo test test-bounds test-crashes e2e check bench
 .PHONY: lock clean
 
 help: ## list the targets
@@ -33,6 +33,9 @@ controlplane: setup ## make etcd, Kubernetes' programs and kwok, once, outside t
 
 node: setup ## make containerd and kubelet for a real node, once, outside the tree
 	@$(PY) -m tests.support.node build
+
+drivers: setup ## fetch NVIDIA's libraries of three branches for tests (12 MB), outside the tree
+	@$(PY) -m tests.support.drivers $(ARGS)
 
 image: setup ## make the container image as build/image/ballast.tar, without a registry
 	@$(PY) -m manifests.image $(ARGS)

@@ -21,10 +21,37 @@
 /* The real driver is dlopened from within driver.c; until it is, no handle can be its. */
 static void *opened_driver;
 
+/* The other library's driver; not there where only this one was loaded. */
+__attribute__((weak)) void *ballast_nvml_symbol(const char *name);
+
+/* What a handle finds that is ours, or the whole program's, but that we do not export: a newer
+ * driver's own symbol. No program may lose a symbol to us that its driver has. */
+static void *drivers_own(void *handle, const char *name)
+{
+    int is_nvml = !strncmp(name, "nvml", 4);
+    /* Searches that depend on their caller are left to the loader. */
+    if (handle == RTLD_NEXT || libc_dlsym(handle, name))
+        return NULL;
+    if (!libc_dlsym(handle, is_nvml ? "ballast_nvml_symbol" : "ballast_is_cuda"))
+        return NULL;
+    void *found = NULL;
+    if (!is_nvml && driver_handle())
+        found = libc_dlsym(driver_handle(), name);
+    else if (is_nvml && ballast_nvml_symbol)
+        found = ballast_nvml_symbol(name);
+    if (found)
+        dlerror();
+    return found;
+}
+
+__attribute__((visibility("default"))) const int ballast_is_cuda = 1;
+
 CALLED void *lookup_symbol(void *handle, const char *name)
 {
-    if (!name || strncmp(name, "cu", 2))
+    if (!name || (strncmp(name, "cu", 2) && strncmp(name, "nvml", 4)))
         return NULL;
+    if (name[0] == 'n' || driver_index(name) < 0)
+        return drivers_own(handle, name);
     if (!opened_driver && driver_functions[IX_cuInit])
         opened_driver = driver_handle();
     if (!opened_driver || handle != opened_driver)

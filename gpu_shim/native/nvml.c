@@ -20,6 +20,12 @@ const struct driver_kind driver_kind = {
 /* -1 where the card has no cap; not there at all where only this library was loaded. */
 __attribute__((weak)) int ballast_view(const char *uuid, uint64_t *cap, uint64_t *used);
 
+/* The driver's own symbol, for a name that we do not export. */
+__attribute__((visibility("default"))) void *ballast_nvml_symbol(const char *name)
+{
+    return driver_handle() ? libc_dlsym(driver_handle(), name) : NULL;
+}
+
 struct memory {
     unsigned long long total, free, used;
 };

@@ -14,6 +14,7 @@
 
 USE_OLDEST(dladdr);
 USE_OLDEST(dlclose);
+USE_OLDEST(dlerror);
 USE_OLDEST(dlvsym);
 USE_OLDEST(pthread_create);
 USE_OLDEST(pthread_detach);

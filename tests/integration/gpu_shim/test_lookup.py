@@ -180,6 +180,7 @@ def test_nothing_but_the_drivers_names_and_a_few_of_ours_are_exported(native: Pa
     assert {n for n in names - listed if not n.startswith("cu")} == {
         "dlopen",
         "dlsym",
+        "ballast_is_cuda",
         "ballast_is_shadow",
         "ballast_view",
     }
@@ -195,6 +196,33 @@ begin(); found = c_void_p()
 cuda.cuGetProcAddress_v2(b"cuFromTheFuture", byref(found), 12000, c_uint64(0), NOTHING)
 tell(found.value is not None)
 """
+
+
+ONLY_THE_DRIVER = """
+def has(library, name):
+    handle = dlopen(library, 2)
+    dlerror()
+    found = dlsym(handle, name)
+    return [bool(found), dlerror() is not None]
+tell([has(b"libcuda.so.1", b"cuOnlyTheDriver"), has(b"libnvidia-ml.so.1", b"nvmlOnlyTheDriver"),
+      has(None, b"cuOnlyTheDriver"), has(b"libcuda.so.1", b"cuNothing"),
+      has(b"libm.so.6", b"cuOnlyTheDriver")])
+"""
+DL = """
+import ctypes
+from ctypes import c_char_p
+process = ctypes.CDLL(None)
+dlopen, dlsym, dlerror = process.dlopen, process.dlsym, process.dlerror
+dlopen.restype = dlsym.restype = c_void_p; dlerror.restype = c_char_p
+dlopen.argtypes = [c_char_p, c_int]; dlsym.argtypes = [c_void_p, c_char_p]
+"""
+
+
+async def test_a_symbol_that_only_the_driver_has_is_found_through_our_handles(scene: Scene) -> None:
+    """A newer driver exports names that no table of ours knows."""
+    scene.container("a")
+    found, missing = [True, False], [False, True]
+    assert await scene.ask("a", DL + ONLY_THE_DRIVER) == [found, found, found, missing, missing]
 
 
 async def test_names_that_no_table_has_pass_through_and_are_counted(scene: Scene) -> None:

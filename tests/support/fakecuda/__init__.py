@@ -18,31 +18,39 @@ MIB: Final = 1 << 20
 _MAX_PROCESSES: Final = 256
 _MAX_RUNS: Final = 262144
 _RUNS_AT: Final = 32 + 16 * _MAX_PROCESSES
+_NVML_NOT_SUPPORTED: Final = 3
 _SIZE: Final = _RUNS_AT + 24 * _MAX_RUNS
 
 
 def build(into: Path, compiler: str = "gcc") -> None:
     """Make the two libraries in a folder."""
     into.mkdir(parents=True, exist_ok=True)
-    names = (NATIVE / "names_cuda.txt").read_text().split()
-    symbols = into / "symbols.c"
+    cuda_names = (NATIVE / "names_cuda.txt").read_text().split()
+    nvml_names = (NATIVE / "names_nvml.txt").read_text().split()
+    symbols, nvml_symbols = into / "symbols.c", into / "nvml_symbols.c"
     symbols.write_text(
         '#include "cuda.h"\n'
-        "int fake_stub(void) { return NOT_SUPPORTED; }\n"
-        + "".join(
-            f'__attribute__((weak, alias("fake_stub"))) void {name}(void);\n' for name in names
-        )
+        + _stubs(cuda_names, "NOT_SUPPORTED")
         + "const struct fake_symbol fake_symbols[] = {\n"
-        + "".join(f'    {{"{name}", {name}}},\n' for name in names)
-        + f"}};\nconst int fake_n_symbols = {len(names)};\n"
+        + "".join(f'    {{"{name}", {name}}},\n' for name in cuda_names)
+        + f"}};\nconst int fake_n_symbols = {len(cuda_names)};\n"
     )
+    nvml_symbols.write_text(_stubs(nvml_names, str(_NVML_NOT_SUPPORTED)))
     own = ("-fvisibility=default", f"-I{HERE}", "-Wl,-Bsymbolic", "-Wno-attribute-alias")
     parts = ("device.c", "cuda.c", "lookup.c", "streams.c", "copies.c")
     cuda = [symbols, *(HERE / name for name in parts)]
     compile_c(into / "libcuda.so.1", cuda, "-Wl,-soname,libcuda.so.1", *own, compiler=compiler)
-    nvml = [HERE / name for name in ("device.c", "nvml.c")]
+    nvml = [nvml_symbols, *(HERE / name for name in ("device.c", "nvml.c"))]
     soname = "-Wl,-soname,libnvidia-ml.so.1"
     compile_c(into / "libnvidia-ml.so.1", nvml, soname, *own, compiler=compiler)
+
+
+def _stubs(names: list[str], status: str) -> str:
+    """Every name as a function that is not supported, unless a source defines it."""
+    alias = '__attribute__((weak, alias("fake_stub"))) void'
+    return f"int fake_stub(void) {{ return {status}; }}\n" + "".join(
+        f"{alias} {name}(void);\n" for name in names
+    )
 
 
 @dataclass(slots=True, frozen=True)

@@ -19,7 +19,9 @@ static void *own(const char *name)
 /* What a newer driver has and no table of ours knows. */
 static int from_the_future(void) { return 0; }
 
-/* Where $FAKECUDA_ASKED names a file: who asked for what, a line each. */
+int cuOnlyTheDriver(void) { return 0; }
+
+/* Where $FAKECUDA_ASKED names a file: each name that was asked for, and by which library. */
 static void note(const char *name, uint64_t flags, void *asker)
 {
     Dl_info info;
@@ -28,7 +30,7 @@ static void note(const char *name, uint64_t flags, void *asker)
     if (!file)
         return;
     fprintf(file, "%s %u %s\n", name, (unsigned)flags,
-            dladdr(asker, &info) ? info.dli_fname : "nobody");
+            dladdr(asker, &info) ? info.dli_fname : "unknown");
     fclose(file);
 }
 
