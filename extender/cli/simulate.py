@@ -28,6 +28,7 @@ simulate:
   days: 7                  # how long; --days says otherwise
   seed: 1                  # of all that is drawn
   restart: 60              # seconds that an evicted task needs before it works on
+  lookEvery: 60            # longest seconds between cycles while pods wait
   runs: {train: 7200}      # seconds of work of jobs in `jobs`; others never end
   arrivals:                # jobs that come; each is made like `job`
   - {at: 600, every: 3600, count: 24, run: 1800,

@@ -10,7 +10,8 @@ from extender.api.kinds import Device, GpuNode, GpuNodeStatus
 from extender.api.objects import ObjectMeta, Taint
 from extender.scenario import amounts
 from extender.scenario.errors import ScenarioError
-from extender.scenario.model import Amount, Case, Figures, Node, Queue, QueuePool
+from extender.scenario.model import Amount, Case, Node, Queue
+from extender.scenario.weights import Weights, figures_of, quota_of
 from extender.state import model as state
 from extender.state.nodes import NodeFacts, NodeTable
 
@@ -47,9 +48,9 @@ class Cluster:
             if queue.name in cluster.queues:
                 raise ScenarioError(f"{case.id}: two queues are named {queue.name}")
             cluster.queues[queue.name] = queue
-        scales = _weight_scales(case)
+        weights = Weights.of(case, cluster.memory)
         for age, queue in enumerate(case.queues):
-            cluster.queue_views[queue.name] = _queue_view(cluster, queue, age, scales)
+            cluster.queue_views[queue.name] = _queue_view(cluster, queue, age, weights)
         cluster.free = cluster.make_table()
         return cluster
 
@@ -155,22 +156,7 @@ def _pools(case: Case) -> dict[str, state.PoolView]:
     return found
 
 
-def _weight_scales(case: Case) -> tuple[int, int, int]:
-    """By resource, the factor that makes all weights of the case whole."""
-    found: tuple[list[Amount], list[Amount], list[Amount]] = ([], [], [])
-    for queue in case.queues:
-        own = QueuePool(gpu=queue.gpu, cpu=queue.cpu, memory=queue.memory)
-        for of in (own, *queue.pools.values()):
-            for weights, figures in zip(found, (of.gpu, of.cpu, of.memory), strict=True):
-                if figures.weight is not UNSET:
-                    weights.append(figures.weight)
-    gpu, cpu, memory = (amounts.scale_of(weights) for weights in found)
-    return gpu, cpu, memory
-
-
-def _queue_view(
-    cluster: Cluster, queue: Queue, age: int, scales: tuple[int, int, int]
-) -> state.QueueView:
+def _queue_view(cluster: Cluster, queue: Queue, age: int, weights: Weights) -> state.QueueView:
     case = cluster.case
     if queue.parent is not None and queue.parent not in cluster.queues:
         told = f"there is no queue {queue.parent or 'of an empty name'}"
@@ -178,7 +164,7 @@ def _queue_view(
     for name in (*queue.pools, *queue.node_pools):
         if name not in cluster.pools:
             raise ScenarioError(f"{case.id}: queue {queue.name}: there is no node pool {name}")
-    reading = _Reading(cluster, queue, scales)
+    reading = _Reading(cluster, queue, weights)
     lineage = list(cluster.lineage(queue.name))
     if lineage[-1].parent is not None:
         raise ScenarioError(f"{case.id}: queue {queue.name} is its own ancestor")
@@ -200,31 +186,27 @@ class _Reading:
 
     cluster: Cluster
     queue: Queue
-    scales: tuple[int, int, int]
+    weights: Weights
 
     def quota_in(self, pool: str) -> state.PoolQuota:
         """The queue's figures in one node pool: those given for it, else its own."""
-        queue, given = self.queue, self.queue.pools.get(pool, QueuePool())
-        pairs = (
-            (given.gpu, queue.gpu),
-            (given.cpu, queue.cpu),
-            (given.memory, queue.memory),
+        gpu, cpu, memory = (self._figures(at, pool) for at in range(3))
+        rank = _USUAL_PRIORITY - self.queue.priority
+        return state.PoolQuota(
+            gpu=gpu,
+            cpu=cpu,
+            memory=memory,
+            rank=rank + self.weights.is_behind(self.queue, pool),
         )
-        gpu, cpu, memory = (self._figures(at, *pair) for at, pair in enumerate(pairs))
-        rank = _USUAL_PRIORITY - queue.priority
-        return state.PoolQuota(gpu=gpu, cpu=cpu, memory=memory, rank=rank)
 
-    def _figures(self, at: int, given: Figures, own: Figures) -> state.Figures:
-        usual = Figures(quota=0 if at == state.GPU else None, limit=None, weight=1)
-        order = (given, own, usual)
-        quota = next(each.quota for each in order if each.quota is not UNSET)
-        limit = next(each.limit for each in order if each.limit is not UNSET)
-        weight = next(each.weight for each in order if each.weight is not UNSET)
+    def _figures(self, at: int, pool: str) -> state.Figures:
+        figures = figures_of(self.queue, at, pool)
+        quota = self._bound(at, quota_of(figures, at))
         used = (self.queue.usage.gpu, self.queue.usage.cpu, self.queue.usage.memory)[at]
         return state.Figures(
-            quota=self._bound(at, quota),
-            limit=self._bound(at, limit),
-            weight=int(amounts.fraction(weight) * self.scales[at]),
+            quota=quota,
+            limit=self._bound(at, None if figures.limit is UNSET else figures.limit),
+            weight=self.weights.weight(self.queue, at, figures, quota),
             usage_ppm=round(amounts.fraction(used) * _PPM),
         )
 

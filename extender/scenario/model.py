@@ -411,6 +411,7 @@ class Simulation(Written, frozen=True, kw_only=True):
     days: Annotated[float, Meta(gt=0, le=3660)] = 1
     seed: int = 0
     restart: Seconds = 0
+    look_every: Count = 60
     runs: dict[str, Span] = {}
     arrivals: list[Arrivals] = []
     events: list[Happening] = []

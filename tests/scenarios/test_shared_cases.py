@@ -6,11 +6,12 @@ import pytest
 
 from extender.scenario.model import Case
 from extender.scenario.run import run_case
-from tests.scenarios.judge.verdict import judge
-from tests.scenarios.listed import disagreements, shared_cases
+from tests.scenarios.judge.verdict import judge, judge_or_expect_failure
+from tests.scenarios.listed import disagreements, not_yet, shared_cases
 
 KAI = shared_cases("kai")
 DETERMINED = shared_cases("determined")
+REVIEW = shared_cases("review")
 #: Of the cases that the format can say and that do not contradict themselves.
 LEAST_AGREED = 0.97
 
@@ -25,9 +26,15 @@ def test_determined(case: Case) -> None:
     judge(case)
 
 
+@pytest.mark.parametrize("case", REVIEW, ids=lambda case: case.id)
+def test_review(case: Case) -> None:
+    judge_or_expect_failure(case)
+
+
 def test_shared_cases_were_found(shared: Path) -> None:
     assert KAI, f"{shared / 'scenarios'} has no cases"
     assert DETERMINED
+    assert len(REVIEW) >= 87
 
 
 def test_we_agree_with_nearly_all_of_kai(shared: Path) -> None:
@@ -41,6 +48,11 @@ def test_every_disagreement_is_about_a_case_that_there_is(shared: Path) -> None:
     ids = {case.id for case in (*KAI, *DETERMINED)}
     assert shared.is_dir()
     assert set(disagreements()) <= ids
+
+
+def test_every_rule_that_is_missing_is_about_a_case_that_there_is(shared: Path) -> None:
+    assert shared.is_dir()
+    assert {id_ for id_ in not_yet() if id_.startswith("review/")} <= {case.id for case in REVIEW}
 
 
 def test_cases_out_of_format_are_skipped_and_counted(shared: Path) -> None:

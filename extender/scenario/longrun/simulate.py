@@ -2,7 +2,7 @@
 
 Virtual time, in whole seconds, jumps from one moment at which something happens to the next. After
 an event cycles run every `CYCLE_S` until one decides nothing. While pods wait, further cycles look
-for what time alone changes: after a pause that doubles each time, up to `LONGEST_PAUSE_S`.
+for what time alone changes: after a pause that doubles each time, up to `lookEvery` of the file.
 """
 
 from collections import Counter
@@ -27,7 +27,6 @@ from extender.state.model import GPU
 
 #: The controller looks at least this often.
 CYCLE_S: Final = 2
-LONGEST_PAUSE_S: Final = 60
 _DAY_S: Final = 86_400
 
 #: Called with the seconds since the start, the world and the outcome of a cycle before it settles.
@@ -253,7 +252,7 @@ class _Run:
         is_waited = any(task.place.status == "pending" for task in self.world.tasks.values())
         if has_changed or is_waited:
             self._due_s = self.now_s + self._pause_s
-            self._pause_s = min(LONGEST_PAUSE_S, 2 * self._pause_s)
+            self._pause_s = min(self.case.simulate.look_every, 2 * self._pause_s)
         else:
             self._due_s = None
 

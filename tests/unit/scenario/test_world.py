@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from extender.api.demand import Demand
+from extender.scenario.clock import pass_time
 from extender.scenario.errors import ScenarioError
 from extender.scenario.places import Place
 from extender.scenario.world import NOW_S, World
@@ -191,3 +192,26 @@ def test_finished_job_holds_nothing_any_more() -> None:
     assert list(made.tasks) == ["b/t"]
     with pytest.raises(ScenarioError, match="there is no job a"):
         made.finish(["a"])
+
+
+def test_past_use_that_a_queue_states_fades_as_time_passes_and_grows_by_what_is_held() -> None:
+    made = world(
+        nodes=[node(gpus=4)],
+        queues=[{"name": "a", "usage": {"gpu": "0.5"}}, {"name": "b", "usage": {"gpu": 0}}],
+        jobs=[job("j", "b", n=1, gpu=2, on="n0")],
+        settings={"usageHalfLife": 1000},
+    )
+    pass_time(made, 1000)
+    used = {
+        name: view.pools["default"].gpu.usage_ppm
+        for name, view in made.past.views(made.cluster.queue_views).items()
+    }
+    assert used == {"a": 250_000, "b": 250_000}
+
+
+def test_what_is_evicted_waits_from_then_on() -> None:
+    made = world(jobs=[job("j", on="n0", age=500)])
+    made.now_s += 100
+    place = made.tasks["j/t"].place
+    made.settle({"j/t": Place("evicted", place.node, place.cards)})
+    assert made.jobs["j"].waits_since == made.now_s

@@ -1,0 +1,98 @@
+"""Weights of queues over quota, as integers: those that a file gives, and those it leaves out.
+
+A department's weight is its quota by default, a project's is 1. Where `overQuotaWeights` is off,
+every queue's weight is its quota, as in a node pool of a cluster with them disabled.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from msgspec import UNSET
+
+from extender.scenario import amounts
+from extender.scenario.model import Amount, Case, Figures, Limit, Queue, QueuePool
+from extender.state.model import GPU, UNLIMITED
+
+_GIB = 1 << 30
+
+
+@dataclass(slots=True, frozen=True)
+class Weights:
+    """How weights of one case are read. `one` is weight 1 by resource, in the same integers as
+    quotas that are weights; all weights of the case are whole in them."""
+
+    case: Case
+    one: tuple[int, int, int]
+    scale: tuple[int, int, int]
+    parents: frozenset[str]
+
+    @classmethod
+    def of(cls, case: Case, memory: Callable[[Amount], int]) -> "Weights":
+        """The weights of the case; `memory` reads amounts of memory in its unit."""
+        parents = frozenset(queue.parent for queue in case.queues if queue.parent)
+        quotas_count = not case.settings.over_quota_weights or bool(parents)
+        one = (1000, 1000, memory(_GIB)) if quotas_count else (1, 1, 1)
+        gpu, cpu, mem = (amounts.scale_of(_stated(case, at)) for at in range(3))
+        return cls(case, one, (gpu, cpu, mem), parents)
+
+    def weight(self, queue: Queue, at: int, figures: Figures, quota: int) -> int:
+        """The queue's weight for one resource, of which it has this quota in integers."""
+        if not self._is_by_quota(queue, figures):
+            stated = 1 if figures.weight is UNSET else figures.weight
+            return int(amounts.fraction(stated) * self.scale[at]) * self.one[at]
+        if 0 < quota < UNLIMITED:
+            return quota * self.scale[at]
+        is_on = self.case.settings.over_quota_weights
+        return self.scale[at] * (self.one[at] if is_on else 1)
+
+    def is_behind(self, queue: Queue, pool: str) -> bool:
+        """Whether the department has no GPU quota where others beside it have: then it has a part
+        of what these leave."""
+        if queue.name not in self.parents or not self._is_by_quota(
+            queue, figures_of(queue, GPU, pool)
+        ):
+            return False
+        beside = [each for each in self.case.queues if each.parent == queue.parent]
+        quotas = {each.name: quota_of(figures_of(each, GPU, pool), GPU) for each in beside}
+        return not _has_any(quotas[queue.name]) and any(map(_has_any, quotas.values()))
+
+    def _is_by_quota(self, queue: Queue, figures: Figures) -> bool:
+        is_stated = figures.weight is not UNSET
+        is_on = self.case.settings.over_quota_weights
+        return not is_on or (queue.name in self.parents and not is_stated)
+
+
+def figures_of(queue: Queue, at: int, pool: str) -> Figures:
+    """The queue's figures of one resource in a node pool: those given for it, else its own."""
+    given = queue.pools.get(pool, QueuePool())
+    of_pool, own = (
+        (each.gpu, each.cpu, each.memory)[at]
+        for each in (given, QueuePool(gpu=queue.gpu, cpu=queue.cpu, memory=queue.memory))
+    )
+    return Figures(
+        quota=own.quota if of_pool.quota is UNSET else of_pool.quota,
+        limit=own.limit if of_pool.limit is UNSET else of_pool.limit,
+        weight=own.weight if of_pool.weight is UNSET else of_pool.weight,
+    )
+
+
+def quota_of(figures: Figures, at: int) -> Limit:
+    """The quota of one resource: by default no GPUs, and as much of the others as there is."""
+    if figures.quota is UNSET:
+        return 0 if at == GPU else None
+    return figures.quota
+
+
+def _has_any(quota: Limit) -> bool:
+    return quota is None or amounts.fraction(quota) > 0
+
+
+def _stated(case: Case, at: int) -> list[Amount]:
+    found = []
+    for queue in case.queues:
+        own = QueuePool(gpu=queue.gpu, cpu=queue.cpu, memory=queue.memory)
+        for of in (own, *queue.pools.values()):
+            weight = (of.gpu, of.cpu, of.memory)[at].weight
+            if weight is not UNSET:
+                found.append(weight)
+    return found
