@@ -12,7 +12,7 @@ from extender.scenario.errors import ScenarioError
 from extender.scenario.expect import Reading, excess
 from extender.scenario.model import Case, Expectation, Step
 from extender.scenario.outcome import Outcome, decision, read_plan
-from extender.scenario.snapshot import settings_of, take_snapshot
+from extender.scenario.snapshot import settings_now, take_snapshot
 from extender.scenario.tell import Story, tell
 from extender.scenario.world import World
 
@@ -68,7 +68,7 @@ def run_case(
 def run_cycle(world: World, cycle: int, clock: Clock) -> Outcome:
     """Decide once on the world as it is; nothing in it changes."""
     snapshot = take_snapshot(world)
-    settings = settings_of(world.cluster.case)
+    settings = settings_now(world)
     started = clock()
     plan = decide(snapshot, settings)
     took_us = (clock() - started) // 1000
@@ -79,6 +79,7 @@ def run_cycle(world: World, cycle: int, clock: Clock) -> Outcome:
 
 def take_step(world: World, outcome: Outcome, step: Step) -> None:
     """Settle what the cycle decided, let time pass, then end, change and add jobs."""
+    world.deadlines.note(outcome.plan.held_back, world.now_s)
     world.settle(outcome.after)
     pass_time(world, int(step.after))
     world.finish(step.finish)

@@ -1,5 +1,7 @@
 """A scenario as a snapshot, which is what a cycle decides on."""
 
+from dataclasses import replace
+
 from extender.policy.plan import Settings
 from extender.scenario import amounts
 from extender.scenario.budgets import allowed, covers, key_of
@@ -43,6 +45,11 @@ def allowed_now(world: World) -> dict[str, int]:
         covered = [task.place.status for job in jobs for task in job.tasks]
         found[key_of(budget)] = allowed(budget, covered)
     return found
+
+
+def settings_now(world: World) -> Settings:
+    """What a cycle does now: as the case says, and with the deadlines of its budgets."""
+    return replace(settings_of(world.cluster.case), budget_ends=world.deadlines.ends())
 
 
 def settings_of(case: Case) -> Settings:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from extender.api.demand import Demand
 from extender.api.units import UnitError
+from extender.policy.workloads.budget_deadlines import Deadlines
 from extender.scenario.budgets import covering
 from extender.scenario.cards import Seated, seat
 from extender.scenario.cluster import Cluster
@@ -110,6 +111,7 @@ class World:
     now_s: int = NOW_S
     shared: Shared = field(init=False)
     past: PastUse = field(init=False)
+    deadlines: Deadlines = field(default_factory=Deadlines)
 
     def __post_init__(self) -> None:
         self.shared = Shared(self.cluster)

@@ -23,13 +23,14 @@ from extender.api.reasons import Reason
 from extender.cycle import metrics
 from extender.cycle.evictions.beneficiaries import Beneficiaries, Case, case_of
 from extender.cycle.evictions.events import EvictionEvents
-from extender.cycle.evictions.protection import Deadlines, Protection
+from extender.cycle.evictions.protection import Protection
 from extender.cycle.pod_events import PodEvents
 from extender.cycle.pods.writer import Outcome, PodWriter
 from extender.kube.errors import NotLeading
 from extender.kube.recorder import EventRecorder
 from extender.policy.plan import Eviction, Move, Plan
 from extender.policy.queues.tree import held_pool
+from extender.policy.workloads.budget_deadlines import Deadlines
 from extender.policy.workloads.terminating import bound_s
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView

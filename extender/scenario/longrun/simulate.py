@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Final
 
+from extender.policy.workloads.budget_deadlines import CALM_S
 from extender.scenario.clock import pass_time
 from extender.scenario.errors import ScenarioError
 from extender.scenario.longrun.arrivals import arrival_times, draw, draw_span
@@ -229,12 +230,13 @@ class _Run:
         for id_, before, after in changed:
             if before.status == "running" and (after.status == "evicted" or after.is_moved):
                 self._stop(id_, is_move=after.is_moved, is_answer=is_answer)
+        world.deadlines.note(outcome.plan.held_back, world.now_s)
         world.settle(outcome.after)
         for id_, _, after in changed:
             if after.status == "bound":
                 self._note_start(world.tasks[id_])
         self._note_held()
-        self._plan_next(bool(changed))
+        self._plan_next(outcome, has_changed=bool(changed))
 
     def _judge(self, outcome: Outcome) -> Iterator[str]:
         last = self._last if self._n_seen == self._n_changes else None
@@ -243,7 +245,7 @@ class _Run:
             for told in self.judge(self.world, outcome, last):
                 yield f"{as_time(self.now_s)}: {told}"
 
-    def _plan_next(self, has_changed: bool) -> None:
+    def _plan_next(self, outcome: Outcome, *, has_changed: bool) -> None:
         if has_changed:
             unrest_s = self.now_s - self._changed_s
             self.report.longest_unrest_s = max(self.report.longest_unrest_s, unrest_s)
@@ -252,6 +254,9 @@ class _Run:
         is_waited = any(task.place.status == "pending" for task in self.world.tasks.values())
         if has_changed or is_waited:
             self._due_s = self.now_s + self._pause_s
+            for held in outcome.plan.held_back:
+                soonest_s = max(self.now_s + CYCLE_S, held.until - NOW_S)
+                self._due_s = min(self._due_s, soonest_s, self.now_s + CALM_S)
             self._pause_s = min(self.case.simulate.look_every, 2 * self._pause_s)
         else:
             self._due_s = None

@@ -125,12 +125,14 @@ def protected_victims(world: World, outcome: Outcome) -> Iterator[str]:
 
 
 def broken_budgets(world: World, outcome: Outcome) -> Iterator[str]:
-    """No more of a budget's tasks are told to leave or moved than it lets go."""
+    """No more of a budget's tasks are told to leave or moved than it lets go, but for tasks that
+    are told to leave after the budget's deadline."""
     allowed = allowed_now(world)
+    overdue = {id_ for id_, end_s in world.deadlines.ends().items() if end_s <= world.now_s}
     taken = Counter(
         budget
         for id_, _, after in outcome.changed()
-        if after.status == "evicted" or after.is_moved
+        if after.is_moved or (after.status == "evicted" and id_ not in overdue)
         for budget in world.tasks[id_].view.budgets
     )
     for budget, n in taken.items():

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from extender.policy.decide import decide
 from extender.scenario.outcome import Outcome, read_plan
-from extender.scenario.snapshot import settings_of, take_snapshot
+from extender.scenario.snapshot import settings_now, take_snapshot
 from extender.scenario.world import World
 
 
 def order_differences(world: World, outcome: Outcome) -> Iterator[str]:
     """Decide once more with every list the other way round; at most one sentence."""
-    plan = decide(take_snapshot(world, is_reversed=True), settings_of(world.cluster.case))
+    plan = decide(take_snapshot(world, is_reversed=True), settings_now(world))
     other = read_plan(world, plan, outcome.cycle)
     for id_, place in outcome.after.items():
         if other.after[id_] != place:
