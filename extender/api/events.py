@@ -1,6 +1,6 @@
 """What a reflector tells its listener: an object is there, or it is gone.
 
-An object whose UID changed is told as `Removed` of the old and `Upserted` of the new, so a
+A changed UID is told as `Removed` of the old and `Upserted` of the new, so a
 listener may key by UID. `Synced` follows the first complete list of a kind.
 """
 

@@ -1,4 +1,4 @@
-"""What `kubectl explain` says of fields whose Structs say nothing: those that programs write.
+"""What `kubectl explain` says of fields that only programs write.
 
 A field that people write is described where it is declared (`extender.api.kinds`).
 """
@@ -66,7 +66,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "running": "Pods that run.",
         "conditions": "Scheduled: whether the group runs, or why it waits. Stale: too few run.",
     },
-    "GpuProject": {"spec": "Whose pods the project's are, and what they may have."},
+    "GpuProject": {"spec": "The namespaces of the project, and what its pods may have."},
     "GpuTopology": {"spec": "The levels of nearness."},
     "HostUse": {
         "fairShare": "What the queue is entitled to now.",

@@ -1,4 +1,4 @@
-"""The ledger: GpuNode, which says who holds which share of which card of one node.
+"""The ledger: GpuNode, which says which pod holds which share of which card of one node.
 
 Rows are written by programs, so they are integers: milli and MiB (docs/ledger.md).
 """
@@ -41,10 +41,10 @@ class MoveHold(
     frozen=True,
     gc=False,
 ):
-    """For whom a moved pod's row on its next node holds the place: what `owner` makes again.
+    """The successor for which a moved pod's row holds a place on the next node.
 
-    `owner` is the UID of the pod's controller; the rest is what the pod asks of a node besides
-    cards, so that its successor is told by it and finds it free.
+    `owner` is the UID of the pod's controller, which makes the successor. The rest is what the pod
+    asks of a node besides cards: it identifies the successor, and it is kept free for it.
     """
 
     owner: Name
@@ -103,7 +103,7 @@ class Row(
 
 
 class GpuNodeSpec(Struct, rename="camel", kw_only=True):
-    """Who holds what of the node. `pods` and `used` sum up the rows and are written with them."""
+    """The rows of the node. `pods` and `used` sum them up and are written with them."""
 
     rows: list[Row] = field(default_factory=list)
     pods: Natural | UnsetType = UNSET
@@ -156,7 +156,7 @@ class GpuNodeStatus(Struct, rename="camel", kw_only=True, omit_defaults=True):
 
 
 class GpuNode(Struct, rename="camel", kw_only=True):
-    """The ledger of one node: who holds which share of which card. Named as the Node."""
+    """The ledger of one node: which pod holds which share of which card. Named as the Node."""
 
     metadata: ObjectMeta
     spec: GpuNodeSpec = field(default_factory=GpuNodeSpec)

@@ -40,7 +40,7 @@ LABEL_WORKLOAD_KIND: Final = "ballast.dev/workload-kind"
 LABEL_POD_GROUP: Final = "ballast.dev/pod-group"
 #: The leaf of its group's tree of sub-groups that the pod belongs to.
 LABEL_SUB_GROUP: Final = "ballast.dev/sub-group"
-#: Whose work it is: users of one project share what the project has.
+#: The user that the work belongs to: users of one project share what the project has.
 LABEL_USER: Final = "ballast.dev/user"
 #: `preemptible` or `non-preemptible`.
 LABEL_PREEMPTIBILITY: Final = "ballast.dev/preemptibility"
@@ -70,7 +70,7 @@ ANNOTATION_TOPOLOGY: Final = "ballast.dev/topology"
 ANNOTATION_TOPOLOGY_REQUIRED: Final = "ballast.dev/topology-required-level"
 ANNOTATION_TOPOLOGY_PREFERRED: Final = "ballast.dev/topology-preferred-level"
 #: How many pods of the group must run together (creates the GpuPodGroup where there is none). On a
-#: GpuPodGroup whose minMember is the same: the pods have said so, and what they say now counts.
+#: GpuPodGroup with the same minMember: the pods have said so, and what they say now counts.
 ANNOTATION_MIN_MEMBER: Final = "ballast.dev/min-member"
 #: The sub-groups of the group, all needed, and the pods of each that must run together:
 #: `driver=1,workers=8`. What a GpuPodGroup says of sub-groups comes first.

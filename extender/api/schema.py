@@ -47,7 +47,7 @@ MAX_ITEMS: Final = {
     "SubGroup": 64,
     "TopologyLevel": 16,
 }
-#: Structs whose absence has a meaning of its own, so that they are not made for their defaults.
+#: Structs that mean something by their absence, so they are not made for their defaults.
 ABSENT: Final = ("", "HostFigures")
 #: Kinds that only programs write.
 MACHINE_WRITTEN: Final = ("GpuNode",)
@@ -59,7 +59,7 @@ MAX_TEXT: Final = 253
 ANY_VALUE: Final = "x-kubernetes-preserve-unknown-fields"
 #: Fields with room for prose, as Kubernetes' own conditions have it.
 MAX_TEXT_OF: Final = {"message": 32768, "reason": 1024}
-#: Lists whose entries are names of a kind that has a stricter form than any text.
+#: Lists of names of a kind; such names have a stricter form than other text.
 ITEM_SCHEMAS: Final[Mapping[str, Json]] = {
     "namespaces": {"maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"},
 }

@@ -189,7 +189,7 @@ class Controller:
 
     @property
     def client(self) -> Client:
-        """The client whose writes are fenced."""
+        """The client for fenced writes."""
         return self._writer
 
     @property
@@ -260,8 +260,8 @@ class _Term:
                 metrics.CYCLES.labels("failed").inc()
                 log.warning("cycle failed", errors=[str(error) for error in errors.exceptions])
             except* Exception as errors:
-                # A bug, or an object that nobody foresaw. The next leader would meet it as well, so
-                # this one goes on: what can still be done is done, and the log says what is wrong.
+                # A bug, or an unforeseen object. The next leader would meet it as well, so this one
+                # goes on: what can still be done is done, and the log says what is wrong.
                 failures += 1
                 metrics.CYCLES.labels("broken").inc()
                 log.error("cycle broke", exc_info=errors)

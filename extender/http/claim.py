@@ -26,8 +26,8 @@ _EPOCH: Final = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 REMEMBERED_PODS: Final = 20_000
 
 #: `planned` was released by the controller; `direct` is placed by the extender; `plain` has no GPU;
-#: `withheld` is none of these and is bound nowhere: it waits for a plan, as pods whose plan was
-#: revoked and pods of groups do.
+#: `withheld` is none of these and is bound nowhere: it waits for a plan, as pods of groups and
+#: pods with a revoked plan do.
 Way = Literal["planned", "direct", "plain", "withheld"]
 
 

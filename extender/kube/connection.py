@@ -55,7 +55,7 @@ _UNUSABLE = (
 
 
 class Connection:
-    """A pool of connections to one API server, and the header that proves who we are."""
+    """A pool of connections to one API server, and the header that proves our identity."""
 
     def __init__(self, source: Source, configuration: Configuration) -> None:
         self._source = source

@@ -220,8 +220,8 @@ class Election:
     async def _look_again(self, leadership: Leadership) -> None:
         """After a refused renewal: ends the hold unless the record still is ours.
 
-        It is ours when an earlier renewal landed whose answer was lost; the next one will then
-        carry the right version.
+        It is ours if an earlier renewal landed and its answer was lost; the next renewal then
+        carries the right version.
         """
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
@@ -300,7 +300,7 @@ def _number(version: str) -> int:
 def _first_transitions() -> int:
     """Where a new Lease starts to count: minutes since 2024.
 
-    Plans are numbered by it. If somebody deletes the Lease, its successor must not count through
+    Plans are numbered by it. If the Lease is deleted, its successor must not count through
     the numbers of plans that may still be under way; a leader changes less than once a minute.
     """
     return max(1, int(time.time()) // 60 - _EPOCH_MINUTES)
@@ -309,8 +309,8 @@ def _first_transitions() -> int:
 async def _end(task: "asyncio.Future[None]") -> None:
     """Cancels the task and waits until it has ended; what it raised is read by the caller.
 
-    Once is not always enough: a task group whose children fail while it is being cancelled reports
-    their errors only (until Python 3.13), and whoever handles those goes on.
+    Cancelling once is not always enough: if children of a task group fail while it is being
+    cancelled, it reports their errors only (until Python 3.13), and code that handles them goes on.
     """
     while not task.done():
         task.cancel()

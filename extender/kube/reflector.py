@@ -108,8 +108,8 @@ class Reflector(Generic[T]):
     """Delivers every object of one resource to `deliver`, from now on.
 
     `deliver` must not block: it is called once per object, and the loop gets its turn between
-    calls. What it raises is logged and counted, and the object passed over: one object that nobody
-    foresaw must not hide all others.
+    calls. What it raises is logged and counted, and the object passed over: one unforeseen object
+    must not hide all others.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Reflector(Generic[T]):
             except KubeError as error:
                 self._note(error)
             except Exception:
-                # A bug, or an answer that nobody foresaw: the next list may well do.
+                # A bug, or an unforeseen answer: the next list may succeed.
                 _FAILURES.labels(self._resource.plural, "Unforeseen").inc()
                 _log.exception("lost sight of a resource", resource=self._resource.plural)
             await asyncio.sleep(self._backoff.next_s())

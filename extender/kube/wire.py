@@ -1,8 +1,7 @@
 """Bytes of lists and watches to projections; one bad object never hides the others.
 
 An object that does not decode (a poison object: written by a newer version, or by hand past the
-schema) is logged, counted and left out, but its identity is kept, so that nobody concludes that it
-was deleted.
+schema) is logged, counted and left out, but its identity is kept, so that it does not look deleted.
 """
 
 import re
@@ -113,7 +112,7 @@ def decode_object(resource: Resource[T], body: bytes | Raw) -> T:
 
 
 def decode_identity(resource: Resource[Any], body: bytes | Raw) -> Identity:
-    """Who the object in `body` is, however odd the rest of it; raises Undecodable."""
+    """The identity of the object in `body`, however odd the rest of it; raises Undecodable."""
     try:
         return _ANONYMOUS.decode(body).metadata
     except _BROKEN as error:
@@ -156,7 +155,7 @@ def _skip_large(resource: Resource[Any], head: bytes) -> Identity:
 
 
 def skip(resource: Resource[Any], body: bytes | Raw, error: Undecodable) -> Identity:
-    """Logs and counts a poison object and says who it is; raises Undecodable if even that fails."""
+    """Logs and counts a poison object; returns its identity, or raises Undecodable."""
     identity = decode_identity(resource, body)
     _tell_skipped(resource, identity, error.message)
     return identity

@@ -27,7 +27,7 @@ RowIdentity = tuple[str, int, int]
 class NodeBatch:
     """Everything to be changed on one node by one write. `adds` are (change, row), in order.
 
-    Rows whose identity is in `frees` go before anything is added; rows of UIDs in `bound` become
+    Rows with an identity in `frees` go before anything is added; rows of UIDs in `bound` become
     `bound`. A pod's newer row is never freed in place of the one that was meant.
     """
 

@@ -53,9 +53,9 @@ _log = structlog.get_logger(__name__)
 class Change:
     """One thing to do. Its `rows`, by node, land on all their nodes or on none.
 
-    `frees` are rows by node that go (if they are still those), `bound` UIDs by node whose rows
-    become bound; both are facts already and happen whatever becomes of `rows`. `key` tells changes
-    of one commit apart.
+    `frees` are rows by node that go (if they are still those), `bound` the UIDs by node of rows
+    that become bound; both are facts already and happen whatever becomes of `rows`. `key` tells
+    changes of one commit apart.
     """
 
     key: str

@@ -239,11 +239,11 @@ class ClusterState:
         return self._upkeep.strays(has_all_pods=Pod in self._synced)
 
     def rows_to_mark_bound(self) -> dict[str, list[str]]:
-        """UIDs of bound pods whose row does not say `bound` yet, by node."""
+        """UIDs of bound pods, by node, that their rows do not have as `bound` yet."""
         return self._upkeep.to_mark_bound()
 
     def lost_rows(self) -> list[LostRow]:
-        """Bound GPU pods whose node's ledger has no row for them."""
+        """Bound GPU pods that have no row in the ledger of their node."""
         return self._upkeep.lost_rows()
 
     def kept_places(self) -> list[KeptPlace]:
@@ -300,7 +300,7 @@ class ClusterState:
         return {(each.namespace, claim) for each in facts for claim in each.claims}
 
     def released_without_row(self) -> list[PodView]:
-        """Unbound pods without our gate whose plan has no row: nobody will bind them like this."""
+        """Unbound pods without our gate and without a row: as they are, nothing will bind them."""
         return self._upkeep.released_without_row()
 
     def unfinished(self) -> list[Unfinished]:

@@ -36,7 +36,7 @@ DISRUPTION_BUDGET_S: Final = 120
 #: The longest that an evicted pod has to end where nothing else is said: time to save a large
 #: model, and short enough for an owner to wait for.
 MAX_GRACE_S: Final = 300
-#: A quota or limit that binds nobody: more than there can be, and sums of it still fit 64 bits.
+#: A quota or limit that never binds: more than there can be, and sums of it still fit 64 bits.
 UNLIMITED: Final = 1 << 50
 
 JobOrder = Literal["fifo", "strict-fifo"]
@@ -166,7 +166,7 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     nothing is evicted for it.
     `tree` is its groups, where it has any besides itself or asks for nearness: its root stands for
     the workload, with the same minimum. `user` divides a project's share further, where pods name
-    one. A workload that waits evicts nobody in its first `preemption_delay_s` after `waits_since`.
+    one. A waiting workload evicts nothing in its first `preemption_delay_s` after `waits_since`.
     `weight` is its weight beside other workloads, where a pool shares among workloads.
     `stale_since` is when it fell below its minimum (None: it did not); it may stay so for
     `stale_grace_s` (None: for ever).
@@ -211,7 +211,7 @@ class Figures:
     usage_ppm: int = 0
 
 
-#: Figures of a resource that nobody counts.
+#: Figures of a resource that is not counted.
 UNBOUND: Final = Figures(quota=UNLIMITED)
 
 
@@ -236,7 +236,7 @@ def department_queue(name: str) -> str:
 
 
 def user_queue(project: str, user: str) -> str:
-    """The queue of one user's work in a project; of nobody's in particular when `user` is empty."""
+    """The queue of one user's work in a project, or of work without a user if `user` is empty."""
     return f"{project}/user/{user}"
 
 

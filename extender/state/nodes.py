@@ -25,8 +25,8 @@ class CardTable:
     """What every card of every node has free, by the ledger.
 
     `card_free` is int32[n * stride]: milli free of card c of node ix at `ix * stride + c`, `ABSENT`
-    where there is none. All rows count, nominated ones too, so a card whose victims have not left
-    yet is negative. An unhealthy card has a capacity of 0. `card_mib` is int32[n]: the MiB of each
+    where there is none. All rows count, nominated ones too, so a card is negative until its victims
+    have left. An unhealthy card has a capacity of 0. `card_mib` is int32[n]: the MiB of each
     card of the node (of its smallest). `n_cards` is int32[n]: highest card index + 1.
     `capacity_milli` is int32[n]: 1000 per healthy card. `foreign_milli` is int32[n]: the part of it
     that pods without a row hold.

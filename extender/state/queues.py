@@ -1,4 +1,4 @@
-"""Departments, projects and node pools: their figures, and who belongs where.
+"""Departments, projects and node pools: their figures, and which pods belong to which.
 
 Figures are written by people: what is malformed is reported by `problems()` and the last good
 figure, or zero, is used in its place, so that one typing error never stops a queue.
@@ -99,7 +99,7 @@ class Queues:
         self._fill_departments()
 
     def set_project(self, project: GpuProject) -> set[str]:
-        """Take the project; returns the namespaces whose pods must be looked at again."""
+        """Take the project; returns the namespaces with pods to look at again."""
         name = project.metadata.name
         before = self.projects.get(name)
         self.projects[name] = project
@@ -124,7 +124,7 @@ class Queues:
         return self._list_namespaces(name, before, project)
 
     def drop_project(self, name: str) -> set[str]:
-        """Forget the project; returns the namespaces whose pods must be looked at again."""
+        """Forget the project; returns the namespaces with pods to look at again."""
         before = self.projects.pop(name, None)
         self._pools_for.clear()
         self._bad_figures.pop(("GpuProject", name), None)
@@ -302,7 +302,7 @@ class Queues:
         return quotas
 
     def _fill_departments(self) -> None:
-        """Give projects whose department does not exist one of that name without quota."""
+        """Give a project without its department one of that name without quota."""
         wanted = {department_queue(p.spec.department) for p in self.projects.values()}
         exist = {department_queue(name) for name in self.departments}
         views = {n: v for n, v in self.department_views.items() if n in exist}

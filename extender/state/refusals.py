@@ -12,7 +12,7 @@ from msgspec import Struct
 from extender.api.objects import Pod
 from extender.api.reasons import Reason
 
-#: Refusals from which on the pod's workload may have nobody evicted.
+#: From so many refusals on, nothing is evicted for the pod's workload.
 DOUBTFUL_FROM: Final = 2
 #: Nodes remembered; the one that was refused first is forgotten first.
 MAX_NODES: Final = 8
@@ -69,7 +69,7 @@ class Refusals(Struct, frozen=True, gc=False):
 
 
 class Denial(Struct, frozen=True, gc=False):
-    """A pod whose release the API server refused `count` times; not planned before `until`.
+    """The API server refused the pod's release `count` times; not planned before `until`.
 
     Known to one leader only: where the pod can't be patched, nothing can be written on it.
     """

@@ -79,7 +79,7 @@ class Tally:
     `fractions` says by key how many pods hold or ask for which part of a GPU beyond whole ones.
     `waiting` are keys of workloads with pods that our gate holds, `nominated` of those with pods
     that are promised a place, `leaving` of those with pods on their way out, `picky` of those with
-    pods that say beside whom they run, `timed` of those that say how long they run, `stale` of
+    pods that must run beside others, `timed` of those that say how long they run, `stale` of
     gangs that fell below their minimum.
     """
 

@@ -1,8 +1,8 @@
 """A plan becomes writes, in the one order that is safe to be cut off anywhere.
 
-Rows first, one write per node; then the gates of workloads whose rows all landed; then evictions,
-each only while the place it makes, and the place of what is moved, are held by nominated rows. A
-workload whose rows were refused is simply planned anew.
+Rows first, one write per node; then the gates of workloads that have all their rows; then
+evictions, each only while nominated rows hold the place it makes and the place of what is moved. If
+rows of a workload were refused, the workload is planned anew.
 """
 
 from typing import Final
@@ -57,10 +57,10 @@ class Committer:
             await self._writer.release(repairs.releases)
 
     async def hand_over(self) -> None:
-        """Hand kept places to those who came for them.
+        """Hand kept places to the successors that have come for them.
 
-        Looks again after each write, and ends without an await when there is nobody: a snapshot
-        that is taken at once shows no pod as waiting whose place is kept.
+        Looks again after each write, and ends without an await when no successor is left: a
+        snapshot that is taken at once shows no pod as waiting while a place is kept for it.
         """
         for _ in range(_HAND_OVERS):
             changes = self._hand_over.changes()
@@ -140,5 +140,5 @@ def _key_of(admission: Admission) -> str:
 
 
 def _nominated(workload: str) -> str:
-    """The key of all places that must be held before anybody leaves for the workload."""
+    """The key of all places that must be held before a victim leaves for the workload."""
     return f"{workload} {_NOMINATED}"

@@ -31,14 +31,14 @@ log = structlog.get_logger(__name__)
 
 
 class HandOver:
-    """Finds who takes which kept place. Remembers only since when places are kept."""
+    """Matches kept places with successors. Remembers only since when places are kept."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._seen: dict[tuple[str, str, bool], float] = {}
 
     def changes(self) -> list[Change]:
-        """What the ledger has to write: places that change hands, and those nobody came for."""
+        """What the ledger has to write: places for their successors, and places given up."""
         kept = self._state.kept_places()
         self._note(kept, asyncio.get_running_loop().time())
         changes: list[Change] = []

@@ -65,7 +65,7 @@ def case_of(plan: Plan, snapshot: Snapshot, evictions: Sequence[Eviction]) -> Ca
 
 @dataclass(slots=True)
 class _Awaited:
-    """Evictions whose beneficiary has yet to run.
+    """Evictions for beneficiaries that have yet to run.
 
     `uids` are its pods that were not seen bound, `released` those that kube-scheduler may bind.
     """

@@ -1,7 +1,7 @@
 """What a victim and the workload that it leaves for are told of an eviction.
 
-Work of another project is shown as the project and its GPUs, never by name: names of pods are the
-business of those who may list them.
+Work of another project is shown as the project and its GPUs, never by name: a user without the
+right to list pods must not learn their names.
 """
 
 from collections.abc import Sequence

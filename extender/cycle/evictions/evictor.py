@@ -77,7 +77,7 @@ class Evictor:
         self._beneficiaries.review(asyncio.get_running_loop().time())
 
     def protected(self) -> frozenset[str]:
-        """UIDs of pods whose eviction a disruption budget refused lately."""
+        """UIDs of pods that a disruption budget lately kept from being evicted."""
         return self._protection.current(asyncio.get_running_loop().time())
 
     def budget_ends(self) -> Mapping[str, int]:
@@ -94,7 +94,7 @@ class Evictor:
         self._queued.clear()
 
     def start(self, plan: Plan, snapshot: Snapshot, without_place: set[str]) -> None:
-        """Queue what the plan evicts, except for workloads whose rows did not land.
+        """Queue what the plan evicts, except for workloads without their rows.
 
         Awaits nothing: the model has the victims as terminating before anything else looks at it.
         """

@@ -23,7 +23,7 @@ from extender.state.pods.facts import PodFacts
 LOOK_PERIOD_S: Final = 2.0
 #: Evictions per look: a misplaced switch should not empty a cluster before it is noticed.
 EVICTIONS_PER_LOOK: Final = 16
-#: Seconds until a pod whose eviction was refused is tried again, after those that were not.
+#: Seconds until a refused eviction is tried again, after those that were not refused.
 RETRY_S: Final = 30.0
 
 log = structlog.get_logger(__name__)

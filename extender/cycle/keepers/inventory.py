@@ -87,7 +87,7 @@ class InventoryKeeper:
         if node is None or node.spec.rows:
             return  # a lost node may still run its pods
         meta = node.metadata
-        # Whoever wrote a row since we looked keeps it: the deletion is refused then.
+        # If a row was written since we looked, the deletion is refused.
         await self._client.delete(
             GPU_NODES, name, uid=meta.uid, resource_version=meta.resource_version
         )

@@ -40,7 +40,7 @@ class NamespaceKeeper:
                 pass
 
     def changes(self, listed: Collection[str]) -> dict[str, bool]:
-        """Namespaces whose label must change, and whether it must be there; O(namespaces)."""
+        """Namespaces that need another label, and whether it must be there; O(namespaces)."""
         changed = {
             name: True
             for name in listed

@@ -2,8 +2,8 @@
 
 Such a group belongs to the controllers of its pods (owner references), so it goes with them. It
 also goes when it has had no live pod for `KEPT_S`: an ended Job leaves no empty group behind, and a
-gang that is made again within that time goes on with its age. A group whose spec a person has
-changed is that person's, and stays as long as its owners do.
+gang that is made again within that time goes on with its age. After a user has changed its spec, a
+group stays as long as its owners do.
 """
 
 from collections.abc import Iterable

@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class Release(Struct, frozen=True):
-    """An unbound pod whose row says where it may run."""
+    """An unbound pod with a row that says where it may run."""
 
     pod: PodView
     node: str
@@ -89,8 +89,8 @@ class PodWriter:
     async def give_up(self, pod: PodView, node: str, row: Row) -> bool:
         """Whether the row of a pod that could not be released may be freed.
 
-        Where nobody may touch the pod it is enough that it is still gated: its release would be
-        refused as well.
+        If the API server refuses every change of the pod, it is enough that the pod is still gated:
+        its release would be refused as well.
         """
         outcome = await self._patch(pod, revoke_patch(pod, node, row))
         self.denied.pop(pod.uid, None)
@@ -104,7 +104,7 @@ class PodWriter:
         return now.metadata.uid == pod.uid and names.GATE in now.gates
 
     async def forget_plan(self, pod: PodView) -> None:
-        """Take the plan off a released pod whose row is gone, so that it is planned again."""
+        """Take the plan off a released pod without a row, so that it is planned again."""
         await self._patch(pod, forget_plan_patch(pod))
 
     async def evict(

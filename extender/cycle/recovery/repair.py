@@ -119,7 +119,7 @@ class Recovery:
             repairs.free(stray.node, row)
 
     def _restore_lost(self, repairs: Repairs) -> None:
-        """Bound pods whose row somebody deleted get it back, as their Binding says."""
+        """Restore deleted rows of bound pods, as their Bindings say."""
         lost_rows = [lost for lost in self._state.lost_rows() if lost.cards]
         if not lost_rows:
             return
@@ -140,7 +140,7 @@ class Recovery:
     async def _give_up_denied(self, repairs: Repairs) -> set[str]:
         """Free the places of pods that the API server does not let us release; returns their UIDs.
 
-        Any pod whose patch was refused is told of; one that is released already keeps its place.
+        Reports each refused patch; a pod that is released already keeps its place.
         """
         denied, self._writer.denied = self._writer.denied, {}
         now_s = int(time.time())
@@ -176,7 +176,7 @@ class Recovery:
                 repairs.free(pod.node, row)
 
     async def _mend_unplanned(self, now: float) -> None:
-        """Released pods whose row is gone wait for another plan."""
+        """Released pods without a row wait for another plan."""
         pods = self._state.released_without_row()
         for pod in pods:
             if self._is_old("plan", pod.uid, now):

@@ -28,7 +28,7 @@ from extender.state.cluster import ClusterState
 from extender.state.model import PodView, WorkloadView
 from extender.state.snapshot import Snapshot
 
-#: A workload whose reason changes to and fro has its pods written at most this often.
+#: If the reason of a workload changes to and fro, its pods are written at most this often.
 CHANGE_S: Final = 60.0
 #: How old the figures in a message may become.
 RENEW_S: Final = 600.0
@@ -36,7 +36,7 @@ RENEW_S: Final = 600.0
 WRITES_PER_LOOK: Final = 50
 #: The same while the cycle lets pods start, which the API server has to do first.
 WRITES_WHILE_BUSY: Final = 10
-#: Longest message: a pod is read by everybody.
+#: Longest message: many programs read every pod.
 MAX_MESSAGE: Final = 1024
 
 _WRITES_AT_ONCE: Final = 8

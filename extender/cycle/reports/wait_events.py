@@ -52,7 +52,7 @@ class WaitNote(Struct, frozen=True):
 
 
 class WaitEvents:
-    """Remembers who was told what and when, for `RENEW_S` at most."""
+    """Remembers which owner was told what and when, for `RENEW_S` at most."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -118,7 +118,7 @@ def _in_gib(found: re.Match[str]) -> str:
 
 
 def told(workload: WorkloadView, refused: Refused) -> str:
-    """Why the workload waits and what would help, for people who look at one of its pods."""
+    """Why the workload waits and what would help, for users that look at one of its pods."""
     why = (refused.detail or SENTENCES[refused.reason]).removeprefix(f"{workload.key}: ")
     help_ = "Ask for less per pod, or for another node pool." if NEVER in why else ""
     help_ = help_ or HELP.get(refused.reason, "")

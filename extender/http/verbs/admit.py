@@ -9,7 +9,7 @@ from extender.state.model import QueueView, department_queue
 
 
 def need_milli(claim: Claim, card_mib: int) -> int:
-    """Milli-GPU the claim takes on a node whose cards have `card_mib` MiB."""
+    """Milli-GPU the claim takes on a node with cards of `card_mib` MiB."""
     demand = claim.demand
     if demand.gpu_memory_mib:
         return demand.devices * share_milli(demand.gpu_memory_mib, card_mib)

@@ -27,14 +27,14 @@ FULL_SCORE: Final = 1_000_000
 
 
 def find_fitting(table: CardTable, demand: Demand) -> bytearray:
-    """uint8[n]: 1 for each node whose cards take `demand` now. One pass over all cards."""
+    """uint8[n]: 1 for each node with room for `demand` on its cards. One pass over all."""
     out = bytearray(len(table))
     kernel.fit_nodes(table, demand, out)
     return out
 
 
 def find_scores(table: CardTable, demand: Demand, placement: PlacementRule) -> Sequence[int]:
-    """int32[n]: 0 to FULL_SCORE for each node whose cards take `demand`, -1 for others."""
+    """int32[n]: 0 to FULL_SCORE for each node with room for `demand` on its cards, else -1."""
     out = array("i", bytes(4 * len(table)))
     kernel.score_nodes(table, demand, _RULES[placement], out)
     return out

@@ -2,7 +2,7 @@
 
 A pod is foreign when it is bound, asks for cards, and neither the ledger nor our Binding gave it
 any. Its cards are taken from its node and charged to no queue. A mirror pod is foreign whatever it
-says of itself, because whoever owns a node can make one in any namespace.
+says of itself, because the owner of a node can make one in any namespace.
 """
 
 from collections.abc import Iterable, Mapping

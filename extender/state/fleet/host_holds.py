@@ -24,7 +24,7 @@ class HostHolds:
         self._taken: dict[str, Taken] = {}
 
     def set_hold(self, uid: str, hold: HostHold | None) -> tuple[str, ...]:
-        """Replace what is held under this key; returns the nodes whose sums changed."""
+        """Replace what is held under this key; returns the nodes with changed sums."""
         before = self._of.pop(uid, None)
         if hold is not None:
             self._of[uid] = hold

@@ -55,14 +55,14 @@ class HostFacts(Struct, frozen=True, gc=False, kw_only=True):
 
 @dataclass(slots=True, frozen=True)
 class Differences:
-    """What the controller should mend. Nothing in here is urgent; every write is idempotent.
+    """What the controller should repair. Nothing in here is urgent; every write is idempotent.
 
     `to_create`: nodes with GPUs but without GpuNode, and the devices their labels tell.
-    `to_describe`: nodes whose GpuNode has no devices yet. `without_node`: GpuNodes whose Node is
-    gone. `gpu_milli`: nodes whose status should say this much of `ballast.dev/gpu-milli`, in
-    capacity and allocatable, and does not. `pool_labels`: GpuNodes that should be labelled with
-    this node pool, and are not. `foreign`: GpuNodes whose status should list these holds of pods
-    without a row, and does not.
+    `to_describe`: nodes that have a GpuNode without devices. `without_node`: GpuNodes without a
+    Node. `gpu_milli`: the `ballast.dev/gpu-milli` that a Node's status should have, in capacity and
+    allocatable, and does not. `pool_labels`: the node pool that a GpuNode should be labelled with,
+    and is not. `foreign`: the holds of pods without a row that a GpuNode's status should list, and
+    does not.
     """
 
     to_create: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)

@@ -185,7 +185,7 @@ def group_of(pod: Pod) -> str:
 
 
 def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
-    """The facts of a pod whose `read_demand` gave `demand`."""
+    """The facts of a pod, given the `demand` that `read_demand` returned for it."""
     meta, spec, gates = pod.metadata, pod.spec, pod.gates
     asked = _host_demand(pod) if isinstance(demand, Refused) else demand
     held = _held(pod)

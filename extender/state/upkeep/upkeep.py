@@ -48,7 +48,7 @@ class KeptPlace(Struct, frozen=True):
 
 
 class LostRow(Struct, frozen=True):
-    """A pod bound to a node whose ledger has no row for it; `cards` are what its Binding says."""
+    """A pod without a row on the node it is bound to; `cards` are what its Binding says."""
 
     pod: PodView
     cards: tuple[CardShare, ...]
@@ -154,14 +154,14 @@ class Upkeep:
         return sorted(found, key=lambda kept: (kept.node, kept.row.uid))
 
     def to_mark_bound(self) -> dict[str, list[str]]:
-        """UIDs of bound pods whose row does not say so yet, by node."""
+        """UIDs of bound pods, by node, that their rows do not have as bound yet."""
         found: dict[str, list[str]] = {}
         for uid in sorted(self._to_mark):
             found.setdefault(self._workloads.facts[uid].node, []).append(uid)
         return found
 
     def lost_rows(self) -> list[LostRow]:
-        """Bound pods of ours whose row is not on their node, by UID."""
+        """Bound pods of ours without a row on their node, by UID."""
         return [
             LostRow(pod, read_cards(self._workloads.facts[uid].written_cards))
             for uid in sorted(self._lost)
@@ -169,7 +169,7 @@ class Upkeep:
         ]
 
     def released_without_row(self) -> list[PodView]:
-        """Unbound pods that were released by a plan whose row is gone, by UID."""
+        """Unbound pods that a plan released and that have no row any more, by UID."""
         pods = (self._workloads.pod(uid) for uid in sorted(self._unplanned))
         return [pod for pod in pods if pod is not None]
 

@@ -305,7 +305,7 @@ def _spec_of(facts: Listed, group: GpuPodGroup | None) -> GpuPodGroupSpec:
 
 
 def repeats_pods(group: GpuPodGroup) -> bool:
-    """Whether the group's minimum is only what its pods have said, and nobody changed it since."""
+    """Whether the group's minimum is what its pods have said, unchanged since."""
     said = group.metadata.annotation(names.ANNOTATION_MIN_MEMBER)
     return said == str(group.spec.min_member)
 
@@ -349,7 +349,7 @@ def _disagreement(users: Sequence[str]) -> Refused | None:
 
 
 def is_made_by_us(group: GpuPodGroup) -> bool:
-    """Whether the controller made the group, and nobody has changed its spec since."""
+    """Whether the controller made the group, and its spec has not changed since."""
     meta = group.metadata
     return meta.label(names.LABEL_MANAGED_BY) == names.CONTROLLER_NAME and meta.generation <= 1
 

@@ -1,4 +1,4 @@
-"""Pods that have succeeded, by the group whose minimum they count for as if they still ran.
+"""Pods that have succeeded, by group: they count for its minimum as if they still ran.
 
 They count while the API holds them; after that, where a pod that lives has one of their makers: the
 controllers of the pods that were there when they ended. So a group that is made anew under an old

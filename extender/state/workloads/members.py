@@ -73,5 +73,5 @@ def workload_key(namespace: str, name: str) -> str:
 
 
 def _lone_key(key: str) -> str:
-    """The key of a single pod whose name is also a group's; no object's name has a `#`."""
+    """The key of a single pod that shares its name with a group; names have no `#`."""
     return f"{key}#pod"

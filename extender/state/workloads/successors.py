@@ -1,4 +1,4 @@
-"""Who may take the place that is kept for the successor of a moved pod."""
+"""Which pods may take the place that is kept for the successor of a moved pod."""
 
 from extender.api.demand import Demand
 from extender.api.kinds import Row
