@@ -329,7 +329,9 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     ] = "Report"
     job_order: Annotated[
         JobOrder,
-        Meta(description="Whether a workload that has to wait lets later ones of its queue pass."),
+        Meta(
+            description="In FairShare pools: whether waiting work lets later work of its queue pass."
+        ),
     ] = "Fifo"
     time_based_fair_share: TimeBasedFairShare = field(default_factory=TimeBasedFairShare)
     time_slicing: TimeSlicing = field(default_factory=TimeSlicing)
