@@ -330,7 +330,8 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     job_order: Annotated[
         JobOrder,
         Meta(
-            description="In FairShare pools: whether waiting work lets later work of its queue pass."
+            description="In FairShare pools: whether waiting work lets later work of its queue"
+            " pass."
         ),
     ] = "Fifo"
     time_based_fair_share: TimeBasedFairShare = field(default_factory=TimeBasedFairShare)
