@@ -17,19 +17,16 @@ from extender.policy.preemption.eligibility import Terms
 from extender.policy.preemption.relocation import largest_first, move_or_stop
 from extender.policy.preemption.statement import Claim, Seat, Trial, Unit
 from extender.policy.workloads.pod_classes import placing_orders
-from extender.state.model import GPU, Constraints, PodView
+from extender.state.model import GPU, Constraints
 
-#: A taker of so many pods or fewer is placed again as a whole where pod by pod did not do.
-_FEW_PODS: Final = 16
 #: How often everybody is looked at; more than twice is rare.
 _MOST_PASSES: Final = 4
 
 
 @dataclass(slots=True)
 class Victims:
-    """The victims of a trial. `is_full` knows what has no place in the pool; `place_again` places
-    the whole taker in what is free, or says no; `may_keep` says whether the plan is allowed as it
-    is; `can_move`: who would stop may move instead. `others_on` has the plans of others who wait
+    """The victims of a trial. `is_full` knows what has no place in the pool; `may_keep` says whether
+    the plan is allowed as it is; `can_move`: who would stop may move instead. `others_on` has the plans of others who wait
     for places on these nodes, and may as well have different ones. `n_instead` counts units that
     stop because one of their pods had nowhere to move."""
 
@@ -37,7 +34,6 @@ class Victims:
     trial: Trial
     terms: Terms
     is_full: Callable[[Demand, Constraints], bool]
-    place_again: Callable[[Sequence[PodView]], bool]
     may_keep: Callable[[], bool]
     can_move: bool
     others_on: Callable[[Collection[str]], Sequence[Trial]] = lambda nodes: ()
@@ -134,36 +130,13 @@ class Victims:
         pods = victim.pods if isinstance(victim, Unit) else (victim,)
         mark = trial.checkpoint()
         self._let_stay(victim)
-        if self._make_way(pods) or self._place_again_beside(pods):
+        if self._make_way(pods):
             return True
         others = self.others_on({herd.pods[p].node for p in pods})
         if others and self._make_way(pods, others):
             return True
         trial.rollback(mark)
         return False
-
-    def _place_again_beside(self, stay: Iterable[int]) -> bool:
-        """Whether the taker as a whole has places beside those who stay; then they are its own."""
-        if not self._may_place_again():
-            return False
-        mark = self.trial.checkpoint()
-        for uid in list(self.trial.seats):
-            self.trial.unseat(uid)
-        nodes = {self.trial.herd.pods[p].node for p in stay}
-        if not self._is_over(nodes) and self.place_again(self.claim.chunk):
-            return True
-        self.trial.rollback(mark)
-        return False
-
-    def _may_place_again(self) -> bool:
-        """Whether the whole taker may have places that its pods one by one have not: those that
-        differ change places, and those that belong together go somewhere else together."""
-        n_seats, claim = len(self.trial.seats), self.claim
-        if n_seats > _FEW_PODS:
-            return False
-        if claim.is_near or (claim.pending.is_gang and self.trial.elsewhere):
-            return True
-        return n_seats > 1 and not claim.is_alike
 
     def _let_stay(self, victim: Unit | int) -> None:
         if isinstance(victim, Unit):
@@ -241,7 +214,7 @@ class Victims:
         trial, pods = self.trial, self.trial.herd.pods
         shape = self.claim.shapes[0]
         # Who stays gives up his new place, and that may be what the taker needs.
-        if not self.claim.is_alike or trial.moving or trial.is_for_limits or trial.elsewhere:
+        if not self.claim.is_alike or trial.moving or trial.is_for_limits:
             return False
         if not self.is_full(shape.demand, shape.constraints):
             return False

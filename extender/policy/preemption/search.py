@@ -12,14 +12,13 @@ from msgspec import structs
 from extender.kernels.victims import IMPOSSIBLE
 from extender.policy.placement.node_filter import WHOLE_POOL, Frame
 from extender.policy.plan import Placement
-from extender.policy.preemption.domain_placer import Reseating
 from extender.policy.preemption.eligibility import Rule
 from extender.policy.preemption.fill_back import Victims
 from extender.policy.preemption.limits import meet_limits
 from extender.policy.preemption.make_room import Room
 from extender.policy.preemption.node_costs import Price
 from extender.policy.preemption.statement import Claim, Trial
-from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.queues.tree import RESOURCES
 from extender.policy.session import placed_amounts
 from extender.policy.workloads.pod_classes import placing_orders, shapes_of
 from extender.state.model import Amounts, PodView
@@ -157,7 +156,6 @@ class Search:
     def review(self) -> None:
         """The plan is part of the cycle's, and places came free since: let those stay who can."""
         herd = self.solver.herd
-        self.trial.elsewhere = self._pools_elsewhere()
         leaves = {herd.leaves[unit.w] for unit in self.trial.units.values()} | {self.claim.leaf}
         givers = {queue for leaf in leaves for queue in leaf.chain}
         victims = self._victims()
@@ -176,22 +174,6 @@ class Search:
             and all(each.do_all_suit() and each.may_hold(had) for each, had in changed.items())
         )
         victims.review()
-
-    def _pools_elsewhere(self) -> dict[str, Queue]:
-        """The taker's queues in the other pools that share fairly and that it may use as well; of
-        a gang, as long as none of it is here to stay."""
-        session, pending = self.solver.session, self.claim.pending
-        if pending.is_gang and any(pod.uid not in self.trial.seats for pod in pending.live):
-            return {}
-        found = {}
-        for pool in pending.workload.pools:
-            view = session.snapshot.pools.get(pool)
-            leaf = (
-                session.queues[pool].leaf_of(pending.workload) if pool in session.queues else None
-            )
-            if pool != self.solver.pool and view and view.policy == "fairshare" and leaf:
-                found[pool] = leaf
-        return found
 
     def _settle(self) -> bool:
         victims = self._victims()
@@ -230,8 +212,7 @@ class Search:
             or not more
             or all(
                 queue.allocated_np[r] <= queue.np_quota[r]
-                for leaf in (self.claim.leaf, *self.trial.elsewhere.values())
-                for queue in leaf.chain
+                for queue in self.claim.leaf.chain
                 for r in more
             )
         )
@@ -262,22 +243,6 @@ class Search:
             trial,
             self._room.terms,
             is_full=self.solver.fullness.is_full,
-            place_again=self._place_again,
             may_keep=self._is_allowed,
             can_move=rule.can_move and rule.can_stop,
         )
-
-    def _place_again(self, pods: Sequence[PodView]) -> bool:
-        """Places for the whole claim in what is free later."""
-        trial, solver = self.trial, self.solver
-        mark = trial.checkpoint()
-        if not self.claim.is_near:
-            if trial.seat_all(pods, WHOLE_POOL):
-                return True
-        else:
-            places, later = solver.session.places, solver.session.sim.later
-            placer = Reseating(trial)
-            if places.lay_out(self.claim.pending, solver.pool, placer, later, pods) is not None:
-                return True
-        trial.rollback(mark)
-        return self.claim.pending.is_gang and trial.seat_elsewhere(pods)

@@ -16,7 +16,7 @@ from extender.policy.plan import Placement
 from extender.policy.preemption.candidates import Herd
 from extender.policy.preemption.node_costs import Price
 from extender.policy.queues.tree import Queue, frozen, sum_amounts
-from extender.policy.session import Session, placed_amounts
+from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape, placing_orders
 from extender.state.model import Amounts, PodView
@@ -75,8 +75,7 @@ class Trial:
     undone; the caller keeps both for all trials, which end in the reverse order of their steps.
 
     `seats` are by uid, `units` by their first pod p, `moving` by p with the new place where one is
-    found. `is_for_limits`: some are stopped so that a queue stays within its limit. `elsewhere` has
-    the taker's queues in other pools in which its pods may have places as well. `is_charged`: the
+    found. `is_for_limits`: some are stopped so that a queue stays within its limit. `is_charged`: the
     plan is part of the cycle's, so the taker's queues hold what its places do.
     """
 
@@ -90,7 +89,6 @@ class Trial:
     units: dict[int, Unit] = field(default_factory=dict)
     moving: dict[int, Placement | None] = field(default_factory=dict)
     is_for_limits: bool = False
-    elsewhere: dict[str, Queue] = field(default_factory=dict)
     is_charged: bool = False
 
     @property
@@ -134,8 +132,6 @@ class Trial:
         """Give the pod the best place that is free later; False where none is."""
         mark = self._mark()
         placement = self.session.places.place_pod(pod, self.pool, "later", frame)
-        if placement is None and frame is WHOLE_POOL and not self.claim.pending.is_gang:
-            placement = next(iter(self._place_elsewhere((pod,))), None)
         if placement is None:
             return False
         self._take_seat(Seat(placement, frame), mark)
@@ -170,14 +166,6 @@ class Trial:
         for pod in pods:
             self._take_seat(Seat(by_uid[pod.uid], WHOLE_POOL), start)
         return True
-
-    def seat_elsewhere(self, pods: Sequence[PodView]) -> bool:
-        """Give pods that belong together places in another of the taker's pools."""
-        mark = self._mark()
-        placed = self._place_elsewhere(pods)
-        for placement in placed:
-            self._take_seat(Seat(placement, WHOLE_POOL), mark)
-        return bool(placed)
 
     def unseat(self, uid: str) -> Seat:
         """Take a place back; returns it."""
@@ -265,21 +253,6 @@ class Trial:
         age = max((herd.age[herd.owner[p]] for p in self.leaving()), default=0)
         n_pods = sum(len(unit.pods) for unit in units) + len(self.moving)
         return high, moved, (n_pods << 40) | age
-
-    def _place_elsewhere(self, pods: Sequence[PodView]) -> Sequence[Placement]:
-        """The best places in another of its pools, within the limits of the queue there."""
-        session, pending = self.session, self.claim.pending
-        for pool, leaf in self.elsewhere.items():
-            mark = session.sim.checkpoint()
-            session.places.forget_failures(pool)
-            placed = session.places.place_chunk(pending, pool, "later", pods)
-            if placed is None:
-                continue
-            amounts = placed_amounts(placed)
-            if session.check_room(leaf, pending.workload, amounts, "later") is None:
-                return placed
-            session.sim.rollback(mark)
-        return ()
 
     def _charge(self, ix: int, amounts: Amounts) -> None:
         """The taker holds so much more on node `ix`."""
