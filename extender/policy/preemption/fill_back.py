@@ -25,10 +25,12 @@ _MOST_PASSES: Final = 4
 
 @dataclass(slots=True)
 class Victims:
-    """The victims of a trial. `is_full` knows what has no place in the pool; `may_keep` says whether
-    the plan is allowed as it is; `can_move`: who would stop may move instead. `others_on` has the plans of others who wait
-    for places on these nodes, and may as well have different ones. `n_instead` counts units that
-    stop because one of their pods had nowhere to move."""
+    """The victims of a trial.
+
+    `is_full` knows what has no place in the pool; `may_keep` says whether the plan is allowed as it
+    is; `can_move`: a unit that would be evicted may move instead. `n_instead` counts units that
+    are evicted because one of their pods had nowhere to move.
+    """
 
     claim: Claim
     trial: Trial
@@ -36,7 +38,6 @@ class Victims:
     is_full: Callable[[Demand, Constraints], bool]
     may_keep: Callable[[], bool]
     can_move: bool
-    others_on: Callable[[Collection[str]], Sequence[Trial]] = lambda nodes: ()
     n_instead: int = 0
 
     def settle(self) -> bool:
@@ -126,14 +127,11 @@ class Victims:
 
     def _try_without(self, victim: Unit | int) -> bool:
         """Whether the taker has its places without the victim, who stays then."""
-        trial, herd = self.trial, self.trial.herd
+        trial = self.trial
         pods = victim.pods if isinstance(victim, Unit) else (victim,)
         mark = trial.checkpoint()
         self._let_stay(victim)
         if self._make_way(pods):
-            return True
-        others = self.others_on({herd.pods[p].node for p in pods})
-        if others and self._make_way(pods, others):
             return True
         trial.rollback(mark)
         return False
@@ -154,9 +152,9 @@ class Victims:
         is_apart = trial.session.places.beside.is_apart
         return all(is_apart(pods[p], trial.ix_of(pods[p].node)) for p in stay)
 
-    def _make_way(self, stay: Collection[int], others: Sequence[Trial] = ()) -> bool:
-        """Whether those who stay have their places, once the taker's pods there are elsewhere, and
-        those of others; what was tried in vain is for the caller to undo."""
+    def _make_way(self, stay: Collection[int]) -> bool:
+        """Whether those who stay have their places, once the taker's pods there are elsewhere;
+        what was tried in vain is for the caller to undo."""
         pods = self.trial.herd.pods
         nodes = {pods[p].node for p in stay}
         if not self._are_apart(stay):
@@ -167,25 +165,18 @@ class Victims:
         mark = self.trial.checkpoint()
         for only_overlapping in (False, True):
             # Those who are in nobody's way may be the company that the others need.
-            seats = self._unseat_on(nodes, others, only_overlapping=only_overlapping)
+            seats = self._unseat_on(nodes, only_overlapping=only_overlapping)
             if self._seat_again(seats) and not self._is_over(nodes) and self._are_apart(stay):
                 return True
             self.trial.rollback(mark)
         return False
 
-    def _unseat_on(
-        self,
-        nodes: Collection[str],
-        others: Sequence[Trial] = (),
-        *,
-        only_overlapping: bool = False,
-    ) -> list[tuple[Trial, Seat]]:
-        """Take the places of the taker and of others on these nodes back, or just those on cards
-        of which more is held than there is; returns them."""
+    def _unseat_on(self, nodes: Collection[str], *, only_overlapping: bool = False) -> list[Seat]:
+        """Take the places of the taker on these nodes back, or just those on cards of which more is
+        held than there is; returns them."""
         return [
-            (taker, taker.unseat(uid))
-            for taker in (self.trial, *others)
-            for uid, seat in list(taker.seats.items())
+            self.trial.unseat(uid)
+            for uid, seat in list(self.trial.seats.items())
             if seat.placement.node in nodes
             and not (only_overlapping and self._is_free_of_others(seat.placement))
         ]
@@ -199,11 +190,11 @@ class Victims:
     def _is_over(self, nodes: Iterable[str]) -> bool:
         return any(self.trial.is_over(self.trial.ix_of(node)) for node in nodes)
 
-    def _seat_again(self, seats: Sequence[tuple[Trial, Seat]]) -> bool:
+    def _seat_again(self, seats: Sequence[Seat]) -> bool:
         mark = self.trial.checkpoint()
-        by_uid = {seat.placement.pod.uid: (taker, seat.frame) for taker, seat in seats}
-        for in_order in placing_orders([seat.placement.pod for _, seat in seats]):
-            if all(by_uid[pod.uid][0].seat(pod, by_uid[pod.uid][1]) for pod in in_order):
+        frames = {seat.placement.pod.uid: seat.frame for seat in seats}
+        for in_order in placing_orders([seat.placement.pod for seat in seats]):
+            if all(self.trial.seat(pod, frames[pod.uid]) for pod in in_order):
                 return True
             self.trial.rollback(mark)
         return False

@@ -4,7 +4,6 @@ Where one frees more than it uses, others may not need all their victims any mor
 stays, and who waits may change places for that.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -49,7 +48,6 @@ class Commitments:
         self.is_anything_left_over = False
         self.has_new_plan = False
         self._all: list[_Committed] = []
-        self._waiting: dict[str, list[Search]] = {}
         # What of it all is counted as leaving, and whether that is as it is now.
         self._counted: list[tuple[Queue, Amounts]] = []
         self._is_counted = True
@@ -90,7 +88,6 @@ class Commitments:
     def close(self) -> None:
         """Forget all plans."""
         self._all.clear()
-        self._waiting.clear()
 
     def _bar_elsewhere(self, trial: Trial) -> None:
         """What gives in this pool gives nothing in others: each counts what is left of it alone."""
@@ -107,8 +104,6 @@ class Commitments:
         anybody does."""
         is_any_spared, self._is_counted = False, False
         pods = self.herd.pods
-        self._join_plans()
-        self._waiting = self._list_waiting()
         for each in self._all:
             trial = each.search.trial
             before = {pods[p].uid for p in trial.leaving()}
@@ -120,18 +115,6 @@ class Commitments:
             self._take_over(each)
         return is_any_spared
 
-    def waiting_on(self, nodes: Iterable[str]) -> "list[Search]":
-        """Plans that wait for a place on any of the nodes, as they were when the review began."""
-        return list(dict.fromkeys(s for node in nodes for s in self._waiting.get(node, ())))
-
-    def _list_waiting(self) -> "dict[str, list[Search]]":
-        found: dict[str, list[Search]] = {}
-        for each in self._all:
-            if each.has_to_wait:
-                for node in {placement.node for placement in each.placements}:
-                    found.setdefault(node, []).append(each.search)
-        return found
-
     def _take_over(self, each: _Committed) -> None:
         """Say in the plan where the taker's places are now."""
         placements = each.search.trial.placements
@@ -140,17 +123,6 @@ class Commitments:
             each.placements = placements
             nodes = {placement.pod.uid: placement.node for placement in placements}
             each.search.claim.pending.nodes.update(nodes)
-
-    def _join_plans(self) -> None:
-        """Plans for one workload become one: their pods may change places with one another. What
-        starts at once keeps its own."""
-        by_key: dict[tuple[str, bool], _Committed] = {}
-        for each in self._all:
-            first = by_key.setdefault((each.search.claim.key, each.has_to_wait), each)
-            if first is not each:
-                first.search.join(each.search)
-                first.placements = [*first.placements, *each.placements]
-        self._all = list(by_key.values())
 
     def _evict(self, search: "Search", unit: Unit) -> None:
         herd, rule, key = self.herd, search.rule, search.claim.key

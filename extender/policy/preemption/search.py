@@ -7,8 +7,6 @@ is free.
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from msgspec import structs
-
 from extender.kernels.victims import IMPOSSIBLE
 from extender.policy.placement.node_filter import WHOLE_POOL, Frame
 from extender.policy.plan import Placement
@@ -140,38 +138,16 @@ class Search:
         if self.rule.can_stop:
             yield False, False
 
-    def join(self, other: "Search") -> None:
-        """Take over another plan for the same workload."""
-        claim, more = self.claim, other.claim
-        is_alike = claim.is_alike and more.is_alike
-        chunk = [*claim.chunk, *more.chunk]
-        shapes = shapes_of(chunk)
-        self.claim = structs.replace(
-            claim, chunk=chunk, shapes=shapes, is_alike=is_alike and len(shapes) == 1
-        )
-        self.trial.seats.update(other.trial.seats)
-        self.trial.units.update(other.trial.units)
-        self.trial.moving.update(other.trial.moving)
-
     def review(self) -> None:
         """The plan is part of the cycle's, and places came free since: let those stay who can."""
         herd = self.solver.herd
         leaves = {herd.leaves[unit.w] for unit in self.trial.units.values()} | {self.claim.leaf}
         givers = {queue for leaf in leaves for queue in leaf.chain}
         victims = self._victims()
-        changed = {self: placed_amounts(self.trial.placements)}
-
-        def others_on(nodes: Collection[str]) -> list[Trial]:
-            found = [each for each in self.solver.commitments.waiting_on(nodes) if each is not self]
-            for each in found:
-                changed.setdefault(each, placed_amounts(each.trial.placements))
-            return [each.trial for each in found]
-
-        victims.others_on = others_on
+        had = placed_amounts(self.trial.placements)
         # Who ran before may run on beside the taker, as far as limits go.
         victims.may_keep = lambda: (
-            not any(map(herd.is_over_limit, givers))
-            and all(each.do_all_suit() and each.may_hold(had) for each, had in changed.items())
+            not any(map(herd.is_over_limit, givers)) and self.do_all_suit() and self.may_hold(had)
         )
         victims.review()
 

@@ -75,8 +75,8 @@ class Trial:
     undone; the caller keeps both for all trials, which end in the reverse order of their steps.
 
     `seats` are by uid, `units` by their first pod p, `moving` by p with the new place where one is
-    found. `is_for_limits`: some are stopped so that a queue stays within its limit. `is_charged`: the
-    plan is part of the cycle's, so the taker's queues hold what its places do.
+    found. `is_for_limits`: some are stopped so that a queue stays within its limit.
+    `is_charged`: the plan is part of the cycle's, so the taker's queues hold what its places do.
     """
 
     session: Session
