@@ -38,22 +38,16 @@ class Room:
         self._claim = claim
         self._rule = rule
         self._with_moves = False
-        self._is_deferred = False
         self._n_stopped_instead = 0
-        # Who has no other place, while room for one pod is looked for.
-        self._stuck: list[int] = []
 
     @property
     def terms(self) -> Terms:
         """Who may be asked to leave, and to move."""
         return self._solver.terms(self._rule, with_moves=self._with_moves)
 
-    def begin(
-        self, with_moves: bool, is_deferred: bool, refused: Collection[int] = frozenset()
-    ) -> None:
-        """Make it in this way from here on: whether anybody may move, and whether who does is
-        placed again only later, by the caller."""
-        self._with_moves, self._is_deferred = with_moves, is_deferred
+    def begin(self, *, with_moves: bool, refused: Collection[int]) -> None:
+        """Make room in this way from here on: whether pods may move, and on which nodes not."""
+        self._with_moves = with_moves
         self.refused = set(refused)
 
     def offers(self, shape: Shape, frame: Frame) -> Offers:
@@ -69,12 +63,10 @@ class Room:
         for at, ix in enumerate(offers.candidates) if self.refused else ():
             if ix in self.refused:
                 offers.exclude(at)
-        try:
-            return self._seat_where_it_is_made(pod, frame, offers)
-        finally:
-            self._free_stuck()
-            if self.refused:
-                offers.readmit()
+        is_seated = self._seat_where_it_is_made(pod, frame, offers)
+        if self.refused:
+            offers.readmit()
+        return is_seated
 
     def _seat_where_it_is_made(self, pod: PodView, frame: Frame, offers: Offers) -> bool:
         trial, is_one_of_many = self._trial, len(self._claim.chunk) > 1
@@ -83,7 +75,7 @@ class Room:
             at = offers.cheapest()
             if at < 0 or (best is not None and offers.price(at) >= best[0]):
                 break
-            mark, n_stuck = trial.checkpoint(), len(self._stuck)
+            mark = trial.checkpoint()
             self._n_stopped_instead = 0
             if self._make(pod, frame, offers, offers.candidates[at]):
                 if self._n_stopped_instead == 0 or is_one_of_many:
@@ -93,19 +85,9 @@ class Room:
                     best = price, offers.candidates[at]
             trial.rollback(mark)
             offers.refresh(self._solver.touched, offers.epoch, is_undone=True)
-            # Without whom was stuck, others of the node may do.
-            if len(self._stuck) == n_stuck:
-                offers.exclude(at)
+            offers.exclude(at)
         offers.readmit()
         return best is not None and self._make(pod, frame, offers, best[1])
-
-    def _free_stuck(self) -> None:
-        """Who had no other place for one pod of the claim may have one for the next."""
-        herd = self._solver.herd
-        for p in self._stuck:
-            herd.may_move[p] = 1
-            self._solver.touched.append(self._trial.ix_of(herd.pods[p].node))
-        self._stuck.clear()
 
     def _make(self, pod: PodView, frame: Frame, offers: Offers, ix: int) -> bool:
         """Seat the pod on node `ix` and send away who must leave; the caller undoes a False."""
@@ -133,7 +115,7 @@ class Room:
             return False
         trial.seat_on(pod, ix, frame)
         self.cleared.append(ix)
-        return self._is_deferred or not displaced or self._resettle(displaced)
+        return not displaced or self._resettle(displaced)
 
     def _moves_too_much(self) -> bool:
         rule, moving, herd = self._rule, self._trial.moving, self._solver.herd
@@ -149,8 +131,6 @@ class Room:
         for p in largest_first(herd, displaced):
             if p in trial.moving and trial.moving[p] is None:
                 if not move_or_stop(trial, terms, p):
-                    herd.may_move[p] = 0
-                    self._stuck.append(p)
                     return False
                 if p not in trial.moving:
                     self._n_stopped_instead += 1

@@ -4,7 +4,7 @@ A `Search` is a Placer (`topology`): inside each domain that is tried it makes r
 is free.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from extender.kernels.victims import IMPOSSIBLE
@@ -50,36 +50,35 @@ class Search:
     def run(self) -> bool:
         """Whether there is a plan: then the simulation holds it, otherwise nothing.
 
-        Where somebody was to move and had to stop instead, the other ways may cost less.
+        If a pod was to move and is evicted instead, a plan without moves may cost less.
         """
         mark = self.checkpoint()
-        if not self.can_move:
-            is_done = self._go(False, False)
-            if not is_done:
-                self.rollback(mark)
-            return is_done
-        best: tuple[Price, tuple[bool, bool], frozenset[int]] | None = None
-        for way in self._ways():
+        best: tuple[Price, bool, frozenset[int]] | None = None
+        for with_moves in self._ways():
             self._room.is_doubtful = False
-            if self._go(*way):
+            if self._go(with_moves=with_moves):
                 if best is None and not self._room.is_doubtful:
                     return True
                 price = self.trial.price()
                 if best is None or price < best[0]:
-                    best = price, way, frozenset(self._room.refused)
+                    best = price, with_moves, frozenset(self._room.refused)
             self.rollback(mark)
-        return best is not None and self._go(*best[1], best[2])
+        return best is not None and self._go(with_moves=best[1], without=best[2])
 
-    def _go(
-        self, with_moves: bool, is_deferred: bool, without: Collection[int] = frozenset()
-    ) -> bool:
+    def _ways(self) -> Sequence[bool]:
+        """Whether it is tried with moves, one attempt after the other."""
+        if not self.can_move:
+            return (False,)
+        return (True, False) if self.rule.can_stop else (True,)
+
+    def _go(self, *, with_moves: bool, without: Collection[int] = frozenset()) -> bool:
         """Whether there is a plan of this kind that makes no room on the nodes `without`; if not,
         the caller undoes what was tried.
 
         Where the rule does not allow the plan, it may allow one that makes room elsewhere.
         """
         room, mark = self._room, self.checkpoint()
-        room.begin(with_moves, is_deferred, without)
+        room.begin(with_moves=with_moves, refused=without)
         for _ in range(_MOST_REFUSALS):
             room.cleared.clear()
             is_placed = self._place_all()
@@ -128,15 +127,6 @@ class Search:
         if self.trial.checkpoint() > mark:
             self.trial.rollback(mark)
             self.solver.changed_prices()
-
-    def _ways(self) -> Iterator[tuple[bool, bool]]:
-        """How it is tried where somebody can move, one way after the other: whether with moves, and
-        whether who moves is placed again only after the whole claim is."""
-        if len(self.claim.chunk) > 1:
-            yield True, True
-        yield True, False
-        if self.rule.can_stop:
-            yield False, False
 
     def review(self) -> None:
         """The plan is part of the cycle's, and places came free since: let those stay who can."""
