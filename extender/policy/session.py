@@ -267,15 +267,6 @@ class Session:
         """The places that the workload is given in this cycle and still has to wait for."""
         return self._placed.get((key, "nominated"), ())
 
-    def starting(self, key: str, pool: str) -> list[Placement]:
-        """The places in the pool in which the workload starts at once, but for promised ones."""
-        nodes = self.snapshot.nodes
-        return [
-            placement
-            for placement in self._placed.get((key, "reserved"), ())
-            if not placement.pod.node and nodes.pool[nodes.cards.ix[placement.node]] == pool
-        ]
-
     def placed_now(self, key: str) -> list[Placement]:
         """The places that the workload is given in this cycle."""
         reserved = self._placed.get((key, "reserved"), [])

@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import Final
 
 from extender.api.reasons import Reason, Refused
-from extender.policy.actions.chunk_grant import start_together, will_have_place
 from extender.policy.plan import Stage
 from extender.policy.preemption.eligibility import Rule
 from extender.policy.preemption.plan_review import review
@@ -92,8 +91,6 @@ class Taking:
             waits_s = workload.preemption_delay_s
             return _not_yet(pending, f"nobody stops for it in the first {waits_s} s of its waiting")
         for claim in self._claims(leaf, pending):
-            if will_have_place(session, pending, claim.chunk, self.pool):
-                continue
             rules = self.rules_of(claim)
             if isinstance(rules, Refused):
                 refused = refused or rules
@@ -104,15 +101,8 @@ class Taking:
         return refused or self._in_vain(pending)
 
     def _give(self, claim: Claim, rules: Sequence[Rule]) -> Pending | Refused | None:
-        """Serve the claim by one of the rules; nobody leaves if its own workload can make way."""
+        """Serve the claim by one of the rules."""
         session, pending = self.session, claim.pending
-        if claim.chunk is pending.chunk and session.is_served(claim.key):
-            in_vain = self._in_vain(pending)
-            started = start_together(session, pending, self.pool, in_vain)
-            if started is not in_vain:
-                if self._solver is not None:
-                    self._solver.begin()
-                return started
         # Laid out for the first who may take: in most cycles nobody may.
         solver = self._solver = self._solver or solver_of(session, self.pool)
         for rule in rules:

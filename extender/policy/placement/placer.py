@@ -88,15 +88,6 @@ class Places:
             self._remember(shapes, pool, moment)
         return placed
 
-    def place_anew(
-        self, pending: Pending, pool: str, moment: Moment, pods: Sequence[PodView]
-    ) -> list[Placement] | None:
-        """The same for pods of which some gave up their places for it: what had no place before may
-        have one."""
-        if has_topology(pending.workload):
-            return self.place_chunk(pending, pool, moment, pods)
-        return self.place_in(pods, pool, moment)
-
     def lay_out(
         self,
         pending: Pending,

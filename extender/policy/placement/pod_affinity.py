@@ -53,7 +53,6 @@ class Beside:
         self._known: dict[tuple[str, PodTerm], _Census] = {}
         # By what matters of a pod, so that a thousand alike are looked at once.
         self._meant: dict[tuple[str, tuple[tuple[str, str], ...]], list[_Census]] = {}
-        self._are_guests_there = False
         # When one must be alone to be the first of its kind.
         self._first_at: _Moment = "now"
         self._read(snapshot)
@@ -81,20 +80,6 @@ class Beside:
                 and all(self._nodes.labels[ix].get(key) == domain for key, domain in firsts)
             ],
         )
-
-    def follows(self, pods: Iterable[PodView]) -> bool:
-        """Whether any of the pods may go nowhere in this cycle but beside one that is given a place
-        as the first of its kind: in the next, when that one is there, it may."""
-        return any(self._firsts(pod) for pod in pods) if self._known else False
-
-    @contextmanager
-    def as_in_the_next_cycle(self) -> Iterator[None]:
-        """Inside, those who are given places in this cycle count as there."""
-        self._are_guests_there = True
-        try:
-            yield
-        finally:
-            self._are_guests_there = False
 
     @contextmanager
     def once_all_have_left(self) -> Iterator[None]:
@@ -198,8 +183,6 @@ class Beside:
         """Domains (label, value) of those who are given places as the first of their kind: another
         of the kind that goes elsewhere would leave them without company."""
         found = set[tuple[str, str]]()
-        if self._are_guests_there:
-            return found
         for census in self._census_of(pod):
             if len(census.guests) != 1 or _has_more(census.present["later"], 1):
                 continue

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 
 from extender.api.reasons import Reason, Refused
-from extender.policy.actions.chunk_grant import grant, has_place_in, start_together, will_have_place
+from extender.policy.actions.chunk_grant import grant, has_place_in
 from extender.policy.pool_policies.displacement import Displacement, Taken
 from extender.policy.pool_policies.eviction_units import Unit, stoppable, units_in
 from extender.policy.pool_policies.priority_fill_back import spare_together
@@ -122,8 +122,6 @@ class _Line:
             if not self._may_try(rest) or self._is_behind_stopped(rest):
                 return rest
             given = grant(session, rest, self.pool, "later")
-            if isinstance(given, Refused):
-                given = start_together(session, rest, self.pool, given)
             if isinstance(given, Refused) and given.reason not in _OWN_FAULT:
                 given = self._stop_others(rest) if self._may_stop(rest.workload) else given
             if isinstance(given, Refused):
@@ -175,8 +173,6 @@ class _Line:
             return refused
         others = [pool for pool in pending.pools if pool != self.pool]
         if has_place_in(session, pending, pending.chunk, others, "later"):
-            return refused
-        if will_have_place(session, pending, pending.chunk, self.pool):
             return refused
         if self.search is None:
             self.search = Displacement(session, self.pool)
