@@ -1,20 +1,13 @@
 """Places for many pods of one shape, found in one go: what is left to do for each is to hold it."""
 
 from array import array
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
 
 from extender.api.demand import Demand
 from extender.kernels import nodes_bulk as bulk
 from extender.policy.placement.simulation import Cards
 from extender.state.card_shares import card_shares
-from extender.state.model import Constraints
 from extender.state.nodes import NodeTable
-
-#: Pods of one shape that are placed in one go: the search is cheap beside the pods it places, yet
-#: in vain when another shape comes between.
-_FIRST_STREAK: Final = 8
-_LONGEST_STREAK: Final = 512
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,25 +19,6 @@ class Wish:
     rule: int
     n_pods: int
     is_packed: bool = False
-
-
-@dataclass(slots=True)
-class Streak:
-    """The best places for the next pods of one shape, as long as nothing else changes the nodes.
-
-    `n_steps` is how often the simulation had touched any node when the next of `places` was the
-    best; `length` is how many were looked for at once, 0 while only one pod has asked.
-    """
-
-    demand: Demand
-    constraints: Constraints
-    length: int = 0
-    n_steps: int = -1
-    places: list[tuple[int, Cards]] = field(default_factory=list)
-
-    def next_length(self) -> int:
-        """How many are to be looked for at once now."""
-        return min(_LONGEST_STREAK, 2 * self.length or _FIRST_STREAK)
 
 
 def find_alike(table: NodeTable, wish: Wish) -> list[tuple[int, Cards]]:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from extender.api.demand import Demand
 from extender.kernels import nodes as kernel
-from extender.policy.placement.batch import Streak, Wish, find_alike
+from extender.policy.placement.batch import Wish, find_alike
 from extender.policy.placement.fragmentation import Fragmentation
 from extender.policy.placement.node_filter import WHOLE_POOL, Frame, Matcher
 from extender.policy.placement.pod_affinity import Beside
@@ -63,7 +63,6 @@ class Places:
     _failed: dict[tuple[str, Moment, bool], list[Shape]] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
     _shares: dict[tuple[int, Demand, tuple[int, ...]], Cards] = field(default_factory=dict)
-    _streaks: dict[tuple[str, Moment], Streak] = field(default_factory=dict)
 
     def place_chunk(
         self, pending: Pending, pool: str, moment: Moment, chunk: Sequence[PodView] | None = None
@@ -127,11 +126,6 @@ class Places:
         self, pod: PodView, pool: str, moment: Moment, frame: Frame = WHOLE_POOL
     ) -> Placement | None:
         """Hold the best place for one pod in the simulation, or None."""
-        if frame is WHOLE_POOL and (streak := self._streak(pod, pool, moment)) is not None:
-            ix, shares = streak.places.pop()
-            self.sim.hold(ix, pod, shares)
-            streak.n_steps = len(self.sim.touched)
-            return Placement(pod, self.sim.now.cards.names[ix], shares)
         demand, rule, table = pod.demand, self._rule(pod, pool), self.table(moment)
         candidates = self.candidates(pod, pool, moment, frame)
         if self._is_fgd(pod, pool):
@@ -210,27 +204,6 @@ class Places:
     def is_open(self, pool: str) -> bool:
         """Whether places of the pool that are kept for somebody count as free for now."""
         return pool in self._open
-
-    def _streak(self, pod: PodView, pool: str, moment: Moment) -> Streak | None:
-        """Places for this pod and others like it, if any has come just before."""
-        # Alike pods may have labels by which others keep away from one and not from the next.
-        if not self._may_go_in_bulk((pod,)):
-            return None
-        demand, constraints = pod.demand, pod.constraints
-        known = self._streaks.get((pool, moment))
-        if known is None or known.constraints is not constraints or known.demand != demand:
-            self._streaks[pool, moment] = Streak(demand, constraints)
-            return None
-        if known.places and known.n_steps == len(self.sim.touched):
-            return known
-        if not demand.wants_gpu or self._is_fgd(pod, pool):
-            return None
-        known.length = known.next_length()
-        candidates = self.matcher.candidates(pool, constraints)
-        wish = Wish(demand, candidates, self._rule(pod, pool), known.length)
-        known.places = find_alike(self.table(moment), wish)[::-1]
-        known.n_steps = len(self.sim.touched)
-        return known if known.places else None
 
     def _place_singly(
         self, pods: Sequence[PodView], pool: str, moment: Moment, frame: Frame
