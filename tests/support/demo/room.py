@@ -49,6 +49,7 @@ class Room:
         if outcome.urgent_s is None:
             outcome.notes.append(f"{project}'s session was not bound in {WAIT_S:.0f} s")
             return
+        await self._hand.until(lambda: self._board.reasons["Preempted"] > before, WAIT_S / 4)
         await self._hand.until(self._is_still, WAIT_S / 4)
         outcome.preempted = self._board.reasons["Preempted"] - before
         if not outcome.preempted:
@@ -85,11 +86,15 @@ class Room:
         self._screen.say(
             f"{MOVER}'s pod of {CARDS} GPUs has a node to itself, {took_s:.1f} s after it came"
         )
+
+        def n_missing() -> int:
+            """Moved pods that could run again by now, whenever they were moved, and do not."""
+            n_late = self._n_late(self._board.evictions[n_evicted:])
+            return n_running + 1 - n_late - self._n_running()
+
+        if not await self._hand.until(lambda: n_missing() <= 0, WAIT_S):
+            outcome.notes.append(f"{n_missing()} moved pods did not run again in {WAIT_S:.0f} s")
         n_late = self._n_late(self._board.evictions[n_evicted:])
-        n_expected = n_running + 1 - n_late
-        if not await self._hand.until(lambda: self._n_running() >= n_expected, WAIT_S):
-            n_lost = n_expected - self._n_running()
-            outcome.notes.append(f"{n_lost} moved pods did not run again in {WAIT_S:.0f} s")
         outcome.moved = self._board.reasons["Moved"] - before
         if not outcome.moved:
             outcome.notes.append("no pod was moved for it")
