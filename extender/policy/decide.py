@@ -114,10 +114,19 @@ def _reclaim_and_go_on(session: Session) -> None:
         consolidate(session)
 
 
+def _preempt_and_go_on(session: Session) -> None:
+    """Preempt, and then let the work have its turn that yielded to it."""
+    preempt(session)
+    session.has_preempted = True
+    if session.yielding:
+        session.settings.enter("allocate")
+        allocate_deferred(session)
+
+
 _STAGES: Mapping[Stage, Callable[[Session], None]] = {
     "allocate": _allocate_by_policy,
     "consolidate": consolidate,
     "reclaim": _reclaim_and_go_on,
-    "preempt": preempt,
+    "preempt": _preempt_and_go_on,
     "stale-gangs": evict_stale_gangs,
 }

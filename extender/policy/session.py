@@ -55,10 +55,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Session:
-    """One cycle in the making. `pending` is everything that may still be placed, save `deferred`,
-    which has its turn after reclaim; `is_reclaim_awaited` says that consolidation left somebody
-    waiting until reclaim `has_reclaimed`. `solvers` are the searches for victims, by pool, and
-    `stops` who is stopped in pools of policy `priority`."""
+    """One cycle in the making.
+
+    `pending` is everything that may still be placed, save `deferred`, which has its turn after
+    reclaim, and `yielding`, which has it after preemption. `blocked` is what had no place in
+    `allocate`, by pool. `is_reclaim_awaited`: consolidation left a workload waiting until reclaim
+    `has_reclaimed`. `solvers` are the searches for victims, by pool, and `stops` what is evicted in
+    pools of policy `priority`.
+    """
 
     snapshot: Snapshot
     settings: Settings
@@ -71,8 +75,11 @@ class Session:
     firsts: FirstKinds = field(init=False)
     pending: list[Pending] = field(default_factory=list)
     deferred: list[Pending] = field(default_factory=list)
+    yielding: list[Pending] = field(default_factory=list)
+    blocked: dict[str, list[tuple[Queue, Pending]]] = field(default_factory=dict)
     is_reclaim_awaited: bool = False
     has_reclaimed: bool = False
+    has_preempted: bool = False
     waits: dict[str, Refused] = field(default_factory=dict)
     drops: list[str] = field(default_factory=list)
     leaving_pools: set[str] = field(default_factory=set)
@@ -372,6 +379,7 @@ class Session:
         self.solvers.clear()
         self.sim.close()
         self.pending.clear()
+        self.blocked.clear()
         self._placed.clear()
 
     def _let_leave(self) -> None:

@@ -6,6 +6,8 @@ more victims are taken for it. Places may be kept for a big workload that is blo
 
 While work within its share is blocked, what is above its share has its turn only after `reclaim`
 had its own (`allocate_deferred`): else it would start on cards that are taken back a cycle later.
+Likewise, while a workload is blocked that `preempt` can serve, work that it precedes in its project
+has its turn after that stage.
 """
 
 from collections.abc import Sequence
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.actions.chunk_grant import has_place_in
+from extender.policy.actions.yield_to_preemption import YieldToPreemption, is_preempt_next
 from extender.policy.placement.placer import Moment
 from extender.policy.plan import State
 from extender.policy.preemption.plan_review import review
@@ -31,12 +34,16 @@ _MOST_TRIES = 8
 
 def allocate(session: Session) -> None:
     """Place what fits, pool after pool; `session.pending` is left with what does not, and
-    `session.deferred` with what has its turn after reclaim."""
+    `session.deferred` and `session.yielding` with what has its turn after reclaim or preempt."""
     session.pending = _allocate(session, session.pending)
 
 
 def allocate_deferred(session: Session) -> None:
-    """The turn of what was deferred; what has no place is added to `session.pending`."""
+    """The turn of what was deferred, or after preemption of what yielded to it; what has no place
+    is added to `session.pending`."""
+    if session.has_preempted:
+        session.deferred += session.yielding
+        session.yielding = []
     deferred, session.deferred = session.deferred, []
     session.count_leaving()
     # What shrank in this cycle does not grow in it.
@@ -97,12 +104,18 @@ def _queue_up(
 
 @dataclass(slots=True)
 class _Round:
-    """One pool's turns. `is_anybody_blocked`: among those that reclaim may serve."""
+    """One pool's turns. `is_anybody_blocked`: among those that reclaim may serve. `preempting`
+    knows what blocked workloads preemption may serve, where that stage is still to come."""
 
     session: Session
     pool: str
     may_defer: bool
     is_anybody_blocked: bool = False
+    preempting: YieldToPreemption | None = None
+
+    def __post_init__(self) -> None:
+        if is_preempt_next(self.session, self.pool):
+            self.preempting = YieldToPreemption(self.session, self.pool)
 
     def serve(self, waiting: list[Pending]) -> list[Pending]:
         """Serve the pool until nothing more fits; returns what it has no place for."""
@@ -116,12 +129,18 @@ class _Round:
                 holds_up = session.holds_up_queue(pending, self.pool)
                 session.deferred += [pending, *turns.pass_over(holds_up=holds_up)]
                 continue
+            if self._must_yield(leaf, pending):
+                holds_up = session.holds_up_queue(pending, self.pool)
+                session.yielding += [pending, *turns.pass_over(holds_up=holds_up)]
+                continue
             placed = self._try(leaf, pending)
             if isinstance(placed, Refused):
                 # The first pool's reason is the one that its owner expects to read.
                 session.waits.setdefault(key, placed)
                 if self.may_defer and placed.reason in _LACKS_PLACE:
                     self.is_anybody_blocked |= not self._is_above(leaf, pending)
+                if self.preempting is not None and placed.reason in _LACKS_PLACE:
+                    self.preempting.add(leaf, pending)
                 holds_up = session.holds_up_queue(pending, self.pool)
                 behind = turns.pass_over(holds_up=holds_up)
                 blocked += [pending, *behind]
@@ -136,9 +155,18 @@ class _Round:
 
     def _may_wait(self, leaf: Queue, pending: Pending) -> bool:
         """Whether it has its turn after reclaim; pools of other policies have theirs only now."""
+        return self._is_fair_everywhere(pending) and self._is_above(leaf, pending)
+
+    def _is_fair_everywhere(self, pending: Pending) -> bool:
         pools = self.session.snapshot.pools
-        is_fair = all(pools[name].policy == "fairshare" for name in pending.pools)
-        return is_fair and self._is_above(leaf, pending)
+        return all(pools[name].policy == "fairshare" for name in pending.pools)
+
+    def _must_yield(self, leaf: Queue, pending: Pending) -> bool:
+        """Whether it has a place now, and its turn only after preemption."""
+        if self.preempting is None or not self.preempting.must_yield(leaf, pending):
+            return False
+        has_place = has_place_in(self.session, pending, pending.chunk, (self.pool,), "now")
+        return has_place and self._is_fair_everywhere(pending)
 
     def _is_above(self, leaf: Queue, pending: Pending) -> bool:
         """Whether it would lift its queue above what it deserves, so that reclaim is not for it."""

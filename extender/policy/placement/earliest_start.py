@@ -134,6 +134,10 @@ class Future:
                 high, placed = middle, earlier
         return high, placed
 
+    def has_place_without(self, pending: Pending, pool: str, gone: Sequence[End]) -> bool:
+        """Whether the next chunk has places once these pods are gone."""
+        return _NodesLater(self, pending, pool, gone, ()).place_after(0) is not None
+
     def _ends_of(self, workload: WorkloadView, pool: str) -> Iterator[End]:
         """The ends of the workload's pods that hold places in the pool and are not leaving."""
         now_s, run_s = self.snapshot.now_s, workload.expected_run_s

@@ -176,7 +176,7 @@ class Reservations:
             return None
         self._n_searches[pool] = n_searches + 1
         future = self.future
-        could = self._take_back(leaf, pending, pool, ends)
+        could = self.take_back(leaf, pending, pool, ends)
         freed = future.running(pool, could.could_take_running)
         found = future.first_start(pending, pool, freed, ends)
         if found is None:
@@ -187,12 +187,10 @@ class Reservations:
             pending.workload.key,
             ends[n_ended - 1].end_s,
             [(ix_of[each.node], each.pod.demand, each.cards) for each in placed],
-            self._take_back(leaf, pending, pool, ends[:n_ended]),
+            self.take_back(leaf, pending, pool, ends[:n_ended]),
         )
 
-    def _take_back(
-        self, leaf: Queue, pending: Pending, pool: str, ended: Sequence[End]
-    ) -> TakeBack:
+    def take_back(self, leaf: Queue, pending: Pending, pool: str, ended: Sequence[End]) -> TakeBack:
         """What the workload could take back once these have ended and it starts."""
         at_start: Mapping[Queue, list[int]] = {queue: queue.allocated[:] for queue in leaf.chain}
         need = pending.need()

@@ -38,18 +38,18 @@ class TakeBack:
         `amounts` are what the queue does not hold yet, and the place is taken in `after_s`
         seconds.
         """
-        if not other.is_preemptible:
-            return False
-        if self._could_preempt(leaf, other, after_s):
+        preempt_s = max(queue.preempt_min_runtime_s for queue in leaf.chain)
+        if preempt_s <= after_s and self.could_preempt(leaf, other):
             return True
-        protected_s = max(queue.reclaim_min_runtime_s for queue in leaf.chain)
-        return protected_s <= after_s and self.could_reclaim(leaf, amounts)
+        reclaim_s = max(queue.reclaim_min_runtime_s for queue in leaf.chain)
+        is_old = reclaim_s <= after_s and other.is_preemptible
+        return is_old and self.could_reclaim(leaf, amounts)
 
     def could_take_running(self, leaf: Queue, other: WorkloadView) -> bool:
         """The same for a place that `other` holds already, once its minimum run time is over."""
-        if not other.is_preemptible:
-            return False
-        return self._could_preempt(leaf, other, None) or self.could_reclaim(leaf)
+        return other.is_preemptible and (
+            self.could_preempt(leaf, other) or self.could_reclaim(leaf)
+        )
 
     def could_reclaim(self, leaf: Queue, more: Amounts = (0, 0, 0)) -> bool:
         """Whether reclaim takes from the queue when it holds so much more; see stage `reclaim`."""
@@ -64,16 +64,21 @@ class TakeBack:
             all(held[q][r] > _owed(q, r, path) for q in path) for r in resources
         )
 
-    def _could_preempt(self, leaf: Queue, other: WorkloadView, after_s: int | None) -> bool:
+    def could_preempt(self, leaf: Queue, other: WorkloadView) -> bool:
+        """Whether preemption evicts `other` for it, once its minimum run time is over."""
+        return self.can_preempt and other.is_preemptible and self.precedes(leaf, other)
+
+    def precedes(self, leaf: Queue, other: WorkloadView) -> bool:
+        """Whether it is of the same project and goes before `other`, by kind within quota or by
+        priority."""
         mine = self.workload
-        if not self.can_preempt or leaf.project is not self.leaf.project:
+        if leaf.project is not self.leaf.project:
             return False
-        if other.priority >= mine.priority:
-            return False
-        if other.kind in FIRST_KINDS and mine.kind not in FIRST_KINDS:
-            return False
-        protected_s = max(queue.preempt_min_runtime_s for queue in leaf.chain)
-        return after_s is None or protected_s <= after_s
+        if (mine.kind in FIRST_KINDS) is not (other.kind in FIRST_KINDS):
+            # In doubt, that is above quota, training does not go before a session.
+            is_first = mine.kind in FIRST_KINDS
+            return is_first and (all(self.is_in_quota) or other.priority < mine.priority)
+        return other.priority < mine.priority
 
 
 def take_back_of(

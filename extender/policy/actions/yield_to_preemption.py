@@ -1,0 +1,90 @@
+"""Work that does not start yet because a blocked workload of its project precedes it.
+
+Where stage `preempt` can serve the blocked workload, the free cards count towards its place, so
+that it evicts no more pods than it needs. Work that it precedes has its turn after that stage; if
+it started before, the blocked workload would evict one more pod, or that very work a cycle later.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.policy.placement.take_back import TakeBack
+from extender.policy.queues.tree import Queue
+from extender.policy.session import Session
+from extender.policy.workloads.pending import Pending
+
+#: Blocked workloads of a project that are looked at: those that come first.
+_MOST_BLOCKED: Final = 4
+
+
+@dataclass(slots=True)
+class _Blocked:
+    """A workload without a place. `can_be_served` is None until it has been asked for."""
+
+    leaf: Queue
+    pending: Pending
+    take_back: TakeBack
+    can_be_served: bool | None = None
+
+
+@dataclass(slots=True)
+class YieldToPreemption:
+    """The blocked workloads of one pool, by project."""
+
+    session: Session
+    pool: str
+    _by_project: dict[Queue, list[_Blocked]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for leaf, pending in self.session.blocked.get(self.pool, ()):
+            self._enter(leaf, pending)
+
+    def add(self, leaf: Queue, pending: Pending) -> None:
+        """The workload has no place."""
+        self.session.blocked.setdefault(self.pool, []).append((leaf, pending))
+        self._enter(leaf, pending)
+
+    def _enter(self, leaf: Queue, pending: Pending) -> None:
+        blocked = self._by_project.setdefault(leaf.project, [])
+        if len(blocked) < _MOST_BLOCKED and not pending.is_surplus:
+            take_back = self.session.reservations.take_back(leaf, pending, self.pool, ())
+            blocked.append(_Blocked(leaf, pending, take_back))
+
+    def must_yield(self, leaf: Queue, pending: Pending) -> bool:
+        """Whether the workload has its turn after stage `preempt`."""
+        return any(
+            each.take_back.precedes(leaf, pending.workload) and self._can_be_served(each)
+            for each in self._waiting(leaf.project)
+        )
+
+    def _waiting(self, project: Queue) -> Iterator[_Blocked]:
+        for each in self._by_project.get(project, ()):
+            if not self.session.is_served(each.pending.workload.key):
+                yield each
+
+    def _can_be_served(self, blocked: _Blocked) -> bool:
+        """Whether it would have a place if all that it may evict in its project were gone."""
+        if blocked.can_be_served is None:
+            session, pending = self.session, blocked.pending
+            future, now_s = session.reservations.future, session.snapshot.now_s
+            evicted = [
+                end
+                for end in future.running(self.pool, blocked.take_back.could_preempt)
+                if end.leaf is not None
+                and now_s - end.pod.started_at
+                >= max(queue.preempt_min_runtime_s for queue in end.leaf.chain)
+            ]
+            blocked.can_be_served = bool(evicted) and future.has_place_without(
+                pending, self.pool, evicted
+            )
+        return blocked.can_be_served
+
+
+def is_preempt_next(session: Session, pool: str) -> bool:
+    """Whether stage `preempt` is still to come in the pool."""
+    stages = session.settings.stages
+    if session.has_preempted or "preempt" not in stages or "allocate" not in stages:
+        return False
+    view = session.snapshot.pools[pool]
+    return view.has_preemption and stages.index("allocate") < stages.index("preempt")
