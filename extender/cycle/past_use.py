@@ -3,6 +3,9 @@
 Every few seconds what is held now is added to the account of each queue and of the pool, and what
 is older fades. Accounts are told in statuses at most once a minute; a new leader takes them up from
 there, and takes it that since then as much was held as now.
+
+What queues held lately is counted for every node pool, and begins anew with each leader: it only
+decides which of several queues with equal parts comes first.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +16,7 @@ from msgspec import UnsetType
 
 from extender.api.kinds import PastUse
 from extender.policy.plan import Plan
-from extender.policy.queues.usage import advance, as_ppm
+from extender.policy.queues.usage import HeldLately, advance, as_ppm
 from extender.state.cluster import ClusterState
 from extender.state.model import NOTHING, Amounts, department_queue
 from extender.state.snapshot import Snapshot
@@ -44,15 +47,21 @@ class PastUseKeeper:
         self._accounts: dict[_Key, _Account] = {}
         self._told: dict[str, dict[str, PastUse]] = {}
         self._stepped_at = self._told_at = 0
+        self._lately = HeldLately()
 
     def step(self, plan: Plan, snapshot: Snapshot) -> None:
-        """Add what the plan's queues hold, when it is time; costs nothing where nothing counts."""
-        half_lives = self._half_lives()
+        """Add what the plan's queues hold, when it is time; costs the queues that hold anything."""
+        elapsed_s, half_lives = snapshot.now_s - self._stepped_at, self._half_lives()
+        if elapsed_s < STEP_S and (half_lives or not self._accounts):
+            return
+        if self._stepped_at:
+            held_now = {key: share.allocated for key, share in plan.shares.items()}
+            held_now = {key: held for key, held in held_now.items() if any(held)}
+            self._lately.step(held_now, elapsed_s)
+            self._state.set_held_lately(self._lately.averages)
+        self._stepped_at = snapshot.now_s
         if not half_lives and not self._accounts:
             return
-        if snapshot.now_s - self._stepped_at < STEP_S and half_lives:
-            return
-        self._stepped_at = snapshot.now_s
         held = {key: share.allocated for key, share in plan.shares.items() if key[1] in half_lives}
         held |= {(_POOL, pool): amounts for pool, amounts in _capacity(snapshot, half_lives)}
         self._accounts = {

@@ -149,6 +149,7 @@ class Session:
         return Turns(
             ((self.queue_of(pending.workload, pool), pending) for pending in waiting),
             self.firsts,
+            self.snapshot.now_s,
             overdue=self.settings.first,
         )
 

@@ -2,13 +2,22 @@
 
 from collections import Counter
 
+from extender.policy.queues.tree import RESOURCES
 from extender.scenario.world import World, charge
+from extender.state.model import Amounts, user_queue
 
 
 def pass_time(world: World, seconds: int) -> None:
     """Everything stays where it is for so long; what is held is added to the queues' past use."""
+    held = _held(world)
     if seconds and world.past.is_counted:
-        world.past.add(_held(world), seconds)
+        world.past.add(held, seconds)
+    amounts: dict[tuple[str, str], Amounts] = {}
+    for queue, pool, _ in held:
+        gpu, cpu, memory = (held[queue, pool, resource] for resource in RESOURCES)
+        amounts[queue, pool] = gpu, cpu, memory
+    # Even a step without time tells who held something from who did not.
+    world.lately.step(amounts, max(1, seconds))
     world.now_s += seconds
 
 
@@ -20,7 +29,8 @@ def _held(world: World) -> "Counter[tuple[str, str, int]]":
             if task.place.status == "pending":
                 continue
             pool = world.cluster.pool_of_node(task.place.node)
-            for queue in world.cluster.lineage(job.spec.queue):
+            names = [queue.name for queue in world.cluster.lineage(job.spec.queue)]
+            for name in (*names, user_queue(job.spec.queue, job.spec.user)):
                 for at, amount in enumerate(charge(task, task.place)):
-                    found[queue.name, pool, at] += amount
+                    found[name, pool, at] += amount
     return found

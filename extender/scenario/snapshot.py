@@ -34,6 +34,7 @@ def take_snapshot(world: World, *, is_reversed: bool = False) -> Snapshot:
         workloads={view.key: view for view in views},
         topologies=world.cluster.topologies,
         budgets=allowed_now(world),
+        held_lately=world.lately.averages,
     )
 
 

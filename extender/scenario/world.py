@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from extender.api.demand import Demand
 from extender.api.units import UnitError
+from extender.policy.queues.usage import HeldLately
 from extender.policy.workloads.budget_deadlines import Deadlines
 from extender.scenario.budgets import covering
 from extender.scenario.cards import Seated, seat
@@ -112,6 +113,7 @@ class World:
     shared: Shared = field(init=False)
     past: PastUse = field(init=False)
     deadlines: Deadlines = field(default_factory=Deadlines)
+    lately: HeldLately = field(default_factory=HeldLately)
 
     def __post_init__(self) -> None:
         self.shared = Shared(self.cluster)

@@ -64,6 +64,7 @@ class ClusterState:
         self._kept = KeptPods(self._rows, self._fleet, self._workloads, self._upkeep)
         self._synced: set[type] = set()
         self._claimants: set[str] = set()
+        self._held_lately: Mapping[tuple[str, str], Amounts] = {}
         self._put: dict[type, Callable[[Any], None]] = {
             Pod: self._put_pod,
             Node: self._fleet.set_host,
@@ -115,6 +116,10 @@ class ClusterState:
         It is worked out by the controller from what decisions have told, and is no object.
         """
         self._queues.past_use = past_use
+
+    def set_held_lately(self, averages: Mapping[tuple[str, str], Amounts]) -> None:
+        """What queues held on average over the last day, as snapshots have it."""
+        self._held_lately = averages
 
     def expect_leaving(self, uids: Iterable[str]) -> None:
         """These live pods are about to be evicted: the model has them as terminating.
@@ -175,6 +180,7 @@ class ClusterState:
             topologies=self._topologies.levels,
             orphans=tuple((row.node, tuple(row.row.cards)) for row in self.rows_to_free()),
             budgets=self._budgets_left(),
+            held_lately=self._held_lately,
             tally=self._workloads.tally_in(nodes, self._fleet.n_reshaped).copy(),
         )
 

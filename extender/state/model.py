@@ -36,6 +36,8 @@ DISRUPTION_BUDGET_S: Final = 120
 #: The longest that an evicted pod has to end where nothing else is said: time to save a large
 #: model, and short enough for an owner to wait for.
 MAX_GRACE_S: Final = 300
+#: What queues held lately is counted in millionths of the units of `Amounts`.
+LATELY: Final = 1_000_000
 #: A quota or limit that never binds: more than there can be, and sums of it still fit 64 bits.
 UNLIMITED: Final = 1 << 50
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from extender.api.kinds import CardShare
-from extender.state.model import PoolView, QueueView, WorkloadView
+from extender.state.model import Amounts, PoolView, QueueView, WorkloadView
 from extender.state.nodes import NodeTable
 from extender.state.tally import Tally
 
@@ -17,9 +17,10 @@ class Snapshot:
     widest first; `workloads` are keyed by their key and hold every workload with at least one live
     pod; `tally` sums them up, or is None until it is needed. `orphans` are nodes and cards that
     rows still hold although their pods are gone: soon they are free. `budgets` says how many more
-    pods each disruption budget lets go, without the pods that already leave. `nodes` is this
-    snapshot's own and may be changed by the simulation that runs on it; everything else is shared
-    and constant.
+    pods each disruption budget lets go, without the pods that already leave. `held_lately` is what
+    each queue held on average over the last day, by queue and node pool, in units of 1/`LATELY`: it
+    breaks ties between queues. `nodes` is this snapshot's own and may be changed by the simulation
+    that runs on it; everything else is shared and constant.
     """
 
     now_s: int
@@ -31,3 +32,4 @@ class Snapshot:
     tally: Tally | None = None
     orphans: tuple[tuple[str, tuple[CardShare, ...]], ...] = ()
     budgets: Mapping[str, int] = field(default_factory=dict)
+    held_lately: Mapping[tuple[str, str], Amounts] = field(default_factory=dict)

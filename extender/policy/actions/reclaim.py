@@ -33,16 +33,22 @@ from extender.api.units import MILLI_PER_GPU, format_tenths
 from extender.policy.actions.counter_reclaim import TakingBack
 from extender.policy.actions.preemption_loop import DESERVES, LIMIT, Taking, first_over
 from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import Rule, Terms, TermsBuilder
+from extender.policy.preemption.eligibility import SURPLUS_ONLY, Rule, Terms, TermsBuilder
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.statement import Claim, Trial
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.tree import RESOURCES, Queue, larger
 from extender.policy.session import Session, format_amount, placed_amounts
+from extender.policy.workloads.gangs import least_pods
+from extender.policy.workloads.pending import has_waited_long
 from extender.state.model import GPU, Amounts
 
-_RuleKey = tuple[Queue | None, Queue | None, tuple[bool, ...], Queue | None, bool]
+_RuleKey = tuple[Queue | None, Queue | None, tuple[Amounts, ...], Queue | None, bool]
 
+#: Seconds for which work that is larger than its queue's share, and waited long until the queue had
+#: its turn, keeps its places against queues above their quota. Twelve hours let a long training end
+#: or save its work, and are half of what `held_lately` looks back on.
+TURN_S: Final = 43_200
 #: A floor above what any queue holds.
 _NEVER: Final = 1 << 60
 
@@ -59,11 +65,12 @@ def reclaim(session: Session) -> None:
 
 @dataclass(slots=True, frozen=True)
 class _Taker:
-    """What matters of a claim for who gives to it: its queue, whether that and each one above it
-    stay within quota, and whether it asks for GPUs. (Not the claim itself: rules outlive it.)"""
+    """What matters of a claim for who gives to it: its queue, how much of what is asked for that
+    and each one above it would hold above quota, and whether it asks for GPUs. (Not the claim
+    itself: rules outlive it.)"""
 
     leaf: Queue
-    is_in_quota: tuple[bool, ...]
+    surplus: tuple[Amounts, ...]
     is_for_gpu: bool
 
 
@@ -72,14 +79,15 @@ class _Reclaim:
     session: Session
     pool: str
     _rules: dict[_RuleKey, Rule] = field(default_factory=dict)
+    _in_turn: list[int] | None = None
 
     def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
         """From whom the claim may take: from inside a queue that has all it deserves, and only
         if that does not do, from everywhere."""
         leaf, workload, need = claim.leaf, claim.pending.workload, claim.need
-        is_in_quota = tuple([queue.has_room(need, queue.quota) for queue in leaf.chain])
+        surplus = tuple([_surplus(queue, need) for queue in leaf.chain])
         # No queue deserves less than its quota.
-        over = None if all(is_in_quota) else first_over(claim, DESERVES)
+        over = first_over(claim, DESERVES) if any(map(any, surplus)) else None
         if over is leaf:
             return _has_its_share(claim, leaf.deserves, self.session.waits.get(claim.key))
         if self._is_near_its_share(claim):
@@ -88,7 +96,7 @@ class _Reclaim:
                 f"{claim.key}: {leaf.project.name} is above its quota and close to its fair share,"
                 " nobody is stopped for the rest",
             )
-        taker = _Taker(leaf, is_in_quota, need[GPU] > 0)
+        taker = _Taker(leaf, surplus, need[GPU] > 0)
         refused = self.session.check_room(leaf, workload, need, "later")
         if refused is not None:
             over = first_over(claim, LIMIT)
@@ -113,7 +121,7 @@ class _Reclaim:
         # A queue above its quota in something could be its own victim, so it is told from others.
         is_above = any(map(gt, leaf.allocated, leaf.quota))
         own = leaf if is_above else None
-        key = leaf.parent, own, taker.is_in_quota, inside, taker.is_for_gpu
+        key = leaf.parent, own, taker.surplus, inside, taker.is_for_gpu
         rule = self._rules.get(key)
         if rule is None:
             rule = self._rules[key] = Rule(
@@ -134,21 +142,51 @@ class _Reclaim:
             if giver in level_of or (inside is not None and inside not in giver.chain):
                 terms.add(0, is_mobile=giver not in level_of)
                 continue
-            terms.add(2 if taker.is_in_quota[level] else 1, path, is_mobile=True)
-            self._set_floors(terms, path, is_for_gpu=taker.is_for_gpu)
-        return terms.finish(protected_by(self.session, herd, _reclaim_runtime))
+            terms.add(1 if any(taker.surplus[level]) else 2, path, is_mobile=True)
+            self._set_floors(terms, path, taker, level)
+        is_safe = protected_by(self.session, herd, _reclaim_runtime)
+        return terms.finish(self._protect_turns(herd, taker, is_safe))
 
-    def _set_floors(self, terms: TermsBuilder, path: Sequence[Queue], *, is_for_gpu: bool) -> None:
+    def _set_floors(
+        self, terms: TermsBuilder, path: Sequence[Queue], taker: _Taker, level: int
+    ) -> None:
         """The last of the path is the queue that is compared with the taker's."""
         for queue in path:
             keep, quota = queue.share_to_keep, queue.quota
-            owed = quota if is_for_gpu else (_NEVER, *quota[1:])
+            owed = quota if taker.is_for_gpu else (_NEVER, *quota[1:])
             if queue is path[-1]:
-                terms.set_floor(queue, 0, larger(keep, quota))
+                peer, surplus = taker.leaf.chain[level], taker.surplus[level]
+                even = [not _has_more(queue, queue.allocated, peer, surplus, r) for r in RESOURCES]
+                gpu, cpu, memory = map(max, keep, quota, (_NEVER * is_even for is_even in even))
+                terms.set_floor(queue, 0, (gpu, cpu, memory))
                 terms.set_floor(queue, 1, owed)
             else:
                 terms.set_floor(queue, 0, keep)
                 terms.set_floor(queue, 1, _smaller(keep, owed))
+
+    def _protect_turns(self, herd: Herd, taker: _Taker, is_safe: bytearray) -> bytearray:
+        """What has its turn is safe from takers above their quota; see `TURN_S`."""
+        if self._in_turn is None:
+            self._in_turn = [w for w in range(len(herd.workloads)) if self._has_turn(herd, w)]
+        if not self._in_turn:
+            return is_safe
+        level_of, found = levels_of(taker.leaf), bytearray(is_safe)
+        for w in self._in_turn:
+            _, level = compared(herd.leaves[w], level_of)
+            if level >= 0 and any(taker.surplus[level]):
+                found[w] = max(found[w], SURPLUS_ONLY)
+        return found
+
+    def _has_turn(self, herd: Herd, w: int) -> bool:
+        """Whether the workload, of which the minimum alone is larger than what a queue of its is
+        due, runs since it waited long for its turn."""
+        workload, now_s = herd.workloads[w], self.session.snapshot.now_s
+        started_s = max(pod.started_at for pod in workload.pods)
+        if now_s - started_s >= TURN_S or not has_waited_long(workload, started_s):
+            return False
+        held = sorted(pod.held_milli for pod in workload.pods if pod.held_milli)
+        least = sum(held[: least_pods(workload)])
+        return any(least > queue.due[GPU] for queue in herd.leaves[w].chain)
 
     def _may_keep(self, claim: Claim, trial: Trial) -> bool:
         """Whether the taker's queues stay within what they deserve, with the cards it has got."""
@@ -158,6 +196,8 @@ class _Reclaim:
         if all(queue.has_room(amounts, queue.quota) for queue in leaf.chain):
             # Nobody takes back what is within quota, and no queue deserves less.
             return True
+        if not _is_progress(claim, trial, amounts):
+            return False
         if TakingBack(self.session, self.pool, claim, trial, amounts).is_likely():
             return False
         for queue in leaf.chain:
@@ -172,6 +212,47 @@ class _Reclaim:
 
 def _reclaim_runtime(queues: Iterable[Queue]) -> int:
     return max(queue.reclaim_min_runtime_s for queue in queues)
+
+
+def _surplus(queue: Queue, more: Amounts) -> Amounts:
+    """What the queue would hold above its quota with so much more, of what there is more of."""
+    gpu, cpu, memory = (
+        max(0, has + extra - quota) if extra else 0
+        for has, extra, quota in zip(queue.allocated, more, queue.quota, strict=True)
+    )
+    return gpu, cpu, memory
+
+
+def _has_more(
+    giver: Queue, held: Sequence[int], taker: Queue, surplus: Amounts, resource: int
+) -> bool:
+    """Whether the giver, which held this, has more above its quota for its weight than the taker
+    would have with its `surplus`. Ranks share one after the other, so between them shares decide.
+    """
+    if not surplus[resource] or giver.figures.rank != taker.figures.rank:
+        return True
+    weight = giver.figures.figures[resource].weight
+    above = held[resource] - giver.quota[resource]
+    return above * taker.figures.figures[resource].weight > surplus[resource] * weight
+
+
+def _is_progress(claim: Claim, trial: Trial, amounts: Amounts) -> bool:
+    """Whether every queue that gives had more before than the taker's queue beside it will have."""
+    level_of, herd = levels_of(claim.leaf), trial.herd
+    for leaf in {herd.leaves[unit.w] for unit in trial.units.values()}:
+        path, level = compared(leaf, level_of)
+        if level < 0:
+            continue
+        taker = claim.leaf.chain[level]
+        surplus = _surplus(taker, amounts)
+        before = trial.held_before(path[-1])
+        if any(surplus) and not any(
+            _has_more(path[-1], before, taker, surplus, r)
+            for r in RESOURCES
+            if path[-1].allocated[r] < before[r]
+        ):
+            return False
+    return True
 
 
 def _smaller(one: Sequence[int], other: Sequence[int]) -> Amounts:

@@ -31,8 +31,8 @@ from extender.policy.placement.simulation import Cards
 from extender.policy.placement.take_back import TakeBack, take_back_of
 from extender.policy.plan import Settings
 from extender.policy.queues.tree import RESOURCES, Queue, held_amounts
-from extender.policy.workloads.pending import Pending
-from extender.state.model import GPU
+from extender.policy.workloads.pending import Pending, has_waited_long
+from extender.state.model import GPU, Amounts
 
 #: Seconds before a stated start in which cards may stand idle for a workload, and seconds that one
 #: has waited before they do without a stated start. Four hours: the length of many trainings, and
@@ -72,7 +72,7 @@ class Reservations:
 
     def consider(self, leaf: Queue, pending: Pending, pool: str) -> None:
         """The workload has no place now: keep one for it, if it is the first that may have that."""
-        if pool in self._kept or not _is_entitled(leaf, pending):
+        if pool in self._kept or not _is_entitled(leaf, pending, self.future.snapshot.now_s):
             return
         found = self._by_stated_ends(leaf, pending, pool) or self._by_draining(leaf, pending, pool)
         if found is not None:
@@ -161,10 +161,14 @@ class Reservations:
         now_s, workload = self.future.snapshot.now_s, pending.workload
         waits_since = max(workload.created_at, workload.waits_since)
         window = drain_window(now_s - waits_since)
-        if window is None:
+        if is_turn_of_larger(leaf, pending, now_s):
+            # Its queue held less than its share lately: what idles is part of that.
+            ends = self.future.pods_to_drain(pool, now_s - LONGEST_S, now_s + LONGEST_S)
+        elif window is None:
             return None
-        begin_s, length_s = waits_since + window[0], window[1]
-        ends = self.future.pods_to_drain(pool, begin_s - length_s, begin_s + length_s)
+        else:
+            begin_s, length_s = waits_since + window[0], window[1]
+            ends = self.future.pods_to_drain(pool, begin_s - length_s, begin_s + length_s)
         return self._reserve(leaf, pending, pool, ends)
 
     def _reserve(
@@ -228,14 +232,27 @@ def drain_window(waited_s: int) -> tuple[int, int] | None:
     return (begin_s, length_s) if waited_s < begin_s + length_s else None
 
 
-def _is_entitled(leaf: Queue, pending: Pending) -> bool:
-    """Whether it is big, and no bigger than what its queues may have."""
+def _is_entitled(leaf: Queue, pending: Pending, now_s: int) -> bool:
+    """Whether it is big, and no bigger than what its queues may have, or it is the turn of what
+    is."""
     need = pending.need()
     if need[GPU] <= MILLI_PER_GPU or pending.is_surplus:
         return False
-    return all(
-        need[r] <= max(queue.share[r], queue.quota[r])
-        for queue in leaf.chain
-        for r in RESOURCES
-        if need[r]
-    )
+    if all(_holds(queue, need) for queue in leaf.chain):
+        return True
+    return is_turn_of_larger(leaf, pending, now_s)
+
+
+def is_turn_of_larger(leaf: Queue, pending: Pending, now_s: int) -> bool:
+    """Whether the workload is larger than the share of a queue of its, has waited long, and each
+    such queue held less than its share lately."""
+    need = pending.need()
+    larger = [queue for queue in leaf.chain if not _holds(queue, need)]
+    if not larger or not has_waited_long(pending.workload, now_s):
+        return False
+    return all(queue.is_owed_more_than_its_share(need) for queue in larger)
+
+
+def _holds(queue: Queue, need: Amounts) -> bool:
+    """Whether what the queue may have is enough for it."""
+    return all(need[r] <= max(queue.share[r], queue.quota[r]) for r in RESOURCES if need[r])

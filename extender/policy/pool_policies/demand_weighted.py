@@ -54,7 +54,7 @@ def divide_again(session: Session, queues: PoolQueues) -> None:
     everyone = children_first(queues.roots)
     divide_by_demand(session, queues)
     for queue in everyone:
-        queue.share_to_take = queue.share_to_keep = frozen(queue.share)
+        queue.share_to_take = queue.share_to_keep = queue.exact_share = frozen(queue.share)
     set_dues(queues, everyone)
 
 

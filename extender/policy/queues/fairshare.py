@@ -8,12 +8,17 @@ use. When quotas exceed what there is, it is divided in proportion to them. Shar
 smaller of capacity and demand, save what only queues of weight 0 would take: weight 0 has no part
 in the surplus.
 
-Past usage bends the weights: a queue of weight w among weights that add up to W, which used the
-part u of the pool, has max(0, w/W + k (w/W - u)) instead, with k from the settings. What everybody
-whose weight is left above 0 does not want goes to the others in the same way.
+Past use bends the weights: a queue of weight w among weights that add up to W, whose past use
+beyond its quota is the part u of the surplus, has max(0, w/W + k (w/W - u)) instead, with k from
+the settings. Use of a queue's own quota does not count. What the queues do not want whose weight is
+left above 0 goes to the others in the same way.
 
 Reclaim lets a queue take up to its share, or up to its quota where quotas exceed what there is:
 work within quota may take from work above quota, whatever the proportions.
+
+Past use decides who starts, never who stops. Where it bends weights, a queue takes no more than its
+share would be without it, and keeps as much as the larger of the two, both rounded up. So the sum
+of what queues hold above that falls with each reclaim, however past use goes on.
 
 Pods that are being deleted may come back (evicted ones do, when their controller makes them again)
 or not, and their successors may already be counted beside them. So while some are leaving, shares
@@ -29,8 +34,8 @@ from math import gcd
 from typing import Final
 
 from extender.kernels import shares
-from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, frozen
-from extender.state.model import GPU, UNLIMITED, Amounts
+from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, frozen, larger
+from extender.state.model import CPU, GPU, UNLIMITED, Amounts, Figures
 
 _PPM: Final = 1_000_000
 #: Weights that the kernel takes; larger ones lose their last binary digits.
@@ -43,6 +48,11 @@ def set_shares(queues: PoolQueues, usage_weight_milli: int = 0) -> None:
     """Set the shares of every queue; the result doesn't depend on the order they were added."""
     everyone = children_first(queues.roots)
     sum_requests(everyone)
+    _divide_exactly(queues, everyone, 0)
+    is_bent = usage_weight_milli > 0 and any(map(_used_anything, everyone))
+    unbent = {queue: queue.exact_share for queue in everyone}
+    if is_bent:
+        _divide_exactly(queues, everyone, usage_weight_milli)
     in_quota = _divide_pool(queues, everyone, usage_weight_milli, is_leaving_counted=False)
     for queue in everyone:
         queue.share_to_keep = frozen(queue.share)
@@ -53,7 +63,24 @@ def set_shares(queues: PoolQueues, usage_weight_milli: int = 0) -> None:
             to_take = _each(max, queue.share, in_quota[queue])
             queue.share_to_take = _each(min, queue.share_to_take, to_take)
             queue.share_to_keep = _each(max, queue.share_to_keep, queue.share)
+    if is_bent:
+        for queue in everyone:
+            queue.is_bent = True
+            unbent_share = _rounded_up(queue, unbent[queue])
+            queue.share_to_take = _each(min, queue.share_to_take, unbent_share)
+            exact_share = _rounded_up(queue, queue.exact_share)
+            queue.share_to_keep = larger(queue.share_to_keep, larger(unbent_share, exact_share))
     set_dues(queues, everyone)
+
+
+def _used_anything(queue: Queue) -> bool:
+    return any(figures.usage_ppm for figures in queue.figures.figures)
+
+
+def _rounded_up(queue: Queue, amounts: Amounts) -> Amounts:
+    """The share in whole GPUs, or what fractional work can use of them."""
+    gpu, cpu, memory = amounts
+    return -(-gpu // queue.granule) * queue.granule, cpu, memory
 
 
 def children_first(roots: Iterable[Queue]) -> list[Queue]:
@@ -76,7 +103,7 @@ def set_dues(queues: PoolQueues, everyone: Iterable[Queue]) -> None:
     within the limit."""
     capacity = queues.capacity
     for queue in everyone:
-        quota, share, limit = queue.quota, queue.share, queue.limit
+        quota, share, limit = queue.quota, queue.exact_share, queue.limit
         gpu, cpu, memory = (
             min(limit[r], max(share[r], quota[r] if quota[r] < UNLIMITED else capacity[r]))
             for r in RESOURCES
@@ -147,11 +174,22 @@ def _divide_pool(
     in_quota: dict[Queue, list[int]] = {queue: [] for queue in everyone}
     for resource in RESOURCES:
         wants = demands(everyone, resource, is_leaving_counted=is_leaving_counted)
-        division = _Division(resource, wants, usage_weight_milli)
+        division = _Division(resource, wants, usage_weight_milli, queues.capacity[resource])
         division.divide(queues.roots, queues.capacity[resource])
         for queue in everyone:
             in_quota[queue].append(min(queue.quota[resource], wants[queue]))
     return in_quota
+
+
+def _divide_exactly(queues: PoolQueues, everyone: Sequence[Queue], usage_weight_milli: int) -> None:
+    """Set the shares that nothing is rounded of but single units."""
+    for resource in RESOURCES:
+        wants = demands(everyone, resource, is_leaving_counted=False)
+        capacity = queues.capacity[resource]
+        division = _Division(resource, wants, usage_weight_milli, capacity, is_rounded=False)
+        division.divide(queues.roots, capacity)
+    for queue in everyone:
+        queue.exact_share = frozen(queue.share)
 
 
 @dataclass(slots=True)
@@ -161,6 +199,8 @@ class _Division:
     resource: int
     wants: _Wants
     usage_weight_milli: int
+    capacity: int
+    is_rounded: bool = True
 
     def divide(self, queues: Sequence[Queue], total: int) -> None:
         """Divide `total` among queues of one parent, and each one's part among those below it."""
@@ -189,7 +229,7 @@ class _Division:
 
     def _give_surplus(self, queues: Sequence[Queue], surplus: int) -> int:
         """Divide the surplus among queues that want more than they have; returns what is left."""
-        resource, wants = self.resource, self.wants
+        resource, wants, whole = self.resource, self.wants, surplus
         while surplus > 0:
             open_ = [
                 queue
@@ -200,13 +240,18 @@ class _Division:
                 break
             figures = [queue.figures.figures[resource] for queue in open_]
             weights = [each.weight for each in figures]
-            used = [each.usage_ppm for each in figures]
+            used = [self._used_of_surplus(each, whole) for each in figures]
             if self.usage_weight_milli and any(used):
                 bent = bend(weights, used, self.usage_weight_milli)
                 weights = bent if any(bent) else weights
             rooms = [wants[queue] - queue.share[resource] for queue in open_]
             surplus = self._grant(open_, weights, rooms, surplus)
         return surplus
+
+    def _used_of_surplus(self, figures: Figures, surplus: int) -> int:
+        """Millionths of the surplus that the queue used in the past, beyond its quota."""
+        used = figures.usage_ppm * self.capacity - figures.quota * _PPM
+        return min(_PPM, max(0, used) // surplus)
 
     def _grant(
         self, queues: Sequence[Queue], weights: list[int], rooms: list[int], surplus: int
@@ -216,7 +261,11 @@ class _Division:
         resource = self.resource
         grants = array("q", bytes(8 * len(queues)))
         left = shares.divide(
-            surplus, array("q", weights), array("q", rooms), granules(queues, resource), grants
+            surplus,
+            array("q", weights),
+            array("q", rooms),
+            granules(queues, resource if self.is_rounded else CPU),
+            grants,
         )
         for queue, grant in zip(queues, grants, strict=True):
             queue.share[resource] += grant

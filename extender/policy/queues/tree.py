@@ -18,6 +18,7 @@ from extender.state import tally
 from extender.state.model import (
     CPU,
     GPU,
+    LATELY,
     MEMORY,
     NOTHING,
     UNLIMITED,
@@ -76,8 +77,10 @@ class Queue:
     what there is. GPU shares are rounded to its `granule`, the largest of which all its work can
     make use. `np_quota` bounds non-preemptible work: the quota, save that users and workloads have
     none of their own, and that a GPU quota of 0 bounds nothing where work `needs_quota` not.
-    `is_user`: it is below its project, a user's or (`is_workload`) a single workload's. What a
-    queue holds is measured against `due`, the larger of quota and share, when turns are counted.
+    `is_user`: it is below its project, a user's or (`is_workload`) a single workload's.
+    `exact_share` is the share before it is rounded, which turns go by: they measure what a queue
+    holds against its `due`, the larger of quota and exact share. `held_lately` is as in the
+    snapshot; `is_bent` where past use bends the weights of the pool.
     """
 
     name: str
@@ -110,6 +113,9 @@ class Queue:
     share_to_keep: Amounts = NOTHING
     deserves: Amounts = NOTHING
     due: Amounts = NOTHING
+    exact_share: Amounts = NOTHING
+    is_bent: bool = False
+    held_lately: Amounts = NOTHING
 
     def __post_init__(self) -> None:
         self.chain = (self,) if self.parent is None else (self, *self.parent.chain)
@@ -137,6 +143,22 @@ class Queue:
     def project(self) -> "Queue":
         """The queue itself; of a user or of a single workload, its project."""
         return self.parent.project if self.is_user and self.parent is not None else self
+
+    def is_owed_more_than_its_share(self, need: Amounts) -> bool:
+        """Whether work that alone is larger than what the queue is due may have its turn.
+
+        It may while the queue holds less than it is due, and has held less lately: then what it
+        gets too much of now is what it got too little of before.
+        """
+        is_larger = False
+        for resource in RESOURCES:
+            due = self.due[resource]
+            if self.allocated[resource] + need[resource] <= due:
+                continue
+            is_larger = is_larger or need[resource] > due
+            if self.allocated[resource] >= due or self.held_lately[resource] >= due * LATELY:
+                return False
+        return is_larger
 
     def has_room(self, more: Amounts, bound: Sequence[int]) -> bool:
         """Whether it stays within the bound with so much more."""
@@ -235,6 +257,9 @@ def build_queues(snapshot: Snapshot) -> dict[str, PoolQueues]:
     }
     if shared_by_workload:
         _add_workloads(snapshot, shared_by_workload)
+    for (name, pool), amounts in snapshot.held_lately.items():
+        if pool in pools and (held := pools[pool].by_name.get(name)) is not None:
+            held.held_lately = amounts
     return pools
 
 

@@ -1,11 +1,21 @@
 """Whose turn it is: the most deprived department, in it the most deprived project, in it the most
 deprived user, and there the first in line.
 
-Among queues of one parent those go first that hold, with what is first in their line, no more than
-their fair share or quota; then those that stay within quota; then the lower rank. After that the
-one goes first that would hold the smallest part of what it is due, of the resource of which that is
-most. Parts are integers of more digits than two different ones agree in, so there is neither a
-float nor a tie that is none.
+Among queues of one parent the order is
+
+1. work that keeps its queue within quota;
+2. work that is larger than its queue's share and has waited long, where the queue held less than
+   its share lately;
+3. work that keeps its queue within its share;
+4. work that lifts a queue above its share which holds less than that: the odd GPU;
+5. everything else,
+
+within each of these the lower rank. Within the first three the queue goes first that would hold the
+smallest part of what it is due, of the resource of which that is most. Within the last two it is
+the one that would hold least above its quota for its weight, by which reclaim goes as well; and
+where past use counts, the one that held least lately for what it is due. Ties go to the queue that
+held least lately, then to the older. Parts are integers of more digits than two different ones
+agree in, so there is neither a float nor a tie that is none.
 """
 
 from collections.abc import Collection, Iterable
@@ -15,7 +25,7 @@ from typing import Final
 
 from extender.policy.queues.tree import RESOURCES, Queue, frozen
 from extender.policy.workloads.first_kinds import FIRST_KINDS, FirstKinds
-from extender.policy.workloads.pending import Pending, SortKey
+from extender.policy.workloads.pending import Pending, SortKey, has_waited_long
 from extender.state.model import NOTHING, Amounts
 
 #: Parts are compared as integers of so many binary places: two different ones of less than 2**31
@@ -24,34 +34,53 @@ _DIGITS: Final = 62
 #: A part of nothing: more than any other.
 _ENDLESS: Final = 1 << 96
 
+#: The classes of the module's list.
+IN_QUOTA: Final = 1
+OVERDUE: Final = 2
+IN_SHARE: Final = 3
+ODD: Final = 4
+ABOVE: Final = 5
+
 #: Sorts the most deprived first; see the module for what comes before what.
-TurnKey = tuple[bool, bool, int, bool, int, int, int, str]
+TurnKey = tuple[int, int, int, int, bool, int, int, int, int, str]
 
 
-def turn_key(queue: Queue, need: Amounts) -> TurnKey:
-    """Sorts the queue whose line begins with something that needs `need`."""
-    is_over_share = is_over_quota = has_no_due = False
-    after = before = 0
-    allocated, share, quota, due = queue.allocated, queue.share, queue.quota, queue.due
+def turn_key(queue: Queue, need: Amounts, *, has_waited: bool = False) -> TurnKey:
+    """Sorts the queue whose line begins with something that needs `need`; `has_waited`: for
+    long."""
+    tier, has_no_due = IN_QUOTA, False
+    after = before = lately = surplus = 0
+    allocated, share, quota, due = queue.allocated, queue.exact_share, queue.quota, queue.due
     for resource in RESOURCES:
         has, more = allocated[resource], need[resource]
         together = has + more
         if together <= 0:
             continue
         if together > quota[resource]:
-            is_over_quota = True
-            is_over_share = is_over_share or together > share[resource]
+            over = ODD if has < share[resource] else ABOVE
+            tier = max(tier, IN_SHARE if together <= share[resource] else over)
+            weight = queue.figures.figures[resource].weight
+            above = together - quota[resource]
+            surplus = max(surplus, (above << _DIGITS) // weight if weight else above * _ENDLESS)
         whole = due[resource]
         if whole > 0:
             part = (together << _DIGITS) // whole
             part_before = (has << _DIGITS) // whole if more else part
+            if held_lately := queue.held_lately[resource]:
+                lately = max(lately, (held_lately << _DIGITS) // whole)
         else:
             has_no_due = has_no_due or more > 0
             part, part_before = together * _ENDLESS, has * _ENDLESS
         after = max(after, part)
         before = max(before, part_before)
+    if tier == ODD and has_waited and queue.is_owed_more_than_its_share(need):
+        tier = OVERDUE
     rank, age, name = queue.figures.rank, queue.created_at, queue.name
-    return is_over_share, is_over_quota, rank, has_no_due, after, before, age, name
+    if tier < ODD or queue.is_bent:
+        # Where past use counts, reclaim leaves the odd GPU to whose turn it is.
+        surplus = 0
+    first = lately if tier == OVERDUE or tier >= ODD else 0
+    return tier, rank, surplus, first, has_no_due, after, before, lately, age, name
 
 
 _Entry = tuple[bool, SortKey, Pending]
@@ -135,16 +164,18 @@ class Line:
 class _Branch:
     """A queue with what waits below it: the branches of its children, or its own line.
 
-    `key` is its turn key when it was last sorted in, `held` what it held then and `need` what the
-    first below it needed. `is_barred`: that one may hold no more by limits and quotas. It has its
-    turn at once, takes nothing, and makes room for what is behind it.
+    `key` is its turn key when it was last sorted in, `held` what it held then, `need` what the
+    first below it needed, and `has_waited` whether that has waited for long. `is_barred`: that one
+    may hold no more by limits and quotas. It has its turn at once, takes nothing, and makes room
+    for what is behind it.
     """
 
     queue: Queue | None
     line: Line | None = None
     heap: "list[_Branch]" = field(default_factory=list)
-    key: TurnKey = (False, False, 0, False, 0, 0, 0, "")
+    key: TurnKey = (IN_QUOTA, 0, 0, 0, False, 0, 0, 0, 0, "")
     need: Amounts = NOTHING
+    has_waited: bool = False
     held: list[int] = field(default_factory=list)
     is_barred: bool = False
 
@@ -153,7 +184,7 @@ class _Branch:
             return self.is_barred
         return self.key < other.key
 
-    def set_key(self) -> bool:
+    def set_key(self, now_s: int) -> bool:
         """Work its key out again; returns whether it may have changed. Those below are in order."""
         queue = self.queue
         assert queue is not None
@@ -162,16 +193,20 @@ class _Branch:
             need = head.need()
             is_np = not head.workload.is_preemptible
             is_barred = not queue.may_hold(need, is_np=is_np)
+            has_waited = has_waited_long(head.workload, now_s)
         else:
-            need, is_barred = self.heap[0].need, self.heap[0].is_barred
+            first = self.heap[0]
+            need, is_barred, has_waited = first.need, first.is_barred, first.has_waited
         if (
             is_barred is self.is_barred
+            and has_waited is self.has_waited
             and self.held == queue.allocated
             and (need is self.need or need == self.need)
         ):
             return False
         self.need, self.held, self.is_barred = need, queue.allocated[:], is_barred
-        self.key = turn_key(queue, need)
+        self.has_waited = has_waited
+        self.key = turn_key(queue, need, has_waited=has_waited)
         return True
 
 
@@ -183,11 +218,13 @@ class Turns:
         self,
         waiting: Iterable[tuple[Queue, Pending]],
         firsts: FirstKinds,
+        now_s: int,
         *,
         overdue: Collection[str] = (),
     ) -> None:
         self._root = _Branch(None)
         self._branches: dict[Queue, _Branch] = {}
+        self._now_s = now_s
         by_leaf: dict[Queue, list[Pending]] = {}
         for leaf, pending in waiting:
             by_leaf.setdefault(leaf, []).append(pending)
@@ -235,7 +272,7 @@ class Turns:
         for branch in self._deepest_first:
             heapify(branch.heap)
             if branch.heap or branch.line:
-                branch.set_key()
+                branch.set_key(self._now_s)
         heapify(self._root.heap)
 
     def _path(self) -> list[_Branch]:
@@ -252,7 +289,7 @@ class Turns:
             if is_empty:
                 heappop(heap)
                 is_empty = not heap
-            elif path[at].set_key():
+            elif path[at].set_key(self._now_s):
                 heapreplace(heap, path[at])
 
     def _branch_of(self, queue: Queue) -> _Branch:

@@ -8,6 +8,7 @@ priority.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.plan import Placement
@@ -16,6 +17,11 @@ from extender.policy.workloads.gangs import is_gang, is_satisfied, least_pods, n
 from extender.policy.workloads.pod_classes import Shape, shapes_of
 from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.snapshot import Snapshot
+
+#: Seconds after which a workload that waits may have its places kept: one hour is short beside the
+#: runs of trainings that starve others, and long beside the time in which small work comes and
+#: goes.
+PATIENCE_S: Final = 3600
 
 #: Priority (higher first), whether the workload has its minimum (running gangs that lack some of it
 #: first), age, name: no two are equal.
@@ -242,6 +248,11 @@ def _why_resting(pod: PodView, now_s: int) -> Refused:
     again = f"it is planned again in {pod.refusals.until - now_s} s"
     detail = f"{pod.key}: not bound{' on ' if where else ''}{where}{why}; {again}"
     return Refused(Reason.PLACEMENT_REFUSED, detail)
+
+
+def has_waited_long(workload: WorkloadView, now_s: int) -> bool:
+    """Whether the workload has waited for `PATIENCE_S`."""
+    return now_s - max(workload.created_at, workload.waits_since) >= PATIENCE_S
 
 
 def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:

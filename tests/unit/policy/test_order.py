@@ -178,8 +178,8 @@ def test_blocked_head_holds_up_its_project_in_strict_order_and_no_other() -> Non
     cluster = cluster_of(4, "alice", "bob")
     cluster.pool("default", job_order="strict-fifo")
     cluster.job("runs", "bob", 2, on="n0")
-    cluster.job("head", "alice", 4)
-    cluster.job("next", "alice", 1)
+    cluster.job("head", "alice", 4, age=900)
+    cluster.job("next", "alice", 1, age=800)
     cluster.job("other", "bob", 1)
     plan = decide(cluster.snapshot())
     assert statuses(plan) == {"other-0": "reserved"}
