@@ -1,1 +1,1 @@
-"""What a tenant, or whoever stole a program's login, tries against others; none may succeed."""
+"""What a tenant, or a thief of a program's credentials, tries against others; none may succeed."""

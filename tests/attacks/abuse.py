@@ -1,6 +1,6 @@
 """T14: requests that are meant to hold up or to fill the server, each as bytes on connections.
 
-Whoever sends them has the right certificate: the worst case, since others come no further than
+The sender has a valid certificate: the worst case, since others come no further than
 the handshake. Connections are kept open until all was tried.
 """
 

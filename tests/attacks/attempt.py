@@ -28,8 +28,8 @@ class Attempt:
     """One request that should not work.
 
     It has to be refused with `word` among the words of the refusal; or, where `may_pass`, it may be
-    stored if `gained` finds nothing in what was stored and nobody else's state changes. A `body`
-    that is a function makes it of what is stored now. `as_user`: whom the actor says to be.
+    stored if `gained` finds nothing in what was stored and no state of others changes. A `body`
+    that is a function makes it of what is stored now. `as_user`: the user it impersonates.
     """
 
     threat: str

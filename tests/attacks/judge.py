@@ -57,7 +57,7 @@ class Judge:
         self._admin = admin
 
     def picture(self, paths: tuple[str, ...] = WIDE) -> dict[str, str]:
-        """Everybody else's objects: path and name -> digest."""
+        """All objects of others: path and name -> digest."""
         return {
             f"{path}/{_name(item)}": _digest(item)
             for path in paths

@@ -1,4 +1,4 @@
-"""Certificates of every kind, also those that nobody should accept."""
+"""Certificates of every kind, including those that no server may accept."""
 
 import datetime
 import ssl

@@ -1,4 +1,4 @@
-"""One login at the API server: requests as somebody, over one connection that is kept.
+"""One login at the API server: requests as one user, over one connection that is kept.
 
 Attempts are sent as they are, also where kubectl or a client library would refuse to build them.
 """

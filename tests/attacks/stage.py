@@ -190,7 +190,7 @@ class Stage:
             time.sleep(0.05)
 
     def ask_webhook(self, path: str, body: bytes) -> tuple[int, str]:
-        """What the webhooks' own port answers to somebody who is not the API server."""
+        """What the webhooks' own port answers to a client other than the API server."""
         tls = ssl.create_default_context(cafile=str(self.webhook_ca))
         connection = http.client.HTTPSConnection(
             LOOPBACK, self.webhooks.port, timeout=10, context=tls

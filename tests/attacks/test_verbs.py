@@ -1,4 +1,4 @@
-"""The verbs of `ballast serve` with TLS: who is answered (T15), what abuse costs others (T14)."""
+"""The verbs of `ballast serve` with TLS: its clients (T15), and what abuse costs others (T14)."""
 
 import http.client
 import json
@@ -31,7 +31,7 @@ BODY: Final = filter_body(3)
 
 @dataclass(slots=True)
 class Served:
-    """A running extender with TLS, and who signs its clients."""
+    """A running extender with TLS, and the CA of its clients."""
 
     program: Program
     port: int

@@ -68,7 +68,7 @@ def test_what_waited_is_listed_and_can_be_made_again(uninstalled: Uninstalled) -
     site = uninstalled.site
     assert len(site.get("pods", "-n", LEFT, WAITING)) == uninstalled.n_waiting
 
-    # A Job whose pods are deleted makes them again only after its back-off, one for each of them.
+    # A Job recreates deleted pods only after its back-off, one for each of them.
     for is_suspended in ("true", "false"):
         patch = f'{{"spec":{{"suspend":{is_suspended}}}}}'
         site.kubectl("patch", "job", "waits", "-n", LEFT, "--type=merge", "-p", patch)

@@ -5,7 +5,7 @@ from typing import Any
 Manifest = dict[str, Any]
 API = "ballast.dev/v1alpha1"
 #: Namespaces of the stories, each that of a project of its name. The suite deletes them, so they
-#: must not be anybody's.
+#: must not be used by any other.
 VISION = "ballast-e2e-vision"
 LANGUAGE = "ballast-e2e-language"
 SHARED = "ballast-e2e-shared"

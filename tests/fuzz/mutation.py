@@ -41,7 +41,7 @@ BYTES: Final = (
     b":", b"\\u0000", b"\\ud800", b"1e999", b"-0", b"[" * 2000, b'{"a":' * 2000, b"9" * 5000, b"\n",
     b"&a [*a]", b"<<: *a", b"!!python/object:x {}", b"? ", b"- ", b"---\n", b"%YAML 1.1\n", b"#",
 )  # fmt: skip
-#: For PyYAML's parser in Python, whose time grows with the square of the depth of brackets.
+#: For PyYAML's parser in Python: its time grows with the square of the depth of brackets.
 #: So many of them are still too deep for it.
 SHORT_BYTES: Final = tuple(each[:400] for each in BYTES)
 

@@ -2,7 +2,7 @@
 
 `python -m tests.tools.plan_hash` prints one line per group of cases or clusters. `--check` compares
 them with `plan_hash.txt` beside this file, `--write` stores them there. A commit that changes
-decisions on purpose stores the new hashes and says which cases differ. Decisions (who starts where,
+decisions on purpose stores the new hashes and says which cases differ. Decisions (placements,
 evictions, moves, shares) and messages (why the others wait) have hashes of their own, so that a
 change of wording is told from a change of the plan.
 """

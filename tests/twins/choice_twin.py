@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from extender.kernels.appraisal import Herd, Terms
     from extender.kernels.nodes import Need, Nodes
 
-#: For whom a card is freed, rather than the rest of the node.
+#: The pod that a card is freed for, rather than the rest of the node.
 HOST = -1
 
 
@@ -111,5 +111,5 @@ class Choice:
 
 
 def pods_of(units: Sequence[Unit]) -> list[int]:
-    """Who leaves, in order."""
+    """The units that leave, in order."""
     return [p for unit in units for p in unit.pods]

@@ -69,7 +69,7 @@ class Clearing(Choice):
     def _card_cleared(
         self, ix: int, card: int, before: Sequence[Unit], *, is_by_size: bool
     ) -> list[Unit] | None:
-        """The units that leave after those before until the card is free enough, nobody in vain; or
+        """The units that leave after those before until the card is free enough, none in vain; or
         None."""
         more: list[Unit] = []
         while not self.frees(ix, card, [*before, *more]):

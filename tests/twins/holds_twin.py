@@ -70,7 +70,7 @@ def hold(held: "Nodes", demand: "Need", ix: int, cards: list[int]) -> None:
 
 
 def copied(nodes: "Nodes") -> "Nodes":
-    """A table whose free figures are its own."""
+    """A table with free figures of its own."""
     held, cards = copy(nodes), copy(nodes.cards)
     cards.card_free = cards.card_free[:]
     object.__setattr__(held, "cards", cards)

@@ -76,7 +76,7 @@ class Policy(ABC):
         """A pod of `shape` has been placed on node `ix`."""
 
     def allowed(self, models: int) -> "array[int]":
-        """Nodes whose card model is among `models`, in the order that breaks ties."""
+        """Nodes with a card model among `models`, in the order that breaks ties."""
         found = self._allowed.get(models)
         if found is None:
             found = array("i", (ix for ix in self._order if models >> self.model_ix[ix] & 1))
@@ -124,7 +124,7 @@ class ScoringPolicy(Policy):
     def __init__(self, start: Start) -> None:
         super().__init__(start)
         self._scores: dict[Shape, Scores] = {}
-        #: Per set of models: the nodes that have changed, oldest first, and who has seen how many.
+        #: Per set of models: the nodes that have changed, oldest first.
         self._changed: dict[int, array[int]] = {}
         self._seen: dict[Shape, int] = {}
 

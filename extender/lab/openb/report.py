@@ -41,7 +41,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One policy on one trace; `reference` names the policy whose published figures are shown."""
+    """One policy on one trace; `reference` names the policy with published figures."""
 
     trace: str
     policy: str

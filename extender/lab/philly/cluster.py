@@ -127,7 +127,7 @@ class SimulatedCluster:
         candidates = {view.key: view for view in self._candidates()}
         workloads.update(candidates)
         tally = self._tally.copy()
-        # Who is not shown is not looked at; what it asks for counts all the same.
+        # A job that is not shown is not looked at; what it asks for counts all the same.
         tally.waiting = set(candidates)
         return Snapshot(
             now_s=now_s,

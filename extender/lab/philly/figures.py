@@ -20,7 +20,7 @@ UNFAIR_RHO: Final = 1.05
 #: Tenants with fewer jobs say nothing about means; a minute more is not worse.
 MIN_JOBS: Final = 100
 WORSE_S: Final = 60
-#: Who is stopped or moved sooner after its start need not have been started.
+#: A job that is stopped or moved sooner after its start need not have been started.
 YOUNG_S: Final = 600
 #: A job that is stopped twice within this time is a repeat victim.
 REPEAT_S: Final = 3600
@@ -140,7 +140,7 @@ def percentile(ascending: Sequence[float], percent: int) -> float:
 
 
 def jain_index(hour: Moment) -> float | None:
-    """How evenly entitlements are met, from 1 / tenants to 1; None where nobody holds anything."""
+    """How evenly entitlements are met, from 1 / tenants to 1; None where nothing is held."""
     parts = [held / due for held, due in zip(hour.held, hour.entitled, strict=True) if due]
     squares = sum(part * part for part in parts)
     return sum(parts) ** 2 / (len(parts) * squares) if squares else None
@@ -157,7 +157,7 @@ def count_repeats(stops: Iterable[Stop]) -> int:
 
 
 def count_ping_pongs(stops: Iterable[Stop]) -> int:
-    """Stops of a job for another that had itself been stopped for it. Moves stop nobody."""
+    """Stops of a job for another that had itself been stopped for it. Moves stop no job."""
     seen: Counter[tuple[str, str]] = Counter()
     n_found = 0
     for stop in stops:

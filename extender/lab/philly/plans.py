@@ -1,4 +1,4 @@
-"""What a plan means for the jobs of a replay: who stops, who moves, who starts where.
+"""What a plan means for the jobs of a replay: which stop, which move, which start where.
 
 The only module of the replay that reads a `Plan`. Victims leave at once here, so a place that was
 nominated until they are gone is as good as a reserved one.
@@ -16,7 +16,7 @@ Places = dict[str, Placement]
 class Steps:
     """What to do, by workload key: all that stop or move leave their places before any is taken.
 
-    `stops` and `moves` say for whom (a key, empty where nobody is named); a job in `moves` goes on
+    `stops` and `moves` name the beneficiary (a key; empty: there is none); a job in `moves` goes on
     with the new `places` of some or all of its pods, a job in `starts` begins with all of its own.
     """
 

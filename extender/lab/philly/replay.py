@@ -21,7 +21,7 @@ from extender.lab.philly.work import Work
 from extender.policy.decide import decide
 from extender.state.model import GPU
 
-#: Where time alone may end the safety of what runs, who waits is looked at again after so long.
+#: Where time alone may end the safety of what runs, waiting jobs are looked at again after so long.
 _LOOK_AGAIN_S: Final = 60
 
 #: Called with how many jobs more have finished.
@@ -34,7 +34,7 @@ class DeadlockError(Exception):
 
 @dataclass(slots=True)
 class Stop:
-    """A job was stopped: when, which, and for whom (keys), after it had run for `ran_s`.
+    """A job was stopped: when, which, and for which other (keys), after it had run for `ran_s`.
 
     `is_move`: it went on elsewhere at once.
     """
@@ -170,7 +170,7 @@ class Replay:
         return self.meter.demand_of(job.tenant) * MILLI_PER_GPU > self._shares.get(job.tenant, 0)
 
     def _finish_until(self, now_s: int) -> int:
-        """Let everything end whose time has come; returns how many jobs that were."""
+        """Ends every job whose work is done; returns how many those were."""
         n_done = 0
         while self._ends and self._ends[0][0] <= now_s:
             _, _, key, n_stops = heappop(self._ends)

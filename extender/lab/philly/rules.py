@@ -1,6 +1,6 @@
 """The rows of the comparison: each is a set of queues and settings for our own `decide`.
 
-What a row can't say by settings it says by the queues it lays out: one queue for everybody is first
+What a row can't say by settings it says by the queues it lays out: one queue for all jobs is first
 come, first served; a node pool for each tenant is a private partition.
 """
 
@@ -27,7 +27,7 @@ _DEFAULT_PRIORITY: Final = 50
 class Rule:
     """One row: `title` is how the note calls it.
 
-    `order` is who goes first in a queue: by age, passing over what does not fit (`skip`) or not
+    `order` is the order of jobs in a queue: by age, passing over what does not fit (`skip`) or not
     (`strict`), or by run time, which only an oracle knows (`shortest`).
     """
 

@@ -1,4 +1,4 @@
-"""Who was entitled to what over time, and the picture of what each tenant had of it.
+"""What each tenant was entitled to over time, and the picture of what it had of it.
 
 Entitlement is the fair share that our own policy works out from quotas and the demand of the hour,
 whatever rule was replayed: so the pictures of all rules have the same measure.

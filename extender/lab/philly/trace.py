@@ -166,7 +166,7 @@ def share_nodes(weights: Mapping[str, int], nodes: int) -> dict[str, int]:
     left = nodes - sum(quota.values())
     for name in by_rest[: max(0, left)]:
         quota[name] += 1
-    # Few nodes: the ones given out beyond the shares come from whoever has the most.
+    # Few nodes: the ones given out beyond the shares come from the tenant that has the most.
     for _ in range(-left):
         richest = max(sorted(quota), key=lambda name: quota[name])
         quota[richest] -= 1

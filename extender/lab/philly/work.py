@@ -1,7 +1,7 @@
 """A job's work under checkpoints: what it has done, what a stop costs, when it will be finished.
 
-A job saves its state every 30 minutes of running. Whoever is stopped or moved goes on from the last
-save, after 60 s in which it holds its GPUs and does nothing (start, load).
+A job saves its state every 30 minutes of running. If it is stopped or moved, it goes on from the
+last save, after 60 s in which it holds its GPUs and does nothing (start, load).
 """
 
 from dataclasses import dataclass

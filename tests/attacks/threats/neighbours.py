@@ -133,7 +133,7 @@ def _is_renamed(stored: Body) -> str:
 
 
 def users() -> Iterator[Attempt]:
-    """K21: whose work it is cannot be said anew while it runs."""
+    """K21: the project of running work cannot be changed."""
     keys = (names.LABEL_USER, "yunikorn.apache.org/username", "user", "runai/user")
     for key in keys[:2]:
         for name in (BOUND, HELD):

@@ -1,4 +1,4 @@
-"""T16: reviews that are not the API server's. Who reaches the port may ask; nothing comes of it."""
+"""T16: reviews that are not the API server's. Any client of the port may ask; it has no effect."""
 
 import json
 from collections.abc import Iterator

@@ -86,7 +86,7 @@ def environments() -> Iterator[Attempt]:
         yield _debugging("T8", f"{title} in an ephemeral container", {"env": entries},
                          may_pass=True, gained=_sees_cards)  # fmt: skip
     for title, sources in FROM.items():
-        # The card of whoever asks a device plugin is told by this variable too: docs/threats.md.
+        # A pod that asks a device plugin learns its card from this variable too: docs/threats.md.
         for carrier in SHARED[:3]:
             for place, body in _placed(carrier, envFrom=sources):
                 yield create("T8", f"{carrier}, {title} in {place}", body, may_pass=True,

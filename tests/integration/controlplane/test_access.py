@@ -1,4 +1,4 @@
-"""Who may do what, and that it is written down."""
+"""Access by role, and that it is audited."""
 
 import json
 import ssl

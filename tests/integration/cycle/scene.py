@@ -15,7 +15,7 @@ from tests.support.sight import Sight, look, until
 
 DONE_S = 40.0
 LEASE_S = 3.0
-#: Seconds until a released pod that nobody binds is taken down; short, to be seen in a test.
+#: Seconds until a released pod that is not bound is taken back; short, to be seen in a test.
 BIND_S = 4.0
 PROJECTS = ("team-a", "team-b")
 

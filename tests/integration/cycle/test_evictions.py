@@ -95,7 +95,7 @@ async def slow(
 
 
 def submit_shared(scene: Scene, project: str, n_pods: int, **options: Any) -> None:
-    """A Job whose pods run on the nodes that are not kept free."""
+    """A Job with pods that run on the nodes that are not kept free."""
     body = workloads.job("shared", project, n_pods, 1000, **options)
     body["spec"]["template"]["spec"]["nodeSelector"] = {"example.com/side": "shared"}
     scene.admin.post(f"/apis/batch/v1/namespaces/{project}/jobs", body)

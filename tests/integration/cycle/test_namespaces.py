@@ -54,7 +54,7 @@ def test_gpus_are_guarded_as_long_as_a_project_lists_the_namespace(api: Api) -> 
         wait_for(lambda: labelled() == {api.namespace}, SEEN_S, "the label")
         plane.make_namespace("later")
         wait_for(lambda: "later" in labelled(), SEEN_S, "the label on a namespace that came later")
-        # Somebody took it off.
+        # Another client removed it.
         api.kubectl("label", "namespace", "later", f"{LABEL}-")
         wait_for(lambda: "later" in labelled(), SEEN_S, "the label again")
         control.kill()

@@ -1,4 +1,4 @@
-"""Every stage of the brain, carried out on real everything: who moves, stops, or is taken down."""
+"""Every action of a cycle on a real control plane: pods are moved, evicted or taken down."""
 
 from collections.abc import AsyncIterator
 from typing import Any

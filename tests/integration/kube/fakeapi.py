@@ -89,7 +89,7 @@ class FakeApi:
 
 
 def pod_list(version: int, names: Iterable[str], at: int = 0) -> Answer:
-    """A list of pods at this version, whose UIDs are their names and that changed last `at`."""
+    """A list of pods at this version, with UIDs equal to their names, last changed `at`."""
     items = [_pod(name, at or version) for name in names]
     return 200, {"metadata": {"resourceVersion": str(version)}, "items": items}
 

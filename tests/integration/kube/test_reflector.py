@@ -21,7 +21,7 @@ from tests.support.faultproxy import FaultProxy
 
 
 class Numbered(Struct):
-    """ConfigMaps of which we can read those whose `n` is 1 or 2."""
+    """ConfigMaps of which we can read those with an `n` of 1 or 2."""
 
     metadata: ObjectMeta
     data: dict[str, Literal["1", "2"]]
@@ -40,7 +40,7 @@ async def proxy(api: Api) -> AsyncIterator[FaultProxy]:
 
 @pytest_asyncio.fixture
 async def proxied(api: Api, proxy: FaultProxy, tmp_path: Path) -> AsyncIterator[Client]:
-    """A client whose connections the test can break."""
+    """A client with connections that the test can break."""
     async with await api.client(proxy.kubeconfig(api.kubeconfig, tmp_path)) as client:
         yield client
 

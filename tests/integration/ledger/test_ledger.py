@@ -28,7 +28,7 @@ Fault = Callable[[str], bool]
 
 
 class FaultyClient(Client):
-    """A real client whose patches of some nodes are lost on the way there, or on the way back."""
+    """A real client that loses patches of some nodes on the way there, or on the way back."""
 
     is_lost_before: Fault = staticmethod(lambda _: False)
     is_lost_after: Fault = staticmethod(lambda _: False)

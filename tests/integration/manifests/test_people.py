@@ -19,7 +19,7 @@ QUEUES = ("gpudepartments", "gpuprojects", "gpunodepools", "gputopologies")
 
 @dataclass(slots=True)
 class People:
-    """Kubeconfigs of people who have the role of their name in one namespace."""
+    """Kubeconfigs of users with the role of their name in one namespace."""
 
     api: Api
     kubeconfigs: dict[str, str]

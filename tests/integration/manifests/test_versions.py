@@ -32,7 +32,7 @@ HALF = json.dumps(
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def older(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A control plane whose API server shows an older version."""
+    """A control plane with an API server that emulates an older version."""
     with ControlPlane(emulated=request.param) as plane:
         yield plane
 

@@ -1,4 +1,4 @@
-"""Who may write which field of a pod: the shipped policies, on a real API server.
+"""Which user may write which field of a pod: the shipped policies, on a real API server.
 
 A tenant may do anything with pods of its own namespace that Kubernetes' role `edit` allows.
 """
@@ -26,7 +26,7 @@ Body = dict[str, Any]
 
 @dataclass(slots=True)
 class Tenants:
-    """Policies in force, and kubeconfigs of who acts on pods in one namespace."""
+    """Policies in force, and kubeconfigs of the users of pods in one namespace."""
 
     api: Api
     tenant: str
@@ -209,7 +209,7 @@ REFUSED_LATER = {
 def test_tenant_may_not_give_a_waiting_pod(
     tenants: Tenants, patch: Body, by_way_of: str, word: str
 ) -> None:
-    # The role `edit` has no right to status; whoever was given it still may not write this.
+    # The role `edit` has no right to status; a user that has it still may not write this.
     by = tenants.api.kubeconfig if by_way_of else ""
     assert word in refusal(lambda: tenants.patch("held", patch, by=by, subresource=by_way_of))
 

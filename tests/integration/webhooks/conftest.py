@@ -28,7 +28,7 @@ SEEN_S = 20.0
 
 @dataclass(slots=True)
 class Admission:
-    """A running webhook that the API server calls, and a namespace whose project is `vision`."""
+    """A running webhook that the API server calls, and a namespace of project `vision`."""
 
     api: Api
     program: Program
@@ -118,7 +118,7 @@ def _is_in_force(admission: Admission) -> bool:
 
 
 def manifest(name: str, notes: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    """A pod that somebody writes."""
+    """A pod as a user writes it."""
     containers = [{"name": "main", "image": "example.invalid/none"}]
     return {
         "apiVersion": "v1",

@@ -45,7 +45,7 @@ async def scene(
 
 
 def stock_job() -> dict[str, Any]:
-    """A Job whose pods have one GPU each, as users write it."""
+    """A Job of pods with one GPU each, as users write it."""
     container = {
         "name": "train",
         "image": "example.invalid/none",

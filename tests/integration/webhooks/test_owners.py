@@ -1,4 +1,4 @@
-"""Pods that real controllers make, and pods of kinds whose controllers are made up here.
+"""Pods that real controllers make, and pods of kinds with controllers made up here.
 
 The CRDs are ours and accept anything: what is tested is how owners are found, named and read with
 the rights that we ship, not how their own controllers check them.
@@ -33,7 +33,7 @@ KINDS = (
 
 
 def definition(group: str, version: str, kind: str) -> Document:
-    """A CRD whose objects may hold anything."""
+    """A CRD with objects that may hold anything."""
     plural = f"{kind.lower()}s"
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
@@ -69,7 +69,7 @@ def owner(api_version: str, kind: str, name: str, **spec: Any) -> Document:
 
 
 def job(name: str, **spec: Any) -> Document:
-    """A Job whose pods want one GPU and are labelled `of`."""
+    """A Job of pods that want one GPU and are labelled `of`."""
     return owner("batch/v1", "Job", name, template=template(name, restartPolicy="Never"), **spec)
 
 

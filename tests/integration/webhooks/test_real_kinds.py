@@ -48,7 +48,7 @@ def real_kinds(admission: Admission) -> Admission:
         )
 
     wait_for(are_established, ESTABLISHED_S, "the definitions")
-    # What is in the cluster besides its baseline is emptied by whoever comes next.
+    # What is in the cluster besides its baseline is deleted by the next test.
     return admission
 
 

@@ -10,7 +10,7 @@ BOUND_S = 30.0
 
 
 def test_profile_places_a_pod_without_gpus_and_never_asks_the_extender(cluster: Cluster) -> None:
-    # Nobody listens where the configuration says the extender is.
+    # No server listens where the configuration says the extender is.
     cluster.add_gpu_nodes(1)
     admin = cluster.control_plane.admin
     path = f"/api/v1/namespaces/{cluster.namespace}/pods"

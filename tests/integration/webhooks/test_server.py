@@ -170,7 +170,7 @@ async def test_large_body_that_comes_too_slowly_is_answered_by_its_head(running:
 
 
 async def test_small_reviews_pass_large_ones_by(running: Running) -> None:
-    """A namespace whose large body never ends has its turn, and others are answered meanwhile."""
+    """A namespace with a large body that never ends has its turn; others are answered meanwhile."""
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def unending() -> AsyncIterator[bytes]:

@@ -12,7 +12,7 @@ from tests.unit.auditor.story import Story, parse
 
 
 def as_initial(story: Story) -> list[Change]:
-    """The last state of every object of a story, as an observer finds it who comes late."""
+    """The last state of every object of a story, as an observer that starts late finds it."""
     last = {(each.kind, each.name): each for each in story.history}
     return [msgspec.structs.replace(each, is_initial=True) for each in last.values()]
 

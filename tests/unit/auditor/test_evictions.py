@@ -1,4 +1,4 @@
-"""E2: who may be told to leave."""
+"""E2: which pods may be evicted."""
 
 from typing import Any
 

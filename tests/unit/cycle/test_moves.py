@@ -1,4 +1,4 @@
-"""Who gets a place that is kept for a moved pod's successor, and how long it is kept."""
+"""Which pod gets the place kept for a moved pod's successor, and how long it is kept."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Groups that the controller makes: whose they are, when they go, and what they lend."""
+"""Groups that the controller makes: their owners, when they are deleted, and what they lend."""
 
 from typing import Any
 

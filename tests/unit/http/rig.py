@@ -18,7 +18,7 @@ from tests.support.controlplane.ports import free_ports
 
 
 def unreachable_kubeconfig(folder: Path) -> str:
-    """A kubeconfig for an API server on a port that nobody listens on."""
+    """A kubeconfig for an API server on a port without a listener."""
     (port,) = free_ports(1)
     config = {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Connections of one listener: who keeps it waiting is sent away, and nobody is kept out."""
+"""Connections of one listener: slow ones are closed, and new ones are always accepted."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""TLS with client certificates: who is answered, and what happens when files are exchanged."""
+"""TLS with client certificates: which clients are answered, and what a change of files does."""
 
 import asyncio
 import ssl

@@ -54,7 +54,7 @@ class Work:
 
 @dataclass
 class Giver:
-    """A queue; `path` names the queues whose floors are looked at, one floor for each tier."""
+    """A queue; `path` names the queues with floors that count, one floor for each tier."""
 
     has: Amounts = (0, 0, 0)
     floors: tuple[Amounts, Amounts] = ((0, 0, 0), (0, 0, 0))

@@ -1,4 +1,4 @@
-"""Who leaves a node for one more, compiled and twin: the same sentences hold for both."""
+"""Which units leave a node for one more pod: the same holds for kernel and twin."""
 
 from array import array
 from types import ModuleType
@@ -116,7 +116,7 @@ def test_a_card_costs_what_those_lose_who_are_needed_on_it(kernel: ModuleType) -
 
 
 def test_one_more_leaves_where_that_lets_a_dearer_one_stay(kernel: ModuleType) -> None:
-    # Who holds half of two cards makes one of them free with the second pod, the other with the
+    # A unit with half of two cards makes one of them free with the second pod, the other with the
     # third; alone the second is the cheaper, together the third is.
     case = Case(
         [Place([0, 0, 500, 250])],

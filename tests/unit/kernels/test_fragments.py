@@ -28,7 +28,7 @@ FREE = array("i", [0]) * MOST_MODELS
 
 
 def nodes_with(*used: list[int], cpu_milli: int = 8000, mib: int = 16384) -> NodeTable:
-    """Nodes n0, n1, ... whose cards have this many milli taken, with this much CPU free."""
+    """Nodes n0, n1, ... with this many milli taken of each card, and this much CPU free."""
     table = NodeTable()
     for at, cards in enumerate(used):
         facts = NodeFacts(f"n{at}", free_cpu_milli=cpu_milli, free_memory_mib=1024)
@@ -101,7 +101,7 @@ def test_only_candidates_are_measured(kernel: ModuleType) -> None:
 
 def test_fgd_scores_are_truncated_from_the_logistic_curve(kernel: ModuleType) -> None:
     # A whole card is used where every typical pod wants one: no fragment appears or goes, 50.
-    # On the other node 500 idle milli that nobody wants get used: 100 / (1 + e^-0.5) = 62.2.
+    # On the other node 500 idle milli that no work wants get used: 100 / (1 + e^-0.5) = 62.2.
     typical = fgd_measure([TypicalPod(0, 1, 1000)])
     assert list(score(kernel, nodes_with([0, 0]), typical, gpus(1000)).score) == [50]
     assert list(score(kernel, nodes_with([500]), typical, gpus(500)).score) == [62]

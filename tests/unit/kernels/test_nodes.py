@@ -14,7 +14,7 @@ pytestmark = pytest.mark.parametrize("kernel", [compiled, twin], ids=["compiled"
 
 
 def table_with(*used: list[int], mib: int = 16384) -> NodeTable:
-    """Nodes n0, n1, ... whose cards have this many milli taken."""
+    """Nodes n0, n1, ... with this many milli taken of each card."""
     cluster = Cluster()
     for at, cards in enumerate(used):
         cluster.node(f"n{at}", gpus=len(cards), mib=mib)

@@ -112,7 +112,7 @@ def test_kept_scores_are_those_that_a_fresh_look_gives(folder: Path, policy: str
         fresh = POLICIES[policy](Start(cluster, order, trace, rng_of(5)))
         for at in arrivals[:n_arrived]:
             fresh.place(trace.shapes[at])
-        # Nobody has asked it for this shape yet where the shape is new.
+        # A new shape was never asked for before.
         shape = trace.shapes[arrivals[n_arrived]]
         assert filling.choose(shape) == fresh.choose(shape)
         filling.place(shape)

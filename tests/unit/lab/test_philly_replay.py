@@ -90,7 +90,7 @@ def test_above_its_quota_a_tenant_takes_only_what_it_lacks_beyond_the_band() -> 
     jobs = [job("a", 0, 4, 1) for _ in range(32)] + [job("b", 1, 1, 1) for _ in range(16)]
     of = trace(jobs, a=1, b=1, c=2)
     assert len(replay(of, "fairshare+reclaim").stops) == 16
-    # A quarter of its share of 16 is left to those who have it.
+    # A quarter of its share of 16 is left to the tenants that have it.
     assert len(replay(of, "fairshare+reclaim", Pace(0, reclaim_band_percent=25)).stops) == 12
 
 

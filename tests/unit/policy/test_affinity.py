@@ -1,4 +1,4 @@
-"""Pod affinity and anti-affinity: who may be near whom, running or placed in the same cycle."""
+"""Pod affinity and anti-affinity between pods that run or are placed in the same cycle."""
 
 from array import array
 

@@ -1,4 +1,4 @@
-"""Work that kube-scheduler may not bind where it is placed: what it gets, and who pays for it."""
+"""Work that kube-scheduler may not bind where it is placed: its places and victims."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whose turn it is (cases after shared/scenarios/run-ai/order and quota-and-kind)."""
+"""The order of turns (cases after shared/scenarios/run-ai/order and quota-and-kind)."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ NOWHERE = Constraints(node_selector=(("no", "such"),))
 
 
 def pool_of(*gpus: int, **view: Any) -> Cluster:
-    """Nodes n0, n1, ...; one project `a` whose quota binds nobody."""
+    """Nodes n0, n1, ...; one project `a` with a quota that never binds."""
     cluster = Cluster()
     cluster.pool("default", policy="priority", **view)
     for at, count in enumerate(gpus):

@@ -32,7 +32,7 @@ def near(
 
 
 def allocated(cluster: Cluster) -> Plan:
-    """What is placed without taking anything from anybody."""
+    """What is placed without evicting a pod."""
     return decide(cluster.snapshot(), Settings(stages=("allocate",)))
 
 

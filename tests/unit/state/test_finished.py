@@ -1,4 +1,4 @@
-"""What is left of a gang's minimum when pods have succeeded, and whose number counts."""
+"""What is left of a gang's minimum when pods have succeeded, and which stated minimum counts."""
 
 from collections import Counter
 from typing import Any
@@ -178,7 +178,7 @@ def test_surplus_of_one_sub_group_does_not_stand_in_for_another() -> None:
     assert [child.min_member for child in left.children] == [0, 2]
 
 
-# -- whose number counts ---------------------------------------------------------------------
+# -- which minimum counts ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("old", "new"), [(4, 2), (2, 4)], ids=["scaled down", "scaled up"])

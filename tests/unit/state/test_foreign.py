@@ -1,4 +1,4 @@
-"""Pods that hold cards without a row: what they take of nodes, and what they cost nobody."""
+"""Pods that hold cards without a row: nodes have less room, no project is charged."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Figures of departments, projects and node pools, and who belongs where."""
+"""Figures of departments, projects and node pools, and how they belong together."""
 
 from extender.api.kinds import HostFigures
 from extender.state.model import UNBOUND, UNLIMITED, Figures, PoolQuota, PoolView

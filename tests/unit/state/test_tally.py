@@ -1,4 +1,4 @@
-"""Sums of what pods hold and ask for, and who has to be looked at."""
+"""Sums of what pods hold and ask for, and which workloads a cycle has to look at."""
 
 from msgspec.structs import replace
 

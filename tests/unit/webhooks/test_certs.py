@@ -1,4 +1,4 @@
-"""The serving certificate: who may be called by it, how long, and what is kept of it."""
+"""The serving certificate: its names, its lifetime, and what is stored of it."""
 
 import stat
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Job, CronJob, and the kinds whose pods stand for themselves."""
+"""Job, CronJob, and the kinds with pods that start one by one."""
 
 import pytest
 

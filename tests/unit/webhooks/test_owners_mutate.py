@@ -1,4 +1,4 @@
-"""What is written onto a pod because of who made it."""
+"""What is written onto a pod because of its owner."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Kinds of which labels tell all, and kinds that nobody told us of."""
+"""Kinds of which labels tell all, and unknown kinds."""
 
 import pytest
 

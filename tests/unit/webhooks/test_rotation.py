@@ -1,4 +1,4 @@
-"""When a certificate is renewed, and that nobody meets a leaf of a CA that they don't know."""
+"""When a certificate is renewed, and that no caller meets a leaf of a CA that it does not trust."""
 
 from datetime import UTC, datetime, timedelta
 
