@@ -44,7 +44,7 @@ manifests: controlplane ## write manifests/install.yaml anew
 	@$(PY) -m tests.support.overlays
 
 demo: controlplane ## fair shares and reclaim on a simulated cluster; KEEP=1 leaves it running
-	@$(PY) -m tests.support.demo $(ARGS)
+	@$(PY) -m tests.demo $(ARGS)
 
 test: controlplane ## run all tests; ARGS="-k name" for some
 	$(PY) -m pytest $(ARGS)

@@ -1,13 +1,12 @@
 """Disruption budgets and long graces of a borrower's own, with real everything."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.integration.cycle.scene import Scene
+from tests.integration.cycle.two_projects import Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
@@ -57,7 +56,7 @@ async def test_a_gang_is_never_taken_apart_by_its_budget(scene: Scene) -> None:
         lambda: "VictimsProtected" in {reason for reason, _ in scene.events("team-b")},
         "the owner to be told of the budget",
     )
-    await asyncio.sleep(5)
+    await scene.until_decided(5)
     after = pods(scene, "team-a")
     assert after.keys() == before
     assert not any(pod["metadata"].get("deletionTimestamp") for pod in after.values())

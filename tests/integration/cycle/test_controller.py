@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from extender.kube.resources import GPU_NODES
-from tests.integration.cycle.scene import Scene
+from tests.integration.cycle.two_projects import Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cycle.scene import Scene
+from tests.integration.cycle.two_projects import Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster

@@ -7,7 +7,7 @@ import pytest
 
 from extender.api import names
 from extender.kube.resources import PODS
-from tests.integration.cycle.scene import DONE_S, Scene
+from tests.integration.cycle.two_projects import DONE_S, Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster

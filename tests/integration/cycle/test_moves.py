@@ -8,7 +8,7 @@ import pytest
 
 from extender.api.kinds import CardShare, MoveHold, Row
 from extender.kube.resources import GPU_NODES, PODS
-from tests.integration.cycle.scene import Scene
+from tests.integration.cycle.two_projects import Scene
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.integration.faults.scene import GANG, Scene
+from tests.integration.faults.gang_of_eight import GANG, Scene
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api import names
-from tests.integration.cycle.scene import Scene
+from tests.integration.cycle.two_projects import Scene
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Cluster
 from tests.support.installation import SCHEDULER, install

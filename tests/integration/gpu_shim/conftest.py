@@ -9,7 +9,7 @@ import pytest
 
 from gpu_shim.native.build import build
 from gpu_shim.policy.leases import Settings
-from tests.integration.gpu_shim.scene import Scene
+from tests.integration.gpu_shim.containers import Scene
 from tests.support import fakecuda
 
 #: Leases of tests are a tenth of real ones.

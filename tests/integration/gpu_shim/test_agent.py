@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.integration.gpu_shim.scene import Running, Scene, until
+from tests.integration.gpu_shim.containers import Running, Scene, until
 from tests.integration.kube.fakeapi import FakeApi
 from tests.support.fakecuda import UUID
 

@@ -2,7 +2,7 @@
 
 from gpu_shim.agent.waits import Waits
 from tests.integration.gpu_shim.conftest import LEASE_NS
-from tests.integration.gpu_shim.scene import Scene
+from tests.integration.gpu_shim.containers import Scene
 from tests.support.fakecuda import UUID
 
 BUSY = "begin(); tell(0); tell(work(1000, 1.5) > 0)"

@@ -9,7 +9,7 @@ import pytest
 
 from gpu_shim.home import LIBRARIES, preloaded
 from gpu_shim.native.build import build
-from tests.integration.gpu_shim.scene import Scene
+from tests.integration.gpu_shim.containers import Scene
 from tests.integration.gpu_shim.test_valgrind import HOST
 from tests.support import fakecuda
 

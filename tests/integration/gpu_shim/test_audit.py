@@ -15,7 +15,7 @@ from gpu_shim.agent.nvml import Nvml, NvmlError
 from gpu_shim.agent.tenants import Tenant
 from gpu_shim.arbiter.container import Card
 from gpu_shim.policy.shares import Claim
-from tests.integration.gpu_shim.scene import Scene
+from tests.integration.gpu_shim.containers import Scene
 from tests.support.fakecuda import SECOND, UUID
 from tests.support.fakecuda import Card as FakeCard
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpu_shim.bench.figures import busy_ns, gaps_ns, overlap_ns, quantile
-from tests.integration.gpu_shim.scene import Scene
+from tests.integration.gpu_shim.containers import Scene
 
 
 def figures(scene: Scene, tmp_path: Path, *rows: str) -> dict[str, str]:

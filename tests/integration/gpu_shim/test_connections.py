@@ -19,7 +19,7 @@ from gpu_shim.arbiter.container import Card
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol import wire
 from gpu_shim.protocol.wire import Kind, Message
-from tests.integration.gpu_shim.scene import Scene, until
+from tests.integration.gpu_shim.containers import Scene, until
 from tests.support.fakecuda import UUID
 
 #: BALLAST_FUZZ=1000000 for a long run.

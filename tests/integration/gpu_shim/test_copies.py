@@ -1,6 +1,6 @@
 """Copies within the card and fills wait for their turn as kernels do; small ones do not."""
 
-from tests.integration.gpu_shim.scene import Scene, until
+from tests.integration.gpu_shim.containers import Scene, until
 from tests.support.fakecuda import UUID
 
 COPIES = ["cuMemcpyDtoD_v2", "cuMemcpyDtoD_v2_ptds", "cuMemcpy", "cuMemcpy_ptds"]

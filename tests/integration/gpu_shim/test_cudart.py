@@ -13,7 +13,7 @@ import pytest
 
 from gpu_shim.native.build import CUDA_SOURCES, HERE, compile_c
 from gpu_shim.native.generate import hooks_in
-from tests.integration.gpu_shim.scene import Scene
+from tests.integration.gpu_shim.containers import Scene
 from tests.integration.gpu_shim.test_lookup import OURS
 
 SITE = Path(sysconfig.get_path("purelib")) / "nvidia"

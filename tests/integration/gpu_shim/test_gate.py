@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.integration.gpu_shim.scene import Scene, until
+from tests.integration.gpu_shim.containers import Scene, until
 from tests.support.fakecuda import SECOND, UUID, Run
 
 BUSY = "begin(); tell(0); work(1000, 60)"

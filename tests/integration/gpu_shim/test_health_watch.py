@@ -18,7 +18,7 @@ from gpu_shim.agent.nvml import Nvml
 from gpu_shim.agent.watch import HealthWatch
 from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.protocol.pages import Library
-from tests.integration.gpu_shim.scene import until
+from tests.integration.gpu_shim.containers import until
 from tests.support.fakecuda import Card as FakeCard
 
 

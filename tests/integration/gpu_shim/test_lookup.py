@@ -10,7 +10,7 @@ import pytest
 from gpu_shim.native.build import CUDA_SOURCES, HERE, compile_c
 from gpu_shim.native.generate import hooks_in
 from gpu_shim.policy.leases import Settings
-from tests.integration.gpu_shim.scene import Scene, until
+from tests.integration.gpu_shim.containers import Scene, until
 
 HOOKS = sorted(hooks_in([HERE / name for name in CUDA_SOURCES]))
 OURS = """

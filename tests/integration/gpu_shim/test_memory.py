@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpu_shim.policy.leases import Settings
-from tests.integration.gpu_shim.scene import Scene, until
+from tests.integration.gpu_shim.containers import Scene, until
 
 WAYS = ("plain", "managed", "pitched", "queued", "array", "physical")
 OUT_OF_MEMORY = 2

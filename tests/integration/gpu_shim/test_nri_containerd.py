@@ -25,8 +25,8 @@ from gpu_shim.agent.nri.plugin import NAME, NodePlugin
 from gpu_shim.agent.nvml import Nvml
 from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.protocol.pages import Library
+from tests.integration.gpu_shim.containers import PROGRAM, until
 from tests.integration.gpu_shim.cri import Containerd, find_programs
-from tests.integration.gpu_shim.scene import PROGRAM, until
 from tests.support.fakecuda import UUID
 from tests.support.fakecuda import Card as FakeCard
 

@@ -16,7 +16,7 @@ from gpu_shim.agent.proto import nri_pb2 as pb
 from gpu_shim.agent.proto import ttrpc_pb2
 from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.protocol.pages import Library
-from tests.integration.gpu_shim.scene import until
+from tests.integration.gpu_shim.containers import until
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

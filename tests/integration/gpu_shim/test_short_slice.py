@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpu_shim.arbiter.fast_path.event_loop import EventLoop
-from tests.integration.gpu_shim.scene import Scene, until
+from tests.integration.gpu_shim.containers import Scene, until
 
 #: The shortest slice that Linux has; from 6.12 on a thread may ask for it.
 SHORTEST_NS = 100_000

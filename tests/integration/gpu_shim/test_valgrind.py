@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpu_shim.home import preloaded
-from tests.integration.gpu_shim.scene import Scene
+from tests.integration.gpu_shim.containers import Scene
 
 HOST = Path(__file__).parent / "host.c"
 

@@ -19,7 +19,7 @@ from extender.kube.recorder import EventRecorder, ObjectRef, Pace
 from extender.kube.resources import POD_GROUPS
 from extender.ledger.writer import Ledger
 from extender.state.cluster import ClusterState
-from tests.integration.manifests.scene import GROUPS, SEEN_S
+from tests.integration.manifests.one_project import GROUPS, SEEN_S
 from tests.support import workloads
 from tests.support.controlplane.handles import Api, Cluster, wait_for
 from tests.support.controlplane.ports import LOOPBACK

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from tests.integration.manifests.scene import (
+from tests.integration.manifests.one_project import (
     SEEN_S,
     OwnScheduler,
     add_project,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.manifests.scene import SEEN_S, add_project, pods, uids
+from tests.integration.manifests.one_project import SEEN_S, add_project, pods, uids
 from tests.support import workloads
 from tests.support.controlplane.handles import Cluster, wait_for
 from tests.support.controlplane.ports import LOOPBACK

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from tests.integration.manifests.scene import (
+from tests.integration.manifests.one_project import (
     SEEN_S,
     add_project,
     pods,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cycle.scene import Scene
+from tests.integration.cycle.two_projects import Scene
 from tests.integration.webhooks.conftest import CONFIGURATIONS
 from tests.support.controlplane.handles import Cluster
 from tests.support.controlplane.ports import LOOPBACK

@@ -5,9 +5,9 @@ from typing import cast
 
 from rich.console import Console
 
+from tests.demo.board import Board
+from tests.demo.screen import draw
 from tests.support.auditor import Auditor
-from tests.support.demo.board import Board
-from tests.support.demo.screen import draw
 from tests.unit.auditor.story import Story
 
 

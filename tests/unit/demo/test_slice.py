@@ -8,7 +8,7 @@ import yaml
 
 from extender.api.demand import read_demand
 from extender.api.objects import Container, ObjectMeta, Pod, PodSpec, Resources
-from tests.support.demo.trace import (
+from tests.demo.trace import (
     CARD_MIB,
     EXAMPLES,
     Workload,

@@ -4,12 +4,12 @@ import time
 from collections import Counter
 from typing import Final
 
+from tests.demo.board import Board
+from tests.demo.hand import Hand
+from tests.demo.outcome import Outcome
+from tests.demo.screen import Screen
+from tests.demo.trace import Workload
 from tests.support.auditor.sight import PodSeen
-from tests.support.demo.board import Board
-from tests.support.demo.hand import Hand
-from tests.support.demo.outcome import Outcome
-from tests.support.demo.screen import Screen
-from tests.support.demo.trace import Workload
 
 CARDS: Final = 8
 #: Cards that become free on each of the big nodes, by the end of single-GPU jobs.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-EXAMPLES: Final = Path(__file__).resolve().parents[3] / "examples"
+EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples"
 #: Memory of one card. The trace does not say it; G1 to G3 are its own names for cards it does not
 #: tell, so theirs is assumed.
 CARD_MIB: Final = {

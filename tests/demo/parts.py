@@ -8,11 +8,11 @@ from typing import Final, Self
 
 import yaml
 
+from tests.demo.trace import EXAMPLES, TraceNode, node_object
 from tests.support.auditor import Store
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import run_kubectl
 from tests.support.controlplane.ports import LOOPBACK
-from tests.support.demo.trace import EXAMPLES, TraceNode, node_object
 from tests.support.installation import MANIFESTS, Installation, Program, install
 from tests.support.webhook_config import KINDS, SHIPPED, webhook_configurations
 

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from tests.demo.trace import Workload, workload_object
 from tests.support.auditor.sight import PodSeen
 from tests.support.controlplane.admin import AdminApi
-from tests.support.demo.trace import Workload, workload_object
 
 WRITERS: Final = 8
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -99,6 +100,18 @@ class Scene:
             return connection.getresponse().read().decode()
         finally:
             connection.close()
+
+    def n_cycles(self) -> int:
+        """How many cycles the controller has ended without an error."""
+        found = re.search(
+            r'^ballast_control_cycles_total\{result="done"\} (\S+)$', self.metrics(), re.M
+        )
+        return int(float(found[1])) if found else 0
+
+    async def until_decided(self, n_cycles: int) -> None:
+        """Until so many more cycles have ended: whatever they would have done has begun."""
+        last = await asyncio.to_thread(self.n_cycles) + n_cycles
+        await self.until(lambda: self.n_cycles() >= last, f"{n_cycles} more cycles")
 
     async def look(self, project: str) -> Sight:
         """Pods of the project's namespace, and the rows of all nodes."""

@@ -1,4 +1,4 @@
-"""`python -m tests.support.demo`; exits 0 when the story was told and the audit is clean.
+"""`python -m tests.demo`; exits 0 when the story was told and the audit is clean.
 
 KEEP=1 leaves everything running afterwards, until Ctrl-C.
 """
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tests.demo.board import Board
+from tests.demo.outcome import Outcome
+from tests.demo.parts import Parts
+from tests.demo.screen import Screen
+from tests.demo.story import Story
+from tests.demo.trace import read_nodes, read_workloads
 from tests.support.auditor import Auditor, Verdict
 from tests.support.controlplane.process import ControlPlaneError
-from tests.support.demo.board import Board
-from tests.support.demo.outcome import Outcome
-from tests.support.demo.parts import Parts
-from tests.support.demo.screen import Screen
-from tests.support.demo.story import Story
-from tests.support.demo.trace import read_nodes, read_workloads
 
 #: Columns where the output is not a terminal.
 WIDTH = 120

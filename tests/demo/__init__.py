@@ -1,5 +1,5 @@
 """The demonstration: a slice of a production trace on a simulated cluster, in under three minutes.
 
-`python -m tests.support.demo`. Everything but the nodes is real: etcd, kube-apiserver,
+`python -m tests.demo`. Everything but the nodes is real: etcd, kube-apiserver,
 kube-scheduler, kube-controller-manager, and Ballast's three processes; kwok plays the kubelets.
 """

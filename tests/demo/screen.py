@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tests.support.demo.board import Figures, QueueFigures
+from tests.demo.board import Figures, QueueFigures
 
 REFRESH_S: Final = 0.5
 SNAPSHOT_S: Final = 5.0

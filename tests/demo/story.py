@@ -7,13 +7,13 @@ import asyncio
 import time
 from typing import Final
 
+from tests.demo.board import Board
+from tests.demo.hand import Hand
+from tests.demo.outcome import Outcome
+from tests.demo.room import Room
+from tests.demo.screen import Screen, gpus
+from tests.demo.trace import Workload
 from tests.support.controlplane.admin import AdminApi
-from tests.support.demo.board import Board
-from tests.support.demo.hand import Hand
-from tests.support.demo.outcome import Outcome
-from tests.support.demo.room import Room
-from tests.support.demo.screen import Screen, gpus
-from tests.support.demo.trace import Workload
 
 OWNER: Final = "search"
 #: The trace's arrivals are spread over 20 s; this much faster here.
