@@ -100,6 +100,23 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
     default=False,
     help="Evict the pods that are found.",
 )
+@click.option(
+    "--evict-after-s",
+    type=click.FloatRange(0, 3600),
+    default=30.0,
+    help="A pod is evicted only after its finding was reported for so long.",
+)
+@click.option(
+    "--spared-namespaces",
+    default="gpu-operator,nvidia-gpu-operator,kube-system",
+    help="Pods of these are neither reported nor evicted: DCGM, NVIDIA's operator.",
+)
+@click.option(
+    "--context-mib",
+    type=click.IntRange(0, 4096),
+    default=512,
+    help="What a process is charged for each CUDA context; corrected by the driver's figures.",
+)
 def main(
     listen: str, lease_ms: int, precision_percent: int, longest_gap_ms: int, **given: Any
 ) -> None:

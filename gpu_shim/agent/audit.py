@@ -5,7 +5,7 @@ is charged to the pod. Found are: a process of a pod that uses a shared card wit
 pod that stays above its cap, and a pod that uses a card that the ledger gave to others.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,12 +14,17 @@ from gpu_shim.agent.tenants import Tenant
 from gpu_shim.arbiter.container import Card
 from gpu_shim.protocol.pages import Table
 
-#: A pod may be above its cap by this part of it: contexts come before the charge.
+#: A pod is reported when it is above its cap by more than this part of it.
 SLACK_PERCENT: Final = 2
+#: It is evicted for that only above what no hook can refuse: for each process, the context beyond
+#: its charge, and modules that are loaded late.
+MARGIN_MIB: Final = 1024
 #: How long something must go on: a process is seen by the driver before it has said hello, and
 #: after a restart of the agent every process says HELLO again.
 PATIENCE_S: Final = 3.0
 _MIB: Final = 1 << 20
+
+_NONE: Final[Mapping[str, Sequence[int]]] = {}
 
 #: Bytes of a card's memory by pid, by the card's UUID.
 Sight = Mapping[str, Mapping[int, int]]
@@ -32,6 +37,8 @@ class Finding:
     uid: str
     reason: Reason
     message: str
+    #: Whether an honest program cannot come to this.
+    is_certain: bool = True
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,13 +69,22 @@ class Auditor:
     """
 
     pod_of: Callable[[int], str]
+    #: What a process is charged for each context.
+    context_mib: int = 0
     seen: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: By the same: what the last look would have charged, and what is charged.
+    _estimates: dict[tuple[str, str], int] = field(default_factory=dict)
+    _charged: dict[tuple[str, str], int] = field(default_factory=dict)
     _since: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
-    def look(self, ledger: Ledger, sight: Sight, now_s: float) -> list[Finding]:
+    def look(
+        self, ledger: Ledger, sight: Sight, now_s: float, used: Mapping[str, Sequence[int]] = _NONE
+    ) -> list[Finding]:
         """Charge what was not counted, and report pods that have broken bounds for long enough.
 
-        Of a card that is not in `sight` nothing is said and nothing changed.
+        `used` is what the tables said by uid and card before the driver was asked: a free while it
+        answers must not look like memory that no hook saw. Of a card that is not in `sight` nothing
+        is said and nothing changed.
         """
         joined = {uid: {pid for _, pid in table.owners()} for uid, table in ledger.tables.items()}
         claimed = {pid: uid for uid, pids in joined.items() for pid in pids}
@@ -86,13 +102,29 @@ class Auditor:
                 mine = {pid: n for pid, n in sight[card.uuid].items() if pods[pid] == tenant.uid}
                 self.seen[tenant.uid, card.uuid] = sum(mine.values())
                 if table is not None:
-                    table.set_overhead(at, max(0, sum(mine.values()) - table.used_bytes(at)))
+                    counted = max(table.used_bytes(at), *used.get(tenant.uid, (0,))[at : at + 1])
+                    n_ours = sum(pid in joined[tenant.uid] for pid in mine)
+                    key = tenant.uid, card.uuid
+                    table.set_overhead(
+                        at, self._overhead(key, sum(mine.values()) - counted, n_ours)
+                    )
                 # What others have written into theirs is nothing to this one.
                 found += _unprotected(tenant, card, mine, joined.get(tenant.uid, set()))
                 found += _over_cap(tenant, card, mine)
         for uuid, users in ledger.users().items():
             found += _not_given(uuid, users, sight.get(uuid, {}), pods)
         return self._lasting(found, now_s)
+
+    def _overhead(self, key: tuple[str, str], beyond: int, n_processes: int) -> int:
+        """What to charge beyond what was counted: it moves only as far as two looks agree."""
+        # A context may be smaller than its charge; memory that was counted and is not there yet
+        # (managed, for instance) stays charged.
+        estimate = max(beyond, -n_processes * self.context_mib * _MIB)
+        last = self._estimates.get(key, estimate)
+        self._estimates[key] = estimate
+        low, high = sorted((last, estimate))
+        self._charged[key] = min(max(self._charged.get(key, 0), low), high)
+        return self._charged[key]
 
     def _lasting(self, found: Iterable[tuple[str, Finding]], now_s: float) -> list[Finding]:
         """Those that were found ever since `PATIENCE_S` ago."""
@@ -113,10 +145,11 @@ def _unprotected(
 
 def _over_cap(tenant: Tenant, card: Card, mine: Mapping[int, int]) -> Iterable[tuple[str, Finding]]:
     used_mib = sum(mine.values()) // _MIB
+    is_certain = used_mib > card.cap_mib + MARGIN_MIB * len(mine)
     if used_mib * 100 > card.cap_mib * (100 + SLACK_PERCENT):
         pod_name = f"{tenant.namespace}/{tenant.pod}"
         what = f"{pod_name}: has {used_mib} MiB of {card.uuid}, may have {card.cap_mib}"
-        yield card.uuid, Finding(tenant.uid, Reason.GPU_MEMORY_OVER_CAP, what)
+        yield card.uuid, Finding(tenant.uid, Reason.GPU_MEMORY_OVER_CAP, what, is_certain)
 
 
 def _not_given(

@@ -43,18 +43,35 @@ class Sources:
     auditor: Auditor = field(default_factory=lambda: Auditor(pod_of))
 
 
+@dataclass(slots=True, frozen=True)
+class Eviction:
+    """Whether pods are evicted that were found, after how long, and of which namespaces never.
+
+    Tools of the node (DCGM, validators of NVIDIA's operator) use cards that are given to pods; of
+    their namespaces nothing is reported either.
+    """
+
+    is_on: bool = False
+    after_s: float = 30.0
+    spared: frozenset[str] = frozenset()
+
+
 @dataclass(slots=True)
 class Enforcer:
-    """The auditor's hands. A finding is told once for as long as it lasts, a pod evicted once."""
+    """Reports findings, each once for as long as it lasts, and evicts where that is asked for.
+
+    A pod is evicted once: after it was reported, and only for what an honest program cannot do.
+    """
 
     api: Client
     agent: Agent
     sources: Sources
-    is_evicting: bool
+    eviction: Eviction = field(default_factory=Eviction)
     events: EventRecorder | None = None
     findings: list[Finding] = field(default_factory=list)
     n_evicted: int = 0
-    told: set[tuple[str, str]] = field(default_factory=set)
+    #: When a finding was reported, by (uid, reason).
+    told: dict[tuple[str, str], float] = field(default_factory=dict)
     going: set[str] = field(default_factory=set)
 
     async def run(self) -> None:
@@ -73,9 +90,13 @@ class Enforcer:
             failed = await asyncio.to_thread(self.sources.limits.keep, tenants)
             for uid, why in failed.items():
                 _log.warning("could not limit a pod in the driver", uid=uid, why=why)
+        used = {
+            uid: [table.used_bytes(at) for at in range(len(self.agent.tenants[uid].cards))]
+            for uid, table in self.agent.tables().items()
+        }
         sight = await asyncio.to_thread(_see, nvml, list(self._ledger().users()))
         # From here to the end no await: what is looked at is what there is.
-        return self.sources.auditor.look(self._ledger(), sight, time.monotonic())
+        return self.sources.auditor.look(self._ledger(), sight, time.monotonic(), used)
 
     def _ledger(self) -> Ledger:
         agent = self.agent
@@ -89,18 +110,29 @@ class Enforcer:
         return Counter(each.reason for each in self.findings)
 
     async def act(self, found: list[Finding]) -> None:
-        """Tell what is new; where that is the policy, evict, again and again until accepted."""
-        self.findings = found
-        self.told &= {(each.uid, each.reason) for each in found}
+        """Report what is new; where that is the policy, evict, again and again until accepted."""
+        self.findings = found = [each for each in found if not self._is_spared(each.uid)]
+        now_s = time.monotonic()
+        keys = {(each.uid, each.reason) for each in found}
+        self.told = {key: since for key, since in self.told.items() if key in keys}
         self.going &= {each.uid for each in found}
         for each in found:
             if (each.uid, each.reason) not in self.told:
                 self._tell(each)
-                self.told.add((each.uid, each.reason))
-        if self.is_evicting:
-            for uid in sorted({each.uid for each in found} - self.going):
-                if await self._evict(uid):
-                    self.going.add(uid)
+                self.told[each.uid, each.reason] = now_s
+        for uid in sorted({each.uid for each in found if self._is_due(each, now_s)} - self.going):
+            if await self._evict(uid):
+                self.going.add(uid)
+
+    def _is_spared(self, uid: str) -> bool:
+        known = self._name_of(uid)
+        return known is not None and known[0] in self.eviction.spared
+
+    def _is_due(self, finding: Finding, now_s: float) -> bool:
+        """Whether the finding was reported long ago, and is one to evict for."""
+        since = self.told[finding.uid, finding.reason]
+        is_late = now_s - since >= self.eviction.after_s
+        return self.eviction.is_on and finding.is_certain and is_late
 
     def describe(self, finding: Finding) -> str:
         """The pod, and what it does, without figures: they would change from second to second."""

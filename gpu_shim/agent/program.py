@@ -17,10 +17,11 @@ from extender.kube.recorder import EventRecorder
 from extender.kube.reflector import Reflector
 from extender.kube.resources import GPU_NODES, NODE_POOLS
 from gpu_shim.agent.agent import Agent
+from gpu_shim.agent.audit import Auditor
 from gpu_shim.agent.cards import Cards
-from gpu_shim.agent.cgroups import pod_of_peer
+from gpu_shim.agent.cgroups import pod_of, pod_of_peer
 from gpu_shim.agent.driver_memory_limits import DriverLimits
-from gpu_shim.agent.enforce import Enforcer, Sources
+from gpu_shim.agent.enforce import Enforcer, Eviction, Sources
 from gpu_shim.agent.follower import Follower
 from gpu_shim.agent.health import Health, boot_id
 from gpu_shim.agent.holders import Holders, Style
@@ -72,6 +73,9 @@ class Options:
     port: int
     is_audited: bool
     is_evicting: bool
+    evict_after_s: float
+    spared_namespaces: str
+    context_mib: int
     mode: Mode | Literal["off", "pool"]
     settings: Settings
     nri: str
@@ -100,6 +104,7 @@ class Program:
             # Without a runtime programs are in no pod of ours, whatever this machine itself is.
             pod_of_peer=pod_of_peer if options.nri else None,
             observer=self.waits,
+            context_mib=options.context_mib,
         )
         mode: Mode = "strict" if options.mode == "strict" else "fair"
         pods = options.state / "pods"
@@ -181,8 +186,11 @@ class Program:
             limits = None
             if self.nvml is not None:
                 limits = DriverLimits(self.nvml.limit_memory, options.cgroups)
-            sources = Sources(self.nvml, self.plugin, limits)
-            self.enforcer = Enforcer(api, self.agent, sources, options.is_evicting, events)
+            auditor = Auditor(pod_of, options.context_mib)
+            sources = Sources(self.nvml, self.plugin, limits, auditor)
+            spared = frozenset(options.spared_namespaces.split(","))
+            eviction = Eviction(options.is_evicting, options.evict_after_s, spared)
+            self.enforcer = Enforcer(api, self.agent, sources, eviction, events)
             tasks += [events.run(), self.enforcer.run()]
         return tasks
 

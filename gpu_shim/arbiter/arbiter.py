@@ -44,6 +44,8 @@ class Arbiter:
     is_timed: bool = True
     pod_of_peer: Callable[[socket.socket], str] | None = None
     observer: GateObserver | None = None
+    #: What a process is charged for each context that it makes on a card.
+    context_mib: int = 0
     containers: dict[str, Container] = field(default_factory=dict)
     scheduler: Scheduler = field(init=False)
     fast_path: EventLoop = field(default_factory=EventLoop)
@@ -81,7 +83,7 @@ class Arbiter:
 
     def _open(self, name: str, path: Path, cards: tuple[Card, ...]) -> None:
         """Make a container's pages and its socket; raises OSError and leaves nothing."""
-        container = Container(name, path, cards, self.library, self, self.grace_s)
+        container = Container(name, path, cards, self.library, self, self.grace_s, self.context_mib)
         container.grants.beat(time.monotonic_ns())
         uuids = [card.uuid for card in cards]
         container.slot = self.slots.add(name, container.grants.address, uuids)

@@ -81,6 +81,8 @@ class Container:
     library: Library
     fast_path: FastPath
     grace_s: float = 0.0
+    #: What a process is charged for each context that it makes.
+    context_mib: int = 0
     grants: Grants = field(init=False)
     #: Its slot in the fast path.
     slot: int = -1
@@ -148,6 +150,7 @@ class Container:
         for at, card in enumerate(cards):
             if self.table is not None:
                 self.table.set_cap(at, card.cap_mib * MIB)
+                self.table.set_context(at, self.context_mib * MIB)
 
     # -- connections ---------------------------------------------------------------------------
 

@@ -130,8 +130,18 @@ bool account_drop(enum account_kind kind, uint64_t key, int *card, uint64_t *byt
     return entry != NULL;
 }
 
+void account_add_context(uint64_t context, int card)
+{
+    if (context && card >= 0)
+        account_settle(ACCOUNT_CONTEXT, context, card, client.table->cards[card].context_bytes);
+}
+
 void account_drop_context(uint64_t context)
 {
+    int card;
+    uint64_t bytes, link;
+    if (context && account_drop(ACCOUNT_CONTEXT, context, &card, &bytes, &link))
+        account_give(card, bytes);
     client_lock();
     for (size_t i = 0; context && i < n_entries; i++) {
         struct entry *entry = &entries[i];
@@ -163,6 +173,7 @@ void account_settle(enum account_kind kind, uint64_t key, int card, uint64_t byt
     client_lock();
     struct entry *entry = find(kind, key);
     if (entry || (entry = add(kind, key, card))) {
+        entry->card = (int16_t)card;
         if (bytes > entry->bytes)
             table_charge(client.table, client.slot, card, bytes - entry->bytes);
         else if (bytes < entry->bytes)
@@ -178,7 +189,7 @@ bool account_view(int card, uint64_t *cap, uint64_t *used)
         return false;
     client_lock();
     *cap = client.table->cards[card].cap_bytes;
-    *used = table_used(client.table, card) + client.table->cards[card].overhead_bytes;
+    *used = table_charged(client.table, card);
     client_unlock();
     return true;
 }

@@ -9,7 +9,7 @@
 enum { CUDA_OUT_OF_MEMORY = 2, CUDA_NOT_SUPPORTED = 801 };
 
 /* What an address or handle is; each kind has keys of its own. */
-enum account_kind { ACCOUNT_BLOCK, ACCOUNT_POOL, ACCOUNT_PHYSICAL, ACCOUNT_MAPPING };
+enum account_kind { ACCOUNT_BLOCK, ACCOUNT_POOL, ACCOUNT_PHYSICAL, ACCOUNT_MAPPING, ACCOUNT_CONTEXT };
 
 /* Reserve bytes of a card; true too where the card has no cap (-1). Give back what was reserved. */
 bool account_take(int card, uint64_t bytes);
@@ -20,7 +20,11 @@ void account_give(int card, uint64_t bytes);
 void account_keep(enum account_kind kind, uint64_t key, int card, uint64_t bytes, uint64_t link);
 bool account_drop(enum account_kind kind, uint64_t key, int *card, uint64_t *bytes, uint64_t *link);
 
-/* Drop and give back every block of a context: with it they are gone without being freed. */
+/* Charge a context that was made on a card, once: the driver takes its memory at once, and the
+ * arbiter sees that only when it next looks. */
+void account_add_context(uint64_t context, int card);
+
+/* Give back a context, and every block of it: with it they are gone without being freed. */
 void account_drop_context(uint64_t context);
 
 /* Add to the link of a key (made where it is not there yet); what it is then. */

@@ -6,6 +6,7 @@ image.
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,14 +30,15 @@ class BuildError(Exception):
     """The compiler refused; the message is what it said."""
 
 
-def build(into: Path, compiler: str = "gcc") -> None:
+def build(into: Path, compiler: str = "gcc", flags: Sequence[str] = ()) -> None:
     """Make `libcuda.so.1`, `libnvidia-ml.so.1` and `libballast-pages.so` in a folder.
 
     The compiler may be one for another machine: x86-64 and aarch64 are known.
     """
     into.mkdir(parents=True, exist_ok=True)
-    _library(into, "libcuda.so.1", "names_cuda.txt", CUDA_SOURCES, compiler)
-    _library(into, "libnvidia-ml.so.1", "names_nvml.txt", NVML_SOURCES, compiler)
+    cuda, nvml = ("names_cuda.txt", CUDA_SOURCES), ("names_nvml.txt", NVML_SOURCES)
+    _library(into / "libcuda.so.1", *cuda, compiler, flags)
+    _library(into / "libnvidia-ml.so.1", *nvml, compiler, flags)
     pages = [HERE / "pages.c", HERE / "table.c"]
     compile_c(into / "libballast-pages.so", pages, compiler=compiler)
 
@@ -49,14 +51,16 @@ def compile_c(output: Path, sources: list[Path], *flags: str, compiler: str = "g
         raise BuildError(done.stderr)
 
 
-def _library(into: Path, soname: str, names: str, sources: tuple[str, ...], compiler: str) -> None:
-    work = into / f"{soname}.d"
+def _library(
+    output: Path, names: str, sources: tuple[str, ...], compiler: str, flags: Sequence[str]
+) -> None:
+    work = output.with_name(f"{output.name}.d")
     work.mkdir(exist_ok=True)
     made, header = work / "names.c", work / "names.h"
     files = [HERE / name for name in sources]
     generate.main([str(HERE / names), str(made), str(header), *map(str, files)])
-    places = (f"-I{work}", f"-I{HERE}", "-include", "oldest.h", f"-Wl,-soname,{soname}")
-    compile_c(into / soname, [made, *files], *places, compiler=compiler)
+    places = (f"-I{work}", f"-I{HERE}", "-include", "oldest.h", f"-Wl,-soname,{output.name}")
+    compile_c(output, [made, *files], *places, *flags, compiler=compiler)
 
 
 if __name__ == "__main__":

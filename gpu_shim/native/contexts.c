@@ -11,31 +11,33 @@
 
 static _Atomic(void *) primaries[MAX_DEVICES];
 
-static int made(int status, void **context)
+static int made(int status, void **context, int device)
 {
-    if (!status && context && client_ready())
+    if (!status && context && client_ready()) {
         gate_add_context(*context);
+        account_add_context((uint64_t)(uintptr_t)*context, gate_card_of(device));
+    }
     return status;
 }
 
 HOOK(cuCtxCreate_v2)(void **context, unsigned flags, int device)
 {
-    return made(REAL(cuCtxCreate_v2)(context, flags, device), context);
+    return made(REAL(cuCtxCreate_v2)(context, flags, device), context, device);
 }
 
 HOOK(cuCtxCreate_v3)(void **context, void *affinities, int n, unsigned flags, int device)
 {
-    return made(REAL(cuCtxCreate_v3)(context, affinities, n, flags, device), context);
+    return made(REAL(cuCtxCreate_v3)(context, affinities, n, flags, device), context, device);
 }
 
 HOOK(cuCtxCreate_v4)(void **context, void *how, unsigned flags, int device)
 {
-    return made(REAL(cuCtxCreate_v4)(context, how, flags, device), context);
+    return made(REAL(cuCtxCreate_v4)(context, how, flags, device), context, device);
 }
 
 HOOK(cuDevicePrimaryCtxRetain)(void **context, int device)
 {
-    int status = made(REAL(cuDevicePrimaryCtxRetain)(context, device), context);
+    int status = made(REAL(cuDevicePrimaryCtxRetain)(context, device), context, device);
     if (!status && context && device >= 0 && device < MAX_DEVICES)
         primaries[device] = *context;
     return status;

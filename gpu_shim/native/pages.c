@@ -49,9 +49,14 @@ EXPORTED void pages_set_cap(struct ballast_table *table, int card, uint64_t byte
     atomic_store(&table->cards[card].cap_bytes, bytes);
 }
 
-EXPORTED void pages_set_overhead(struct ballast_table *table, int card, uint64_t bytes)
+EXPORTED void pages_set_overhead(struct ballast_table *table, int card, int64_t bytes)
 {
     atomic_store(&table->cards[card].overhead_bytes, bytes);
+}
+
+EXPORTED void pages_set_context(struct ballast_table *table, int card, uint64_t bytes)
+{
+    atomic_store(&table->cards[card].context_bytes, bytes);
 }
 
 EXPORTED int pages_reserve(struct ballast_table *table, int slot, int card, uint64_t bytes)

@@ -17,6 +17,14 @@ static uint64_t moved(uint64_t word, uint64_t bytes)
     return ((word & ~BYTES) + CHANGE) | (bytes & BYTES);
 }
 
+/* What a card is charged with: reserved, and beyond that; never below nothing. */
+static uint64_t charged(const struct ballast_account *account, uint64_t word)
+{
+    int64_t sum = (int64_t)(word & BYTES) +
+                  atomic_load(&((struct ballast_account *)account)->overhead_bytes);
+    return sum > 0 ? (uint64_t)sum : 0;
+}
+
 static bool add(struct ballast_table *table, int slot, int card, uint64_t bytes, bool is_capped)
 {
     struct ballast_account *account = &table->cards[card];
@@ -26,8 +34,7 @@ static bool add(struct ballast_table *table, int slot, int card, uint64_t bytes,
     bool fits;
     do {
         uint64_t cap = atomic_load(&account->cap_bytes);
-        uint64_t overhead = atomic_load(&account->overhead_bytes);
-        uint64_t used = (word & BYTES) + overhead;
+        uint64_t used = charged(account, word);
         fits = !is_capped || (used <= cap && bytes <= cap - used);
     } while (fits && !atomic_compare_exchange_weak(&account->word, &word,
                                                    moved(word, (word & BYTES) + bytes)));
@@ -72,6 +79,12 @@ void table_give_back(struct ballast_table *table, int slot, int card, uint64_t b
 uint64_t table_used(struct ballast_table *table, int card)
 {
     return known(card) ? atomic_load(&table->cards[card].word) & BYTES : 0;
+}
+
+uint64_t table_charged(struct ballast_table *table, int card)
+{
+    struct ballast_account *account = &table->cards[card];
+    return known(card) ? charged(account, atomic_load(&account->word)) : 0;
 }
 
 bool table_reconcile(struct ballast_table *table)

@@ -16,6 +16,8 @@ void table_give_back(struct ballast_table *table, int slot, int card, uint64_t b
 
 /* Bytes reserved of a card, overhead not included. */
 uint64_t table_used(struct ballast_table *table, int card);
+/* The same with overhead; never below 0. */
+uint64_t table_charged(struct ballast_table *table, int card);
 
 /* Free what a process that is gone had. Called by the arbiter. False: something moved all the
  * time, call table_reconcile later. */

@@ -24,7 +24,12 @@
 #include <stdint.h>
 
 #define BALLAST_MAGIC 0x53414c42u
-#define BALLAST_VERSION 1u
+/* The arbiter also speaks OLDEST: running containers keep their library when it is upgraded. Since 1
+ * the table has `context_bytes`, which was reserved, and `overhead_bytes` may be negative. */
+#ifndef BALLAST_VERSION
+#define BALLAST_VERSION 2u
+#endif
+#define BALLAST_OLDEST 1u
 #define BALLAST_MAX_CARDS 16
 #define BALLAST_MAX_SLOTS 256
 
@@ -34,8 +39,10 @@ struct ballast_account {
     char uuid[48];
     _Atomic uint64_t word;
     _Atomic uint64_t cap_bytes;
-    _Atomic uint64_t overhead_bytes; /* contexts and what no hook saw, by NVML's figures */
-    uint64_t reserved;
+    /* What NVML shows beyond that: modules, and calls that no hook saw. Below 0 where contexts are
+     * smaller than `context_bytes`, which a process is charged for each context that it makes. */
+    _Atomic int64_t overhead_bytes;
+    _Atomic uint64_t context_bytes;
 };
 
 /* One process. `n_pending` changes of its figures are under way; a process that is killed in one

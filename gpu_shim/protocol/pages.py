@@ -24,7 +24,8 @@ _INT, _U32, _U64 = ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
 _FUNCTIONS: Final = (
     ("pages_set_gate", _INT, _U32, _U64),
     ("pages_set_cap", _INT, _U64),
-    ("pages_set_overhead", _INT, _U64),
+    ("pages_set_overhead", _INT, ctypes.c_int64),
+    ("pages_set_context", _INT, _U64),
     ("pages_used", _INT),
     ("pages_forget", _INT),
     ("pages_reconcile",),
@@ -111,8 +112,12 @@ class Table:
         self._library.call("pages_set_cap", self._page, card, n_bytes)
 
     def set_overhead(self, card: int, n_bytes: int) -> None:
-        """Set what is charged besides: contexts, and what no hook saw."""
+        """Set what is charged besides, by the driver's figures; may be negative."""
         self._library.call("pages_set_overhead", self._page, card, n_bytes)
+
+    def set_context(self, card: int, n_bytes: int) -> None:
+        """Set what a process is charged for each context that it makes on a card."""
+        self._library.call("pages_set_context", self._page, card, n_bytes)
 
     def used_bytes(self, card: int) -> int:
         """What all processes together have reserved of a card."""

@@ -19,11 +19,13 @@ from enum import IntEnum
 from typing import Final
 
 MAGIC: Final = 0x53414C42
-VERSION: Final = 1
+VERSION: Final = 2
+#: Running containers keep their library when it is upgraded.
+OLDEST: Final = 1
 MAX_CARDS: Final = 16
 MAX_SLOTS: Final = 256
 
-ACCOUNT: Final = struct.Struct("<48sQQQQ")
+ACCOUNT: Final = struct.Struct("<48sQQqQ")
 SLOT: Final = struct.Struct("<II16QQQQQ24x")
 TABLE_HEAD: Final = struct.Struct("<IIII48x")
 GRANT: Final = struct.Struct("<IIQ48x")
@@ -74,5 +76,6 @@ def decode(data: bytes, n_cards: int) -> Message | None:
     if reserved or kind not in (Kind.HELLO, Kind.WANT, Kind.YIELD, Kind.DRAINED):
         return None
     if kind == Kind.HELLO:
-        return Message(Kind.HELLO, card, value, pid) if value == VERSION else None
+        is_spoken = OLDEST <= value <= VERSION
+        return Message(Kind.HELLO, card, value, pid) if is_spoken else None
     return Message(Kind(kind), card, value) if card < n_cards else None

@@ -70,6 +70,7 @@ class Scene:
     driver: Path
     settings: Settings
     observer: GateObserver | None = None
+    context_mib: int = 0
     card: FakeCard = field(init=False)
     arbiter: Arbiter = field(init=False)
     programs: list[Running] = field(default_factory=list)
@@ -82,7 +83,13 @@ class Scene:
     def start(self, grace_s: float = 0.0) -> None:
         """Start an arbiter."""
         library = Library(self.native / "libballast-pages.so")
-        self.arbiter = Arbiter(library, self.settings, grace_s, observer=self.observer)
+        self.arbiter = Arbiter(
+            library,
+            self.settings,
+            grace_s,
+            observer=self.observer,
+            context_mib=self.context_mib,
+        )
         self._beating = asyncio.create_task(self.arbiter.run())
 
     async def stop(self) -> None:

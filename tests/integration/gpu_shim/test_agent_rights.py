@@ -28,7 +28,7 @@ from extender.kube.resources import GPU_NODES
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.audit import Finding
 from gpu_shim.agent.cards import Cards
-from gpu_shim.agent.enforce import GRACE_S, Enforcer, Sources
+from gpu_shim.agent.enforce import GRACE_S, Enforcer, Eviction, Sources
 from gpu_shim.agent.health import Health
 from gpu_shim.agent.holders import Holders, Style, holder_name, holder_pod
 from gpu_shim.agent.login import node_uid
@@ -398,7 +398,8 @@ async def test_a_pod_beyond_its_bounds_is_told_of_and_evicted(
     async with await Client.connect(rights.agent, user_agent="ballast-agent") as client:
         events = EventRecorder(client, "agent")
         writing = asyncio.create_task(events.run())
-        enforcer = Enforcer(client, agent, Sources(), is_evicting=True, events=events)
+        eviction = Eviction(is_on=True, after_s=0)
+        enforcer = Enforcer(client, agent, Sources(), eviction, events)
         found = Finding(uid, Reason.GPU_MEMORY_OVER_CAP, "has 2 MiB, may have 1")
         await enforcer.act([Finding(uid, Reason.GPU_UNPROTECTED, "started bare"), found])
         await enforcer.act([found])

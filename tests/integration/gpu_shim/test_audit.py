@@ -15,7 +15,7 @@ from gpu_shim.agent.nvml import Nvml, NvmlError
 from gpu_shim.agent.tenants import Tenant
 from gpu_shim.arbiter.container import Card
 from gpu_shim.policy.shares import Claim
-from tests.integration.gpu_shim.containers import Scene
+from tests.integration.gpu_shim.containers import Scene, until
 from tests.support.fakecuda import SECOND, UUID
 from tests.support.fakecuda import Card as FakeCard
 
@@ -47,6 +47,74 @@ async def test_contexts_are_charged_from_the_drivers_own_figures(scene: Scene, n
     assert auditor.look(ledger, sight(nvml), 0.0) == []
     await program.say()
     assert await program.answer() == [[24, 64], 2]
+
+
+GREEDY = """
+begin(); free = memory()[0]
+tell([free, plain(free * MIB)[0]]); hear()
+"""
+
+
+@pytest.mark.parametrize("real_mib", [300, 500, 600])
+async def test_a_program_that_takes_all_that_it_is_told_is_free_is_never_found(
+    scene: Scene, nvml: Nvml, real_mib: int
+) -> None:
+    """A context takes its memory when it is made, a second before the driver is asked."""
+    await scene.stop()
+    scene.card = FakeCard(scene.card.path, context_mib=real_mib)
+    scene.context_mib = 512
+    scene.start()
+    scene.container("a", cap_mib=2048)
+    program = await scene.run("a", GREEDY)
+    free, status = await program.answer()
+    assert (free, status) == (2048 - 512, 0)
+    auditor = Auditor(lambda pid: "a", context_mib=512)
+    ledger = Ledger([tenant(cap_mib=2048)], {"a": scene.table("a")})
+    found = [each for at in range(5) for each in auditor.look(ledger, sight(nvml), float(at))]
+    assert [each for each in found if each.is_certain] == []
+    if real_mib <= 512:
+        assert found == []
+    seen_mib = auditor.seen["a", UUID] >> 20
+    assert seen_mib == 1536 + real_mib
+
+
+async def test_a_context_is_given_back_when_it_ends(scene: Scene) -> None:
+    await scene.stop()
+    scene.context_mib = 30
+    scene.start()
+    scene.container("a", cap_mib=64)
+    code = """
+begin(); first = memory()[0]; cuda.cuDevicePrimaryCtxRelease_v2(0)
+context = c_void_p(); cuda.cuDevicePrimaryCtxRetain(byref(context), 0)
+cuda.cuDevicePrimaryCtxRetain(byref(context), 0); tell([first, memory()[0]])
+"""
+    assert await scene.ask("a", code) == [34, 34]
+    await until(lambda: scene.used_mib("a") == 0)
+
+
+async def test_what_a_program_frees_while_the_driver_answers_is_not_charged(
+    scene: Scene, nvml: Nvml
+) -> None:
+    scene.container("a", cap_mib=64)
+    code = "begin(); at = plain(20 * MIB)[1]; tell(1); hear(); free('plain', at); tell(1); hear()"
+    code += "; tell([memory()[0], plain(30 * MIB)[0]]); hear()"
+    program = await scene.run("a", code)
+    await program.answer()
+    auditor, table = Auditor(lambda pid: "a"), scene.table("a")
+    ledger = Ledger([tenant()], {"a": table})
+    auditor.look(ledger, sight(nvml), 0.0)
+    before, seen = {"a": [table.used_bytes(0)]}, sight(nvml)
+    await program.say()
+    await program.answer()
+    auditor.look(ledger, seen, 1.0, before)
+    await program.say()
+    assert await program.answer() == [34, 0]
+
+
+def test_memory_that_one_look_alone_shows_is_not_charged() -> None:
+    auditor, key = Auditor(lambda pid: ""), ("a", UUID)
+    charged = [auditor._overhead(key, beyond, 1) for beyond in (30, 30, 9000, 30, 40, 50, 0, 50)]
+    assert charged == [30, 30, 30, 30, 30, 40, 40, 40]
 
 
 async def test_a_process_without_the_library_is_found_and_counts(scene: Scene, nvml: Nvml) -> None:

@@ -7,8 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from extender.api.reasons import Reason
 from gpu_shim.agent.agent import Agent
-from gpu_shim.agent.enforce import Enforcer, Sources
+from gpu_shim.agent.audit import Finding
+from gpu_shim.agent.enforce import Enforcer, Eviction, Sources
 from gpu_shim.agent.nvml import NvmlError
 from gpu_shim.agent.tenants import Tenant
 from gpu_shim.arbiter.container import Card
@@ -33,6 +37,85 @@ async def test_a_card_that_the_driver_does_not_know_hides_no_other(tmp_path: Pat
         claim = Claim(f"u-{at}", Fraction(0), Fraction(1))
         agent.tenants[claim.name] = Tenant(claim.name, "team", "p", claim, (Card(uuid, 64),))
     driver: Any = Driver()
-    enforcer = Enforcer(None, agent, Sources(driver), is_evicting=True)  # type: ignore[arg-type]
+    enforcer = Enforcer(None, agent, Sources(driver))  # type: ignore[arg-type]
     assert await enforcer.audit() == []
     assert enforcer.sources.auditor.seen == {("u-1", "GPU-there"): 0}
+
+
+class Cluster:
+    """The API server as far as an eviction goes."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+
+    async def request(self, verb: str, url: str, **_: object) -> None:
+        self.deleted.append(url.rsplit("/", 1)[-1])
+
+
+class Stage:
+    """An enforcer of pods a (team) and dcgm (gpu-operator), and its clock."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eviction: Eviction) -> None:
+        doors: Any = Doors()
+        self.cluster, self.now_s = Cluster(), 1000.0
+        agent = Agent("n", [], doors, tmp_path, tmp_path)
+        for name, namespace in (("a", "team"), ("dcgm", "gpu-operator")):
+            claim = Claim(name, Fraction(0), Fraction(1))
+            agent.tenants[name] = Tenant(name, namespace, name, claim, (Card("GPU-there", 64),))
+        api: Any = self.cluster
+        self.enforcer = Enforcer(api, agent, Sources(), eviction)
+        monkeypatch.setattr("gpu_shim.agent.enforce.time.monotonic", lambda: self.now_s)
+
+    async def look(self, seconds: int, *found: Finding) -> list[str]:
+        """The same findings for so many seconds; the pods deleted."""
+        for _ in range(seconds):
+            await self.enforcer.act(list(found))
+            self.now_s += 1
+        return self.cluster.deleted
+
+
+BARE = Finding("a", Reason.GPU_UNPROTECTED, "a: no library")
+DCGM = Finding("dcgm", Reason.GPU_NOT_GIVEN, "dcgm: a card of others")
+ABOVE = Finding("a", Reason.GPU_MEMORY_OVER_CAP, "a: a little above", is_certain=False)
+
+
+async def test_as_installed_no_pod_is_evicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, monkeypatch, Eviction())
+    assert await stage.look(600, BARE) == []
+    assert stage.enforcer.findings == [BARE]
+
+
+async def test_a_pod_is_reported_before_it_is_evicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, monkeypatch, Eviction(is_on=True))
+    assert await stage.look(30, BARE) == []
+    assert await stage.look(1, BARE) == ["a"]
+
+
+async def test_a_finding_that_went_away_is_reported_anew_before_an_eviction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, monkeypatch, Eviction(is_on=True))
+    await stage.look(29, BARE)
+    await stage.look(1)
+    assert await stage.look(30, BARE) == []
+
+
+async def test_what_an_honest_program_can_come_to_is_reported_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, monkeypatch, Eviction(is_on=True))
+    assert await stage.look(600, ABOVE) == []
+    assert stage.enforcer.findings == [ABOVE]
+
+
+async def test_tools_of_the_node_are_neither_reported_nor_evicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spared = frozenset({"gpu-operator"})
+    stage = Stage(tmp_path, monkeypatch, Eviction(is_on=True, after_s=0, spared=spared))
+    assert await stage.look(60, DCGM) == []
+    assert stage.enforcer.findings == []

@@ -25,6 +25,7 @@ def in_c(name: str) -> int:
     [
         (wire.MAGIC, "BALLAST_MAGIC"),
         (wire.VERSION, "BALLAST_VERSION"),
+        (wire.OLDEST, "BALLAST_OLDEST"),
         (wire.MAX_CARDS, "BALLAST_MAX_CARDS"),
         (wire.MAX_SLOTS, "BALLAST_MAX_SLOTS"),
         (wire.ACCOUNT.size, r"sizeof\(struct ballast_account\)"),
@@ -44,6 +45,13 @@ def test_a_message_survives_the_wire() -> None:
     assert decode(message.encode(), n_cards=2) == message
 
 
+def test_the_version_before_is_spoken() -> None:
+    """A running container keeps its library when the agent is upgraded."""
+    assert wire.VERSION - wire.OLDEST == 1
+    for version in (wire.OLDEST, wire.VERSION):
+        assert decode(Message(Kind.HELLO, value=version).encode(), n_cards=1) is not None
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -53,7 +61,8 @@ def test_a_message_survives_the_wire() -> None:
         b"\0" * 64,
         Message(Kind.WELCOME).encode(),
         Message(Kind.WANT, card=2).encode(),
-        Message(Kind.HELLO, value=2).encode(),
+        Message(Kind.HELLO, value=wire.OLDEST - 1).encode(),
+        Message(Kind.HELLO, value=wire.VERSION + 1).encode(),
         b"\x03\0\1\0" + b"\0" * 12,
     ],
 )
