@@ -65,6 +65,11 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
 )
 @click.option("--driver", type=_FOLDER, help="With files: the host's folder of libcuda.so.1.")
 @click.option(
+    "--cdi-kind",
+    default="",
+    help="With cdi: the kind of the cards' devices. Default: read from the node's specifications.",
+)
+@click.option(
     "--cards",
     "owner",
     envvar=f"{ENVIRONMENT}_CARDS",

@@ -19,6 +19,7 @@ from extender.kube.resources import GPU_NODES, NODE_POOLS
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.audit import Auditor
 from gpu_shim.agent.cards import Cards
+from gpu_shim.agent.cdi import CdiDevices
 from gpu_shim.agent.cgroups import pod_of, pod_of_peer
 from gpu_shim.agent.driver_memory_limits import DriverLimits
 from gpu_shim.agent.enforce import Enforcer, Eviction, Sources
@@ -33,6 +34,7 @@ from gpu_shim.agent.nvml import Nvml, NvmlError
 from gpu_shim.agent.observe import Figures, Parts, answering
 from gpu_shim.agent.podresources import PodResources
 from gpu_shim.agent.report import (
+    CARDS_DELIVERABLE,
     CARDS_HEALTHY,
     CARDS_MAPPED,
     DRIVER_KNOWN,
@@ -81,6 +83,7 @@ class Options:
     nri: str
     way: Way
     driver: Path | None
+    cdi_kind: str
     owner: Literal["ours", "plugin"]
     kubelet: Path
     cgroups: Path
@@ -152,6 +155,8 @@ class Program:
         if self.plugin is not None:
             lost = [] if self.plugin.is_connected else ["containers start without Ballast"]
             said.append(Statement(RUNTIME_CONNECTED, lost))
+            uuids = [device.uuid for device in self.agent.devices]
+            said.append(Statement(CARDS_DELIVERABLE, self.plugin.delivery.problems(uuids)))
         if self.holders is not None:
             said.append(Statement(CARDS_MAPPED, self.holders.problems()))
         if self.enforcer is not None:
@@ -197,12 +202,13 @@ class Program:
     def _plugin(self) -> NodePlugin:
         options = self._options
         nodes = dict[str, Sequence[Node]]()
-        if options.way == "files" and self.nvml is not None:
+        is_by_files = options.way == "files" or options.driver is not None
+        if is_by_files and self.nvml is not None:
             nodes = {"": device_files(_COMMON)}
             for device in self.agent.devices:
                 number = self.nvml.minor(device.uuid)
                 nodes[device.uuid] = device_files([f"nvidia{number}"])
-        delivery = Delivery(options.way, options.driver, nodes)
+        delivery = Delivery(options.way, options.driver, nodes, CdiDevices(kind=options.cdi_kind))
         is_by_plugin = options.owner == "plugin"
         return NodePlugin(self.agent, delivery, Path(options.nri), is_by_plugin)
 

@@ -28,6 +28,7 @@ PATIENCE_S: Final = 5.0
 MOST_SENTENCES: Final = 8
 
 CARDS_HEALTHY: Final = "CardsHealthy"
+CARDS_DELIVERABLE: Final = "CardsDeliverable"
 CARDS_MAPPED: Final = "CardsMapped"
 DRIVER_KNOWN: Final = "DriverKnown"
 RUNTIME_CONNECTED: Final = "RuntimeConnected"

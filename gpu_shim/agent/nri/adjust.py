@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from gpu_shim.agent.cdi import PREFERRED, CdiDevices
 from gpu_shim.agent.nri.session import Refusal
 from gpu_shim.agent.proto import nri_pb2 as pb
 from gpu_shim.home import INSIDE
@@ -43,11 +44,39 @@ class Node:
 
 @dataclass(slots=True, frozen=True)
 class Delivery:
-    """How cards reach containers. `driver` and `nodes` (by UUID; "" for all) are for files."""
+    """How cards reach containers. `driver` and `nodes` (by UUID; "" for all) are for files.
+
+    With CDI, a card that no specification of the node names is delivered as files if there is a
+    `driver`, else by environment: the container might start without it, but the runtime would
+    refuse it for certain.
+    """
 
     way: Way = "cdi"
     driver: Path | None = None
     nodes: Mapping[str, Sequence[Node]] = field(default_factory=dict)
+    cdi: CdiDevices = field(default_factory=lambda: CdiDevices(kind=PREFERRED[0]))
+
+    @property
+    def fallback(self) -> Way:
+        """How a card is delivered that has no CDI device."""
+        return "files" if self.driver is not None else "environment"
+
+    def cdi_names(self, uuids: Sequence[str]) -> list[str]:
+        """CDI devices of these cards; none if one of them has none, or in another way."""
+        if self.way != "cdi":
+            return []
+        names = [self.cdi.name_of(uuid) for uuid in uuids]
+        return names if all(names) else []
+
+    def problems(self, uuids: Iterable[str]) -> list[str]:
+        """A sentence for every card without a CDI device; none in another way."""
+        if self.way != "cdi":
+            return []
+        return [
+            f"no CDI specification of this node names {uuid}: delivered by {self.fallback}"
+            for uuid in uuids
+            if not self.cdi.name_of(uuid)
+        ]
 
 
 def protect(home: Path, container: pb.Container) -> pb.ContainerAdjustment:
@@ -74,14 +103,16 @@ def deliver(
         if names[name] > 1:
             raise Refusal(f"{container.name}: {name} is set {names[name]} times; leave it out")
     uuids = list(uuids)
+    devices = delivery.cdi_names(uuids)
+    way = delivery.way if devices or delivery.way != "cdi" else delivery.fallback
     made = pb.ContainerAdjustment()
-    visible = ",".join(uuids) if delivery.way == "environment" else ""
+    visible = ",".join(uuids) if way == "environment" else ""
     made.env.append(pb.KeyValue(key=VISIBLE, value=visible or "void"))
-    if delivery.way == "environment" and uuids:
+    if way == "environment" and uuids:
         made.env.append(pb.KeyValue(key=CAPABILITIES, value="compute,utility"))
-    elif delivery.way == "cdi":
-        made.CDI_devices.extend(pb.CDIDevice(name=f"nvidia.com/gpu={uuid}") for uuid in uuids)
-    elif delivery.way == "files" and uuids:
+    elif way == "cdi":
+        made.CDI_devices.extend(pb.CDIDevice(name=name) for name in devices)
+    elif way == "files" and uuids:
         made.MergeFrom(_files(uuids, delivery))
     return made
 
