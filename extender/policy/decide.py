@@ -17,8 +17,8 @@ from extender.policy.pool_policies.demand_weighted import (
     share_by_demand,
     start_by_demand,
 )
+from extender.policy.pool_policies.fair_shares import set_fair_shares
 from extender.policy.pool_policies.priority import review_stops, serve_by_priority
-from extender.policy.queues.fairshare import set_shares
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.snapshot import Snapshot
@@ -56,13 +56,10 @@ def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
     session = Session(snapshot, settings)
     settle_promises(session)
     session.read_pending()
+    set_fair_shares(session)
     for pool, queues in session.queues.items():
-        view = snapshot.pools[pool]
-        if view.policy == "demand-weighted":
+        if snapshot.pools[pool].policy == "demand-weighted":
             set_demand_shares(session, queues)
-            continue
-        weight = view.usage_weight_milli
-        set_shares(queues, session.settings.usage_weight_milli if weight is None else weight)
     for stage in session.settings.stages:
         if stage in _STAGES:
             session.settings.enter(stage)

@@ -117,6 +117,8 @@ class Cluster:
             )
             for c in range(gpus)
         ]
+        facts.setdefault("cpu_milli", cpu)
+        facts.setdefault("memory_mib", memory)
         known = NodeFacts(
             name=name,
             taints=taints,

@@ -127,8 +127,10 @@ def demands(
             np_wanted = sum(np_wants[child] for child in queue.children)
             other = sum(wants[child] for child in queue.children) - np_wanted
         else:
-            np_wanted = np_has + queue.pending_np[resource]
-            other = queue.allocated[resource] + queue.pending[resource] - np_wanted
+            np_pending = queue.pending_np[resource] - queue.uncounted_np[resource]
+            pending = queue.pending[resource] - queue.uncounted[resource]
+            np_wanted = np_has + np_pending
+            other = queue.allocated[resource] + pending - np_wanted
             if is_leaving_counted:
                 np_wanted += queue.leaving_np[resource]
                 other += queue.leaving[resource] - queue.leaving_np[resource]

@@ -69,7 +69,8 @@ class Queue:
 
     `allocated` is what it holds or is promised, without pods that are leaving; `leaving` is what
     those still hold; `held` is what its reserved and bound rows hold, leaving or not, and
-    `requested` what it held and asked for when shares were divided. `np` stands for non-preemptible
+    `requested` what it held and asked for when shares were divided. `uncounted` is the part of what
+    is `pending` in a leaf that has no part in the shares. `np` stands for non-preemptible
     work, which is part of the whole. Reclaim lets a queue take up to `share_to_take` and keep
     `share_to_keep`; see `fairshare` for how they differ. `chain` is the queue and what is above it,
     `limited` those of them that have a limit, and the topmost, whose `UNLIMITED` holds for all
@@ -106,6 +107,8 @@ class Queue:
     held_np: list[int] = field(default_factory=_nothing)
     pending: list[int] = field(default_factory=_nothing)
     pending_np: list[int] = field(default_factory=_nothing)
+    uncounted: list[int] = field(default_factory=_nothing)
+    uncounted_np: list[int] = field(default_factory=_nothing)
     granule: int = MILLI_PER_GPU
     requested: Amounts = NOTHING
     share: list[int] = field(default_factory=_nothing)

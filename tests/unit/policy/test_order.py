@@ -153,8 +153,8 @@ def test_turn_goes_by_what_would_be_held_of_the_scarcest_resource() -> None:
     cluster.node("n0", gpus=8, cpu=8)
     for name in "ab":
         cluster.project(name)
-    cluster.job("a-next", "a", cpu=6)
-    cluster.job("b-next", "b", cpu=4, age=10)
+    cluster.job("a-next", "a", 0, cpu=6)
+    cluster.job("b-next", "b", 0, cpu=4, age=10)
     assert statuses(decide(cluster.snapshot())) == {"b-next-0": "reserved"}
 
 

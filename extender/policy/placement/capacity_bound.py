@@ -1,0 +1,64 @@
+"""A bound on what could ever be placed: pods against what nodes have, whatever runs there.
+
+Cheaper than placing on an empty pool (`empty_pools`), and it says no less often: each kind of pod
+of a workload is looked at alone, and topology, pod affinity and counted resources are left out.
+"""
+
+from dataclasses import dataclass, field
+
+from extender.api.demand import Demand
+from extender.api.units import MILLI_PER_GPU, share_milli
+from extender.policy.placement.node_filter import Matcher
+from extender.policy.workloads.pending import Pending
+from extender.policy.workloads.pod_classes import Shape
+from extender.state.model import Constraints
+from extender.state.nodes import NodeTable
+
+
+@dataclass(slots=True)
+class CapacityBound:
+    """Asked for the waiting workloads of one cycle; remembers each kind of pod."""
+
+    nodes: NodeTable
+    matcher: Matcher
+    _known: dict[tuple[str, Demand, int, int], tuple[Constraints, bool]] = field(
+        default_factory=dict
+    )
+
+    def allows(self, pending: Pending, pool: str) -> bool:
+        """Whether the ready nodes of the pool have what the next chunk needs."""
+        return all(self._allows(shape, pool) for shape in pending.shapes)
+
+    def _allows(self, shape: Shape, pool: str) -> bool:
+        # Constraints are kept beside their id, so that the id is not used again.
+        key = pool, shape.demand, id(shape.constraints), shape.count
+        if key not in self._known:
+            self._known[key] = shape.constraints, self._holds(shape, pool)
+        return self._known[key][1]
+
+    def _holds(self, shape: Shape, pool: str) -> bool:
+        left = shape.count
+        for ix in self.matcher.candidates(pool, shape.constraints):
+            left -= _most_on(self.nodes, ix, shape.demand)
+            if left <= 0:
+                return True
+        return False
+
+
+def _most_on(nodes: NodeTable, ix: int, demand: Demand) -> int:
+    """How many pods the empty node holds at most."""
+    bounds = [
+        has // asked
+        for has, asked in (
+            (nodes.cpu_milli[ix], demand.cpu_milli),
+            (nodes.memory_mib[ix], demand.memory_mib),
+        )
+        if asked
+    ]
+    if demand.devices:
+        mib = nodes.cards.card_mib[ix]
+        milli = share_milli(demand.gpu_memory_mib, mib) if demand.gpu_memory_mib else demand.milli
+        n_cards = nodes.cards.capacity_milli[ix] // MILLI_PER_GPU
+        per_card = MILLI_PER_GPU // milli
+        bounds.append(n_cards * per_card // demand.devices if n_cards >= demand.devices else 0)
+    return min(bounds, default=1 << 20)

@@ -1,0 +1,75 @@
+"""Which waiting work has a part in the fair shares, and in which of its node pools."""
+
+from typing import Any
+
+import pytest
+
+from extender.policy.decide import decide
+from extender.state.model import Constraints
+from tests.support.snapshots import Cluster, counts, fair_shares
+
+NOWHERE = Constraints(node_selector=(("zone", "no-such"),))
+
+
+def shares_of(cluster: Cluster) -> dict[str, int]:
+    found = fair_shares(decide(cluster.snapshot()))
+    return {name: milli // 1000 for name, milli in found.items()}
+
+
+def crowded(**job: Any) -> Cluster:
+    """Eight GPUs that a holds, b wants, and c asks for with the job."""
+    cluster = Cluster()
+    cluster.node("n0", gpus=8)
+    for name in "abc":
+        cluster.project(name)
+    cluster.job("a-jobs", "a", pods=8, on="n0", min=1)
+    cluster.job("b-jobs", "b", pods=8, min=1)
+    cluster.job("c-job", "c", **job)
+    return cluster
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param({"gpus": 16}, id="larger than every node"),
+        pytest.param({"pods": 8, "constraints": NOWHERE}, id="no node has its label"),
+        pytest.param({"pods": 8, "min": 9}, id="a gang that lacks a pod"),
+        pytest.param({"pods": 9}, id="a gang larger than the pool"),
+    ],
+)
+def test_work_that_could_never_be_placed_has_no_part_in_the_shares(job: dict[str, Any]) -> None:
+    plan = decide(crowded(**job).snapshot())
+    assert {name: milli // 1000 for name, milli in fair_shares(plan).items()} == {
+        "a": 4,
+        "b": 4,
+        "c": 0,
+    }
+    assert counts(plan)["a-jobs", "evicted"] == 4
+
+
+def test_work_that_fits_an_empty_node_has_its_part() -> None:
+    assert shares_of(crowded(gpus=8))["c"] == 2
+
+
+def two_pools(n_first: int) -> Cluster:
+    """p wants six GPUs in pool a, which has so many, or else in b, where q wants all four."""
+    cluster = Cluster()
+    cluster.node("na", gpus=n_first, pool="a")
+    cluster.node("nb", gpus=4, pool="b")
+    cluster.project("p", pools={})
+    cluster.project("q", pools={})
+    cluster.job("p-jobs", "p", pods=6, min=1, pools=("a", "b"))
+    cluster.job("q-jobs", "q", pods=4, min=1, pools=("b",))
+    return cluster
+
+
+def test_demand_that_the_first_pool_meets_does_not_count_in_the_second() -> None:
+    plan = decide(two_pools(6).snapshot())
+    assert plan.shares["p", "b"].fair_share[0] == 0
+    assert plan.shares["q", "b"].fair_share[0] == 4000
+
+
+def test_demand_that_the_first_pool_does_not_meet_counts_in_the_second() -> None:
+    plan = decide(two_pools(2).snapshot())
+    assert plan.shares["p", "a"].fair_share[0] == 2000
+    assert plan.shares["p", "b"].fair_share[0] == 2000
