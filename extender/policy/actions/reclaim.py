@@ -5,7 +5,9 @@ is. Taker and giver are compared at the two queues just below the first that is 
 projects of one department the projects, otherwise the departments, and so on for any number of
 levels. Queues give in two tiers: first what is above both share and quota; then, to a taker within
 its quota, what is above quota. Every queue below the one compared, down to the giver's own, must be
-above its share too. "Above" is above in a resource that the victim holds; but GPUs above a quota
+above its share too. A queue that states no quota of CPU or memory has no part of them against GPU
+work within quota: its work without GPUs leaves where such work needs its CPU. "Above" is above in a
+resource that the victim holds; but GPUs above a quota
 are given to those alone who ask for GPUs, for who asks for none is never above his quota of them.
 What cannot shrink goes whole even if its queue ends lower; but where the taker's queue ends above
 its quota, the one beside it may not end so far below its own that work of its own would take that
@@ -33,7 +35,7 @@ from extender.api.units import MILLI_PER_GPU, format_tenths
 from extender.policy.actions.counter_reclaim import TakingBack
 from extender.policy.actions.preemption_loop import DESERVES, LIMIT, Taking, first_over
 from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import SURPLUS_ONLY, Rule, Terms, TermsBuilder
+from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY, Rule, Terms, TermsBuilder
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.statement import Claim, Trial
 from extender.policy.queues.common_ancestor import compared, levels_of
@@ -41,9 +43,9 @@ from extender.policy.queues.tree import RESOURCES, Queue, larger
 from extender.policy.session import Session, format_amount, placed_amounts
 from extender.policy.workloads.gangs import least_pods
 from extender.policy.workloads.pending import has_waited_long
-from extender.state.model import GPU, Amounts
+from extender.state.model import GPU, UNLIMITED, Amounts, PodView
 
-_RuleKey = tuple[Queue | None, Queue | None, tuple[Amounts, ...], Queue | None, bool]
+_RuleKey = tuple[Queue | None, Queue | None, tuple[Amounts, ...], Queue | None, bool, bool]
 
 #: Seconds for which work that is larger than its queue's share, and waited long until the queue had
 #: its turn, keeps its places against queues above their quota. Twelve hours let a long training end
@@ -104,6 +106,8 @@ class _Reclaim:
                 return refused
             return (self._rule(taker, over),)
         anywhere = self._rule(taker, None)
+        if taker.is_for_gpu and not any(map(any, surplus)):
+            return anywhere, self._rule(taker, None, is_for_host=True)
         return (anywhere,) if over is None else (self._rule(taker, over), anywhere)
 
     def _is_near_its_share(self, claim: Claim) -> bool:
@@ -116,17 +120,19 @@ class _Reclaim:
         band = share * percent // 100 // MILLI_PER_GPU * MILLI_PER_GPU
         return project.allocated[GPU] + need[GPU] > share - band
 
-    def _rule(self, taker: _Taker, inside: Queue | None) -> Rule:
+    def _rule(self, taker: _Taker, inside: Queue | None, *, is_for_host: bool = False) -> Rule:
+        """Take from queues inside the one given, or from all. `is_for_host`: take CPU and memory
+        from work without GPUs, too, whose queue states no quota of them."""
         leaf = taker.leaf
         # A queue above its quota in something could be its own victim, so it is told from others.
         is_above = any(map(gt, leaf.allocated, leaf.quota))
         own = leaf if is_above else None
-        key = leaf.parent, own, taker.surplus, inside, taker.is_for_gpu
+        key = leaf.parent, own, taker.surplus, inside, taker.is_for_gpu, is_for_host
         rule = self._rules.get(key)
         if rule is None:
             rule = self._rules[key] = Rule(
                 reason=Reason.RECLAIMED,
-                terms=lambda herd: self._terms(herd, taker, inside),
+                terms=lambda herd: self._terms(herd, taker, inside, is_for_host=is_for_host),
                 may_keep=self._may_keep,
                 note=lambda claim, giver: f"{_share_of(claim.leaf)}; {_share_of(giver)}",
                 needs_victims=False,
@@ -135,7 +141,9 @@ class _Reclaim:
             )
         return rule
 
-    def _terms(self, herd: Herd, taker: _Taker, inside: Queue | None) -> Terms:
+    def _terms(
+        self, herd: Herd, taker: _Taker, inside: Queue | None, *, is_for_host: bool
+    ) -> Terms:
         terms, level_of = TermsBuilder(herd), levels_of(taker.leaf)
         for giver in herd.queues:
             path, level = compared(giver, level_of)
@@ -144,7 +152,14 @@ class _Reclaim:
                 continue
             terms.add(1 if any(taker.surplus[level]) else 2, path, is_mobile=True)
             self._set_floors(terms, path, taker, level)
+            for queue in path if is_for_host else ():
+                terms.set_floor(queue, 1, _without_unstated(queue.quota))
         is_safe = protected_by(self.session, herd, _reclaim_runtime)
+        if is_for_host:
+            is_safe = bytearray(
+                NOTHING if _has_gpus(pod) else protected
+                for pod, protected in zip(herd.pods, is_safe, strict=True)
+            )
         return terms.finish(self._protect_turns(herd, taker, is_safe))
 
     def _set_floors(
@@ -174,7 +189,8 @@ class _Reclaim:
         for w in self._in_turn:
             _, level = compared(herd.leaves[w], level_of)
             if level >= 0 and any(taker.surplus[level]):
-                found[w] = max(found[w], SURPLUS_ONLY)
+                for p in herd.members[w]:
+                    found[p] = max(found[p], SURPLUS_ONLY)
         return found
 
     def _has_turn(self, herd: Herd, w: int) -> bool:
@@ -253,6 +269,16 @@ def _is_progress(claim: Claim, trial: Trial, amounts: Amounts) -> bool:
         ):
             return False
     return True
+
+
+def _has_gpus(pod: PodView) -> bool:
+    return bool(pod.cards or pod.demand.devices or pod.demand.counted)
+
+
+def _without_unstated(quota: Amounts) -> Amounts:
+    """The quota, and none where it binds nothing."""
+    gpu, cpu, memory = (0 if most >= UNLIMITED else most for most in quota)
+    return gpu, cpu, memory
 
 
 def _smaller(one: Sequence[int], other: Sequence[int]) -> Amounts:

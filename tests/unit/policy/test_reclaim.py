@@ -369,3 +369,42 @@ class TestBand:
         cluster.job("a-jobs", "a", pods=4, min=1)
         plan = decide(cluster.snapshot(), Settings(reclaim_band_percent=100))
         assert counts(plan) == {("b-jobs", "evicted"): 4, ("a-jobs", "nominated"): 4}
+
+
+class TestHostOfGpus:
+    """CPU-only work of queues that state no CPU quota leaves for GPU work within quota."""
+
+    def crowd(self, **owner: Any) -> Cluster:
+        """Work without GPUs of `hog` fills the CPUs of a GPU node that `owner` wants to use."""
+        cluster = Cluster()
+        cluster.node("n0", gpus=8, cpu=8000)
+        cluster.project("hog")
+        cluster.project("owner", **owner)
+        cluster.job("cpu-jobs", "hog", 0, pods=8, on="n0", min=1, cpu=1000)
+        return cluster
+
+    def test_work_within_its_gpu_quota_gets_the_cpus_that_it_needs(self) -> None:
+        cluster = self.crowd(quota=8)
+        cluster.job("train", "owner", 2, cpu=2000)
+        got = counts(decide(cluster.snapshot()))
+        assert got == {("cpu-jobs", "evicted"): 2, ("train", "nominated"): 1}
+
+    def test_work_above_its_gpu_quota_does_not(self) -> None:
+        cluster = self.crowd(quota=1)
+        cluster.job("train", "owner", 2, cpu=2000)
+        assert counts(decide(cluster.snapshot())) == {}
+
+    def test_work_without_gpus_does_not(self) -> None:
+        cluster = self.crowd(quota=8)
+        cluster.job("batch", "owner", 0, cpu=2000)
+        assert counts(decide(cluster.snapshot())) == {}
+
+    def test_work_with_gpus_is_no_victim_for_its_cpus(self) -> None:
+        cluster = self.crowd(quota=8)
+        cluster.workloads.clear()
+        cluster.nodes.clear()
+        cluster.node("n0", gpus=8, cpu=8000)
+        cluster.project("hog", 4)
+        cluster.job("gpu-jobs", "hog", 1, pods=4, on="n0", min=1, cpu=2000)
+        cluster.job("train", "owner", 2, cpu=2000)
+        assert counts(decide(cluster.snapshot())) == {}

@@ -1,5 +1,6 @@
 """Ties between queues go by what they held lately, and the odd GPU is not taken back."""
 
+from extender.policy.actions.reclaim import TURN_S
 from extender.policy.decide import decide
 from extender.policy.queues.usage import LATELY_HALF_LIFE_S, HeldLately
 from extender.state.model import LATELY
@@ -82,3 +83,36 @@ def test_a_queue_that_holds_nothing_for_long_is_forgotten() -> None:
     lately.step({KEY: (1000, 0, 0)}, 60)
     lately.step({}, 60 * LATELY_HALF_LIFE_S)
     assert not lately.averages
+
+
+def larger_than_its_share(*, age: int, ran: int) -> Cluster:
+    """b runs a pod of five of eight GPUs, a lacks one of its share of four."""
+    cluster = Cluster()
+    cluster.node("n0", gpus=8)
+    cluster.project("a")
+    cluster.project("b")
+    cluster.job("a-jobs", "a", pods=3, on="n0", min=1)
+    cluster.job("b-big", "b", 5, on="n0", age=age, ran=ran)
+    cluster.job("a-more", "a")
+    return cluster
+
+
+def test_work_that_waited_long_for_its_turn_keeps_its_place() -> None:
+    assert counts(decide(larger_than_its_share(age=8000, ran=600).snapshot())) == {}
+
+
+def test_the_turn_ends() -> None:
+    plan = decide(larger_than_its_share(age=60_000, ran=TURN_S).snapshot())
+    assert counts(plan) == {("b-big", "evicted"): 1, ("a-more", "nominated"): 1}
+
+
+def test_work_that_did_not_wait_for_its_turn_gives_way() -> None:
+    plan = decide(larger_than_its_share(age=700, ran=600).snapshot())
+    assert counts(plan) == {("b-big", "evicted"): 1, ("a-more", "nominated"): 1}
+
+
+def test_work_within_quota_does_not_wait_for_the_end_of_a_turn() -> None:
+    cluster = larger_than_its_share(age=8000, ran=600)
+    cluster.project("a", 4)
+    plan = decide(cluster.snapshot())
+    assert counts(plan) == {("b-big", "evicted"): 1, ("a-more", "nominated"): 1}
