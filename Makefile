@@ -5,8 +5,10 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 PACKAGES := extender webhooks gpu_shim tests
-KERNELS := $(wildcard $(foreach kind,pyx pxd,$(addsuffix /*.$(kind),extender/kernels gpu_shim/arbiter/fast_path))) \
-    $(addprefix gpu_shim/native/,pages.c pages.h short_slice.h table.c table.h) gpu_shim/protocol/layout.h
+KERNEL_FOLDERS := extender/kernels extender/lab/kernels
+COMPILED := $(KERNEL_FOLDERS) gpu_shim/arbiter/fast_path
+KERNELS := setup.py $(wildcard $(foreach kind,pyx pxd,$(addsuffix /*.$(kind),$(COMPILED))) \
+    gpu_shim/native/*.[ch] gpu_shim/protocol/*.h)
 CHECKED := build/bounds
 KERNEL_TESTS := $(wildcard $(foreach kind,unit property,$(addprefix tests/$(kind)/,kernels policy)))
 # Another release may write the lock file differently.
@@ -54,12 +56,12 @@ test-crashes: controlplane ## kill every program at every failpoint, five times 
 
 test-bounds: setup ## run what uses the kernels on ones built with bounds checks
 	@rm -rf $(CHECKED) && mkdir -p $(CHECKED)
-	@cp -R $(PACKAGES) pyproject.toml LICENSE $(wildcard README.md manifests examples docs) $(CHECKED)/
-	@rm -f $(CHECKED)/extender/kernels/*.so $(CHECKED)/extender/kernels/*.c
-	@sed -i '1s/boundscheck=False/boundscheck=True/' $(CHECKED)/extender/kernels/*.pyx
-	@cd $(CHECKED) && CFLAGS=-O1 $(CURDIR)/$(PY) -c 'from setuptools import setup; setup()' \
+	@cp -R $(PACKAGES) setup.py pyproject.toml LICENSE $(wildcard README.md manifests examples docs) $(CHECKED)/
+	@cd $(CHECKED) && rm -f $(foreach kind,c so,$(addsuffix /*.$(kind),$(KERNEL_FOLDERS)))
+	@cd $(CHECKED) && sed -i '1s/boundscheck=False/boundscheck=True/' $(addsuffix /*.pyx,$(KERNEL_FOLDERS))
+	@cd $(CHECKED) && CFLAGS=-O1 $(CURDIR)/$(PY) setup.py \
 	    --quiet build_ext --inplace >build.log 2>&1 || { cat build.log; exit 1; }
-	@for kernel in $(CHECKED)/extender/kernels/*.c; do \
+	@for kernel in $(addprefix $(CHECKED)/,$(addsuffix /*.c,$(KERNEL_FOLDERS))); do \
 	    grep -q RaiseBufferIndexError $$kernel || { echo "error: no bounds checks in $$kernel"; exit 1; }; \
 	done
 	cd $(CHECKED) && BALLAST_SHARED=$(or $(BALLAST_SHARED),$(CURDIR)/../shared) $(CURDIR)/$(PY) -m pytest \
@@ -92,7 +94,7 @@ lock: setup ## write requirements.lock anew from pyproject.toml
 clean: ## remove everything made in the tree (not the programs in the cache folder)
 	rm -rf $(VENV) build dist ballast.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache
-	rm -f $(foreach kind,c so,$(addsuffix /*.$(kind),extender/kernels gpu_shim/arbiter/fast_path))
+	rm -f $(foreach kind,c so,$(addsuffix /*.$(kind),$(COMPILED)))
 	find $(PACKAGES) manifests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # -- how .venv is made -------------------------------------------------------------------------

@@ -3,21 +3,22 @@
 Compiled modules are required; their Python twins in `tests/twins` are for tests and for reading.
 """
 
-try:
-    from extender.kernels import appraisal as appraisal
-    from extender.kernels import baselines as baselines
-    from extender.kernels import choice as choice
-    from extender.kernels import clearing as clearing
-    from extender.kernels import fragments as fragments
-    from extender.kernels import holds as holds
-    from extender.kernels import nodes as nodes
-    from extender.kernels import nodes_bulk as nodes_bulk
-    from extender.kernels import published as published
-    from extender.kernels import shares as shares
-    from extender.kernels import sums as sums
-    from extender.kernels import vacancy as vacancy
-    from extender.kernels import victims as victims
-except ModuleNotFoundError as error:
-    raise ImportError(
-        f"the compiled kernels are missing ({error.name}); build them with `make setup`"
-    ) from error
+from importlib import import_module
+from pathlib import Path
+
+
+def load_all(package: str, folder: Path) -> None:
+    """Import every compiled module of a package, so that a missing one is told at once.
+
+    Each has a stub beside it. Raises ImportError with the command that builds them.
+    """
+    for stub in sorted(folder.glob("*.pyi")):
+        try:
+            import_module(f"{package}.{stub.stem}")
+        except ModuleNotFoundError as error:
+            raise ImportError(
+                f"the compiled kernels are missing ({error.name}); build them with `make setup`"
+            ) from error
+
+
+load_all(__name__, Path(__file__).parent)

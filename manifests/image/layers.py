@@ -80,7 +80,7 @@ def make_layers(cache: LayerCache, architecture: str) -> tuple[Layer, ...]:
     requirements = runtime_requirements(ROOT / "pyproject.toml", ROOT / "requirements.lock")
     system = f"{SUITE} {architecture} {EPOCH_S} {_digest([HERE])}"
     locked = f"{architecture} {EPOCH_S} {requirements} {_digest([HERE])}"
-    sources = [ROOT / each for each in (*PACKAGES, "pyproject.toml", "README.md")]
+    sources = [ROOT / each for each in (*PACKAGES, "setup.py", "pyproject.toml", "README.md")]
     ours = f"{architecture} {EPOCH_S} {_digest([HERE, *sources])}"
     return (
         cache.get("debian", _key(system), lambda path: _write_debian(path, architecture)),

@@ -58,7 +58,7 @@ def install_ours(root: Path, site: Path, libraries: Path, epoch_s: int) -> None:
             root / package, tree / package, ignore=shutil.ignore_patterns("*.so", "__pycache__")
         )
     shutil.rmtree(tree / LEFT_OUT)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy2(root / name, tree / name)
     (tree / "setup.cfg").write_text(f"[build_ext]\nparallel = {os.cpu_count() or 1}\n")
     wheels = work / "wheels"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
-_KERNELS = (_ROOT / "extender" / "kernels", _ROOT / "gpu_shim" / "arbiter" / "fast_path")
+_KERNELS = ("extender/kernels", "extender/lab/kernels", "gpu_shim/arbiter/fast_path")
 
 
 def stale_kernels() -> list[str]:
@@ -11,8 +11,8 @@ def stale_kernels() -> list[str]:
     return [
         source.name
         for folder in _KERNELS
-        for source in sorted(folder.glob("*.pyx"))
-        for built in folder.glob(f"{source.stem}.*.so")
+        for source in sorted((_ROOT / folder).glob("*.pyx"))
+        for built in source.parent.glob(f"{source.stem}.*.so")
         if built.stat().st_mtime < source.stat().st_mtime
     ]
 
@@ -20,4 +20,7 @@ def stale_kernels() -> list[str]:
 def require_current_kernels() -> None:
     """Raise SystemExit where a kernel is older than its source."""
     if stale := stale_kernels():
-        raise SystemExit(f"kernels older than their sources: {', '.join(stale)}; run `make setup`")
+        raise SystemExit(
+            f"kernels older than their sources: {', '.join(stale)}; run `make setup`,"
+            " or `python setup.py build_ext --inplace` in its environment"
+        )

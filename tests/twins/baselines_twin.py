@@ -9,9 +9,9 @@ from tests.twins import nodes_twin
 from tests.twins.fragments_twin import fits, free_of, need_of
 
 if TYPE_CHECKING:
-    from extender.kernels.baselines import Baseline
     from extender.kernels.fragments import Scores
     from extender.kernels.nodes import Need, Nodes
+    from extender.lab.kernels.baselines import Baseline
 
 DOT_PRODUCT: Final = 0
 CLUSTERING: Final = 1

@@ -10,7 +10,7 @@ from tests.twins.fragments_twin import best_place, free_of, left_with
 if TYPE_CHECKING:
     from extender.kernels.fragments import Scores
     from extender.kernels.nodes import Need, Nodes
-    from extender.kernels.published import Published
+    from extender.lab.kernels.published import Published
 
 #: In the order in which the published simulator adds them.
 _LACKS = ("cpu and gpu", "gpu", "cpu", "nothing, without gpu", "cpu, without gpu", "access")

@@ -17,7 +17,7 @@ from typing import ClassVar, Final
 from extender.api.demand import Demand
 from extender.api.kinds import CardShare
 from extender.api.units import MILLI_PER_GPU
-from extender.kernels import baselines, fragments, nodes, published
+from extender.kernels import fragments, nodes
 from extender.kernels.typical import (
     MOST_MODELS,
     Fragments,
@@ -26,6 +26,7 @@ from extender.kernels.typical import (
     price_models,
     published_measure,
 )
+from extender.lab.kernels import baselines, published
 from extender.lab.openb.data import Cluster, Shape, Trace
 
 _NO_PRICE: Final = array("i", [0]) * MOST_MODELS
@@ -243,7 +244,7 @@ class FragPolicy(_Measuring):
 
 
 class _Baseline(ScoringPolicy):
-    """A packing policy of the paper; `rule` is a constant of `extender.kernels.baselines`."""
+    """A packing policy of the paper; `rule` is a constant of `extender.lab.kernels.baselines`."""
 
     rule: ClassVar[int]
 

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# distutils: sources = gpu_shim/native/pages.c gpu_shim/native/table.c
 """Hands a card from one container to the next as the scheduler planned it, without Python.
 
 When a lease ends, the holder's gate closes; when every process that used the card has drained, the

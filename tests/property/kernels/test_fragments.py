@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.api.demand import Demand
-from extender.kernels import baselines, fragments, published
+from extender.kernels import fragments
 from extender.kernels.typical import (
     MOST_MODELS,
     Fragments,
@@ -17,6 +17,7 @@ from extender.kernels.typical import (
     frag_measure,
     published_measure,
 )
+from extender.lab.kernels import baselines, published
 from extender.state.nodes import NodeTable
 from tests.property.policy.test_twins import demands, tables
 from tests.twins import baselines_twin, fragments_twin, published_twin

@@ -7,8 +7,8 @@ from types import ModuleType
 import pytest
 
 from extender.api.demand import Demand
-from extender.kernels import baselines as compiled
 from extender.kernels.typical import Scores
+from extender.lab.kernels import baselines as compiled
 from extender.state.nodes import NodeTable
 from tests.twins import baselines_twin as twin
 from tests.unit.kernels.test_fragments import gpus, nodes_with

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# distutils: extra_compile_args = -ffp-contract=off
 """FGD as its authors' simulator adds it up, in doubles and in their order. Twin: `published_twin`.
 
 Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, and their simulator's `frag.go` and
