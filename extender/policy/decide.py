@@ -18,12 +18,11 @@ from extender.policy.pool_policies.demand_weighted import (
     start_by_demand,
 )
 from extender.policy.pool_policies.fair_shares import set_fair_shares
-from extender.policy.pool_policies.priority import review_stops, serve_by_priority
+from extender.policy.pool_policies.priority import PriorityPools
+from extender.policy.preemption.solver import Preemption
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.snapshot import Snapshot
-
-_Serve = Callable[[Session, str, list[Pending]], list[Pending]]
 
 
 def decide(snapshot: Snapshot, settings: Settings | None = None) -> Plan:
@@ -54,6 +53,7 @@ def paused_collector() -> Iterator[None]:
 
 def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
     session = Session(snapshot, settings)
+    preemption = Preemption(session)
     settle_promises(session)
     session.read_pending()
     set_fair_shares(session)
@@ -63,14 +63,14 @@ def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
     for stage in session.settings.stages:
         if stage in _STAGES:
             session.settings.enter(stage)
-            _STAGES[stage](session)
-    plan = session.plan()
-    session.close()
-    return plan
+            _STAGES[stage](preemption)
+    return session.plan()
 
 
-def _allocate_by_policy(session: Session) -> None:
+def _allocate_by_policy(preemption: Preemption) -> None:
     """Serve the pools that share fairly, then decide all in each of the others by its policy."""
+    session = preemption.session
+    by_priority = PriorityPools(session)
     allocate(session)
     policies = {name: view.policy for name, view in session.snapshot.pools.items()}
     # Demand-weighted queues give back what is above their shares, even if nobody waits.
@@ -78,52 +78,60 @@ def _allocate_by_policy(session: Session) -> None:
     pools = list(dict.fromkeys([*session.pools_in_order(), *weighted]))
     for pool in pools:
         if policies[pool] == "priority":
-            _serve(session, pool, serve_by_priority)
+            here = _waiting_for(session, pool)
+            _leave(session, here, by_priority.serve(pool, here))
         elif policies[pool] == "demand-weighted":
-            _serve(session, pool, start_by_demand)
+            here = _waiting_for(session, pool)
+            _leave(session, here, start_by_demand(session, pool, here))
     if len(policies) > 1:
         for pool in weighted:
             divide_again(session, session.queues[pool])
     for pool in pools:
         if policies[pool] == "demand-weighted":
-            _serve(session, pool, share_by_demand)
-    review_stops(session)
+            here = _waiting_for(session, pool)
+            _leave(session, here, share_by_demand(session, pool, here))
+    by_priority.review()
 
 
-def _serve(session: Session, pool: str, serve: _Serve) -> None:
-    """Let those have their turn who may use the pool."""
-    here = [pending for pending in session.pending if pool in pending.pools]
-    left = {id(pending): pending for pending in serve(session, pool, here)}
-    gone = {id(pending) for pending in here} - left.keys()
+def _waiting_for(session: Session, pool: str) -> list[Pending]:
+    """What waits and may use the pool."""
+    return [pending for pending in session.pending if pool in pending.pools]
+
+
+def _leave(session: Session, waiting: list[Pending], left: list[Pending]) -> None:
+    """Of `waiting` only what is `left` still waits."""
+    gone = {id(pending) for pending in waiting} - {id(pending) for pending in left}
     session.pending = [p for p in session.pending if id(p) not in gone]
 
 
-def _reclaim_and_go_on(session: Session) -> None:
+def _reclaim_and_go_on(preemption: Preemption) -> None:
     """Reclaim, and then let those have their turn who had to wait for it."""
-    reclaim(session)
+    session = preemption.session
+    reclaim(preemption)
     session.has_reclaimed = True
     is_anybody_next = session.is_reclaim_awaited or bool(session.deferred)
     if session.deferred:
         session.settings.enter("allocate")
-        allocate_deferred(session)
+        allocate_deferred(preemption)
     if is_anybody_next and "consolidate" in session.settings.stages:
         session.settings.enter("consolidate")
-        consolidate(session)
+        consolidate(preemption)
 
 
-def _preempt_and_go_on(session: Session) -> None:
+def _preempt_and_go_on(preemption: Preemption) -> None:
     """Preempt, and then let the work have its turn that yielded to it."""
-    preempt(session)
+    session = preemption.session
+    preempt(preemption)
     session.has_preempted = True
     if session.yielding:
         session.settings.enter("allocate")
-        allocate_deferred(session)
+        allocate_deferred(preemption)
 
 
-_STAGES: Mapping[Stage, Callable[[Session], None]] = {
+_STAGES: Mapping[Stage, Callable[[Preemption], None]] = {
     "allocate": _allocate_by_policy,
     "consolidate": consolidate,
     "reclaim": _reclaim_and_go_on,
     "preempt": _preempt_and_go_on,
-    "stale-gangs": evict_stale_gangs,
+    "stale-gangs": lambda preemption: evict_stale_gangs(preemption.session),
 }

@@ -6,7 +6,6 @@ what they decide goes through `admit` and `evict`, so usage, places and plan nev
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
@@ -48,10 +47,6 @@ from extender.policy.workloads.pending import Pending, Reader, SortKey, why_too_
 from extender.state.model import CPU, GPU, Amounts, PodView, WorkloadView
 from extender.state.snapshot import Snapshot
 
-if TYPE_CHECKING:
-    from extender.policy.pool_policies.displacement import Taken
-    from extender.policy.preemption.solver import Solver
-
 
 @dataclass(slots=True)
 class Session:
@@ -60,8 +55,7 @@ class Session:
     `pending` is everything that may still be placed, save `deferred`, which has its turn after
     reclaim, and `yielding`, which has it after preemption. `blocked` is what had no place in
     `allocate`, by pool. `is_reclaim_awaited`: consolidation left a workload waiting until reclaim
-    `has_reclaimed`. `solvers` are the searches for victims, by pool, and `stops` what is evicted in
-    pools of policy `priority`.
+    `has_reclaimed`.
     """
 
     snapshot: Snapshot
@@ -83,8 +77,6 @@ class Session:
     waits: dict[str, Refused] = field(default_factory=dict)
     drops: list[str] = field(default_factory=list)
     leaving_pools: set[str] = field(default_factory=set)
-    solvers: "dict[str, Solver]" = field(default_factory=dict)
-    stops: "list[Taken]" = field(default_factory=list)
     empty_pools: EmptyPools | None = None
     _placed: dict[tuple[str, State], list[Placement]] = field(default_factory=dict)
     _evictions: list[Eviction] = field(default_factory=list)
@@ -349,11 +341,6 @@ class Session:
         """Whether anybody is told to leave in this cycle."""
         return bool(self._evictions or self._moves)
 
-    def count_leaving(self) -> None:
-        """What may start now has to leave room for all who are stopped in this cycle."""
-        for solver in self.solvers.values():
-            solver.commitments.count_leaving()
-
     def plan(self) -> Plan:
         """What was decided. Shares show the snapshot's own usage."""
         plan = Plan(evictions=self._evictions, moves=self._moves, drops=self.drops)
@@ -368,20 +355,6 @@ class Session:
             for queue in queues.by_name.values():
                 plan.shares[queue.name, pool] = queue.as_share()
         return plan
-
-    def close(self) -> None:
-        """The plan is made, and nothing is asked of the session any more.
-
-        What refers to itself is taken apart, so that it is freed at once: a collection would have
-        to find it among all that lives.
-        """
-        for solver in self.solvers.values():
-            solver.close()
-        self.solvers.clear()
-        self.sim.close()
-        self.pending.clear()
-        self.blocked.clear()
-        self._placed.clear()
 
     def _let_leave(self) -> None:
         """Later, pods that are being deleted are gone, and the rows of those that are gone too."""

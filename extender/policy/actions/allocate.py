@@ -18,7 +18,7 @@ from extender.policy.actions.chunk_grant import has_place_in
 from extender.policy.actions.yield_to_preemption import YieldToPreemption, is_preempt_next
 from extender.policy.placement.placer import Moment
 from extender.policy.plan import State
-from extender.policy.preemption.plan_review import review
+from extender.policy.preemption.solver import Preemption
 from extender.policy.queues.tree import Queue
 from extender.policy.session import Session, placed_amounts
 from extender.policy.workloads.pending import Pending, why_behind
@@ -38,26 +38,25 @@ def allocate(session: Session) -> None:
     session.pending = _allocate(session, session.pending)
 
 
-def allocate_deferred(session: Session) -> None:
+def allocate_deferred(preemption: Preemption) -> None:
     """The turn of what was deferred, or after preemption of what yielded to it; what has no place
     is added to `session.pending`."""
+    session = preemption.session
     if session.has_preempted:
         session.deferred += session.yielding
         session.yielding = []
     deferred, session.deferred = session.deferred, []
-    session.count_leaving()
+    preemption.count_leaving()
     # What shrank in this cycle does not grow in it.
     giving = [pending for pending in deferred if session.is_giving(pending.workload.key)]
     growing = [pending for pending in deferred if not session.is_giving(pending.workload.key)]
     left = _allocate(session, growing, may_defer=False)
     session.pending = [*session.pending, *giving, *left]
-    for solver in session.solvers.values():
-        # What grows in this cycle does not shrink in it.
-        for key in session.served() & solver.herd.by_key.keys():
-            solver.herd.bar(solver.herd.by_key[key])
+    # What grows in this cycle does not shrink in it.
+    preemption.bar(session.served())
     if session.places.beside:
         # Who starts may be company for others, who need fewer victims then.
-        review(session, is_changed=True)
+        preemption.review(is_changed=True)
 
 
 def _allocate(

@@ -22,9 +22,11 @@ from extender.api.reasons import Reason, Refused
 from extender.kernels.sums import sum_idle
 from extender.policy.actions.preemption_loop import DESERVES, Taking, first_over
 from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import Rule, Terms, TermsBuilder
+from extender.policy.preemption.eligibility import Terms, TermsBuilder
 from extender.policy.preemption.entitled import Deserving
 from extender.policy.preemption.min_runtime import protected_by
+from extender.policy.preemption.rule import PreemptionRule
+from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import Claim, Trial
 from extender.policy.queues.tree import Queue, sum_amounts
 from extender.policy.session import Session
@@ -32,8 +34,9 @@ from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU
 
 
-def consolidate(session: Session) -> None:
+def consolidate(preemption: Preemption) -> None:
     """Serve every fair-share pool; `session.pending` is left with what still waits."""
+    session = preemption.session
     for pool in session.pools_in_order():
         view = session.snapshot.pools[pool]
         if view.policy != "fairshare":
@@ -43,16 +46,14 @@ def consolidate(session: Session) -> None:
         could = [pending for pending in here if stage.could_serve(pending)]
         # In strict order a workload that no move can help may block one that a move could help.
         is_strict = view.job_order == "strict-fifo"
-        Taking(session, pool, "consolidate", stage.rules_of).serve(
-            here if could and is_strict else could
-        )
+        Taking(preemption, pool, "consolidate", stage).serve(here if could and is_strict else could)
 
 
 @dataclass(slots=True)
 class _Consolidate:
     session: Session
     pool: str
-    rule: Rule = field(init=False)
+    rule: "_ConsolidateRule" = field(init=False)
     deserving: Deserving = field(init=False)
     idle: "array[int]" = field(init=False)
 
@@ -60,15 +61,7 @@ class _Consolidate:
         session = self.session
         self.idle = _idle(session, self.pool)
         self.deserving = Deserving(self.session, self.pool)
-        self.rule = Rule(
-            reason=Reason.MOVED,
-            terms=lambda herd: _moves_only(session, herd),
-            may_keep=self._may_keep,
-            note=lambda _claim, _giver: "",
-            can_stop=False,
-            max_moves=self.session.settings.max_moves,
-            is_move_bounded=True,
-        )
+        self.rule = _ConsolidateRule(session, max_moves=session.settings.max_moves)
 
     def could_serve(self, pending: Pending) -> bool:
         """Whether the pool packs such work, and as much is idle as it needs: a move makes nothing
@@ -82,7 +75,7 @@ class _Consolidate:
         milli = need[0] - sum(pod.demand.counted_milli for pod in pending.chunk)
         return milli <= self.idle[0] and need[1] <= self.idle[1] and need[2] <= self.idle[2]
 
-    def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
+    def rules_of(self, claim: Claim) -> Sequence[PreemptionRule] | Refused:
         """The one rule, unless the queue may not hold the workload, or reclaim goes first."""
         session, workload = self.session, claim.pending.workload
         if not self.could_serve(claim.pending):
@@ -105,10 +98,33 @@ class _Consolidate:
             return False
         return session.snapshot.pools[self.pool].has_preemption and self.deserving.is_there_any()
 
-    def _may_keep(self, claim: Claim, trial: Trial) -> bool:
+
+@dataclass(slots=True, frozen=True, eq=False)
+class _ConsolidateRule:
+    session: Session
+    max_moves: int | None
+    reason: Reason = Reason.MOVED
+    needs_victims: bool = True
+    can_stop: bool = False
+    can_move: bool = True
+    is_move_bounded: bool = True
+
+    def eligibility(self, herd: Herd) -> Terms:
+        """Pods of every queue may be moved, once they have run their minimum; none is evicted."""
+        terms = TermsBuilder(herd)
+        for _ in herd.queues:
+            terms.add(0, is_mobile=True)
+        return terms.finish(protected_by(self.session, herd, _longest_min_runtime))
+
+    def validate(self, claim: Claim, trial: Trial) -> bool:
+        """Whether the queue may hold the places."""
         amounts = sum_amounts(placement.amounts for placement in trial.placements)
         workload = claim.pending.workload
         return self.session.check_room(claim.leaf, workload, amounts, "later") is None
+
+    def explain(self, claim: Claim, giver: Queue) -> str:
+        """Nothing."""
+        return ""
 
 
 def _idle(session: Session, pool: str) -> "array[int]":
@@ -120,14 +136,6 @@ def _idle(session: Session, pool: str) -> "array[int]":
     for _, _, cards in kept.places if kept else ():
         idle[GPU] += sum(card.milli for card in cards)
     return idle
-
-
-def _moves_only(session: Session, herd: Herd) -> Terms:
-    """Pods of every queue may be moved, once they have run their minimum; none is evicted."""
-    terms = TermsBuilder(herd)
-    for _ in herd.queues:
-        terms.add(0, is_mobile=True)
-    return terms.finish(protected_by(session, herd, _longest_min_runtime))
 
 
 def _longest_min_runtime(queues: Iterable[Queue]) -> int:

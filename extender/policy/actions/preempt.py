@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 from extender.api.reasons import Reason, Refused
 from extender.policy.actions.preemption_loop import Taking
 from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import ANY_PRIORITY, NOTHING, Rule, Terms, TermsBuilder
+from extender.policy.preemption.eligibility import ANY_PRIORITY, NOTHING, Terms, TermsBuilder
 from extender.policy.preemption.entitled import Deserving
 from extender.policy.preemption.min_runtime import protected_by
-from extender.policy.preemption.solver import solver_of
+from extender.policy.preemption.rule import PreemptionRule
+from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import Claim, Trial
 from extender.policy.queues.tree import RESOURCES, Queue, larger, sum_amounts
 from extender.policy.session import Session, placed_amounts
@@ -33,20 +34,22 @@ from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts
 
 
-def preempt(session: Session) -> None:
+def preempt(preemption: Preemption) -> None:
     """Serve every pool that allows preemption; `session.pending` is left with what still waits."""
+    session = preemption.session
     for pool in session.pools_in_order():
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
-            here = _who_has_worse(session, pool)
+            here = _who_has_worse(preemption, pool)
             if here:
-                herd = solver_of(session, pool).herd
+                herd = preemption.solver_of(pool).herd
                 stage = _Preempt(session, herd, Deserving(session, pool))
-                Taking(session, pool, "preempt", stage.rules_of).serve(here)
+                Taking(preemption, pool, "preempt", stage).serve(here)
 
 
-def _who_has_worse(session: Session, pool: str) -> list[Pending]:
+def _who_has_worse(preemption: Preemption, pool: str) -> list[Pending]:
     """Those that wait and whose projects run anything of a worse priority."""
+    session = preemption.session
     here = [pending for pending in session.pending if pool in pending.pools]
     best = max((pending.workload.priority for pending in here), default=0)
     is_kind_first = any(pending.workload.kind in FIRST_KINDS for pending in here)
@@ -56,7 +59,7 @@ def _who_has_worse(session: Session, pool: str) -> list[Pending]:
     ):
         return []
     worst: dict[Queue, int] = {}
-    herd = solver_of(session, pool).herd
+    herd = preemption.solver_of(pool).herd
     for leaf, priority in zip(herd.leaves, herd.priority, strict=True):
         project = leaf.project
         worst[project] = min(priority, worst.get(project, priority))
@@ -82,9 +85,9 @@ class _Preempt:
     session: Session
     herd: Herd
     deserving: Deserving
-    _rules: dict[tuple[Queue, int, bool], Rule] = field(default_factory=dict)
+    _rules: "dict[tuple[Queue, int, bool], _PreemptRule]" = field(default_factory=dict)
 
-    def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
+    def rules_of(self, claim: Claim) -> Sequence[PreemptionRule] | Refused:
         """The one rule, unless the project may not hold the claim whatever is evicted."""
         leaf, workload = claim.leaf, claim.pending.workload
         refused = self.session.check_room(leaf, workload, claim.need, "later")
@@ -112,22 +115,41 @@ class _Preempt:
             held[r] - running[r] - started[r] + before[r] <= project.quota[r] for r in RESOURCES
         )
 
-    def _rule(self, project: Queue, priority: int, *, is_first: bool) -> Rule:
+    def _rule(self, project: Queue, priority: int, *, is_first: bool) -> "_PreemptRule":
         key = project, priority, is_first
         rule = self._rules.get(key)
         if rule is None:
-            rule = self._rules[key] = Rule(
-                reason=Reason.PREEMPTED,
-                terms=lambda herd: self._terms(herd, project, priority, is_first),
-                may_keep=self._may_keep,
-                note=lambda _claim, _giver: "",
+            rule = self._rules[key] = _PreemptRule(
+                self.session,
+                self.deserving,
+                project,
+                priority,
+                is_first,
                 max_moves=self.session.settings.max_moves,
             )
         return rule
 
-    def _terms(self, herd: Herd, project: Queue, priority: int, is_first: bool) -> Terms:
+
+@dataclass(slots=True, frozen=True, eq=False)
+class _PreemptRule:
+    """For workloads of the project of this priority; `is_first`: they precede training."""
+
+    session: Session
+    deserving: Deserving
+    project: Queue
+    priority: int
+    is_first: bool
+    max_moves: int | None
+    reason: Reason = Reason.PREEMPTED
+    needs_victims: bool = True
+    can_stop: bool = True
+    can_move: bool = True
+    is_move_bounded: bool = False
+
+    def eligibility(self, herd: Herd) -> Terms:
         """What the preemptor precedes may leave: work of lower priority, to one that `is_first`
         training of any priority."""
+        project, priority, is_first = self.project, self.priority, self.is_first
         terms = TermsBuilder(herd)
         for giver in herd.queues:
             is_own = giver.project is project
@@ -142,12 +164,17 @@ class _Preempt:
             )
         return terms.finish(is_safe, ANY_PRIORITY if is_first else priority)
 
-    def _may_keep(self, claim: Claim, trial: Trial) -> bool:
+    def validate(self, claim: Claim, trial: Trial) -> bool:
+        """As `PreemptionRule.validate`."""
         workload, project = claim.pending.workload, claim.leaf.project
         amounts = sum_amounts(placement.amounts for placement in trial.placements)
         if self.session.check_room(claim.leaf, workload, amounts, "later") is not None:
             return False
         return not workload.is_preemptible or self._may_hold(project, amounts, trial)
+
+    def explain(self, claim: Claim, giver: Queue) -> str:
+        """Nothing."""
+        return ""
 
     def _may_hold(self, project: Queue, amounts: Amounts, trial: Trial) -> bool:
         """Whether nobody outside would take back at once what the project gets."""

@@ -1,7 +1,7 @@
 """How the stages that make room serve those who wait: turn by turn, chunk by chunk.
 
-A stage says with a function what rules a claim may be served by, in the order in which they are
-tried, or why by none.
+A stage is a `RuleSource`: it says by which rules a request may be served, in the order in which
+they are tried, or why by none.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,9 +12,8 @@ from typing import Final
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.plan import Stage
-from extender.policy.preemption.eligibility import Rule
-from extender.policy.preemption.plan_review import review
-from extender.policy.preemption.solver import Solver, solver_of
+from extender.policy.preemption.rule import PreemptionRule, RuleSource
+from extender.policy.preemption.solver import Preemption, Solver
 from extender.policy.preemption.statement import Claim
 from extender.policy.queues.tree import Queue
 from extender.policy.session import Session
@@ -33,18 +32,21 @@ _MOST_HELD_BACK: Final = 16
 DESERVES: Final[Callable[[Queue], Amounts]] = attrgetter("deserves")
 LIMIT: Final[Callable[[Queue], Amounts]] = attrgetter("limit")
 
-RulesOf = Callable[[Claim], Sequence[Rule] | Refused]
-
 
 @dataclass(slots=True)
 class Taking:
     """A stage in one pool."""
 
-    session: Session
+    preemption: Preemption
     pool: str
     stage: Stage
-    rules_of: RulesOf
+    rules: RuleSource
     _solver: Solver | None = None
+
+    @property
+    def session(self) -> Session:
+        """The cycle."""
+        return self.preemption.session
 
     def serve(self, waiting: Sequence[Pending]) -> None:
         """Give everybody its turn; `session.pending` is left with what still waits."""
@@ -75,7 +77,7 @@ class Taking:
             if result is None:
                 done.add(id(pending))
                 session.waits.pop(key, None)
-        review(session)
+        self.preemption.review()
         self._see_what_budgets_hold([p for p in waiting if id(p) not in done])
         session.pending = [p for p in session.pending if id(p) not in done]
 
@@ -91,7 +93,7 @@ class Taking:
             waits_s = workload.preemption_delay_s
             return _not_yet(pending, f"nobody stops for it in the first {waits_s} s of its waiting")
         for claim in self._claims(leaf, pending):
-            rules = self.rules_of(claim)
+            rules = self.rules.rules_of(claim)
             if isinstance(rules, Refused):
                 refused = refused or rules
                 continue
@@ -100,15 +102,15 @@ class Taking:
                 return given
         return refused or self._in_vain(pending)
 
-    def _give(self, claim: Claim, rules: Sequence[Rule]) -> Pending | Refused | None:
+    def _give(self, claim: Claim, rules: Sequence[PreemptionRule]) -> Pending | Refused | None:
         """Serve the claim by one of the rules."""
-        session, pending = self.session, claim.pending
+        pending = claim.pending
         # Laid out for the first who may take: in most cycles nobody may.
-        solver = self._solver = self._solver or solver_of(session, self.pool)
+        solver = self._solver = self._solver or self.preemption.solver_of(self.pool)
         for rule in rules:
             found = solver.solve(claim, rule)
             if found is not None:
-                return solver.commit(found)
+                return self.preemption.commit(solver, found)
         return self._in_vain(pending)
 
     def _in_vain(self, pending: Pending) -> Refused:
@@ -137,14 +139,13 @@ class Taking:
         if session.is_spent() or session.is_shrinking(key) or is_young:
             return
         claim = self._claim(leaf, pending, pending.chunk, pending.need())
-        rules = self.rules_of(claim)
+        rules = self.rules.rules_of(claim)
         for rule in () if isinstance(rules, Refused) else rules:
-            mark = len(solver.log)
             found = solver.solve(claim, rule)
             if found is None:
                 continue
             held = [p for p in found.trial.leaving() if p in guarded]
-            solver.undo(found, mark)
+            solver.undo(found)
             if held:
                 owners = [herd.workloads[herd.owner[p]] for p in held]
                 said = session.hold_back(

@@ -35,8 +35,10 @@ from extender.api.units import MILLI_PER_GPU, format_tenths
 from extender.policy.actions.counter_reclaim import TakingBack
 from extender.policy.actions.preemption_loop import DESERVES, LIMIT, Taking, first_over
 from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY, Rule, Terms, TermsBuilder
+from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY, Terms, TermsBuilder
 from extender.policy.preemption.min_runtime import protected_by
+from extender.policy.preemption.rule import PreemptionRule
+from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import Claim, Trial
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.tree import RESOURCES, Queue, larger
@@ -55,14 +57,15 @@ TURN_S: Final = 43_200
 _NEVER: Final = 1 << 60
 
 
-def reclaim(session: Session) -> None:
+def reclaim(preemption: Preemption) -> None:
     """Serve every pool that allows preemption; `session.pending` is left with what still waits."""
+    session = preemption.session
     for pool in session.pools_in_order():
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
             here = [pending for pending in session.pending if pool in pending.pools]
             stage = _Reclaim(session, pool)
-            Taking(session, pool, "reclaim", stage.rules_of).serve(here)
+            Taking(preemption, pool, "reclaim", stage).serve(here)
 
 
 @dataclass(slots=True, frozen=True)
@@ -80,10 +83,13 @@ class _Taker:
 class _Reclaim:
     session: Session
     pool: str
-    _rules: dict[_RuleKey, Rule] = field(default_factory=dict)
-    _in_turn: list[int] | None = None
+    turns: "_HeldTurns" = field(init=False)
+    _rules: "dict[_RuleKey, _ReclaimRule]" = field(default_factory=dict)
 
-    def rules_of(self, claim: Claim) -> Sequence[Rule] | Refused:
+    def __post_init__(self) -> None:
+        self.turns = _HeldTurns(self.session)
+
+    def rules_of(self, claim: Claim) -> Sequence[PreemptionRule] | Refused:
         """From whom the claim may take: from inside a queue that has all it deserves, and only
         if that does not do, from everywhere."""
         leaf, workload, need = claim.leaf, claim.pending.workload, claim.need
@@ -120,9 +126,9 @@ class _Reclaim:
         band = share * percent // 100 // MILLI_PER_GPU * MILLI_PER_GPU
         return project.allocated[GPU] + need[GPU] > share - band
 
-    def _rule(self, taker: _Taker, inside: Queue | None, *, is_for_host: bool = False) -> Rule:
-        """Take from queues inside the one given, or from all. `is_for_host`: take CPU and memory
-        from work without GPUs, too, whose queue states no quota of them."""
+    def _rule(
+        self, taker: _Taker, inside: Queue | None, *, is_for_host: bool = False
+    ) -> "_ReclaimRule":
         leaf = taker.leaf
         # A queue above its quota in something could be its own victim, so it is told from others.
         is_above = any(map(gt, leaf.allocated, leaf.quota))
@@ -130,20 +136,44 @@ class _Reclaim:
         key = leaf.parent, own, taker.surplus, inside, taker.is_for_gpu, is_for_host
         rule = self._rules.get(key)
         if rule is None:
-            rule = self._rules[key] = Rule(
-                reason=Reason.RECLAIMED,
-                terms=lambda herd: self._terms(herd, taker, inside, is_for_host=is_for_host),
-                may_keep=self._may_keep,
-                note=lambda claim, giver: f"{_share_of(claim.leaf)}; {_share_of(giver)}",
-                needs_victims=False,
+            rule = self._rules[key] = _ReclaimRule(
+                self.session,
+                self.pool,
+                self.turns,
+                taker,
+                inside,
+                is_for_host,
                 can_move=self.session.settings.moves_reclaimed,
                 max_moves=self.session.settings.max_moves,
             )
         return rule
 
-    def _terms(
-        self, herd: Herd, taker: _Taker, inside: Queue | None, *, is_for_host: bool
-    ) -> Terms:
+
+@dataclass(slots=True, frozen=True, eq=False)
+class _ReclaimRule:
+    """For requests like that of `taker`; victims are `inside` a queue, or anywhere. `is_for_host`:
+    CPU and memory are taken from work without GPUs, too, whose queue states no quota of them."""
+
+    session: Session
+    pool: str
+    turns: "_HeldTurns"
+    taker: _Taker
+    inside: Queue | None
+    is_for_host: bool
+    can_move: bool
+    max_moves: int | None
+    reason: Reason = Reason.RECLAIMED
+    needs_victims: bool = False
+    can_stop: bool = True
+    is_move_bounded: bool = False
+
+    def explain(self, claim: Claim, giver: Queue) -> str:
+        """What both queues hold, and what they are entitled to."""
+        return f"{_share_of(claim.leaf)}; {_share_of(giver)}"
+
+    def eligibility(self, herd: Herd) -> Terms:
+        """As `PreemptionRule.eligibility`."""
+        taker, inside, is_for_host = self.taker, self.inside, self.is_for_host
         terms, level_of = TermsBuilder(herd), levels_of(taker.leaf)
         for giver in herd.queues:
             path, level = compared(giver, level_of)
@@ -160,7 +190,7 @@ class _Reclaim:
                 NOTHING if _has_gpus(pod) else protected
                 for pod, protected in zip(herd.pods, is_safe, strict=True)
             )
-        return terms.finish(self._protect_turns(herd, taker, is_safe))
+        return terms.finish(self.turns.protect(herd, taker, is_safe))
 
     def _set_floors(
         self, terms: TermsBuilder, path: Sequence[Queue], taker: _Taker, level: int
@@ -179,7 +209,36 @@ class _Reclaim:
                 terms.set_floor(queue, 0, keep)
                 terms.set_floor(queue, 1, _smaller(keep, owed))
 
-    def _protect_turns(self, herd: Herd, taker: _Taker, is_safe: bytearray) -> bytearray:
+    def validate(self, claim: Claim, trial: Trial) -> bool:
+        """Whether the taker's queues stay within what they deserve, with the cards it has got."""
+        leaf, amounts = claim.leaf, placed_amounts(trial.placements)
+        if self.session.check_room(leaf, claim.pending.workload, amounts, "later") is not None:
+            return False
+        if all(queue.has_room(amounts, queue.quota) for queue in leaf.chain):
+            # Nobody takes back what is within quota, and no queue deserves less.
+            return True
+        if not _is_progress(claim, trial, amounts):
+            return False
+        if TakingBack(self.session, self.pool, claim, trial, amounts).is_likely():
+            return False
+        for queue in leaf.chain:
+            bound = queue.deserves
+            if queue.has_room(amounts, bound):
+                continue
+            most = bound if queue is leaf else larger(bound, trial.held_before(queue))
+            if not queue.has_room(amounts, most):
+                return False
+        return True
+
+
+@dataclass(slots=True)
+class _HeldTurns:
+    """What has its turn in the pool: found once for all rules of the stage."""
+
+    session: Session
+    _in_turn: list[int] | None = None
+
+    def protect(self, herd: Herd, taker: _Taker, is_safe: bytearray) -> bytearray:
         """What has its turn is safe from takers above their quota; see `TURN_S`."""
         if self._in_turn is None:
             self._in_turn = [w for w in range(len(herd.workloads)) if self._has_turn(herd, w)]
@@ -203,27 +262,6 @@ class _Reclaim:
         held = sorted(pod.held_milli for pod in workload.pods if pod.held_milli)
         least = sum(held[: least_pods(workload)])
         return any(least > queue.due[GPU] for queue in herd.leaves[w].chain)
-
-    def _may_keep(self, claim: Claim, trial: Trial) -> bool:
-        """Whether the taker's queues stay within what they deserve, with the cards it has got."""
-        leaf, amounts = claim.leaf, placed_amounts(trial.placements)
-        if self.session.check_room(leaf, claim.pending.workload, amounts, "later") is not None:
-            return False
-        if all(queue.has_room(amounts, queue.quota) for queue in leaf.chain):
-            # Nobody takes back what is within quota, and no queue deserves less.
-            return True
-        if not _is_progress(claim, trial, amounts):
-            return False
-        if TakingBack(self.session, self.pool, claim, trial, amounts).is_likely():
-            return False
-        for queue in leaf.chain:
-            bound = queue.deserves
-            if queue.has_room(amounts, bound):
-                continue
-            most = bound if queue is leaf else larger(bound, trial.held_before(queue))
-            if not queue.has_room(amounts, most):
-                return False
-        return True
 
 
 def _reclaim_runtime(queues: Iterable[Queue]) -> int:

@@ -19,8 +19,8 @@ from extender.state.model import Amounts, PodView
 from extender.state.nodes import NodeTable
 
 Cards = tuple[CardShare, ...]
-#: What undoes a step, and its arguments.
-_Place = tuple[Callable[[int, PodView, Cards], None], int, PodView, Cards]
+#: What undoes a step, and its arguments. A bound method would make the log refer to its owner.
+_Place = tuple[Callable[["Simulation", int, PodView, Cards], None], int, PodView, Cards]
 _Charge = tuple[Queue, Amounts, bool]
 
 
@@ -63,31 +63,27 @@ class Simulation:
                     subtract(queue.allocated_np, amounts)
             else:
                 undo, ix, pod, cards = entry
-                undo(ix, pod, cards)
-
-    def close(self) -> None:
-        """Nothing is rolled back any more."""
-        self._log.clear()
+                undo(self, ix, pod, cards)
 
     def hold(self, ix: int, pod: PodView, cards: Cards) -> None:
         """A pod takes its place."""
         self._hold(ix, pod, cards)
-        self._log.append((self._unhold, ix, pod, cards))
+        self._log.append((Simulation._unhold, ix, pod, cards))
 
     def unhold(self, ix: int, pod: PodView, cards: Cards) -> None:
         """A place taken in this simulation is given up again."""
         self._unhold(ix, pod, cards)
-        self._log.append((self._hold, ix, pod, cards))
+        self._log.append((Simulation._hold, ix, pod, cards))
 
     def evict(self, ix: int, pod: PodView, cards: Cards) -> None:
         """A pod is told to leave: its place is free later."""
         self._evict(ix, pod, cards)
-        self._log.append((self._reinstate, ix, pod, cards))
+        self._log.append((Simulation._reinstate, ix, pod, cards))
 
     def reinstate(self, ix: int, pod: PodView, cards: Cards) -> None:
         """An evicted pod stays after all."""
         self._reinstate(ix, pod, cards)
-        self._log.append((self._evict, ix, pod, cards))
+        self._log.append((Simulation._evict, ix, pod, cards))
 
     def charge(self, leaf: Queue, amounts: Amounts, *, is_np: bool) -> None:
         """Add to what the queue and all above it hold."""

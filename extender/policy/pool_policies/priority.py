@@ -31,25 +31,31 @@ from extender.state.model import GPU, WorkloadView
 _OWN_FAULT = (Reason.OVER_LIMIT, Reason.NON_PREEMPTIBLE_OVER_QUOTA)
 
 
-def serve_by_priority(session: Session, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
-    """Decide what waits in the pool; returns what has no place."""
-    with_gpus: list[Pending] = []
-    without: list[Pending] = []
-    for pending in waiting:
-        (with_gpus if pending.need()[GPU] else without).append(pending)
-    return [
-        *_Line(session, pool, has_gpu=True).serve(with_gpus),
-        *_Line(session, pool, has_gpu=False).serve(without),
-    ]
+@dataclass(slots=True)
+class PriorityPools:
+    """All pools of the policy in one cycle; `stops` is what is evicted, and for what."""
 
+    session: Session
+    stops: list[Taken] = field(default_factory=list)
 
-def review_stops(session: Session) -> None:
-    """All pools are served: let those stay who stopped for work that has a place in another now, or
-    for what of a host has been left since by work of the other sort, with GPUs or without."""
-    are_with_gpus = {unit.amounts[GPU] > 0 for unit, _ in session.stops}
-    if len(are_with_gpus) > 1 or any(len(taker.pools) > 1 for _, taker in session.stops):
-        session.spare({pod.uid for unit, _ in session.stops for pod in unit.pods})
-        session.stops = _settle(session, session.stops)
+    def serve(self, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
+        """Decide what waits in the pool; returns what has no place."""
+        with_gpus: list[Pending] = []
+        without: list[Pending] = []
+        for pending in waiting:
+            (with_gpus if pending.need()[GPU] else without).append(pending)
+        return [
+            *_Line(self.session, pool, self.stops, has_gpu=True).serve(with_gpus),
+            *_Line(self.session, pool, self.stops, has_gpu=False).serve(without),
+        ]
+
+    def review(self) -> None:
+        """All pools are served: keep victims of work that has a place in another pool now, or that
+        fits what work of the other sort, with GPUs or without, has left since of a host."""
+        are_with_gpus = {unit.amounts[GPU] > 0 for unit, _ in self.stops}
+        if len(are_with_gpus) > 1 or any(len(taker.pools) > 1 for _, taker in self.stops):
+            self.session.spare({pod.uid for unit, _ in self.stops for pod in unit.pods})
+            self.stops = _settle(self.session, self.stops)
 
 
 def _settle(session: Session, taken: Sequence[Taken]) -> list[Taken]:
@@ -77,6 +83,7 @@ class _Line:
 
     session: Session
     pool: str
+    stops: list[Taken]
     has_gpu: bool
     is_blocked: bool = False
     search: Displacement | None = None
@@ -97,7 +104,7 @@ class _Line:
             stuck = [rest for pending in unplaced if (rest := self._preempt(pending)) is not None]
             self.is_blocked = self.is_blocked or any(map(self._lacks_place, stuck))
             left += stuck
-        self.session.stops += _settle(self.session, self.taken)
+        self.stops += _settle(self.session, self.taken)
         return left
 
     def _start(self, pending: Pending) -> Pending | None:

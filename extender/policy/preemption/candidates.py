@@ -216,6 +216,13 @@ class Herd:
         for p in self.members[w]:
             self.is_here[p] = 0
 
+    def bar_all(self, keys: Iterable[str]) -> None:
+        """The same for the workloads of these keys that are candidates."""
+        for key in keys:
+            w = self.by_key.get(key)
+            if w is not None:
+                self.bar(w)
+
     def refresh(self, w: int) -> None:
         """Work out again what the workload could give."""
         workload = self.workloads[w]

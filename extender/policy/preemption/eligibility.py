@@ -1,23 +1,20 @@
 """On what terms pods may leave for somebody: the common form of consolidate, reclaim and preempt.
 
-A stage says with a `Rule` who is served and what may be taken; `Terms` is the same as arrays over a
-herd, which the kernel reads. Queues give in two tiers: first what is above their first floors, then
-what is above their second. Whoever gives is above its floors before each unit that it gives, so
-what can't shrink goes whole even if its queue ends lower.
+A stage says with a `PreemptionRule` which request is served and what may be evicted for it; `Terms`
+is the latter as arrays over the candidates, which the kernel reads. Queues give in two tiers: first
+what is above their first floors, then what is above their second. A queue is above its floors
+before each unit that it gives, so a gang that cannot shrink goes whole even if its queue ends
+lower.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from extender.api.reasons import Reason
 from extender.policy.preemption.candidates import Herd
 from extender.policy.queues.tree import RESOURCES, Queue
 from extender.state.model import Amounts
-
-if TYPE_CHECKING:
-    from extender.policy.preemption.statement import Claim, Trial
 
 #: A priority above all others: whatever may be taken at all may be taken.
 ANY_PRIORITY: Final = 1 << 30
@@ -105,26 +102,6 @@ class Terms:
         return [
             min(total[r], above[r] + largest[r] - 1) if r == over else total[r] for r in RESOURCES
         ]
-
-
-@dataclass(slots=True, frozen=True, eq=False)
-class Rule:
-    """From whom somebody may take, and why. A stage makes one for all claims that may do the same.
-
-    `may_keep` says whether a finished plan for a claim is allowed. `needs_victims`: what fits
-    without anybody leaving is not for this stage to give. At most `max_moves` pods are moved, and
-    with `is_move_bounded` no more milli-GPU than the claim needs.
-    """
-
-    reason: Reason
-    terms: Callable[[Herd], Terms]
-    may_keep: "Callable[[Claim, Trial], bool]"
-    note: "Callable[[Claim, Queue], str]"
-    needs_victims: bool = True
-    can_stop: bool = True
-    can_move: bool = True
-    max_moves: int | None = None
-    is_move_bounded: bool = False
 
 
 @dataclass(slots=True)

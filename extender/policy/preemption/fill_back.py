@@ -7,36 +7,43 @@ what was needed among more victims is needed among fewer.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-from extender.api.demand import Demand
+from extender.policy.placement.no_fit import Fullness
 from extender.policy.plan import Placement
 from extender.policy.preemption.eligibility import Terms
 from extender.policy.preemption.relocation import largest_first, move_or_stop
 from extender.policy.preemption.statement import Claim, Seat, Trial, Unit
 from extender.policy.workloads.pod_classes import placing_orders
-from extender.state.model import GPU, Constraints
+from extender.state.model import GPU
 
 #: How often everybody is looked at; more than twice is rare.
 _MOST_PASSES: Final = 4
+
+
+class PlanCheck(Protocol):
+    """Says what a plan may be."""
+
+    def is_allowed(self) -> bool:
+        """Whether the plan is allowed as it is now."""
 
 
 @dataclass(slots=True)
 class Victims:
     """The victims of a trial.
 
-    `is_full` knows what has no place in the pool; `may_keep` says whether the plan is allowed as it
-    is; `can_move`: a unit that would be evicted may move instead. `n_instead` counts units that
-    are evicted because one of their pods had nowhere to move.
+    `fullness` knows what has no place in the pool; `can_move`: a unit that would be evicted may
+    move instead. `n_instead` counts units that are evicted because one of their pods had nowhere to
+    move.
     """
 
     claim: Claim
     trial: Trial
     terms: Terms
-    is_full: Callable[[Demand, Constraints], bool]
-    may_keep: Callable[[], bool]
+    fullness: Fullness
+    check: PlanCheck
     can_move: bool
     n_instead: int = 0
 
@@ -75,7 +82,7 @@ class Victims:
                 trial.displace(p)
                 displaced.append(p)
         if not all(trial.resettle(p) for p in largest_first(herd, displaced)) or (
-            trial.is_for_limits and not self.may_keep()
+            trial.is_for_limits and not self.check.is_allowed()
         ):
             trial.rollback(mark)
 
@@ -83,7 +90,7 @@ class Victims:
         """Whether the pod has no other place."""
         herd = self.trial.herd
         pod = herd.pods[p]
-        return not herd.can_move(p) or self.is_full(pod.demand, pod.constraints)
+        return not herd.can_move(p) or self.fullness.is_full(pod.demand, pod.constraints)
 
     def spare_needless(self) -> None:
         """Let everybody stay without whom the taker has its places all the same."""
@@ -145,7 +152,7 @@ class Victims:
     def _may_keep(self, stay: Iterable[int]) -> bool:
         """Whether the plan is allowed as it is, and nobody was given a place in this cycle who
         keeps away from those that stay."""
-        return self.may_keep() and self._are_apart(stay)
+        return self.check.is_allowed() and self._are_apart(stay)
 
     def _are_apart(self, stay: Iterable[int]) -> bool:
         trial, pods = self.trial, self.trial.herd.pods
@@ -207,7 +214,7 @@ class Victims:
         # Who stays gives up his new place, and that may be what the taker needs.
         if not self.claim.is_alike or trial.moving or trial.is_for_limits:
             return False
-        if not self.is_full(shape.demand, shape.constraints):
+        if not self.fullness.is_full(shape.demand, shape.constraints):
             return False
         n_seats = Counter(seat.placement.node for seat in trial.seats.values())
         for unit in trial.units.values():

@@ -2,20 +2,19 @@
 
 from array import array
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from extender.kernels import nodes as node_kernel
 from extender.policy.placement.node_filter import Frame
-from extender.policy.preemption.eligibility import Rule, Terms
+from extender.policy.preemption.eligibility import Terms
 from extender.policy.preemption.node_costs import Offers, Price
+from extender.policy.preemption.pool_context import PoolContext
 from extender.policy.preemption.relocation import largest_first, move_or_stop
+from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.statement import Claim, Trial
 from extender.policy.preemption.victim_sets import unit_without_moves
 from extender.policy.workloads.pod_classes import Shape
 from extender.state.model import GPU, PodView
-
-if TYPE_CHECKING:
-    from extender.policy.preemption.solver import Solver
 
 #: Nodes on which a plan with moves is tried for one pod. A node fails when its pods have no other
 #: place together though each has one; a cluster in which this happens so often has no room to move.
@@ -29,34 +28,36 @@ class Room:
     not to be made. `is_doubtful`: somebody was to move, had nowhere to go, and stops instead.
     """
 
-    def __init__(self, solver: "Solver", trial: Trial, claim: Claim, rule: Rule) -> None:
+    def __init__(
+        self, context: PoolContext, trial: Trial, claim: Claim, rule: PreemptionRule
+    ) -> None:
         self.cleared: list[int] = []
         self.refused: set[int] = set()
         self.is_doubtful = False
-        self._solver = solver
+        self._context = context
         self._trial = trial
         self._claim = claim
         self._rule = rule
-        self._with_moves = False
+        self.with_moves = False
         self._n_stopped_instead = 0
 
     @property
     def terms(self) -> Terms:
         """Who may be asked to leave, and to move."""
-        return self._solver.terms(self._rule, with_moves=self._with_moves)
+        return self._context.terms(self._rule, with_moves=self.with_moves)
 
     def begin(self, *, with_moves: bool, refused: Collection[int]) -> None:
         """Make room in this way from here on: whether pods may move, and on which nodes not."""
-        self._with_moves = with_moves
+        self.with_moves = with_moves
         self.refused = set(refused)
 
     def offers(self, shape: Shape, frame: Frame) -> Offers:
         """What room for pods of the shape costs on each node."""
-        return self._solver.offers(self._rule, shape, frame, with_moves=self._with_moves)
+        return self._context.offers(self._rule, shape, frame, with_moves=self.with_moves)
 
     def seat(self, pod: PodView, frame: Frame) -> bool:
         """Seat the pod in what is free, or where room is made; the caller undoes a False."""
-        fullness = self._solver.fullness
+        fullness = self._context.fullness
         if not fullness.is_full(pod.demand, pod.constraints) and self._trial.seat(pod, frame):
             return True
         offers = self.offers(Shape(pod.demand, pod.constraints, 1), frame)
@@ -84,23 +85,23 @@ class Room:
                 if best is None or price < best[0]:
                     best = price, offers.candidates[at]
             trial.rollback(mark)
-            offers.refresh(self._solver.touched, offers.epoch, is_undone=True)
+            offers.refresh(self._context.touched, offers.epoch, is_undone=True)
             offers.exclude(at)
         offers.readmit()
         return best is not None and self._make(pod, frame, offers, best[1])
 
     def _make(self, pod: PodView, frame: Frame, offers: Offers, ix: int) -> bool:
         """Seat the pod on node `ix` and send away who must leave; the caller undoes a False."""
-        solver, trial, terms = self._solver, self._trial, self.terms
-        herd, chosen = solver.herd, offers.choose(ix)
+        context, trial, terms = self._context, self._trial, self.terms
+        herd, chosen = context.herd, offers.choose(ix)
         if chosen is None:
             return False
-        displaced, is_sure = [], not (self._with_moves or solver.session.places.beside)
+        displaced, is_sure = [], not (self.with_moves or context.session.places.beside)
         for p in chosen:
             if not herd.is_here[p]:
                 is_sure = False
                 continue
-            if self._with_moves and terms.moves[herd.shape[p]] and herd.can_move(p):
+            if self.with_moves and terms.moves[herd.shape[p]] and herd.can_move(p):
                 trial.displace(p)
                 displaced.append(p)
                 continue
@@ -118,7 +119,7 @@ class Room:
         return not displaced or self._resettle(displaced)
 
     def _moves_too_much(self) -> bool:
-        rule, moving, herd = self._rule, self._trial.moving, self._solver.herd
+        rule, moving, herd = self._rule, self._trial.moving, self._context.herd
         if rule.max_moves is not None and len(moving) > rule.max_moves:
             return True
         own = herd.by_key.get(self._claim.key)
@@ -127,7 +128,7 @@ class Room:
         return rule.is_move_bounded and herd.amounts_of(moving)[GPU] > self._claim.need[GPU]
 
     def _resettle(self, displaced: Sequence[int]) -> bool:
-        trial, herd, terms = self._trial, self._solver.herd, self.terms
+        trial, herd, terms = self._trial, self._context.herd, self.terms
         for p in largest_first(herd, displaced):
             if p in trial.moving and trial.moving[p] is None:
                 if not move_or_stop(trial, terms, p):
@@ -139,7 +140,7 @@ class Room:
 
     def _fits(self, pod: PodView, ix: int) -> bool:
         """Whether the node takes the pod, by what is free later and by who is there."""
-        places, later = self._solver.session.places, self._solver.session.sim.later
+        places, later = self._context.session.places, self._context.session.sim.later
         if pod.demand.counted and not later.fits_counted(ix, pod.demand):
             return False
         only = array("i", (ix,))

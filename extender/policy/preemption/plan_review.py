@@ -4,20 +4,19 @@ Where one frees more than it uses, others may not need all their victims any mor
 stays, and who waits may change places for that.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from extender.api.reasons import Reason
 from extender.policy.plan import Eviction, Move, Placement, State
 from extender.policy.preemption.candidates import Herd
+from extender.policy.preemption.solution import Solution
 from extender.policy.preemption.statement import Claim, Trial, Unit, is_over
 from extender.policy.queues.tree import Queue, add, subtract
 from extender.policy.session import Session, placed_amounts
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts
-
-if TYPE_CHECKING:
-    from extender.policy.preemption.search import Search
 
 #: How often all plans of a cycle are reviewed; more than twice is rare.
 _MOST_PASSES: Final = 4
@@ -25,11 +24,10 @@ _MOST_PASSES: Final = 4
 
 @dataclass(slots=True)
 class _Committed:
-    """A plan that is part of the cycle's; `has_to_wait`: its places may not be free yet."""
+    """A solution that is part of the plan, and the places that it says are the preemptor's."""
 
-    search: "Search"
+    solution: Solution
     placements: list[Placement]
-    has_to_wait: bool
 
 
 class Commitments:
@@ -52,19 +50,18 @@ class Commitments:
         self._counted: list[tuple[Queue, Amounts]] = []
         self._is_counted = True
 
-    def add(self, search: "Search") -> Pending | None:
+    def add(self, solution: Solution) -> Pending | None:
         """Put the plan into the cycle's; returns what still waits of the workload."""
-        session, herd, claim, trial = self.session, self.herd, search.claim, search.trial
+        session, herd, claim, trial = self.session, self.herd, solution.claim, solution.trial
         self.givers.clear()
         for unit in trial.units.values():
-            self._evict(search, unit)
+            self._evict(solution, unit)
             self.givers.update(herd.leaves[unit.w].chain)
         self.givers.difference_update(claim.leaf.chain)
         for p, placement in trial.moving.items():
             assert placement is not None
             mover = herd.workloads[herd.owner[p]].key
             session.move(Move(placement, mover, Reason.MOVED, claim.key, ""))
-        self._bar_elsewhere(trial)
         if claim.key in herd.by_key:
             herd.bar(herd.by_key[claim.key])
         has_to_wait = self._has_to_wait(claim, trial)
@@ -73,7 +70,7 @@ class Commitments:
         amounts = placed_amounts(placements)
         rest = session.admit(claim.pending, placements, self.pool, state, amounts)
         trial.is_charged = True
-        self._all.append(_Committed(search, placements, has_to_wait))
+        self._all.append(_Committed(solution, placements))
         self.has_new_plan = True
         self._is_counted = False
         herd.sync(claim.leaf.chain)
@@ -85,29 +82,15 @@ class Commitments:
                     had[at + r] = 0
         return rest
 
-    def close(self) -> None:
-        """Forget all plans."""
-        self._all.clear()
-
-    def _bar_elsewhere(self, trial: Trial) -> None:
-        """What gives in this pool gives nothing in others: each counts what is left of it alone."""
-        if len(self.session.solvers) < 2:
-            return
-        givers = {self.herd.workloads[self.herd.owner[p]].key for p in trial.leaving()}
-        for other in self.session.solvers.values():
-            if other.commitments is not self:
-                for key in givers & other.herd.by_key.keys():
-                    other.herd.bar(other.herd.by_key[key])
-
     def review(self) -> bool:
         """Let those stay after all whom plans of the cycle do not need any more; returns whether
         anybody does."""
         is_any_spared, self._is_counted = False, False
         pods = self.herd.pods
         for each in self._all:
-            trial = each.search.trial
+            trial = each.solution.trial
             before = {pods[p].uid for p in trial.leaving()}
-            each.search.review()
+            each.solution.review()
             spared = before - {pods[p].uid for p in trial.leaving()}
             self.session.spare(spared)
             is_any_spared = is_any_spared or bool(spared)
@@ -117,16 +100,16 @@ class Commitments:
 
     def _take_over(self, each: _Committed) -> None:
         """Say in the plan where the taker's places are now."""
-        placements = each.search.trial.placements
+        placements = each.solution.trial.placements
         if placements != each.placements:
-            self.session.replace(each.search.claim.key, each.placements, placements)
+            self.session.replace(each.solution.claim.key, each.placements, placements)
             each.placements = placements
             nodes = {placement.pod.uid: placement.node for placement in placements}
-            each.search.claim.pending.nodes.update(nodes)
+            each.solution.claim.pending.nodes.update(nodes)
 
-    def _evict(self, search: "Search", unit: Unit) -> None:
-        herd, rule, key = self.herd, search.rule, search.claim.key
-        giver, note = herd.workloads[unit.w].key, rule.note(search.claim, herd.leaves[unit.w])
+    def _evict(self, solution: Solution, unit: Unit) -> None:
+        herd, rule, key = self.herd, solution.rule, solution.claim.key
+        giver, note = herd.workloads[unit.w].key, rule.explain(solution.claim, herd.leaves[unit.w])
         for p in unit.pods:
             self.session.evict(Eviction(herd.pods[p], giver, rule.reason, key, note))
 
@@ -139,7 +122,7 @@ class Commitments:
         self._counted = [
             (queue, self.herd.amounts_of(unit.pods))
             for each in self._all
-            for unit in each.search.trial.units.values()
+            for unit in each.solution.trial.units.values()
             for queue in self.herd.leaves[unit.w].chain
         ]
         for queue, amounts in self._counted:
@@ -157,10 +140,9 @@ class Commitments:
         return session.check_room(claim.leaf, workload, amounts, "now") is not None
 
 
-def review(session: Session, *, is_changed: bool = False) -> None:
+def review(session: Session, pools: Sequence[Commitments], *, is_changed: bool = False) -> None:
     """Where a plan frees more than it uses, or may bring company, let those stay whom others do not
     need any more: once there are new plans, or something else `is_changed`."""
-    pools = [solver.commitments for solver in session.solvers.values()]
     is_any_new = is_changed or any(pool.has_new_plan for pool in pools)
     for pool in pools:
         pool.has_new_plan = False

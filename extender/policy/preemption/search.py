@@ -5,25 +5,21 @@ is free.
 """
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from extender.kernels.victims import IMPOSSIBLE
 from extender.policy.placement.node_filter import WHOLE_POOL, Frame
 from extender.policy.plan import Placement
-from extender.policy.preemption.eligibility import Rule
-from extender.policy.preemption.fill_back import Victims
 from extender.policy.preemption.limits import meet_limits
 from extender.policy.preemption.make_room import Room
 from extender.policy.preemption.node_costs import Price
-from extender.policy.preemption.statement import Claim, Trial
-from extender.policy.queues.tree import RESOURCES
-from extender.policy.session import placed_amounts
+from extender.policy.preemption.pool_context import PoolContext
+from extender.policy.preemption.rule import PreemptionRule
+from extender.policy.preemption.solution import Solution
+from extender.policy.preemption.statement import Claim
 from extender.policy.workloads.pod_classes import placing_orders, shapes_of
-from extender.state.model import Amounts, PodView
+from extender.state.model import PodView
 from extender.state.nodes import NodeTable
-
-if TYPE_CHECKING:
-    from extender.policy.preemption.solver import Solver
 
 #: So often a plan that the rule does not allow is tried, each without the nodes that those before
 #: it cleared last.
@@ -35,17 +31,17 @@ _FEW_PODS: Final = 32
 class Search:
     """One claim's way to a plan. `was_forbidden`: there was one, but the rule does not allow it."""
 
-    def __init__(self, solver: "Solver", claim: Claim, rule: Rule, *, can_move: bool) -> None:
-        self.solver = solver
+    def __init__(
+        self, context: PoolContext, claim: Claim, rule: PreemptionRule, *, can_move: bool
+    ) -> None:
+        self.context = context
         self.claim = claim
         self.rule = rule
         self.can_move = can_move
         self.was_forbidden = False
-        touched, log = solver.touched, solver.log
-        self.trial = Trial(solver.session, solver.pool, solver.herd, touched, log, claim)
-        self._room = Room(solver, self.trial, claim, rule)
-        # Who lacks company whatever is done here.
-        self._lonely = solver.session.places.beside.lonely()
+        self.solution = Solution(context, claim, rule)
+        self.trial = self.solution.trial
+        self._room = Room(context, self.trial, claim, rule)
 
     def run(self) -> bool:
         """Whether there is a plan: then the simulation holds it, otherwise nothing.
@@ -84,12 +80,12 @@ class Search:
             is_placed = self._place_all()
             if not (is_placed and meet_limits(self.trial, room.terms) and self._settle()):
                 return False
-            if self._may_keep():
+            if self.solution.is_valid():
                 return True
             self.was_forbidden = True
-            if not room.cleared or self.solver.n_retries == 0:
+            if not room.cleared or self.context.n_retries == 0:
                 return False
-            self.solver.n_retries -= 1
+            self.context.n_retries -= 1
             room.refused.add(room.cleared[-1])
             self.rollback(mark)
         return False
@@ -126,89 +122,30 @@ class Search:
         """Undo everything since `mark`, prices included that were worked out since."""
         if self.trial.checkpoint() > mark:
             self.trial.rollback(mark)
-            self.solver.changed_prices()
-
-    def review(self) -> None:
-        """The plan is part of the cycle's, and places came free since: let those stay who can."""
-        herd = self.solver.herd
-        leaves = {herd.leaves[unit.w] for unit in self.trial.units.values()} | {self.claim.leaf}
-        givers = {queue for leaf in leaves for queue in leaf.chain}
-        victims = self._victims()
-        had = placed_amounts(self.trial.placements)
-        # Who ran before may run on beside the taker, as far as limits go.
-        victims.may_keep = lambda: (
-            not any(map(herd.is_over_limit, givers)) and self.do_all_suit() and self.may_hold(had)
-        )
-        victims.review()
-
-    def _settle(self) -> bool:
-        victims = self._victims()
-        if not victims.settle():
-            return False
-        self._room.is_doubtful |= victims.n_instead > 0
-        return True
-
-    def _may_keep(self) -> bool:
-        trial = self.trial
-        is_free = not trial.units and not trial.moving
-        if is_free and self.rule.needs_victims and not self.claim.pending.is_behind:
-            return False
-        return self._is_allowed()
-
-    def _is_allowed(self) -> bool:
-        """Whether the rule allows the plan as it is, and all suit those beside whom they are, whom
-        nobody leaves alone who was given a place before."""
-        return self.rule.may_keep(self.claim, self.trial) and self.do_all_suit()
-
-    def do_all_suit(self) -> bool:
-        """Whether all who get places suit those beside whom they are."""
-        trial, beside = self.trial, self.solver.session.places.beside
-        if not beside:
-            return True
-        placed = (*trial.placements, *(place for place in trial.moving.values() if place))
-        do_all_stand = all(beside.stands(p.pod, trial.ix_of(p.node), "later") for p in placed)
-        return do_all_stand and not beside.leaves_alone(self._lonely)
-
-    def may_hold(self, had: Amounts) -> bool:
-        """Whether its quotas allow what it holds, where that is more than it `had`."""
-        has, workload = placed_amounts(self.trial.placements), self.claim.pending.workload
-        more = [r for r in RESOURCES if has[r] > had[r]]
-        return (
-            workload.is_preemptible
-            or not more
-            or all(
-                queue.allocated_np[r] <= queue.np_quota[r]
-                for queue in self.claim.leaf.chain
-                for r in more
-            )
-        )
+            self.context.changed_prices()
 
     def _place_all(self) -> bool:
-        claim, solver = self.claim, self.solver
+        claim, context = self.claim, self.context
         if not claim.is_near and len(claim.chunk) == 1:
             return self._room.seat(claim.chunk[0], WHOLE_POOL)
         if not claim.is_near:
-            return self.place_in(claim.chunk, solver.pool, WHOLE_POOL) is not None
-        lay_out = solver.session.places.lay_out
-        return lay_out(claim.pending, solver.pool, self, self._emptied(), claim.chunk) is not None
+            return self.place_in(claim.chunk, context.pool, WHOLE_POOL) is not None
+        lay_out = context.session.places.lay_out
+        return lay_out(claim.pending, context.pool, self, self._emptied(), claim.chunk) is not None
 
     def _emptied(self) -> NodeTable:
         """The nodes as they would be if everything left that may."""
-        herd, terms = self.solver.herd, self._room.terms
-        table = self.solver.session.sim.later.copy()
+        herd, terms = self.context.herd, self._room.terms
+        table = self.context.session.sim.later.copy()
         for p, pod in enumerate(herd.pods):
             is_open = terms.tiers[herd.queue[herd.owner[p]]] or terms.moves[herd.shape[p]]
             if herd.is_here[p] and is_open:
                 table.give_back(table.cards.ix[pod.node], pod.demand, pod.cards)
         return table
 
-    def _victims(self) -> Victims:
-        rule, claim, trial = self.rule, self.claim, self.trial
-        return Victims(
-            claim,
-            trial,
-            self._room.terms,
-            is_full=self.solver.fullness.is_full,
-            may_keep=self._is_allowed,
-            can_move=rule.can_move and rule.can_stop,
-        )
+    def _settle(self) -> bool:
+        victims = self.solution.fill_back(self.solution, with_moves=self._room.with_moves)
+        if not victims.settle():
+            return False
+        self._room.is_doubtful |= victims.n_instead > 0
+        return True

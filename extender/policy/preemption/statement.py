@@ -71,8 +71,9 @@ class Seat(Struct, eq=False, gc=False):
 
 @dataclass(slots=True, eq=False)
 class Trial:
-    """`touched` are nodes on which anything changed, in order, and `log` says how all of it is
-    undone; the caller keeps both for all trials, which end in the reverse order of their steps.
+    """`touched` are nodes on which anything changed, in order, which the caller keeps for all
+    trials; `log` says how the steps of this one are undone. Trials end in the reverse order of
+    their steps.
 
     `seats` are by uid, `units` by their first pod p, `moving` by p with the new place where one is
     found. `is_for_limits`: some are stopped so that a queue stays within its limit.
@@ -83,8 +84,8 @@ class Trial:
     pool: str
     herd: Herd
     touched: list[int]
-    log: list[Step]
     claim: Claim
+    log: list[Step] = field(default_factory=list)
     seats: dict[str, Seat] = field(default_factory=dict)
     units: dict[int, Unit] = field(default_factory=dict)
     moving: dict[int, Placement | None] = field(default_factory=dict)
@@ -125,7 +126,7 @@ class Trial:
         self.session.sim.rollback(self.log[mark][0])
         while len(self.log) > mark:
             _, nodes, undo, args = self.log.pop()
-            undo(*args)
+            undo(self, *args)
             self.touched.extend(nodes)
 
     def seat(self, pod: PodView, frame: Frame) -> bool:
@@ -176,7 +177,7 @@ class Trial:
         if self.is_charged:
             gpu, cpu, memory = seat.placement.amounts
             self._charge(ix, (-gpu, -cpu, -memory))
-        self._note(mark, (ix,), self._put_seat, uid, seat)
+        self._note(mark, (ix,), Trial._put_seat, uid, seat)
         return seat
 
     def stop(self, unit: Unit) -> None:
@@ -188,7 +189,7 @@ class Trial:
             sim.evict(self.ix_of(pod.node), pod, pod.cards)
         sim.discharge(herd.leaves[unit.w], herd.amounts_of(unit.pods), is_np=False)
         self._mark_stopped(unit, True)
-        self._note(mark, self._nodes_of(unit.w), self._mark_stopped, unit, False)
+        self._note(mark, self._nodes_of(unit.w), Trial._mark_stopped, unit, False)
 
     def spare(self, unit: Unit) -> None:
         """The unit, which was stopped, stays after all."""
@@ -199,7 +200,7 @@ class Trial:
             sim.reinstate(self.ix_of(pod.node), pod, pod.cards)
         sim.charge(herd.leaves[unit.w], herd.amounts_of(unit.pods), is_np=False)
         self._mark_stopped(unit, False)
-        self._note(mark, self._nodes_of(unit.w), self._mark_stopped, unit, True)
+        self._note(mark, self._nodes_of(unit.w), Trial._mark_stopped, unit, True)
 
     def displace(self, p: int) -> None:
         """The pod leaves its place for another one, which is yet to be found."""
@@ -208,7 +209,7 @@ class Trial:
         ix = self.ix_of(pod.node)
         self.session.sim.evict(ix, pod, pod.cards)
         self._mark_moving(p, True)
-        self._note(mark, (ix,), self._mark_moving, p, False)
+        self._note(mark, (ix,), Trial._mark_moving, p, False)
 
     def resettle(self, p: int) -> bool:
         """Find a new place for a displaced pod; False where there is none."""
@@ -218,7 +219,7 @@ class Trial:
         if placement is None:
             return False
         self.moving[p] = placement
-        self._note(mark, (self.ix_of(placement.node),), self._set_place, p, None)
+        self._note(mark, (self.ix_of(placement.node),), Trial._set_place, p, None)
         return True
 
     def restore(self, p: int) -> None:
@@ -233,7 +234,7 @@ class Trial:
         sim.reinstate(ixs[0], pod, pod.cards)
         self._mark_moving(p, False)
 
-        self._note(mark, ixs, self._displace_again, p, placement)
+        self._note(mark, ixs, Trial._displace_again, p, placement)
 
     def is_over(self, ix: int) -> bool:
         """Whether the node would hold more than it has, later."""
@@ -266,7 +267,7 @@ class Trial:
             # So much memory is more of a small card than of a large one.
             self._charge(ix, seat.placement.amounts)
         self.seats[uid] = seat
-        self._note(mark, (ix,), self._drop_seat, uid)
+        self._note(mark, (ix,), Trial._drop_seat, uid)
 
     def _put_seat(self, uid: str, seat: Seat) -> None:
         self.seats[uid] = seat
