@@ -1,0 +1,143 @@
+"""Node pools: placement, policy and time slices of their nodes."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from extender.api.ledger import Natural
+from extender.api.objects import Condition, ObjectMeta
+from extender.api.queue_kinds import (
+    PastUse,
+    Seconds,
+)
+
+PlacementRule = Literal["BinPack", "Spread", "LeastFragmentation", "BestFit", "FirstFit"]
+
+
+class Placement(Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """Which node and card is preferred, for work with GPUs and work without.
+
+    `LeastFragmentation` is fragmentation gradient descent: the place that makes the least GPU
+    capacity useless for the kinds of work that the pool sees.
+    """
+
+    gpu: Annotated[PlacementRule, Meta(description="For pods that ask for GPUs.")] = "BinPack"
+    cpu: Annotated[PlacementRule, Meta(description="For pods that ask for none.")] = "BinPack"
+
+
+TimeSlicingMode = Literal["Disabled", "Strict", "Fair"]
+
+
+class TimeSlicing(Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """How compute time of a shared card is divided."""
+
+    mode: Annotated[
+        TimeSlicingMode,
+        Meta(
+            description="Strict: exactly the pod's share. Fair: at least the share, and an equal"
+            " part of what is idle. Disabled: the card's time is not divided."
+        ),
+    ] = "Disabled"
+    lease_milliseconds: Annotated[
+        int, Meta(ge=10, le=10000, description="How long one pod has the card at a time.")
+    ] = 250
+    precision_percent: Annotated[
+        int, Meta(ge=1, le=50, description="Finest share: a plan has 100 / this many leases.")
+    ] = 5
+
+
+class TimeBasedFairShare(Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """Whether queues that used much in the past get less of what is over quota now.
+
+    Off while the weight is 0. What was used counts half as much after every half-life.
+    """
+
+    weight_percent: Annotated[
+        int, Meta(ge=0, le=1000, description="How strongly past use bends over-quota weights.")
+    ] = 0
+    half_life_seconds: Annotated[
+        int, Meta(ge=60, le=31_536_000, description="After so long, use counts half as much.")
+    ] = 604_800
+
+
+PoolPolicy = Literal["FairShare", "DemandWeighted", "Priority"]
+JobOrder = Literal["Fifo", "StrictFifo"]
+
+
+class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
+    node_selector: Annotated[
+        dict[str, str],
+        Meta(
+            description="Labels of the pool's nodes. The pool `default` has every node that no"
+            " other pool selects."
+        ),
+    ] = field(default_factory=dict)
+    placement: Placement = field(default_factory=Placement)
+    policy: Annotated[
+        PoolPolicy,
+        Meta(
+            description="FairShare: quotas, then shares of what is left. DemandWeighted: in"
+            " proportion to demand times weight. Priority: the best priority of all first."
+        ),
+    ] = "FairShare"
+    preemption: Annotated[
+        Literal["Enabled", "Disabled"],
+        Meta(description="Whether running work may be evicted for other work."),
+    ] = "Enabled"
+    over_quota_weights: Annotated[
+        Literal["Enabled", "Disabled"],
+        Meta(description="Disabled: what is over quota goes to projects in proportion to quota."),
+    ] = "Enabled"
+    unledgered_pods: Annotated[
+        Literal["Report", "Evict"],
+        Meta(
+            description="What is done about a pod of a project's namespace that holds GPUs of the"
+            " pool without a row: an event, or an event and an eviction."
+        ),
+    ] = "Report"
+    job_order: Annotated[
+        JobOrder,
+        Meta(
+            description="In FairShare pools: whether waiting work lets later work of its queue"
+            " pass."
+        ),
+    ] = "Fifo"
+    time_based_fair_share: TimeBasedFairShare = field(default_factory=TimeBasedFairShare)
+    time_slicing: TimeSlicing = field(default_factory=TimeSlicing)
+    disruption_budget_seconds: Annotated[
+        Seconds,
+        Meta(
+            description="How long a PodDisruptionBudget may hold back reclaim and preemption."
+            " Moves always obey budgets."
+        ),
+    ] = 120
+    max_termination_grace_seconds: Annotated[
+        Seconds,
+        Meta(
+            description="The longest that an evicted pod has to end, whatever its"
+            " terminationGracePeriodSeconds."
+        ),
+    ] = 300
+
+
+class GpuNodePoolStatus(Struct, rename="camel", kw_only=True):
+    """GPUs as numbers of GPUs; `fragmented` is what is free on cards that are partly used.
+
+    `past` is what the pool had, where past use is counted.
+    """
+
+    observed_generation: Natural = 0
+    nodes: Natural = 0
+    capacity: str = "0"
+    allocated: str = "0"
+    fragmented: str = "0"
+    past: PastUse | None = None
+    conditions: list[Condition] = field(default_factory=list)
+
+
+class GpuNodePool(Struct, rename="camel", kw_only=True):
+    """A set of nodes that is shared by one policy."""
+
+    metadata: ObjectMeta
+    spec: GpuNodePoolSpec = field(default_factory=GpuNodePoolSpec)
+    status: GpuNodePoolStatus = field(default_factory=GpuNodePoolStatus)
