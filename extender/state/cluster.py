@@ -8,9 +8,6 @@ kept as projections, our own kinds as they are.
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
-from msgspec import structs
-
-from extender.api.demand import read_demand
 from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import (
     GpuDepartment,
@@ -34,8 +31,8 @@ from extender.state.fleet.foreign import ForeignPod
 from extender.state.fleet.inventory import Differences
 from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.nodes import NodeTable, RowIndex
+from extender.state.pod_intake import PodIntake, is_older
 from extender.state.pods.claims import VolumeView
-from extender.state.pods.facts import PodFacts, group_of, is_ours, read_facts, read_hold
 from extender.state.problems import Problem
 from extender.state.queues import Queues
 from extender.state.refusals import Denial
@@ -57,16 +54,15 @@ class ClusterState:
         self._fleet = Fleet(self._queues)
         self._rows = RowIndex()
         self._gone = GoneUids()
-        self._leaving: set[str] = set()
         self._assembly = Assembly(self._rows, self._queues, self._topologies, self._budgets)
         self._workloads = Workloads(self._assembly)
         self._upkeep = Upkeep(self._rows, self._workloads, self._fleet.foreign, self._gone)
         self._kept = KeptPods(self._rows, self._fleet, self._workloads, self._upkeep)
         self._synced: set[type] = set()
-        self._claimants: set[str] = set()
+        self._pods = PodIntake(self._kept, self._workloads, self._fleet, self._assembly, self._gone)
         self._held_lately: Mapping[tuple[str, str], Amounts] = {}
         self._put: dict[type, Callable[[Any], None]] = {
-            Pod: self._put_pod,
+            Pod: self._pods.put,
             Node: self._fleet.set_host,
             GpuNode: self._put_gpu_node,
             GpuDepartment: self._queues.set_department,
@@ -78,7 +74,7 @@ class ClusterState:
             PriorityClass: self._put_priority_class,
         }
         self._drop: dict[type, Callable[[Removed], None]] = {
-            Pod: self._remove_pod,
+            Pod: self._pods.remove,
             Node: lambda gone: self._fleet.drop_host(gone.name, gone.uid),
             GpuNode: self._drop_gpu_node,
             GpuDepartment: self._drop_department,
@@ -126,22 +122,15 @@ class ClusterState:
 
         It does until the watch says so too, or `forget_leaving` is called.
         """
-        for uid in uids:
-            facts = self._workloads.facts.get(uid)
-            if facts is not None and not facts.is_terminating:
-                self._leaving.add(uid)
-                self._take_facts(structs.replace(facts, is_terminating=True))
+        self._pods.expect_leaving(uids)
 
     def forget_leaving(self, uid: str) -> None:
         """The pod is not evicted after all: it is as the API server last had it."""
-        facts = self._workloads.facts.get(uid)
-        if uid in self._leaving and facts is not None:
-            self._leaving.discard(uid)
-            self._take_facts(structs.replace(facts, is_terminating=False))
+        self._pods.forget_leaving(uid)
 
     def is_expected_to_leave(self, uid: str) -> bool:
         """Whether the pod is about to be evicted, and the watch has not said so yet."""
-        return uid in self._leaving
+        return uid in self._pods.leaving
 
     def set_denial(self, pod: PodView, denial: Denial) -> None:
         """The API server refused to let the live pod be released."""
@@ -160,10 +149,9 @@ class ClusterState:
         if view is not None:
             known[key] = view
         if before != view:
-            for uid in self._claimants:
-                facts = self._workloads.facts[uid]
+            for facts in self._pods.claimants():
                 if facts.namespace == namespace and claim in facts.claims:
-                    self._workloads.touch_pod(uid)
+                    self._workloads.touch_pod(facts.uid)
 
     # -- what decisions read -----------------------------------------------------------------
 
@@ -302,8 +290,8 @@ class ClusterState:
 
     def wanted_claims(self) -> set[tuple[str, str]]:
         """Namespace and name of the PersistentVolumeClaims of all pods that wait."""
-        facts = (self._workloads.facts[uid] for uid in self._claimants)
-        return {(each.namespace, claim) for each in facts for claim in each.claims}
+        waiting = self._pods.claimants()
+        return {(each.namespace, claim) for each in waiting for claim in each.claims}
 
     def released_without_row(self) -> list[PodView]:
         """Unbound pods without our gate and without a row: as they are, nothing will bind them."""
@@ -336,70 +324,13 @@ class ClusterState:
         self._workloads.validate_tally(self._fleet.table(), self._fleet.n_reshaped)
         self._upkeep.validate(uids)
 
-    # -- pods --------------------------------------------------------------------------------
-
-    def _put_pod(self, pod: Pod) -> None:
-        meta = pod.metadata
-        known = self._kept.facts_of(meta.uid)
-        if known is not None and _is_older(meta.resource_version, known.resource_version):
-            return
-        if pod.is_terminal:
-            if meta.uid not in self._gone:
-                self._end_pod(pod)
-            return
-        self._gone.discard(meta.uid)
-        namesake = self._workloads.uid_of(meta.namespace, meta.name)
-        if namesake and namesake != meta.uid:
-            self._gone.add(namesake, meta.resource_version)
-            self._drop_pod(namesake)
-        demand = read_demand(pod)
-        if is_ours(pod, demand):
-            facts = read_facts(pod, demand)
-            if facts.is_terminating:
-                self._leaving.discard(meta.uid)
-            elif meta.uid in self._leaving:
-                facts = structs.replace(facts, is_terminating=True)
-            if facts != known:
-                self._take_facts(facts)
-        else:
-            if known is not None:
-                self._drop_pod(meta.uid)
-            hold = read_hold(pod, demand) if pod.spec.node_name else None
-            self._fleet.set_hold(meta.uid, hold)
-
-    def _end_pod(self, pod: Pod) -> None:
-        """A pod of a group that has succeeded counts for the group's minimum from now on."""
-        self._gone.add(pod.metadata.uid, pod.metadata.resource_version)
-        if pod.status.phase == "Succeeded" and group_of(pod):
-            demand = read_demand(pod)
-            if is_ours(pod, demand) and not (facts := read_facts(pod, demand)).is_mirror:
-                self._workloads.note_done(facts)
-        self._drop_pod(pod.metadata.uid)
-
-    def _remove_pod(self, gone: Removed) -> None:
-        self._drop_pod(gone.uid)
-        self._workloads.forget_done(gone.uid)
-
-    def _drop_pod(self, uid: str) -> None:
-        self._claimants.discard(uid)
-        self._assembly.denials.pop(uid, None)
-        self._leaving.discard(uid)
-        self._kept.drop(uid)
-
-    def _take_facts(self, facts: PodFacts) -> None:
-        self._kept.take(facts)
-        if facts.claims and not facts.node:
-            self._claimants.add(facts.uid)
-        else:
-            self._claimants.discard(facts.uid)
-
     # -- nodes -------------------------------------------------------------------------------
 
     def _put_gpu_node(self, gpu_node: GpuNode) -> None:
         meta = gpu_node.metadata
         before = self._fleet.gpu_nodes.get(meta.name)
         if before is not None and before.metadata.uid == meta.uid:
-            if _is_older(meta.resource_version, before.metadata.resource_version):
+            if is_older(meta.resource_version, before.metadata.resource_version):
                 return
             if _holds_alike(before, gpu_node):
                 self._fleet.gpu_nodes[meta.name] = gpu_node
@@ -473,7 +404,7 @@ class ClusterState:
     def _budgets_left(self) -> dict[str, int]:
         """What budgets allow, less the pods that are about to be evicted."""
         left = self._budgets.allowed(self._workloads.namespaces)
-        for uid in self._leaving if left else ():
+        for uid in self._pods.leaving if left else ():
             pod = self._workloads.pod(uid)
             for budget in pod.budgets if pod else ():
                 if budget in left:
@@ -502,8 +433,3 @@ def _holds_alike(before: GpuNode, after: GpuNode) -> bool:
         and before.status.foreign == after.status.foreign
         and before.metadata.labels == after.metadata.labels
     )
-
-
-def _is_older(version: str, than: str) -> bool:
-    """Whether a resource version is older; versions that are not numbers are never older."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -1,0 +1,116 @@
+"""How events about pods enter the model: pods of ours, pods beside them, and pods that ended."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import structs
+
+from extender.api.demand import read_demand
+from extender.api.events import Removed
+from extender.api.objects import Pod
+from extender.state.fleet.fleet import Fleet
+from extender.state.pods.facts import PodFacts, group_of, is_ours, read_facts, read_hold
+from extender.state.upkeep.kept_pods import KeptPods
+from extender.state.upkeep.upkeep import GoneUids
+from extender.state.workloads.assembly import Assembly
+from extender.state.workloads.collection import Workloads
+
+
+class PodIntake:
+    """Takes in what the API server says of pods. `leaving` are those about to be evicted."""
+
+    def __init__(
+        self,
+        kept: KeptPods,
+        workloads: Workloads,
+        fleet: Fleet,
+        assembly: Assembly,
+        gone: GoneUids,
+    ) -> None:
+        self._kept = kept
+        self._workloads = workloads
+        self._fleet = fleet
+        self._assembly = assembly
+        self._gone = gone
+        self._claimants: set[str] = set()
+        self.leaving: set[str] = set()
+
+    def claimants(self) -> Iterator[PodFacts]:
+        """Unbound pods that use PersistentVolumeClaims."""
+        return (self._workloads.facts[uid] for uid in self._claimants)
+
+    def expect_leaving(self, uids: Iterable[str]) -> None:
+        """Have these live pods as terminating, until the watch says so or they are forgotten."""
+        for uid in uids:
+            facts = self._workloads.facts.get(uid)
+            if facts is not None and not facts.is_terminating:
+                self.leaving.add(uid)
+                self._take(structs.replace(facts, is_terminating=True))
+
+    def forget_leaving(self, uid: str) -> None:
+        """Have the pod as the API server last had it."""
+        facts = self._workloads.facts.get(uid)
+        if uid in self.leaving and facts is not None:
+            self.leaving.discard(uid)
+            self._take(structs.replace(facts, is_terminating=False))
+
+    def put(self, pod: Pod) -> None:
+        """Take the pod as it is now; one that is older than what is known is passed over."""
+        meta = pod.metadata
+        known = self._kept.facts_of(meta.uid)
+        if known is not None and is_older(meta.resource_version, known.resource_version):
+            return
+        if pod.is_terminal:
+            if meta.uid not in self._gone:
+                self._end(pod)
+            return
+        self._gone.discard(meta.uid)
+        namesake = self._workloads.uid_of(meta.namespace, meta.name)
+        if namesake and namesake != meta.uid:
+            self._gone.add(namesake, meta.resource_version)
+            self._drop(namesake)
+        demand = read_demand(pod)
+        if is_ours(pod, demand):
+            facts = read_facts(pod, demand)
+            if facts.is_terminating:
+                self.leaving.discard(meta.uid)
+            elif meta.uid in self.leaving:
+                facts = structs.replace(facts, is_terminating=True)
+            if facts != known:
+                self._take(facts)
+        else:
+            if known is not None:
+                self._drop(meta.uid)
+            hold = read_hold(pod, demand) if pod.spec.node_name else None
+            self._fleet.set_hold(meta.uid, hold)
+
+    def _end(self, pod: Pod) -> None:
+        """A pod of a group that has succeeded counts for the group's minimum from now on."""
+        self._gone.add(pod.metadata.uid, pod.metadata.resource_version)
+        if pod.status.phase == "Succeeded" and group_of(pod):
+            demand = read_demand(pod)
+            if is_ours(pod, demand) and not (facts := read_facts(pod, demand)).is_mirror:
+                self._workloads.note_done(facts)
+        self._drop(pod.metadata.uid)
+
+    def remove(self, gone: Removed) -> None:
+        """Forget the pod, and that it has succeeded."""
+        self._drop(gone.uid)
+        self._workloads.forget_done(gone.uid)
+
+    def _drop(self, uid: str) -> None:
+        self._claimants.discard(uid)
+        self._assembly.denials.pop(uid, None)
+        self.leaving.discard(uid)
+        self._kept.drop(uid)
+
+    def _take(self, facts: PodFacts) -> None:
+        self._kept.take(facts)
+        if facts.claims and not facts.node:
+            self._claimants.add(facts.uid)
+        else:
+            self._claimants.discard(facts.uid)
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether a resource version is older; versions that are not numbers are never older."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
