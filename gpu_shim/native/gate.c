@@ -25,6 +25,10 @@
 #define N_QUIET 2
 /* A thread that is past the gate is in the driver at once, unless it was stopped there. */
 #define LONGEST_ENTRY (5000 * MS)
+/* A thread that launches waits no longer than this for what it has queued: its kernel may need the
+ * thread to end, by a flag that the host writes or by work on another stream. */
+#define LONGEST_PACING (250 * MS)
+#define NOT_READY 600
 
 static struct gate {
     _Atomic uint32_t n_inside, n_waiting;
@@ -42,6 +46,7 @@ static struct pace {
     _Atomic uint32_t n_launches, every;
     uint32_t at;
     void *context;
+    uint64_t free_until_ns; /* launches are not paced: the last wait was given up */
     struct {
         void *event;
         bool is_recorded;
@@ -170,6 +175,19 @@ int gate_enter(void *stream)
 
 /* -- bounding what is queued ----------------------------------------------------------------- */
 
+/* Whether the event came in time. */
+static bool wait_for(void *event)
+{
+    uint64_t began = client_now_ns(), waited = 0;
+    while (REAL(cuEventQuery)(event) == NOT_READY) {
+        if (waited > LONGEST_PACING)
+            return false;
+        usleep(waited < 4 * MS ? 50 : 500);
+        waited = client_now_ns() - began;
+    }
+    return true;
+}
+
 static void follow(struct pace *pace, void *stream)
 {
     int at = pace->at % 2;
@@ -177,8 +195,13 @@ static void follow(struct pace *pace, void *stream)
     if (REAL(cuCtxGetCurrent)(&context) || (pace->context && pace->context != context))
         return;
     pace->context = context;
+    if (client_now_ns() < pace->free_until_ns)
+        return;
     if (pace->ring[at].is_recorded) {
-        REAL(cuEventSynchronize)(pace->ring[at].event);
+        if (!wait_for(pace->ring[at].event)) {
+            pace->free_until_ns = client_now_ns() + LONGEST_PACING;
+            return;
+        }
         uint64_t took = client_now_ns() - pace->ring[at].recorded_ns;
         if (took > 5 * MS && pace->every > 1)
             pace->every /= 2;

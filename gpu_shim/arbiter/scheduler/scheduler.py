@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Final, Protocol
 
 from gpu_shim.arbiter.fast_path.events import Events, Handover
-from gpu_shim.arbiter.scheduler.card_slots import CardSlots
+from gpu_shim.arbiter.scheduler.card_slots import CardSlots, SlotState
 from gpu_shim.policy.foresight import Turn, foresee
 from gpu_shim.policy.gangs import Node
 from gpu_shim.policy.leases import IDLE, Settings
@@ -23,6 +23,11 @@ from gpu_shim.protocol.wire import Gate
 
 #: A container that has not drained by then shares the card with the next; it is charged for both.
 DRAIN_NS: Final = 2_000_000_000
+#: A lease of several cards may end inside a collective: one card's kernel waits for its peer, which
+#: waits at the gate of another. If the cards have not drained after this time, their gates open
+#: once more for `PEEK_NS`, enough for the peer to launch; then after twice the time, and so on.
+SPLIT_NS: Final = 20_000_000
+PEEK_NS: Final = 5_000_000
 
 
 class GateObserver(Protocol):
@@ -44,11 +49,14 @@ class GateObserver(Protocol):
 @dataclass(slots=True)
 class CardRecord:
     """What the scheduler itself keeps of a card: the parked container, the turn that the fast path
-    was told to carry out, and how often a container did not drain in time."""
+    was told to carry out, and how often a container did not drain in time. `ended_ns` is when a
+    lease ended that has not drained; `peek_ns` (0: not) until when its gate is open once more."""
 
     parked: str = IDLE
     turn: Turn | None = None
     n_late: int = 0
+    ended_ns: int = 0
+    peek_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -84,8 +92,11 @@ class Scheduler:
         self.slots.remove(container)
         self.node.remove(container, now_ns)
         for card in cards:
-            if self.cards[card].parked == container:
-                self.cards[card].parked = IDLE
+            record = self.cards[card]
+            if record.parked == container:
+                record.parked = IDLE
+            if self.node.cards[card].holder is None:
+                record.ended_ns = record.peek_ns = 0
         if self.observer is not None:
             self.observer.forget(container)
         self._change(cards)
@@ -129,8 +140,11 @@ class Scheduler:
         """When `settle` must be called again even if nothing happens; 0: never."""
         moments = list[int]()
         for name, card in self.node.cards.items():
-            if closed_ns := self.slots.state(name).closed_ns:
-                moments.append(closed_ns + self.drain_ns)
+            record, closed_ns = self.cards[name], self.slots.state(name).closed_ns
+            if record.peek_ns:
+                moments.append(record.peek_ns)
+            elif closed_ns:
+                moments.append(self._give_up_ns(name, closed_ns))
             elif card.holder is not None and self.cards[name].turn is None:
                 moments.append(card.holder.until_ns)
         return min(moments, default=0)
@@ -170,7 +184,10 @@ class Scheduler:
     # -- one card ------------------------------------------------------------------------------
 
     def _settle(self, card: str, now_ns: int) -> None:
-        account = self.node.cards[card]
+        account, record = self.node.cards[card], self.cards[card]
+        if now_ns < record.peek_ns:
+            return
+        record.peek_ns = 0
         if not self._is_clear(card, now_ns):
             return
         holder = account.holder
@@ -191,9 +208,14 @@ class Scheduler:
         state, holder = self.slots.state(card), self.node.cards[card].holder
         if not state.closed_ns:
             return True
-        if state.n_awaited and now_ns < state.closed_ns + self.drain_ns:
+        n_awaited, record = self._n_awaited(card, state), self.cards[card]
+        if n_awaited and now_ns < self._give_up_ns(card, state.closed_ns):
             return False
-        self.cards[card].n_late += bool(state.n_awaited)
+        if n_awaited and now_ns < (record.ended_ns or state.closed_ns) + self.drain_ns:
+            self._peek(state.holder, now_ns)
+            return False
+        record.n_late += bool(n_awaited)
+        record.ended_ns = 0
         if holder is not None and holder.name == state.holder:
             self.node.cards[card].drained(holder.name, now_ns - state.closed_ns)
             self.node.end(card, now_ns)
@@ -214,13 +236,53 @@ class Scheduler:
         account = self.node.cards[card]
         assert account.holder is not None
         name = account.holder.name
-        if len(self.node.cards_of[name]) > 1 or not account.tenants[name].is_busy:
+        if not account.tenants[name].is_busy:
             return False
-        if self.node.turn(card, now_ns) != name:
+        cards = self.node.cards_of[name]
+        if any(not self._is_held(each, name, now_ns) for each in cards):
             return False
-        self.node.end(card, now_ns)
+        for each in cards:
+            self.node.end(each, now_ns)
         self._grant(self.node.pick(card, now_ns), now_ns)
         return True
+
+    def _is_held(self, card: str, name: str, now_ns: int) -> bool:
+        """Whether the container has the card, its gate is open, and its turn would be next."""
+        holder, state = self.node.cards[card].holder, self.slots.state(card)
+        is_open = state.holder == name and state.gate != Gate.CLOSED
+        is_its = holder is not None and holder.name == name and is_open
+        return is_its and self.node.turn(card, now_ns) == name
+
+    # -- several cards -------------------------------------------------------------------------
+
+    def _closing(self, container: str) -> list[str]:
+        """The container's cards with its lease over and its gate closed."""
+        cards = self.node.cards_of.get(container, ())
+        states = {card: self.slots.state(card) for card in cards}
+        return [card for card, at in states.items() if at.closed_ns and at.holder == container]
+
+    def _n_awaited(self, card: str, state: SlotState) -> int:
+        """Processes that may run work on the card, or on one that they had together with it."""
+        if len(self.node.cards_of.get(state.holder, ())) < 2:
+            return state.n_awaited
+        return sum(self.slots.state(each).n_awaited for each in self._closing(state.holder))
+
+    def _give_up_ns(self, card: str, closed_ns: int) -> int:
+        """Until when a closed gate waits for its processes to drain, or opens once more."""
+        ended_ns = self.cards[card].ended_ns or closed_ns
+        if len(self.node.cards_of.get(self.slots.state(card).holder, ())) < 2:
+            return ended_ns + self.drain_ns
+        # 20 ms after the lease ended, then 40 ms after that peek, and so on.
+        wait_ns = max(SPLIT_NS, closed_ns - ended_ns)
+        return min(closed_ns + wait_ns, ended_ns + self.drain_ns)
+
+    def _peek(self, container: str, now_ns: int) -> None:
+        """Open the gates once more, for peers of a collective that has begun on another card."""
+        for card in self._closing(container):
+            record = self.cards[card]
+            record.ended_ns = record.ended_ns or self._closed_ns(card)
+            record.peek_ns = now_ns + PEEK_NS
+            self._set(card, container, Gate.LEASED, record.peek_ns, now_ns)
 
     def _release(self, card: str, now_ns: int) -> None:
         """End the holder's lease: park it if no container wants the card, else close its gate."""

@@ -177,6 +177,28 @@ async def test_a_stopped_holder_does_not_hold_up_others_for_good(scene: Scene) -
     assert scene.arbiter.scheduler.cards[UUID].n_late > 0
 
 
+LONG_KERNEL = """
+begin(); long, short = kernel(3_000_000), kernel(1)
+streams = [c_void_p() for _ in range(2)]
+for each in streams: cuda.cuStreamCreate(byref(each), 0)
+took, at = [], time.monotonic()
+launch(long, streams[0])
+for _ in range(6):
+    launch(short, streams[1]); took.append(time.monotonic() - at); at = time.monotonic()
+tell(max(took))
+"""
+
+
+async def test_a_launch_does_not_wait_for_the_programs_own_long_kernel(scene: Scene) -> None:
+    """The kernel may wait for that launch: behind it the program would hang for ever."""
+    scene.arbiter.scheduler.drain_ns = 100_000_000
+    for name in "ab":
+        scene.container(name, "1/2", "1")
+    await (await scene.run("b", BUSY)).answer()
+    program = await scene.run("a", LONG_KERNEL)
+    assert await program.answer() < 1.5
+
+
 async def test_without_an_arbiter_gates_open_after_a_second(scene: Scene) -> None:
     scene.container("a", "1/2", "1/2")
     scene.container("b", "1/2", "1/2")

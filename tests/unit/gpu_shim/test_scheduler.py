@@ -289,6 +289,78 @@ def test_a_gang_is_opened_on_all_its_cards_or_on_none(is_ahead: bool) -> None:
     assert held > 20
 
 
+def gang(is_ahead: bool, *others: str) -> Bench:
+    """A container of cards x and y, process 0, and others on the named cards, all with work."""
+    bench = Bench(("g", 500, 1000), cards="xy", is_ahead=is_ahead)
+    for key, card in enumerate(others):
+        bench.enter(f"on-{card}", 500, 1000, card)
+        bench.want(key + 1, card)
+    for card in "xy":
+        bench.want(0, card)
+    return bench
+
+
+def test_a_gang_of_cards_that_no_other_wants_renews_without_closing(is_ahead: bool) -> None:
+    bench = gang(is_ahead)
+    before = [bench.gate("g", card) for card in "xy"]
+    for _ in range(20):
+        bench.wait()
+    assert bench.now > BEGIN + 3 * LEASE
+    assert [bench.gate("g", card) for card in "xy"] == before
+    assert before[0][0] == Gate.OPEN
+
+
+def until_closed(bench: Bench) -> None:
+    """Until the gang's lease has ended; other containers drain at once."""
+    while bench.gate("g", "x")[0] == Gate.CLOSED:
+        bench.wait()
+        for key, (name, _) in enumerate(bench.processes[1:], 1):
+            bench.drain(key, bench.cards[name])
+    while bench.gate("g", "x")[0] != Gate.CLOSED:
+        bench.wait()
+
+
+def test_no_card_of_a_gang_is_given_away_before_all_have_drained(is_ahead: bool) -> None:
+    bench = gang(is_ahead, "x", "y")
+    until_closed(bench)
+    bench.drain(0, "y")
+    assert bench.open_on("y") == set()
+    bench.drain(0, "x")
+    assert bench.open_on("x") == {"on-x"}
+    assert bench.open_on("y") == {"on-y"}
+
+
+def test_a_lease_that_ends_inside_a_collective_lets_the_peer_in(is_ahead: bool) -> None:
+    """The kernel on x waits for its peer, which has not been launched on y yet."""
+    bench = gang(is_ahead, "x", "y")
+    until_closed(bench)
+    ended = bench.now
+    bench.drain(0, "y")
+    bench.wait()
+    assert bench.now == ended + 20 * MS
+    assert bench.open_on("y") == {"g"}
+    bench.wait()
+    assert bench.now == ended + 25 * MS
+    assert bench.open_on("y") == set()
+    for card in "xy":
+        bench.drain(0, card)
+    assert bench.open_on("y") == {"on-y"}
+    assert bench.scheduler.cards["x"].n_late == 0
+
+
+def test_a_gang_that_never_drains_is_overtaken_as_ever(is_ahead: bool) -> None:
+    bench = gang(is_ahead, "x", "y")
+    until_closed(bench)
+    ended, n_peeks = bench.now, 0
+    while "on-x" not in bench.open_on("x"):
+        bench.wait()
+        n_peeks += "g" in bench.open_on("x")
+        assert bench.now <= ended + 2_010 * MS
+    assert n_peeks <= 8
+    assert bench.now >= ended + 2_000 * MS
+    assert bench.scheduler.cards["x"].n_late == 1
+
+
 def test_a_container_that_is_removed_frees_the_card(is_ahead: bool) -> None:
     bench = two(is_ahead)
     bench.now += 10 * MS
