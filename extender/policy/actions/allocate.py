@@ -119,6 +119,7 @@ class _Round:
     def serve(self, waiting: list[Pending]) -> list[Pending]:
         """Serve the pool until nothing more fits; returns what it has no place for."""
         session = self.session
+        self._reserve_for_overdue(waiting)
         turns = session.take_turns(self.pool, waiting)
         blocked = []
         while (turn := turns.pop()) is not None:
@@ -151,6 +152,12 @@ class _Round:
                 if placed is None:
                     session.waits.pop(key, None)
         return blocked
+
+    def _reserve_for_overdue(self, waiting: list[Pending]) -> None:
+        session = self.session
+        for pending in session.reservations.overdue(waiting):
+            leaf = session.queue_of(pending.workload, self.pool)
+            session.reservations.reserve_overdue(leaf, pending, self.pool)
 
     def _may_wait(self, leaf: Queue, pending: Pending) -> bool:
         """Whether it has its turn after reclaim; pools of other policies have theirs only now."""
@@ -205,7 +212,7 @@ class _Round:
         session, pool = self.session, self.pool
         kept = session.reservations.in_pool(pool)
         if kept is None:
-            session.reservations.consider(leaf, pending, pool)
+            session.reservations.reserve(leaf, pending, pool)
         elif session.reservations.blocks(pending, pool):
             first = session.snapshot.workloads[kept.key]
             # The names of other projects' workloads are not for its owner.

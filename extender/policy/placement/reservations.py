@@ -1,14 +1,15 @@
 """Backfill reservations: places kept for a big workload that is blocked, so that smaller work
 cannot starve it for ever.
 
-In each node pool the first blocked workload in the order of turns that asks for more than one GPU,
-and for no more than its queue's share, may have one:
+In each node pool one blocked workload may have one, if it asks for more than one GPU and for no
+more than its queue's share:
 
-- Where pods of which the users stated how long they run make room for it within `LONGEST_S`, the
-  places at which it can start first are kept until then.
-- Otherwise, once it has waited `LONGEST_S`, and again each time when that time has doubled, places
-  are kept for a quarter of the time that it has waited by then. Only preemptible pods that have run
-  no longer than that quarter are waited for.
+- Each time when a workload's waiting time has doubled, from `LONGEST_S` on, places are kept for it
+  for a quarter of the time that it has waited by then, before any workload has its turn. Only
+  preemptible pods that have run no longer than that quarter are waited for. Of several such
+  workloads the one that has waited longest has the reservation.
+- Otherwise the first in the order of turns has it for which pods of which the users stated how
+  long they run make room within `LONGEST_S`: the places at which it can start first, until then.
 
 Other work takes a place that is kept if its user states that it ends before the reservation starts,
 or if the blocked workload could take the place back by reclaim or preemption. So cards stand idle
@@ -19,7 +20,7 @@ Kept places are held in both tables of the simulation, beside its log: a rollbac
 them. Reservations are made anew in every cycle; nothing of them is remembered.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -29,8 +30,8 @@ from extender.api.units import MILLI_PER_GPU
 from extender.policy.placement.earliest_start import End, Future
 from extender.policy.placement.simulation import Cards
 from extender.policy.placement.take_back import TakeBack, take_back_of
-from extender.policy.plan import Settings
-from extender.policy.queues.tree import RESOURCES, Queue, held_amounts
+from extender.policy.plan import Placement, Settings
+from extender.policy.queues.tree import RESOURCES, Queue, add, held_amounts, subtract
 from extender.policy.workloads.pending import Pending, has_waited_long
 from extender.state.model import GPU, Amounts
 
@@ -48,12 +49,12 @@ _MOST_SEARCHES: Final = 8
 class Reservation:
     """Places at which workload `key` can start at `start_s` (None: at an unknown time): node, what
     is asked of it, cards. Where nothing is asked, only the cards are kept. `take_back` is what the
-    workload could take back from others by then."""
+    workload could take back from others by then; None if it can start now."""
 
     key: str
     start_s: int | None
     places: list[tuple[int, Demand | None, Cards]]
-    take_back: TakeBack
+    take_back: TakeBack | None
 
 
 @dataclass(slots=True)
@@ -70,14 +71,45 @@ class Reservations:
         """The pool's reservation, or None."""
         return self._kept.get(pool)
 
-    def consider(self, leaf: Queue, pending: Pending, pool: str) -> None:
+    def reserve(self, leaf: Queue, pending: Pending, pool: str) -> None:
         """The workload has no place now: keep one for it, if it is the first that may have that."""
-        if pool in self._kept or not _is_entitled(leaf, pending, self.future.snapshot.now_s):
+        now_s = self.future.snapshot.now_s
+        if pool in self._kept or not _is_entitled(leaf, pending, now_s):
             return
-        found = self._by_stated_ends(leaf, pending, pool) or self._by_draining(leaf, pending, pool)
-        if found is not None:
-            self._kept[pool] = found
-            self._hold(found, 1)
+        ends = self.future.stated_ends(pool, now_s + LONGEST_S)
+        found = self._reserve(leaf, pending, pool, ends)
+        if found is None and is_turn_of_larger(leaf, pending, now_s):
+            # Its queue held less than its share lately: what idles is part of that.
+            ends = self.future.pods_to_drain(pool, now_s - LONGEST_S, now_s + LONGEST_S)
+            found = self._reserve(leaf, pending, pool, ends)
+        self._keep(pool, found)
+
+    def overdue(self, waiting: Iterable[Pending]) -> list[Pending]:
+        """The workloads for which places are kept without a stated start, those that have waited
+        longest first."""
+        now_s = self.future.snapshot.now_s
+        found = [
+            (_waits_since(pending), pending.workload.key, pending)
+            for pending in waiting
+            if now_s - _waits_since(pending) >= LONGEST_S
+            and pending.need()[GPU] > MILLI_PER_GPU
+            and drain_window(now_s - _waits_since(pending)) is not None
+        ]
+        return [pending for _, _, pending in sorted(found)]
+
+    def reserve_overdue(self, leaf: Queue, pending: Pending, pool: str) -> None:
+        """Keep places for one of these, before any workload has its turn."""
+        now_s, since_s = self.future.snapshot.now_s, _waits_since(pending)
+        window = drain_window(now_s - since_s)
+        if window is None or pool in self._kept or not _is_entitled(leaf, pending, now_s):
+            return
+        placed = self._free_now(leaf, pending, pool)
+        if placed:
+            self._keep(pool, Reservation(pending.workload.key, None, self._listed(placed), None))
+            return
+        begin_s, length_s = since_s + window[0], window[1]
+        ends = self.future.pods_to_drain(pool, begin_s - length_s, begin_s + length_s)
+        self._keep(pool, self._reserve(leaf, pending, pool, ends))
 
     @contextmanager
     def open_to(self, pending: Pending, pool: str) -> Iterator[None]:
@@ -148,28 +180,33 @@ class Reservations:
             return True
         leaf = self.future.queues[pool].leaf_of(workload)
         after_s = 0 if kept.start_s is None else kept.start_s - now_s
-        return leaf is not None and kept.take_back.could_take(
-            leaf, workload, pending.need(), after_s
+        return (
+            leaf is not None
+            and kept.take_back is not None
+            and kept.take_back.could_take(leaf, workload, pending.need(), after_s)
         )
 
-    def _by_stated_ends(self, leaf: Queue, pending: Pending, pool: str) -> Reservation | None:
-        now_s = self.future.snapshot.now_s
-        ends = self.future.stated_ends(pool, now_s + LONGEST_S)
-        return self._reserve(leaf, pending, pool, ends)
+    def _keep(self, pool: str, found: Reservation | None) -> None:
+        if found is not None:
+            self._kept[pool] = found
+            self._hold(found, 1)
 
-    def _by_draining(self, leaf: Queue, pending: Pending, pool: str) -> Reservation | None:
-        now_s, workload = self.future.snapshot.now_s, pending.workload
-        waits_since = max(workload.created_at, workload.waits_since)
-        window = drain_window(now_s - waits_since)
-        if is_turn_of_larger(leaf, pending, now_s):
-            # Its queue held less than its share lately: what idles is part of that.
-            ends = self.future.pods_to_drain(pool, now_s - LONGEST_S, now_s + LONGEST_S)
-        elif window is None:
-            return None
-        else:
-            begin_s, length_s = waits_since + window[0], window[1]
-            ends = self.future.pods_to_drain(pool, begin_s - length_s, begin_s + length_s)
-        return self._reserve(leaf, pending, pool, ends)
+    def _free_now(self, leaf: Queue, pending: Pending, pool: str) -> Sequence[Placement]:
+        """Places that the workload would have if it were its turn, unless that comes after reclaim
+        only."""
+        workload, need = pending.workload, pending.need()
+        may_hold = leaf.may_hold(need, is_np=not workload.is_preemptible)
+        if not may_hold or not leaf.has_room(need, leaf.deserves):
+            return ()
+        sim = self.future.sim
+        mark = sim.checkpoint()
+        placed = self.future.places.place_chunk(pending, pool, "now")
+        sim.rollback(mark)
+        return placed or ()
+
+    def _listed(self, placed: Sequence[Placement]) -> list[tuple[int, Demand | None, Cards]]:
+        ix_of = self.future.sim.now.cards.ix
+        return [(ix_of[each.node], each.pod.demand, each.cards) for each in placed]
 
     def _reserve(
         self, leaf: Queue, pending: Pending, pool: str, ends: Sequence[End]
@@ -186,25 +223,18 @@ class Reservations:
         if found is None:
             return None
         n_ended, placed = found
-        ix_of = future.sim.now.cards.ix
+        if not _is_allowed(leaf, pending, _held_at_start(leaf, pending, ends[:n_ended])):
+            return None
         return Reservation(
             pending.workload.key,
             ends[n_ended - 1].end_s,
-            [(ix_of[each.node], each.pod.demand, each.cards) for each in placed],
+            self._listed(placed),
             self.take_back(leaf, pending, pool, ends[:n_ended]),
         )
 
     def take_back(self, leaf: Queue, pending: Pending, pool: str, ended: Sequence[End]) -> TakeBack:
         """What the workload could take back once these have ended and it starts."""
-        at_start: Mapping[Queue, list[int]] = {queue: queue.allocated[:] for queue in leaf.chain}
-        need = pending.need()
-        for queue, held in at_start.items():
-            for r in RESOURCES:
-                held[r] += need[r]
-            for end in ended:
-                if end.leaf is not None and queue in end.leaf.chain:
-                    for r, amount in enumerate(held_amounts(end.pod, 0)):
-                        held[r] -= amount
+        at_start = _held_at_start(leaf, pending, ended)
         view = self.future.snapshot.pools[pool]
         return take_back_of(pending.workload, leaf, at_start, view, self.settings)
 
@@ -230,6 +260,35 @@ def drain_window(waited_s: int) -> tuple[int, int] | None:
     begin_s = LONGEST_S << ((waited_s // LONGEST_S).bit_length() - 1)
     length_s = begin_s // DRAIN_PART
     return (begin_s, length_s) if waited_s < begin_s + length_s else None
+
+
+def _held_at_start(leaf: Queue, pending: Pending, ended: Sequence[End]) -> dict[Queue, list[int]]:
+    """What the workload's queues hold once these pods have ended and it has started."""
+    at_start = {queue: queue.allocated[:] for queue in leaf.chain}
+    need = pending.need()
+    for queue, held in at_start.items():
+        add(held, need)
+        for end in ended:
+            if end.leaf is not None and queue in end.leaf.chain:
+                subtract(held, held_amounts(end.pod, 0))
+    return at_start
+
+
+def _is_allowed(leaf: Queue, pending: Pending, at_start: Mapping[Queue, Sequence[int]]) -> bool:
+    """Whether limits, and quotas for non-preemptible work, allow the start."""
+    need = pending.need()
+    if not all(at_start[queue][r] <= queue.limit[r] for queue in leaf.chain for r in RESOURCES):
+        return False
+    return pending.workload.is_preemptible or all(
+        queue.allocated_np[r] + need[r] <= queue.np_quota[r]
+        for queue in leaf.chain
+        for r in RESOURCES
+        if need[r]
+    )
+
+
+def _waits_since(pending: Pending) -> int:
+    return max(pending.workload.created_at, pending.workload.waits_since)
 
 
 def _is_entitled(leaf: Queue, pending: Pending, now_s: int) -> bool:

@@ -257,3 +257,25 @@ def test_plan_is_the_same_in_any_order_of_the_nodes() -> None:
     ]
     assert places[0] == places[1]
     assert len(places[0]) == 4
+
+
+def test_a_limit_that_small_work_of_the_project_holds_is_drained_as_well() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=8)
+    cluster.project("a", 8, limit=8)
+    cluster.job("old", "a", 4, on="n0", ran=100)
+    cluster.job("gang", "a", pods=8, age=LONGEST_S)
+    cluster.job("small", "a", age=100)
+    assert not statuses(allocated(cluster))
+
+
+def test_the_workload_that_has_waited_longest_goes_first_in_its_period() -> None:
+    """Jobs of one GPU would hold a smaller part of their due than the gang, and start before it."""
+    for waited_s, first in ((LONGEST_S, "gang-0"), (LONGEST_S - 1, "small-0")):
+        cluster = Cluster()
+        cluster.node("n0", gpus=8)
+        cluster.project("a", 8)
+        cluster.project("b", 8)
+        cluster.job("gang", "b", pods=8, age=waited_s)
+        cluster.job("small", "a", pods=7, min=1, age=100)
+        assert first in statuses(allocated(cluster))
