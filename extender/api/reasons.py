@@ -96,7 +96,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.RESERVED: "cards are reserved in the ledger",
     Reason.SCHEDULED: "every required pod is bound",
     Reason.RECLAIMED: "stopped so that a project below its fair share gets it",
-    Reason.PREEMPTED: "stopped for work of higher priority in the same project",
+    Reason.PREEMPTED: "stopped for work of higher priority",
     Reason.MOVED: "stopped to start again on another node, so that other work fits here",
     Reason.GANG_STALE: "stopped because its gang stayed below minMember",
     Reason.GPU_UNPROTECTED: "a process uses a shared card without the library",

@@ -18,7 +18,7 @@ from extender.policy.pool_policies.demand_weighted import (
     start_by_demand,
 )
 from extender.policy.pool_policies.fair_shares import set_fair_shares
-from extender.policy.pool_policies.priority import PriorityPools
+from extender.policy.pool_policies.priority import serve_by_priority
 from extender.policy.preemption.solver import Preemption
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
@@ -70,7 +70,6 @@ def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
 def _allocate_by_policy(preemption: Preemption) -> None:
     """Serve the pools that share fairly, then decide all in each of the others by its policy."""
     session = preemption.session
-    by_priority = PriorityPools(session)
     allocate(session)
     policies = {name: view.policy for name, view in session.snapshot.pools.items()}
     # Demand-weighted queues give back what is above their shares, even if nobody waits.
@@ -79,7 +78,7 @@ def _allocate_by_policy(preemption: Preemption) -> None:
     for pool in pools:
         if policies[pool] == "priority":
             here = _waiting_for(session, pool)
-            _leave(session, here, by_priority.serve(pool, here))
+            _leave(session, here, serve_by_priority(preemption, pool, here))
         elif policies[pool] == "demand-weighted":
             here = _waiting_for(session, pool)
             _leave(session, here, start_by_demand(session, pool, here))
@@ -90,7 +89,7 @@ def _allocate_by_policy(preemption: Preemption) -> None:
         if policies[pool] == "demand-weighted":
             here = _waiting_for(session, pool)
             _leave(session, here, share_by_demand(session, pool, here))
-    by_priority.review()
+    preemption.review()
 
 
 def _waiting_for(session: Session, pool: str) -> list[Pending]:

@@ -41,7 +41,7 @@ class Taking:
     pool: str
     stage: Stage
     rules: RuleSource
-    _solver: Solver | None = None
+    solver: Solver | None = None
 
     @property
     def session(self) -> Session:
@@ -63,25 +63,25 @@ class Taking:
                 turns.settle()
                 continue
             if session.reservations.in_pool(self.pool) is None:
-                result = self._serve_one(leaf, pending)
+                result = self.serve_one(leaf, pending)
             else:
                 with session.reservations.open_to(pending, self.pool):
-                    result = self._serve_one(leaf, pending)
+                    result = self.serve_one(leaf, pending)
             if isinstance(result, Refused):
                 self._explain(pending, result)
                 turns.pass_over(holds_up=session.holds_up_queue(pending, self.pool))
                 continue
             turns.settle(result)
-            if self._solver is not None and self._solver.commitments.givers:
-                turns.resift(self._solver.commitments.givers)
+            if self.solver is not None and self.solver.commitments.givers:
+                turns.resift(self.solver.commitments.givers)
             if result is None:
                 done.add(id(pending))
                 session.waits.pop(key, None)
         self.preemption.review()
-        self._see_what_budgets_hold([p for p in waiting if id(p) not in done])
+        self.tell_what_budgets_hold([p for p in waiting if id(p) not in done])
         session.pending = [p for p in session.pending if id(p) not in done]
 
-    def _serve_one(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
+    def serve_one(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
         """What still waits of the workload once it was given something, or why it wasn't."""
         session, workload = self.session, pending.workload
         refused = None
@@ -106,7 +106,7 @@ class Taking:
         """Serve the claim by one of the rules."""
         pending = claim.pending
         # Laid out for the first who may take: in most cycles nobody may.
-        solver = self._solver = self._solver or self.preemption.solver_of(self.pool)
+        solver = self.solver = self.solver or self.preemption.solver_of(self.pool)
         for rule in rules:
             found = solver.solve(claim, rule)
             if found is not None:
@@ -119,9 +119,9 @@ class Taking:
             why = f"{why}; free places are given by stage allocate, which is left out"
         return _not_yet(pending, why)
 
-    def _see_what_budgets_hold(self, waiting: Sequence[Pending]) -> None:
+    def tell_what_budgets_hold(self, waiting: Sequence[Pending]) -> None:
         """Find the victims that waiting workloads would get if no budget protected them."""
-        session, solver = self.session, self._solver
+        session, solver = self.session, self.solver
         if solver is None or not solver.herd.guarded or not waiting:
             return
         with solver.without_budgets():

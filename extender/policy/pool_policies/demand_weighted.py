@@ -29,7 +29,7 @@ from extender.api.units import format_gpus, format_tenths
 from extender.policy.actions.chunk_grant import grant
 from extender.policy.placement.placer import Moment
 from extender.policy.pool_policies.demand_shares import divide_by_demand
-from extender.policy.pool_policies.eviction_units import Unit, may_stay, stoppable, units_in
+from extender.policy.pool_policies.eviction_units import Unit, evictable, may_stay, units_in
 from extender.policy.preemption.statement import is_over
 from extender.policy.queues.fairshare import children_first, demands, set_dues, sum_requests
 from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, frozen
@@ -142,7 +142,7 @@ def _shrink(session: Session, pool: str) -> Iterator[Unit]:
     if not any(q.allocated[GPU] > q.share[GPU] for q in queues.by_workload.values()):
         return
     lonely = beside.lonely()
-    for workload in stoppable(session, pool, Reason.RECLAIMED):
+    for workload in evictable(session, pool):
         leaf = queues.by_workload[workload.key]
         going: list[Unit] = []
         for unit in units_in(session, pool, workload):

@@ -1,24 +1,16 @@
-"""What may be stopped in node pools of the policies `demand-weighted` and `priority`.
-
-Which work goes, and when, is theirs to say; here is what goes together, and how it leaves and comes
-back in the simulation. Fair share has rules of its own for its victims.
+"""What may be evicted in node pools of policy `demand-weighted`, in which units, and how a unit
+leaves and comes back in the simulation.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
-from typing import Final
 
 from extender.api.reasons import Reason
 from extender.policy.plan import Eviction
 from extender.policy.queues.tree import Queue, held_amounts, held_pool, sum_amounts
 from extender.policy.session import Session
-from extender.policy.workloads.gangs import is_satisfied, least_pods, live_pods, unit_of
+from extender.policy.workloads.gangs import is_satisfied, live_pods, unit_of
 from extender.state.model import Amounts, PodView, WorkloadView
-
-#: Choices of who stays of a workload that would go whole.
-_MOST_PARTS: Final = 32
-_FEW_PODS: Final = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +23,7 @@ class Unit:
     amounts: Amounts
 
     def leave(self, session: Session) -> None:
-        """They are told to go: their places are free later."""
+        """Evict the pods in the simulation: their places are free later."""
         sim = session.sim
         for pod in self.pods:
             sim.evict(sim.later.cards.ix[pod.node], pod, pod.cards)
@@ -45,8 +37,7 @@ class Unit:
         sim.charge(self.leaf, self.amounts, is_np=False)
 
     def is_apart(self, session: Session) -> bool:
-        """Whether they, who stay, and those who are there later do not keep away from one
-        another."""
+        """Whether pod anti-affinity allows the pods to stay beside those that are there later."""
         beside, ix_of = session.places.beside, session.sim.later.cards.ix
         return all(beside.is_apart(pod, ix_of[pod.node]) for pod in self.pods)
 
@@ -57,8 +48,8 @@ class Unit:
             session.evict(Eviction(pod, self.workload.key, reason, beneficiary, note))
 
 
-def stoppable(session: Session, pool: str, reason: Reason) -> list[WorkloadView]:
-    """Workloads that run in the pool and may be stopped for `reason`; one pass over all work.
+def evictable(session: Session, pool: str) -> list[WorkloadView]:
+    """Workloads that run in the pool and may be evicted; one pass over all work.
 
     They are preemptible, run whole for their minimum time, are given nothing in this cycle, and
     disruption budgets let them go.
@@ -76,16 +67,12 @@ def stoppable(session: Session, pool: str, reason: Reason) -> list[WorkloadView]
         if leaf is None or any(pod.state != "bound" for pod in live):
             continue
         started = min(pod.started_at or snapshot.now_s for pod in live)
-        if snapshot.now_s - started >= _min_runtime_s(leaf, reason):
+        if snapshot.now_s - started >= max(q.reclaim_min_runtime_s for q in leaf.chain):
             found.append(workload)
-    # Reclaim takes what is above its share, whoever waits.
-    is_awaited = reason is Reason.RECLAIMED or any(pool in p.pools for p in session.pending)
-    return _within_budgets(session, found, is_awaited=is_awaited)
+    return _within_budgets(session, found)
 
 
-def _within_budgets(
-    session: Session, workloads: list[WorkloadView], *, is_awaited: bool
-) -> list[WorkloadView]:
+def _within_budgets(session: Session, workloads: list[WorkloadView]) -> list[WorkloadView]:
     """Those that disruption budgets let go whole, all together, the worst priority first."""
     budgets = session.budgets
     if not budgets.are_any:
@@ -97,7 +84,7 @@ def _within_budgets(
             budgets.take(live)
             taken += live
             found.append(workload)
-        elif is_awaited:
+        else:
             session.hold_back(live, [workload] * len(live))
     budgets.take(taken, -1)
     return found
@@ -138,35 +125,9 @@ def _next_unit(
     return min((unit_of(workload, live, pod) for pod in by_group.values()), key=len)
 
 
-def parts_of(
-    session: Session, pool: str, units: Sequence[Unit], gone: Collection[str]
-) -> Iterator[tuple[Unit, list[Unit]]]:
-    """The units are all that is left of a workload but for the pods of uids `gone`: what of it
-    could stay by itself, with the rest pod by pod. The smallest come first. Of a large workload
-    none are looked for."""
-    workload, leaf = units[0].workload, units[0].leaf
-    mib = session.queues[pool].smallest_card_mib
-    pods = [pod for unit in units for pod in unit.pods]
-    n_left = sum(pod.uid not in gone for pod in live_pods(workload))
-    if len(pods) < n_left or len(pods) > _FEW_PODS:
-        return
-
-    def unit_of_these(chosen: Iterable[PodView]) -> Unit:
-        listed = list(chosen)
-        return Unit(workload, leaf, listed, sum_amounts(held_amounts(pod, mib) for pod in listed))
-
-    least = max(1, least_pods(workload))
-    some = (stay for n in range(least, len(pods)) for stay in combinations(pods, n))
-    for stay in islice(some, _MOST_PARTS):
-        if is_satisfied(workload, stay):
-            uids = {pod.uid for pod in stay}
-            rest = [unit_of_these([pod]) for pod in pods if pod.uid not in uids]
-            yield unit_of_these(stay), rest
-
-
-def may_stay(unit: Unit, going: Iterable[Unit], gone: Collection[str] = ()) -> bool:
-    """Whether the unit's workload may go on with it, if the other units leave, as the pods of uids
-    `gone` did before: with enough for its minimums, or with all that it had."""
+def may_stay(unit: Unit, going: Iterable[Unit]) -> bool:
+    """Whether the unit's workload may go on with it if the other units leave: with enough for its
+    minimums, or with all that it had."""
     leaving = {
         pod.uid
         for other in going
@@ -174,11 +135,5 @@ def may_stay(unit: Unit, going: Iterable[Unit], gone: Collection[str] = ()) -> b
         for pod in other.pods
     }
     live = live_pods(unit.workload)
-    staying = [pod for pod in live if pod.uid not in leaving and pod.uid not in gone]
+    staying = [pod for pod in live if pod.uid not in leaving]
     return len(staying) == len(live) or is_satisfied(unit.workload, staying)
-
-
-def _min_runtime_s(leaf: Queue, reason: Reason) -> int:
-    if reason is Reason.PREEMPTED:
-        return max(queue.preempt_min_runtime_s for queue in leaf.chain)
-    return max(queue.reclaim_min_runtime_s for queue in leaf.chain)

@@ -4,108 +4,104 @@ Within a priority the older workload goes first, and one that does not fit holds
 A workload without a place holds up all work of worse priority, but preemptible work where the pool
 preempts. A workload with a pod that fits no node, even if that is empty, holds up nothing.
 
-A workload without a place may have work of worse priorities evicted: the worst first, in it the
-newest, only if it then fits, and none that it does not need; nothing while another pool that it may
-use has a place for it. Work with GPUs and work without are served apart and do not hold each other
-up. Limits, and quotas of non-preemptible work, hold as everywhere.
+A workload without a place may have work of worse priorities evicted: the worst first, of equal ones
+what loses the least work, only if it then fits, and none that it does not need; nothing while
+another pool that it may use has a place for it. Work with GPUs and work without are served apart
+and do not hold each other up. Limits, and quotas that are stated for non-preemptible work, hold as
+everywhere.
 
 The rules are those of Determined's priority scheduler (`master/internal/rm/agentrm/priority.go`),
-which may stop more than it needs.
+which evicts the newest of a priority first, and may evict more than it needs.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, islice
+from itertools import groupby
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.actions.chunk_grant import grant, has_place_in
-from extender.policy.pool_policies.displacement import Displacement, Taken
-from extender.policy.pool_policies.eviction_units import Unit, stoppable, units_in
-from extender.policy.pool_policies.priority_fill_back import spare_together
-from extender.policy.queues.tree import add, subtract
+from extender.policy.actions.preemption_loop import Taking
+from extender.policy.preemption.candidates import Herd
+from extender.policy.preemption.eligibility import NOTHING, Terms, TermsBuilder
+from extender.policy.preemption.min_runtime import protected_by
+from extender.policy.preemption.rule import PreemptionRule
+from extender.policy.preemption.solver import Preemption
+from extender.policy.preemption.statement import Claim, Trial
+from extender.policy.queues.tree import Queue, sum_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, WorkloadView
 
-#: Reasons that no victim can help against: who may not hold more is in nobody's way.
+#: Reasons that no eviction helps against: such work holds up no other.
 _OWN_FAULT = (Reason.OVER_LIMIT, Reason.NON_PREEMPTIBLE_OVER_QUOTA)
 
 
-@dataclass(slots=True)
-class PriorityPools:
-    """All pools of the policy in one cycle; `stops` is what is evicted, and for what."""
-
-    session: Session
-    stops: list[Taken] = field(default_factory=list)
-
-    def serve(self, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
-        """Decide what waits in the pool; returns what has no place."""
-        with_gpus: list[Pending] = []
-        without: list[Pending] = []
-        for pending in waiting:
-            (with_gpus if pending.need()[GPU] else without).append(pending)
-        return [
-            *_Line(self.session, pool, self.stops, has_gpu=True).serve(with_gpus),
-            *_Line(self.session, pool, self.stops, has_gpu=False).serve(without),
-        ]
-
-    def review(self) -> None:
-        """All pools are served: keep victims of work that has a place in another pool now, or that
-        fits what work of the other sort, with GPUs or without, has left since of a host."""
-        are_with_gpus = {unit.amounts[GPU] > 0 for unit, _ in self.stops}
-        if len(are_with_gpus) > 1 or any(len(taker.pools) > 1 for _, taker in self.stops):
-            self.session.spare({pod.uid for unit, _ in self.stops for pod in unit.pods})
-            self.stops = _settle(self.session, self.stops)
-
-
-def _settle(session: Session, taken: Sequence[Taken]) -> list[Taken]:
-    """Put into the plan who has to leave after all; returns them."""
-    leaving = spare_together(session, taken)
-    going = {id(unit) for unit, _ in leaving}
-    for unit, _ in taken:
-        if id(unit) not in going:
-            for queue in unit.leaf.chain:
-                subtract(queue.leaving, unit.amounts)
-    for unit, taker in leaving:
-        unit.evict(session, Reason.PREEMPTED, taker.key, "")
-    return leaving
+def serve_by_priority(
+    preemption: Preemption, pool: str, waiting: Iterable[Pending]
+) -> list[Pending]:
+    """Decide what waits in the pool; returns what has no place."""
+    with_gpus: list[Pending] = []
+    without: list[Pending] = []
+    for pending in waiting:
+        (with_gpus if pending.need()[GPU] else without).append(pending)
+    return [
+        *_Line(preemption, pool, has_gpu=True).serve(with_gpus),
+        *_Line(preemption, pool, has_gpu=False).serve(without),
+    ]
 
 
 @dataclass(slots=True)
 class _Line:
-    """Everything of one sort that waits in the pool. `is_blocked`: something better had no place.
+    """What waits in the pool, with GPUs or without. `is_blocked`: better work has no place.
 
-    `units` is what may be stopped, the worst and newest first, once `search` has begun; of those
-    `gone` are stopped, as all before `front` are. `hopeless` holds what had no place even with
-    victims, and for which best priority. `taken` is who was stopped for whom, `giving` whose work;
-    `first_stopped` comes first of them in order: it will wait before what is behind it.
+    `first_evicted` comes first in order among the workloads that are evicted: it will wait before
+    what is behind it. `is_changed`: places were given since the last search for victims.
     """
 
-    session: Session
+    preemption: Preemption
     pool: str
-    stops: list[Taken]
     has_gpu: bool
     is_blocked: bool = False
-    search: Displacement | None = None
-    units: list[Unit] = field(default_factory=list)
-    front: int = 0
-    gone: set[int] = field(default_factory=set)
-    hopeless: dict[object, int] = field(default_factory=dict)
-    taken: list[Taken] = field(default_factory=list)
-    giving: set[str] = field(default_factory=set)
-    first_stopped: tuple[int, int, str] | None = None
+    is_changed: bool = True
+    first_evicted: tuple[int, int, str] | None = None
+    loop: Taking = field(init=False)
+    _rules: "dict[int, _PriorityRule]" = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.loop = Taking(self.preemption, self.pool, "preempt", self)
+
+    @property
+    def session(self) -> Session:
+        """The cycle."""
+        return self.preemption.session
 
     def serve(self, waiting: Sequence[Pending]) -> list[Pending]:
         """Priority after priority; returns what has no place."""
         left: list[Pending] = []
         in_order = sorted(waiting, key=lambda pending: _order(pending.workload))
         for _, group in groupby(in_order, key=lambda pending: pending.workload.priority):
+            # What starts at once leaves room for what is evicted, below the limits.
+            self.preemption.count_leaving()
             unplaced = [rest for pending in group if (rest := self._start(pending)) is not None]
             stuck = [rest for pending in unplaced if (rest := self._preempt(pending)) is not None]
             self.is_blocked = self.is_blocked or any(map(self._lacks_place, stuck))
             left += stuck
-        self.stops += _settle(self.session, self.taken)
+        self.loop.tell_what_budgets_hold(left)
         return left
+
+    def rules_of(self, claim: Claim) -> Sequence[PreemptionRule] | Refused:
+        """As `RuleSource.rules_of`: the rule of its priority, unless it has a place elsewhere."""
+        session, pending = self.session, claim.pending
+        refused = session.check_room(claim.leaf, pending.workload, claim.need, "later")
+        if refused is not None:
+            return refused
+        others = [pool for pool in pending.pools if pool != self.pool]
+        if has_place_in(session, pending, claim.chunk, others, "later"):
+            return session.shortages.explain(pending, self.pool)
+        priority = pending.workload.priority
+        if priority not in self._rules:
+            self._rules[priority] = _PriorityRule(session, priority, self.has_gpu)
+        return (self._rules[priority],)
 
     def _start(self, pending: Pending) -> Pending | None:
         """Place what fits now, chunk by chunk; returns what is left."""
@@ -117,25 +113,42 @@ class _Line:
             if isinstance(given, Refused):
                 self.session.waits.setdefault(rest.workload.key, given)
                 return rest
+            self.is_changed = True
             rest = given
         self.session.waits.pop(pending.workload.key, None)
         return None
 
     def _preempt(self, pending: Pending) -> Pending | None:
-        """Place what fits once others have left, stopping them if need be; returns what is left."""
+        """Place what fits once others have left, evicting them if need be; returns what is left."""
         session = self.session
         rest: Pending | None = pending
         while rest is not None:
-            if not self._may_try(rest) or self._is_behind_stopped(rest):
+            if not self._may_try(rest) or self._is_behind_evicted(rest):
                 return rest
             given = grant(session, rest, self.pool, "later")
-            if isinstance(given, Refused) and given.reason not in _OWN_FAULT:
-                given = self._stop_others(rest) if self._may_stop(rest.workload) else given
+            if not isinstance(given, Refused):
+                self.is_changed = True
+            elif given.reason not in _OWN_FAULT and self._may_evict():
+                given = self._evict_for(rest)
             if isinstance(given, Refused):
                 return rest
             rest = given
         session.waits.pop(pending.workload.key, None)
         return None
+
+    def _evict_for(self, pending: Pending) -> Pending | Refused | None:
+        """Have work of worse priority evicted so that the next chunk fits; as `grant`."""
+        solver = self.loop.solver
+        if solver is not None and self.is_changed:
+            solver.begin()
+        given = self.loop.serve_one(self.session.queue_of(pending.workload, self.pool), pending)
+        self.is_changed = False
+        solver = self.loop.solver
+        if not isinstance(given, Refused) and solver is not None:
+            for workload in solver.commitments.evicted_last():
+                evicted = _order(workload)
+                self.first_evicted = min(evicted, self.first_evicted or evicted)
+        return given
 
     def _may_try(self, pending: Pending) -> bool:
         """Whether it may start at all; what waits behind better work is told so."""
@@ -144,7 +157,7 @@ class _Line:
         if session.is_spent():
             session.cut(workload.key, "allocate")
             return False
-        if workload.key in self.giving:
+        if session.is_shrinking(workload.key):
             # It grows no more in the cycle in which it shrinks.
             return False
         if not self.is_blocked or (has_preemption and workload.is_preemptible):
@@ -153,17 +166,14 @@ class _Line:
         session.waits.setdefault(workload.key, Refused(Reason.WAITING_FOR_TURN, detail))
         return False
 
-    def _is_behind_stopped(self, pending: Pending) -> bool:
-        """Whether work stopped in this cycle has the better claim on what is left later."""
-        return self.first_stopped is not None and self.first_stopped < _order(pending.workload)
+    def _is_behind_evicted(self, pending: Pending) -> bool:
+        """Whether work evicted in this cycle has the better claim on what is left later."""
+        return self.first_evicted is not None and self.first_evicted < _order(pending.workload)
 
-    def _may_stop(self, workload: WorkloadView) -> bool:
-        """Whether it may stop others at all, and has waited for as long as it has to before."""
-        snapshot, stages = self.session.snapshot, self.session.settings.stages
-        has_waited = snapshot.now_s - workload.waits_since >= workload.preemption_delay_s
-        if workload.doubt is not None:
-            return False
-        return "preempt" in stages and snapshot.pools[self.pool].has_preemption and has_waited
+    def _may_evict(self) -> bool:
+        session = self.session
+        has_preemption = session.snapshot.pools[self.pool].has_preemption
+        return has_preemption and "preempt" in session.settings.stages
 
     def _lacks_place(self, pending: Pending) -> bool:
         """Whether it waits for a place that it could ever have, and not for its queue's bounds."""
@@ -171,69 +181,49 @@ class _Line:
         refused = self.session.check_room(leaf, pending.workload, pending.need(), "later")
         return refused is None and self.session.could_ever_start(pending, self.pool)
 
-    def _stop_others(self, pending: Pending) -> Pending | Refused | None:
-        """Stop what is worse so that as much of it fits as can; as `grant`."""
-        session, workload = self.session, pending.workload
-        refused = session.shortages.explain(pending, self.pool)
-        shape = self._shape(pending)
-        if workload.priority <= self.hopeless.get(shape, workload.priority - 1):
-            return refused
-        others = [pool for pool in pending.pools if pool != self.pool]
-        if has_place_in(session, pending, pending.chunk, others, "later"):
-            return refused
-        if self.search is None:
-            self.search = Displacement(session, self.pool)
-            self.units = self._find_units()
-        mark = session.sim.checkpoint()
-        found = self.search.find(pending, self._worse_than(workload.priority))
-        if found is None:
-            session.sim.rollback(mark)
-            self.hopeless[shape] = workload.priority
-            return refused
-        given = grant(session, pending, self.pool, "later", chunks=[found[0]])
-        if isinstance(given, Refused):
-            session.sim.rollback(mark)
-            return given
-        for unit in found[1]:
-            self.gone.add(id(unit))
-            self.search.gone.update(pod.uid for pod in unit.pods)
-            self.taken.append((unit, workload))
-            self.giving.add(unit.workload.key)
-            # What starts at once has to leave room for it below the limits.
-            for queue in unit.leaf.chain:
-                add(queue.leaving, unit.amounts)
-            stopped = _order(unit.workload)
-            self.first_stopped = min(stopped, self.first_stopped or stopped)
-        self.hopeless.clear()
-        session.places.forget_failures(self.pool)
-        return given
 
-    def _worse_than(self, priority: int) -> Iterator[Unit]:
-        """What may be stopped for work of this priority."""
-        while self.front < len(self.units) and id(self.units[self.front]) in self.gone:
-            self.front += 1
-        split = self.search.split if self.search else ()
-        for unit in islice(self.units, self.front, None):
-            if unit.workload.priority >= priority:
-                return
-            # What is left of work that was split goes together or not at all.
-            if id(unit) not in self.gone and unit.workload.key not in split:
-                yield unit
+@dataclass(slots=True, frozen=True, eq=False)
+class _PriorityRule:
+    """For work of this priority, with GPUs or without: it may evict work of worse priority that is
+    of the same sort."""
 
-    def _shape(self, pending: Pending) -> object:
-        """What makes it alike to others: of whom some keep away is alike to nobody."""
-        chunk = pending.chunk
-        if self.session.places.beside.concerns(chunk):
-            return pending.workload.key
-        return frozenset((id(pod.constraints), pod.demand) for pod in chunk), len(chunk)
+    session: Session
+    priority: int
+    has_gpu: bool
+    reason: Reason = Reason.PREEMPTED
+    needs_victims: bool = True
+    can_stop: bool = True
+    can_move: bool = False
+    max_moves: int | None = None
+    is_move_bounded: bool = False
 
-    def _find_units(self) -> list[Unit]:
-        """What may be stopped, the worst priority first, in it the newest."""
-        session = self.session
-        workloads = stoppable(session, self.pool, Reason.PREEMPTED)
-        workloads.sort(key=lambda w: (w.priority, -w.created_at, w.key))
-        units = (unit for w in workloads for unit in units_in(session, self.pool, w))
-        return [unit for unit in units if (unit.amounts[GPU] > 0) is self.has_gpu]
+    def eligibility(self, herd: Herd) -> Terms:
+        """As `PreemptionRule.eligibility`: all queues give."""
+        terms = TermsBuilder(herd)
+        for _ in herd.queues:
+            terms.add(1, is_mobile=False)
+        has_gpu = [any(herd.amounts_of((p,))[GPU] > 0 for p in members) for members in herd.members]
+        is_safe = bytearray(
+            is_protected if has_gpu[w] is self.has_gpu else NOTHING
+            for w, is_protected in zip(
+                herd.owner, protected_by(self.session, herd, _preempt_runtime), strict=True
+            )
+        )
+        return terms.finish(is_safe, self.priority)
+
+    def validate(self, claim: Claim, trial: Trial) -> bool:
+        """As `PreemptionRule.validate`: limits hold."""
+        amounts = sum_amounts(placement.amounts for placement in trial.placements)
+        workload = claim.pending.workload
+        return self.session.check_room(claim.leaf, workload, amounts, "later") is None
+
+    def explain(self, claim: Claim, giver: Queue) -> str:
+        """Nothing."""
+        return ""
+
+
+def _preempt_runtime(queues: Iterable[Queue]) -> int:
+    return max(queue.preempt_min_runtime_s for queue in queues)
 
 
 def _order(workload: WorkloadView) -> tuple[int, int, str]:

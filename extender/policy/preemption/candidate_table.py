@@ -199,7 +199,6 @@ class _Layout:
         """Those that fit the quota of their project with all their pods, the highest priority
         first."""
         herd, firsts = self.herd, self.session.firsts
-        herd.is_first = bytearray(len(herd.workloads))
         for w, workload in enumerate(herd.workloads):
             if workload.kind in FIRST_KINDS:
                 herd.of_first_kinds.setdefault(herd.leaves[w].project, []).append(w)
@@ -217,8 +216,11 @@ class _Layout:
         amounts, firsts = herd.amounts, [listed[0] for listed in herd.members]
         herd.priority = array("i", [workload.priority for workload in workloads])
         herd.age = array("q", [max(0, _EPOCH_END - each.created_at) for each in workloads])
-        self._mark_first_kinds()
-        herd.rank = array("i", _ranks(herd))
+        is_by_priority = self.session.snapshot.pools[self.pool].policy == "priority"
+        herd.is_first = bytearray(len(workloads))
+        if not is_by_priority:
+            self._mark_first_kinds()
+        herd.rank = array("i", _ranks(herd, is_by_priority=is_by_priority))
         herd.queue = array("i", [herd.queue_ix[leaf] for leaf in herd.leaves])
         herd.surplus = array("i", [max(0, 1 - workload.min_member) for workload in workloads])
         herd.whole_lost = array("q", [herd.lost[p] for p in firsts])
@@ -227,17 +229,18 @@ class _Layout:
         herd.is_stuck = bytearray(len(herd.workloads))
 
 
-def _ranks(herd: Herd) -> list[int]:
+def _ranks(herd: Herd, *, is_by_priority: bool) -> list[int]:
     """The rank of each workload in its project, from the lowest: by kind within the quota, then by
     priority.
 
-    Priorities of different projects don't compare, so the ranks do instead.
+    Priorities of different projects don't compare, so the ranks do instead; in pools of policy
+    `priority` they do, and ranks are those of the whole pool.
     """
     keys = [
-        (leaf.project, (bool(is_first), priority))
+        (None if is_by_priority else leaf.project, (bool(is_first), priority))
         for leaf, is_first, priority in zip(herd.leaves, herd.is_first, herd.priority, strict=True)
     ]
-    found: dict[Queue, set[tuple[bool, int]]] = {}
+    found: dict[Queue | None, set[tuple[bool, int]]] = {}
     for project, key in keys:
         found.setdefault(project, set()).add(key)
     rank_of = {

@@ -16,7 +16,7 @@ from extender.policy.preemption.statement import Claim, Trial, Unit, is_over
 from extender.policy.queues.tree import Queue, add, subtract
 from extender.policy.session import Session, placed_amounts
 from extender.policy.workloads.pending import Pending
-from extender.state.model import Amounts
+from extender.state.model import Amounts, WorkloadView
 
 #: How often all plans of a cycle are reviewed; more than twice is rare.
 _MOST_PASSES: Final = 4
@@ -81,6 +81,11 @@ class Commitments:
                     # With what the taker holds here, nobody comes back beyond the limit.
                     had[at + r] = 0
         return rest
+
+    def evicted_last(self) -> list[WorkloadView]:
+        """The workloads of which the last plan evicts anything."""
+        units = self._all[-1].solution.trial.units.values() if self._all else ()
+        return [self.herd.workloads[unit.w] for unit in units]
 
     def review(self) -> bool:
         """Let those stay after all whom plans of the cycle do not need any more; returns whether
