@@ -37,7 +37,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the control plane by what it asks for, so that nobody forgets to."""
+    """Mark what needs the control plane by what it asks for, so that no mark is forgotten."""
     for item in items:
         if "control_plane" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.controlplane)
@@ -120,7 +120,7 @@ def shared() -> Path:
 
 
 def fresh_namespace(control_plane: ControlPlane) -> str:
-    """Empty the API server and make a namespace whose name no test of the session had."""
+    """Empty the API server and make a namespace of a name that no test of the session had."""
     control_plane.reset()
     name = f"test-{next(_numbers)}"
     control_plane.make_namespace(name)

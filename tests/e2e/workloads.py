@@ -26,7 +26,7 @@ def department(name: str, quota: int) -> Manifest:
 
 
 def project(name: str, department_name: str, quota: int) -> Manifest:
-    """A project whose one namespace has its name."""
+    """A project with one namespace, of the same name."""
     pools = [{"name": "default", "gpu": {"quota": quota}}]
     spec = {"department": department_name, "namespaces": [name], "nodePools": pools}
     return _object(API, "GpuProject", name, spec)

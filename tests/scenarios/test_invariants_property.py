@@ -92,9 +92,9 @@ class Victims:
 def run_to_rest(entry: Entry, victims: Victims) -> int:
     """How many cycles it took until nothing changed; adds to `victims`.
 
-    At most as many as there are tasks decide anything: who is stopped and not moved may start where
-    the taker could not, and what its queue has above its share then is there for the taker's next
-    task. Others only start what had been promised.
+    At most as many cycles as there are tasks decide anything: an evicted task may start on a node
+    where the preemptor did not fit, and what its queue then has above its share is there for the
+    preemptor's next task. All other cycles only start nominated tasks.
     """
     world = World.of(case_of(entry, "random"))
     last: Outcome | None = None

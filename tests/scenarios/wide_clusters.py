@@ -122,7 +122,7 @@ def _add_neighbours(draw: Draw, entry: Entry) -> None:
 
 
 def _add_instances(draw: Draw, entry: Entry) -> None:
-    """A node whose cards are cut, and work that asks for instances."""
+    """A node with cards cut into MIG instances, and work that asks for instances."""
     small, large = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
     counts = {small: draw(st.integers(1, 4)), large: draw(st.integers(0, 2))}
     mig = {"strategy": "mixed", "instances": counts}

@@ -7,7 +7,7 @@ _KERNELS = ("extender/kernels", "extender/lab/kernels", "gpu_shim/arbiter/fast_p
 
 
 def stale_kernels() -> list[str]:
-    """Names of kernels whose source changed after they were built; none where all are current."""
+    """Names of kernels that were built before their source last changed."""
     return [
         source.name
         for folder in _KERNELS

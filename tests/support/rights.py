@@ -78,7 +78,7 @@ def _accounts(binding: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def used(logs: Path) -> set[Use]:
-    """What programs under our accounts asked of the API server whose audit log lies in `logs`.
+    """What programs under our accounts asked of the API server, by its audit log in `logs`.
 
     Costs a few seconds for a gigabyte: lines of others are passed over before they are decoded.
     """
@@ -92,7 +92,7 @@ def used(logs: Path) -> set[Use]:
 
 
 def not_granted(uses: Iterable[Use], grants: set[Right]) -> set[Use]:
-    """What our own programs did without a grant of ours, and what nobody was ever allowed.
+    """What our own programs did without a grant of ours, and what no program was ever allowed.
 
     A refusal of what is granted and allowed at other times is none of these: the API server was
     starting, or the test had taken the rights away.

@@ -40,7 +40,7 @@ def pod_group(name: str, namespace: str, min_member: int) -> Manifest:
 
 
 def job(name: str, namespace: str, n_pods: int, milli: int, **options: Any) -> Manifest:
-    """A Job whose pods run together and for ever; pods that are evicted come back.
+    """A Job with pods that run together and for ever; pods that are evicted come back.
 
     `options` are those of `pod_template`.
     """

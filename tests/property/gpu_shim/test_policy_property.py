@@ -1,4 +1,4 @@
-"""What holds for any tenants, whatever they do: sums, limits, nobody starves, nothing is wasted."""
+"""What holds for any tenants, whatever they do: sums, limits, none starves, nothing is wasted."""
 
 from fractions import Fraction
 from math import ceil, floor, lcm
@@ -98,9 +98,9 @@ def test_leases_that_end_a_little_late_leave_every_plan_within_half_a_lease(
 
 steps = st.lists(
     st.tuples(
-        st.integers(0, 5),  # who changes between busy and idle; above the last: nobody
+        st.integers(0, 5),  # the tenant that changes between busy and idle; above the last: none
         st.integers(1, 2 * LEASE),  # how long the holder keeps the card
-        st.booleans(),  # whether somebody changes at all
+        st.booleans(),  # whether a tenant changes at all
     ),
     min_size=50,
     max_size=150,

@@ -1,4 +1,4 @@
-"""The kernels that choose who leaves give the answers of their twins, and keep their promises."""
+"""The kernels that choose victims give the answers of their twins, and keep their promises."""
 
 from array import array
 from types import ModuleType

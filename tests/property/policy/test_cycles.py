@@ -66,7 +66,7 @@ def test_every_waiting_workload_has_a_reason_and_no_other_has(cluster: Cluster) 
         for key, workload in cluster.workloads.items()
         if any(pod.state == "gated" and pod.name not in done for pod in workload.pods)
     }
-    # Who was given as many places as may be used at once waits for none.
+    # A workload with as many places as it may use at once waits for none.
     full = {
         key
         for key in waiting
@@ -101,7 +101,7 @@ def test_leaving_out_any_victim_breaks_the_plan(cluster: Cluster) -> None:
     evicted = {eviction.pod.uid for eviction in plan.evictions}
     event("victims" if evicted else "no victims")
     if plan.moves:
-        # Where others go is in the way of those who would stay: see the unit tests.
+        # A moved pod may take the room of a victim that would stay: see the unit tests.
         event("moves")
         return
     for spared in {eviction.workload for eviction in plan.evictions}:

@@ -2,7 +2,7 @@
 
 The definition, level by level: quota first, as far as it is wanted (in proportion to quotas where
 they exceed what there is); then the rest rank by rank in proportion to weights, which past usage
-bends; nobody gets more than it wants. Parts of those who want more are rounded down to whole
+bends; no queue gets more than it wants. Parts of queues that want more are rounded down to whole
 granules, and what that leaves goes to the largest remainders, ties to rank and age.
 """
 
@@ -75,7 +75,7 @@ def solve(wants: list[Want], total: int, usage_weight: Fraction) -> None:
 
 
 def share_out(group: list[Want], left: int, usage_weight: Fraction) -> int:
-    """Give what is left to those of one rank who want more; returns what then is left."""
+    """Give what is left to queues of one rank that want more; returns what then is left."""
     while left > 0:
         hungry = [want for want in group if want.weight and want.demand() > want.share]
         if not hungry:

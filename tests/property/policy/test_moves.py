@@ -70,7 +70,7 @@ def _without(plan: Plan, spared: str) -> Plan:
 
 
 def _cost(plan: Plan) -> tuple[int, int] | None:
-    """(milli-GPU-seconds, pods) that the plan moves; None where nobody is served."""
+    """(milli-GPU-seconds, pods) that the plan moves; None if nothing is placed."""
     if not plan.admissions:
         return None
     pods = [move.placement.pod for move in plan.moves]

@@ -125,7 +125,7 @@ def apply(cluster: Cluster, plan: Plan) -> Cluster:
     """The next cycle's cluster: what was leaving is gone and made again, the plan is carried out.
 
     Reserved pods are bound, nominated ones hold their promise, evicted ones are being deleted, and
-    so are moved ones, whose successors hold their promise.
+    so are moved ones; their successors hold nominations.
     """
     placed = {
         p.pod.uid: (admission.state, p.node, p.cards)

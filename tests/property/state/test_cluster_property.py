@@ -331,7 +331,7 @@ def picture(state: ClusterState) -> Any:
 
 
 def nameless(workload: WorkloadView) -> WorkloadView:
-    """Which of a pod and a group of one name gives way to the other depends on who came first."""
+    """Which of a pod and a group of one name gives way to the other depends on which came first."""
     return replace(workload, key="")
 
 

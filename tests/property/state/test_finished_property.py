@@ -1,4 +1,4 @@
-"""A gang's minimum is what it states less the names whose last pod has succeeded."""
+"""A gang's minimum is what it states less the pod names that have succeeded."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""A plan done but for some who stay: whether the one for whom they left has its places then."""
+"""Whether a beneficiary still has its places if some of its victims stay."""
 
 from dataclasses import dataclass
 from dataclasses import replace as evolve
@@ -23,7 +23,7 @@ _ALLOCATE = Settings(stages=("allocate",))
 
 @dataclass(slots=True)
 class WhatIf:
-    """The plan done but for `spared` of the beneficiary's victims, who stay; only it waits."""
+    """The plan without the evictions of `spared`; of all jobs only the beneficiary waits."""
 
     world: World
     outcome: Outcome
@@ -57,7 +57,7 @@ class WhatIf:
         return [] if self._is_misplaced(waiting | given) else found
 
     def _n_now(self, places: list[Placement], placed: list[str]) -> int:
-        """How many of the places are free while all who leave are still there."""
+        """How many of the places are free while all victims are still there."""
         table, n_free = self.world.cluster.free.copy(), 0
         held = self.outcome.after | dict.fromkeys(placed, PENDING)
         for job in self.world.jobs.values():
@@ -74,7 +74,7 @@ class WhatIf:
         return n_free
 
     def _snapshot(self, placed: set[str]) -> Snapshot | None:
-        """That moment, or None where those who stay are in somebody's way."""
+        """That moment, or None if a spared victim takes a place that was given away."""
         snapshot = take_snapshot(self.world)
         table = self.world.cluster.free.copy()
         workloads: dict[str, WorkloadView] = {}
@@ -100,14 +100,14 @@ class WhatIf:
         return snapshot
 
     def _is_misplaced(self, instead: dict[str, Place]) -> bool:
-        """Whether somebody has a place that he may not have beside those who stay, if the
+        """Whether a task has a place that it may not have beside the spared victims, if the
         beneficiary's tasks are where `instead` says."""
         stay = {id_: self.outcome.before[id_] for id_ in self.spared}
         after = self.outcome.after | instead | stay
         return any(misplaced(self.world, evolve(self.outcome, after=after)))
 
     def _is_over_a_limit(self) -> bool:
-        """Whether those who stay keep a queue over its limit in which others get places: such
+        """Whether the spared victims keep a queue above its limit that also gets new places: such
         places would not be given."""
         world, outcome = self.world, self.outcome
         cluster = world.cluster
@@ -128,7 +128,7 @@ class WhatIf:
 
     def _is_growing_past_a_share(self, placed: list[str]) -> bool:
         """Whether a queue above the beneficiary's would hold more than it deserves, and more than
-        before anybody left for it: by reclaim none grows so."""
+        before the evictions: by reclaim no queue grows so."""
         world, outcome = self.world, self.outcome
         if not any(
             eviction.reason is Reason.RECLAIMED and eviction.pod.uid in self.victims

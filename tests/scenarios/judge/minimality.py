@@ -1,9 +1,9 @@
-"""Whether a plan stops and moves no more than it needs, and for whom it says.
+"""Whether a plan evicts and moves no more than its preemptors need.
 
 Left out is what can stay by itself: one task where its job may go on with it, else as many of its
 job as may run together. With everything else of the plan done, the beneficiary must then lack a
-place, or start fewer at once. A queue of policy `demand-weighted` stops its own surplus even if
-nobody waits, so victims there are not looked at.
+place, or start fewer at once. A queue of policy `demand-weighted` evicts its own surplus even if
+nothing waits, so victims there are not looked at.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ _MOST_SUBSETS = 24
 
 
 def wasted_victims(world: World, outcome: Outcome) -> Iterator[str]:
-    """One sentence for each victim that could stay, and for each that leaves for nobody's gain."""
+    """One sentence for each victim that could stay, and for each that is evicted in vain."""
     for key, victims in _by_beneficiary(world, outcome).items():
         job = next((job for job in world.jobs.values() if job.key == key), None)
         placed = tasks_placed(job, outcome) if job else []
@@ -39,7 +39,7 @@ def n_checks(world: World, outcome: Outcome) -> int:
 
 
 def broken_promises(last: Outcome, outcome: Outcome) -> Iterator[str]:
-    """What was freed is used: a job whose tasks were promised places starts as many of them."""
+    """Nominations are kept: a job starts as many tasks as it had nominated."""
     promised = Counter(
         _job_of(id_) for id_, _, after in last.changed() if after.status == "nominated"
     )

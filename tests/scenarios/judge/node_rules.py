@@ -85,8 +85,8 @@ def _is_tolerated(taint: NodeTaint, tolerations: Iterable[Toleration]) -> bool:
 
 
 class _Surroundings:
-    """Who is where once all that leave have left. Tasks have no labels in a scenario, so a term
-    speaks of all tasks of its namespace, or, where it names labels, of none."""
+    """Where each task is once all victims have left. Tasks have no labels in a scenario, so a term
+    selects all tasks of its namespace, or none if it names labels."""
 
     def __init__(self, world: World, outcome: Outcome) -> None:
         self._world = world
@@ -132,7 +132,7 @@ class _Surroundings:
                 yield f"{id_}: has no company on {place.node}"
 
     def _beside(self, job: RunJob, term: PodTerm, id_: str, node: str) -> list[str]:
-        """The others of whom the term speaks in the domain of the node."""
+        """The other tasks in the domain of the node that the term selects."""
         domain = self.labels_of(node).get(term.topology_key)
         if not domain or term.labels:
             return []
@@ -145,8 +145,8 @@ class _Surroundings:
         ]
 
     def _is_elsewhere_before(self, place: Place, job: RunJob, term: PodTerm, id_: str) -> bool:
-        """Whether anybody of whom the term speaks may be somewhere before the task is at this
-        place: who stays, or, where the task has to wait, whoever else gets a place."""
+        """Whether a task that the term selects may be somewhere before this task is at its place:
+        one that stays, or, if this task has to wait, any other that gets a place."""
         after, before = self._outcome.after, self._outcome.before
         return any(
             other != id_

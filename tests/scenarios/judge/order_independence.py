@@ -20,4 +20,4 @@ def order_differences(world: World, outcome: Outcome) -> Iterator[str]:
     if outcome.fair_shares != other.fair_shares:
         yield "fair shares are others when the same lists are read backwards"
     elif outcome.plan.waits != plan.waits:
-        yield "the reasons of those who wait are others when the same lists are read backwards"
+        yield "the reasons of waiting jobs are others when the same lists are read backwards"

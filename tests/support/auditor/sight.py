@@ -20,7 +20,7 @@ GROUP_LABELS: Final = (
     "pod-group.scheduling.sigs.k8s.io/name",
     "pod-group.scheduling.sigs.k8s.io",
 )
-#: Reasons of the condition DisruptionTarget that mean: somebody asked for this pod to leave.
+#: Reasons of the condition DisruptionTarget that mean: the pod was asked to leave.
 EVICTED: Final = ("EvictionByEvictionAPI", "PreemptionByScheduler")
 SCALE: Final = {
     "": Decimal(1),

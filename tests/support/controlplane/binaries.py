@@ -17,7 +17,7 @@ PROGRAMS = tuple(SOURCES)
 
 
 def find_binaries(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Path of every program in `PROGRAMS`; builds what nobody has, which takes minutes."""
+    """Path of every program in `PROGRAMS`; builds those that are missing, which takes minutes."""
     given = environ.get("BALLAST_CONTROLPLANE_BIN", "")
     if given:
         found = _present(Path(given))

@@ -33,7 +33,7 @@ from tests.support.controlplane.store import Store
 STAGES = Path(__file__).with_name("stages.yaml")
 SYSTEM_NAMESPACE = "ballast-system"
 START_S = 90.0
-#: New ports are taken this often when somebody else was quicker on one of them.
+#: New ports are taken this often when another process was quicker on one of them.
 PORT_TRIES = 5
 #: The order of starting; they end in the opposite order, etcd last (an API server without its
 #: etcd does not end on SIGTERM for minutes).
@@ -56,7 +56,7 @@ class ControlPlane:
     def __init__(self, parent: Path | None = None, *, emulated: str = "") -> None:
         """`parent` is where the work folder is made; the system's folder for such if None.
 
-        `emulated` is an older Kubernetes version whose API and features the API server shows, such
+        `emulated` is an older Kubernetes version: the API server shows its API and features, such
         as "1.33".
         """
         self._parent = parent

@@ -109,7 +109,7 @@ def api_server(layout: Layout, ports: Ports) -> list[str]:
         f"--bind-address={LOOPBACK}",
         f"--advertise-address={LOOPBACK}",
         f"--secure-port={ports.api_server}",
-        # There is no Service network; nobody asks for the endpoints of `kubernetes`.
+        # There is no Service network, so the endpoints of `kubernetes` are not needed.
         "--endpoint-reconciler-type=none",
         f"--service-cluster-ip-range={SERVICE_CIDR}",
         f"--tls-cert-file={layout.pki('apiserver.crt')}",

@@ -23,7 +23,7 @@ LONGEST_POLL_S = 0.5
 
 
 class Api:
-    """An API server without anybody's objects, and a namespace of the test's own."""
+    """An API server without objects of other tests, and a namespace of the test's own."""
 
     def __init__(self, control_plane: ControlPlane, namespace: str) -> None:
         self.control_plane = control_plane
@@ -32,7 +32,7 @@ class Api:
         self.url = control_plane.url
 
     async def client(self, kubeconfig: str | None = None) -> Client:
-        """A client as administrator, or as whom the kubeconfig says; the caller closes it."""
+        """A client as administrator, or as the user of the kubeconfig; the caller closes it."""
         return await Client.connect(kubeconfig or self.kubeconfig)
 
     def kubectl(self, *args: str, stdin: str = "", kubeconfig: str = "") -> str:
@@ -93,7 +93,7 @@ class Cluster(Api):
 def run_kubectl(
     control_plane: ControlPlane, *args: str, stdin: str = "", kubeconfig: str = ""
 ) -> str:
-    """Run kubectl on a control plane as administrator, or as whom the kubeconfig says."""
+    """Run kubectl on a control plane as administrator, or as the user of the kubeconfig."""
     command = [control_plane.program("kubectl"), *args]
     env = os.environ | {
         "KUBECONFIG": kubeconfig or control_plane.kubeconfig,

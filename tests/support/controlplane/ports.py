@@ -1,7 +1,7 @@
 """Free loopback ports that stay free while a component is down.
 
-They are taken from below the kernel's range for outgoing connections, so that no client of
-anybody's can sit on the port of a killed component until it is started again. A name in the
+They are taken from below the kernel's range for outgoing connections, so that no client
+can sit on the port of a killed component until it is started again. A name in the
 kernel's abstract socket space is held for each, so that two runs on one machine never pick the
 same port between looking and listening; it goes away with the process.
 """
@@ -18,7 +18,7 @@ _claims: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """A TCP port on which nobody listens on loopback, kept from other runs for our life."""
+    """A free TCP port on loopback, kept from other runs while this process lives."""
     highest = _first_ephemeral() - 1
     picks = random.SystemRandom()
     for _ in range(TRIES):

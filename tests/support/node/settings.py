@@ -64,7 +64,7 @@ snapshotter = "{place.snapshotter}"
 sandbox = "{place.sandbox_image}"
 
 [plugins."io.containerd.cri.v1.runtime"]
-# Without CAP_SYS_RESOURCE nobody may become less killable than the test itself is.
+# Without CAP_SYS_RESOURCE no process may become less killable than the test itself is.
 restrict_oom_score_adj = true
 
 [plugins."io.containerd.cri.v1.runtime".containerd]

@@ -1,4 +1,4 @@
-"""E2: who may be told to leave.
+"""E2: which pods may be evicted.
 
 The API server marks an evicted pod that runs in the write that starts its removal (condition
 DisruptionTarget), and deletes one that has not started; so each eviction has one revision. The
@@ -16,7 +16,7 @@ pod says what it was for:
 - `GangStale`: always allowed.
 
 A marked eviction that no event explains is judged as reclaim when the audit ends; a deletion that
-none explains was somebody else's wish.
+none explains came from another program or a user.
 """
 
 from collections import deque
