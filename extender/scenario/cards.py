@@ -90,7 +90,7 @@ def _number_names(cluster: Cluster, table: _Cards, each: Seated, *, wants_number
 
 
 def _own_cards(cluster: Cluster, table: _Cards, each: Seated) -> list[int]:
-    """Cards that nobody else has: free ones, or for a nominated task those that come free."""
+    """Cards that no other task has: free ones, or for a nominated task those that come free."""
     free = table.later if each.state == "nominated" else table.now
     own = [card for card, milli in enumerate(free) if milli == MILLI_PER_GPU]
     if len(own) < each.demand.devices:

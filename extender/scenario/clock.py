@@ -16,7 +16,7 @@ def pass_time(world: World, seconds: int) -> None:
     for queue, pool, _ in held:
         gpu, cpu, memory = (held[queue, pool, resource] for resource in RESOURCES)
         amounts[queue, pool] = gpu, cpu, memory
-    # Even a step without time tells who held something from who did not.
+    # Even in a step without time it counts which queues held something.
     world.lately.step(amounts, max(1, seconds))
     world.now_s += seconds
 

@@ -26,7 +26,7 @@ _PPM = 1_000_000
 class Cluster:
     """The constant half of a scenario. `memory_unit` is the bytes that one unit of memory has.
 
-    `free` is a table in which nothing runs; whoever changes it takes a copy.
+    `free` is a table in which nothing runs; take a copy before changing it.
     """
 
     case: Case
@@ -121,7 +121,7 @@ def _gpu_node(node: Node) -> GpuNode:
 
 
 def _pool_of(case: Case, labels: Mapping[str, str]) -> str:
-    """The first node pool whose labels the node has; empty where it is in none."""
+    """The first node pool that selects the node; empty if none does."""
     if not case.node_pools:
         return DEFAULT_POOL
     for pool in case.node_pools:

@@ -1,8 +1,8 @@
 """Loading scenario files: what is wrong with one is a sentence with file, case and field.
 
 A file holds one case, a list of them, or (`.jsonl`) one on each line; a YAML file may hold several
-documents. In a folder, files none of whose entries say `scenario` are passed over. A file or folder
-that is named and has no case is broken.
+documents. In a folder, files without an entry that says `scenario` are passed over. A file or
+folder that is named and has no case is broken.
 """
 
 from collections.abc import Iterable, Iterator

@@ -42,7 +42,7 @@ class Written(Struct, rename="camel", forbid_unknown_fields=True, frozen=True, g
 
 
 class Level(Written, frozen=True, kw_only=True):
-    """One level of a topology: the node label whose value names the domain."""
+    """One level of a topology: the value of this node label names the domain."""
 
     label: Name
 
@@ -375,8 +375,8 @@ Span = Seconds | Annotated[list[Seconds], Meta(min_length=2, max_length=2)]
 
 
 class Arrivals(Written, frozen=True, kw_only=True):
-    """Jobs that come during a simulation, all made like `job`, whose name is the beginning of
-    theirs; each has `run` seconds of work (None: it never ends).
+    """Jobs that come during a simulation, all made like `job`: their names begin with its
+    name; each has `run` seconds of work (None: it never ends).
 
     When they come is said by one of `at` (with `every` and `count`), `per_day` and `keep`. Of each
     list one value is drawn for each job.

@@ -1,4 +1,4 @@
-"""A cycle told in sentences: who got what, who leaves for whom, who waits and why."""
+"""A cycle told in sentences: placements, evictions with their beneficiary, reasons for waiting."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -80,7 +80,7 @@ def _rows(queue: str, share: QueueShare, memory_unit: int) -> Iterator[ShareRow]
 
 
 def _placed(changes: Iterable[tuple[str, Place]]) -> Iterator[str]:
-    """Who got a place: one sentence for tasks of a job that share status and node."""
+    """Placements: one sentence for tasks of a job that share status and node."""
     got = [(id_, p) for id_, p in changes if p.status in ("bound", "nominated") and not p.is_moved]
     for (status, node), group in groupby(got, key=lambda each: (each[1].status, each[1].node)):
         found = list(group)
@@ -116,7 +116,7 @@ def _moved(moves: Iterable[Move], names: dict[str, str]) -> Iterator[str]:
 
 
 def _unheard(world: World, outcome: Outcome) -> Iterator[str]:
-    """Who waits without being told why, for no stage that ran had it in its turn."""
+    """Jobs that wait without a reason, as no stage that ran reached their turn."""
     stages = world.cluster.case.settings.stages
     why = "it has its turn in the next cycle"
     if "allocate" not in stages:

@@ -61,7 +61,7 @@ def _shown(value: object) -> str:
 def _follow(path: str, entry: Any) -> tuple[inspect.Type, str, Any]:
     """The type that belongs at `path` (`.jobs[0]`), the path with its keys named, and the value.
 
-    msgspec writes `[...]` for every key of a mapping; the first whose value is wrong is meant.
+    msgspec writes `[...]` for every key of a mapping; the first with a wrong value is meant.
     """
     kind = _case_type()
     place = ""
@@ -84,7 +84,7 @@ def _follow(path: str, entry: Any) -> tuple[inspect.Type, str, Any]:
 
 @functools.cache
 def _case_type() -> inspect.Type:
-    """What msgspec knows of `Case`. Asking for it takes 9 ms; nobody changes what it answers."""
+    """What msgspec knows of `Case`. Asking for it takes 9 ms; the answer never changes."""
     return inspect.type_info(Case)
 
 

@@ -73,7 +73,7 @@ class Report:
 def misses(
     told: dict[str, Any], at_most: dict[str, float], at_least: dict[str, float]
 ) -> Iterator[str]:
-    """One sentence for each bar that is missed, or whose figure there is none of."""
+    """One sentence for each bar that is missed, or that has no figure."""
     for bars, word, sign in ((at_most, "at most", 1), (at_least, "at least", -1)):
         for path, bar in bars.items():
             found = list(_follow(told, path))

@@ -192,7 +192,7 @@ class _Run:
             self._at(max(end_s, self.now_s), lambda: self._end(task, n_stops))
 
     def _end(self, task: RunTask, n_stops: int) -> bool:
-        """The task has done its work: it is gone, and with it a gang whose member it was."""
+        """The task has done its work: it is gone, and with it the gang that it was a member of."""
         if self.world.tasks.get(task.id) is not task or self._work[task.id].n_stops != n_stops:
             return False
         job = self.world.jobs[task.id.partition("/")[0]]
