@@ -13,9 +13,9 @@ from extender.policy.placement.earliest_start import Future
 from extender.policy.placement.empty_pools import EmptyPools, empty_table
 from extender.policy.placement.explain import Shortages
 from extender.policy.placement.fragmentation import Fragmentation
-from extender.policy.placement.node_filter import Matcher
-from extender.policy.placement.placer import Moment, Places
-from extender.policy.placement.pod_affinity import Beside
+from extender.policy.placement.node_filter import NodeFilter
+from extender.policy.placement.placer import Moment, Placer
+from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.placement.reservations import Reservations
 from extender.policy.placement.simulation import Simulation
 from extender.policy.placement.topology import Topologies
@@ -62,7 +62,7 @@ class Session:
     settings: Settings
     sim: Simulation = field(init=False)
     queues: dict[str, PoolQueues] = field(init=False)
-    places: Places = field(init=False)
+    places: Placer = field(init=False)
     shortages: Shortages = field(init=False)
     budgets: Budgets = field(init=False)
     reservations: Reservations = field(init=False)
@@ -89,12 +89,12 @@ class Session:
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
-        matcher = Matcher(snapshot.nodes, snapshot.now_s)
-        beside = Beside(snapshot)
+        matcher = NodeFilter(snapshot.nodes, snapshot.now_s)
+        beside = PodAffinity(snapshot)
         self.sim = Simulation(snapshot.nodes, beside or None)
         topologies = Topologies(snapshot.topologies, snapshot.nodes, matcher)
         fragmentation = Fragmentation(snapshot, self.sim)
-        self.places = Places(self.sim, matcher, topologies, snapshot.pools, beside, fragmentation)
+        self.places = Placer(self.sim, matcher, topologies, snapshot.pools, beside, fragmentation)
         self.shortages = Shortages(self.places)
         self.queues = build_queues(snapshot)
         future = Future(snapshot, self.sim, self.places, self.queues, self._placed)
@@ -201,7 +201,7 @@ class Session:
         unless its queue may never hold it, or no node is one that it may use."""
         if self.snapshot.pools[pool].job_order != "strict-fifo":
             return False
-        candidates = self.places.matcher.candidates
+        candidates = self.places.node_filter.candidates
         has_nodes = all(candidates(pool, shape.constraints) for shape in pending.shapes)
         return has_nodes and self._is_ever_allowed(pending, pool)
 
@@ -247,8 +247,8 @@ class Session:
     ) -> None:
         """Put into the plan what the simulation and the queues already count."""
         self._placed.setdefault((workload.key, state), []).extend(placements)
-        if state == "reserved" and self.places.beside:
-            self.places.beside.start(placement.pod for placement in placements)
+        if state == "reserved" and self.places.pod_affinity:
+            self.places.pod_affinity.start(placement.pod for placement in placements)
 
     def replace(
         self,

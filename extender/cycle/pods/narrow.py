@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from extender.policy.placement.node_filter import Matcher
+from extender.policy.placement.node_filter import NodeFilter
 from extender.state.cluster import ClusterState
 from extender.state.model import GroupView, PodView, WorkloadView
 
@@ -29,7 +29,7 @@ class Narrowing:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._nodes = state.node_table()
-        self._matcher = Matcher(self._nodes, 0)
+        self._matcher = NodeFilter(self._nodes, 0)
 
     def nodes_for(self, pod: PodView, node: str) -> tuple[str, ...]:
         """The planned node and others on which the pod may run; empty: the pod may stay free.

@@ -54,7 +54,7 @@ def allocate_deferred(preemption: Preemption) -> None:
     session.pending = [*session.pending, *giving, *left]
     # What grows in this cycle does not shrink in it.
     preemption.bar(session.served())
-    if session.places.beside:
+    if session.places.pod_affinity:
         # Who starts may be company for others, who need fewer victims then.
         preemption.review(is_changed=True)
 
@@ -74,7 +74,7 @@ def _allocate(
         for pending in round_.serve(waiting.pop(pool)):
             following = pending.pools[pending.pools.index(pool) + 1 :]
             _queue_up(session, pending, following, (waiting, blocked))
-    session.reservations.relax()
+    session.reservations.shrink_to_idle()
     return blocked
 
 
@@ -189,7 +189,7 @@ class _Round:
         if session.reservations.in_pool(pool) is None:
             refused = self._try_chunks(leaf, pending)
         else:
-            with session.reservations.open_to(pending, pool):
+            with session.reservations.lifted_for(pending, pool):
                 refused = self._try_chunks(leaf, pending)
         if isinstance(refused, Refused) and refused.reason in _LACKS_PLACE:
             return self._keep_or_tell(leaf, pending, refused)

@@ -130,7 +130,7 @@ class _ConsolidateRule:
 def _idle(session: Session, pool: str) -> "array[int]":
     """What the pool's nodes have free together, or kept, once those that leave have left."""
     idle = array("q", bytes(24))
-    ready = array("i", session.places.matcher.ready(pool))
+    ready = array("i", session.places.node_filter.ready(pool))
     sum_idle(session.sim.later, ready, idle)
     kept = session.reservations.in_pool(pool)
     for _, _, cards in kept.places if kept else ():

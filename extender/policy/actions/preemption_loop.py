@@ -65,7 +65,7 @@ class Taking:
             if session.reservations.in_pool(self.pool) is None:
                 result = self.serve_one(leaf, pending)
             else:
-                with session.reservations.open_to(pending, self.pool):
+                with session.reservations.lifted_for(pending, self.pool):
                     result = self.serve_one(leaf, pending)
             if isinstance(result, Refused):
                 self._explain(pending, result)
@@ -127,7 +127,7 @@ class Taking:
         with solver.without_budgets():
             for pending in waiting[:_MOST_HELD_BACK]:
                 leaf = session.queue_of(pending.workload, self.pool)
-                with session.reservations.open_to(pending, self.pool):
+                with session.reservations.lifted_for(pending, self.pool):
                     self._see_what_is_held_from(leaf, pending, solver)
 
     def _see_what_is_held_from(self, leaf: Queue, pending: Pending, solver: Solver) -> None:
@@ -167,8 +167,8 @@ class Taking:
         shapes = pending.shapes if chunk is pending.chunk else shapes_of(chunk)
         is_near = has_topology(pending.workload)
         is_alike = len(shapes) == 1 and not is_near
-        if is_alike and self.session.places.beside:
-            is_alike = not self.session.places.beside.concerns(chunk)
+        if is_alike and self.session.places.pod_affinity:
+            is_alike = not self.session.places.pod_affinity.concerns(chunk)
         return Claim(leaf, pending, chunk, need, shapes, is_alike, is_near)
 
     def _explain(self, pending: Pending, refused: Refused) -> None:

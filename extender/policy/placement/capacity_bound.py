@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU, share_milli
-from extender.policy.placement.node_filter import Matcher
+from extender.policy.placement.node_filter import NodeFilter
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape
 from extender.state.model import Constraints
@@ -20,7 +20,7 @@ class CapacityBound:
     """Asked for the waiting workloads of one cycle; remembers each kind of pod."""
 
     nodes: NodeTable
-    matcher: Matcher
+    node_filter: NodeFilter
     _known: dict[tuple[str, Demand, int, int], tuple[Constraints, bool]] = field(
         default_factory=dict
     )
@@ -38,7 +38,7 @@ class CapacityBound:
 
     def _holds(self, shape: Shape, pool: str) -> bool:
         left = shape.count
-        for ix in self.matcher.candidates(pool, shape.constraints):
+        for ix in self.node_filter.candidates(pool, shape.constraints):
             left -= _most_on(self.nodes, ix, shape.demand)
             if left <= 0:
                 return True

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from extender.policy.placement.fragmentation import Fragmentation
-from extender.policy.placement.placer import Places
+from extender.policy.placement.placer import Placer
 from extender.policy.placement.simulation import Cards, Simulation
 from extender.policy.plan import Placement, State
 from extender.policy.queues.tree import PoolQueues, Queue, tally_of
@@ -43,7 +43,7 @@ class Future:
 
     snapshot: Snapshot
     sim: Simulation
-    places: Places
+    places: Placer
     queues: Mapping[str, PoolQueues]
     placed: Mapping[tuple[str, State], Sequence[Placement]]
 
@@ -186,12 +186,12 @@ class _NodesLater:
             self._hold(self._ends[self._n_ended])
         # A new one each time: nothing that failed at one moment is remembered at another.
         known = self._places
-        places = Places(
+        places = Placer(
             self._sim,
-            known.matcher,
+            known.node_filter,
             known.topologies,
             known.pools,
-            known.beside,
+            known.pod_affinity,
             self._fragmentation,
         )
         placed = places.place_chunk(self._pending, self._pool, "now")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from extender.api.demand import Demand
 from extender.policy.placement.fragmentation import Fragmentation
-from extender.policy.placement.placer import Places
-from extender.policy.placement.pod_affinity import Beside
+from extender.policy.placement.placer import Placer
+from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.placement.simulation import Simulation
 from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.pending import Pending
@@ -42,8 +42,8 @@ class EmptyPools:
     """
 
     table: NodeTable
-    places: Places
-    _empty: Places = field(init=False)
+    places: Placer
+    _empty: Placer = field(init=False)
     _known: dict[_Key, tuple[Sequence[Shape], bool]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -51,7 +51,9 @@ class EmptyPools:
         sim, of = Simulation(self.table), self.places
         pools = {name: PoolView(name) for name in of.pools}
         fragmentation = Fragmentation(nothing, sim)
-        self._empty = Places(sim, of.matcher, of.topologies, pools, Beside(nothing), fragmentation)
+        self._empty = Placer(
+            sim, of.node_filter, of.topologies, pools, PodAffinity(nothing), fragmentation
+        )
 
     def could_place(self, pending: Pending, pool: str) -> bool:
         """Whether the next chunk of the workload would have places beside its own live pods."""

@@ -7,7 +7,7 @@ for the same cause.
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -16,14 +16,11 @@ from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
 from extender.kernels import nodes as kernel
 from extender.kernels import nodes_bulk as bulk
+from extender.policy.placement.placer import Placer
 from extender.policy.workloads.gangs import groups_of, leaves_below
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import shapes_of
 from extender.state.model import PodView, TopologyRule
-
-if TYPE_CHECKING:
-    from extender.policy.placement.placer import Places
-
 
 #: Said, before the pool's name, of work that would not fit if all that runs had left.
 NEVER: Final = "it will never start on the nodes of pool"
@@ -67,7 +64,7 @@ class Shortages:
     Constraints are kept beside their ids, so that an id can't be used again.
     """
 
-    places: "Places"
+    places: Placer
     hopeless: set[tuple[str, str]] = field(default_factory=set)
     _known: dict[_Key, tuple[list[_Crowd], _Cause]] = field(default_factory=dict)
 
@@ -85,7 +82,7 @@ class Shortages:
     def _cause(self, pending: Pending, pool: str, pods: Sequence[PodView]) -> _Cause:
         rules = list(_required(pending, pods)) if pending.workload.tree is not None else []
         key = pool, _by_shape(pods)
-        is_known = not rules and not self.places.beside.concerns(pods)
+        is_known = not rules and not self.places.pod_affinity.concerns(pods)
         known = self._known.get(key) if is_known else None
         if known is not None:
             return known[1]
@@ -99,7 +96,7 @@ class Shortages:
 
     def _look(self, crowds: Sequence[_Crowd], pool: str) -> _Cause:
         for crowd in crowds:
-            # Whom smaller ones need beside them may be the others.
+            # The peers that small pods need may be the other pods of the chunk.
             cause = self._alone(crowd, pool, minds_others=crowd is crowds[0])
             if cause is not None:
                 return cause
@@ -116,7 +113,7 @@ class Shortages:
 
     def _alone(self, crowd: _Crowd, pool: str, *, minds_others: bool) -> _Cause | None:
         """Why not even one such pod has a place, or None when it has."""
-        pod, matcher = crowd.pod, self.places.matcher
+        pod, matcher = crowd.pod, self.places.node_filter
         demand, now = pod.demand, self.places.sim.now
         candidates = matcher.candidates(pool, pod.constraints)
         if not candidates:
@@ -138,7 +135,7 @@ class Shortages:
         hosts = [ix for ix in having if self._host_fits(ix, demand)]
         if not hosts:
             return self._lack_of_host(crowd, having)
-        if minds_others and not self.places.beside.allowed(pod, array("i", hosts), "now"):
+        if minds_others and not self.places.pod_affinity.allowed(pod, array("i", hosts), "now"):
             needs = crowd.needs(_cards(demand) or _host(demand))
             nodes = "the one node" if len(hosts) == 1 else f"the {len(hosts)} nodes"
             why = f"{needs}; pod affinity or anti-affinity bars it from {nodes} with room"
@@ -148,7 +145,7 @@ class Shortages:
     def _all_of(self, crowd: _Crowd, pool: str) -> _Cause | None:
         """Why only some of the pods have places, or None: they all have, or it can't be told."""
         demand = crowd.pod.demand
-        if crowd.count == 1 or demand.counted or self.places.beside.concerns((crowd.pod,)):
+        if crowd.count == 1 or demand.counted or self.places.pod_affinity.concerns((crowd.pod,)):
             return None
         n_in = self._count(crowd, demand, pool)
         if n_in >= crowd.count:
@@ -163,7 +160,7 @@ class Shortages:
 
     def _count(self, crowd: _Crowd, demand: Demand, pool: str) -> int:
         """How many such pods fit now, up to as many as there are."""
-        candidates = self.places.matcher.candidates(pool, crowd.pod.constraints)
+        candidates = self.places.node_filter.candidates(pool, crowd.pod.constraints)
         out_ix, out_cards = array("i", bytes(4 * crowd.count)), array("Q", bytes(8 * crowd.count))
         now = self.places.sim.now
         return bulk.fill_nodes(now, demand, candidates, kernel.FIRST_FIT, out_ix, out_cards)
@@ -233,7 +230,7 @@ class Shortages:
 
     def _nodes(self, pool: str, candidates: "array[int]") -> str:
         """The candidates, in words."""
-        n, n_ready = len(candidates), len(self.places.matcher.ready(pool))
+        n, n_ready = len(candidates), len(self.places.node_filter.ready(pool))
         nodes = "node" if n == 1 else "nodes"
         if n == n_ready:
             return f"the {n} ready {nodes} of pool {pool}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from extender.api.demand import Demand
 from extender.kernels.holds import Holds, count_room
 from extender.kernels.nodes import BINPACK
-from extender.policy.placement.placer import Places
+from extender.policy.placement.placer import Placer
 from extender.policy.workloads.pod_classes import Shape
 from extender.state.model import Constraints
 
@@ -26,7 +26,7 @@ class Fullness:
     """Of the nodes as they are later. `touched` are those on which anything changed, in order; the
     caller adds to it."""
 
-    places: Places
+    places: Placer
     pool: str
     touched: Sequence[int]
     _known: dict[tuple[Demand, int], _Full] = field(default_factory=dict)
@@ -39,12 +39,12 @@ class Fullness:
             if known.n_seen == n_touched:
                 return True
             nodes = array("i", set(self.touched[known.n_seen :]))
-        elif self.places.beside:
+        elif self.places.pod_affinity:
             return False
         else:
             holds = Holds(self.places.sim.later, demand, BINPACK)
             known = self._known[key] = _Full(Shape(demand, constraints, 1), holds)
-            nodes = self.places.matcher.candidates(self.pool, constraints)
+            nodes = self.places.node_filter.candidates(self.pool, constraints)
         if self._has_place(known, nodes):
             del self._known[key]
             return False

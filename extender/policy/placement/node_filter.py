@@ -1,4 +1,4 @@
-"""Which nodes a pod may use by what it says and what the nodes say, whatever is free on them.
+"""Which nodes a pod may use by its constraints and the nodes' labels and taints, whatever is free.
 
 The rules are kube-scheduler's for node selectors, required node affinity and taints
 (`plugins/nodeaffinity`, `plugins/tainttoleration`), so that a plan is not refused later.
@@ -18,27 +18,27 @@ _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 @dataclass(slots=True, frozen=True, eq=False)
-class Frame:
-    """Nodes (by ix) among which pods must find their places; None: all nodes of the pool."""
+class NodeSet:
+    """Nodes (by ix) on which pods must be placed; None: all nodes of the pool."""
 
     name: str = ""
     nodes: frozenset[int] | None = None
 
 
-WHOLE_POOL: Final = Frame()
+WHOLE_POOL: Final = NodeSet()
 
 
-class Matcher:
+class NodeFilter:
     """Candidate nodes per pool, Constraints object and frame, worked out once each."""
 
     def __init__(self, nodes: NodeTable, now_s: int) -> None:
         self._nodes = nodes
         self._now_s = now_s
-        # Found when it is first asked for: where nothing waits, nobody asks.
+        # Found at the first call: in a cycle without pending pods there is none.
         self._ready: dict[str, list[int]] | None = None
         self._has_counted = any(nodes.free_counted)
         # Constraints and frames are kept beside their ids, so that an id can't be used again.
-        self._found: dict[tuple[str, int, int], tuple[Constraints, Frame, array[int]]] = {}
+        self._found: dict[tuple[str, int, int], tuple[Constraints, NodeSet, array[int]]] = {}
 
     def ready(self, pool: str) -> list[int]:
         """All nodes of the pool on which pods may be placed, in order of their names."""
@@ -56,7 +56,7 @@ class Matcher:
         return found
 
     def candidates(
-        self, pool: str, constraints: Constraints, frame: Frame = WHOLE_POOL
+        self, pool: str, constraints: Constraints, frame: NodeSet = WHOLE_POOL
     ) -> "array[int]":
         """Ready nodes of the frame that the constraints allow: int32 ix in order of their names."""
         key = pool, id(constraints), id(frame)
@@ -67,7 +67,7 @@ class Matcher:
         return found[2]
 
     def without_instances(
-        self, pool: str, constraints: Constraints, frame: Frame = WHOLE_POOL
+        self, pool: str, constraints: Constraints, frame: NodeSet = WHOLE_POOL
     ) -> "array[int]":
         """Those of the candidates that have no counted resources (MIG instances)."""
         found = self.candidates(pool, constraints, frame)
@@ -88,7 +88,7 @@ class Matcher:
         listed = ", ".join(f"{n} {cause}" for cause, n in sorted(causes.items()) if cause)
         return f"of {len(ready)} ready nodes of pool {pool}, {listed}"
 
-    def _look(self, pool: str, constraints: Constraints, frame: Frame) -> list[int]:
+    def _look(self, pool: str, constraints: Constraints, frame: NodeSet) -> list[int]:
         if frame.nodes is None and _says_nothing(constraints):
             taints = self._nodes.taints
             mine = constraints.tolerations

@@ -14,10 +14,10 @@ from extender.api.demand import Demand
 from extender.kernels import nodes as kernel
 from extender.policy.placement.batch import Wish, find_alike
 from extender.policy.placement.fragmentation import Fragmentation
-from extender.policy.placement.node_filter import WHOLE_POOL, Frame, Matcher
-from extender.policy.placement.pod_affinity import Beside
+from extender.policy.placement.node_filter import WHOLE_POOL, NodeFilter, NodeSet
+from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.placement.simulation import Cards, Simulation
-from extender.policy.placement.topology import DomainSearch, Placer, Topologies
+from extender.policy.placement.topology import DomainPlacer, DomainSearch, Topologies
 from extender.policy.plan import Placement
 from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.pending import Pending
@@ -51,14 +51,14 @@ def has_room(table: NodeTable, ix: int, pod: PodView, cards: Cards) -> bool:
 
 
 @dataclass(slots=True)
-class Places:
-    """The search, on a simulation. `beside` knows who may be near whom."""
+class Placer:
+    """The search, on a simulation."""
 
     sim: Simulation
-    matcher: Matcher
+    node_filter: NodeFilter
     topologies: Topologies
     pools: Mapping[str, PoolView]
-    beside: Beside
+    pod_affinity: PodAffinity
     fragmentation: Fragmentation
     _failed: dict[tuple[str, Moment, bool], list[Shape]] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
@@ -73,7 +73,7 @@ class Places:
         """
         pods = pending.chunk if chunk is None else chunk
         if pending.workload.tree is not None and has_topology(pending.workload):
-            return self.lay_out(pending, pool, _FreePlaces(self, moment), self.table(moment), pods)
+            return self.lay_out(pending, pool, FreeCapacity(self, moment), self.table(moment), pods)
         shapes = pending.shapes if pods is pending.chunk else shapes_of(pods)
         if self._failed and self.has_failed(shapes, pool, moment):
             return None
@@ -83,7 +83,7 @@ class Places:
             placed = None if one is None else [one]
         else:
             placed = self.place_in(pods, pool, moment)
-        if placed is None and not self.beside.concerns(pods):
+        if placed is None and not self.pod_affinity.concerns(pods):
             self._remember(shapes, pool, moment)
         return placed
 
@@ -91,7 +91,7 @@ class Places:
         self,
         pending: Pending,
         pool: str,
-        placer: Placer,
+        placer: DomainPlacer,
         could: NodeTable,
         chunk: Sequence[PodView] | None = None,
     ) -> list[Placement] | None:
@@ -99,11 +99,11 @@ class Places:
 
         `could` has free what a domain could have free at best.
         """
-        search = DomainSearch(self.topologies, self.matcher, pool, placer, could)
+        search = DomainSearch(self.topologies, self.node_filter, pool, placer, could)
         return search.run(pending, pending.chunk if chunk is None else chunk)
 
     def place_in(
-        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: Frame = WHOLE_POOL
+        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL
     ) -> list[Placement] | None:
         """Hold a place within the frame for every pod, or for none and return None."""
         mark = self.sim.checkpoint()
@@ -123,7 +123,7 @@ class Places:
         return None
 
     def place_pod(
-        self, pod: PodView, pool: str, moment: Moment, frame: Frame = WHOLE_POOL
+        self, pod: PodView, pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL
     ) -> Placement | None:
         """Hold the best place for one pod in the simulation, or None."""
         demand, rule, table = pod.demand, self._rule(pod, pool), self.table(moment)
@@ -161,21 +161,21 @@ class Places:
 
     def roomiest(self, pod: PodView, pool: str, rule: TopologyRule) -> int | None:
         """How many such pods the roomiest domain of the required level takes now, or None."""
-        placer = _FreePlaces(self, "now")
-        search = DomainSearch(self.topologies, self.matcher, pool, placer, self.sim.now)
+        placer = FreeCapacity(self, "now")
+        search = DomainSearch(self.topologies, self.node_filter, pool, placer, self.sim.now)
         return search.roomiest(Shape(pod.demand, pod.constraints, 1), rule)
 
     def candidates(
-        self, pod: PodView, pool: str, moment: Moment, frame: Frame = WHOLE_POOL
+        self, pod: PodView, pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL
     ) -> "array[int]":
-        """Nodes of the frame that the pod may use: by what it says, by who is there, and by what
-        is left of the resources that are counted one by one."""
-        found = self.matcher.candidates(pool, pod.constraints, frame)
+        """Nodes of the frame that the pod may use: by its constraints, by pod affinity, and by what
+        is free of the resources that are counted one by one."""
+        found = self.node_filter.candidates(pool, pod.constraints, frame)
         demand = pod.demand
         if demand.counted:
             table = self.table(moment)
             found = array("i", [ix for ix in found if table.fits_counted(ix, demand)])
-        return self.beside.allowed(pod, found, moment)
+        return self.pod_affinity.allowed(pod, found, moment)
 
     def table(self, moment: Moment) -> NodeTable:
         """The nodes at that moment."""
@@ -195,18 +195,18 @@ class Places:
             self._failed.pop((pool, moment, is_open), None)
 
     def set_open(self, pool: str, *, is_open: bool) -> None:
-        """Whether places of the pool that are kept for somebody count as free for now."""
+        """Whether places of the pool that a reservation keeps count as free for now."""
         if is_open:
             self._open.add(pool)
         else:
             self._open.discard(pool)
 
     def is_open(self, pool: str) -> bool:
-        """Whether places of the pool that are kept for somebody count as free for now."""
+        """Whether places of the pool that a reservation keeps count as free for now."""
         return pool in self._open
 
     def _place_singly(
-        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: Frame
+        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet
     ) -> list[Placement] | None:
         placed = []
         for pod in pods:
@@ -217,7 +217,7 @@ class Places:
         return placed
 
     def _place_alike(
-        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: Frame
+        self, pods: Sequence[PodView], pool: str, moment: Moment, frame: NodeSet
     ) -> list[Placement] | None:
         """Places for pods of one shape that belong together: where bin-pack doesn't say how, on as
         few nodes as there can be."""
@@ -226,7 +226,7 @@ class Places:
         is_packed = first.demand.wants_gpu and (
             rule == kernel.BEST_FIT or self._is_fgd(first, pool)
         )
-        candidates = self.matcher.candidates(pool, first.constraints, frame)
+        candidates = self.node_filter.candidates(pool, first.constraints, frame)
         wish = Wish(first.demand, candidates, rule, len(pods), is_packed)
         found = find_alike(self.table(moment), wish)
         if len(found) < len(pods):
@@ -239,15 +239,15 @@ class Places:
         return placed
 
     def _without_instances(
-        self, pod: PodView, pool: str, moment: Moment, frame: Frame
+        self, pod: PodView, pool: str, moment: Moment, frame: NodeSet
     ) -> "array[int]":
         """Nodes for work without GPUs: those that are partitioned into instances only where no
         other has room."""
         candidates = self.candidates(pod, pool, moment, frame)
-        plain = self.matcher.without_instances(pool, pod.constraints, frame)
+        plain = self.node_filter.without_instances(pool, pod.constraints, frame)
         if len(plain) == len(candidates):
             return candidates
-        plain = self.beside.allowed(pod, plain, moment)
+        plain = self.pod_affinity.allowed(pod, plain, moment)
         has_room = kernel.best_node(self.table(moment), pod.demand, plain, kernel.FIRST_FIT) >= 0
         return plain if has_room else candidates
 
@@ -257,8 +257,8 @@ class Places:
         return placement == "fgd" and not demand.counted
 
     def _may_go_in_bulk(self, pods: Sequence[PodView]) -> bool:
-        """Whether pods of one shape may be placed without a look at who is beside whom."""
-        return not pods[0].demand.counted and not self.beside.concerns(pods)
+        """Whether pods of one shape may be placed without a look at pod affinity."""
+        return not pods[0].demand.counted and not self.pod_affinity.concerns(pods)
 
     def _rule(self, pod: PodView, pool: str) -> int:
         view = self.pools[pool]
@@ -274,18 +274,20 @@ class Places:
 
 
 @dataclass(slots=True)
-class _FreePlaces:
-    """A Placer that takes what is free at one moment."""
+class FreeCapacity:
+    """A DomainPlacer that takes what is free at one moment."""
 
-    places: Places
+    places: Placer
     moment: Moment
 
-    def place_in(self, pods: Sequence[PodView], pool: str, frame: Frame) -> list[Placement] | None:
-        """As `Places.place_in`."""
+    def place_in(
+        self, pods: Sequence[PodView], pool: str, frame: NodeSet
+    ) -> list[Placement] | None:
+        """As `Placer.place_in`."""
         return self.places.place_in(pods, pool, self.moment, frame)
 
-    def cost(self, pods: Sequence[PodView], pool: str, frame: Frame) -> tuple[int, ...]:
-        """Nobody has to leave, so it costs the same everywhere."""
+    def cost(self, pods: Sequence[PodView], pool: str, frame: NodeSet) -> tuple[int, ...]:
+        """No pod has to leave, so it costs the same everywhere."""
         return ()
 
     def checkpoint(self) -> int:

@@ -1,10 +1,11 @@
-"""Who may be near whom: required pod affinity and anti-affinity, while pods come and go.
+"""Required pod affinity and anti-affinity, while pods come and go in the simulation.
 
-A term speaks of pods of its owner's namespace that have all its labels, and of a domain: the nodes
-that agree on one label. Affinity wants such a pod in the domain; where there is none at all, a pod
-that meets its own term may be the first. Anti-affinity wants none there, and keeps the pods it
-speaks of away from its owner's domain too. The rules are kube-scheduler's
-(`plugins/interpodaffinity`). Nothing is counted where no pod of the snapshot has a term.
+A term selects pods of its owner's namespace that have all its labels, and names a topology key,
+which divides the nodes into domains. Affinity requires such a peer in the domain; where there is
+none anywhere, a pod that its own term selects may be the first, the bootstrap pod. Anti-affinity
+requires that there is none, and keeps the pods that it selects out of its owner's domain too. The
+rules are kube-scheduler's (`plugins/interpodaffinity`). Nothing is counted where no pod of the
+snapshot has a term.
 """
 
 from array import array
@@ -23,10 +24,11 @@ _Moment = Literal["now", "later"]
 
 @dataclass(slots=True, eq=False)
 class _Census:
-    """Pods by domain, now and later: those a term speaks of, and those that keep it as a rule.
+    """Pods by domain, now and later: in `present` those that the term selects, in `keepers` those
+    that have it as an anti-affinity term.
 
-    `guests` are pods that need company by it and are given places in this cycle: by uid, with the
-    node ix. `first` is the uid of one that starts in it as the first of its kind.
+    `placed_this_cycle` are pods with this affinity term that get places in this cycle: by uid, with
+    the node ix. `bootstrap` is the uid of one that starts in it as the first of its kind.
     """
 
     namespace: str
@@ -37,15 +39,15 @@ class _Census:
     keepers: dict[_Moment, Counter[str]] = field(
         default_factory=lambda: {"now": Counter(), "later": Counter()}
     )
-    guests: dict[str, tuple[PodView, int]] = field(default_factory=dict)
-    first: str = ""
+    placed_this_cycle: dict[str, tuple[PodView, int]] = field(default_factory=dict)
+    bootstrap: str = ""
 
-    def speaks_of(self, pod: PodView) -> bool:
-        """Whether the term means this pod."""
+    def selects(self, pod: PodView) -> bool:
+        """Whether the term selects this pod."""
         return pod.namespace == self.namespace and set(self.term.labels) <= set(pod.labels)
 
 
-class Beside:
+class PodAffinity:
     """Keeps count of all terms of the snapshot; a Simulation tells it of every step."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -53,7 +55,7 @@ class Beside:
         self._known: dict[tuple[str, PodTerm], _Census] = {}
         # By what matters of a pod, so that a thousand alike are looked at once.
         self._meant: dict[tuple[str, tuple[tuple[str, str], ...]], list[_Census]] = {}
-        # When one must be alone to be the first of its kind.
+        # The moment at which a pod must find no peer to be the bootstrap pod.
         self._first_at: _Moment = "now"
         self._read(snapshot)
 
@@ -61,13 +63,13 @@ class Beside:
         return bool(self._known)
 
     def concerns(self, pods: Iterable[PodView]) -> bool:
-        """Whether it matters for any of the pods who is where."""
+        """Whether any of the pods has a term, or is selected by one."""
         if not self._known:
             return False
         return any(_has_terms(pod) or self._census_of(pod) for pod in pods)
 
     def allowed(self, pod: PodView, candidates: "array[int]", moment: _Moment) -> "array[int]":
-        """Those of `candidates` whose domains suit the pod and everybody there."""
+        """Those of `candidates` on which the terms of the pod and of all pods there are met."""
         if not self._known or not self.concerns((pod,)):
             return candidates
         firsts = self._firsts(pod)
@@ -83,7 +85,7 @@ class Beside:
 
     @contextmanager
     def once_all_have_left(self) -> Iterator[None]:
-        """Inside, who leaves in this cycle is there no more: others may be the first then."""
+        """Inside, pods that leave in this cycle are gone: another may be the bootstrap pod then."""
         self._first_at = "later"
         try:
             yield
@@ -91,13 +93,13 @@ class Beside:
             self._first_at = "now"
 
     def start(self, pods: Iterable[PodView]) -> None:
-        """The pods start in this cycle: the first of its kind is there before those who wait, and
-        needs none of them."""
+        """The pods start in this cycle: a bootstrap pod is there before those that are nominated,
+        and needs none of them."""
         for pod in pods:
             for term in pod.constraints.pod_affinity:
                 census = self._known[pod.namespace, term]
-                if census.speaks_of(pod) and not _has_more(census.present["now"], 1):
-                    census.first = pod.uid
+                if census.selects(pod) and not _has_more(census.present["now"], 1):
+                    census.bootstrap = pod.uid
 
     def change(self, ix: int, pod: PodView, now: int, later: int) -> None:
         """As `simulation.Neighbours.change`."""
@@ -108,53 +110,53 @@ class Beside:
             census = self._known[pod.namespace, term]
             _count(census.keepers, labels, term, (now, later))
         for term in pod.constraints.pod_affinity if now else ():
-            guests = self._known[pod.namespace, term].guests
+            placed = self._known[pod.namespace, term].placed_this_cycle
             if now > 0:
-                guests[pod.uid] = pod, ix
+                placed[pod.uid] = pod, ix
             else:
-                guests.pop(pod.uid, None)
+                placed.pop(pod.uid, None)
 
     def stands(self, pod: PodView, ix: int, moment: _Moment) -> bool:
         """The same for a pod that is counted on node `ix` already: whether it may stay there."""
         return not self._known or self._suits(pod, ix, moment, is_there=True)
 
     def is_apart(self, pod: PodView, ix: int) -> bool:
-        """Whether the pod, which is counted on node `ix`, may run on there as far as those who are
-        there later keep away from one another."""
+        """Whether the pod, which is counted on node `ix`, and the pods that are there later meet
+        one another's anti-affinity terms."""
         return not self._known or self._is_apart(pod, self._nodes.labels[ix], ("later", 1))
 
-    def lonely(self) -> set[str]:
-        """Uids of pods that are given places in this cycle and lack company there later."""
+    def unsatisfied(self) -> set[str]:
+        """Uids of pods that get places in this cycle and lack a peer there later."""
         if not self._known:
             return set()
         return {
             uid
             for census in self._known.values()
-            for uid, (pod, ix) in census.guests.items()
-            if uid != census.first
-            and not self._has_company(pod, census.term, self._nodes.labels[ix], ("later", 1))
+            for uid, (pod, ix) in census.placed_this_cycle.items()
+            if uid != census.bootstrap
+            and not self._has_peer(pod, census.term, self._nodes.labels[ix], ("later", 1))
         }
 
-    def leaves_alone(self, before: Collection[str]) -> bool:
-        """Whether anybody is lonely who was not `before`."""
-        return any(uid not in before for uid in self.lonely())
+    def leaves_unsatisfied(self, before: Collection[str]) -> bool:
+        """Whether a pod is unsatisfied that was not so `before`."""
+        return any(uid not in before for uid in self.unsatisfied())
 
     def _suits(self, pod: PodView, ix: int, moment: _Moment, *, is_there: bool = False) -> bool:
-        """Whether the pod and everybody in the node's domains suit one another. `is_there`: the pod
-        itself is among those that are counted."""
+        """Whether the pod's terms and those of the pods in the node's domains are met. `is_there`:
+        the pod itself is counted."""
         labels, itself = self._nodes.labels[ix], int(is_there)
         return self._is_apart(pod, labels, (moment, itself)) and all(
-            self._has_company(pod, term, labels, (moment, itself))
+            self._has_peer(pod, term, labels, (moment, itself))
             for term in pod.constraints.pod_affinity
         )
 
     def _is_apart(self, pod: PodView, labels: Mapping[str, str], when: tuple[_Moment, int]) -> bool:
-        """Whether nobody there is one from whom the pod keeps away, or who keeps away from it."""
+        """Whether the anti-affinity terms of the pod and of the pods there are met."""
         (moment, itself), constraints = when, pod.constraints
         for term in constraints.pod_anti_affinity:
             domain = labels.get(term.topology_key)
             census = self._known[pod.namespace, term]
-            if domain and census.present[moment][domain] > itself * census.speaks_of(pod):
+            if domain and census.present[moment][domain] > itself * census.selects(pod):
                 return False
         for census in self._census_of(pod):
             domain = labels.get(census.term.topology_key)
@@ -163,7 +165,7 @@ class Beside:
                 return False
         return True
 
-    def _has_company(
+    def _has_peer(
         self, pod: PodView, term: PodTerm, labels: Mapping[str, str], when: tuple[_Moment, int]
     ) -> bool:
         domain = labels.get(term.topology_key)
@@ -171,33 +173,33 @@ class Beside:
             return False
         moment, itself = when
         census = self._known[pod.namespace, term]
-        own = itself * census.speaks_of(pod)
+        own = itself * census.selects(pod)
         if census.present[moment][domain] > own:
-            # Who leaves in this cycle is no company for one who comes in it.
+            # A pod that leaves in this cycle is no peer for one that comes in it.
             return itself == 1 or census.present["later"][domain] > 0
-        # The first of its kind needs none. Who leaves is still there now: nobody becomes the first
-        # by having the others stopped.
-        return census.speaks_of(pod) and not _has_more(census.present[self._first_at], own)
+        # The bootstrap pod needs none. Pods that leave are still there now, so no pod becomes the
+        # bootstrap pod because its peers are evicted.
+        return census.selects(pod) and not _has_more(census.present[self._first_at], own)
 
     def _firsts(self, pod: PodView) -> set[tuple[str, str]]:
-        """Domains (label, value) of those who are given places as the first of their kind: another
-        of the kind that goes elsewhere would leave them without company."""
+        """Domains (label, value) in which bootstrap pods get places in this cycle: a peer that goes
+        elsewhere would leave them unsatisfied."""
         found = set[tuple[str, str]]()
         for census in self._census_of(pod):
-            if len(census.guests) != 1 or _has_more(census.present["later"], 1):
+            if len(census.placed_this_cycle) != 1 or _has_more(census.present["later"], 1):
                 continue
-            first, ix = next(iter(census.guests.values()))
-            if census.speaks_of(first):
+            first, ix = next(iter(census.placed_this_cycle.values()))
+            if census.selects(first):
                 key = census.term.topology_key
                 found.add((key, self._nodes.labels[ix].get(key, "")))
         return found
 
     def _census_of(self, pod: PodView) -> Sequence[_Census]:
-        """The terms, of whomever, that speak of the pod."""
+        """The terms of all pods that select the pod."""
         key = pod.namespace, pod.labels
         found = self._meant.get(key)
         if found is None:
-            found = [census for census in self._known.values() if census.speaks_of(pod)]
+            found = [census for census in self._known.values() if census.selects(pod)]
             self._meant[key] = found
         return found
 
@@ -217,7 +219,7 @@ class Beside:
                     if ix is not None:
                         self.change(ix, pod, 1, is_there_later)
         for census in self._known.values():
-            census.guests.clear()
+            census.placed_this_cycle.clear()
 
 
 def _has_terms(pod: PodView) -> bool:

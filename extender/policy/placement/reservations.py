@@ -46,7 +46,7 @@ _MOST_SEARCHES: Final = 8
 
 
 @dataclass(slots=True)
-class Reservation:
+class BackfillReservation:
     """Places at which workload `key` can start at `start_s` (None: at an unknown time): node, what
     is asked of it, cards. Where nothing is asked, only the cards are kept. `take_back` is what the
     workload could take back from others by then; None if it can start now."""
@@ -63,11 +63,11 @@ class Reservations:
 
     future: Future
     settings: Settings
-    _kept: dict[str, Reservation] = field(default_factory=dict)
+    _kept: dict[str, BackfillReservation] = field(default_factory=dict)
     _is_lifted: set[str] = field(default_factory=set)
     _n_searches: dict[str, int] = field(default_factory=dict)
 
-    def in_pool(self, pool: str) -> Reservation | None:
+    def in_pool(self, pool: str) -> BackfillReservation | None:
         """The pool's reservation, or None."""
         return self._kept.get(pool)
 
@@ -105,14 +105,16 @@ class Reservations:
             return
         placed = self._free_now(leaf, pending, pool)
         if placed:
-            self._keep(pool, Reservation(pending.workload.key, None, self._listed(placed), None))
+            self._keep(
+                pool, BackfillReservation(pending.workload.key, None, self._listed(placed), None)
+            )
             return
         begin_s, length_s = since_s + window[0], window[1]
         ends = self.future.pods_to_drain(pool, begin_s - length_s, begin_s + length_s)
         self._keep(pool, self._reserve(leaf, pending, pool, ends))
 
     @contextmanager
-    def open_to(self, pending: Pending, pool: str) -> Iterator[None]:
+    def lifted_for(self, pending: Pending, pool: str) -> Iterator[None]:
         """Kept places count as free within, if the workload may use them."""
         kept = self._kept.get(pool)
         if kept is None or pool in self._is_lifted or not self._may_use(kept, pending, pool):
@@ -145,9 +147,9 @@ class Reservations:
         self._hold(kept, 1)
         return placed is not None
 
-    def relax(self) -> None:
-        """Cards that are idle stay kept, what others still hold does not: whoever is entitled to
-        take that from them may do so, and that comes to an end, unlike a stream of new work."""
+    def shrink_to_idle(self) -> None:
+        """Keep the idle cards only. What other pods hold may be taken from them by any workload
+        that is entitled to it: that comes to an end, unlike a stream of new work."""
         cards = self.future.sim.later.cards
         for kept in self._kept.values():
             self._hold(kept, -1)
@@ -171,7 +173,7 @@ class Reservations:
             if pool not in self._is_lifted:
                 self._hold(kept, -1)
 
-    def _may_use(self, kept: Reservation, pending: Pending, pool: str) -> bool:
+    def _may_use(self, kept: BackfillReservation, pending: Pending, pool: str) -> bool:
         workload = pending.workload
         if workload.key == kept.key:
             return True
@@ -186,7 +188,7 @@ class Reservations:
             and kept.take_back.could_take(leaf, workload, pending.need(), after_s)
         )
 
-    def _keep(self, pool: str, found: Reservation | None) -> None:
+    def _keep(self, pool: str, found: BackfillReservation | None) -> None:
         if found is not None:
             self._kept[pool] = found
             self._hold(found, 1)
@@ -210,7 +212,7 @@ class Reservations:
 
     def _reserve(
         self, leaf: Queue, pending: Pending, pool: str, ends: Sequence[End]
-    ) -> Reservation | None:
+    ) -> BackfillReservation | None:
         """Keep the places at which the workload can start after as few of `ends` as possible."""
         n_searches = self._n_searches.get(pool, 0)
         if not ends or n_searches == _MOST_SEARCHES:
@@ -225,7 +227,7 @@ class Reservations:
         n_ended, placed = found
         if not _is_allowed(leaf, pending, _held_at_start(leaf, pending, ends[:n_ended])):
             return None
-        return Reservation(
+        return BackfillReservation(
             pending.workload.key,
             ends[n_ended - 1].end_s,
             self._listed(placed),
@@ -238,7 +240,7 @@ class Reservations:
         view = self.future.snapshot.pools[pool]
         return take_back_of(pending.workload, leaf, at_start, view, self.settings)
 
-    def _hold(self, kept: Reservation, sign: int) -> None:
+    def _hold(self, kept: BackfillReservation, sign: int) -> None:
         sim = self.future.sim
         sim.touched.extend(ix for ix, _, _ in kept.places)
         for table in (sim.now, sim.later):

@@ -5,8 +5,8 @@ to leave have left. What fits now may be reserved; what fits only later must wai
 nominated. A new hold counts in both, so `now` may turn negative where victims still are; `later`
 has at least as much free everywhere. A whole cycle runs on one Simulation: no try copies anything.
 
-Pods are given whole, not only what they ask for: `neighbours`, where anything in the snapshot cares
-who is beside whom, is told of every step.
+Steps get whole pods, not only their demands: where any pod of the snapshot has an affinity term,
+`neighbours` is told of every step.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _Charge = tuple[Queue, Amounts, bool]
 
 
 class Neighbours(Protocol):
-    """Who is where, now and later."""
+    """Counts pods by node, now and later."""
 
     def change(self, ix: int, pod: PodView, now: int, later: int) -> None:
         """`pod` is there (1), is there no more (-1), or nothing changed (0), at each moment."""
@@ -35,8 +35,8 @@ class Neighbours(Protocol):
 class Simulation:
     """`now` is the snapshot's own table and is changed; `later` is a copy made here.
 
-    `touched` has the node of every change of either table, undone ones included; who changes a
-    table beside the log adds to it.
+    `touched` has the node of every change of either table, undone ones included; code that changes
+    a table without the log adds to it.
     """
 
     now: NodeTable

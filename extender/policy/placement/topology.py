@@ -6,8 +6,8 @@ in one of its preferred level, or else of the next wider one. Domains are tried 
 each can hold is counted on its nodes and summed up level by level. Groups inside a group are placed
 inside its domain, each in its own; what already runs of a group says where the rest has to go.
 
-Where pods are placed inside a domain is a Placer's matter: `Places` takes what is free, the search
-for victims makes room.
+A `DomainPlacer` places the pods inside a domain: `FreeCapacity` on what is free, the search for
+victims also where it makes room.
 """
 
 from array import array
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from extender.kernels.holds import count_room
-from extender.policy.placement.node_filter import WHOLE_POOL, Frame, Matcher
+from extender.policy.placement.node_filter import WHOLE_POOL, NodeFilter, NodeSet
 from extender.policy.plan import Placement
 from extender.policy.workloads.gangs import has_topology, leaves_below
 from extender.policy.workloads.pending import Pending
@@ -25,13 +25,15 @@ from extender.state.model import GroupView, PodView, TopologyRule
 from extender.state.nodes import NodeTable
 
 
-class Placer(Protocol):
+class DomainPlacer(Protocol):
     """How pods get places inside one frame."""
 
-    def place_in(self, pods: Sequence[PodView], pool: str, frame: Frame) -> list[Placement] | None:
+    def place_in(
+        self, pods: Sequence[PodView], pool: str, frame: NodeSet
+    ) -> list[Placement] | None:
         """Hold a place for every pod among the frame's nodes, or for none and return None."""
 
-    def cost(self, pods: Sequence[PodView], pool: str, frame: Frame) -> tuple[int, ...]:
+    def cost(self, pods: Sequence[PodView], pool: str, frame: NodeSet) -> tuple[int, ...]:
         """About what it takes to place the pods in the frame: the smaller is tried first."""
 
     def checkpoint(self) -> int:
@@ -46,15 +48,15 @@ class Level:
     """One level of a topology in one pool: its domains by node ix, and all of them by name."""
 
     label: str
-    domains: Mapping[int, Frame]
-    frames: Sequence[Frame]
+    domains: Mapping[int, NodeSet]
+    frames: Sequence[NodeSet]
 
 
 class Topologies:
     """The domains of every topology in every pool, worked out once each."""
 
     def __init__(
-        self, levels: Mapping[str, tuple[str, ...]], nodes: NodeTable, matcher: Matcher
+        self, levels: Mapping[str, tuple[str, ...]], nodes: NodeTable, matcher: NodeFilter
     ) -> None:
         self._labels = levels
         self._nodes = nodes
@@ -75,7 +77,7 @@ class Topologies:
             values = tuple(self._nodes.labels[ix].get(label, "") for label in labels)
             if all(values):
                 found.setdefault(values, []).append(ix)
-        frames = {path: Frame("/".join(path), frozenset(found[path])) for path in sorted(found)}
+        frames = {path: NodeSet("/".join(path), frozenset(found[path])) for path in sorted(found)}
         domains = {ix: frames[path] for path, members in found.items() for ix in members}
         return Level(labels[-1], domains, list(frames.values()))
 
@@ -89,12 +91,12 @@ class DomainSearch:
     """
 
     topologies: Topologies
-    matcher: Matcher
+    node_filter: NodeFilter
     pool: str
-    placer: Placer
+    placer: DomainPlacer
     could: NodeTable
     held_by_leaf: dict[str, list[int]] = field(default_factory=dict)
-    _clipped: dict[tuple[Frame, Frame], Frame] = field(default_factory=dict)
+    _clipped: dict[tuple[NodeSet, NodeSet], NodeSet] = field(default_factory=dict)
 
     def run(self, pending: Pending, chunk: Sequence[PodView]) -> list[Placement] | None:
         """Places for the whole chunk, held by the placer, or None and nothing held."""
@@ -119,7 +121,7 @@ class DomainSearch:
         return max(self._rooms(shape, level, WHOLE_POOL).values())
 
     def _place_group(
-        self, group: GroupView, pods: Sequence[PodView], within: Frame
+        self, group: GroupView, pods: Sequence[PodView], within: NodeSet
     ) -> list[Placement] | None:
         mark = self.placer.checkpoint()
         for frame in self._frames(group, pods, within):
@@ -130,7 +132,7 @@ class DomainSearch:
         return None
 
     def _place_inside(
-        self, group: GroupView, pods: Sequence[PodView], frame: Frame
+        self, group: GroupView, pods: Sequence[PodView], frame: NodeSet
     ) -> list[Placement] | None:
         """Each group below in its own domain inside `frame`, the largest first, then the rest."""
         parts: list[tuple[GroupView, list[PodView]]] = []
@@ -156,7 +158,7 @@ class DomainSearch:
         return result
 
     def _place_rest(
-        self, group: GroupView, pods: Sequence[PodView], frame: Frame
+        self, group: GroupView, pods: Sequence[PodView], frame: NodeSet
     ) -> list[Placement] | None:
         """Pods without a domain of their own; near one another if one that they prefer is full."""
         rule = group.topology
@@ -170,7 +172,7 @@ class DomainSearch:
         return self.placer.place_in(pods, self.pool, frame)
 
     def _place_in_few(
-        self, pods: Sequence[PodView], level: Level, within: Frame
+        self, pods: Sequence[PodView], level: Level, within: NodeSet
     ) -> list[Placement] | None:
         """Identical pods over few domains of `level`: the roomiest filled, the rest tightly.
 
@@ -202,7 +204,9 @@ class DomainSearch:
                 return None
         return result
 
-    def _frames(self, group: GroupView, pods: Sequence[PodView], within: Frame) -> Iterator[Frame]:
+    def _frames(
+        self, group: GroupView, pods: Sequence[PodView], within: NodeSet
+    ) -> Iterator[NodeSet]:
         """Where the group may go, best first, as far as the count allows it."""
         rule = group.topology
         if rule is None:
@@ -224,8 +228,8 @@ class DomainSearch:
             yield within
 
     def _domains(
-        self, level: Level, pods: Sequence[PodView], held: Iterable[int], within: Frame
-    ) -> list[Frame]:
+        self, level: Level, pods: Sequence[PodView], held: Iterable[int], within: NodeSet
+    ) -> list[NodeSet]:
         """Domains of the level inside `within` that could hold all, where it runs already first,
         then the tightest first."""
         shapes = shapes_of(pods)
@@ -247,13 +251,13 @@ class DomainSearch:
         )
         return [clipped[frame] for frame in fitting]
 
-    def _within(self, level: Level, within: Frame) -> list[Frame]:
+    def _within(self, level: Level, within: NodeSet) -> list[NodeSet]:
         """The level's domains that have nodes in `within`."""
         if within.nodes is None:
             return list(level.frames)
         return [f for f in level.frames if f.nodes and not f.nodes.isdisjoint(within.nodes)]
 
-    def _clip(self, frame: Frame, within: Frame) -> Frame:
+    def _clip(self, frame: NodeSet, within: NodeSet) -> NodeSet:
         """The part of the frame that lies in `within`; the same object for the same two."""
         if frame.nodes is None:
             return within
@@ -263,13 +267,13 @@ class DomainSearch:
             return within
         clipped = self._clipped.get((frame, within))
         if clipped is None:
-            clipped = Frame(frame.name, frame.nodes & within.nodes)
+            clipped = NodeSet(frame.name, frame.nodes & within.nodes)
             self._clipped[frame, within] = clipped
         return clipped
 
-    def _rooms(self, shape: Shape, level: Level, within: Frame) -> dict[Frame, int]:
+    def _rooms(self, shape: Shape, level: Level, within: NodeSet) -> dict[NodeSet, int]:
         """How many pods of the shape each domain holds, on its nodes in `within`."""
-        candidates = self.matcher.candidates(self.pool, shape.constraints)
+        candidates = self.node_filter.candidates(self.pool, shape.constraints)
         counts = array("i", bytes(4 * len(candidates)))
         count_room(self.could, shape.demand, candidates, 1 << 20, counts)
         rooms = dict.fromkeys(level.frames, 0)
@@ -291,7 +295,7 @@ class DomainSearch:
         return None
 
 
-def _fixed(level: Level, held: Sequence[int]) -> Frame:
+def _fixed(level: Level, held: Sequence[int]) -> NodeSet:
     """The domain that what runs already has chosen, by most of its pods; else the whole pool."""
     homes = [domain for ix in held if (domain := level.domains.get(ix)) is not None]
     if not homes:

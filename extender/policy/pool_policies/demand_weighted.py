@@ -138,10 +138,10 @@ def _bound(leaf: Queue, pending: Pending, amounts: Amounts) -> Refused | None:
 
 def _shrink(session: Session, pool: str) -> Iterator[Unit]:
     """Evict what workloads hold above their shares, in the simulation: no more than it takes."""
-    beside, queues = session.places.beside, session.queues[pool]
+    beside, queues = session.places.pod_affinity, session.queues[pool]
     if not any(q.allocated[GPU] > q.share[GPU] for q in queues.by_workload.values()):
         return
-    lonely = beside.lonely()
+    lonely = beside.unsatisfied()
     for workload in evictable(session, pool):
         leaf = queues.by_workload[workload.key]
         going: list[Unit] = []
@@ -151,7 +151,7 @@ def _shrink(session: Session, pool: str) -> Iterator[Unit]:
             if not unit.amounts[GPU]:
                 continue
             unit.leave(session)
-            if beside.leaves_alone(lonely):
+            if beside.leaves_unsatisfied(lonely):
                 # A pod that is given a place in this cycle needs these pods beside it.
                 unit.stay(session)
                 break

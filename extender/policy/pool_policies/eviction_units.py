@@ -38,7 +38,7 @@ class Unit:
 
     def is_apart(self, session: Session) -> bool:
         """Whether pod anti-affinity allows the pods to stay beside those that are there later."""
-        beside, ix_of = session.places.beside, session.sim.later.cards.ix
+        beside, ix_of = session.places.pod_affinity, session.sim.later.cards.ix
         return all(beside.is_apart(pod, ix_of[pod.node]) for pod in self.pods)
 
     def evict(self, session: Session, reason: Reason, beneficiary: str, note: str) -> None:

@@ -76,7 +76,7 @@ class _Demand:
 
     def __post_init__(self) -> None:
         snapshot = self.session.snapshot
-        self._bound = CapacityBound(snapshot.nodes, self.session.places.matcher)
+        self._bound = CapacityBound(snapshot.nodes, self.session.places.node_filter)
 
     def leave_out_what_cannot_start(self) -> None:
         """Workloads that cannot be tried, and in each pool those that it could never hold."""

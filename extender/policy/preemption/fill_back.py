@@ -156,7 +156,7 @@ class Victims:
 
     def _are_apart(self, stay: Iterable[int]) -> bool:
         trial, pods = self.trial, self.trial.herd.pods
-        is_apart = trial.session.places.beside.is_apart
+        is_apart = trial.session.places.pod_affinity.is_apart
         return all(is_apart(pods[p], trial.ix_of(pods[p].node)) for p in stay)
 
     def _make_way(self, stay: Collection[int]) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from extender.kernels import nodes as node_kernel
-from extender.policy.placement.node_filter import Frame
+from extender.policy.placement.node_filter import NodeSet
 from extender.policy.preemption.eligibility import Terms
 from extender.policy.preemption.node_costs import Offers, Price
 from extender.policy.preemption.pool_context import PoolContext
@@ -51,11 +51,11 @@ class Room:
         self.with_moves = with_moves
         self.refused = set(refused)
 
-    def offers(self, shape: Shape, frame: Frame) -> Offers:
+    def offers(self, shape: Shape, frame: NodeSet) -> Offers:
         """What room for pods of the shape costs on each node."""
         return self._context.offers(self._rule, shape, frame, with_moves=self.with_moves)
 
-    def seat(self, pod: PodView, frame: Frame) -> bool:
+    def seat(self, pod: PodView, frame: NodeSet) -> bool:
         """Seat the pod in what is free, or where room is made; the caller undoes a False."""
         fullness = self._context.fullness
         if not fullness.is_full(pod.demand, pod.constraints) and self._trial.seat(pod, frame):
@@ -69,7 +69,7 @@ class Room:
             offers.readmit()
         return is_seated
 
-    def _seat_where_it_is_made(self, pod: PodView, frame: Frame, offers: Offers) -> bool:
+    def _seat_where_it_is_made(self, pod: PodView, frame: NodeSet, offers: Offers) -> bool:
         trial, is_one_of_many = self._trial, len(self._claim.chunk) > 1
         best: tuple[Price, int] | None = None
         for _ in range(_MOST_TRIES):
@@ -90,13 +90,13 @@ class Room:
         offers.readmit()
         return best is not None and self._make(pod, frame, offers, best[1])
 
-    def _make(self, pod: PodView, frame: Frame, offers: Offers, ix: int) -> bool:
+    def _make(self, pod: PodView, frame: NodeSet, offers: Offers, ix: int) -> bool:
         """Seat the pod on node `ix` and send away who must leave; the caller undoes a False."""
         context, trial, terms = self._context, self._trial, self.terms
         herd, chosen = context.herd, offers.choose(ix)
         if chosen is None:
             return False
-        displaced, is_sure = [], not (self.with_moves or context.session.places.beside)
+        displaced, is_sure = [], not (self.with_moves or context.session.places.pod_affinity)
         for p in chosen:
             if not herd.is_here[p]:
                 is_sure = False
@@ -144,6 +144,6 @@ class Room:
         if pod.demand.counted and not later.fits_counted(ix, pod.demand):
             return False
         only = array("i", (ix,))
-        if places.beside:
-            only = places.beside.allowed(pod, only, "later")
+        if places.pod_affinity:
+            only = places.pod_affinity.allowed(pod, only, "later")
         return node_kernel.best_node(later, pod.demand, only, node_kernel.BINPACK) >= 0

@@ -152,9 +152,9 @@ def review(session: Session, pools: Sequence[Commitments], *, is_changed: bool =
     for pool in pools:
         pool.has_new_plan = False
     is_any_left_over = any(pool.is_anything_left_over for pool in pools)
-    if is_any_new and (is_any_left_over or session.places.beside):
+    if is_any_new and (is_any_left_over or session.places.pod_affinity):
         # Who stays may have made way for another who can stay then.
-        with session.places.beside.once_all_have_left():
+        with session.places.pod_affinity.once_all_have_left():
             for _ in range(_MOST_PASSES):
                 if not sum(pool.review() for pool in pools):
                     return

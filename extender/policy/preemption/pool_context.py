@@ -6,7 +6,7 @@ from typing import Final
 
 from extender.api.demand import Demand
 from extender.policy.placement.no_fit import Fullness
-from extender.policy.placement.node_filter import WHOLE_POOL, Frame
+from extender.policy.placement.node_filter import WHOLE_POOL, NodeSet
 from extender.policy.preemption.candidate_table import find_herd
 from extender.policy.preemption.candidates import Herd
 from extender.policy.preemption.eligibility import Terms
@@ -84,14 +84,14 @@ class PoolContext:
         return known.moving if with_moves else known.terms
 
     def offers(
-        self, rule: PreemptionRule, shape: Shape, frame: Frame = WHOLE_POOL, *, with_moves: bool
+        self, rule: PreemptionRule, shape: Shape, frame: NodeSet = WHOLE_POOL, *, with_moves: bool
     ) -> Offers:
         """Prices of room for such a pod, brought up to date."""
         known = self._known[rule]
         key = with_moves, shape.demand, id(shape.constraints), id(frame)
         offers = known.offers.get(key)
         if offers is None:
-            matcher = self.session.places.matcher
+            matcher = self.session.places.node_filter
             candidates = matcher.candidates(self.pool, shape.constraints, frame)
             terms, table = self.terms(rule, with_moves=with_moves), self.session.sim.later
             offers = known.offers[key] = Offers(table, self.herd, terms, shape.demand, candidates)

@@ -1,14 +1,14 @@
 """One search: the pods of a claim are seated one after the other, and others leave for them.
 
-A `Search` is a Placer (`topology`): inside each domain that is tried it makes room where nothing
-is free.
+A `Search` is a `DomainPlacer`: inside each domain that is tried it makes room where nothing is
+free.
 """
 
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from extender.kernels.victims import IMPOSSIBLE
-from extender.policy.placement.node_filter import WHOLE_POOL, Frame
+from extender.policy.placement.node_filter import WHOLE_POOL, NodeSet
 from extender.policy.plan import Placement
 from extender.policy.preemption.limits import meet_limits
 from extender.policy.preemption.make_room import Room
@@ -90,8 +90,10 @@ class Search:
             self.rollback(mark)
         return False
 
-    def place_in(self, pods: Sequence[PodView], pool: str, frame: Frame) -> list[Placement] | None:
-        """As `topology.Placer.place_in`."""
+    def place_in(
+        self, pods: Sequence[PodView], pool: str, frame: NodeSet
+    ) -> list[Placement] | None:
+        """As `topology.DomainPlacer.place_in`."""
         mark = self.checkpoint()
         for in_order in placing_orders(pods):
             if all(self._room.seat(pod, frame) for pod in in_order):
@@ -99,8 +101,8 @@ class Search:
             self.rollback(mark)
         return None
 
-    def cost(self, pods: Sequence[PodView], pool: str, frame: Frame) -> tuple[int, ...]:
-        """As `topology.Placer.cost`: few pods are tried, of many the cheapest nodes are summed."""
+    def cost(self, pods: Sequence[PodView], pool: str, frame: NodeSet) -> tuple[int, ...]:
+        """As `DomainPlacer.cost`: few pods are tried, of many the cheapest nodes are summed."""
         if len(pods) <= _FEW_PODS:
             mark = self.checkpoint()
             placed = self.place_in(pods, pool, frame)

@@ -21,7 +21,7 @@ class Solution:
         self.rule = rule
         self.trial = Trial(context.session, context.pool, context.herd, context.touched, claim)
         # Pods that lack the peers that their affinity asks for, whatever is done here.
-        self._lonely = context.session.places.beside.lonely()
+        self._lonely = context.session.places.pod_affinity.unsatisfied()
 
     def review(self) -> None:
         """Keep the victims that are not needed any more, since places came free."""
@@ -46,12 +46,12 @@ class Solution:
 
     def do_all_suit(self) -> bool:
         """Whether all who get places suit those beside whom they are."""
-        trial, beside = self.trial, self.context.session.places.beside
+        trial, beside = self.trial, self.context.session.places.pod_affinity
         if not beside:
             return True
         placed = (*trial.placements, *(place for place in trial.moving.values() if place))
         do_all_stand = all(beside.stands(p.pod, trial.ix_of(p.node), "later") for p in placed)
-        return do_all_stand and not beside.leaves_alone(self._lonely)
+        return do_all_stand and not beside.leaves_unsatisfied(self._lonely)
 
     def may_hold(self, had: Amounts) -> bool:
         """Whether its quotas allow what it holds, where that is more than it `had`."""

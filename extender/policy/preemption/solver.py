@@ -120,7 +120,7 @@ class Solver:
 
     def _with_room(self, search: Search) -> "array[int]":
         """All nodes whose room counts: those that the claim may use, or who is moved away."""
-        matcher = self.context.session.places.matcher
+        matcher = self.context.session.places.node_filter
         if search.can_move:
             return array("i", matcher.ready(self.context.pool))
         shapes = search.claim.shapes

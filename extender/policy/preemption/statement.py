@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from extender.policy.placement.node_filter import WHOLE_POOL, Frame
+from extender.policy.placement.node_filter import WHOLE_POOL, NodeSet
 from extender.policy.plan import Placement
 from extender.policy.preemption.candidates import Herd
 from extender.policy.preemption.node_costs import Price
@@ -66,7 +66,7 @@ class Seat(Struct, eq=False, gc=False):
     """A place of the taker, and where it may be."""
 
     placement: Placement
-    frame: Frame
+    frame: NodeSet
 
 
 @dataclass(slots=True, eq=False)
@@ -129,7 +129,7 @@ class Trial:
             undo(self, *args)
             self.touched.extend(nodes)
 
-    def seat(self, pod: PodView, frame: Frame) -> bool:
+    def seat(self, pod: PodView, frame: NodeSet) -> bool:
         """Give the pod the best place that is free later; False where none is."""
         mark = self._mark()
         placement = self.session.places.place_pod(pod, self.pool, "later", frame)
@@ -138,7 +138,7 @@ class Trial:
         self._take_seat(Seat(placement, frame), mark)
         return True
 
-    def seat_all(self, pods: Sequence[PodView], frame: Frame) -> bool:
+    def seat_all(self, pods: Sequence[PodView], frame: NodeSet) -> bool:
         """The same for all of them, or none."""
         mark = self.checkpoint()
         for in_order in placing_orders(pods):
@@ -147,7 +147,7 @@ class Trial:
             self.rollback(mark)
         return False
 
-    def seat_on(self, pod: PodView, ix: int, frame: Frame) -> None:
+    def seat_on(self, pod: PodView, ix: int, frame: NodeSet) -> None:
         """Give the pod a place on node `ix`, which has it later."""
         mark = self._mark()
         placement = self.session.places.place_on(pod, ix, self.pool, "later")

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
-from extender.policy.placement.pod_affinity import Beside
+from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.plan import Plan, Settings
 from extender.state.model import ANYWHERE, Constraints, PodTerm
 from tests.support.snapshots import Cluster, counts, demand_of, statuses
@@ -196,7 +196,7 @@ def test_pod_that_is_counted_already_does_not_bar_itself() -> None:
     alone = apart(ZONE, app="web")
     cluster.job("web", "a", on="n0", labels={"app": "web"}, constraints=alone)
     snapshot = cluster.snapshot()
-    census, pod = Beside(snapshot), cluster.workloads["ns/web"].pods[0]
+    census, pod = PodAffinity(snapshot), cluster.workloads["ns/web"].pods[0]
     assert census.stands(pod, 0, "later")
     census.change(1, replace(pod, uid="other"), 0, 1)
     assert census.stands(pod, 0, "now")
@@ -207,7 +207,7 @@ def test_company_that_has_left_is_missed_by_who_needs_it() -> None:
     cluster = cluster_of("east")
     cluster.job("db", "a", on="n0", labels={"app": "db"})
     cluster.job("web", "a", on="n0", constraints=beside(ZONE, app="db"))
-    census = Beside(cluster.snapshot())
+    census = PodAffinity(cluster.snapshot())
     web, db = (cluster.workloads[f"ns/{name}"].pods[0] for name in ("web", "db"))
     assert census.stands(web, 0, "later")
     census.change(0, db, 0, -1)
@@ -219,7 +219,7 @@ def test_company_that_leaves_in_the_same_cycle_is_none_for_who_comes() -> None:
     cluster = cluster_of("east")
     cluster.job("db", "a", on="n0", labels={"app": "db"})
     cluster.job("web", "a", constraints=beside(ZONE, app="db"))
-    census, here = Beside(cluster.snapshot()), array("i", [0])
+    census, here = PodAffinity(cluster.snapshot()), array("i", [0])
     web, db = (cluster.workloads[f"ns/{name}"].pods[0] for name in ("web", "db"))
     assert list(census.allowed(web, here, "now")) == [0]
     census.change(0, db, 0, -1)
