@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from extender.api.kinds import GpuPodGroup
-from extender.state.model import WorkloadView
+from extender.state.model import PodView, WorkloadView
 from extender.state.trees import is_below
 
 #: The condition of a GpuPodGroup that says it is below its minimum, for a leader that comes later.
@@ -58,8 +58,13 @@ class Gangs:
 
 
 def _has_fallen(view: WorkloadView) -> bool:
-    live = [pod.group for pod in view.pods if pod.state in _LIVE and not pod.is_terminating]
+    live = [pod.group for pod in view.pods if _is_live(pod)]
     return is_below(view.tree, view.min_member, live)
+
+
+def _is_live(pod: PodView) -> bool:
+    """Whether the pod runs, or leaves for a place that is kept for its successor."""
+    return bool(pod.next_node) or (pod.state in _LIVE and not pod.is_terminating)
 
 
 def _unix_s(text: str) -> int:

@@ -13,6 +13,7 @@ from extender.state.model import GroupView, TopologyRule, WorkloadView
 from tests.support.builders import (
     PodBuilder,
     gpu_node,
+    kept_row,
     part,
     pod,
     pod_group,
@@ -202,6 +203,15 @@ def test_a_gang_of_which_a_pod_has_succeeded_is_on_its_way_to_its_end() -> None:
     assert view_of(state, 100).stale_since is None
     state.apply(Removed(Pod, "uid-b", "team-a", "b"))
     assert view_of(state, 110).stale_since is None
+
+
+def test_a_gang_is_not_stale_while_a_pod_of_it_is_moved() -> None:
+    pods = [member("a").bound("n1").build(), member("b").bound("n1").terminating().build()]
+    rows = [row(each, whole(ix), "bound") for ix, each in enumerate(pods)]
+    first, group = gpu_node("n1", 2).holds(*rows).build(), pod_group("g", 2).build()
+    kept = gpu_node("n2", 1).holds(kept_row(pods[1], whole(0))).build()
+    assert view_of(state_of(group, first, kept, *pods), 100).stale_since is None
+    assert view_of(state_of(group, first, *pods), 100).stale_since == 100
 
 
 def test_a_gang_of_which_a_pod_has_failed_is_stale() -> None:
