@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from extender.policy.actions.allocate import allocate, allocate_deferred
 from extender.policy.actions.consolidate import consolidate
-from extender.policy.actions.nominations import settle_promises
+from extender.policy.actions.nominations import resolve_nominations
 from extender.policy.actions.preempt import preempt
 from extender.policy.actions.reclaim import reclaim
 from extender.policy.actions.stale_gangs import evict_stale_gangs
@@ -54,7 +54,7 @@ def paused_collector() -> Iterator[None]:
 def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
     session = Session(snapshot, settings)
     preemption = Preemption(session)
-    settle_promises(session)
+    resolve_nominations(session)
     session.read_pending()
     set_fair_shares(session)
     for pool, queues in session.queues.items():

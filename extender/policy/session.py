@@ -306,7 +306,7 @@ class Session:
         self._moves.append(move)
         self._giving.add(move.workload)
 
-    def spare(self, uids: Collection[str]) -> None:
+    def keep(self, uids: Collection[str]) -> None:
         """These pods stay after all; what else their workloads give is as it was."""
         self._evictions = [each for each in self._evictions if each.pod.uid not in uids]
         self._moves = [each for each in self._moves if each.placement.pod.uid not in uids]

@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
 from extender.kernels.sums import sum_idle
-from extender.policy.actions.preemption_loop import DESERVES, Taking, first_over
-from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import Terms, TermsBuilder
-from extender.policy.preemption.entitled import Deserving
+from extender.policy.actions.preemption_loop import DESERVES, PreemptionLoop, first_over
+from extender.policy.preemption.candidates import Candidates
+from extender.policy.preemption.eligibility import Eligibility, EligibilityBuilder
+from extender.policy.preemption.entitled import EntitledWork
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
-from extender.policy.preemption.statement import Claim, Trial
+from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.tree import Queue, sum_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
@@ -46,7 +46,9 @@ def consolidate(preemption: Preemption) -> None:
         could = [pending for pending in here if stage.could_serve(pending)]
         # In strict order a workload that no move can help may block one that a move could help.
         is_strict = view.job_order == "strict-fifo"
-        Taking(preemption, pool, "consolidate", stage).serve(here if could and is_strict else could)
+        PreemptionLoop(preemption, pool, "consolidate", stage).serve(
+            here if could and is_strict else could
+        )
 
 
 @dataclass(slots=True)
@@ -54,13 +56,13 @@ class _Consolidate:
     session: Session
     pool: str
     rule: "_ConsolidateRule" = field(init=False)
-    deserving: Deserving = field(init=False)
+    entitled: EntitledWork = field(init=False)
     idle: "array[int]" = field(init=False)
 
     def __post_init__(self) -> None:
         session = self.session
         self.idle = _idle(session, self.pool)
-        self.deserving = Deserving(self.session, self.pool)
+        self.entitled = EntitledWork(self.session, self.pool)
         self.rule = _ConsolidateRule(session, max_moves=session.settings.max_moves)
 
     def could_serve(self, pending: Pending) -> bool:
@@ -75,19 +77,19 @@ class _Consolidate:
         milli = need[0] - sum(pod.demand.counted_milli for pod in pending.chunk)
         return milli <= self.idle[0] and need[1] <= self.idle[1] and need[2] <= self.idle[2]
 
-    def rules_of(self, claim: Claim) -> Sequence[PreemptionRule] | Refused:
+    def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
         """The one rule, unless the queue may not hold the workload, or reclaim goes first."""
-        session, workload = self.session, claim.pending.workload
-        if not self.could_serve(claim.pending):
-            return Refused(Reason.INSUFFICIENT_GPU, f"{claim.key}: no pod is moved for it")
-        refused = session.check_room(claim.leaf, workload, claim.need, "later")
+        session, workload = self.session, request.pending.workload
+        if not self.could_serve(request.pending):
+            return Refused(Reason.INSUFFICIENT_GPU, f"{request.key}: no pod is moved for it")
+        refused = session.check_room(request.leaf, workload, request.need, "later")
         if refused is not None:
             return refused
-        if first_over(claim, DESERVES) is not None and self._is_reclaim_first():
+        if first_over(request, DESERVES) is not None and self._is_reclaim_first():
             session.is_reclaim_awaited = True
             return Refused(
                 Reason.OVER_FAIR_SHARE,
-                f"{claim.key}: no pod is moved for it while others wait within their shares",
+                f"{request.key}: no pod is moved for it while others wait within their shares",
             )
         return (self.rule,)
 
@@ -96,7 +98,7 @@ class _Consolidate:
         session = self.session
         if session.has_reclaimed or "reclaim" not in session.settings.stages:
             return False
-        return session.snapshot.pools[self.pool].has_preemption and self.deserving.is_there_any()
+        return session.snapshot.pools[self.pool].has_preemption and self.entitled.is_waiting()
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -105,24 +107,24 @@ class _ConsolidateRule:
     max_moves: int | None
     reason: Reason = Reason.MOVED
     needs_victims: bool = True
-    can_stop: bool = False
+    can_evict: bool = False
     can_move: bool = True
     is_move_bounded: bool = True
 
-    def eligibility(self, herd: Herd) -> Terms:
+    def eligibility(self, candidates: Candidates) -> Eligibility:
         """Pods of every queue may be moved, once they have run their minimum; none is evicted."""
-        terms = TermsBuilder(herd)
-        for _ in herd.queues:
-            terms.add(0, is_mobile=True)
-        return terms.finish(protected_by(self.session, herd, _longest_min_runtime))
+        eligibility = EligibilityBuilder(candidates)
+        for _ in candidates.queues:
+            eligibility.add(0, is_mobile=True)
+        return eligibility.finish(protected_by(self.session, candidates, _longest_min_runtime))
 
-    def validate(self, claim: Claim, trial: Trial) -> bool:
+    def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
         """Whether the queue may hold the places."""
-        amounts = sum_amounts(placement.amounts for placement in trial.placements)
-        workload = claim.pending.workload
-        return self.session.check_room(claim.leaf, workload, amounts, "later") is None
+        amounts = sum_amounts(placement.amounts for placement in statement.placements)
+        workload = request.pending.workload
+        return self.session.check_room(request.leaf, workload, amounts, "later") is None
 
-    def explain(self, claim: Claim, giver: Queue) -> str:
+    def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
         """Nothing."""
         return ""
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.policy.preemption.candidate_table import in_leaving_order
-from extender.policy.preemption.statement import Claim, Trial
+from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.tree import RESOURCES, Queue
 from extender.policy.session import Session
@@ -18,27 +18,27 @@ from extender.state.model import Amounts
 
 
 @dataclass(slots=True)
-class TakingBack:
-    """One plan, by which the claim's queues get `amounts`. `short` are queues that fall below their
-    quotas and may take something back, with the resources that they lack."""
+class CounterReclaim:
+    """One plan, by which the request's queues get `amounts`. `short` are queues that fall below
+    their quotas and may take something back, with the resources that they lack."""
 
     session: Session
     pool: str
-    claim: Claim
-    trial: Trial
+    request: PreemptionRequest
+    statement: Statement
     amounts: Amounts
     level_of: Mapping[Queue, int] = field(default_factory=dict)
     short: dict[Queue, list[int]] = field(default_factory=dict)
 
     def is_likely(self) -> bool:
         """Whether anybody would."""
-        if all(queue.has_room(self.amounts, queue.quota) for queue in self.claim.leaf.chain):
+        if all(queue.has_room(self.amounts, queue.quota) for queue in self.request.leaf.chain):
             return False
-        self.level_of = levels_of(self.claim.leaf)
-        herd, units = self.trial.herd, self.trial.units.values()
-        for leaf in {herd.leaves[unit.w] for unit in units}:
+        self.level_of = levels_of(self.request.leaf)
+        candidates, units = self.statement.candidates, self.statement.units.values()
+        for leaf in {candidates.leaves[unit.w] for unit in units}:
             for queue in self._robbed(leaf):
-                before = self.trial.held_before(queue)
+                before = self.statement.held_before(queue)
                 lacks = [r for r in RESOURCES if queue.allocated[r] < queue.quota[r] <= before[r]]
                 if lacks:
                     self.short[queue] = lacks
@@ -46,13 +46,14 @@ class TakingBack:
             return False
         return self._does_anybody_waiting() or any(map(self._would_return, {u.w for u in units}))
 
-    def _robbed(self, giver: Queue) -> Sequence[Queue]:
-        """The giver's queues that are compared with the taker's, if it is above its quota then."""
-        path, level = compared(giver, self.level_of)
+    def _robbed(self, victim_queue: Queue) -> Sequence[Queue]:
+        """The victim queue's queues that are compared with the preemptor's, if it is above its
+        quota then."""
+        path, level = compared(victim_queue, self.level_of)
         if level < 0:
             return ()
-        taker = self.claim.leaf.chain[level]
-        return () if taker.has_room(self.amounts, taker.quota) else path
+        preemptor = self.request.leaf.chain[level]
+        return () if preemptor.has_room(self.amounts, preemptor.quota) else path
 
     def _fits(self, leaf: Queue, need: Amounts) -> bool:
         """Whether work of the queue fits into what its queues lack, and is of what they lack."""
@@ -62,14 +63,14 @@ class TakingBack:
 
     def _would_return(self, w: int) -> bool:
         """Whether the stopped workload would, with what it needs to start again."""
-        herd, units = self.trial.herd, self.trial.units.values()
-        workload, stopped = herd.workloads[w], [p for u in units if u.w == w for p in u.pods]
-        p_of = {herd.pods[p].uid: p for p in stopped}
-        waiting = in_leaving_order(herd.pods[p] for p in stopped)[::-1]
+        candidates, units = self.statement.candidates, self.statement.units.values()
+        workload, stopped = candidates.workloads[w], [p for u in units if u.w == w for p in u.pods]
+        p_of = {candidates.pods[p].uid: p for p in stopped}
+        waiting = in_leaving_order(candidates.pods[p] for p in stopped)[::-1]
         live = [pod for pod in live_pods(workload) if pod.uid not in p_of]
         chunks = next_chunks(workload, live, waiting)
-        needs = (herd.amounts_of([p_of[pod.uid] for pod in chunk]) for chunk in chunks)
-        return any(self._fits(herd.leaves[w], need) for need in needs)
+        needs = (candidates.amounts_of([p_of[pod.uid] for pod in chunk]) for chunk in chunks)
+        return any(self._fits(candidates.leaves[w], need) for need in needs)
 
     def _does_anybody_waiting(self) -> bool:
         """Whether such work waits and not all of it has room beside the plan."""
@@ -79,7 +80,7 @@ class TakingBack:
         is_any_left = False
         for pending in (*session.pending, *session.deferred):
             leaf = session.queues[pool].leaf_of(pending.workload)
-            if leaf is None or pool not in pending.pools or pending is self.claim.pending:
+            if leaf is None or pool not in pending.pools or pending is self.request.pending:
                 continue
             if self._fits(leaf, pending.need()):
                 is_any_left = session.places.place_chunk(pending, pool, "later") is None

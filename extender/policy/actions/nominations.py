@@ -24,7 +24,7 @@ class _Promise:
     pods: Sequence[PodView]
 
 
-def settle_promises(session: Session) -> None:
+def resolve_nominations(session: Session) -> None:
     """Turn promises into admissions where they came true, give up those that can't."""
     promises = _find(session)
     if not promises:

@@ -19,14 +19,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
-from extender.policy.actions.preemption_loop import Taking
-from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import ANY_PRIORITY, NOTHING, Terms, TermsBuilder
-from extender.policy.preemption.entitled import Deserving
+from extender.policy.actions.preemption_loop import PreemptionLoop
+from extender.policy.preemption.candidates import Candidates
+from extender.policy.preemption.eligibility import (
+    ANY_PRIORITY,
+    NOTHING,
+    Eligibility,
+    EligibilityBuilder,
+)
+from extender.policy.preemption.entitled import EntitledWork
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
-from extender.policy.preemption.statement import Claim, Trial
+from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.tree import RESOURCES, Queue, larger, sum_amounts
 from extender.policy.session import Session, placed_amounts
 from extender.policy.workloads.first_kinds import FIRST_KINDS, size_of
@@ -40,14 +45,14 @@ def preempt(preemption: Preemption) -> None:
     for pool in session.pools_in_order():
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
-            here = _who_has_worse(preemption, pool)
+            here = _with_victims(preemption, pool)
             if here:
-                herd = preemption.solver_of(pool).herd
-                stage = _Preempt(session, herd, Deserving(session, pool))
-                Taking(preemption, pool, "preempt", stage).serve(here)
+                candidates = preemption.solver_of(pool).candidates
+                stage = _Preempt(session, candidates, EntitledWork(session, pool))
+                PreemptionLoop(preemption, pool, "preempt", stage).serve(here)
 
 
-def _who_has_worse(preemption: Preemption, pool: str) -> list[Pending]:
+def _with_victims(preemption: Preemption, pool: str) -> list[Pending]:
     """Those that wait and whose projects run anything of a worse priority."""
     session = preemption.session
     here = [pending for pending in session.pending if pool in pending.pools]
@@ -59,13 +64,13 @@ def _who_has_worse(preemption: Preemption, pool: str) -> list[Pending]:
     ):
         return []
     worst: dict[Queue, int] = {}
-    herd = preemption.solver_of(pool).herd
-    for leaf, priority in zip(herd.leaves, herd.priority, strict=True):
+    candidates = preemption.solver_of(pool).candidates
+    for leaf, priority in zip(candidates.leaves, candidates.priority, strict=True):
         project = leaf.project
         worst[project] = min(priority, worst.get(project, priority))
     with_training = {
         leaf.project
-        for leaf, workload in zip(herd.leaves, herd.workloads, strict=True)
+        for leaf, workload in zip(candidates.leaves, candidates.workloads, strict=True)
         if workload.kind not in FIRST_KINDS
     }
     found = []
@@ -83,33 +88,42 @@ def _who_has_worse(preemption: Preemption, pool: str) -> list[Pending]:
 @dataclass(slots=True)
 class _Preempt:
     session: Session
-    herd: Herd
-    deserving: Deserving
+    candidates: Candidates
+    entitled: EntitledWork
     _rules: "dict[tuple[Queue, int, bool], _PreemptRule]" = field(default_factory=dict)
 
-    def rules_of(self, claim: Claim) -> Sequence[PreemptionRule] | Refused:
-        """The one rule, unless the project may not hold the claim whatever is evicted."""
-        leaf, workload = claim.leaf, claim.pending.workload
-        refused = self.session.check_room(leaf, workload, claim.need, "later")
+    def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
+        """The one rule, unless the project may not hold the request whatever is evicted."""
+        leaf, workload = request.leaf, request.pending.workload
+        refused = self.session.check_room(leaf, workload, request.need, "later")
         if refused is not None and refused.reason is not Reason.OVER_LIMIT:
             return refused
-        return (self._rule(leaf.project, workload.priority, is_first=self._is_first(claim)),)
+        return (self._rule(leaf.project, workload.priority, is_first=self._is_first(request)),)
 
-    def _is_first(self, claim: Claim) -> bool:
+    def _is_first(self, request: PreemptionRequest) -> bool:
         """Whether the workload precedes training: with all its pods it fits its project's quota
         beside those of the first kinds that are of no lower priority."""
-        project, workload, herd = claim.leaf.project, claim.pending.workload, self.herd
+        project, workload, candidates = (
+            request.leaf.project,
+            request.pending.workload,
+            self.candidates,
+        )
         if workload.kind not in FIRST_KINDS:
             return False
         before = size_of(workload)
-        for w in herd.of_first_kinds.get(project, ()):
-            other = herd.workloads[w]
-            if herd.is_first[w] and other.priority >= workload.priority and other.key != claim.key:
+        for w in candidates.of_first_kinds.get(project, ()):
+            other = candidates.workloads[w]
+            if (
+                candidates.is_first[w]
+                and other.priority >= workload.priority
+                and other.key != request.key
+            ):
                 before = sum_amounts((before, size_of(other)))
         running = sum_amounts(
-            herd.amounts_of(herd.members[w]) for w in herd.of_first_kinds.get(project, ())
+            candidates.amounts_of(candidates.members[w])
+            for w in candidates.of_first_kinds.get(project, ())
         )
-        started = placed_amounts(self.session.placed_now(claim.key))
+        started = placed_amounts(self.session.placed_now(request.key))
         held = self.session.firsts.held(project)
         return all(
             held[r] - running[r] - started[r] + before[r] <= project.quota[r] for r in RESOURCES
@@ -121,7 +135,7 @@ class _Preempt:
         if rule is None:
             rule = self._rules[key] = _PreemptRule(
                 self.session,
-                self.deserving,
+                self.entitled,
                 project,
                 priority,
                 is_first,
@@ -135,51 +149,51 @@ class _PreemptRule:
     """For workloads of the project of this priority; `is_first`: they precede training."""
 
     session: Session
-    deserving: Deserving
+    entitled: EntitledWork
     project: Queue
     priority: int
     is_first: bool
     max_moves: int | None
     reason: Reason = Reason.PREEMPTED
     needs_victims: bool = True
-    can_stop: bool = True
+    can_evict: bool = True
     can_move: bool = True
     is_move_bounded: bool = False
 
-    def eligibility(self, herd: Herd) -> Terms:
+    def eligibility(self, candidates: Candidates) -> Eligibility:
         """What the preemptor precedes may leave: work of lower priority, to one that `is_first`
         training of any priority."""
         project, priority, is_first = self.project, self.priority, self.is_first
-        terms = TermsBuilder(herd)
-        for giver in herd.queues:
-            is_own = giver.project is project
-            terms.add(int(is_own), is_mobile=is_own)
-        is_safe = protected_by(self.session, herd, _preempt_runtime)
-        if any(herd.is_first):
+        eligibility = EligibilityBuilder(candidates)
+        for victim_queue in candidates.queues:
+            is_own = victim_queue.project is project
+            eligibility.add(int(is_own), is_mobile=is_own)
+        is_safe = protected_by(self.session, candidates, _preempt_runtime)
+        if any(candidates.is_first):
             is_safe = bytearray(
                 NOTHING
-                if herd.is_first[w] and not (is_first and herd.priority[w] < priority)
+                if candidates.is_first[w] and not (is_first and candidates.priority[w] < priority)
                 else is_protected
-                for w, is_protected in zip(herd.owner, is_safe, strict=True)
+                for w, is_protected in zip(candidates.owner, is_safe, strict=True)
             )
-        return terms.finish(is_safe, ANY_PRIORITY if is_first else priority)
+        return eligibility.finish(is_safe, ANY_PRIORITY if is_first else priority)
 
-    def validate(self, claim: Claim, trial: Trial) -> bool:
+    def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
         """As `PreemptionRule.validate`."""
-        workload, project = claim.pending.workload, claim.leaf.project
-        amounts = sum_amounts(placement.amounts for placement in trial.placements)
-        if self.session.check_room(claim.leaf, workload, amounts, "later") is not None:
+        workload, project = request.pending.workload, request.leaf.project
+        amounts = sum_amounts(placement.amounts for placement in statement.placements)
+        if self.session.check_room(request.leaf, workload, amounts, "later") is not None:
             return False
-        return not workload.is_preemptible or self._may_hold(project, amounts, trial)
+        return not workload.is_preemptible or self._may_hold(project, amounts, statement)
 
-    def explain(self, claim: Claim, giver: Queue) -> str:
+    def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
         """Nothing."""
         return ""
 
-    def _may_hold(self, project: Queue, amounts: Amounts, trial: Trial) -> bool:
+    def _may_hold(self, project: Queue, amounts: Amounts, statement: Statement) -> bool:
         """Whether nobody outside would take back at once what the project gets."""
-        bound = larger(project.deserves, trial.held_before(project))
-        return project.has_room(amounts, bound) or not self.deserving.is_there_any(outside=project)
+        bound = larger(project.deserves, statement.held_before(project))
+        return project.has_room(amounts, bound) or not self.entitled.is_waiting(outside=project)
 
 
 def _preempt_runtime(queues: Iterable[Queue]) -> int:

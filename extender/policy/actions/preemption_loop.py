@@ -14,7 +14,7 @@ from extender.api.reasons import Reason, Refused
 from extender.policy.plan import Stage
 from extender.policy.preemption.rule import PreemptionRule, RuleSource
 from extender.policy.preemption.solver import Preemption, Solver
-from extender.policy.preemption.statement import Claim
+from extender.policy.preemption.statement import PreemptionRequest
 from extender.policy.queues.tree import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import has_topology
@@ -34,7 +34,7 @@ LIMIT: Final[Callable[[Queue], Amounts]] = attrgetter("limit")
 
 
 @dataclass(slots=True)
-class Taking:
+class PreemptionLoop:
     """A stage in one pool."""
 
     preemption: Preemption
@@ -72,8 +72,8 @@ class Taking:
                 turns.pass_over(holds_up=session.holds_up_queue(pending, self.pool))
                 continue
             turns.settle(result)
-            if self.solver is not None and self.solver.commitments.givers:
-                turns.resift(self.solver.commitments.givers)
+            if self.solver is not None and self.solver.committed.victim_queues:
+                turns.resift(self.solver.committed.victim_queues)
             if result is None:
                 done.add(id(pending))
                 session.waits.pop(key, None)
@@ -92,23 +92,25 @@ class Taking:
         if session.snapshot.now_s < workload.waits_since + workload.preemption_delay_s:
             waits_s = workload.preemption_delay_s
             return _not_yet(pending, f"nobody stops for it in the first {waits_s} s of its waiting")
-        for claim in self._claims(leaf, pending):
-            rules = self.rules.rules_of(claim)
+        for request in self._requests(leaf, pending):
+            rules = self.rules.rules_of(request)
             if isinstance(rules, Refused):
                 refused = refused or rules
                 continue
-            given = self._give(claim, rules)
+            given = self._give(request, rules)
             if not isinstance(given, Refused):
                 return given
         return refused or self._in_vain(pending)
 
-    def _give(self, claim: Claim, rules: Sequence[PreemptionRule]) -> Pending | Refused | None:
-        """Serve the claim by one of the rules."""
-        pending = claim.pending
+    def _give(
+        self, request: PreemptionRequest, rules: Sequence[PreemptionRule]
+    ) -> Pending | Refused | None:
+        """Serve the request by one of the rules."""
+        pending = request.pending
         # Laid out for the first who may take: in most cycles nobody may.
         solver = self.solver = self.solver or self.preemption.solver_of(self.pool)
         for rule in rules:
-            found = solver.solve(claim, rule)
+            found = solver.solve(request, rule)
             if found is not None:
                 return self.preemption.commit(solver, found)
         return self._in_vain(pending)
@@ -122,7 +124,7 @@ class Taking:
     def tell_what_budgets_hold(self, waiting: Sequence[Pending]) -> None:
         """Find the victims that waiting workloads would get if no budget protected them."""
         session, solver = self.session, self.solver
-        if solver is None or not solver.herd.guarded or not waiting:
+        if solver is None or not solver.candidates.guarded or not waiting:
             return
         with solver.without_budgets():
             for pending in waiting[:_MOST_HELD_BACK]:
@@ -131,45 +133,45 @@ class Taking:
                     self._see_what_is_held_from(leaf, pending, solver)
 
     def _see_what_is_held_from(self, leaf: Queue, pending: Pending, solver: Solver) -> None:
-        session, herd = self.session, solver.herd
-        guarded = set(herd.guarded)
+        session, candidates = self.session, solver.candidates
+        guarded = set(candidates.guarded)
         now_s = session.snapshot.now_s
         key, waits_since = pending.workload.key, pending.workload.waits_since
         is_young = now_s < waits_since + pending.workload.preemption_delay_s
         if session.is_spent() or session.is_shrinking(key) or is_young:
             return
-        claim = self._claim(leaf, pending, pending.chunk, pending.need())
-        rules = self.rules.rules_of(claim)
+        request = self._request(leaf, pending, pending.chunk, pending.need())
+        rules = self.rules.rules_of(request)
         for rule in () if isinstance(rules, Refused) else rules:
-            found = solver.solve(claim, rule)
+            found = solver.solve(request, rule)
             if found is None:
                 continue
-            held = [p for p in found.trial.leaving() if p in guarded]
+            held = [p for p in found.statement.leaving() if p in guarded]
             solver.undo(found)
             if held:
-                owners = [herd.workloads[herd.owner[p]] for p in held]
+                owners = [candidates.workloads[candidates.owner[p]] for p in held]
                 said = session.hold_back(
-                    [herd.pods[p] for p in held], owners, pending.workload.project
+                    [candidates.pods[p] for p in held], owners, pending.workload.project
                 )
                 session.waits[key] = Refused(Reason.VICTIMS_PROTECTED, f"{key}: {said}")
             return
 
-    def _claims(self, leaf: Queue, pending: Pending) -> Iterator[Claim]:
+    def _requests(self, leaf: Queue, pending: Pending) -> Iterator[PreemptionRequest]:
         """The next chunk, and then what may be tried in its place."""
-        yield self._claim(leaf, pending, pending.chunk, pending.need())
+        yield self._request(leaf, pending, pending.chunk, pending.need())
         if len(pending.waiting) > len(pending.chunk):
             for chunk in islice(pending.chunks(), 1, _MOST_CHUNKS):
-                yield self._claim(leaf, pending, chunk, pending.need_of(chunk))
+                yield self._request(leaf, pending, chunk, pending.need_of(chunk))
 
-    def _claim(
+    def _request(
         self, leaf: Queue, pending: Pending, chunk: Sequence[PodView], need: Amounts
-    ) -> Claim:
+    ) -> PreemptionRequest:
         shapes = pending.shapes if chunk is pending.chunk else shapes_of(chunk)
         is_near = has_topology(pending.workload)
         is_alike = len(shapes) == 1 and not is_near
         if is_alike and self.session.places.pod_affinity:
             is_alike = not self.session.places.pod_affinity.concerns(chunk)
-        return Claim(leaf, pending, chunk, need, shapes, is_alike, is_near)
+        return PreemptionRequest(leaf, pending, chunk, need, shapes, is_alike, is_near)
 
     def _explain(self, pending: Pending, refused: Refused) -> None:
         """Say why nothing may be taken, where lack of cards is all that was known."""
@@ -184,10 +186,10 @@ class Taking:
             session.waits[key] = refused
 
 
-def first_over(claim: Claim, bound_of: Callable[[Queue], Amounts]) -> Queue | None:
-    """The lowest of the taker's queues that would hold more than its bound, or None."""
-    for queue in claim.leaf.chain:
-        if not queue.has_room(claim.need, bound_of(queue)):
+def first_over(request: PreemptionRequest, bound_of: Callable[[Queue], Amounts]) -> Queue | None:
+    """The lowest of the preemptor's queues that would hold more than its bound, or None."""
+    for queue in request.leaf.chain:
+        if not queue.has_room(request.need, bound_of(queue)):
             return queue
     return None
 

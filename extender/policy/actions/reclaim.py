@@ -1,24 +1,24 @@
 """Stage `reclaim`: a queue below what it deserves takes back from queues above theirs.
 
 A queue deserves its fair share, and never less than its quota, even where quotas exceed what there
-is. Taker and giver are compared at the two queues just below the first that is above both: between
-projects of one department the projects, otherwise the departments, and so on for any number of
-levels. Queues give in two tiers: first what is above both share and quota; then, to a taker within
-its quota, what is above quota. Every queue below the one compared, down to the giver's own, must be
-above its share too. A queue that states no quota of CPU or memory has no part of them against GPU
-work within quota: its work without GPUs leaves where such work needs its CPU. "Above" is above in a
-resource that the victim holds; but GPUs above a quota
-are given to those alone who ask for GPUs, for who asks for none is never above his quota of them.
-What cannot shrink goes whole even if its queue ends lower; but where the taker's queue ends above
-its quota, the one beside it may not end so far below its own that work of its own would take that
-back (`taking_back`). The taker ends at or under what it deserves, and no queue above it passes what
+is. Preemptor and victim queue are compared at the two queues just below the first that is above
+both: between projects of one department the projects, otherwise the departments, and so on for any
+number of levels. Queues give in two tiers: first what is above both share and quota; then, to a
+preemptor within its quota, what is above quota. Every queue below the one compared, down to the
+victim queue's own, must be above its share too. A queue that states no quota of CPU or memory has
+no part of them against GPU work within quota: its work without GPUs leaves where such work needs
+its CPU. "Above" is above in a resource that the victim holds; but GPUs above a quota are given to
+those alone who ask for GPUs, for who asks for none is never above his quota of them. What cannot
+shrink goes whole even if its queue ends lower; but where the preemptor's queue ends above its
+quota, the one beside it may not end so far below its own that work of its own would take that back
+(`taking_back`). The preemptor ends at or under what it deserves, and no queue above it passes what
 it deserves, or what it had already. Who is moved costs his queue nothing, so he may come from any.
 
 So, while demand stays as it is and nothing else is freed, two sums strictly fall, the first before
 the second: what queues hold above both share and quota, and what they hold above quota. What was
 taken can't be taken back: a queue at or under what it deserves is no victim, one that would pass it
-with the evicted workload is no taker, and smaller work has no claim on what is lacking, see above.
-Evicted pods that are made again don't change demand, so they don't change the shares either.
+with the evicted workload is no preemptor, and smaller work has no request on what is lacking, see
+above. Evicted pods that are made again don't change demand, so they don't change the shares either.
 
 Above quota nobody is owed anything at once, and every job that arrives shifts all fair shares a
 little. With `Settings.reclaim_band_percent` a project above its quota takes only while it lacks
@@ -32,14 +32,19 @@ from typing import Final
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_tenths
-from extender.policy.actions.counter_reclaim import TakingBack
-from extender.policy.actions.preemption_loop import DESERVES, LIMIT, Taking, first_over
-from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY, Terms, TermsBuilder
+from extender.policy.actions.counter_reclaim import CounterReclaim
+from extender.policy.actions.preemption_loop import DESERVES, LIMIT, PreemptionLoop, first_over
+from extender.policy.preemption.candidates import Candidates
+from extender.policy.preemption.eligibility import (
+    NOTHING,
+    SURPLUS_ONLY,
+    Eligibility,
+    EligibilityBuilder,
+)
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
-from extender.policy.preemption.statement import Claim, Trial
+from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.tree import RESOURCES, Queue, larger
 from extender.policy.session import Session, format_amount, placed_amounts
@@ -65,13 +70,13 @@ def reclaim(preemption: Preemption) -> None:
         if view.has_preemption and view.policy == "fairshare":
             here = [pending for pending in session.pending if pool in pending.pools]
             stage = _Reclaim(session, pool)
-            Taking(preemption, pool, "reclaim", stage).serve(here)
+            PreemptionLoop(preemption, pool, "reclaim", stage).serve(here)
 
 
 @dataclass(slots=True, frozen=True)
-class _Taker:
-    """What matters of a claim for who gives to it: its queue, how much of what is asked for that
-    and each one above it would hold above quota, and whether it asks for GPUs. (Not the claim
+class _Preemptor:
+    """What matters of a request for who gives to it: its queue, how much of what is asked for that
+    and each one above it would hold above quota, and whether it asks for GPUs. (Not the request
     itself: rules outlive it.)"""
 
     leaf: Queue
@@ -89,37 +94,37 @@ class _Reclaim:
     def __post_init__(self) -> None:
         self.turns = _HeldTurns(self.session)
 
-    def rules_of(self, claim: Claim) -> Sequence[PreemptionRule] | Refused:
-        """From whom the claim may take: from inside a queue that has all it deserves, and only
+    def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
+        """From whom the request may take: from inside a queue that has all it deserves, and only
         if that does not do, from everywhere."""
-        leaf, workload, need = claim.leaf, claim.pending.workload, claim.need
+        leaf, workload, need = request.leaf, request.pending.workload, request.need
         surplus = tuple([_surplus(queue, need) for queue in leaf.chain])
         # No queue deserves less than its quota.
-        over = first_over(claim, DESERVES) if any(map(any, surplus)) else None
+        over = first_over(request, DESERVES) if any(map(any, surplus)) else None
         if over is leaf:
-            return _has_its_share(claim, leaf.deserves, self.session.waits.get(claim.key))
-        if self._is_near_its_share(claim):
+            return _has_its_share(request, leaf.deserves, self.session.waits.get(request.key))
+        if self._is_near_its_share(request):
             return Refused(
                 Reason.OVER_FAIR_SHARE,
-                f"{claim.key}: {leaf.project.name} is above its quota and close to its fair share,"
-                " nobody is stopped for the rest",
+                f"{request.key}: {leaf.project.name} is above its quota and close to its fair"
+                " share, nobody is stopped for the rest",
             )
-        taker = _Taker(leaf, surplus, need[GPU] > 0)
+        preemptor = _Preemptor(leaf, surplus, need[GPU] > 0)
         refused = self.session.check_room(leaf, workload, need, "later")
         if refused is not None:
-            over = first_over(claim, LIMIT)
+            over = first_over(request, LIMIT)
             if over is None or over is leaf:
                 return refused
-            return (self._rule(taker, over),)
-        anywhere = self._rule(taker, None)
-        if taker.is_for_gpu and not any(map(any, surplus)):
-            return anywhere, self._rule(taker, None, is_for_host=True)
-        return (anywhere,) if over is None else (self._rule(taker, over), anywhere)
+            return (self._rule(preemptor, over),)
+        anywhere = self._rule(preemptor, None)
+        if preemptor.is_for_gpu and not any(map(any, surplus)):
+            return anywhere, self._rule(preemptor, None, is_for_host=True)
+        return (anywhere,) if over is None else (self._rule(preemptor, over), anywhere)
 
-    def _is_near_its_share(self, claim: Claim) -> bool:
-        """Whether the claim is above its project's quota, and within the band below its share."""
+    def _is_near_its_share(self, request: PreemptionRequest) -> bool:
+        """Whether the request is above its project's quota, and within the band below its share."""
         percent = self.session.settings.reclaim_band_percent
-        project, need = claim.leaf.project, claim.need
+        project, need = request.leaf.project, request.need
         if percent == 0 or project.has_room(need, project.quota):
             return False
         share = project.deserves[GPU]
@@ -127,20 +132,20 @@ class _Reclaim:
         return project.allocated[GPU] + need[GPU] > share - band
 
     def _rule(
-        self, taker: _Taker, inside: Queue | None, *, is_for_host: bool = False
+        self, preemptor: _Preemptor, inside: Queue | None, *, is_for_host: bool = False
     ) -> "_ReclaimRule":
-        leaf = taker.leaf
+        leaf = preemptor.leaf
         # A queue above its quota in something could be its own victim, so it is told from others.
         is_above = any(map(gt, leaf.allocated, leaf.quota))
         own = leaf if is_above else None
-        key = leaf.parent, own, taker.surplus, inside, taker.is_for_gpu, is_for_host
+        key = leaf.parent, own, preemptor.surplus, inside, preemptor.is_for_gpu, is_for_host
         rule = self._rules.get(key)
         if rule is None:
             rule = self._rules[key] = _ReclaimRule(
                 self.session,
                 self.pool,
                 self.turns,
-                taker,
+                preemptor,
                 inside,
                 is_for_host,
                 can_move=self.session.settings.moves_reclaimed,
@@ -151,81 +156,89 @@ class _Reclaim:
 
 @dataclass(slots=True, frozen=True, eq=False)
 class _ReclaimRule:
-    """For requests like that of `taker`; victims are `inside` a queue, or anywhere. `is_for_host`:
-    CPU and memory are taken from work without GPUs, too, whose queue states no quota of them."""
+    """For requests like that of `preemptor`; victims are `inside` a queue, or anywhere.
+    `is_for_host`: CPU and memory are taken from work without GPUs, too, whose queue states no quota
+    of them."""
 
     session: Session
     pool: str
     turns: "_HeldTurns"
-    taker: _Taker
+    preemptor: _Preemptor
     inside: Queue | None
     is_for_host: bool
     can_move: bool
     max_moves: int | None
     reason: Reason = Reason.RECLAIMED
     needs_victims: bool = False
-    can_stop: bool = True
+    can_evict: bool = True
     is_move_bounded: bool = False
 
-    def explain(self, claim: Claim, giver: Queue) -> str:
+    def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
         """What both queues hold, and what they are entitled to."""
-        return f"{_share_of(claim.leaf)}; {_share_of(giver)}"
+        return f"{_share_of(request.leaf)}; {_share_of(victim_queue)}"
 
-    def eligibility(self, herd: Herd) -> Terms:
+    def eligibility(self, candidates: Candidates) -> Eligibility:
         """As `PreemptionRule.eligibility`."""
-        taker, inside, is_for_host = self.taker, self.inside, self.is_for_host
-        terms, level_of = TermsBuilder(herd), levels_of(taker.leaf)
-        for giver in herd.queues:
-            path, level = compared(giver, level_of)
-            if giver in level_of or (inside is not None and inside not in giver.chain):
-                terms.add(0, is_mobile=giver not in level_of)
+        preemptor, inside, is_for_host = self.preemptor, self.inside, self.is_for_host
+        eligibility, level_of = EligibilityBuilder(candidates), levels_of(preemptor.leaf)
+        for victim_queue in candidates.queues:
+            path, level = compared(victim_queue, level_of)
+            if victim_queue in level_of or (
+                inside is not None and inside not in victim_queue.chain
+            ):
+                eligibility.add(0, is_mobile=victim_queue not in level_of)
                 continue
-            terms.add(1 if any(taker.surplus[level]) else 2, path, is_mobile=True)
-            self._set_floors(terms, path, taker, level)
+            eligibility.add(1 if any(preemptor.surplus[level]) else 2, path, is_mobile=True)
+            self._set_floors(eligibility, path, preemptor, level)
             for queue in path if is_for_host else ():
-                terms.set_floor(queue, 1, _without_unstated(queue.quota))
-        is_safe = protected_by(self.session, herd, _reclaim_runtime)
+                eligibility.set_floor(queue, 1, _without_unstated(queue.quota))
+        is_safe = protected_by(self.session, candidates, _reclaim_runtime)
         if is_for_host:
             is_safe = bytearray(
                 NOTHING if _has_gpus(pod) else protected
-                for pod, protected in zip(herd.pods, is_safe, strict=True)
+                for pod, protected in zip(candidates.pods, is_safe, strict=True)
             )
-        return terms.finish(self.turns.protect(herd, taker, is_safe))
+        return eligibility.finish(self.turns.protect(candidates, preemptor, is_safe))
 
     def _set_floors(
-        self, terms: TermsBuilder, path: Sequence[Queue], taker: _Taker, level: int
+        self,
+        eligibility: EligibilityBuilder,
+        path: Sequence[Queue],
+        preemptor: _Preemptor,
+        level: int,
     ) -> None:
-        """The last of the path is the queue that is compared with the taker's."""
+        """The last of the path is the queue that is compared with the preemptor's."""
         for queue in path:
             keep, quota = queue.share_to_keep, queue.quota
-            owed = quota if taker.is_for_gpu else (_NEVER, *quota[1:])
+            owed = quota if preemptor.is_for_gpu else (_NEVER, *quota[1:])
             if queue is path[-1]:
-                peer, surplus = taker.leaf.chain[level], taker.surplus[level]
+                peer, surplus = preemptor.leaf.chain[level], preemptor.surplus[level]
                 even = [not _has_more(queue, queue.allocated, peer, surplus, r) for r in RESOURCES]
                 gpu, cpu, memory = map(max, keep, quota, (_NEVER * is_even for is_even in even))
-                terms.set_floor(queue, 0, (gpu, cpu, memory))
-                terms.set_floor(queue, 1, owed)
+                eligibility.set_floor(queue, 0, (gpu, cpu, memory))
+                eligibility.set_floor(queue, 1, owed)
             else:
-                terms.set_floor(queue, 0, keep)
-                terms.set_floor(queue, 1, _smaller(keep, owed))
+                eligibility.set_floor(queue, 0, keep)
+                eligibility.set_floor(queue, 1, _smaller(keep, owed))
 
-    def validate(self, claim: Claim, trial: Trial) -> bool:
-        """Whether the taker's queues stay within what they deserve, with the cards it has got."""
-        leaf, amounts = claim.leaf, placed_amounts(trial.placements)
-        if self.session.check_room(leaf, claim.pending.workload, amounts, "later") is not None:
+    def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
+        """Whether the preemptor's queues stay within what they deserve, with the cards it has
+        got."""
+        leaf, amounts = request.leaf, placed_amounts(statement.placements)
+        if self.session.check_room(leaf, request.pending.workload, amounts, "later") is not None:
             return False
         if all(queue.has_room(amounts, queue.quota) for queue in leaf.chain):
             # Nobody takes back what is within quota, and no queue deserves less.
             return True
-        if not _is_progress(claim, trial, amounts):
+        if not _is_progress(request, statement, amounts):
             return False
-        if TakingBack(self.session, self.pool, claim, trial, amounts).is_likely():
+        if CounterReclaim(self.session, self.pool, request, statement, amounts).is_likely():
             return False
         for queue in leaf.chain:
             bound = queue.deserves
             if queue.has_room(amounts, bound):
                 continue
-            most = bound if queue is leaf else larger(bound, trial.held_before(queue))
+            most = bound if queue is leaf else larger(bound, statement.held_before(queue))
             if not queue.has_room(amounts, most):
                 return False
         return True
@@ -238,30 +251,34 @@ class _HeldTurns:
     session: Session
     _in_turn: list[int] | None = None
 
-    def protect(self, herd: Herd, taker: _Taker, is_safe: bytearray) -> bytearray:
-        """What has its turn is safe from takers above their quota; see `TURN_S`."""
+    def protect(
+        self, candidates: Candidates, preemptor: _Preemptor, is_safe: bytearray
+    ) -> bytearray:
+        """What has its turn is safe from preemptors above their quota; see `TURN_S`."""
         if self._in_turn is None:
-            self._in_turn = [w for w in range(len(herd.workloads)) if self._has_turn(herd, w)]
+            self._in_turn = [
+                w for w in range(len(candidates.workloads)) if self._has_turn(candidates, w)
+            ]
         if not self._in_turn:
             return is_safe
-        level_of, found = levels_of(taker.leaf), bytearray(is_safe)
+        level_of, found = levels_of(preemptor.leaf), bytearray(is_safe)
         for w in self._in_turn:
-            _, level = compared(herd.leaves[w], level_of)
-            if level >= 0 and any(taker.surplus[level]):
-                for p in herd.members[w]:
+            _, level = compared(candidates.leaves[w], level_of)
+            if level >= 0 and any(preemptor.surplus[level]):
+                for p in candidates.members[w]:
                     found[p] = max(found[p], SURPLUS_ONLY)
         return found
 
-    def _has_turn(self, herd: Herd, w: int) -> bool:
+    def _has_turn(self, candidates: Candidates, w: int) -> bool:
         """Whether the workload, of which the minimum alone is larger than what a queue of its is
         due, runs since it waited long for its turn."""
-        workload, now_s = herd.workloads[w], self.session.snapshot.now_s
+        workload, now_s = candidates.workloads[w], self.session.snapshot.now_s
         started_s = max(pod.started_at for pod in workload.pods)
         if now_s - started_s >= TURN_S or not has_waited_long(workload, started_s):
             return False
         held = sorted(pod.held_milli for pod in workload.pods if pod.held_milli)
         least = sum(held[: least_pods(workload)])
-        return any(least > queue.due[GPU] for queue in herd.leaves[w].chain)
+        return any(least > queue.due[GPU] for queue in candidates.leaves[w].chain)
 
 
 def _reclaim_runtime(queues: Iterable[Queue]) -> int:
@@ -278,30 +295,32 @@ def _surplus(queue: Queue, more: Amounts) -> Amounts:
 
 
 def _has_more(
-    giver: Queue, held: Sequence[int], taker: Queue, surplus: Amounts, resource: int
+    victim_queue: Queue, held: Sequence[int], preemptor: Queue, surplus: Amounts, resource: int
 ) -> bool:
-    """Whether the giver, which held this, has more above its quota for its weight than the taker
-    would have with its `surplus`. Ranks share one after the other, so between them shares decide.
+    """Whether the victim queue, which held this, has more above its quota for its weight than the
+    preemptor would have with its `surplus`. Ranks share one after the other, so between them shares
+    decide.
     """
-    if not surplus[resource] or giver.figures.rank != taker.figures.rank:
+    if not surplus[resource] or victim_queue.figures.rank != preemptor.figures.rank:
         return True
-    weight = giver.figures.figures[resource].weight
-    above = held[resource] - giver.quota[resource]
-    return above * taker.figures.figures[resource].weight > surplus[resource] * weight
+    weight = victim_queue.figures.figures[resource].weight
+    above = held[resource] - victim_queue.quota[resource]
+    return above * preemptor.figures.figures[resource].weight > surplus[resource] * weight
 
 
-def _is_progress(claim: Claim, trial: Trial, amounts: Amounts) -> bool:
-    """Whether every queue that gives had more before than the taker's queue beside it will have."""
-    level_of, herd = levels_of(claim.leaf), trial.herd
-    for leaf in {herd.leaves[unit.w] for unit in trial.units.values()}:
+def _is_progress(request: PreemptionRequest, statement: Statement, amounts: Amounts) -> bool:
+    """Whether every queue that gives had more before than the preemptor's queue beside it will
+    have."""
+    level_of, candidates = levels_of(request.leaf), statement.candidates
+    for leaf in {candidates.leaves[unit.w] for unit in statement.units.values()}:
         path, level = compared(leaf, level_of)
         if level < 0:
             continue
-        taker = claim.leaf.chain[level]
-        surplus = _surplus(taker, amounts)
-        before = trial.held_before(path[-1])
+        preemptor = request.leaf.chain[level]
+        surplus = _surplus(preemptor, amounts)
+        before = statement.held_before(path[-1])
         if any(surplus) and not any(
-            _has_more(path[-1], before, taker, surplus, r)
+            _has_more(path[-1], before, preemptor, surplus, r)
             for r in RESOURCES
             if path[-1].allocated[r] < before[r]
         ):
@@ -329,18 +348,20 @@ def _share_of(queue: Queue) -> str:
     return f"{queue.name} holds {held} GPUs of its fair share of {share}"
 
 
-def _has_its_share(claim: Claim, bound: Amounts, lacks: Refused | None) -> Refused:
+def _has_its_share(request: PreemptionRequest, bound: Amounts, lacks: Refused | None) -> Refused:
     """That nobody is stopped for it, after what is known of why it has no place as it is."""
-    leaf = claim.leaf
-    short = [r for r in RESOURCES if claim.need[r] and leaf.allocated[r] + claim.need[r] > bound[r]]
+    leaf = request.leaf
+    short = [
+        r for r in RESOURCES if request.need[r] and leaf.allocated[r] + request.need[r] > bound[r]
+    ]
     resource = GPU if GPU in short else short[0]
     need, has, most = (
         format_amount(resource, amounts[resource])
-        for amounts in (claim.need, leaf.allocated, bound)
+        for amounts in (request.need, leaf.allocated, bound)
     )
     if resource == GPU:
         has = has.removesuffix(" GPUs").removesuffix(" GPU")
     share = f"{leaf.name} has {has} of its fair share of {most}, so nobody is stopped for it"
     if lacks is not None and lacks.reason is Reason.INSUFFICIENT_GPU and lacks.detail:
         return Refused(Reason.OVER_FAIR_SHARE, f"{lacks.detail}; {share}")
-    return Refused(Reason.OVER_FAIR_SHARE, f"{claim.key}: needs {need}; {share}")
+    return Refused(Reason.OVER_FAIR_SHARE, f"{request.key}: needs {need}; {share}")

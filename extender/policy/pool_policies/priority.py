@@ -20,13 +20,13 @@ from itertools import groupby
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.actions.chunk_grant import grant, has_place_in
-from extender.policy.actions.preemption_loop import Taking
-from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import NOTHING, Terms, TermsBuilder
+from extender.policy.actions.preemption_loop import PreemptionLoop
+from extender.policy.preemption.candidates import Candidates
+from extender.policy.preemption.eligibility import NOTHING, Eligibility, EligibilityBuilder
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
-from extender.policy.preemption.statement import Claim, Trial
+from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.tree import Queue, sum_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
@@ -64,11 +64,11 @@ class _Line:
     is_blocked: bool = False
     is_changed: bool = True
     first_evicted: tuple[int, int, str] | None = None
-    loop: Taking = field(init=False)
+    loop: PreemptionLoop = field(init=False)
     _rules: "dict[int, _PriorityRule]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.loop = Taking(self.preemption, self.pool, "preempt", self)
+        self.loop = PreemptionLoop(self.preemption, self.pool, "preempt", self)
 
     @property
     def session(self) -> Session:
@@ -89,14 +89,14 @@ class _Line:
         self.loop.tell_what_budgets_hold(left)
         return left
 
-    def rules_of(self, claim: Claim) -> Sequence[PreemptionRule] | Refused:
+    def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
         """As `RuleSource.rules_of`: the rule of its priority, unless it has a place elsewhere."""
-        session, pending = self.session, claim.pending
-        refused = session.check_room(claim.leaf, pending.workload, claim.need, "later")
+        session, pending = self.session, request.pending
+        refused = session.check_room(request.leaf, pending.workload, request.need, "later")
         if refused is not None:
             return refused
         others = [pool for pool in pending.pools if pool != self.pool]
-        if has_place_in(session, pending, claim.chunk, others, "later"):
+        if has_place_in(session, pending, request.chunk, others, "later"):
             return session.shortages.explain(pending, self.pool)
         priority = pending.workload.priority
         if priority not in self._rules:
@@ -145,7 +145,7 @@ class _Line:
         self.is_changed = False
         solver = self.loop.solver
         if not isinstance(given, Refused) and solver is not None:
-            for workload in solver.commitments.evicted_last():
+            for workload in solver.committed.evicted_last():
                 evicted = _order(workload)
                 self.first_evicted = min(evicted, self.first_evicted or evicted)
         return given
@@ -167,7 +167,7 @@ class _Line:
         return False
 
     def _is_behind_evicted(self, pending: Pending) -> bool:
-        """Whether work evicted in this cycle has the better claim on what is left later."""
+        """Whether work evicted in this cycle has the better request on what is left later."""
         return self.first_evicted is not None and self.first_evicted < _order(pending.workload)
 
     def _may_evict(self) -> bool:
@@ -192,32 +192,37 @@ class _PriorityRule:
     has_gpu: bool
     reason: Reason = Reason.PREEMPTED
     needs_victims: bool = True
-    can_stop: bool = True
+    can_evict: bool = True
     can_move: bool = False
     max_moves: int | None = None
     is_move_bounded: bool = False
 
-    def eligibility(self, herd: Herd) -> Terms:
+    def eligibility(self, candidates: Candidates) -> Eligibility:
         """As `PreemptionRule.eligibility`: all queues give."""
-        terms = TermsBuilder(herd)
-        for _ in herd.queues:
-            terms.add(1, is_mobile=False)
-        has_gpu = [any(herd.amounts_of((p,))[GPU] > 0 for p in members) for members in herd.members]
+        eligibility = EligibilityBuilder(candidates)
+        for _ in candidates.queues:
+            eligibility.add(1, is_mobile=False)
+        has_gpu = [
+            any(candidates.amounts_of((p,))[GPU] > 0 for p in members)
+            for members in candidates.members
+        ]
         is_safe = bytearray(
             is_protected if has_gpu[w] is self.has_gpu else NOTHING
             for w, is_protected in zip(
-                herd.owner, protected_by(self.session, herd, _preempt_runtime), strict=True
+                candidates.owner,
+                protected_by(self.session, candidates, _preempt_runtime),
+                strict=True,
             )
         )
-        return terms.finish(is_safe, self.priority)
+        return eligibility.finish(is_safe, self.priority)
 
-    def validate(self, claim: Claim, trial: Trial) -> bool:
+    def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
         """As `PreemptionRule.validate`: limits hold."""
-        amounts = sum_amounts(placement.amounts for placement in trial.placements)
-        workload = claim.pending.workload
-        return self.session.check_room(claim.leaf, workload, amounts, "later") is None
+        amounts = sum_amounts(placement.amounts for placement in statement.placements)
+        workload = request.pending.workload
+        return self.session.check_room(request.leaf, workload, amounts, "later") is None
 
-    def explain(self, claim: Claim, giver: Queue) -> str:
+    def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
         """Nothing."""
         return ""
 

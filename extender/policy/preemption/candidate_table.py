@@ -1,4 +1,4 @@
-"""Laying out a herd: who of a node pool may be told to leave, gathered once a cycle.
+"""Laying out the candidates: who of a node pool may be told to leave, gathered once a cycle.
 
 They are pods of preemptible workloads that are bound whole and of which nothing is being moved.
 """
@@ -10,7 +10,7 @@ from itertools import accumulate, chain
 from operator import add, le, sub
 from typing import Final
 
-from extender.policy.preemption.candidates import Herd
+from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.lost_work import seconds_lost
 from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, held_amounts, sum_amounts
 from extender.policy.session import Session
@@ -22,19 +22,19 @@ from extender.state.model import PodView, WorkloadView
 _EPOCH_END: Final = (1 << 33) - 1
 
 
-def find_herd(session: Session, pool: str) -> Herd:
+def find_candidates(session: Session, pool: str) -> Candidates:
     """All of the pool that may be told to leave; costs one pass over all workloads."""
     snapshot = session.snapshot
-    herd = Herd(budgets=session.budgets)
+    candidates = Candidates(budgets=session.budgets)
     nodes = snapshot.nodes
     by_node: list[list[_Listed]] = [[] for _ in range(len(nodes))]
-    layout = _Layout(session, pool, herd, nodes.cards.ix, nodes.pool, by_node)
+    layout = _Layout(session, pool, candidates, nodes.cards.ix, nodes.pool, by_node)
     youngest_first = sorted(snapshot.workloads.values(), key=_seniority, reverse=True)
     for workload in youngest_first:
         if workload.is_preemptible:
             layout.add(workload)
     layout.finish()
-    return herd
+    return candidates
 
 
 def _seniority(workload: WorkloadView) -> tuple[int, str]:
@@ -47,11 +47,11 @@ _Listed = tuple[int, PodView]
 
 @dataclass(slots=True)
 class _Layout:
-    """A herd in the making: pods are gathered by node first."""
+    """The candidates in the making: pods are gathered by node first."""
 
     session: Session
     pool: str
-    herd: Herd
+    candidates: Candidates
     ix_of: Mapping[str, int]
     pools: Sequence[str]
     by_node: list[list[_Listed]]
@@ -105,12 +105,12 @@ class _Layout:
 
     def finish(self) -> None:
         """Lay out the arrays."""
-        herd, session, entered = self.herd, self.session, self._entered
-        herd.workloads = [workload for workload, _, _ in entered]
-        herd.leaves = [leaf for _, leaf, _ in entered]
-        herd.n_live = [n_live for _, _, n_live in entered]
-        herd.by_key = {workload.key: w for w, workload in enumerate(herd.workloads)}
-        herd.members = [[] for _ in entered]
+        candidates, session, entered = self.candidates, self.session, self._entered
+        candidates.workloads = [workload for workload, _, _ in entered]
+        candidates.leaves = [leaf for _, leaf, _ in entered]
+        candidates.n_live = [n_live for _, _, n_live in entered]
+        candidates.by_key = {workload.key: w for w, workload in enumerate(candidates.workloads)}
+        candidates.members = [[] for _ in entered]
         self._lay_out_pods()
         self._mark_movable()
         self._order_members()
@@ -118,118 +118,127 @@ class _Layout:
         self._lay_out_workloads()
         touched = {
             w
-            for w, workload in enumerate(herd.workloads)
-            if len(herd.members[w]) != 1 or herd.n_live[w] != 1
+            for w, workload in enumerate(candidates.workloads)
+            if len(candidates.members[w]) != 1 or candidates.n_live[w] != 1
         }
-        for p in herd.heed_budgets():
-            touched.add(herd.owner[p])
+        for p in candidates.heed_budgets():
+            touched.add(candidates.owner[p])
         for w in touched:
-            herd.refresh(w)
+            candidates.refresh(w)
         for key in session.served():
-            w_or_none = herd.by_key.get(key)
+            w_or_none = candidates.by_key.get(key)
             if w_or_none is not None:
-                herd.bar(w_or_none)
+                candidates.bar(w_or_none)
 
     def _lay_out_pods(self) -> None:
-        herd, snapshot = self.herd, self.session.snapshot
+        candidates, snapshot = self.candidates, self.session.snapshot
         now_s, by_node = snapshot.now_s, self.by_node
         start = accumulate(map(len, by_node), initial=0)
         listed = list(chain.from_iterable(by_node))
         # Lists grow faster than arrays, column by column fastest: this is done for all that runs.
-        pods = herd.pods = [pod for _, pod in listed]
+        pods = candidates.pods = [pod for _, pod in listed]
         owner = [w for w, _ in listed]
         for p, w in enumerate(owner):
-            herd.members[w].append(p)
+            candidates.members[w].append(p)
         held = [held_amounts(pod, 0) for pod in pods]
         lost = [
             seconds_lost(pod, now_s) * milli for pod, (milli, _, _) in zip(pods, held, strict=True)
         ]
-        shape = herd.number_shapes(pods)
+        shape = candidates.number_shapes(pods)
         cards = [pod.cards for pod in pods]
-        herd.start = array("i", start)
-        herd.card_start = array("i", accumulate(map(len, cards), initial=0))
-        herd.owner, herd.shape = array("i", owner), array("i", shape)
-        herd.card_ix = array("i", [card.index for each in cards for card in each])
-        herd.card_milli = array("i", [card.milli for each in cards for card in each])
-        herd.amounts, herd.lost = array("q", chain.from_iterable(held)), array("q", lost)
-        herd.turn = array("i", bytes(4 * len(pods)))
-        herd.most_pods = max(map(len, by_node), default=0)
-        herd.is_here = bytearray(b"\1" * len(pods))
-        herd.is_core = bytearray(len(pods))
-        herd.nobody = bytearray(len(pods))
+        candidates.start = array("i", start)
+        candidates.card_start = array("i", accumulate(map(len, cards), initial=0))
+        candidates.owner, candidates.shape = array("i", owner), array("i", shape)
+        candidates.card_ix = array("i", [card.index for each in cards for card in each])
+        candidates.card_milli = array("i", [card.milli for each in cards for card in each])
+        candidates.amounts, candidates.lost = (
+            array("q", chain.from_iterable(held)),
+            array("q", lost),
+        )
+        candidates.turn = array("i", bytes(4 * len(pods)))
+        candidates.most_pods = max(map(len, by_node), default=0)
+        candidates.is_here = bytearray(b"\1" * len(pods))
+        candidates.is_core = bytearray(len(pods))
+        candidates.nobody = bytearray(len(pods))
 
     def _mark_movable(self) -> None:
-        herd = self.herd
+        candidates = self.candidates
         # Where a queue is over its limit a place that is promised anew would be refused to it.
         is_within = {
             leaf: all(q.allocated[r] <= q.limit[r] for q in leaf.chain for r in RESOURCES)
-            for leaf in set(herd.leaves)
+            for leaf in set(candidates.leaves)
         }
         may_move = [
             is_within[leaf] and not has_topology(workload)
-            for workload, leaf in zip(herd.workloads, herd.leaves, strict=True)
+            for workload, leaf in zip(candidates.workloads, candidates.leaves, strict=True)
         ]
-        herd.may_move = bytearray(
-            pod.is_controlled and may_move[w] and herd.budgets.allow_move(pod)
-            for pod, w in zip(herd.pods, herd.owner, strict=True)
+        candidates.may_move = bytearray(
+            pod.is_controlled and may_move[w] and candidates.budgets.allow_move(pod)
+            for pod, w in zip(candidates.pods, candidates.owner, strict=True)
         )
 
     def _order_members(self) -> None:
-        herd = self.herd
-        for listed in herd.members:
+        candidates = self.candidates
+        for listed in candidates.members:
             if len(listed) > 1:
-                by_uid = {herd.pods[p].uid: p for p in listed}
-                in_order = in_leaving_order(herd.pods[p] for p in listed)
+                by_uid = {candidates.pods[p].uid: p for p in listed}
+                in_order = in_leaving_order(candidates.pods[p] for p in listed)
                 listed[:] = [by_uid[pod.uid] for pod in in_order]
                 for turn, p in enumerate(listed):
-                    herd.turn[p] = turn
+                    candidates.turn[p] = turn
 
     def _lay_out_queues(self, queues: PoolQueues) -> None:
-        herd = self.herd
-        known: Collection[Queue] = (*queues.by_name.values(), *herd.leaves)
+        candidates = self.candidates
+        known: Collection[Queue] = (*queues.by_name.values(), *candidates.leaves)
         for queue in known:
-            if queue not in herd.queue_ix:
-                herd.queue_ix[queue] = len(herd.queues)
-                herd.queues.append(queue)
-        herd.has = array("q", bytes(24 * len(herd.queues)))
-        herd.sync(herd.queues)
-        herd.had = herd.has[:]
+            if queue not in candidates.queue_ix:
+                candidates.queue_ix[queue] = len(candidates.queues)
+                candidates.queues.append(queue)
+        candidates.has = array("q", bytes(24 * len(candidates.queues)))
+        candidates.sync(candidates.queues)
+        candidates.had = candidates.has[:]
 
     def _mark_first_kinds(self) -> None:
         """Those that fit the quota of their project with all their pods, the highest priority
         first."""
-        herd, firsts = self.herd, self.session.firsts
-        for w, workload in enumerate(herd.workloads):
+        candidates, firsts = self.candidates, self.session.firsts
+        for w, workload in enumerate(candidates.workloads):
             if workload.kind in FIRST_KINDS:
-                herd.of_first_kinds.setdefault(herd.leaves[w].project, []).append(w)
-        for project, listed in herd.of_first_kinds.items():
-            held = sum_amounts(herd.amounts_of(herd.members[w]) for w in listed)
+                candidates.of_first_kinds.setdefault(candidates.leaves[w].project, []).append(w)
+        for project, listed in candidates.of_first_kinds.items():
+            held = sum_amounts(candidates.amounts_of(candidates.members[w]) for w in listed)
             total = tuple(map(sub, firsts.held(project), held))
-            listed.sort(key=lambda w: (-herd.priority[w], -herd.age[w], herd.workloads[w].key))
+            listed.sort(
+                key=lambda w: (
+                    -candidates.priority[w],
+                    -candidates.age[w],
+                    candidates.workloads[w].key,
+                )
+            )
             for w in listed:
-                more = tuple(map(add, total, size_of(herd.workloads[w])))
+                more = tuple(map(add, total, size_of(candidates.workloads[w])))
                 if all(map(le, more, project.quota)):
-                    total, herd.is_first[w] = more, 1
+                    total, candidates.is_first[w] = more, 1
 
     def _lay_out_workloads(self) -> None:
-        herd, workloads = self.herd, self.herd.workloads
-        amounts, firsts = herd.amounts, [listed[0] for listed in herd.members]
-        herd.priority = array("i", [workload.priority for workload in workloads])
-        herd.age = array("q", [max(0, _EPOCH_END - each.created_at) for each in workloads])
+        candidates, workloads = self.candidates, self.candidates.workloads
+        amounts, firsts = candidates.amounts, [listed[0] for listed in candidates.members]
+        candidates.priority = array("i", [workload.priority for workload in workloads])
+        candidates.age = array("q", [max(0, _EPOCH_END - each.created_at) for each in workloads])
         is_by_priority = self.session.snapshot.pools[self.pool].policy == "priority"
-        herd.is_first = bytearray(len(workloads))
+        candidates.is_first = bytearray(len(workloads))
         if not is_by_priority:
             self._mark_first_kinds()
-        herd.rank = array("i", _ranks(herd, is_by_priority=is_by_priority))
-        herd.queue = array("i", [herd.queue_ix[leaf] for leaf in herd.leaves])
-        herd.surplus = array("i", [max(0, 1 - workload.min_member) for workload in workloads])
-        herd.whole_lost = array("q", [herd.lost[p] for p in firsts])
+        candidates.rank = array("i", _ranks(candidates, is_by_priority=is_by_priority))
+        candidates.queue = array("i", [candidates.queue_ix[leaf] for leaf in candidates.leaves])
+        candidates.surplus = array("i", [max(0, 1 - workload.min_member) for workload in workloads])
+        candidates.whole_lost = array("q", [candidates.lost[p] for p in firsts])
         by_pod = list(zip(amounts[::3], amounts[1::3], amounts[2::3], strict=True))
-        herd.whole_amounts = array("q", chain.from_iterable([by_pod[p] for p in firsts]))
-        herd.is_stuck = bytearray(len(herd.workloads))
+        candidates.whole_amounts = array("q", chain.from_iterable([by_pod[p] for p in firsts]))
+        candidates.is_stuck = bytearray(len(candidates.workloads))
 
 
-def _ranks(herd: Herd, *, is_by_priority: bool) -> list[int]:
+def _ranks(candidates: Candidates, *, is_by_priority: bool) -> list[int]:
     """The rank of each workload in its project, from the lowest: by kind within the quota, then by
     priority.
 
@@ -238,7 +247,9 @@ def _ranks(herd: Herd, *, is_by_priority: bool) -> list[int]:
     """
     keys = [
         (None if is_by_priority else leaf.project, (bool(is_first), priority))
-        for leaf, is_first, priority in zip(herd.leaves, herd.is_first, herd.priority, strict=True)
+        for leaf, is_first, priority in zip(
+            candidates.leaves, candidates.is_first, candidates.priority, strict=True
+        )
     ]
     found: dict[Queue | None, set[tuple[bool, int]]] = {}
     for project, key in keys:

@@ -18,7 +18,7 @@ from extender.state.model import NOTHING, Amounts, Constraints, PodView, Workloa
 
 
 @dataclass(slots=True, eq=False)
-class Herd:
+class Candidates:
     """Pods p in order of their nodes, workloads w, queues q; on a node those to go first are first.
 
     `start` is int32[n_nodes + 1]: the pods of node ix are start[ix]..start[ix + 1]. By pod: `owner`
@@ -147,7 +147,7 @@ class Herd:
             return True
         return self._gone.isdisjoint(pod.uid for pod in workload.pods)
 
-    def stop(self, pods: Collection[int]) -> None:
+    def evict(self, pods: Collection[int]) -> None:
         """They leave for good; `refresh` their workload afterwards."""
         for p in pods:
             self.is_here[p] = 0
@@ -155,8 +155,8 @@ class Herd:
             self._gone.add(self.pods[p].uid)
         self._count(pods, 1)
 
-    def spare(self, pods: Collection[int]) -> None:
-        """Undo `stop`."""
+    def keep(self, pods: Collection[int]) -> None:
+        """Undo `evict`."""
         for p in pods:
             self.is_here[p] = 1
             self.n_live[self.owner[p]] += 1
@@ -169,7 +169,7 @@ class Herd:
         (self._on_the_way.add if is_moving else self._on_the_way.discard)(self.pods[p].uid)
         self._count((p,), 1 if is_moving else -1)
 
-    def may_stop(self, pods: Iterable[int]) -> bool:
+    def may_evict(self, pods: Iterable[int]) -> bool:
         """Whether disruption budgets let these pods be stopped together."""
         return not self.budgets.are_any or self.budgets.allow_stop([self.pods[p] for p in pods])
 
@@ -184,7 +184,7 @@ class Herd:
         for p, pod in enumerate(self.pods):
             if self.is_here[p] and (pod.budgets or pod.uid in self.budgets.refused):
                 self.guarded.append(p)
-                self.is_here[p] = self.may_stop((p,))
+                self.is_here[p] = self.may_evict((p,))
         return self.guarded
 
     def ignore_budgets(self) -> list[int]:
@@ -229,7 +229,7 @@ class Herd:
         here = [p for p in self.members[w] if self.is_here[p]]
         self.whole_lost[w] = sum(self.lost[p] for p in here)
         self.whole_amounts[3 * w : 3 * w + 3] = array("q", self.amounts_of(here))
-        self.is_stuck[w] = len(here) < self.n_live[w] or not self.may_stop(here)
+        self.is_stuck[w] = len(here) < self.n_live[w] or not self.may_evict(here)
         if _has_tree(workload):
             self._mark_surplus(w, here)
         else:

@@ -1,10 +1,10 @@
 """On what terms pods may leave for somebody: the common form of consolidate, reclaim and preempt.
 
-A stage says with a `PreemptionRule` which request is served and what may be evicted for it; `Terms`
-is the latter as arrays over the candidates, which the kernel reads. Queues give in two tiers: first
-what is above their first floors, then what is above their second. A queue is above its floors
-before each unit that it gives, so a gang that cannot shrink goes whole even if its queue ends
-lower.
+A stage says with a `PreemptionRule` which request is served and what may be evicted for it;
+`Eligibility` is the latter as arrays over the candidates, which the kernel reads. Queues give in
+two tiers: first what is above their first floors, then what is above their second. A queue is above
+its floors before each unit that it gives, so a gang that cannot shrink goes whole even if its queue
+ends lower.
 """
 
 from array import array
@@ -12,21 +12,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.policy.preemption.candidates import Herd
+from extender.policy.preemption.candidates import Candidates
 from extender.policy.queues.tree import RESOURCES, Queue
 from extender.state.model import Amounts
 
 #: A priority above all others: whatever may be taken at all may be taken.
 ANY_PRIORITY: Final = 1 << 30
-#: In `Terms.is_safe`.
+#: In `Eligibility.is_safe`.
 SURPLUS_ONLY: Final = 1
 NOTHING: Final = 2
 _NO_FLOOR: Final = -(1 << 60)
 
 
 @dataclass(slots=True, eq=False)
-class Terms:
-    """Queues q, workloads w and shapes as in the herd.
+class Eligibility:
+    """Queues q, workloads w and shapes as in the candidates.
 
     `tiers` says in how many tiers a queue gives (0: in none). What it gives is checked against the
     floors of all queues of its path (`path_start` into `path`, indices of queues): int64[2 * 3 * n]
@@ -45,11 +45,11 @@ class Terms:
     moves: bytearray
     below_priority: int = ANY_PRIORITY
 
-    def tier_of(self, herd: Herd, w: int, amounts: Amounts) -> tuple[int, bool] | None:
+    def tier_of(self, candidates: Candidates, w: int, amounts: Amounts) -> tuple[int, bool] | None:
         """(tier, whether a queue ends below its floor) in which the workload may give, or None."""
-        if herd.priority[w] >= self.below_priority:
+        if candidates.priority[w] >= self.below_priority:
             return None
-        q, has, floors = herd.queue[w], herd.has, self.floors
+        q, has, floors = candidates.queue[w], candidates.has, self.floors
         path = self.path[self.path_start[q] : self.path_start[q + 1]]
         for tier in range(self.tiers[q]):
             if not path:
@@ -66,7 +66,9 @@ class Terms:
                 return tier, is_below
         return None
 
-    def most_freed(self, herd: Herd, total: "array[int]", largest: "array[int]") -> Amounts:
+    def most_freed(
+        self, candidates: Candidates, total: "array[int]", largest: "array[int]"
+    ) -> Amounts:
         """No more than this can be stopped, however it is done.
 
         `total` and `largest` (int64[3 * n]) are what the workloads of each queue could give
@@ -75,22 +77,24 @@ class Terms:
         gpu, cpu, memory = 0, 0, 0
         for q in range(len(self.tiers)):
             if self.tiers[q]:
-                most = self._most_of(herd, q, total[3 * q : 3 * q + 3], largest[3 * q : 3 * q + 3])
+                most = self._most_of(
+                    candidates, q, total[3 * q : 3 * q + 3], largest[3 * q : 3 * q + 3]
+                )
                 gpu, cpu, memory = gpu + most[0], cpu + most[1], memory + most[2]
         return gpu, cpu, memory
 
     def _most_of(
-        self, herd: Herd, q: int, total: Sequence[int], largest: Sequence[int]
+        self, candidates: Candidates, q: int, total: Sequence[int], largest: Sequence[int]
     ) -> Sequence[int]:
         """The same of one queue: what is above its lowest floors and the unit that goes below."""
         path = self.path[self.path_start[q] : self.path_start[q + 1]]
         if not path:
             return total
-        at = (self.tiers[q] - 1) * len(herd.has)
+        at = (self.tiers[q] - 1) * len(candidates.has)
         above = [
             max(
-                min(herd.has[3 * x + r] - self.floors[each + 3 * x + r] for x in path)
-                for each in range(0, at + 1, len(herd.has))
+                min(candidates.has[3 * x + r] - self.floors[each + 3 * x + r] for x in path)
+                for each in range(0, at + 1, len(candidates.has))
             )
             for r in RESOURCES
         ]
@@ -105,10 +109,10 @@ class Terms:
 
 
 @dataclass(slots=True)
-class TermsBuilder:
-    """Terms in the making, queue by queue in the order of the herd's."""
+class EligibilityBuilder:
+    """Terms in the making, queue by queue in the order of the candidates'."""
 
-    herd: Herd
+    candidates: Candidates
     tiers: bytearray = field(default_factory=bytearray)
     is_mobile: bytearray = field(default_factory=bytearray)
     path_start: "array[int]" = field(default_factory=lambda: array("i", [0]))
@@ -116,29 +120,29 @@ class TermsBuilder:
     floors: "array[int]" = field(init=False)
 
     def __post_init__(self) -> None:
-        self.floors = array("q", [_NO_FLOOR]) * (2 * len(self.herd.has))
+        self.floors = array("q", [_NO_FLOOR]) * (2 * len(self.candidates.has))
 
     def add(self, n_tiers: int, path: Iterable[Queue] = (), *, is_mobile: bool) -> None:
         """The next queue gives in so many tiers, as long as all of the path are above floors."""
         self.tiers.append(n_tiers)
         self.is_mobile.append(is_mobile)
-        self.path.extend(self.herd.queue_ix[queue] for queue in path)
+        self.path.extend(self.candidates.queue_ix[queue] for queue in path)
         self.path_start.append(len(self.path))
 
     def set_floor(self, queue: Queue, tier: int, amounts: Amounts) -> None:
         """What the queue keeps in the tier."""
-        at = tier * len(self.herd.has) + 3 * self.herd.queue_ix[queue]
+        at = tier * len(self.candidates.has) + 3 * self.candidates.queue_ix[queue]
         self.floors[at : at + 3] = array("q", amounts)
 
-    def finish(self, is_safe: bytearray, below_priority: int = ANY_PRIORITY) -> Terms:
+    def finish(self, is_safe: bytearray, below_priority: int = ANY_PRIORITY) -> Eligibility:
         """The terms, without moves."""
-        return Terms(
+        return Eligibility(
             tiers=self.tiers,
             path_start=self.path_start,
             path=self.path,
             floors=self.floors,
             is_safe=is_safe,
             is_mobile=self.is_mobile,
-            moves=bytearray(len(self.herd.shapes)),
+            moves=bytearray(len(self.candidates.shapes)),
             below_priority=below_priority,
         )

@@ -8,14 +8,14 @@ from extender.state.model import Amounts
 
 
 @dataclass(slots=True)
-class Deserving:
+class EntitledWork:
     """Asked by stages that would use for others what such work is due."""
 
     session: Session
     pool: str
     _waiting: "dict[tuple[Queue, Amounts], None] | None" = None
 
-    def is_there_any(self, *, outside: Queue | None = None) -> bool:
+    def is_waiting(self, *, outside: Queue | None = None) -> bool:
         """Whether anybody waits so, in a project other than `outside` if one is given."""
         session, pool = self.session, self.pool
         if self._waiting is None:

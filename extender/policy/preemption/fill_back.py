@@ -1,9 +1,9 @@
-"""What becomes of victims once the taker has its places: who moves, who stays, who stops.
+"""What becomes of victims once the preemptor has its places: who moves, who stays, who stops.
 
-First the displaced find new places, or stop. Then, the dearest first, every unit that would be
-stopped is kept where its pods can stay or move instead, and everybody stays without whom the taker
-has its places all the same. So the result is minimal: leaving out any victim breaks the plan, for
-what was needed among more victims is needed among fewer.
+First the displaced find new places, or stop. Then, the costliest first, every unit that would be
+stopped is kept where its pods can stay or move instead, and everybody stays without whom the
+preemptor has its places all the same. So the result is minimal: leaving out any victim breaks the
+plan, for what was needed among more victims is needed among fewer.
 """
 
 from collections import Counter
@@ -13,9 +13,14 @@ from typing import Final, Protocol
 
 from extender.policy.placement.no_fit import Fullness
 from extender.policy.plan import Placement
-from extender.policy.preemption.eligibility import Terms
-from extender.policy.preemption.relocation import largest_first, move_or_stop
-from extender.policy.preemption.statement import Claim, Seat, Trial, Unit
+from extender.policy.preemption.eligibility import Eligibility
+from extender.policy.preemption.relocation import largest_first, move_or_evict
+from extender.policy.preemption.statement import (
+    Assignment,
+    EvictionUnit,
+    PreemptionRequest,
+    Statement,
+)
 from extender.policy.workloads.pod_classes import placing_orders
 from extender.state.model import GPU
 
@@ -31,216 +36,225 @@ class PlanCheck(Protocol):
 
 
 @dataclass(slots=True)
-class Victims:
-    """The victims of a trial.
+class FillBack:
+    """The victims of a statement.
 
     `fullness` knows what has no place in the pool; `can_move`: a unit that would be evicted may
-    move instead. `n_instead` counts units that are evicted because one of their pods had nowhere to
-    move.
+    move instead. `n_evicted_instead` counts units that are evicted because one of their pods had
+    nowhere to move.
     """
 
-    claim: Claim
-    trial: Trial
-    terms: Terms
+    request: PreemptionRequest
+    statement: Statement
+    eligibility: Eligibility
     fullness: Fullness
     check: PlanCheck
     can_move: bool
-    n_instead: int = 0
+    n_evicted_instead: int = 0
 
-    def settle(self) -> bool:
+    def run(self) -> bool:
         """Decide about all of them; False where somebody can neither move nor stop."""
-        trial = self.trial
-        homeless = [p for p, place in trial.moving.items() if place is None]
-        for p in largest_first(trial.herd, homeless):
-            if p in trial.moving and trial.moving[p] is None:
-                if not move_or_stop(trial, self.terms, p):
+        statement = self.statement
+        homeless = [p for p, place in statement.moving.items() if place is None]
+        for p in largest_first(statement.candidates, homeless):
+            if p in statement.moving and statement.moving[p] is None:
+                if not move_or_evict(statement, self.eligibility, p):
                     return False
-                self.n_instead += p not in trial.moving
-        for unit in self._dearest_first() if self.can_move else ():
-            if not all(map(self._is_stuck, unit.pods)):
-                self._keep(unit)
-        self.spare_needless()
-        if self.claim.is_alike and len(trial.seats) > 1:
-            trial.seat_again(self.claim.chunk)
+                self.n_evicted_instead += p not in statement.moving
+        for unit in self._costliest_first() if self.can_move else ():
+            if not all(map(self._has_no_other_place, unit.pods)):
+                self._move_instead(unit)
+        self.give_back()
+        if self.request.is_alike and len(statement.assignments) > 1:
+            statement.reassign(self.request.chunk)
         return True
 
-    def _keep(self, unit: Unit) -> None:
+    def _move_instead(self, unit: EvictionUnit) -> None:
         """Let the unit go on: its pods stay where they can, the others move."""
-        trial, herd = self.trial, self.trial.herd
-        mark = trial.checkpoint()
-        trial.spare(unit)
-        if not herd.is_legal(unit.w):
-            trial.rollback(mark)
+        statement, candidates = self.statement, self.statement.candidates
+        mark = statement.checkpoint()
+        statement.keep(unit)
+        if not candidates.is_legal(unit.w):
+            statement.rollback(mark)
             return
         displaced = []
         for p in unit.pods:
-            pod = herd.pods[p]
-            if trial.is_over(trial.ix_of(pod.node)):
-                if self._is_stuck(p):
-                    trial.rollback(mark)
+            pod = candidates.pods[p]
+            if statement.is_over(statement.ix_of(pod.node)):
+                if self._has_no_other_place(p):
+                    statement.rollback(mark)
                     return
-                trial.displace(p)
+                statement.unassign_for_move(p)
                 displaced.append(p)
-        if not all(trial.resettle(p) for p in largest_first(herd, displaced)) or (
-            trial.is_for_limits and not self.check.is_allowed()
+        if not all(statement.relocate(p) for p in largest_first(candidates, displaced)) or (
+            statement.is_for_limits and not self.check.is_allowed()
         ):
-            trial.rollback(mark)
+            statement.rollback(mark)
 
-    def _is_stuck(self, p: int) -> bool:
+    def _has_no_other_place(self, p: int) -> bool:
         """Whether the pod has no other place."""
-        herd = self.trial.herd
-        pod = herd.pods[p]
-        return not herd.can_move(p) or self.fullness.is_full(pod.demand, pod.constraints)
+        candidates = self.statement.candidates
+        pod = candidates.pods[p]
+        return not candidates.can_move(p) or self.fullness.is_full(pod.demand, pod.constraints)
 
-    def spare_needless(self) -> None:
-        """Let everybody stay without whom the taker has its places all the same."""
+    def give_back(self) -> None:
+        """Let everybody stay without whom the preemptor has its places all the same."""
         if not self._is_tight():
-            self._spare_in_passes()
+            self._give_back_in_passes()
 
     def review(self) -> None:
         """The same for a plan that was made when less was free than is now."""
-        if not self._is_tight() or self._may_fit_again():
-            self._spare_in_passes()
+        if not self._is_tight() or self._may_fit_now():
+            self._give_back_in_passes()
 
-    def _spare_in_passes(self) -> None:
+    def _give_back_in_passes(self) -> None:
         # Who stays may give up a new place that is where another one was.
         for _ in range(_MOST_PASSES):
-            mark = self.trial.checkpoint()
-            self._spare_once()
-            if self.trial.checkpoint() == mark:
+            mark = self.statement.checkpoint()
+            self._give_back_once()
+            if self.statement.checkpoint() == mark:
                 return
 
-    def _spare_once(self) -> None:
-        trial, herd = self.trial, self.trial.herd
-        for unit in self._dearest_first():
-            if unit.pods[0] in trial.units:
-                self._spare(unit)
+    def _give_back_once(self) -> None:
+        statement, candidates = self.statement, self.statement.candidates
+        for unit in self._costliest_first():
+            if unit.pods[0] in statement.units:
+                self._give_back_one(unit)
         for p in sorted(
-            trial.moving,
-            key=lambda p: (-herd.rank[herd.owner[p]], -herd.lost[p], herd.pods[p].uid),
+            statement.moving,
+            key=lambda p: (
+                -candidates.rank[candidates.owner[p]],
+                -candidates.lost[p],
+                candidates.pods[p].uid,
+            ),
         ):
-            self._spare(p)
+            self._give_back_one(p)
 
-    def _spare(self, victim: Unit | int) -> None:
-        """Let a unit, or a pod p that moves, stay if the taker has its places all the same."""
-        trial, herd = self.trial, self.trial.herd
-        mark = trial.checkpoint()
+    def _give_back_one(self, victim: EvictionUnit | int) -> None:
+        """Let a unit, or a pod p that moves, stay if the preemptor has its places all the same."""
+        statement, candidates = self.statement, self.statement.candidates
+        mark = statement.checkpoint()
         if not self._try_without(victim):
             return
-        pods = victim.pods if isinstance(victim, Unit) else (victim,)
-        w = herd.owner[pods[0]]
-        if not herd.is_legal(w) or not self._may_keep(pods):
-            trial.rollback(mark)
+        pods = victim.pods if isinstance(victim, EvictionUnit) else (victim,)
+        w = candidates.owner[pods[0]]
+        if not candidates.is_legal(w) or not self._is_allowed_with(pods):
+            statement.rollback(mark)
 
-    def _try_without(self, victim: Unit | int) -> bool:
-        """Whether the taker has its places without the victim, who stays then."""
-        trial = self.trial
-        pods = victim.pods if isinstance(victim, Unit) else (victim,)
-        mark = trial.checkpoint()
-        self._let_stay(victim)
+    def _try_without(self, victim: EvictionUnit | int) -> bool:
+        """Whether the preemptor has its places without the victim, who stays then."""
+        statement = self.statement
+        pods = victim.pods if isinstance(victim, EvictionUnit) else (victim,)
+        mark = statement.checkpoint()
+        self._keep(victim)
         if self._make_way(pods):
             return True
-        trial.rollback(mark)
+        statement.rollback(mark)
         return False
 
-    def _let_stay(self, victim: Unit | int) -> None:
-        if isinstance(victim, Unit):
-            self.trial.spare(victim)
+    def _keep(self, victim: EvictionUnit | int) -> None:
+        if isinstance(victim, EvictionUnit):
+            self.statement.keep(victim)
         else:
-            self.trial.restore(victim)
+            self.statement.cancel_move(victim)
 
-    def _may_keep(self, stay: Iterable[int]) -> bool:
+    def _is_allowed_with(self, stay: Iterable[int]) -> bool:
         """Whether the plan is allowed as it is, and nobody was given a place in this cycle who
         keeps away from those that stay."""
         return self.check.is_allowed() and self._are_apart(stay)
 
     def _are_apart(self, stay: Iterable[int]) -> bool:
-        trial, pods = self.trial, self.trial.herd.pods
-        is_apart = trial.session.places.pod_affinity.is_apart
-        return all(is_apart(pods[p], trial.ix_of(pods[p].node)) for p in stay)
+        statement, pods = self.statement, self.statement.candidates.pods
+        is_apart = statement.session.places.pod_affinity.is_apart
+        return all(is_apart(pods[p], statement.ix_of(pods[p].node)) for p in stay)
 
     def _make_way(self, stay: Collection[int]) -> bool:
-        """Whether those who stay have their places, once the taker's pods there are elsewhere;
+        """Whether those who stay have their places, once the preemptor's pods there are elsewhere;
         what was tried in vain is for the caller to undo."""
-        pods = self.trial.herd.pods
+        pods = self.statement.candidates.pods
         nodes = {pods[p].node for p in stay}
         if not self._are_apart(stay):
             # Who has to keep away may be on any node of a domain.
-            nodes |= {placement.node for placement in self.trial.placements}
+            nodes |= {placement.node for placement in self.statement.placements}
         elif not self._is_over(nodes):
             return True
-        mark = self.trial.checkpoint()
+        mark = self.statement.checkpoint()
         for only_overlapping in (False, True):
             # Those who are in nobody's way may be the company that the others need.
-            seats = self._unseat_on(nodes, only_overlapping=only_overlapping)
-            if self._seat_again(seats) and not self._is_over(nodes) and self._are_apart(stay):
+            assignments = self._unassign_on(nodes, only_overlapping=only_overlapping)
+            if self._reassign(assignments) and not self._is_over(nodes) and self._are_apart(stay):
                 return True
-            self.trial.rollback(mark)
+            self.statement.rollback(mark)
         return False
 
-    def _unseat_on(self, nodes: Collection[str], *, only_overlapping: bool = False) -> list[Seat]:
-        """Take the places of the taker on these nodes back, or just those on cards of which more is
-        held than there is; returns them."""
+    def _unassign_on(
+        self, nodes: Collection[str], *, only_overlapping: bool = False
+    ) -> list[Assignment]:
+        """Take the places of the preemptor on these nodes back, or just those on cards of which
+        more is held than there is; returns them."""
         return [
-            self.trial.unseat(uid)
-            for uid, seat in list(self.trial.seats.items())
-            if seat.placement.node in nodes
-            and not (only_overlapping and self._is_free_of_others(seat.placement))
+            self.statement.unassign(uid)
+            for uid, assignment in list(self.statement.assignments.items())
+            if assignment.placement.node in nodes
+            and not (only_overlapping and self._is_free_of_others(assignment.placement))
         ]
 
     def _is_free_of_others(self, placement: Placement) -> bool:
         """Whether all who hold its cards have room on them."""
-        cards = self.trial.session.sim.later.cards
+        cards = self.statement.session.sim.later.cards
         free = cards.free_of(cards.ix[placement.node])
         return all(free[card.index] >= 0 for card in placement.cards)
 
     def _is_over(self, nodes: Iterable[str]) -> bool:
-        return any(self.trial.is_over(self.trial.ix_of(node)) for node in nodes)
+        return any(self.statement.is_over(self.statement.ix_of(node)) for node in nodes)
 
-    def _seat_again(self, seats: Sequence[Seat]) -> bool:
-        mark = self.trial.checkpoint()
-        frames = {seat.placement.pod.uid: seat.frame for seat in seats}
-        for in_order in placing_orders([seat.placement.pod for seat in seats]):
-            if all(self.trial.seat(pod, frames[pod.uid]) for pod in in_order):
+    def _reassign(self, assignments: Sequence[Assignment]) -> bool:
+        mark = self.statement.checkpoint()
+        frames = {assignment.placement.pod.uid: assignment.frame for assignment in assignments}
+        for in_order in placing_orders([assignment.placement.pod for assignment in assignments]):
+            if all(self.statement.assign(pod, frames[pod.uid]) for pod in in_order):
                 return True
-            self.trial.rollback(mark)
+            self.statement.rollback(mark)
         return False
 
     def _is_tight(self) -> bool:
         """Whether it is plain that nobody can stay: no node takes one pod more, in the one pool
-        that may be used, and each victim is on a node where the one pod of the taker needed it."""
-        trial, pods = self.trial, self.trial.herd.pods
-        shape = self.claim.shapes[0]
-        # Who stays gives up his new place, and that may be what the taker needs.
-        if not self.claim.is_alike or trial.moving or trial.is_for_limits:
+        that may be used, and each victim is on a node where the one pod of the preemptor needed
+        it."""
+        statement, pods = self.statement, self.statement.candidates.pods
+        shape = self.request.shapes[0]
+        # Who stays gives up his new place, and that may be what the preemptor needs.
+        if not self.request.is_alike or statement.moving or statement.is_for_limits:
             return False
         if not self.fullness.is_full(shape.demand, shape.constraints):
             return False
-        n_seats = Counter(seat.placement.node for seat in trial.seats.values())
-        for unit in trial.units.values():
+        n_assigned = Counter(
+            assignment.placement.node for assignment in statement.assignments.values()
+        )
+        for unit in statement.units.values():
             node = pods[unit.pods[0]].node
-            if n_seats[node] != 1 or any(pods[p].node != node for p in unit.pods):
+            if n_assigned[node] != 1 or any(pods[p].node != node for p in unit.pods):
                 return False
         return True
 
-    def _may_fit_again(self) -> bool:
+    def _may_fit_now(self) -> bool:
         """Whether any victim's node has so much left over as the victim holds."""
-        trial, herd = self.trial, self.trial.herd
-        cards = trial.session.sim.later.cards
+        statement, candidates = self.statement, self.statement.candidates
+        cards = statement.session.sim.later.cards
         return any(
-            sum(cards.free_of(trial.ix_of(herd.pods[unit.pods[0]].node)))
-            >= herd.amounts_of(unit.pods)[GPU]
-            for unit in trial.units.values()
+            sum(cards.free_of(statement.ix_of(candidates.pods[unit.pods[0]].node)))
+            >= candidates.amounts_of(unit.pods)[GPU]
+            for unit in statement.units.values()
         )
 
-    def _dearest_first(self) -> list[Unit]:
-        herd = self.trial.herd
+    def _costliest_first(self) -> list[EvictionUnit]:
+        candidates = self.statement.candidates
         return sorted(
-            self.trial.units.values(),
+            self.statement.units.values(),
             key=lambda unit: (
-                -herd.rank[unit.w],
+                -candidates.rank[unit.w],
                 -unit.lost,
-                -herd.age[unit.w],
-                herd.pods[unit.pods[0]].uid,
+                -candidates.age[unit.w],
+                candidates.pods[unit.pods[0]].uid,
             ),
         )

@@ -1,45 +1,47 @@
-"""The limits of a taker's queues, which others that leave inside them may make room under."""
+"""The limits of a preemptor's queues, which others that leave inside them may make room under."""
 
-from extender.policy.preemption.eligibility import Terms
-from extender.policy.preemption.statement import Trial
+from extender.policy.preemption.eligibility import Eligibility
+from extender.policy.preemption.statement import Statement
 from extender.policy.preemption.victim_sets import unit_at
 from extender.policy.queues.tree import RESOURCES, Queue
 from extender.policy.session import placed_amounts
 from extender.state.model import Amounts
 
 
-def meet_limits(trial: Trial, terms: Terms) -> bool:
-    """Whether the taker's queues stay within their limits, once work inside them is stopped.
+def meet_limits(statement: Statement, eligibility: Eligibility) -> bool:
+    """Whether the preemptor's queues stay within their limits, once work inside them is stopped.
 
-    Where a queue is over its limit already that is no matter of the taker's, who has to wait.
+    Where a queue is over its limit already that is no matter of the preemptor's, who has to wait.
     """
-    trial.is_for_limits = False
-    amounts, given = placed_amounts(trial.placements), trial.given()
+    statement.is_for_limits = False
+    amounts, given = placed_amounts(statement.placements), statement.given()
     # No queue held more before than it holds now and all that was given.
     most = amounts[0] + given[0], amounts[1] + given[1], amounts[2] + given[2]
     return all(
-        queue.has_room(most, queue.limit) or _meet_limit(trial, terms, queue, amounts)
-        for queue in trial.claim.leaf.limited
+        queue.has_room(most, queue.limit) or _meet_limit(statement, eligibility, queue, amounts)
+        for queue in statement.request.leaf.limited
     )
 
 
-def _meet_limit(trial: Trial, terms: Terms, queue: Queue, amounts: Amounts) -> bool:
-    herd, before = trial.herd, trial.held_before(queue)
+def _meet_limit(
+    statement: Statement, eligibility: Eligibility, queue: Queue, amounts: Amounts
+) -> bool:
+    candidates, before = statement.candidates, statement.held_before(queue)
     for r in RESOURCES:
         if not amounts[r] or before[r] + amounts[r] <= queue.limit[r]:
             continue
         # Who stops now has to stop, even if he could move.
-        trial.is_for_limits = True
+        statement.is_for_limits = True
         if queue.allocated[r] + amounts[r] <= queue.limit[r]:
             continue
         if before[r] > queue.limit[r]:
             return False
-        for p in herd.inside(queue, r):
+        for p in candidates.inside(queue, r):
             if queue.allocated[r] + amounts[r] <= queue.limit[r]:
                 break
-            unit = unit_at(trial, terms, p) if herd.is_here[p] else None
+            unit = unit_at(statement, eligibility, p) if candidates.is_here[p] else None
             if unit is not None:
-                trial.stop(unit)
+                statement.evict(unit)
         if queue.allocated[r] + amounts[r] > queue.limit[r]:
             return False
     return True

@@ -1,13 +1,13 @@
 """Minimum run times: work that ran less than its queues promise is neither stopped nor moved.
 
 A gang runs for as long as its oldest pod does, and gives only its surplus until its minimum is
-over. Pods that are a workload each (a minimum of one pod: trials of a search) are protected one by
-one.
+over. Pods that are a workload each (a minimum of one pod: statements of a search) are protected one
+by one.
 """
 
 from collections.abc import Callable, Iterable
 
-from extender.policy.preemption.candidates import Herd
+from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY
 from extender.policy.queues.tree import Queue
 from extender.policy.session import Session
@@ -16,23 +16,24 @@ from extender.state.model import PodView
 
 
 def protected_by(
-    session: Session, herd: Herd, minimum_s: Callable[[Iterable[Queue]], int]
+    session: Session, candidates: Candidates, minimum_s: Callable[[Iterable[Queue]], int]
 ) -> bytearray:
-    """How far the minimum of its queues protects each pod of the herd, as `Terms.is_safe`."""
+    """How far the minimum of its queues protects each pod of the candidates, as
+    `Eligibility.is_safe`."""
     now_s = session.snapshot.now_s
-    minimums = {leaf: minimum_s(leaf.chain) for leaf in set(herd.leaves)}
+    minimums = {leaf: minimum_s(leaf.chain) for leaf in set(candidates.leaves)}
     if not any(minimums.values()):
-        return herd.nobody
-    protected = bytearray(len(herd.pods))
-    for w, (workload, leaf) in enumerate(zip(herd.workloads, herd.leaves, strict=True)):
+        return candidates.nobody
+    protected = bytearray(len(candidates.pods))
+    for w, (workload, leaf) in enumerate(zip(candidates.workloads, candidates.leaves, strict=True)):
         if not minimums[leaf]:
             continue
-        ran_s = {p: _ran_s(herd.pods[p], now_s) for p in herd.members[w]}
+        ran_s = {p: _ran_s(candidates.pods[p], now_s) for p in candidates.members[w]}
         if are_independent(workload):
-            for p in herd.members[w]:
+            for p in candidates.members[w]:
                 protected[p] = NOTHING if ran_s[p] < minimums[leaf] else 0
         elif max(_ran_s(pod, now_s) for pod in workload.pods) < minimums[leaf]:
-            for p in herd.members[w]:
+            for p in candidates.members[w]:
                 protected[p] = SURPLUS_ONLY
     return protected
 

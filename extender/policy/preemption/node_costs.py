@@ -1,7 +1,7 @@
 """What room for one more pod costs on every node, kept up to date while pods come and go.
 
-A price that was worked out stays a lower bound while only more is taken; so only nodes on which
-something happened are priced again, and the cheapest before it is believed.
+A cost that was worked out stays a lower bound while only more is taken; so only nodes on which
+something happened are costed again, and the cheapest before it is believed.
 """
 
 from array import array
@@ -10,23 +10,23 @@ from dataclasses import dataclass, field
 
 from extender.api.demand import Demand
 from extender.kernels import victims as kernel
-from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import Terms
+from extender.policy.preemption.candidates import Candidates
+from extender.policy.preemption.eligibility import Eligibility
 from extender.state.nodes import NodeTable
 
 #: Compares as the kernel's costs do; the cheaper is the smaller.
-Price = tuple[int, int, int]
+Cost = tuple[int, int, int]
 
 
 @dataclass(slots=True, eq=False)
-class Offers:
-    """Prices of `candidates` (int32[m], node ix), in their order, for pods of one demand."""
+class NodeCosts:
+    """Costs of `node_ixs` (int32[m], node ix), in their order, for pods of one demand."""
 
     table: NodeTable
-    herd: Herd
-    terms: Terms
+    candidates: Candidates
+    eligibility: Eligibility
     demand: Demand
-    candidates: "array[int]"
+    node_ixs: "array[int]"
     epoch: int = -1
     _room: kernel.Room = field(init=False)
     _n_seen: int = 0
@@ -37,13 +37,13 @@ class Offers:
 
     def __post_init__(self) -> None:
         n_kinds = len(self.demand.counted)
-        self._chosen = array("i", bytes(4 * (self.herd.most_pods + 1)))
+        self._chosen = array("i", bytes(4 * (self.candidates.most_pods + 1)))
         self._extra_free = array("q", bytes(8 * n_kinds * len(self.table)))
         self._room = kernel.Room(
             self.table,
+            self.node_ixs,
             self.candidates,
-            self.herd,
-            self.terms,
+            self.eligibility,
             self.demand,
             array("q", [n for _, n in self.demand.counted]),
             self._extra_free,
@@ -72,26 +72,26 @@ class Offers:
         at = self._room.cheapest()
         if at >= 0:
             if self.demand.counted:
-                self._count(self.candidates[at])
+                self._count(self.node_ixs[at])
             n = self._room.confirm(at, self._chosen)
             if n >= 0:
-                self._confirmed = self.candidates[at], n
+                self._confirmed = self.node_ixs[at], n
             else:
-                # A queue has nothing to give any more, and that changes prices everywhere.
+                # A queue has nothing to give any more, and that changes costs everywhere.
                 self._update_all()
                 for excluded in self._excluded:
                     self._room.exclude(excluded)
                 at = self._room.cheapest()
         return at
 
-    def price(self, at: int) -> Price:
-        """The price at a position."""
+    def cost(self, at: int) -> Cost:
+        """The cost at a position."""
         return self._room.price(at)
 
-    def lowest(self, n: int) -> list[Price]:
-        """The n lowest prices; nodes are named more than once where there are fewer."""
-        prices = sorted(map(self._room.price, range(len(self.candidates))))[:n]
-        return [prices[at % len(prices)] for at in range(n)] if prices else []
+    def lowest(self, n: int) -> list[Cost]:
+        """The n lowest costs; nodes are named more than once where there are fewer."""
+        costs = sorted(map(self._room.price, range(len(self.node_ixs))))[:n]
+        return [costs[at % len(costs)] for at in range(n)] if costs else []
 
     def exclude(self, at: int) -> None:
         """Don't offer this node again until something happens on it."""
@@ -102,7 +102,7 @@ class Offers:
         """Offer again what was excluded."""
         self._confirmed = -1, 0
         if self._excluded:
-            self._update([self.candidates[at] for at in self._excluded])
+            self._update([self.node_ixs[at] for at in self._excluded])
             self._excluded.clear()
 
     def choose(self, ix: int) -> Sequence[int] | None:
@@ -118,13 +118,13 @@ class Offers:
     def capacity(self, most: int) -> int:
         """How many pods would fit in all if everything left that may, at most `most`."""
         if self.demand.counted:
-            for ix in self.candidates:
+            for ix in self.node_ixs:
                 self._count(ix)
         return self._room.capacity(most)
 
     def _look_again(self, nodes: Collection[int], *, is_undone: bool) -> None:
         """At what is excluded on these nodes, which have changed."""
-        stale = {at for at in self._excluded if self.candidates[at] in nodes}
+        stale = {at for at in self._excluded if self.node_ixs[at] in nodes}
         if is_undone:
             for at in stale:
                 self._room.exclude(at)
@@ -139,7 +139,7 @@ class Offers:
 
     def _update_all(self) -> None:
         if self.demand.counted:
-            for ix in self.candidates:
+            for ix in self.node_ixs:
                 self._count(ix)
         self._room.update_all()
 
@@ -151,11 +151,11 @@ class Offers:
             self._extra_free[ix * n_kinds + at] = free.get(name, 0)
 
     def _extra_held(self) -> "array[int]":
-        """What every pod of the herd holds of what is counted one by one."""
+        """What every pod of the candidates holds of what is counted one by one."""
         names = [name for name, _ in self.demand.counted]
         held = array("q")
         if names:
-            for pod in self.herd.pods:
+            for pod in self.candidates.pods:
                 counted = dict(pod.demand.counted)
                 held.extend(counted.get(name, 0) for name in names)
         return held

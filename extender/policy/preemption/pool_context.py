@@ -7,10 +7,10 @@ from typing import Final
 from extender.api.demand import Demand
 from extender.policy.placement.no_fit import Fullness
 from extender.policy.placement.node_filter import WHOLE_POOL, NodeSet
-from extender.policy.preemption.candidate_table import find_herd
-from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import Terms
-from extender.policy.preemption.node_costs import Offers
+from extender.policy.preemption.candidate_table import find_candidates
+from extender.policy.preemption.candidates import Candidates
+from extender.policy.preemption.eligibility import Eligibility
+from extender.policy.preemption.node_costs import NodeCosts
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.session import Session
 from extender.policy.workloads.pod_classes import Shape
@@ -18,16 +18,16 @@ from extender.policy.workloads.pod_classes import Shape
 #: How many plans of a stage are made again elsewhere because the rule did not allow them.
 _MOST_RETRIES: Final = 64
 
-_OfferKey = tuple[bool, Demand, int, int]
+_CostKey = tuple[bool, Demand, int, int]
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a rule: its terms, without moves and with them, prices, and what failed."""
+    """What is known of a rule: its terms, without moves and with them, costs, and what failed."""
 
-    terms: Terms
-    moving: Terms
-    offers: dict[_OfferKey, Offers] = field(default_factory=dict)
+    eligibility: Eligibility
+    moving: Eligibility
+    costs: dict[_CostKey, NodeCosts] = field(default_factory=dict)
     failed: list[Shape] = field(default_factory=list)
 
 
@@ -41,22 +41,22 @@ class PoolContext:
     def __init__(self, session: Session, pool: str) -> None:
         self.session = session
         self.pool = pool
-        self.herd: Herd = find_herd(session, pool)
+        self.candidates: Candidates = find_candidates(session, pool)
         self.touched: list[int] = []
         self.fullness = Fullness(session.places, pool, self.touched)
         self.n_retries = 0
         self._known: dict[PreemptionRule, _Known] = {}
         # Shapes of the candidates that have another place somewhere; the terms of all rules share
         # it.
-        self._moves = bytearray(len(self.herd.shapes))
+        self._moves = bytearray(len(self.candidates.shapes))
         self._epoch = 0
 
     def begin(self) -> None:
         """A stage begins: queues and places may have changed since the last."""
-        self.herd.sync(self.herd.queues)
+        self.candidates.sync(self.candidates.queues)
         self.n_retries = _MOST_RETRIES
         self.forget_failures()
-        self.changed_prices()
+        self.forget_costs()
 
     def failed(self, rule: PreemptionRule) -> list[Shape]:
         """Shapes for which no plan was found by the rule; the caller adds to it."""
@@ -68,9 +68,9 @@ class PoolContext:
             known.failed.clear()
 
     def find_moves(self) -> bool:
-        """Whether any shape of the herd has another place somewhere; notes which have."""
+        """Whether any shape of the candidates has another place somewhere; notes which have."""
         is_any = False
-        for at, (demand, constraints) in enumerate(self.herd.shapes):
+        for at, (demand, constraints) in enumerate(self.candidates.shapes):
             can_move = not self.fullness.is_full(demand, constraints)
             is_any = is_any or can_move
             if self._moves[at] != can_move:
@@ -78,32 +78,37 @@ class PoolContext:
                 self._epoch += 1
         return is_any
 
-    def terms(self, rule: PreemptionRule, *, with_moves: bool) -> Terms:
+    def eligibility(self, rule: PreemptionRule, *, with_moves: bool) -> Eligibility:
         """The rule's terms."""
         known = self._known[rule]
-        return known.moving if with_moves else known.terms
+        return known.moving if with_moves else known.eligibility
 
-    def offers(
+    def costs(
         self, rule: PreemptionRule, shape: Shape, frame: NodeSet = WHOLE_POOL, *, with_moves: bool
-    ) -> Offers:
-        """Prices of room for such a pod, brought up to date."""
+    ) -> NodeCosts:
+        """Costs of room for such a pod, brought up to date."""
         known = self._known[rule]
         key = with_moves, shape.demand, id(shape.constraints), id(frame)
-        offers = known.offers.get(key)
-        if offers is None:
+        costs = known.costs.get(key)
+        if costs is None:
             matcher = self.session.places.node_filter
-            candidates = matcher.candidates(self.pool, shape.constraints, frame)
-            terms, table = self.terms(rule, with_moves=with_moves), self.session.sim.later
-            offers = known.offers[key] = Offers(table, self.herd, terms, shape.demand, candidates)
-        offers.refresh(self.touched, self._epoch)
-        return offers
+            node_ixs = matcher.candidates(self.pool, shape.constraints, frame)
+            eligibility, table = (
+                self.eligibility(rule, with_moves=with_moves),
+                self.session.sim.later,
+            )
+            costs = known.costs[key] = NodeCosts(
+                table, self.candidates, eligibility, shape.demand, node_ixs
+            )
+        costs.refresh(self.touched, self._epoch)
+        return costs
 
-    def changed_prices(self) -> None:
-        """A plan was rolled back in which prices were worked out that hold no more."""
+    def forget_costs(self) -> None:
+        """A plan was rolled back in which costs were worked out that hold no more."""
         self._epoch += 1
         self.fullness.forget()
 
     def _learn(self, rule: PreemptionRule) -> _Known:
-        terms = rule.eligibility(self.herd)
-        known = self._known[rule] = _Known(terms, replace(terms, moves=self._moves))
+        eligibility = rule.eligibility(self.candidates)
+        known = self._known[rule] = _Known(eligibility, replace(eligibility, moves=self._moves))
         return known

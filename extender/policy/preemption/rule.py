@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from extender.api.reasons import Reason, Refused
-from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import Terms
-from extender.policy.preemption.statement import Claim, Trial
+from extender.policy.preemption.candidates import Candidates
+from extender.policy.preemption.eligibility import Eligibility
+from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.tree import Queue
 
 
@@ -27,7 +27,7 @@ class PreemptionRule(Protocol):
         """Whether a solution without a victim is refused."""
 
     @property
-    def can_stop(self) -> bool:
+    def can_evict(self) -> bool:
         """Whether pods may be evicted."""
 
     @property
@@ -42,19 +42,19 @@ class PreemptionRule(Protocol):
     def is_move_bounded(self) -> bool:
         """Whether the moved pods may hold no more milli-GPU than the request needs."""
 
-    def eligibility(self, herd: Herd) -> Terms:
+    def eligibility(self, candidates: Candidates) -> Eligibility:
         """The pods that may be evicted or moved, as arrays over the candidates."""
 
-    def validate(self, claim: Claim, trial: Trial) -> bool:
+    def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
         """Whether the finished solution is allowed."""
 
-    def explain(self, claim: Claim, giver: Queue) -> str:
-        """What owners of a victim in queue `giver` are told; may be empty."""
+    def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
+        """What owners of a victim in queue `victim_queue` are told; may be empty."""
 
 
 class RuleSource(Protocol):
     """A stage of one node pool."""
 
-    def rules_of(self, claim: Claim) -> Sequence[PreemptionRule] | Refused:
+    def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
         """The rules that the request may be served by, in the order in which they are tried, or
         why it is served by none."""

@@ -1,6 +1,6 @@
-"""The search for victims: one claim, one rule, and a plan simulated whole before anybody leaves.
+"""The search for victims: one request, one rule, and a plan simulated whole before anybody leaves.
 
-Pod after pod the claim takes what is free later, or else the node on which room costs least. Who
+Pod after pod the request takes what is free later, or else the node on which room costs least. Who
 must leave there moves, where the rule lets it and there is another place, or stops. Only a plan
 that holds together becomes part of the cycle's, else the simulation is rolled back.
 
@@ -13,14 +13,14 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from extender.kernels.sums import sum_idle, sum_units
-from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.eligibility import Terms
-from extender.policy.preemption.plan_review import Commitments, has_left_over, review
+from extender.policy.preemption.candidates import Candidates
+from extender.policy.preemption.eligibility import Eligibility
+from extender.policy.preemption.plan_review import CommittedSolutions, has_left_over, review
 from extender.policy.preemption.pool_context import PoolContext
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.search import Search
 from extender.policy.preemption.solution import Solution
-from extender.policy.preemption.statement import Claim
+from extender.policy.preemption.statement import PreemptionRequest
 from extender.policy.queues.tree import RESOURCES
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
@@ -28,45 +28,45 @@ from extender.state.model import Amounts
 
 
 class Solver:
-    """The search in one node pool; all stages of a cycle share it. `commitments` are its solutions
+    """The search in one node pool; all stages of a cycle share it. `committed` are its solutions
     that are part of the cycle's plan."""
 
     def __init__(self, session: Session, pool: str) -> None:
         self.context = PoolContext(session, pool)
-        self.commitments = Commitments(session, pool, self.context.herd)
+        self.committed = CommittedSolutions(session, pool, self.context.candidates)
         self._is_open = False
 
     @property
-    def herd(self) -> Herd:
+    def candidates(self) -> Candidates:
         """The pods of the pool that may be evicted or moved."""
-        return self.context.herd
+        return self.context.candidates
 
     def begin(self) -> None:
         """A stage begins: queues and places may have changed since the last."""
         self.context.begin()
 
-    def solve(self, claim: Claim, rule: PreemptionRule) -> Solution | None:
+    def solve(self, request: PreemptionRequest, rule: PreemptionRule) -> Solution | None:
         """A solution that the simulation holds, or None and nothing held."""
         self._watch_reservation()
         failed_shapes = self.context.failed(rule)
         for failed in failed_shapes:
-            if any(shape.is_no_easier_than(failed) for shape in claim.shapes):
+            if any(shape.is_no_easier_than(failed) for shape in request.shapes):
                 return None
         can_move = rule.can_move and self.context.find_moves()
-        if not can_move and not rule.can_stop:
+        if not can_move and not rule.can_evict:
             return None
-        search = Search(self.context, claim, rule, can_move=can_move)
+        search = Search(self.context, request, rule, can_move=can_move)
         if self._could(search) and search.run():
             return search.solution
-        if claim.is_alike and not search.was_forbidden:
-            failed_shapes.append(claim.shapes[0])
+        if request.is_alike and not search.was_forbidden:
+            failed_shapes.append(request.shapes[0])
         return None
 
     def commit(self, solution: Solution) -> Pending | None:
         """Put the solution into the cycle's plan; returns what still waits of the workload."""
-        rest = self.commitments.add(solution)
-        if has_left_over(solution.trial):
-            self.commitments.is_anything_left_over = True
+        rest = self.committed.add(solution)
+        if has_left_over(solution.statement):
+            self.committed.is_anything_left_over = True
             self.context.forget_failures()
             self.context.session.places.forget_failures(self.context.pool)
         return rest
@@ -74,18 +74,18 @@ class Solver:
     @contextmanager
     def without_budgets(self) -> Iterator[None]:
         """Search as if disruption budgets bound no stop; what is found is rolled back."""
-        herd = self.herd
-        with herd.budgets.lifted():
-            ruled_out = herd.ignore_budgets()
+        candidates = self.candidates
+        with candidates.budgets.lifted():
+            ruled_out = candidates.ignore_budgets()
             self.begin()
             yield
-        herd.heed_again(ruled_out)
+        candidates.heed_again(ruled_out)
         self.begin()
 
     def undo(self, solution: Solution) -> None:
         """Roll back a solution that is not part of the cycle's plan."""
-        solution.trial.rollback(0)
-        self.context.changed_prices()
+        solution.statement.rollback(0)
+        self.context.forget_costs()
 
     def _watch_reservation(self) -> None:
         """What is kept for somebody may count as free for the next workload, or not any more."""
@@ -93,7 +93,7 @@ class Solver:
         is_open = context.session.places.is_open(context.pool)
         if is_open or self._is_open:
             context.forget_failures()
-            context.changed_prices()
+            context.forget_costs()
         self._is_open = is_open
 
     def _could(self, search: Search) -> bool:
@@ -101,40 +101,43 @@ class Solver:
 
         Who may be stopped for one pod is seen node by node anyway.
         """
-        claim, rule = search.claim, search.rule
-        n_pods = len(claim.chunk)
-        if n_pods == 1 and rule.can_stop:
+        request, rule = search.request, search.rule
+        n_pods = len(request.chunk)
+        if n_pods == 1 and rule.can_evict:
             return True
-        most = self._most_freed(self.context.terms(rule, with_moves=False))
+        most = self._most_freed(self.context.eligibility(rule, with_moves=False))
         idle = array("q", bytes(24))
         sum_idle(self.context.session.sim.later, self._with_room(search), idle)
         # Idle instances are not summed up.
-        counted = sum(pod.demand.counted_milli for pod in claim.chunk)
-        need = claim.need[0] - counted, claim.need[1], claim.need[2]
+        counted = sum(pod.demand.counted_milli for pod in request.chunk)
+        need = request.need[0] - counted, request.need[1], request.need[2]
         if any(need[r] > idle[r] + most[r] for r in RESOURCES):
             return False
-        if n_pods == 1 or len(claim.shapes) > 1:
+        if n_pods == 1 or len(request.shapes) > 1:
             return True
-        offers = self.context.offers(rule, claim.shapes[0], with_moves=search.can_move)
-        return offers.capacity(n_pods) >= n_pods
+        costs = self.context.costs(rule, request.shapes[0], with_moves=search.can_move)
+        return costs.capacity(n_pods) >= n_pods
 
     def _with_room(self, search: Search) -> "array[int]":
-        """All nodes whose room counts: those that the claim may use, or who is moved away."""
+        """All nodes whose room counts: those that the request may use, or who is moved away."""
         matcher = self.context.session.places.node_filter
         if search.can_move:
             return array("i", matcher.ready(self.context.pool))
-        shapes = search.claim.shapes
+        shapes = search.request.shapes
         listed = [matcher.candidates(self.context.pool, shape.constraints) for shape in shapes]
         return listed[0] if len(listed) == 1 else array("i", sorted(set().union(*listed)))
 
-    def _most_freed(self, terms: Terms) -> Amounts:
+    def _most_freed(self, eligibility: Eligibility) -> Amounts:
         """No more than this can be stopped on these terms, however it is done."""
-        herd = self.herd
-        if not any(terms.tiers):
+        candidates = self.candidates
+        if not any(eligibility.tiers):
             return 0, 0, 0
-        total, largest = array("q", bytes(8 * len(herd.has))), array("q", bytes(8 * len(herd.has)))
-        sum_units(herd, total, largest)
-        return terms.most_freed(herd, total, largest)
+        total, largest = (
+            array("q", bytes(8 * len(candidates.has))),
+            array("q", bytes(8 * len(candidates.has))),
+        )
+        sum_units(candidates, total, largest)
+        return eligibility.most_freed(candidates, total, largest)
 
 
 class Preemption:
@@ -157,23 +160,25 @@ class Preemption:
         counts what is left of it alone."""
         others = [other for other in self._solvers.values() if other is not solver]
         if others:
-            herd = solver.herd
-            givers = {herd.workloads[herd.owner[p]].key for p in solution.trial.leaving()}
+            candidates = solver.candidates
+            victim_queues = {
+                candidates.workloads[candidates.owner[p]].key for p in solution.statement.leaving()
+            }
             for other in others:
-                other.herd.bar_all(givers)
+                other.candidates.bar_all(victim_queues)
         return solver.commit(solution)
 
     def bar(self, keys: Collection[str]) -> None:
         """Nothing is taken any more from the workloads of these keys."""
         for solver in self._solvers.values():
-            solver.herd.bar_all(keys)
+            solver.candidates.bar_all(keys)
 
     def count_leaving(self) -> None:
         """What may start now has to leave room for all pods that are evicted in this cycle."""
         for solver in self._solvers.values():
-            solver.commitments.count_leaving()
+            solver.committed.count_leaving()
 
     def review(self, *, is_changed: bool = False) -> None:
         """As `plan_review.review`, over all pools."""
-        pools = [solver.commitments for solver in self._solvers.values()]
+        pools = [solver.committed for solver in self._solvers.values()]
         review(self.session, pools, is_changed=is_changed)

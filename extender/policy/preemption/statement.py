@@ -1,8 +1,8 @@
 """One plan in the making: who is placed, who is stopped, who is moved, and the way back.
 
-Everything is done in the session's simulation and in the herd at once, and can be rolled back to
-any checkpoint. A pod that is moved leaves its place and gets another; until it has one it is on the
-way. Stopped pods are taken off their queue, moved ones are not.
+Everything is done in the session's simulation and in the candidates at once, and can be rolled back
+to any checkpoint. A pod that is moved leaves its place and gets another; until it has one it is on
+the way. Stopped pods are taken off their queue, moved ones are not.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from extender.policy.placement.node_filter import WHOLE_POOL, NodeSet
 from extender.policy.plan import Placement
-from extender.policy.preemption.candidates import Herd
-from extender.policy.preemption.node_costs import Price
+from extender.policy.preemption.candidates import Candidates
+from extender.policy.preemption.node_costs import Cost
 from extender.policy.queues.tree import Queue, frozen, sum_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
@@ -30,7 +30,7 @@ _MOST_LOST: Final = (1 << 52) - 1
 _MOST_RANK: Final = (1 << 7) - 1
 
 
-class Claim(Struct, eq=False, gc=False):
+class PreemptionRequest(Struct, eq=False, gc=False):
     """Somebody who takes: a chunk of a workload in queue `leaf`, and what it needs.
 
     `is_near`: its groups ask for nearness. `is_alike`: one of its pods is as good as another,
@@ -51,7 +51,7 @@ class Claim(Struct, eq=False, gc=False):
         return self.pending.workload.key
 
 
-class Unit(Struct, eq=False, gc=False):
+class EvictionUnit(Struct, eq=False, gc=False):
     """Pods p of workload w that are stopped together; `tier` is that of their queue."""
 
     pods: Sequence[int]
@@ -62,40 +62,41 @@ class Unit(Struct, eq=False, gc=False):
     lost: int
 
 
-class Seat(Struct, eq=False, gc=False):
-    """A place of the taker, and where it may be."""
+class Assignment(Struct, eq=False, gc=False):
+    """A place of the preemptor, and where it may be."""
 
     placement: Placement
     frame: NodeSet
 
 
 @dataclass(slots=True, eq=False)
-class Trial:
+class Statement:
     """`touched` are nodes on which anything changed, in order, which the caller keeps for all
-    trials; `log` says how the steps of this one are undone. Trials end in the reverse order of
+    statements; `log` says how the steps of this one are undone. Trials end in the reverse order of
     their steps.
 
-    `seats` are by uid, `units` by their first pod p, `moving` by p with the new place where one is
-    found. `is_for_limits`: some are stopped so that a queue stays within its limit.
-    `is_charged`: the plan is part of the cycle's, so the taker's queues hold what its places do.
+    `assignments` are by uid, `units` by their first pod p, `moving` by p with the new place where
+    one is found. `is_for_limits`: some are stopped so that a queue stays within its limit.
+    `is_charged`: the plan is part of the cycle's, so the preemptor's queues hold what its places
+    do.
     """
 
     session: Session
     pool: str
-    herd: Herd
+    candidates: Candidates
     touched: list[int]
-    claim: Claim
+    request: PreemptionRequest
     log: list[Step] = field(default_factory=list)
-    seats: dict[str, Seat] = field(default_factory=dict)
-    units: dict[int, Unit] = field(default_factory=dict)
+    assignments: dict[str, Assignment] = field(default_factory=dict)
+    units: dict[int, EvictionUnit] = field(default_factory=dict)
     moving: dict[int, Placement | None] = field(default_factory=dict)
     is_for_limits: bool = False
     is_charged: bool = False
 
     @property
     def placements(self) -> list[Placement]:
-        """The taker's places."""
-        return [seat.placement for seat in self.seats.values()]
+        """The preemptor's places."""
+        return [assignment.placement for assignment in self.assignments.values()]
 
     def leaving(self) -> Iterator[int]:
         """All pods p that leave their places."""
@@ -105,14 +106,14 @@ class Trial:
 
     def given(self) -> Amounts:
         """What the units held together."""
-        herd = self.herd
-        return sum_amounts([herd.amounts_of(unit.pods) for unit in self.units.values()])
+        candidates = self.candidates
+        return sum_amounts([candidates.amounts_of(unit.pods) for unit in self.units.values()])
 
     def held_before(self, queue: Queue) -> Amounts:
         """What the queue held before the units were stopped."""
-        herd = self.herd
-        inside = [unit for unit in self.units.values() if queue in herd.leaves[unit.w].chain]
-        given = sum_amounts(herd.amounts_of(unit.pods) for unit in inside)
+        candidates = self.candidates
+        inside = [unit for unit in self.units.values() if queue in candidates.leaves[unit.w].chain]
+        given = sum_amounts(candidates.amounts_of(unit.pods) for unit in inside)
         return sum_amounts((frozen(queue.allocated), given))
 
     def checkpoint(self) -> int:
@@ -129,35 +130,36 @@ class Trial:
             undo(self, *args)
             self.touched.extend(nodes)
 
-    def seat(self, pod: PodView, frame: NodeSet) -> bool:
+    def assign(self, pod: PodView, frame: NodeSet) -> bool:
         """Give the pod the best place that is free later; False where none is."""
         mark = self._mark()
         placement = self.session.places.place_pod(pod, self.pool, "later", frame)
         if placement is None:
             return False
-        self._take_seat(Seat(placement, frame), mark)
+        self._add_assignment(Assignment(placement, frame), mark)
         return True
 
-    def seat_all(self, pods: Sequence[PodView], frame: NodeSet) -> bool:
+    def assign_all(self, pods: Sequence[PodView], frame: NodeSet) -> bool:
         """The same for all of them, or none."""
         mark = self.checkpoint()
         for in_order in placing_orders(pods):
-            if all(self.seat(pod, frame) for pod in in_order):
+            if all(self.assign(pod, frame) for pod in in_order):
                 return True
             self.rollback(mark)
         return False
 
-    def seat_on(self, pod: PodView, ix: int, frame: NodeSet) -> None:
+    def assign_to(self, pod: PodView, ix: int, frame: NodeSet) -> None:
         """Give the pod a place on node `ix`, which has it later."""
         mark = self._mark()
         placement = self.session.places.place_on(pod, ix, self.pool, "later")
-        self._take_seat(Seat(placement, frame), mark)
+        self._add_assignment(Assignment(placement, frame), mark)
 
-    def seat_again(self, pods: Sequence[PodView]) -> bool:
-        """Give all of the taker's pods new places, as `allocate` would in what is free later."""
+    def reassign(self, pods: Sequence[PodView]) -> bool:
+        """Give all of the preemptor's pods new places, as `allocate` would in what is free
+        later."""
         mark = self.checkpoint()
         for pod in pods:
-            self.unseat(pod.uid)
+            self.unassign(pod.uid)
         start = self._mark()
         placed = self.session.places.place_in(pods, self.pool, "later")
         if placed is None:
@@ -165,67 +167,67 @@ class Trial:
             return False
         by_uid = {placement.pod.uid: placement for placement in placed}
         for pod in pods:
-            self._take_seat(Seat(by_uid[pod.uid], WHOLE_POOL), start)
+            self._add_assignment(Assignment(by_uid[pod.uid], WHOLE_POOL), start)
         return True
 
-    def unseat(self, uid: str) -> Seat:
+    def unassign(self, uid: str) -> Assignment:
         """Take a place back; returns it."""
         mark = self._mark()
-        seat = self.seats.pop(uid)
-        ix = self.ix_of(seat.placement.node)
-        self.session.sim.unhold(ix, seat.placement.pod, seat.placement.cards)
+        assignment = self.assignments.pop(uid)
+        ix = self.ix_of(assignment.placement.node)
+        self.session.sim.unhold(ix, assignment.placement.pod, assignment.placement.cards)
         if self.is_charged:
-            gpu, cpu, memory = seat.placement.amounts
+            gpu, cpu, memory = assignment.placement.amounts
             self._charge(ix, (-gpu, -cpu, -memory))
-        self._note(mark, (ix,), Trial._put_seat, uid, seat)
-        return seat
+        self._note(mark, (ix,), Statement._put_assignment, uid, assignment)
+        return assignment
 
-    def stop(self, unit: Unit) -> None:
+    def evict(self, unit: EvictionUnit) -> None:
         """The unit is stopped."""
         mark = self._mark()
-        sim, herd = self.session.sim, self.herd
+        sim, candidates = self.session.sim, self.candidates
         for p in unit.pods:
-            pod = herd.pods[p]
+            pod = candidates.pods[p]
             sim.evict(self.ix_of(pod.node), pod, pod.cards)
-        sim.discharge(herd.leaves[unit.w], herd.amounts_of(unit.pods), is_np=False)
-        self._mark_stopped(unit, True)
-        self._note(mark, self._nodes_of(unit.w), Trial._mark_stopped, unit, False)
+        sim.discharge(candidates.leaves[unit.w], candidates.amounts_of(unit.pods), is_np=False)
+        self._mark_evicted(unit, True)
+        self._note(mark, self._nodes_of(unit.w), Statement._mark_evicted, unit, False)
 
-    def spare(self, unit: Unit) -> None:
+    def keep(self, unit: EvictionUnit) -> None:
         """The unit, which was stopped, stays after all."""
         mark = self._mark()
-        sim, herd = self.session.sim, self.herd
+        sim, candidates = self.session.sim, self.candidates
         for p in unit.pods:
-            pod = herd.pods[p]
+            pod = candidates.pods[p]
             sim.reinstate(self.ix_of(pod.node), pod, pod.cards)
-        sim.charge(herd.leaves[unit.w], herd.amounts_of(unit.pods), is_np=False)
-        self._mark_stopped(unit, False)
-        self._note(mark, self._nodes_of(unit.w), Trial._mark_stopped, unit, True)
+        sim.charge(candidates.leaves[unit.w], candidates.amounts_of(unit.pods), is_np=False)
+        self._mark_evicted(unit, False)
+        self._note(mark, self._nodes_of(unit.w), Statement._mark_evicted, unit, True)
 
-    def displace(self, p: int) -> None:
+    def unassign_for_move(self, p: int) -> None:
         """The pod leaves its place for another one, which is yet to be found."""
         mark = self._mark()
-        pod = self.herd.pods[p]
+        pod = self.candidates.pods[p]
         ix = self.ix_of(pod.node)
         self.session.sim.evict(ix, pod, pod.cards)
         self._mark_moving(p, True)
-        self._note(mark, (ix,), Trial._mark_moving, p, False)
+        self._note(mark, (ix,), Statement._mark_moving, p, False)
 
-    def resettle(self, p: int) -> bool:
+    def relocate(self, p: int) -> bool:
         """Find a new place for a displaced pod; False where there is none."""
         mark = self._mark()
-        pod = self.herd.pods[p]
+        pod = self.candidates.pods[p]
         placement = self.session.places.place_pod(pod, self.pool, "later", WHOLE_POOL)
         if placement is None:
             return False
         self.moving[p] = placement
-        self._note(mark, (self.ix_of(placement.node),), Trial._set_place, p, None)
+        self._note(mark, (self.ix_of(placement.node),), Statement._set_place, p, None)
         return True
 
-    def restore(self, p: int) -> None:
+    def cancel_move(self, p: int) -> None:
         """A displaced pod goes back to its old place; the new one is given up."""
         mark = self._mark()
-        sim, pod = self.session.sim, self.herd.pods[p]
+        sim, pod = self.session.sim, self.candidates.pods[p]
         ixs = [self.ix_of(pod.node)]
         placement = self.moving[p]
         if placement is not None:
@@ -234,74 +236,74 @@ class Trial:
         sim.reinstate(ixs[0], pod, pod.cards)
         self._mark_moving(p, False)
 
-        self._note(mark, ixs, Trial._displace_again, p, placement)
+        self._note(mark, ixs, Statement._unassign_again, p, placement)
 
     def is_over(self, ix: int) -> bool:
         """Whether the node would hold more than it has, later."""
         return is_over(self.session.sim.later, ix)
 
-    def price(self) -> Price:
+    def cost(self) -> Cost:
         """What all of it costs, as the kernel has it."""
-        units, herd = self.units.values(), self.herd
+        units, candidates = self.units.values(), self.candidates
         tier = max((unit.tier for unit in units), default=0)
         is_below, is_whole = any(u.is_below for u in units), any(u.is_whole for u in units)
         lost = min(sum(unit.lost for unit in units), _MOST_LOST)
-        moved = min(sum(herd.lost[p] for p in self.moving), _MOST_LOST)
-        rank = min(max((herd.rank[unit.w] for unit in units), default=0), _MOST_RANK)
-        moved_rank = max((herd.rank[herd.owner[p]] for p in self.moving), default=0)
+        moved = min(sum(candidates.lost[p] for p in self.moving), _MOST_LOST)
+        rank = min(max((candidates.rank[unit.w] for unit in units), default=0), _MOST_RANK)
+        moved_rank = max((candidates.rank[candidates.owner[p]] for p in self.moving), default=0)
         moved |= min(moved_rank, _MOST_RANK) << 52
         high = (tier << 61) | (rank << 54) | (is_below << 53) | (is_whole << 52) | lost
-        age = max((herd.age[herd.owner[p]] for p in self.leaving()), default=0)
+        age = max((candidates.age[candidates.owner[p]] for p in self.leaving()), default=0)
         n_pods = sum(len(unit.pods) for unit in units) + len(self.moving)
         return high, moved, (n_pods << 40) | age
 
     def _charge(self, ix: int, amounts: Amounts) -> None:
-        """The taker holds so much more on node `ix`."""
-        session, workload = self.session, self.claim.pending.workload
+        """The preemptor holds so much more on node `ix`."""
+        session, workload = self.session, self.request.pending.workload
         leaf = session.queue_of(workload, session.snapshot.nodes.pool[ix])
         session.sim.charge(leaf, amounts, is_np=not workload.is_preemptible)
 
-    def _take_seat(self, seat: Seat, mark: int) -> None:
-        uid, ix = seat.placement.pod.uid, self.ix_of(seat.placement.node)
+    def _add_assignment(self, assignment: Assignment, mark: int) -> None:
+        uid, ix = assignment.placement.pod.uid, self.ix_of(assignment.placement.node)
         if self.is_charged:
             # So much memory is more of a small card than of a large one.
-            self._charge(ix, seat.placement.amounts)
-        self.seats[uid] = seat
-        self._note(mark, (ix,), Trial._drop_seat, uid)
+            self._charge(ix, assignment.placement.amounts)
+        self.assignments[uid] = assignment
+        self._note(mark, (ix,), Statement._drop_assignment, uid)
 
-    def _put_seat(self, uid: str, seat: Seat) -> None:
-        self.seats[uid] = seat
+    def _put_assignment(self, uid: str, assignment: Assignment) -> None:
+        self.assignments[uid] = assignment
 
     def _set_place(self, p: int, placement: Placement | None) -> None:
         self.moving[p] = placement
 
-    def _displace_again(self, p: int, placement: Placement | None) -> None:
+    def _unassign_again(self, p: int, placement: Placement | None) -> None:
         self._mark_moving(p, True)
         self.moving[p] = placement
 
-    def _drop_seat(self, uid: str) -> None:
-        del self.seats[uid]
+    def _drop_assignment(self, uid: str) -> None:
+        del self.assignments[uid]
 
-    def _mark_stopped(self, unit: Unit, is_stopped: bool) -> None:
-        herd = self.herd
-        if is_stopped:
+    def _mark_evicted(self, unit: EvictionUnit, is_evicted: bool) -> None:
+        candidates = self.candidates
+        if is_evicted:
             self.units[unit.pods[0]] = unit
-            herd.stop(unit.pods)
+            candidates.evict(unit.pods)
         else:
             del self.units[unit.pods[0]]
-            herd.spare(unit.pods)
-        if len(herd.members[unit.w]) > 1:
-            herd.refresh(unit.w)
-        herd.sync(herd.leaves[unit.w].chain)
+            candidates.keep(unit.pods)
+        if len(candidates.members[unit.w]) > 1:
+            candidates.refresh(unit.w)
+        candidates.sync(candidates.leaves[unit.w].chain)
 
     def _mark_moving(self, p: int, is_moving: bool) -> None:
-        herd = self.herd
+        candidates = self.candidates
         if is_moving:
             self.moving[p] = None
         else:
             del self.moving[p]
-        herd.move(p, is_moving=is_moving)
-        herd.refresh(herd.owner[p])
+        candidates.move(p, is_moving=is_moving)
+        candidates.refresh(candidates.owner[p])
 
     def _mark(self) -> int:
         return self.session.sim.checkpoint()
@@ -313,8 +315,8 @@ class Trial:
 
     def _nodes_of(self, w: int) -> Sequence[int]:
         """Nodes of all pods of the workload: what one of them costs depends on the others."""
-        ix, pods = self.session.sim.later.cards.ix, self.herd.pods
-        return [ix[pods[p].node] for p in self.herd.members[w]]
+        ix, pods = self.session.sim.later.cards.ix, self.candidates.pods
+        return [ix[pods[p].node] for p in self.candidates.members[w]]
 
     def ix_of(self, node: str) -> int:
         """The node's row."""

@@ -1,33 +1,35 @@
 """The unit in which a pod would be stopped now: alone, or with all that can't go on without it."""
 
-from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY, Terms
-from extender.policy.preemption.statement import Trial, Unit
+from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY, Eligibility
+from extender.policy.preemption.statement import EvictionUnit, Statement
 
 
-def unit_at(trial: Trial, terms: Terms, p: int) -> Unit | None:
+def unit_at(statement: Statement, eligibility: Eligibility, p: int) -> EvictionUnit | None:
     """The unit in which pod p would be stopped now, or None where that is not allowed."""
-    herd = trial.herd
-    pods = herd.unit_of(p)
-    if pods is None or not herd.may_stop(pods):
+    candidates = statement.candidates
+    pods = candidates.unit_of(p)
+    if pods is None or not candidates.may_evict(pods):
         return None
-    w, n_pods = herd.owner[p], len(pods)
-    is_whole = n_pods > 1 or herd.n_live[w] == 1
+    w, n_pods = candidates.owner[p], len(pods)
+    is_whole = n_pods > 1 or candidates.n_live[w] == 1
     least = SURPLUS_ONLY if is_whole else NOTHING
-    if any(terms.is_safe[each] >= least for each in pods):
+    if any(eligibility.is_safe[each] >= least for each in pods):
         return None
-    tier = terms.tier_of(herd, w, herd.amounts_of(pods))
+    tier = eligibility.tier_of(candidates, w, candidates.amounts_of(pods))
     if tier is None:
         return None
-    lost = herd.lost[p] if n_pods == 1 else sum(herd.lost[each] for each in pods)
-    return Unit(pods, w, tier[0], tier[1], is_whole, lost)
+    lost = candidates.lost[p] if n_pods == 1 else sum(candidates.lost[each] for each in pods)
+    return EvictionUnit(pods, w, tier[0], tier[1], is_whole, lost)
 
 
-def unit_without_moves(trial: Trial, terms: Terms, p: int) -> Unit | None:
+def unit_without_moves(
+    statement: Statement, eligibility: Eligibility, p: int
+) -> EvictionUnit | None:
     """The same; if need be the rest of its workload goes back that was to move."""
-    unit = unit_at(trial, terms, p)
+    unit = unit_at(statement, eligibility, p)
     if unit is None:
-        owner = trial.herd.owner
-        for other in [m for m in trial.moving if owner[m] == owner[p]]:
-            trial.restore(other)
-        unit = unit_at(trial, terms, p)
+        owner = statement.candidates.owner
+        for other in [m for m in statement.moving if owner[m] == owner[p]]:
+            statement.cancel_move(other)
+        unit = unit_at(statement, eligibility, p)
     return unit

@@ -65,7 +65,7 @@ class Giver:
 
 @dataclass
 class Herd:
-    """The arrays of `extender.policy.preemption.candidates.Herd` that kernels read."""
+    """The arrays of `extender.policy.preemption.candidates.Candidates` that kernels read."""
 
     start: "array[int]"
     owner: "array[int]"
@@ -93,7 +93,7 @@ class Herd:
 
 @dataclass
 class Terms:
-    """The arrays of `extender.policy.preemption.eligibility.Terms`."""
+    """The arrays of `extender.policy.preemption.eligibility.Eligibility`."""
 
     tiers: bytearray
     path_start: "array[int]"

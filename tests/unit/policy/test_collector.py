@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from extender.policy.decide import decide, paused_collector
-from extender.policy.preemption.statement import Trial
+from extender.policy.preemption.statement import Statement
 from extender.policy.workloads.pending import Pending
 from tests.support.snapshots import Cluster, counts
 
@@ -45,7 +45,7 @@ def test_what_a_decision_was_worked_out_with_is_freed_without_a_collection() -> 
     try:
         gc.collect()
         plan = decide(cluster.snapshot())
-        left = [each for each in gc.get_objects() if isinstance(each, (Trial, Pending))]
+        left = [each for each in gc.get_objects() if isinstance(each, (Statement, Pending))]
     finally:
         gc.enable()
     assert counts(plan)["b-jobs", "evicted"] == 2
