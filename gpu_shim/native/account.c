@@ -81,14 +81,31 @@ static struct entry *add(enum account_kind kind, uint64_t key, int card)
     return make_room() ? put(entries, n_entries, made) : NULL;
 }
 
-bool account_take(int card, uint64_t bytes)
+static bool reserve(int card, uint64_t bytes)
 {
-    if (card < 0)
-        return true;
     client_lock();
     bool fits = table_reserve(client.table, client.slot, card, bytes);
     client_unlock();
     return fits;
+}
+
+bool account_take(int card, uint64_t bytes)
+{
+    if (card < 0)
+        return true;
+    if (reserve(card, bytes))
+        return true;
+    pools_settle();
+    return reserve(card, bytes);
+}
+
+int account_card(enum account_kind kind, uint64_t key)
+{
+    client_lock();
+    struct entry *entry = find(kind, key);
+    int card = entry ? entry->card : -1;
+    client_unlock();
+    return card;
 }
 
 void account_give(int card, uint64_t bytes)
@@ -204,6 +221,22 @@ bool account_next(enum account_kind kind, uint64_t from, uint64_t to, uint64_t *
         is_found = is_found && entry->key < to;
         if (is_found)
             *key = entry->key;
+    }
+    client_unlock();
+    return is_found;
+}
+
+bool account_lowest(enum account_kind kind, uint64_t from, uint64_t *key)
+{
+    bool is_found = false;
+    client_lock();
+    for (size_t i = 0; i < n_entries; i++) {
+        struct entry *entry = &entries[i];
+        bool fits = entry->state == 1 && entry->kind == kind && entry->key >= from;
+        if (fits && (!is_found || entry->key < *key)) {
+            *key = entry->key;
+            is_found = true;
+        }
     }
     client_unlock();
     return is_found;

@@ -15,6 +15,12 @@ enum account_kind { ACCOUNT_BLOCK, ACCOUNT_POOL, ACCOUNT_PHYSICAL, ACCOUNT_MAPPI
 bool account_take(int card, uint64_t bytes);
 void account_give(int card, uint64_t bytes);
 
+/* Charge every pool with what it has now; called before a request is refused. */
+void pools_settle(void);
+
+/* The card of a key, or -1. */
+int account_card(enum account_kind kind, uint64_t key);
+
 /* Keep, find and drop what a key stands for. `link` is free for the caller. What is kept as a
  * block belongs to the current context. */
 void account_keep(enum account_kind kind, uint64_t key, int card, uint64_t bytes, uint64_t link);
@@ -36,7 +42,11 @@ void account_settle(enum account_kind kind, uint64_t key, int card, uint64_t byt
 /* Cap and use of a card with everything charged, all processes together; false without a cap. */
 bool account_view(int card, uint64_t *cap, uint64_t *used);
 
-/* Keys of a kind within [from, to), one after another; false when there is none left. */
+/* The lowest key of a kind from `from` on; false when there is none. */
+bool account_lowest(enum account_kind kind, uint64_t from, uint64_t *key);
+
+/* Keys of a kind within [from, to), one after another as they are dropped; false when there is none
+ * left. */
 bool account_next(enum account_kind kind, uint64_t from, uint64_t to, uint64_t *key);
 
 #endif

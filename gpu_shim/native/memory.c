@@ -170,6 +170,8 @@ HOOK(cuMemGetInfo_v2)(size_t *free_bytes, size_t *total)
     size_t card_free = 0, card_total = 0;
     uint64_t cap, used;
     int status = REAL(cuMemGetInfo_v2)(&card_free, &card_total);
+    if (!status)
+        pools_settle();
     if (!status && account_view(gate_current_card(), &cap, &used)) {
         uint64_t left = cap > used ? cap - used : 0;
         card_total = cap < card_total ? cap : card_total;

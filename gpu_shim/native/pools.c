@@ -10,10 +10,11 @@
 #include "names.h"
 #include "table.h"
 
+#include <pthread.h>
 #include <string.h>
 
 enum { POOL_RESERVED = 5, POOL_USED = 7, GRAPH_RESERVED = 2 };
-enum { ON_DEVICE = 1 };
+enum { ON_DEVICE = 1, MAX_DEVICES = 64 };
 
 /* -- pools ----------------------------------------------------------------------------------- */
 
@@ -23,9 +24,29 @@ static uint64_t attribute(uint64_t pool, int which)
     return pool && !REAL(cuMemPoolGetAttribute)(pool, which, &value) ? value : 0;
 }
 
+/* Reading the driver's figure and charging it are one step, or an old figure may come last. */
+static pthread_mutex_t settling = PTHREAD_MUTEX_INITIALIZER;
+
 static void settle(uint64_t pool, int card)
 {
-    account_settle(ACCOUNT_POOL, pool, card, table_rounded(attribute(pool, POOL_RESERVED)));
+    uint64_t reserved;
+    pthread_mutex_lock(&settling);
+    if (pool && !REAL(cuMemPoolGetAttribute)(pool, POOL_RESERVED, &reserved))
+        account_settle(ACCOUNT_POOL, pool, card, table_rounded(reserved));
+    pthread_mutex_unlock(&settling);
+}
+
+/* A pool gives back at a synchronisation, which we do not see: looked at before anything is refused
+ * and before anything is reported. Keys up to MAX_DEVICES are graphs' memory. */
+void pools_settle(void)
+{
+    uint64_t from = MAX_DEVICES + 1, key;
+    int card;
+    while (account_lowest(ACCOUNT_POOL, from, &key)) {
+        if ((card = account_card(ACCOUNT_POOL, key)) >= 0)
+            settle(key, card);
+        from = key + 1;
+    }
 }
 
 static uint64_t current_pool(void)
@@ -211,6 +232,8 @@ struct node_parameters {
 static bool fits(const struct node_parameters *want)
 {
     uint64_t cap, used;
+    if (want)
+        pools_settle();
     return !want || !account_view(gate_current_card(), &cap, &used) ||
            (used <= cap && table_rounded(want->bytes) <= cap - used);
 }

@@ -70,6 +70,21 @@ tell([kept, again, reused, cuda.cuMemPoolTrimTo(pool, c_size_t(0)), memory()[0]]
     assert await scene.ask("a", code) == [32, 0, 32, 0, 32]
 
 
+async def test_what_a_pool_gives_back_at_a_synchronisation_is_free_for_every_way(
+    scene: Scene,
+) -> None:
+    """The driver releases it then, and calls nothing of ours."""
+    scene.container("a")
+    code = """
+begin()
+def cycle():
+    at = queued(48 * MIB)[1]; free("queued", at); cuda.cuStreamSynchronize(NOTHING)
+cycle(); told = memory()[0]; cycle(); status, at = plain(48 * MIB)
+tell([told, status, free("plain", at)])
+"""
+    assert await scene.ask("a", code) == [64, 0, 0]
+
+
 async def test_physical_memory_is_charged_until_its_last_mapping_is_gone(scene: Scene) -> None:
     scene.container("a")
     code = """
@@ -89,9 +104,9 @@ async def test_what_goes_with_its_context_is_given_back(scene: Scene) -> None:
     code = """
 begin(); plain(40 * MIB); at = queued(8 * MIB)[1]
 before = memory()[0]; cuda.cuDevicePrimaryCtxReset_v2(0); begin()
-tell([before, memory()[0], free("queued", at), memory()[0]])
+after = memory()[0]; free("queued", at); cuda.cuCtxSynchronize(); tell([before, after, memory()[0]])
 """
-    assert await scene.ask("a", code) == [16, 56, 0, 64]
+    assert await scene.ask("a", code) == [16, 56, 64]
 
 
 async def test_a_request_the_driver_refuses_is_given_back(scene: Scene) -> None:

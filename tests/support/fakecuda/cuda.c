@@ -26,7 +26,22 @@ static uint64_t next_address = 0x7f0000000000;
 
 static struct pool {
     uint64_t used, reserved, threshold;
+    struct pool *next;
 } default_pool;
+
+/* What is free in a pool beyond its threshold goes back at the next synchronisation. */
+void fake_release_pools(void)
+{
+    pthread_mutex_lock(&lock);
+    for (struct pool *pool = &default_pool; pool; pool = pool->next) {
+        uint64_t kept = pool->used > pool->threshold ? pool->used : pool->threshold;
+        if (pool->reserved > kept) {
+            fake_give(pool->reserved - kept);
+            pool->reserved = kept;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
 
 int cuInit(unsigned flags)
 {
@@ -147,12 +162,6 @@ static int give(uint64_t address)
             continue;
         if (block->pool) {
             block->pool->used -= block->bytes;
-            if (block->pool->reserved > block->pool->threshold) {
-                uint64_t kept = block->pool->used > block->pool->threshold ? block->pool->used
-                                                                          : block->pool->threshold;
-                fake_give(block->pool->reserved - kept);
-                block->pool->reserved = kept;
-            }
         } else {
             fake_give(block->bytes);
         }
@@ -230,6 +239,10 @@ int cuMemPoolCreate(struct pool **pool, const void *properties)
 {
     (void)properties;
     *pool = calloc(1, sizeof **pool);
+    pthread_mutex_lock(&lock);
+    (*pool)->next = default_pool.next;
+    default_pool.next = *pool;
+    pthread_mutex_unlock(&lock);
     return 0;
 }
 
@@ -247,6 +260,12 @@ int cuMemPoolTrimTo(struct pool *pool, size_t keep)
 
 int cuMemPoolDestroy(struct pool *pool)
 {
+    pthread_mutex_lock(&lock);
+    for (struct pool *each = &default_pool; each; each = each->next) {
+        if (each->next == pool)
+            each->next = pool->next;
+    }
+    pthread_mutex_unlock(&lock);
     fake_give(pool->reserved);
     free(pool);
     return 0;

@@ -27,6 +27,9 @@ extern __thread int fake_device;
 /* How often contexts have gone, and with them what was made in them. */
 extern _Atomic unsigned fake_n_resets;
 
+/* The driver has synchronised. */
+void fake_release_pools(void);
+
 /* Something takes the engine for n times so long, in a stream's order. */
 void fake_run_on(void *stream, uint64_t n, uint64_t each_ns);
 

@@ -142,6 +142,7 @@ int cuStreamSynchronize(void *stream)
     if (forbidden())
         return CAPTURE_UNSUPPORTED;
     fake_sleep_until(stream_of(stream)->tail_ns);
+    fake_release_pools();
     return 0;
 }
 
@@ -150,6 +151,7 @@ int cuCtxSynchronize(void)
     if (n_captures)
         return CAPTURE_UNSUPPORTED;
     fake_sleep_until(last_tail_ns);
+    fake_release_pools();
     return 0;
 }
 
@@ -195,6 +197,7 @@ int cuEventSynchronize(void *event)
     if (forbidden())
         return CAPTURE_UNSUPPORTED;
     fake_sleep_until(known(event)->done_ns);
+    fake_release_pools();
     return 0;
 }
 
