@@ -1,4 +1,4 @@
-"""Stage `allocate`: free places go to whoever's turn it is, quota and limits permitting.
+"""Stage `allocate`: pending work gets free places, turn by turn, within quotas and limits.
 
 No pod is evicted. What only fits once pods that already leave have left is nominated, so that no
 more victims are taken for it. Places may be kept for a big workload that is blocked (see
@@ -55,7 +55,7 @@ def allocate_deferred(preemption: Preemption) -> None:
     # What grows in this cycle does not shrink in it.
     preemption.bar(session.served())
     if session.places.pod_affinity:
-        # Who starts may be company for others, who need fewer victims then.
+        # A pod that starts may be the peer of nominated pods, which need fewer victims then.
         preemption.review(is_changed=True)
 
 
@@ -208,7 +208,7 @@ class _Round:
         return first
 
     def _keep_or_tell(self, leaf: Queue, pending: Pending, refused: Refused) -> Refused:
-        """Keep a place for it, or say for whom the one is kept that it could have."""
+        """Keep a place for it, or name the workload for which its place is kept."""
         session, pool = self.session, self.pool
         kept = session.reservations.in_pool(pool)
         if kept is None:

@@ -8,8 +8,9 @@ more than its queue's share:
   for a quarter of the time that it has waited by then, before any workload has its turn. Only
   preemptible pods that have run no longer than that quarter are waited for. Of several such
   workloads the one that has waited longest has the reservation.
-- Otherwise the first in the order of turns has it for which pods of which the users stated how
-  long they run make room within `LONGEST_S`: the places at which it can start first, until then.
+- Otherwise it belongs to the first workload in the order of turns that can start within
+  `LONGEST_S`, as the run times show that users stated for running pods: the places at which it can
+  start first are kept until then.
 
 Other work takes a place that is kept if its user states that it ends before the reservation starts,
 or if the blocked workload could take the place back by reclaim or preemption. So cards stand idle
