@@ -1,0 +1,1 @@
+"""The same cases in a file and on a real control plane."""
