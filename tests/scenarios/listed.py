@@ -38,7 +38,7 @@ def shared_cases(folder: str) -> list[Case]:
 
 
 def not_yet() -> set[str]:
-    """Ids of cases whose rule is still missing: each must fail, and leaves the list when not."""
+    """Ids of cases with a missing rule: each must fail, and leaves the list when not."""
     lines = (HERE / "not_yet.txt").read_text().splitlines()
     return {line.partition("#")[0].strip() for line in lines} - {""}
 

@@ -3,8 +3,8 @@
 Each case is written into etcd as it stands at its start, in a node pool of its own. Then the
 controller starts, and once nothing changes any more the same tasks run and the same are gone as in
 the file, whatever the node. Consolidation is left out on both sides: pods that no controller made
-are not moved. So is work without GPUs, which waits at no gate of ours in a cluster. The auditor does
-not watch, since the pods that run at the start were bound by nothing.
+are not moved. So is work without GPUs, which waits at no gate of ours in a cluster. The auditor is
+not there: nothing bound the pods that run at the start.
 """
 
 import contextlib
