@@ -29,7 +29,7 @@ from extender.api.units import format_gpus, format_tenths
 from extender.policy.actions.chunk_grant import grant
 from extender.policy.placement.placer import Moment
 from extender.policy.pool_policies.demand_shares import divide_by_demand
-from extender.policy.pool_policies.eviction_units import Unit, evictable, may_stay, units_in
+from extender.policy.pool_policies.eviction_units import EvictionUnit, evictable, may_stay, units_in
 from extender.policy.preemption.statement import is_over
 from extender.policy.queues.fairshare import children_first, demands, set_dues, sum_requests
 from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, frozen
@@ -40,22 +40,22 @@ from extender.state.model import CPU, GPU, MEMORY, Amounts
 
 def set_demand_shares(session: Session, queues: PoolQueues) -> None:
     """Set the shares of every queue of the pool; CPU and memory are not shared here."""
-    everyone = children_first(queues.roots)
-    sum_requests(everyone)
+    every_queue = children_first(queues.roots)
+    sum_requests(every_queue)
     for resource in (CPU, MEMORY):
-        wants = demands(everyone, resource, is_leaving_counted=False)
-        for queue in everyone:
+        wants = demands(every_queue, resource, is_leaving_counted=False)
+        for queue in every_queue:
             queue.share[resource] = wants[queue]
     divide_again(session, queues)
 
 
 def divide_again(session: Session, queues: PoolQueues) -> None:
     """Divide the pool's GPUs by what is held, and what waits, now."""
-    everyone = children_first(queues.roots)
+    every_queue = children_first(queues.roots)
     divide_by_demand(session, queues)
-    for queue in everyone:
+    for queue in every_queue:
         queue.share_to_take = queue.share_to_keep = queue.exact_share = frozen(queue.share)
-    set_dues(queues, everyone)
+    set_dues(queues, every_queue)
 
 
 def start_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
@@ -64,18 +64,19 @@ def start_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> 
 
 
 def share_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> list[Pending]:
-    """Decide who has to give in the pool, and who gets it; returns what has no place."""
+    """Evict what is above the shares, and give the places to what is below; returns what has no
+    place."""
     waiting = list(waiting)
     if "reclaim" in session.settings.stages and session.snapshot.pools[pool].has_preemption:
         leaving = list(_shrink(session, pool))
         session.places.forget_failures(pool)
-        # Who gives does not take in the same cycle.
+        # A workload that gives pods back starts none in the same cycle.
         giving = {unit.leaf for unit in leaving}
-        takers = [p for p in waiting if session.queue_of(p.workload, pool) not in giving]
+        below = [p for p in waiting if session.queue_of(p.workload, pool) not in giving]
         others = [p for p in waiting if session.queue_of(p.workload, pool) in giving]
-        before = [(pending, set(pending.nodes)) for pending in takers]
-        left = _start(session, pool, takers, "later") + others
-        _let_stay(session, leaving)
+        before = [(pending, set(pending.nodes)) for pending in below]
+        left = _start(session, pool, below, "later") + others
+        _keep_idle_places(session, leaving)
         _plan_evictions(session, leaving, before)
         return left
     if pool in session.leaving_pools:
@@ -136,7 +137,7 @@ def _bound(leaf: Queue, pending: Pending, amounts: Amounts) -> Refused | None:
     return None
 
 
-def _shrink(session: Session, pool: str) -> Iterator[Unit]:
+def _shrink(session: Session, pool: str) -> Iterator[EvictionUnit]:
     """Evict what workloads hold above their shares, in the simulation: no more than it takes."""
     beside, queues = session.places.pod_affinity, session.queues[pool]
     if not any(q.allocated[GPU] > q.share[GPU] for q in queues.by_workload.values()):
@@ -144,56 +145,57 @@ def _shrink(session: Session, pool: str) -> Iterator[Unit]:
     lonely = beside.unsatisfied()
     for workload in evictable(session, pool):
         leaf = queues.by_workload[workload.key]
-        going: list[Unit] = []
+        going: list[EvictionUnit] = []
         for unit in units_in(session, pool, workload):
             if leaf.allocated[GPU] <= leaf.share[GPU]:
                 break
             if not unit.amounts[GPU]:
                 continue
-            unit.leave(session)
+            unit.evict(session)
             if beside.leaves_unsatisfied(lonely):
                 # A pod that is given a place in this cycle needs these pods beside it.
-                unit.stay(session)
+                unit.keep(session)
                 break
             going.append(unit)
         for unit in reversed(going[:]):
             fits = leaf.allocated[GPU] + unit.amounts[GPU] <= leaf.share[GPU]
             if fits and may_stay(unit, going):
-                unit.stay(session)
+                unit.keep(session)
                 going.remove(unit)
         yield from going
 
 
-def _let_stay(session: Session, leaving: list[Unit]) -> None:
-    """Let those stay who may use other pools as well and whose place nobody was given: once they
-    waited they would ask in all of them, and the shares there would go round with them."""
+def _keep_idle_places(session: Session, leaving: list[EvictionUnit]) -> None:
+    """Keep victims that may use other pools as well and whose place no other work was given: once
+    they waited they would ask in all of these pools, and change the shares there."""
     later = session.sim.later
     for unit in reversed(leaving[:]):
         if len(unit.workload.pools) < 2 or not may_stay(unit, leaving):
             continue
-        unit.stay(session)
+        unit.keep(session)
         is_in_the_way = any(is_over(later, later.cards.ix[pod.node]) for pod in unit.pods)
         is_too_much = any(q.allocated[r] > q.limit[r] for q in unit.leaf.chain for r in RESOURCES)
         if is_in_the_way or is_too_much or not unit.is_apart(session):
-            unit.leave(session)
+            unit.evict(session)
         else:
             leaving.remove(unit)
 
 
 def _plan_evictions(
-    session: Session, leaving: Iterable[Unit], served: Sequence[tuple[Pending, set[str]]]
+    session: Session, leaving: Iterable[EvictionUnit], served: Sequence[tuple[Pending, set[str]]]
 ) -> None:
-    """Put into the plan who leaves, and for whom where somebody has been given a place there.
+    """Put the evictions into the plan, each for a workload that was given a place on its node.
 
     `served` are workloads with the pods that had a place before.
     """
-    takers: dict[str, str] = {}
+    preemptors: dict[str, str] = {}
     for pending, had in served:
         for uid, node in pending.nodes.items():
             if uid not in had:
-                takers.setdefault(node, pending.workload.key)
+                preemptors.setdefault(node, pending.workload.key)
     for unit in leaving:
-        taker = next((takers[pod.node] for pod in unit.pods if pod.node in takers), "")
+        found = (preemptors[pod.node] for pod in unit.pods if pod.node in preemptors)
+        preemptor = next(found, "")
         held, share = format_tenths(unit.leaf.held[GPU]), format_tenths(unit.leaf.share[GPU])
         note = f"{unit.leaf.name} holds {held} GPUs of its share of {share}"
-        unit.evict(session, Reason.RECLAIMED, taker, note)
+        unit.plan_eviction(session, Reason.RECLAIMED, preemptor, note)

@@ -14,7 +14,7 @@ from extender.state.model import Amounts, PodView, WorkloadView
 
 
 @dataclass(slots=True, eq=False)
-class Unit:
+class EvictionUnit:
     """Pods of one workload that leave together."""
 
     workload: WorkloadView
@@ -22,15 +22,15 @@ class Unit:
     pods: Sequence[PodView]
     amounts: Amounts
 
-    def leave(self, session: Session) -> None:
+    def evict(self, session: Session) -> None:
         """Evict the pods in the simulation: their places are free later."""
         sim = session.sim
         for pod in self.pods:
             sim.evict(sim.later.cards.ix[pod.node], pod, pod.cards)
         sim.discharge(self.leaf, self.amounts, is_np=False)
 
-    def stay(self, session: Session) -> None:
-        """Undo `leave`."""
+    def keep(self, session: Session) -> None:
+        """Undo `evict`."""
         sim = session.sim
         for pod in self.pods:
             sim.reinstate(sim.later.cards.ix[pod.node], pod, pod.cards)
@@ -41,7 +41,7 @@ class Unit:
         beside, ix_of = session.places.pod_affinity, session.sim.later.cards.ix
         return all(beside.is_apart(pod, ix_of[pod.node]) for pod in self.pods)
 
-    def evict(self, session: Session, reason: Reason, beneficiary: str, note: str) -> None:
+    def plan_eviction(self, session: Session, reason: Reason, beneficiary: str, note: str) -> None:
         """Put it into the plan."""
         session.budgets.take(self.pods)
         for pod in self.pods:
@@ -90,7 +90,7 @@ def _within_budgets(session: Session, workloads: list[WorkloadView]) -> list[Wor
     return found
 
 
-def units_in(session: Session, pool: str, workload: WorkloadView) -> Iterator[Unit]:
+def units_in(session: Session, pool: str, workload: WorkloadView) -> Iterator[EvictionUnit]:
     """The units in which the workload may leave the pool, one after the other.
 
     Surplus goes first, in it what has run least; what cannot shrink goes whole, and then it must
@@ -108,7 +108,7 @@ def units_in(session: Session, pool: str, workload: WorkloadView) -> Iterator[Un
             return
         leaving = [pod for pod in here if pod.uid in uids]
         amounts = sum_amounts(held_amounts(pod, mib) for pod in leaving)
-        yield Unit(workload, leaf, leaving, amounts)
+        yield EvictionUnit(workload, leaf, leaving, amounts)
         here = [pod for pod in here if pod.uid not in uids]
         for uid in uids:
             del live[uid]
@@ -125,7 +125,7 @@ def _next_unit(
     return min((unit_of(workload, live, pod) for pod in by_group.values()), key=len)
 
 
-def may_stay(unit: Unit, going: Iterable[Unit]) -> bool:
+def may_stay(unit: EvictionUnit, going: Iterable[EvictionUnit]) -> bool:
     """Whether the unit's workload may go on with it if the other units leave: with enough for its
     minimums, or with all that it had."""
     leaving = {
