@@ -14,10 +14,11 @@ from typing import Final
 
 from extender.api.units import MILLI_PER_GPU
 from extender.kernels import shares
+from extender.policy.pool_policies.eviction_units import next_unit
 from extender.policy.queues.fairshare import children_first, fit_weights, granules
 from extender.policy.queues.tree import PoolQueues, Queue, held_pool, pod_amounts
 from extender.policy.session import Session
-from extender.policy.workloads.gangs import least_pods
+from extender.policy.workloads.gangs import is_satisfied, least_pods
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, UNLIMITED, PodView, WorkloadView
 
@@ -83,18 +84,20 @@ def _add_held(
     session: Session, queues: PoolQueues, workload: WorkloadView, demand: _Demand
 ) -> None:
     """Add what the workload holds in the pool."""
-    here, n_elsewhere = _held_here(session, queues.pool, workload)
+    live, here = _held_here(session, queues.pool, workload)
     if not here:
         return
     sizes = sorted(_size(queues, pod) for pod in here)
     demand.total = sum(sizes)
-    least = least_pods(workload) - n_elsewhere
-    demand.least = sum(sizes[: max(1, least)])
+    if workload.tree is not None and workload.tree.children:
+        demand.least = sum(_size(queues, pod) for pod in _core_of(workload, live, here))
+    else:
+        demand.least = sum(sizes[: max(1, least_pods(workload) - len(live) + len(here))])
     if not workload.is_preemptible:
         demand.fixed = demand.total
-    elif n_elsewhere:
+    elif len(live) > len(here) and not is_satisfied(workload, _without(live, here)):
         # What must run beside its pods in other pools is not evicted here alone.
-        demand.fixed = sum(sizes[: max(0, least)])
+        demand.fixed = demand.least
     demand.started_at = min(pod.started_at or session.snapshot.now_s for pod in here)
     _round_shares(queues, workload, here)
 
@@ -222,18 +225,36 @@ def _set_shares(queues: Iterable[Queue], milli: Iterable[int]) -> None:
         queue.share[GPU] = share
 
 
-def _held_here(session: Session, pool: str, workload: WorkloadView) -> tuple[list[PodView], int]:
-    """Its pods that hold places in the pool, those given in this cycle included, and how many hold
-    places in others."""
+def _held_here(
+    session: Session, pool: str, workload: WorkloadView
+) -> tuple[list[PodView], list[PodView]]:
+    """Its pods that hold places, those given in this cycle included, and of them the ones in the
+    pool."""
     nodes = session.snapshot.nodes
     live = [pod for pod in workload.pods if pod.node and not pod.is_terminating]
     here = [pod for pod in live if held_pool(session.snapshot, pod) == pool]
-    n_live = len(live)
     if session.is_served(workload.key):
         new = [p for p in session.placed_now(workload.key) if not p.pod.node]
+        live += [p.pod for p in new]
         here += [p.pod for p in new if nodes.pool[nodes.cards.ix[p.node]] == pool]
-        n_live += len(new)
-    return here, n_live - len(here)
+    return live, here
+
+
+def _core_of(
+    workload: WorkloadView, live: Sequence[PodView], here: Sequence[PodView]
+) -> Sequence[PodView]:
+    """What is left of the pods `here` once all surplus has gone: the rest leaves together."""
+    while True:
+        unit = next_unit(workload, live, here)
+        rest = _without(here, unit)
+        if not rest or len(rest) + len(unit) > len(here):
+            return here
+        live, here = _without(live, unit), rest
+
+
+def _without(pods: Iterable[PodView], gone: Iterable[PodView]) -> list[PodView]:
+    uids = {pod.uid for pod in gone}
+    return [pod for pod in pods if pod.uid not in uids]
 
 
 def _round_shares(queues: PoolQueues, workload: WorkloadView, pods: Iterable[PodView]) -> None:

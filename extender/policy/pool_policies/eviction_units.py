@@ -102,7 +102,7 @@ def units_in(session: Session, pool: str, workload: WorkloadView) -> Iterator[Ev
     here = [pod for pod in live.values() if held_pool(session.snapshot, pod) == pool]
     here.sort(key=lambda pod: (-pod.started_at, pod.key))
     while here:
-        pods = _next_unit(workload, list(live.values()), here)
+        pods = next_unit(workload, list(live.values()), here)
         uids = {pod.uid for pod in pods}
         if not uids <= {pod.uid for pod in here}:
             return
@@ -114,7 +114,7 @@ def units_in(session: Session, pool: str, workload: WorkloadView) -> Iterator[Ev
             del live[uid]
 
 
-def _next_unit(
+def next_unit(
     workload: WorkloadView, live: Collection[PodView], here: Iterable[PodView]
 ) -> Collection[PodView]:
     """The smallest unit around any of the pods `here`; around the first of those where it is one of

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
-from extender.state.model import Constraints
+from extender.state.model import Constraints, GroupView
 from tests.support.snapshots import Cluster, counts, fair_shares, statuses
 
 
@@ -274,3 +274,25 @@ def test_work_without_gpus_starts_by_age_and_holds_up_nothing() -> None:
     cluster.job("newer", "y", 0, cpu=1, age=100, priority=90)
     plan = decide(cluster.snapshot())
     assert statuses(plan) == {"older-0": "reserved", "other-0": "reserved"}
+
+
+def test_subgroup_that_started_keeps_the_share_that_it_started_with() -> None:
+    # Of the tree either `pair` runs, whose two pods stand or fall together, or `one`.
+    tree = GroupView(
+        name="",
+        min_groups=1,
+        children=(
+            GroupView(
+                name="pair",
+                min_groups=2,
+                children=(GroupView(name="a", min_member=1), GroupView(name="b", min_member=1)),
+            ),
+            GroupView(name="one", min_member=1),
+        ),
+    )
+    cluster = pool_of(2, 2)
+    cluster.project("x")
+    cluster.job("tree", "x", pods=2, groups=["a", "b"], tree=tree, on=["n0", "n0"])
+    search(cluster, "x", 40)
+    plan = decide(cluster.snapshot())
+    assert counts(plan) == {("x-jobs", "reserved"): 2}
