@@ -11,13 +11,14 @@ its CPU. "Above" is above in a resource that the victim holds; but GPUs above a 
 those alone who ask for GPUs, for who asks for none is never above his quota of them. What cannot
 shrink goes whole even if its queue ends lower; but where the preemptor's queue ends above its
 quota, the one beside it may not end so far below its own that work of its own would take that back
-(`taking_back`). The preemptor ends at or under what it deserves, and no queue above it passes what
-it deserves, or what it had already. Who is moved costs his queue nothing, so he may come from any.
+(`counter_reclaim`). The preemptor ends at or under what it deserves, and no queue above it passes
+what it deserves, or what it had already. Moving a pod does not change its queue's allocation, so a
+pod that can be moved may belong to any queue.
 
 So, while demand stays as it is and nothing else is freed, two sums strictly fall, the first before
 the second: what queues hold above both share and quota, and what they hold above quota. What was
 taken can't be taken back: a queue at or under what it deserves is no victim, one that would pass it
-with the evicted workload is no preemptor, and smaller work has no request on what is lacking, see
+with the evicted workload is no preemptor, and smaller work has no claim on what is lacking, see
 above. Evicted pods that are made again don't change demand, so they don't change the shares either.
 
 Above quota nobody is owed anything at once, and every job that arrives shifts all fair shares a

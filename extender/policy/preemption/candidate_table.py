@@ -1,6 +1,6 @@
-"""Laying out the candidates: who of a node pool may be told to leave, gathered once a cycle.
+"""Builds the candidates of a node pool, once a cycle.
 
-They are pods of preemptible workloads that are bound whole and of which nothing is being moved.
+Candidates are pods of preemptible workloads of which all pods are bound and none is being moved.
 """
 
 from array import array

@@ -1,9 +1,8 @@
-"""The pods of one node pool that may be told to leave, as flat arrays that the kernel reads.
+"""The pods of one node pool that may be evicted or moved, as flat arrays that the kernel reads.
 
-They are preemptible work that is bound whole, of which nothing is being moved, and that is not
-protected. A workload gives its surplus pod by pod; what is left then goes in the units that
-`groups.unit_of` names. Arrays are laid out once a cycle; what leaves is marked, and what its
-workload could still give is worked out again.
+A workload gives its surplus pods one by one; the rest is evicted in the units that `gangs.unit_of`
+names. The arrays are built once a cycle. Evicted and moved pods are marked in them, and what their
+workload could still give is computed again.
 """
 
 from array import array
@@ -25,14 +24,14 @@ class Candidates:
     its w, `turn` its place among its workload's, `shape` its index in `shapes`, `card_start` (one
     more than pods) into `card_ix` and `card_milli`, `amounts` (int64[3 * n]), `lost` milli-GPU-
     seconds, `is_here` 1 while it may be chosen, `is_core` 1 where it is no surplus though its
-    workload has some, `may_move` 1 where somebody makes it again. By workload: `surplus` pods that
-    may go one by one, `whole_lost` and `whole_amounts` of all that it may still give, `is_stuck` 1
-    where it can't go whole, `priority`, `rank` of its priority among those of its project (0: the
-    lowest), `age` (the larger the older), `queue`, `is_first` 1 where its kind precedes training
-    (see `first_kinds`); `of_first_kinds` lists by project those that do if they fit its quota. By
-    queue: `has` (int64[3 * n]) is what it holds, `had` what it held at first. `nobody` has a 0 for
-    every p. `budgets` counts what is stopped or moved against disruption budgets, `guarded` are the
-    pods that these protect.
+    workload has some, `may_move` 1 where a controller would create it again. By workload: `surplus`
+    pods that may go one by one, `whole_lost` and `whole_amounts` of all that it may still give,
+    `is_stuck` 1 where it can't go whole, `priority`, `rank` of its priority among those of its
+    project (0: the lowest), `age` (the larger the older), `queue`, `is_first` 1 where its kind
+    precedes training (see `first_kinds`); `of_first_kinds` lists by project those that do if they
+    fit its quota. By queue: `has` (int64[3 * n]) is what it holds, `had` what it held at first.
+    `nobody` has a 0 for every p. `budgets` counts what is stopped or moved against disruption
+    budgets, `guarded` are the pods that these protect.
     """
 
     pods: list[PodView] = field(default_factory=list)
@@ -77,7 +76,7 @@ class Candidates:
     _gone: set[str] = field(default_factory=set)
 
     def number_shapes(self, pods: Iterable[PodView]) -> list[int]:
-        """List the shapes of the pods; returns whose is which."""
+        """List the shapes of the pods; returns the index of each pod's."""
         numbers: dict[tuple[Demand, int], int] = {}
         found = []
         for pod in pods:

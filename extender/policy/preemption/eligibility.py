@@ -1,4 +1,4 @@
-"""On what terms pods may leave for somebody: the common form of consolidate, reclaim and preempt.
+"""Which pods a request may take, in a form common to consolidate, reclaim and preempt.
 
 A stage says with a `PreemptionRule` which request is served and what may be evicted for it;
 `Eligibility` is the latter as arrays over the candidates, which the kernel reads. Queues give in

@@ -1,4 +1,4 @@
-"""Who waits in a node pool within what its queues deserve."""
+"""Pending work of a node pool within what its queues deserve."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class EntitledWork:
     _waiting: "dict[tuple[Queue, Amounts], None] | None" = None
 
     def is_waiting(self, *, outside: Queue | None = None) -> bool:
-        """Whether anybody waits so, in a project other than `outside` if one is given."""
+        """Whether such work waits, in a project other than `outside` if one is given."""
         session, pool = self.session, self.pool
         if self._waiting is None:
             # Much of what waits is alike: each queue is asked once for each size.

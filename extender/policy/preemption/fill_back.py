@@ -1,9 +1,9 @@
-"""What becomes of victims once the preemptor has its places: who moves, who stays, who stops.
+"""After the preemptor is placed, decides for each victim whether it is evicted, moved, or keeps
+running.
 
-First the displaced find new places, or stop. Then, the costliest first, every unit that would be
-stopped is kept where its pods can stay or move instead, and everybody stays without whom the
-preemptor has its places all the same. So the result is minimal: leaving out any victim breaks the
-plan, for what was needed among more victims is needed among fewer.
+Pods on the move that have no new place get one, or are evicted. Then, the costliest first, each
+unit that would be evicted keeps running or moves instead if its pods can, and each victim is given
+back without which the preemptor still has its places.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from extender.policy.preemption.statement import (
 from extender.policy.workloads.pod_classes import placing_orders
 from extender.state.model import GPU
 
-#: How often everybody is looked at; more than twice is rare.
+#: How often all victims are looked at; more than twice is rare.
 _MOST_PASSES: Final = 4
 
 
@@ -53,7 +53,7 @@ class FillBack:
     n_evicted_instead: int = 0
 
     def run(self) -> bool:
-        """Decide about all of them; False where somebody can neither move nor stop."""
+        """Decide about all of them; False if a pod can neither move nor be evicted."""
         statement = self.statement
         homeless = [p for p, place in statement.moving.items() if place is None]
         for p in largest_first(statement.candidates, homeless):
@@ -98,7 +98,7 @@ class FillBack:
         return not candidates.can_move(p) or self.fullness.is_full(pod.demand, pod.constraints)
 
     def give_back(self) -> None:
-        """Let everybody stay without whom the preemptor has its places all the same."""
+        """Give back each victim without which the preemptor still has its places."""
         if not self._is_tight():
             self._give_back_in_passes()
 
@@ -108,7 +108,7 @@ class FillBack:
             self._give_back_in_passes()
 
     def _give_back_in_passes(self) -> None:
-        # Who stays may give up a new place that is where another one was.
+        # A pod that stays gives up its new place, and another victim may have been there.
         for _ in range(_MOST_PASSES):
             mark = self.statement.checkpoint()
             self._give_back_once()
@@ -142,7 +142,7 @@ class FillBack:
             statement.rollback(mark)
 
     def _try_without(self, victim: EvictionUnit | int) -> bool:
-        """Whether the preemptor has its places without the victim, who stays then."""
+        """Whether the preemptor has its places without the victim, which stays then."""
         statement = self.statement
         pods = victim.pods if isinstance(victim, EvictionUnit) else (victim,)
         mark = statement.checkpoint()
@@ -169,18 +169,18 @@ class FillBack:
         return all(is_apart(pods[p], statement.ix_of(pods[p].node)) for p in stay)
 
     def _make_way(self, stay: Collection[int]) -> bool:
-        """Whether those who stay have their places, once the preemptor's pods there are elsewhere;
-        what was tried in vain is for the caller to undo."""
+        """Whether the pods that stay have their places, once the preemptor's pods there are
+        elsewhere; what was tried in vain is for the caller to undo."""
         pods = self.statement.candidates.pods
         nodes = {pods[p].node for p in stay}
         if not self._are_apart(stay):
-            # Who has to keep away may be on any node of a domain.
+            # A pod with anti-affinity may be on any node of a domain.
             nodes |= {placement.node for placement in self.statement.placements}
         elif not self._is_over(nodes):
             return True
         mark = self.statement.checkpoint()
         for only_overlapping in (False, True):
-            # Those who are in nobody's way may be the company that the others need.
+            # Pods that are in no victim's way may be the peers that others need.
             assignments = self._unassign_on(nodes, only_overlapping=only_overlapping)
             if self._reassign(assignments) and not self._is_over(nodes) and self._are_apart(stay):
                 return True
@@ -200,7 +200,7 @@ class FillBack:
         ]
 
     def _is_free_of_others(self, placement: Placement) -> bool:
-        """Whether all who hold its cards have room on them."""
+        """Whether its cards hold no more than they have."""
         cards = self.statement.session.sim.later.cards
         free = cards.free_of(cards.ix[placement.node])
         return all(free[card.index] >= 0 for card in placement.cards)
@@ -218,12 +218,12 @@ class FillBack:
         return False
 
     def _is_tight(self) -> bool:
-        """Whether it is plain that nobody can stay: no node takes one pod more, in the one pool
+        """Whether no victim can stay for plain reasons: no node takes one pod more, in the one pool
         that may be used, and each victim is on a node where the one pod of the preemptor needed
         it."""
         statement, pods = self.statement, self.statement.candidates.pods
         shape = self.request.shapes[0]
-        # Who stays gives up his new place, and that may be what the preemptor needs.
+        # A pod that stays gives up its new place, which may be what the preemptor needs.
         if not self.request.is_alike or statement.moving or statement.is_for_limits:
             return False
         if not self.fullness.is_full(shape.demand, shape.constraints):

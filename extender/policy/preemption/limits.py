@@ -1,4 +1,4 @@
-"""The limits of a preemptor's queues, which others that leave inside them may make room under."""
+"""Makes room under the limits of the preemptor's queues by evicting work inside these queues."""
 
 from extender.policy.preemption.eligibility import Eligibility
 from extender.policy.preemption.statement import Statement
@@ -11,7 +11,7 @@ from extender.state.model import Amounts
 def meet_limits(statement: Statement, eligibility: Eligibility) -> bool:
     """Whether the preemptor's queues stay within their limits, once work inside them is stopped.
 
-    Where a queue is over its limit already that is no matter of the preemptor's, who has to wait.
+    The preemptor waits where a queue is over its limit already.
     """
     statement.is_for_limits = False
     amounts, given = placed_amounts(statement.placements), statement.given()
@@ -30,7 +30,7 @@ def _meet_limit(
     for r in RESOURCES:
         if not amounts[r] or before[r] + amounts[r] <= queue.limit[r]:
             continue
-        # Who stops now has to stop, even if he could move.
+        # A pod that is evicted for a limit must not be moved instead.
         statement.is_for_limits = True
         if queue.allocated[r] + amounts[r] <= queue.limit[r]:
             continue

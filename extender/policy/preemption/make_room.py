@@ -1,4 +1,4 @@
-"""Room for one pod at a time: on the node where that costs least, others move away or stop."""
+"""Makes room for one pod at a time, on the node where that costs least."""
 
 from array import array
 from collections.abc import Collection, Sequence
@@ -25,7 +25,7 @@ class NodeClearing:
     """Makes room for the pods of one statement.
 
     `cleared` are nodes on which room was made, in this order, and `refused` those on which it is
-    not to be made. `is_doubtful`: somebody was to move, had nowhere to go, and stops instead.
+    not to be made. `is_doubtful`: a pod was to move, had no place, and is evicted instead.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class NodeClearing:
         self.refused: set[int] = set()
         self.is_doubtful = False
         self._context = context
-        self._trial = statement
+        self._statement = statement
         self._request = request
         self._rule = rule
         self.with_moves = False
@@ -47,7 +47,7 @@ class NodeClearing:
 
     @property
     def eligibility(self) -> Eligibility:
-        """Who may be asked to leave, and to move."""
+        """Which pods may be evicted, and moved."""
         return self._context.eligibility(self._rule, with_moves=self.with_moves)
 
     def begin(self, *, with_moves: bool, refused: Collection[int]) -> None:
@@ -62,7 +62,7 @@ class NodeClearing:
     def assign(self, pod: PodView, frame: NodeSet) -> bool:
         """Place the pod in what is free, or where room is made; the caller undoes a False."""
         fullness = self._context.fullness
-        if not fullness.is_full(pod.demand, pod.constraints) and self._trial.assign(pod, frame):
+        if not fullness.is_full(pod.demand, pod.constraints) and self._statement.assign(pod, frame):
             return True
         costs = self.costs(Shape(pod.demand, pod.constraints, 1), frame)
         for at, ix in enumerate(costs.node_ixs) if self.refused else ():
@@ -74,7 +74,7 @@ class NodeClearing:
         return is_assigned
 
     def _assign_with_victims(self, pod: PodView, frame: NodeSet, costs: NodeCosts) -> bool:
-        statement, is_one_of_many = self._trial, len(self._request.chunk) > 1
+        statement, is_one_of_many = self._statement, len(self._request.chunk) > 1
         best: tuple[Cost, int] | None = None
         for _ in range(_MOST_TRIES):
             at = costs.cheapest()
@@ -95,8 +95,9 @@ class NodeClearing:
         return best is not None and self._make(pod, frame, costs, best[1])
 
     def _make(self, pod: PodView, frame: NodeSet, costs: NodeCosts, ix: int) -> bool:
-        """Place the pod on node `ix` and send away who must leave; the caller undoes a False."""
-        context, statement, eligibility = self._context, self._trial, self.eligibility
+        """Place the pod on node `ix` and evict or move what must leave; the caller undoes a
+        False."""
+        context, statement, eligibility = self._context, self._statement, self.eligibility
         candidates, chosen = context.candidates, costs.choose(ix)
         if chosen is None:
             return False
@@ -119,7 +120,7 @@ class NodeClearing:
             statement.evict(unit)
         if statement.moving and self._moves_too_much():
             return False
-        # It does once all have left who were chosen, if nobody minds who is beside whom.
+        # The node takes the pod once all chosen pods have left, unless pod affinity matters.
         if not is_sure and not self._fits(pod, ix):
             return False
         statement.assign_to(pod, ix, frame)
@@ -127,7 +128,7 @@ class NodeClearing:
         return not displaced or self._relocate(displaced)
 
     def _moves_too_much(self) -> bool:
-        rule, moving, candidates = self._rule, self._trial.moving, self._context.candidates
+        rule, moving, candidates = self._rule, self._statement.moving, self._context.candidates
         if rule.max_moves is not None and len(moving) > rule.max_moves:
             return True
         own = candidates.by_key.get(self._request.key)
@@ -136,7 +137,11 @@ class NodeClearing:
         return rule.is_move_bounded and candidates.amounts_of(moving)[GPU] > self._request.need[GPU]
 
     def _relocate(self, displaced: Sequence[int]) -> bool:
-        statement, candidates, eligibility = self._trial, self._context.candidates, self.eligibility
+        statement, candidates, eligibility = (
+            self._statement,
+            self._context.candidates,
+            self.eligibility,
+        )
         for p in largest_first(candidates, displaced):
             if p in statement.moving and statement.moving[p] is None:
                 if not move_or_evict(statement, eligibility, p):
@@ -147,7 +152,7 @@ class NodeClearing:
         return True
 
     def _fits(self, pod: PodView, ix: int) -> bool:
-        """Whether the node takes the pod, by what is free later and by who is there."""
+        """Whether the node takes the pod, by what is free later and by pod affinity."""
         places, later = self._context.session.places, self._context.session.sim.later
         if pod.demand.counted and not later.fits_counted(ix, pod.demand):
             return False

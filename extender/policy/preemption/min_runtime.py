@@ -1,7 +1,7 @@
 """Minimum run times: work that ran less than its queues promise is neither stopped nor moved.
 
 A gang runs for as long as its oldest pod does, and gives only its surplus until its minimum is
-over. Pods that are a workload each (a minimum of one pod: statements of a search) are protected one
+over. Pods that are a workload each (a minimum of one pod: trials of a search) are protected one
 by one.
 """
 

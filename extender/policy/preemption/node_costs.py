@@ -1,7 +1,7 @@
-"""What room for one more pod costs on every node, kept up to date while pods come and go.
+"""What it costs to make room for one more pod on every node, kept up to date as pods come and go.
 
-A cost that was worked out stays a lower bound while only more is taken; so only nodes on which
-something happened are costed again, and the cheapest before it is believed.
+A cost that was computed stays a lower bound while only more is taken. So only nodes on which
+something changed are computed again, and the cheapest one before it is used.
 """
 
 from array import array
@@ -68,7 +68,8 @@ class NodeCosts:
     def cheapest(self) -> int:
         """The position of the cheapest node, or -1 where room can be made on none.
 
-        Who leaves it is known then, to whom asks with `choose` before anything else changes."""
+        The pods that leave it are known then, if `choose` is called before anything else
+        changes."""
         at = self._room.cheapest()
         if at >= 0:
             if self.demand.counted:

@@ -1,7 +1,7 @@
-"""Plans that are part of the cycle's: what they put into it, and their review once all are made.
+"""The solutions of a cycle: what they put into the plan, and their review.
 
-Where one frees more than it uses, others may not need all their victims any more: who can stay then
-stays, and who waits may change places for that.
+A solution may free more than it uses, so that another one needs fewer victims. The review gives
+those victims back, and may change the places of a preemptor for that.
 """
 
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ class CommittedSolutions:
             at = 3 * candidates.queue_ix[queue]
             for r, amount in enumerate(amounts):
                 if amount:
-                    # With what the preemptor holds here, nobody comes back beyond the limit.
+                    # With what the preemptor holds here, no victim comes back beyond the limit.
                     had[at + r] = 0
         return rest
 
@@ -93,8 +93,8 @@ class CommittedSolutions:
         return [self.candidates.workloads[unit.w] for unit in units]
 
     def review(self) -> bool:
-        """Let those stay after all whom plans of the cycle do not need any more; returns whether
-        anybody does."""
+        """Give back victims that no solution of the cycle needs any more; returns whether any
+        is."""
         is_any_kept, self._is_counted = False, False
         pods = self.candidates.pods
         for each in self._all:
@@ -127,7 +127,7 @@ class CommittedSolutions:
             self.session.evict(Eviction(candidates.pods[p], victim_queue, rule.reason, key, note))
 
     def count_leaving(self) -> None:
-        """Who is stopped still holds what he has: what may start now has to leave room for it."""
+        """An evicted pod still holds its place: what starts now has to leave room for it."""
         if self._is_counted:
             return
         for queue, amounts in self._counted:
@@ -143,7 +143,7 @@ class CommittedSolutions:
         self._is_counted = True
 
     def _has_to_wait(self, request: PreemptionRequest, statement: Statement) -> bool:
-        """Whether any place is, or may be, still held by somebody who leaves."""
+        """Whether any place is, or may be, still held by a pod that leaves."""
         session, now = self.session, self.session.sim.now
         if statement.units or statement.moving or session.is_anybody_leaving():
             return True
@@ -163,7 +163,7 @@ def review(
         pool.has_new_plan = False
     is_any_left_over = any(pool.is_anything_left_over for pool in pools)
     if is_any_new and (is_any_left_over or session.places.pod_affinity):
-        # Who stays may have made way for another who can stay then.
+        # A victim that stays may release a place at which another one can stay.
         with session.places.pod_affinity.once_all_have_left():
             for _ in range(_MOST_PASSES):
                 if not sum(pool.review() for pool in pools):

@@ -1,4 +1,5 @@
-"""Who is displaced finds another place, or stops with all that can't go on without it."""
+"""Relocates a displaced pod; if no node takes it, evicts it with the pods that cannot run without
+it."""
 
 from collections.abc import Sequence
 

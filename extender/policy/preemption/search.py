@@ -1,4 +1,5 @@
-"""One search: the pods of a request are placed one after the other, and others leave for them.
+"""One attempt to place a request: its pods are placed one after the other, with victims where
+needed.
 
 A `Search` is a `DomainPlacer`: inside each domain that is tried it makes room where nothing is
 free.

@@ -46,12 +46,12 @@ class Solution:
         return self.is_allowed()
 
     def is_allowed(self) -> bool:
-        """Whether the rule allows the plan as it is, and all suit those beside whom they are, whom
-        nobody leaves alone who was given a place before."""
+        """Whether the rule allows the solution as it is, and pod affinity holds for its pods and
+        for those that were given places before."""
         return self.rule.validate(self.request, self.statement) and self.fits_affinity()
 
     def fits_affinity(self) -> bool:
-        """Whether all who get places suit those beside whom they are."""
+        """Whether pod affinity and anti-affinity hold for all pods that get places."""
         statement, beside = self.statement, self.context.session.places.pod_affinity
         if not beside:
             return True

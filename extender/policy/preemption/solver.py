@@ -1,11 +1,11 @@
-"""The search for victims: one request, one rule, and a plan simulated whole before anybody leaves.
+"""The search for victims in a node pool: a solution is simulated whole before a pod is evicted.
 
-Pod after pod the request takes what is free later, or else the node on which room costs least. Who
-must leave there moves, where the rule lets it and there is another place, or stops. Only a plan
-that holds together becomes part of the cycle's, else the simulation is rolled back.
+Pod after pod, the request takes what is free later, or else the node on which room costs least. A
+victim moves if the rule allows it and there is another place; otherwise it is evicted. Only a
+complete solution becomes part of the plan, else the simulation is rolled back.
 
-A "no" is found before the search where sums, or the nodes one by one, show it, and is remembered by
-rule and shape until something is released that was not used.
+A request that cannot be served is recognized before the search from sums, or from the nodes one by
+one. The answer is remembered by rule and shape until a pod releases something that is not used.
 """
 
 from array import array
@@ -88,7 +88,7 @@ class Solver:
         self.context.forget_costs()
 
     def _watch_reservation(self) -> None:
-        """What is kept for somebody may count as free for the next workload, or not any more."""
+        """Reserved places may count as free for the next workload, or not any more."""
         context = self.context
         is_open = context.session.places.is_open(context.pool)
         if is_open or self._is_open:
@@ -99,7 +99,7 @@ class Solver:
     def _could(self, search: Search) -> bool:
         """The cheap no: whether there is enough in sum, and on the nodes one by one.
 
-        Who may be stopped for one pod is seen node by node anyway.
+        For a single pod the victims are looked for node by node anyway.
         """
         request, rule = search.request, search.rule
         n_pods = len(request.chunk)
@@ -119,7 +119,7 @@ class Solver:
         return costs.capacity(n_pods) >= n_pods
 
     def _with_room(self, search: Search) -> "array[int]":
-        """All nodes whose room counts: those that the request may use, or who is moved away."""
+        """All nodes whose room counts: those that the request, or a moved pod, may use."""
         matcher = self.context.session.places.node_filter
         if search.can_move:
             return array("i", matcher.ready(self.context.pool))

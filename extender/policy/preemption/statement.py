@@ -1,8 +1,8 @@
-"""One plan in the making: who is placed, who is stopped, who is moved, and the way back.
+"""The operations of one attempt: places that are assigned, pods that are evicted or moved.
 
-Everything is done in the session's simulation and in the candidates at once, and can be rolled back
-to any checkpoint. A pod that is moved leaves its place and gets another; until it has one it is on
-the way. Stopped pods are taken off their queue, moved ones are not.
+Each operation changes the session's simulation and the candidates together, and can be rolled back
+to any checkpoint. A pod that is moved leaves its place and gets another one; until then it is on
+the way. Evicted pods are taken off their queue, moved pods are not.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ _MOST_RANK: Final = (1 << 7) - 1
 
 
 class PreemptionRequest(Struct, eq=False, gc=False):
-    """Somebody who takes: a chunk of a workload in queue `leaf`, and what it needs.
+    """What a preemptor asks for: a chunk of a workload in queue `leaf`, and what it needs.
 
     `is_near`: its groups ask for nearness. `is_alike`: one of its pods is as good as another,
     wherever it is.

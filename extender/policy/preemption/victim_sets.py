@@ -1,4 +1,4 @@
-"""The unit in which a pod would be stopped now: alone, or with all that can't go on without it."""
+"""The unit in which a pod would be evicted: alone, or with the pods that cannot run without it."""
 
 from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY, Eligibility
 from extender.policy.preemption.statement import EvictionUnit, Statement
