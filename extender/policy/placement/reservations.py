@@ -42,8 +42,9 @@ from extender.state.model import GPU, Amounts
 LONGEST_S: Final = 4 * 3600
 #: The part of its waiting time for which cards stand idle for a workload without a stated start.
 DRAIN_PART: Final = 4
-#: Workloads of a pool for which a start is looked for in one cycle.
-_MOST_SEARCHES: Final = 8
+#: Workloads of a pool for which a start is looked for in one cycle. Each costs a pass over the pods
+#: of the pool: 170 ms where 8,000 run on 1,000 nodes.
+_MOST_SEARCHES: Final = 4
 
 
 @dataclass(slots=True)
