@@ -1,7 +1,8 @@
 """Disruption budgets of a scenario: which jobs each covers, and how many tasks it lets go.
 
 As the disruption controller counts: a task is healthy while it runs, and with `maxUnavailable` all
-that exist should be. Time stands still in a run, so no deadline ends what a budget binds.
+that exist should be. A budget binds reclaim and preemption until its deadline, as time passes
+between steps and in a long run (`World.deadlines`).
 """
 
 from collections.abc import Sequence

@@ -19,7 +19,7 @@ Limit = Amount | None
 #: Bounds that no cluster comes near, so that sums stay far below what 64 bits hold.
 MOST: Final = 1_000_000
 _MOST_SECONDS: Final = 1_000_000_000
-#: Time stands still in a run: a cluster has long come to rest.
+#: Rounds take no time: a cluster has long come to rest.
 _MOST_ROUNDS: Final = 1000
 #: Cards of a node: a set of them is a word of 64 bits.
 _MOST_CARDS: Final = 64
