@@ -31,6 +31,8 @@ def faults_of(case: Case) -> Iterator[str]:
     yield from _repeated("budgets", names)
     for at, budget in enumerate(case.budgets):
         yield from _in_budget(f"budgets[{at}]", budget)
+    for name in case.simulate.runs.keys() - {job.name for job in case.jobs}:
+        yield f"simulate.runs[{name}]: there is no such job in jobs"
     for at, line in enumerate(case.simulate.arrivals):
         yield from _in_arrivals(f"simulate.arrivals[{at}]", line)
     yield from _in_expectation("expect", case.expect)

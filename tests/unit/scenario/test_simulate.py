@@ -154,3 +154,8 @@ def test_an_event_about_a_job_that_is_not_there_is_refused() -> None:
 def test_arrivals_that_cannot_be_meant_are_refused(wrong: Entry, why: str) -> None:
     made = case_of(entry(simulate={"arrivals": [line() | wrong]}), "test")
     assert why in " ".join(faults_of(made))
+
+
+def test_the_work_of_a_job_that_is_not_there_is_refused() -> None:
+    made = case_of(entry(simulate={"runs": {"q": 5}}), "test")
+    assert list(faults_of(made)) == ["simulate.runs[q]: there is no such job in jobs"]
