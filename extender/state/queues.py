@@ -294,6 +294,8 @@ class Queues:
                 continue
             known = last.pools.get(figures.name, _NONE_YET) if last else _NONE_YET
             quotas[figures.name], refused = _read_quota(figures, known)
+            if owner[0] == "GpuDepartment":
+                refused += _without_effect(figures)
             problems += [f"node pool {figures.name}: {text}" for text in refused]
         if problems:
             self._bad_figures[owner] = problems
@@ -371,6 +373,19 @@ def _read_figures(
     if quota == UNLIMITED and limit == UNLIMITED:
         return UNBOUND
     return Figures(quota, limit, weight)
+
+
+def _without_effect(figures: PoolFigures) -> list[str]:
+    """What the figures of a department say that a department does not have."""
+    weighed = ("gpu", figures.gpu), ("cpu", figures.cpu), ("memory", figures.memory)
+    problems = [
+        f"{resource}.overQuotaWeight: has no effect, the weight of a department is its quota"
+        for resource, written in weighed
+        if written.over_quota_weight != 1
+    ]
+    if figures.rank:
+        problems.append("rank: has no effect, departments have none")
+    return problems
 
 
 def _kept(figure: int) -> str:

@@ -206,14 +206,18 @@ class _Division:
 
     def divide(self, queues: Sequence[Queue], total: int) -> None:
         """Divide `total` among queues of one parent, and each one's part among those below it."""
+        self._divide_level(queues, total)
+        parents = [queue for queue in queues if queue.children]
+        for parent in parents:
+            self._divide_level(parent.children, parent.share[self.resource])
+            parents.extend(child for child in parent.children if child.children)
+
+    def _divide_level(self, queues: Sequence[Queue], total: int) -> None:
         by_rank = sorted(queues, key=lambda queue: (queue.figures.rank, queue.age_key))
         left = self._give_quota(by_rank, total)
         if left > 0:
             for _, group in groupby(by_rank, key=lambda queue: queue.figures.rank):
                 left = self._give_surplus(list(group), left)
-        for queue in queues:
-            if queue.children:
-                self.divide(queue.children, queue.share[self.resource])
 
     def _give_quota(self, queues: Sequence[Queue], total: int) -> int:
         """Give every queue its quota as far as it wants it; returns what is left of the total."""

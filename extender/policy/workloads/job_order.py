@@ -293,9 +293,11 @@ class Turns:
                 heapreplace(heap, path[at])
 
     def _branch_of(self, queue: Queue) -> _Branch:
-        branch = self._branches.get(queue)
-        if branch is None:
-            branch = self._branches[queue] = _Branch(queue)
-            above = self._root if queue.parent is None else self._branch_of(queue.parent)
-            above.heap.append(branch)
-        return branch
+        above = self._root
+        for each in reversed(queue.chain):
+            branch = self._branches.get(each)
+            if branch is None:
+                branch = self._branches[each] = _Branch(each)
+                above.heap.append(branch)
+            above = branch
+        return above

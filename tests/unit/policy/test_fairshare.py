@@ -326,3 +326,14 @@ def test_work_within_an_oversubscribed_quota_may_be_taken_from_work_above_quota(
     cluster.job("b-job", "b", 5)
     got = counts(decide(cluster.snapshot()))
     assert got == {("a-job", "evicted"): 1, ("b-job", "nominated"): 1}
+
+
+def test_a_chain_of_thousands_of_queues_is_divided() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=1)
+    cluster.project("q1999")
+    cluster.job("job", "q1999")
+    snapshot = cluster.snapshot()
+    chain = [QueueView(f"q{at}", parent=f"q{at - 1}" if at else "") for at in range(2000)]
+    snapshot.queues = {view.name: view for view in chain}
+    assert counts(decide(snapshot)) == {("job", "reserved"): 1}

@@ -142,3 +142,13 @@ def test_a_status_update_changes_nothing() -> None:
     before = queues.project_views
     assert queues.set_project(project("p").quota(1).version(2).build()) == set()
     assert queues.project_views is before
+
+
+def test_a_weight_or_rank_of_a_department_is_told_to_have_no_effect() -> None:
+    queues = Queues()
+    queues.set_department(department("science").quota(1, weight=3, rank=2).build())
+    assert [str(problem) for problem in queues.problems()] == [
+        "GpuDepartment science: node pool default: gpu.overQuotaWeight: has no effect,"
+        " the weight of a department is its quota",
+        "GpuDepartment science: node pool default: rank: has no effect, departments have none",
+    ]
