@@ -51,12 +51,15 @@ _MOST_SEARCHES: Final = 4
 class BackfillReservation:
     """Places at which workload `key` can start at `start_s` (None: at an unknown time): node, what
     is asked of it, cards. Where nothing is asked, only the cards are kept. `take_back` is what the
-    workload could take back from others by then; None if it can start now."""
+    workload could take back from others by then; None if it can start now. `above_share` is its
+    queue if it lifts that above what it deserves, although it is not the turn of work larger than
+    the share."""
 
     key: str
     start_s: int | None
     places: list[tuple[int, Demand | None, Cards]]
     take_back: TakeBack | None
+    above_share: Queue | None = None
 
 
 @dataclass(slots=True)
@@ -107,9 +110,8 @@ class Reservations:
             return
         placed = self._free_now(leaf, pending, pool)
         if placed:
-            self._keep(
-                pool, BackfillReservation(pending.workload.key, None, self._listed(placed), None)
-            )
+            places, above = self._listed(placed), leaf if self._is_above(leaf, pending) else None
+            self._keep(pool, BackfillReservation(pending.workload.key, None, places, None, above))
             return
         begin_s, length_s = since_s + window[0], window[1]
         ends = self.future.pods_to_drain(pool, begin_s - length_s, begin_s + length_s)
@@ -183,12 +185,23 @@ class Reservations:
         if kept.start_s is not None and run_s is not None and now_s + run_s <= kept.start_s:
             return True
         leaf = self.future.queues[pool].leaf_of(workload)
+        if (
+            leaf is not None
+            and kept.above_share not in (None, leaf)
+            and _is_deserved(leaf, pending)
+        ):
+            # Reclaim would take the place back for it.
+            return True
         after_s = 0 if kept.start_s is None else kept.start_s - now_s
         return (
             leaf is not None
             and kept.take_back is not None
             and kept.take_back.could_take(leaf, workload, pending.need(), after_s)
         )
+
+    def _is_above(self, leaf: Queue, pending: Pending) -> bool:
+        now_s = self.future.snapshot.now_s
+        return not _is_deserved(leaf, pending) and not is_turn_of_larger(leaf, pending, now_s)
 
     def _keep(self, pool: str, found: BackfillReservation | None) -> None:
         if found is not None:
@@ -234,6 +247,7 @@ class Reservations:
             ends[n_ended - 1].end_s,
             self._listed(placed),
             self.take_back(leaf, pending, pool, ends[:n_ended]),
+            leaf if self._is_above(leaf, pending) else None,
         )
 
     def take_back(self, leaf: Queue, pending: Pending, pool: str, ended: Sequence[End]) -> TakeBack:
@@ -314,6 +328,11 @@ def is_turn_of_larger(leaf: Queue, pending: Pending, now_s: int) -> bool:
     if not larger or not has_waited_long(pending.workload, now_s):
         return False
     return all(queue.is_owed_more_than_its_share(need) for queue in larger)
+
+
+def _is_deserved(leaf: Queue, pending: Pending) -> bool:
+    """Whether its queues deserve what they hold together with the next chunk."""
+    return all(queue.has_room(pending.need(), queue.deserves) for queue in leaf.chain)
 
 
 def _holds(queue: Queue, need: Amounts) -> bool:

@@ -82,3 +82,16 @@ class TestLargerThanTheShare:
         run = LongRun({"n": 8}, equal_projects(["a", "b"]), sources).run(72)
         assert largest_difference(run, [1, 1]) < 0.1
         assert run.lost_part() < 0.001
+
+
+def test_places_kept_for_work_that_would_lift_its_queue_above_its_share_cost_no_work() -> None:
+    """Pods of 1, 2 and 4 GPUs: the second pod of 4 is above the share of its queue, 5.3."""
+    sources = [Source(f"q{at}", gpus, _LONG_S) for at, gpus in enumerate((1, 2, 4))]
+    run = LongRun(
+        {"n": 8, "m": 8},
+        equal_projects(projects(3)),
+        sources,
+        half_life_s=24 * HOUR_S,
+        step_s=300,
+    ).run(60)
+    assert run.lost_part() <= 0.02
