@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Whether a pod may leave, and at what price, after those that are chosen. Twin: `appraisal_twin`.
 
-An `Appraisal` is bound to a herd and the terms on which its pods may leave (`extender.policy.preemption.candidates`
-and `terms` describe the arrays); it reads them anew every time and changes none. A pod moves where
-it may, else it stops: alone while its workload has surplus, else the whole workload does.
+An `Appraisal` is bound to a herd and the terms on which its pods may leave
+(`extender.policy.preemption.candidates` and `eligibility` describe the arrays); it reads them anew
+every time and changes none. A pod moves where it may, else it stops: alone while its workload has
+surplus, else the whole workload does.
 """
 
 from array import array

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """What is idle on nodes, and what the work of queues could give: sums for a cheap "no".
 
-`nodes` is a NodeTable and `herd` a Herd (`extender.policy.preemption.candidates`). Cost: one pass. Twin:
-`sums_twin`.
+`nodes` is a NodeTable and `herd` a Herd (`extender.policy.preemption.candidates`). Cost: one pass.
+Twin: `sums_twin`.
 """
 
 

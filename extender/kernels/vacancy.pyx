@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """One node as it is with some of its pods gone, and whether one more fits. Twin: `vacancy_twin`.
 
-A `Vacancy` is bound to a NodeTable, the pods of a Herd (`extender.policy.preemption.candidates`) and one pod's
-demand, of which `extra_need` (int64[k]) is counted one by one; `extra_free` and `extra_held` are
-the same by node and by pod. It reads them anew for every node and changes none.
+A `Vacancy` is bound to a NodeTable, the pods of a Herd (`extender.policy.preemption.candidates`)
+and one pod's demand, of which `extra_need` (int64[k]) is counted one by one; `extra_free` and
+`extra_held` are the same by node and by pod. It reads them anew for every node and changes none.
 """
 
 from array import array

@@ -2,8 +2,9 @@
 """What room for one more pod costs on many nodes, and who leaves for it. Twin: `victims_twin`.
 
 A `Room` is bound to some nodes of a table, a herd (pods that may be told to leave), the terms on
-which they may, and one pod's demand (`extender.policy.preemption.candidates` and `terms` describe the arrays); it
-reads them anew in every call and changes none. Costs compare as in `costs.pxd`.
+which they may, and one pod's demand (`extender.policy.preemption.candidates` and `eligibility`
+describe the arrays); it reads them anew in every call and changes none. Costs compare as in
+`costs.pxd`.
 """
 
 from libc.stdlib cimport calloc, free as release

@@ -43,8 +43,8 @@ cdef struct Connection:
     bint is_ended, has_event
 
 
-# One card. `holder` is the container of the gate that was set last, `holder_at` the card's index in it;
-# see `events.CardState` for the four fields after them and `events.Plan` for the plan.
+# One card. `holder` is the container of the gate that was set last, `holder_at` the card's index in
+# it; see `events.CardState` for the four fields after them and `events.Plan` for the plan.
 cdef struct CardSlot:
     int holder, holder_at
     uint32_t gate
@@ -72,7 +72,9 @@ cdef class Handover:
     cdef ArbiterState state
     cdef pthread_mutex_t lock
 
-    cdef bint _receive(self, int connection, const message_t *message, uint64_t now_ns) noexcept nogil
+    cdef bint _receive(
+        self, int connection, const message_t *message, uint64_t now_ns
+    ) noexcept nogil
     cdef void _end(self, int connection, uint64_t now_ns) noexcept nogil
     cdef void _advance(self, uint64_t now_ns) noexcept nogil
     cdef void _unwatch(self, int fd) noexcept nogil

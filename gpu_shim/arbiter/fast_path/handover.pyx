@@ -248,7 +248,9 @@ cdef class Handover:
         linux.pthread_mutex_unlock(&self.lock)
         return next_ns
 
-    cdef bint _receive(self, int connection, const message_t *message, uint64_t now_ns) noexcept nogil:
+    cdef bint _receive(
+        self, int connection, const message_t *message, uint64_t now_ns
+    ) noexcept nogil:
         cdef Connection *own = &self.state.connections[connection]
         cdef ContainerSlot *of = &self.state.containers[own.container]
         cdef uint32_t bit

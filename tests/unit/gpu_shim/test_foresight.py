@@ -1,4 +1,4 @@
-"""What is decided ahead is what would be decided then, and nobody's account is moved by asking."""
+"""What is decided ahead is what would be decided then, and asking changes no account."""
 
 from fractions import Fraction
 
@@ -12,7 +12,7 @@ LEASE = 250 * MS
 
 
 def node_of(*tenants: tuple[str, str, str, str]) -> Node:
-    """A node whose tenants are all busy: name, request, limit, and cards by letter."""
+    """A node with busy tenants only: name, request, limit, and cards by letter."""
     node = Node(Settings())
     for name, request, limit, cards in tenants:
         claim = Claim(name, Fraction(request), Fraction(limit))

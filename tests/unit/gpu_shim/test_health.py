@@ -1,4 +1,4 @@
-"""When a card may be given to nobody, and when it may again."""
+"""When a card may not be given away, and when it may again."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Leases of one card: lags, overruns, early yields, changes of who is busy."""
+"""Leases of one card: lags, overruns, early yields, tenants that become busy or idle."""
 
 from fractions import Fraction
 
@@ -10,7 +10,7 @@ LEASE = 250 * MS
 
 
 def card_of(*claims: tuple[str, str, str], settings: Settings | None = None) -> Card:
-    """A card on which everybody is busy."""
+    """A card on which every tenant is busy."""
     card = Card(settings or Settings())
     for name, request, limit in claims:
         assert card.admit(Claim(name, Fraction(request), Fraction(limit)), 0) == ""

@@ -22,7 +22,7 @@ CARDS = {ANNOTATION_CARDS: "0:500:8192"}
 
 
 class Doors:
-    """Stands where the arbiter stands: everybody fits."""
+    """Stands where the arbiter stands: every container fits."""
 
     def __init__(self) -> None:
         self.containers: dict[str, object] = {}

@@ -256,7 +256,7 @@ def test_a_terminating_pod_keeps_its_row_and_a_terminal_one_does_not() -> None:
 
 
 def test_a_row_whose_pod_is_gone_holds_its_cards_and_is_told_to_be_an_orphan() -> None:
-    """Else a promise of that place would look as if nobody were about to leave it."""
+    """Else a promise of that place would look as if no pod were about to leave it."""
     held = pod("a").needs(500).bound("n1").build()
     state = state_of(held, gpu_node("n1", 1).holds(row(held, part(0, 500), "bound")).build())
     assert state.snapshot(0).orphans == ()
