@@ -223,7 +223,7 @@ ODD: dict[str, tuple[str, Body, str]] = {
     "no quota and no weight": (
         "GpuProject",
         VISION | {"nodePools": [gpu(overQuotaWeight=0)]},
-        "gets what nobody else asks for",
+        "gets what no other queue asks for",
     ),
     "a default pool without quota": (
         "GpuProject",
