@@ -16,9 +16,10 @@ left above 0 goes to the others in the same way.
 Reclaim lets a queue take up to its share, or up to its quota where quotas exceed what there is:
 work within quota may take from work above quota, whatever the proportions.
 
-Past use decides who starts, never who stops. Where it bends weights, a queue takes no more than its
-share would be without it, and keeps as much as the larger of the two, both rounded up. So the sum
-of what queues hold above that falls with each reclaim, however past use goes on.
+Past use decides what starts, and stops nothing within the share without it. Where it bends weights,
+a queue takes no more than its share would be without it, and keeps as much as the larger of the
+two, both rounded up. So the sum of what queues hold above that falls with each reclaim, however
+past use goes on.
 
 Pods that are being deleted may come back (evicted ones do, when their controller makes them again)
 or not, and their successors may already be counted beside them. So while some are leaving, shares
