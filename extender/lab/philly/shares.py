@@ -15,7 +15,7 @@ from extender.lab.philly.cluster import empty_nodes
 from extender.lab.philly.meter import SAMPLE_S, Sample
 from extender.lab.philly.replay import Outcome
 from extender.lab.philly.rules import POOL, Part, lay_out, rule_named
-from extender.lab.philly.trace import SECONDS_PER_DAY, WINDOW_START_S, Trace
+from extender.lab.philly.trace import GPUS_PER_NODE, SECONDS_PER_DAY, WINDOW_START_S, Trace
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
 from extender.state.model import GPU, PodView, WorkloadView
@@ -80,14 +80,7 @@ def _entitle(
             namespace=tenant,
             name=tenant,
             project=tenant,
-            pods=(
-                PodView(
-                    uid=tenant,
-                    namespace=tenant,
-                    name=tenant,
-                    demand=Demand(devices=gpus, milli=MILLI_PER_GPU),
-                ),
-            ),
+            pods=tuple(_pods_of(tenant, gpus)),
         )
         for tenant, gpus in zip(trace.quota_nodes, demand, strict=True)
         if gpus
@@ -97,3 +90,10 @@ def _entitle(
     return tuple(
         shares[tenant, POOL].fair_share[GPU] / MILLI_PER_GPU for tenant in trace.quota_nodes
     )
+
+
+def _pods_of(tenant: str, gpus: int) -> Iterator[PodView]:
+    """Pods of that many GPUs together, none larger than a node: only such count as demand."""
+    for at, left in enumerate(range(gpus, 0, -GPUS_PER_NODE)):
+        demand = Demand(devices=min(left, GPUS_PER_NODE), milli=MILLI_PER_GPU)
+        yield PodView(uid=f"{tenant}-{at}", namespace=tenant, name=f"{tenant}-{at}", demand=demand)

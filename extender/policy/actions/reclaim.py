@@ -21,6 +21,9 @@ taken can't be taken back: a queue at or under what it deserves is no victim, on
 with the evicted workload is no preemptor, and smaller work has no claim on what is lacking, see
 above. Evicted pods that are made again don't change demand, so they don't change the shares either.
 
+Between users of one project priority comes before shares, as in `preempt`: a user's work never
+reclaims work of the project that precedes it.
+
 Above quota nobody is owed anything at once, and every job that arrives shifts all fair shares a
 little. With `Settings.reclaim_band_percent` a project above its quota takes only while it lacks
 more than that part of its share, in whole GPUs; free cards still fill the rest.
@@ -49,11 +52,21 @@ from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.tree import RESOURCES, Queue, larger
 from extender.policy.session import Session, format_amount, placed_amounts
+from extender.policy.workloads.first_kinds import FIRST_KINDS, size_of
 from extender.policy.workloads.gangs import least_pods
 from extender.policy.workloads.pending import has_waited_long
 from extender.state.model import GPU, UNLIMITED, Amounts, PodView
 
-_RuleKey = tuple[Queue | None, Queue | None, tuple[Amounts, ...], Queue | None, bool, bool]
+_Precedence = tuple[bool, int]
+_RuleKey = tuple[
+    Queue | None,
+    Queue | None,
+    tuple[Amounts, ...],
+    Queue | None,
+    bool,
+    bool,
+    tuple[Queue, _Precedence] | None,
+]
 
 #: Seconds for which work that is larger than its queue's share, and waited long until the queue had
 #: its turn, keeps its places against queues above their quota. Twelve hours let a long training end
@@ -76,13 +89,15 @@ def reclaim(preemption: Preemption) -> None:
 
 @dataclass(slots=True, frozen=True)
 class _Preemptor:
-    """What matters of a request for who gives to it: its queue, how much of what is asked for that
-    and each one above it would hold above quota, and whether it asks for GPUs. (Not the request
-    itself: rules outlive it.)"""
+    """What matters of a request for its victims: its queue, how much of what is asked for that and
+    each one above it would hold above quota, and whether it asks for GPUs. (Not the request itself:
+    rules outlive it.) `precedence`, of a user's work: whether it is of a first kind within the
+    quota of its project, and its priority."""
 
     leaf: Queue
     surplus: tuple[Amounts, ...]
     is_for_gpu: bool
+    precedence: _Precedence | None
 
 
 @dataclass(slots=True)
@@ -110,7 +125,8 @@ class _Reclaim:
                 f"{request.key}: {leaf.project.name} is above its quota and close to its fair"
                 " share, nobody is stopped for the rest",
             )
-        preemptor = _Preemptor(leaf, surplus, need[GPU] > 0)
+        precedence = self._precedence(request) if leaf.is_user else None
+        preemptor = _Preemptor(leaf, surplus, need[GPU] > 0, precedence)
         refused = self.session.check_room(leaf, workload, need, "later")
         if refused is not None:
             over = first_over(request, LIMIT)
@@ -121,6 +137,16 @@ class _Reclaim:
         if preemptor.is_for_gpu and not any(map(any, surplus)):
             return anywhere, self._rule(preemptor, None, is_for_host=True)
         return (anywhere,) if over is None else (self._rule(preemptor, over), anywhere)
+
+    def _precedence(self, request: PreemptionRequest) -> _Precedence:
+        workload, project = request.pending.workload, request.leaf.project
+        is_first = workload.kind in FIRST_KINDS and all(
+            has + more <= most
+            for has, more, most in zip(
+                self.session.firsts.held(project), size_of(workload), project.quota, strict=True
+            )
+        )
+        return is_first, workload.priority
 
     def _is_near_its_share(self, request: PreemptionRequest) -> bool:
         """Whether the request is above its project's quota, and within the band below its share."""
@@ -139,7 +165,11 @@ class _Reclaim:
         # A queue above its quota in something could be its own victim, so it is told from others.
         is_above = any(map(gt, leaf.allocated, leaf.quota))
         own = leaf if is_above else None
-        key = leaf.parent, own, preemptor.surplus, inside, preemptor.is_for_gpu, is_for_host
+        precedence = preemptor.precedence
+        key = (
+            *(leaf.parent, own, preemptor.surplus, inside, preemptor.is_for_gpu, is_for_host),
+            None if precedence is None else (leaf.project, precedence),
+        )
         rule = self._rules.get(key)
         if rule is None:
             rule = self._rules[key] = _ReclaimRule(
@@ -199,7 +229,24 @@ class _ReclaimRule:
                 NOTHING if _has_gpus(pod) else protected
                 for pod, protected in zip(candidates.pods, is_safe, strict=True)
             )
+        is_safe = self._protect_what_precedes(candidates, is_safe)
         return eligibility.finish(self.turns.protect(candidates, preemptor, is_safe))
+
+    def _protect_what_precedes(self, candidates: Candidates, is_safe: bytearray) -> bytearray:
+        """Work of the preemptor's project that precedes a user's work is safe from it."""
+        precedence, project = self.preemptor.precedence, self.preemptor.leaf.project
+        if precedence is None:
+            return is_safe
+        precedes = [
+            leaf.project is project and (bool(is_first), priority) > precedence
+            for leaf, is_first, priority in zip(
+                candidates.leaves, candidates.is_first, candidates.priority, strict=True
+            )
+        ]
+        return bytearray(
+            NOTHING if precedes[w] else protected
+            for w, protected in zip(candidates.owner, is_safe, strict=True)
+        )
 
     def _set_floors(
         self,

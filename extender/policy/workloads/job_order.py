@@ -1,5 +1,7 @@
-"""Whose turn it is: the most deprived department, in it the most deprived project, in it the most
-deprived user, and there the first in line.
+"""The order of turns: the most deprived department, in it the most deprived project, and there the
+first in line. Where the work of a project names users, what precedes other work of the project (by
+kind within quota, then by priority) has its turn first, whichever user it is of; at the same
+priority, the most deprived user has.
 
 Among queues of one parent the order is
 
@@ -43,6 +45,9 @@ ABOVE: Final = 5
 
 #: Sorts the most deprived first; see the module for what comes before what.
 TurnKey = tuple[int, int, int, int, bool, int, int, int, int, str]
+#: Whether the work is not of a first kind within its project's quota, and its priority, negated.
+Precedence = tuple[bool, int]
+NO_PRECEDENCE: Final[Precedence] = (False, 0)
 
 
 def turn_key(queue: Queue, need: Amounts, *, has_waited: bool = False) -> TurnKey:
@@ -127,6 +132,13 @@ class Line:
         """The one whose turn it is."""
         return self._first()[-1][2]
 
+    def precedence(self) -> Precedence:
+        """Sorts lines of users of one project by what is first in them."""
+        entries = self._first()
+        head = entries[-1][2]
+        is_first = entries is self.kinds and self._fits_quota(head)
+        return not is_first, -head.workload.priority
+
     def pop(self) -> Pending:
         """Take the one whose turn it is."""
         return self._first().pop()[2]
@@ -178,17 +190,20 @@ class _Branch:
     has_waited: bool = False
     held: list[int] = field(default_factory=list)
     is_barred: bool = False
+    precedence: Precedence = NO_PRECEDENCE
 
     def __lt__(self, other: "_Branch") -> bool:
         if self.is_barred is not other.is_barred:
             return self.is_barred
-        return self.key < other.key
+        return (self.precedence, self.key) < (other.precedence, other.key)
 
     def set_key(self, now_s: int) -> bool:
         """Work its key out again; returns whether it may have changed. Those below are in order."""
-        queue = self.queue
+        queue, precedence = self.queue, NO_PRECEDENCE
         assert queue is not None
         if self.line is not None:
+            if queue.is_user and not queue.is_workload:
+                precedence = self.line.precedence()
             head = self.line.head()
             need = head.need()
             is_np = not head.workload.is_preemptible
@@ -200,12 +215,13 @@ class _Branch:
         if (
             is_barred is self.is_barred
             and has_waited is self.has_waited
+            and precedence == self.precedence
             and self.held == queue.allocated
             and (need is self.need or need == self.need)
         ):
             return False
         self.need, self.held, self.is_barred = need, queue.allocated[:], is_barred
-        self.has_waited = has_waited
+        self.has_waited, self.precedence = has_waited, precedence
         self.key = turn_key(queue, need, has_waited=has_waited)
         return True
 
