@@ -65,7 +65,6 @@ def _line(draw: st.DrawFn, at: int, project: str) -> Entry:
     }
 
 
-@pytest.mark.xfail(strict=True, reason="two clusters of the first ten evict without end")
 @pytest.mark.timeout(LIMIT_S)
 def test_rules_hold_over_days_and_all_comes_to_rest() -> None:
     n_cycles = n_stops = n_back = 0

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
+from extender.policy.preemption.lost_work import seconds_lost
 from extender.state.model import Constraints
 from tests.property.policy.world import apply
 from tests.support.snapshots import NOW_S, Cluster
@@ -74,7 +75,7 @@ def _cost(plan: Plan) -> tuple[int, int] | None:
     if not plan.admissions:
         return None
     pods = [move.placement.pod for move in plan.moves]
-    lost = sum((NOW_S - pod.started_at) * sum(card.milli for card in pod.cards) for pod in pods)
+    lost = sum(seconds_lost(pod, NOW_S) * sum(card.milli for card in pod.cards) for pod in pods)
     return lost, len(pods)
 
 
