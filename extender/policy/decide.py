@@ -72,7 +72,7 @@ def _allocate_by_policy(preemption: Preemption) -> None:
     session = preemption.session
     allocate(session)
     policies = {name: view.policy for name, view in session.snapshot.pools.items()}
-    # Demand-weighted queues give back what is above their shares, even if nobody waits.
+    # Demand-weighted queues give back what is above their shares, even if no workload waits.
     weighted = sorted(name for name, policy in policies.items() if policy == "demand-weighted")
     pools = list(dict.fromkeys([*session.pools_in_order(), *weighted]))
     for pool in pools:
@@ -104,7 +104,7 @@ def _leave(session: Session, waiting: list[Pending], left: list[Pending]) -> Non
 
 
 def _reclaim_and_go_on(preemption: Preemption) -> None:
-    """Reclaim, and then let those have their turn who had to wait for it."""
+    """Reclaim, and then serve the workloads that had to wait for it."""
     session = preemption.session
     reclaim(preemption)
     session.has_reclaimed = True

@@ -1,4 +1,4 @@
-"""What a cycle decides: who gets which cards, who leaves for whom, and why the others wait."""
+"""What a cycle decides: placements, evictions for them, and why other work waits."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,21 +23,21 @@ def never() -> bool:
 
 
 def unheard(_stage: Stage) -> None:
-    """Nobody asks how far a cycle is."""
+    """Ignore which stage begins."""
 
 
 @dataclass(slots=True, frozen=True)
 class Settings:
     """What a cycle does. Stages run in the order given.
 
-    `protected_pods` are UIDs whose eviction a disruption budget refused lately. `budget_ends` says,
+    `protected_pods` are UIDs of pods that a disruption budget protected lately. `budget_ends` says,
     by UID, when budgets stop holding back reclaim and preemption of pods that former plans wanted.
     `max_moves` bounds the pods that consolidation moves for one workload (None: no bound).
     `moves_reclaimed`: reclaim may move a victim instead of stopping it. A project above its quota
     takes from others only while it lacks more than `reclaim_band_percent` of its share.
     `usage_weight_milli` is how strongly past usage bends weights (0: not at all). `is_spent` says
     when the cycle's time is up: it is asked between workloads, never within one. `enter` is told
-    each stage as it begins, by which a caller who has a clock can time them. `first` are keys of
+    each stage as it begins, so that a caller with a clock can time them. `first` are keys of
     workloads that the last cycle had no time for.
     """
 
@@ -144,9 +144,9 @@ class Plan:
     """The outcome of one cycle. Shares are keyed by (queue, node pool), the rest by workload key.
 
     `waits` names every workload that still has pods without a place, `drops` the nominated ones
-    whose places will never come free and must be given up. `held_back` are victims that disruption
-    budgets kept from being taken. `cut` are workloads that there was no
-    time to look at, and `cut_stages` the stages in which that was so.
+    that must be given up because their places will never come free. `held_back` are victims that
+    disruption budgets kept from being taken. `cut` are workloads that there was no time to look at,
+    and `cut_stages` the stages in which that was so.
     """
 
     admissions: list[Admission] = field(default_factory=list)

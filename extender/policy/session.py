@@ -1,4 +1,4 @@
-"""The state of one cycle that its stages share: the simulation, the queues, who waits, the plan.
+"""The state of one cycle that its stages share: the simulation, the queues, pending work, the plan.
 
 Stages are functions on a Session (`allocate`, `reclaim`). They place pods in the simulation, and
 what they decide goes through `admit` and `evict`, so usage, places and plan never disagree.
@@ -120,8 +120,8 @@ class Session:
                 self.pending.append(found)
 
     def pools_in_order(self, waiting: Iterable[Pending] | None = None) -> list[str]:
-        """Node pools that pending work (or `waiting`) names: those first that are nobody's second
-        choice, of equal ones the first choice of what is to start first."""
+        """Node pools that pending work (or `waiting`) names: those first that are no
+        workload's second choice, of equal ones the first choice of what is to start first."""
         latest: dict[str, int] = {}
         first: dict[str, SortKey] = {}
         keys: dict[tuple[str, ...], list[SortKey]] = {}
@@ -338,7 +338,7 @@ class Session:
         return pool.disruption_budget_s if pool is not None else 0
 
     def is_anybody_leaving(self) -> bool:
-        """Whether anybody is told to leave in this cycle."""
+        """Whether this cycle evicts or moves a pod."""
         return bool(self._evictions or self._moves)
 
     def plan(self) -> Plan:

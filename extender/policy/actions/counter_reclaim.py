@@ -1,8 +1,8 @@
-"""Whether somebody would take back at once what reclaim takes.
+"""Whether the next cycle would reclaim what a plan of reclaim takes.
 
-A queue that ends below its quota may take from queues above theirs. It will, if work of its own
-that is stopped, or waits, fits into what it lacks and has no room beside the plan. Nobody takes
-anything from a queue within its quota.
+A queue that the plan leaves below its quota may reclaim from queues above theirs. It will, if an
+evicted or pending workload of its own fits into what it lacks and finds no room beside the plan. No
+queue reclaims from one that is within its quota.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class CounterReclaim:
     short: dict[Queue, list[int]] = field(default_factory=dict)
 
     def is_likely(self) -> bool:
-        """Whether anybody would."""
+        """Whether a victim queue would."""
         if all(queue.has_room(self.amounts, queue.quota) for queue in self.request.leaf.chain):
             return False
         self.level_of = levels_of(self.request.leaf)

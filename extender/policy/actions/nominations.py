@@ -1,8 +1,8 @@
-"""What becomes of places that former cycles promised: pods in state `nominated`.
+"""Nominations of earlier cycles: pods in state `nominated`.
 
-A promise is kept until its place is free (then it turns into a reservation of the same place) or
-can no longer come free: the node is gone, nobody leaves it, or its queue may not hold it any more.
-The oldest promise is served first. Runs before shares are divided, on the snapshot's own table.
+A nomination stands until its place is free (it then becomes a reservation of that place) or can no
+longer come free: the node is gone, no pod is leaving it, or the queue may no longer hold it. The
+oldest nomination is served first. Runs before shares are divided, on the snapshot's own table.
 """
 
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ def _age(promise: _Promise) -> tuple[int, int, str]:
 
 
 def _places(session: Session, promise: _Promise) -> list[tuple[PodView, int]]:
-    """The pods with their nodes; pods whose node is unknown are left out."""
+    """The pods with their nodes; pods on unknown nodes are left out."""
     found = ((pod, session.snapshot.nodes.ix_of(pod.node)) for pod in promise.pods)
     return [(pod, ix) for pod, ix in found if ix is not None]
 

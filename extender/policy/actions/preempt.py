@@ -53,12 +53,12 @@ def preempt(preemption: Preemption) -> None:
 
 
 def _with_victims(preemption: Preemption, pool: str) -> list[Pending]:
-    """Those that wait and whose projects run anything of a worse priority."""
+    """The pending workloads with work that they precede in their project."""
     session = preemption.session
     here = [pending for pending in session.pending if pool in pending.pools]
     best = max((pending.workload.priority for pending in here), default=0)
     is_kind_first = any(pending.workload.kind in FIRST_KINDS for pending in here)
-    # Where nothing at all is of a worse priority, nobody is laid out to be searched.
+    # Without any work of lower priority there is no need to build the candidates.
     if not here or not (
         is_kind_first or any(w.priority < best for w in session.snapshot.workloads.values())
     ):
@@ -80,7 +80,7 @@ def _with_victims(preemption: Preemption, pool: str) -> list[Pending]:
         is_by_priority = worst.get(project, best) < pending.workload.priority
         if is_by_kind or is_by_priority:
             found.append(pending)
-    # In strict order those who have nobody worse may be before those who have.
+    # In strict order a workload without candidates may come before one with some.
     is_strict = session.snapshot.pools[pool].job_order == "strict-fifo"
     return here if found and is_strict else found
 
@@ -191,7 +191,7 @@ class _PreemptRule:
         return ""
 
     def _may_hold(self, project: Queue, amounts: Amounts, statement: Statement) -> bool:
-        """Whether nobody outside would take back at once what the project gets."""
+        """Whether no other project would reclaim at once what this one gets."""
         bound = larger(project.deserves, statement.held_before(project))
         return project.has_room(amounts, bound) or not self.entitled.is_waiting(outside=project)
 

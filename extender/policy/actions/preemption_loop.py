@@ -1,4 +1,4 @@
-"""How the stages that make room serve those who wait: turn by turn, chunk by chunk.
+"""How the stages that make room serve pending workloads: turn by turn, chunk by chunk.
 
 A stage is a `RuleSource`: it says by which rules a request may be served, in the order in which
 they are tried, or why by none.
@@ -49,7 +49,7 @@ class PreemptionLoop:
         return self.preemption.session
 
     def serve(self, waiting: Sequence[Pending]) -> None:
-        """Give everybody its turn; `session.pending` is left with what still waits."""
+        """Give every workload its turn; `session.pending` is left with what still waits."""
         session = self.session
         if not waiting:
             return
@@ -107,7 +107,7 @@ class PreemptionLoop:
     ) -> Pending | Refused | None:
         """Serve the request by one of the rules."""
         pending = request.pending
-        # Laid out for the first who may take: in most cycles nobody may.
+        # Built for the first request that may take anything: in most cycles none may.
         solver = self.solver = self.solver or self.preemption.solver_of(self.pool)
         for rule in rules:
             found = solver.solve(request, rule)

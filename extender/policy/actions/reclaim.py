@@ -7,13 +7,13 @@ number of levels. Queues give in two tiers: first what is above both share and q
 preemptor within its quota, what is above quota. Every queue below the one compared, down to the
 victim queue's own, must be above its share too. A queue that states no quota of CPU or memory has
 no part of them against GPU work within quota: its work without GPUs leaves where such work needs
-its CPU. "Above" is above in a resource that the victim holds; but GPUs above a quota are given to
-those alone who ask for GPUs, for who asks for none is never above his quota of them. What cannot
-shrink goes whole even if its queue ends lower; but where the preemptor's queue ends above its
-quota, the one beside it may not end so far below its own that work of its own would take that back
-(`counter_reclaim`). The preemptor ends at or under what it deserves, and no queue above it passes
-what it deserves, or what it had already. Moving a pod does not change its queue's allocation, so a
-pod that can be moved may belong to any queue.
+its CPU. "Above" is above in a resource that the victim holds; but GPUs above a quota are reclaimed
+only by work that asks for GPUs, since other work never lifts its queue above a quota of GPUs. A
+gang that cannot shrink is evicted whole even if its queue ends lower; but where the preemptor's
+queue ends above its quota, the victim queue may not end so far below its own that its work would
+reclaim it (`counter_reclaim`). The preemptor ends at or under what it deserves, and no queue above
+it passes what it deserves, or what it had already. Moving a pod does not change its queue's
+allocation, so a pod that can be moved may belong to any queue.
 
 So, while demand stays as it is and nothing else is freed, two sums strictly fall, the first before
 the second: what queues hold above both share and quota, and what they hold above quota. What was
@@ -24,9 +24,9 @@ above. Evicted pods that are made again don't change demand, so they don't chang
 Between users of one project priority comes before shares, as in `preempt`: a user's work never
 reclaims work of the project that precedes it.
 
-Above quota nobody is owed anything at once, and every job that arrives shifts all fair shares a
-little. With `Settings.reclaim_band_percent` a project above its quota takes only while it lacks
-more than that part of its share, in whole GPUs; free cards still fill the rest.
+A queue above its quota is not entitled to immediate reclaim, and every job that arrives shifts all
+fair shares a little. With `Settings.reclaim_band_percent` a project above its quota takes only
+while it lacks more than that part of its share, in whole GPUs; free cards still fill the rest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -111,8 +111,8 @@ class _Reclaim:
         self.turns = _HeldTurns(self.session)
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
-        """From whom the request may take: from inside a queue that has all it deserves, and only
-        if that does not do, from everywhere."""
+        """The rules by which the request may take: first from inside a queue that has all it
+        deserves, and only if that is not enough, from every queue."""
         leaf, workload, need = request.leaf, request.pending.workload, request.need
         surplus = tuple([_surplus(queue, need) for queue in leaf.chain])
         # No queue deserves less than its quota.
@@ -188,8 +188,8 @@ class _Reclaim:
 @dataclass(slots=True, frozen=True, eq=False)
 class _ReclaimRule:
     """For requests like that of `preemptor`; victims are `inside` a queue, or anywhere.
-    `is_for_host`: CPU and memory are taken from work without GPUs, too, whose queue states no quota
-    of them."""
+    `is_for_host`: CPU and memory are also taken from work without GPUs in queues that state no
+    quota of them."""
 
     session: Session
     pool: str
@@ -276,7 +276,7 @@ class _ReclaimRule:
         if self.session.check_room(leaf, request.pending.workload, amounts, "later") is not None:
             return False
         if all(queue.has_room(amounts, queue.quota) for queue in leaf.chain):
-            # Nobody takes back what is within quota, and no queue deserves less.
+            # What is within quota is not reclaimed, and no queue deserves less.
             return True
         if not _is_progress(request, statement, amounts):
             return False
@@ -397,7 +397,7 @@ def _share_of(queue: Queue) -> str:
 
 
 def _has_its_share(request: PreemptionRequest, bound: Amounts, lacks: Refused | None) -> Refused:
-    """That nobody is stopped for it, after what is known of why it has no place as it is."""
+    """Says that no pod is evicted for it, after what is known of why it has no place."""
     leaf = request.leaf
     short = [
         r for r in RESOURCES if request.need[r] and leaf.allocated[r] + request.need[r] > bound[r]

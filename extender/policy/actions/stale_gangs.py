@@ -1,7 +1,7 @@
 """Stage `stale-gangs`: a gang that stayed below its minimum longer than it may is taken down whole.
 
-What is left of it holds cards that do nothing. Whoever is brought back to its minimum in the same
-cycle stays. Non-preemptible gangs go too.
+What is left of it holds idle cards. A gang that is brought back to its minimum in the same cycle
+stays. Non-preemptible gangs go too.
 """
 
 from extender.api.reasons import Reason

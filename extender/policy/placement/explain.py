@@ -166,7 +166,7 @@ class Shortages:
         return bulk.fill_nodes(now, demand, candidates, kernel.FIRST_FIT, out_ix, out_cards)
 
     def _fitting(self, demand: Demand, candidates: "array[int]") -> list[int]:
-        """The candidates whose cards take the demand."""
+        """The candidates with cards that take the demand."""
         cards = self.places.sim.now.cards
         fits = bytearray(len(cards))
         kernel.fit_nodes(cards, demand, fits)

@@ -1,4 +1,4 @@
-"""Placement by fragmentation gradient descent, for pools whose rule is `fgd`.
+"""Placement by fragmentation gradient descent, for pools with the rule `fgd`.
 
 A pod goes where it makes the least idle GPU useless to the pods that are expected (see
 `extender.kernels.typical`); expected are pods like those that the snapshot knows, in the same

@@ -146,7 +146,7 @@ def _add_up(demands: _Demands) -> None:
 
 def _divide(queues: Sequence[Queue], capacity: int, demands: _Demands) -> int:
     """Divide among queues of one parent, and each share among the queues below; returns what they
-    can use of it. A queue whose workloads cannot use its share leaves the rest to the others."""
+    can use of it. What the workloads of a queue cannot use of its share goes to the others."""
     queues = sorted(queues, key=lambda queue: queue.age_key)
     most = [demands[queue].total for queue in queues]
     used: list[int] = []

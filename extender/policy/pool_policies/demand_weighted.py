@@ -166,8 +166,8 @@ def _shrink(session: Session, pool: str) -> Iterator[EvictionUnit]:
 
 
 def _keep_idle_places(session: Session, leaving: list[EvictionUnit]) -> None:
-    """Keep victims that may use other pools as well and whose place no other work was given: once
-    they waited they would ask in all of these pools, and change the shares there."""
+    """Keep victims that may use other pools as well if no other work was given their place: once
+    evicted they would ask in all of these pools, and change the shares there."""
     later = session.sim.later
     for unit in reversed(leaving[:]):
         if len(unit.workload.pools) < 2 or not may_stay(unit, leaving):

@@ -159,8 +159,8 @@ class FillBack:
             self.statement.cancel_move(victim)
 
     def _is_allowed_with(self, stay: Iterable[int]) -> bool:
-        """Whether the plan is allowed as it is, and nobody was given a place in this cycle who
-        keeps away from those that stay."""
+        """Whether the plan is allowed as it is, and no pod placed in this cycle keeps away from
+        the pods that stay."""
         return self.check.is_allowed() and self._are_apart(stay)
 
     def _are_apart(self, stay: Iterable[int]) -> bool:

@@ -156,8 +156,8 @@ class CommittedSolutions:
 def review(
     session: Session, pools: Sequence[CommittedSolutions], *, is_changed: bool = False
 ) -> None:
-    """Where a plan frees more than it uses, or may bring company, let those stay whom others do not
-    need any more: once there are new plans, or something else `is_changed`."""
+    """Where a plan frees more than it uses, or may place peers, keep the victims that no solution
+    needs any more: once there are new plans, or something else `is_changed`."""
     is_any_new = is_changed or any(pool.has_new_plan for pool in pools)
     for pool in pools:
         pool.has_new_plan = False

@@ -119,7 +119,7 @@ class Solver:
         return costs.capacity(n_pods) >= n_pods
 
     def _with_room(self, search: Search) -> "array[int]":
-        """All nodes whose room counts: those that the request, or a moved pod, may use."""
+        """All nodes that count as room: those that the request, or a moved pod, may use."""
         matcher = self.context.session.places.node_filter
         if search.can_move:
             return array("i", matcher.ready(self.context.pool))

@@ -8,9 +8,9 @@ use. When quotas exceed what there is, it is divided in proportion to them. Shar
 smaller of capacity and demand, save what only queues of weight 0 would take: weight 0 has no part
 in the surplus.
 
-Past use bends the weights: a queue of weight w among weights that add up to W, whose past use
-beyond its quota is the part u of the surplus, has max(0, w/W + k (w/W - u)) instead, with k from
-the settings. Use of a queue's own quota does not count. What the queues do not want whose weight is
+Past use bends the weights: a queue of weight w among weights that add up to W, with past use beyond
+its quota of the part u of the surplus, has max(0, w/W + k (w/W - u)) instead, with k from the
+settings. Use of a queue's own quota does not count. What is not wanted by the queues with a weight
 left above 0 goes to the others in the same way.
 
 Reclaim lets a queue take up to its share, or up to its quota where quotas exceed what there is:
@@ -24,7 +24,7 @@ past use goes on.
 Pods that are being deleted may come back (evicted ones do, when their controller makes them again)
 or not, and their successors may already be counted beside them. So while some are leaving, shares
 are worked out both with and without them, and reclaim goes by the smaller for what a queue may take
-and by the larger for what it may keep: nobody takes on the strength of a demand that is in motion.
+and by the larger for what it may keep: no reclaim rests on a demand that is in motion.
 """
 
 from array import array

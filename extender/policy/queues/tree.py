@@ -1,8 +1,8 @@
 """The queue tree of one node pool, with what every queue holds and asks for.
 
 Amounts are GPUs in milli, CPU in milli, memory in MiB, always in this order. The figures of a
-`Queue` change while a cycle is simulated; whoever changes them goes through `Simulation.charge`, so
-that a rollback restores them.
+`Queue` change while a cycle is simulated; every change goes through `Simulation.charge`, so that a
+rollback restores them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class Queue:
     is `pending` in a leaf that has no part in the shares. `np` stands for non-preemptible
     work, which is part of the whole. Reclaim lets a queue take up to `share_to_take` and keep
     `share_to_keep`; see `fairshare` for how they differ. `chain` is the queue and what is above it,
-    `limited` those of them that have a limit, and the topmost, whose `UNLIMITED` holds for all
+    `limited` those of them that have a limit, and the topmost, which is `UNLIMITED` for all
     below. What it `deserves` is the former, and never less than its quota, even where quotas exceed
     what there is. GPU shares are rounded to its `granule`, the largest of which all its work can
     make use. `np_quota` bounds non-preemptible work: the quota, save that users and workloads have
@@ -323,7 +323,7 @@ def _parents_first(snapshot: Snapshot) -> list[QueueView | list[QueueView]]:
 def _empty_queues(
     listed: Sequence[QueueView | list[QueueView]], users: Mapping[str, set[str]], of: PoolView
 ) -> PoolQueues:
-    """The tree without usage. A queue whose parent doesn't exist has one with its quotas."""
+    """The tree without usage. A missing parent is made, with the quotas of its child."""
     pool, needs_quota = of.name, of.policy == "fairshare"
     queues = PoolQueues(pool)
     by_name = queues.by_name

@@ -18,7 +18,7 @@ from extender.state.model import PodView
 class Budgets:
     """The plan in the making takes pods from `left`, disruptions that each budget still allows.
 
-    `refused` are UIDs of pods whose eviction the API server refused lately. `overdue` are those
+    `refused` are UIDs of pods that the API server refused to evict lately. `overdue` are those
     that may be stopped whatever their budgets allow. While `is_lifted`, nothing binds a stop.
     """
 

@@ -51,7 +51,7 @@ NO_PRECEDENCE: Final[Precedence] = (False, 0)
 
 
 def turn_key(queue: Queue, need: Amounts, *, has_waited: bool = False) -> TurnKey:
-    """Sorts the queue whose line begins with something that needs `need`; `has_waited`: for
+    """Sorts a queue by the first workload in its line, which needs `need`; `has_waited`: for
     long."""
     tier, has_no_due = IN_QUOTA, False
     after = before = lately = surplus = 0
@@ -82,7 +82,7 @@ def turn_key(queue: Queue, need: Amounts, *, has_waited: bool = False) -> TurnKe
         tier = OVERDUE
     rank, age, name = queue.figures.rank, queue.created_at, queue.name
     if tier < ODD or queue.is_bent:
-        # Where past use counts, reclaim leaves the odd GPU to whose turn it is.
+        # Where past use counts, reclaim leaves the odd GPU to the queue that has its turn.
         surplus = 0
     first = lately if tier == OVERDUE or tier >= ODD else 0
     return tier, rank, surplus, first, has_no_due, after, before, lately, age, name
@@ -129,7 +129,7 @@ class Line:
         entries.insert(low, entry)
 
     def head(self) -> Pending:
-        """The one whose turn it is."""
+        """The workload that has its turn."""
         return self._first()[-1][2]
 
     def precedence(self) -> Precedence:
@@ -140,7 +140,7 @@ class Line:
         return not is_first, -head.workload.priority
 
     def pop(self) -> Pending:
-        """Take the one whose turn it is."""
+        """Remove and return the workload that has its turn."""
         return self._first().pop()[2]
 
     def clear(self) -> list[Pending]:
@@ -254,7 +254,7 @@ class Turns:
         self.resift()
 
     def pop(self) -> tuple[Queue, Pending] | None:
-        """The queue and workload whose turn it is, or None when nothing waits."""
+        """The queue and workload that have their turn, or None when nothing waits."""
         branch = self._root
         if not branch.heap:
             return None

@@ -120,7 +120,7 @@ class Pending:
         return self if self.chunk else None
 
     def restart(self) -> None:
-        """Work out anew what follows from who waits and who lives."""
+        """Work out anew what follows from the waiting and the live pods."""
         self._chunk = self._need = self._shapes = None
         self.sort_key = self._key()
 

@@ -1,4 +1,4 @@
-"""What pods ask for, without who they are: pods of one shape are placed alike, and fail alike."""
+"""What pods ask for, without their names: pods of one shape are placed alike, and fail alike."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
