@@ -1,7 +1,7 @@
 """Fair shares against a solver in rational numbers, written from the definition alone.
 
 The definition, level by level: quota first, as far as it is wanted (in proportion to quotas where
-they exceed what there is); then the rest rank by rank in proportion to weights, which past usage
+they exceed what there is); then the rest rank by rank in proportion to weights, which past use
 bends; no queue gets more than it wants. Parts of queues that want more are rounded down to whole
 granules, and what that leaves goes to the largest remainders, ties to rank and age.
 """
@@ -57,8 +57,11 @@ class Want:
         return min(self.limit, self.fixed() + other)
 
 
-def solve(wants: list[Want], total: int, usage_weight: Fraction) -> None:
+def solve(
+    wants: list[Want], total: int, usage_weight: Fraction, capacity: int | None = None
+) -> None:
     """Set the shares of the queues of one parent and of all below them."""
+    capacity = total if capacity is None else capacity
     wants = sorted(wants, key=lambda want: (want.rank, want.age, want.name))
     guaranteed = [min(want.quota, want.demand()) for want in wants]
     if sum(guaranteed) > total:
@@ -69,20 +72,25 @@ def solve(wants: list[Want], total: int, usage_weight: Fraction) -> None:
         want.share = amount
     left = total - sum(guaranteed)
     for _, group in groupby(wants, key=lambda want: want.rank):
-        left = share_out(list(group), left, usage_weight)
+        left = share_out(list(group), left, usage_weight, capacity)
     for want in wants:
-        solve(want.children, want.share, usage_weight)
+        solve(want.children, want.share, usage_weight, capacity)
 
 
-def share_out(group: list[Want], left: int, usage_weight: Fraction) -> int:
-    """Give what is left to queues of one rank that want more; returns what then is left."""
+def share_out(group: list[Want], left: int, usage_weight: Fraction, capacity: int) -> int:
+    """Give what is left to queues of one rank that want more; returns what then is left.
+
+    Past use counts as a part of what was left, in millionths, and only beyond the queue's quota.
+    """
+    whole = left
     while left > 0:
         hungry = [want for want in group if want.weight and want.demand() > want.share]
         if not hungry:
             break
         total = sum(want.weight for want in hungry)
         plain = [Fraction(want.weight, total) for want in hungry]
-        used = [Fraction(want.used_ppm, 10**6) for want in hungry]
+        beyond = [max(0, want.used_ppm * capacity - want.quota * 10**6) for want in hungry]
+        used = [Fraction(min(10**6, each // whole), 10**6) for each in beyond]
         bent = [
             max(Fraction(0), w + usage_weight * (w - u)) for w, u in zip(plain, used, strict=True)
         ]
