@@ -253,6 +253,8 @@ class Stage:
             spec["nodePools"] = [figures | {"gpu": gpu}]
             if name == "mallory":
                 spec["allowedPriorityClasses"] = list(CLASSES)
+                # What the tenant creates must not evict the tenant's own pods that attempts need.
+                spec["minRuntime"] = {"reclaimSeconds": 86_400, "preemptSeconds": 86_400}
             queues.append(("gpuprojects", name, spec))
         for plural, name, spec in queues:
             kind = {"gpudepartments": "GpuDepartment", "gpuprojects": "GpuProject"}[plural]
