@@ -72,6 +72,8 @@ class Node:
             "kubeconfig": self.api.kubeconfig(self.scene.root),
             "listen": f"127.0.0.1:{self.port}",
             "lease-ms": 25,
+            # The caps of these tests are smaller than any context.
+            "context-mib": 0,
             "mode": "fair",
         } | changed
         options = [f"--{key}={value}" for key, value in arguments.items() if value is not None]
