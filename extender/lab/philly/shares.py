@@ -11,11 +11,11 @@ from typing import Final
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU
 from extender.lab.chart import Series, line_chart
-from extender.lab.philly.cluster import empty_nodes
+from extender.lab.philly.cluster import empty_nodes, pod_sizes
 from extender.lab.philly.meter import SAMPLE_S, Sample
 from extender.lab.philly.replay import Outcome
 from extender.lab.philly.rules import POOL, Part, lay_out, rule_named
-from extender.lab.philly.trace import GPUS_PER_NODE, SECONDS_PER_DAY, WINDOW_START_S, Trace
+from extender.lab.philly.trace import SECONDS_PER_DAY, WINDOW_START_S, Trace
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
 from extender.state.model import GPU, PodView, WorkloadView
@@ -94,6 +94,6 @@ def _entitle(
 
 def _pods_of(tenant: str, gpus: int) -> Iterator[PodView]:
     """Pods of that many GPUs together, none larger than a node: only such count as demand."""
-    for at, left in enumerate(range(gpus, 0, -GPUS_PER_NODE)):
-        demand = Demand(devices=min(left, GPUS_PER_NODE), milli=MILLI_PER_GPU)
+    for at, size in enumerate(pod_sizes(gpus)):
+        demand = Demand(devices=size, milli=MILLI_PER_GPU)
         yield PodView(uid=f"{tenant}-{at}", namespace=tenant, name=f"{tenant}-{at}", demand=demand)
