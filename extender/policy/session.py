@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
+from extender.policy.placement.capacity_bound import CapacityBound
 from extender.policy.placement.earliest_start import Future
-from extender.policy.placement.empty_pools import EmptyPools, empty_table
 from extender.policy.placement.explain import Shortages
 from extender.policy.placement.fragmentation import Fragmentation
 from extender.policy.placement.node_filter import NodeFilter
@@ -64,6 +64,7 @@ class Session:
     queues: dict[str, PoolQueues] = field(init=False)
     places: Placer = field(init=False)
     shortages: Shortages = field(init=False)
+    capacity_bound: CapacityBound = field(init=False)
     budgets: Budgets = field(init=False)
     reservations: Reservations = field(init=False)
     firsts: FirstKinds = field(init=False)
@@ -77,7 +78,6 @@ class Session:
     waits: dict[str, Refused] = field(default_factory=dict)
     drops: list[str] = field(default_factory=list)
     leaving_pools: set[str] = field(default_factory=set)
-    empty_pools: EmptyPools | None = None
     _placed: dict[tuple[str, State], list[Placement]] = field(default_factory=dict)
     _evictions: list[Eviction] = field(default_factory=list)
     _moves: list[Move] = field(default_factory=list)
@@ -96,6 +96,7 @@ class Session:
         fragmentation = Fragmentation(snapshot, self.sim)
         self.places = Placer(self.sim, matcher, topologies, snapshot.pools, beside, fragmentation)
         self.shortages = Shortages(self.places)
+        self.capacity_bound = CapacityBound(snapshot.nodes, matcher)
         self.queues = build_queues(snapshot)
         future = Future(snapshot, self.sim, self.places, self.queues, self._placed)
         self.reservations = Reservations(future, self.settings)
@@ -104,9 +105,6 @@ class Session:
             uid for uid, end in self.settings.budget_ends.items() if end <= snapshot.now_s
         )
         self.budgets = Budgets(dict(snapshot.budgets), self.settings.protected_pods, overdue)
-        is_fair = all(view.policy == "fairshare" for view in snapshot.pools.values())
-        if not is_fair and tally_of(snapshot).waiting:
-            self.empty_pools = EmptyPools(empty_table(snapshot), self.places)
         self._let_leave()
 
     def read_pending(self) -> None:
@@ -192,9 +190,8 @@ class Session:
         """Whether the next chunk could start one day: the limits and quotas of its queue allow it,
         and every pod of it fits a node that is ready, were it empty. A gang may wait for nodes that
         are still to come."""
-        assert self.empty_pools is not None, "only pools of other policies than fairshare ask"
-        is_allowed = self._is_ever_allowed(pending, pool)
-        return is_allowed and self.empty_pools.could_place_each(pending, pool)
+        fits = self.capacity_bound.allows_each(pending.chunk, pool)
+        return fits and self._is_ever_allowed(pending, pool)
 
     def holds_up_queue(self, pending: Pending, pool: str) -> bool:
         """Whether work without a place holds up what is behind it in its queue: in strict order,

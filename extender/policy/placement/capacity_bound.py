@@ -1,17 +1,19 @@
-"""A bound on what could ever be placed: pods against what nodes have, whatever runs there.
+"""What could ever be placed: pods against what the ready nodes have, whatever runs there.
 
-Cheaper than placing on an empty pool (`empty_pools`), and it says no less often: each kind of pod
-of a workload is looked at alone, and topology, pod affinity and counted resources are left out.
+A pod that fits no node (16 GPUs where nodes have 8, a selector that no node matches) has no part in
+the shares and holds up no other work. The bound is optimistic: it looks at each kind of pod of a
+workload alone, and leaves out topology, pod affinity and counted resources.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU, share_milli
 from extender.policy.placement.node_filter import NodeFilter
 from extender.policy.workloads.pending import Pending
-from extender.policy.workloads.pod_classes import Shape
-from extender.state.model import Constraints
+from extender.policy.workloads.pod_classes import Shape, shapes_of
+from extender.state.model import Constraints, PodView
 from extender.state.nodes import NodeTable
 
 
@@ -28,6 +30,11 @@ class CapacityBound:
     def allows(self, pending: Pending, pool: str) -> bool:
         """Whether the ready nodes of the pool have what the next chunk needs."""
         return all(self._allows(shape, pool) for shape in pending.shapes)
+
+    def allows_each(self, pods: Sequence[PodView], pool: str) -> bool:
+        """Whether for each of the pods some ready node has what it needs by itself."""
+        alone = (Shape(each.demand, each.constraints, 1) for each in shapes_of(pods))
+        return all(self._allows(shape, pool) for shape in alone)
 
     def _allows(self, shape: Shape, pool: str) -> bool:
         # Constraints are kept beside their id, so that the id is not used again.

@@ -112,10 +112,10 @@ def _add_waiting(
     counts up to the quotas that are stated, the oldest first; without any it is work as any other.
     """
     demand, n_fixed = to
-    empty, pool = session.empty_pools, queues.pool
-    if empty is None or not empty.could_place(pending, pool):
+    bound, pool = session.capacity_bound, queues.pool
+    if not bound.allows(pending, pool):
         return
-    pods = [pod for pod in pending.waiting if empty.could_place_pod(pending, pool, pod)]
+    pods = [pod for pod in pending.waiting if bound.allows_each((pod,), pool)]
     total = sum(_size(queues, pod) for pod in pods)
     first = sum(_size(queues, pod) for pod in pending.chunk)
     leaf = queues.by_workload[pending.workload.key]

@@ -9,11 +9,10 @@ one it counts if the share of its queue in the first leaves some of the queue's 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from extender.api.reasons import Reason
-from extender.policy.placement.capacity_bound import CapacityBound
 from extender.policy.queues.fairshare import set_shares
 from extender.policy.queues.tree import (
     RESOURCES,
@@ -72,11 +71,6 @@ class _Demand:
 
     session: Session
     names: frozenset[str]
-    _bound: CapacityBound = field(init=False)
-
-    def __post_init__(self) -> None:
-        snapshot = self.session.snapshot
-        self._bound = CapacityBound(snapshot.nodes, self.session.places.node_filter)
 
     def leave_out_what_cannot_start(self) -> None:
         """Workloads that cannot be tried, and in each pool those that it could never hold."""
@@ -92,7 +86,7 @@ class _Demand:
                 if pool not in pending.pools:
                     # Pods of a gang stay in the pool of those that run.
                     self._leave_out(workload, pool, pending.waiting)
-                elif pool in self.names and not self._bound.allows(pending, pool):
+                elif pool in self.names and not session.capacity_bound.allows(pending, pool):
                     self._leave_out(workload, pool, pending.waiting)
 
     def leave_out_later_choices(self) -> list[_Later]:
@@ -127,7 +121,7 @@ class _Demand:
         return changed
 
     def _could_hold(self, pending: Pending, pool: str) -> bool:
-        return pool not in self.names or self._bound.allows(pending, pool)
+        return pool not in self.names or self.session.capacity_bound.allows(pending, pool)
 
     def _as_later(self, pending: Pending, pool: str, first: str) -> _Later:
         session, workload = self.session, pending.workload
