@@ -233,7 +233,6 @@ class Session:
         self.sim.charge(leaf, held, is_np=is_np)
         self.firsts.start(workload, leaf, held)
         self.confirm(workload, placements, state)
-        self.reservations.close(workload.key, pool)
         left = pending.advance(placements, pool)
         if left is None and pending.waiting:
             self._incomplete[workload.key] = why_too_few(pending, pending.waiting)

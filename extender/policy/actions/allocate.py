@@ -74,7 +74,6 @@ def _allocate(
         for pending in round_.serve(waiting.pop(pool)):
             following = pending.pools[pending.pools.index(pool) + 1 :]
             _queue_up(session, pending, following, (waiting, blocked))
-    session.reservations.shrink_to_idle()
     return blocked
 
 
@@ -119,8 +118,7 @@ class _Round:
     def serve(self, waiting: list[Pending]) -> list[Pending]:
         """Serve the pool until nothing more fits; returns what it has no place for."""
         session = self.session
-        self._reserve_for_overdue(waiting)
-        turns = session.take_turns(self.pool, waiting)
+        turns = session.take_turns(self.pool, self._serve_drained(waiting))
         blocked = []
         while (turn := turns.pop()) is not None:
             leaf, pending = turn
@@ -153,11 +151,18 @@ class _Round:
                     session.waits.pop(key, None)
         return blocked
 
-    def _reserve_for_overdue(self, waiting: list[Pending]) -> None:
-        session = self.session
-        for pending in session.reservations.overdue(waiting):
+    def _serve_drained(self, waiting: Sequence[Pending]) -> list[Pending]:
+        """The workloads in a drain period have their turn before all others, within what their
+        queues deserve; returns what still waits."""
+        session, started = self.session, set[int]()
+        for pending in session.reservations.in_drain_period(waiting):
             leaf = session.queue_of(pending.workload, self.pool)
-            session.reservations.reserve_overdue(leaf, pending, self.pool)
+            if self._is_above(leaf, pending):
+                session.reservations.reserve(leaf, pending, self.pool)
+            elif self._try(leaf, pending) is None:
+                started.add(id(pending))
+                session.waits.pop(pending.workload.key, None)
+        return [pending for pending in waiting if id(pending) not in started]
 
     def _may_wait(self, leaf: Queue, pending: Pending) -> bool:
         """Whether it has its turn after reclaim; pools of other policies have theirs only now."""

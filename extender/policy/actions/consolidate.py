@@ -135,7 +135,7 @@ def _idle(session: Session, pool: str) -> "array[int]":
     ready = array("i", session.places.node_filter.ready(pool))
     sum_idle(session.sim.later, ready, idle)
     kept = session.reservations.in_pool(pool)
-    for _, _, cards in kept.places if kept else ():
+    for _, cards in kept.cards if kept else ():
         idle[GPU] += sum(card.milli for card in cards)
     return idle
 

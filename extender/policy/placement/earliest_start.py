@@ -4,10 +4,10 @@ Only ends that users stated are known. Where none help, `pods_to_drain` names th
 end is worth waiting for; see `reservations`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final
 
 from msgspec import Struct
 
@@ -20,17 +20,11 @@ from extender.policy.workloads.pending import Pending
 from extender.state.model import PodView, WorkloadView
 from extender.state.snapshot import Snapshot
 
-#: How many ends are looked at first, and how many times more if they are too few: a workload waits
-#: for few others, and every end that is looked at costs a change of the table.
-_FIRST_ENDS: Final = 64
-_TIMES_MORE_ENDS: Final = 4
-
 
 class End(Struct, gc=False):
     """The end of one pod of queue `leaf` at `end_s`, or at an unknown time if that is None."""
 
     end_s: int | None
-    uid: str
     ix: int
     pod: PodView
     cards: Cards
@@ -69,8 +63,8 @@ class Future:
                 ix = ix_of[placed.node]
                 if pool_of[ix] == pool and end_s <= until_s:
                     pod = placed.pod
-                    found.append(End(end_s, pod.uid, ix, pod, placed.cards, leaf))
-        found.sort(key=attrgetter("end_s", "uid"))
+                    found.append(End(end_s, ix, pod, placed.cards, leaf))
+        found.sort(key=attrgetter("end_s", "pod.uid"))
         return found
 
     def pods_to_drain(self, pool: str, since_s: int, until_s: int) -> list[End]:
@@ -93,7 +87,7 @@ class Future:
                     found.append(end)
                     n_busy[end.ix] = n_busy.get(end.ix, 0) + end.pod.held_milli
         names = self.sim.now.cards.names
-        found.sort(key=lambda end: (n_busy[end.ix], names[end.ix], end.uid))
+        found.sort(key=lambda end: (n_busy[end.ix], names[end.ix], end.pod.uid))
         return found
 
     def running(self, pool: str, is_wanted: Callable[[Queue, WorkloadView], bool]) -> list[End]:
@@ -103,7 +97,7 @@ class Future:
             leaf = self.queues[pool].leaf_of(workload)
             if leaf is not None and is_wanted(leaf, workload):
                 found += self._ends_of(workload, pool)
-        found.sort(key=attrgetter("uid"))
+        found.sort(key=attrgetter("pod.uid"))
         return found
 
     def first_start(
@@ -111,32 +105,39 @@ class Future:
     ) -> tuple[int, list[Placement]] | None:
         """How many of `ends` must come before the next chunk has places, and these places; None
         if all of them are not enough, or none is needed. `freed` are gone from the beginning."""
-        if not ends:
-            return None
-        # Halves the ends until it is known which is the first after which the chunk has places.
         nodes = _NodesLater(self, pending, pool, freed, ends)
+        if not ends or nodes.place_after(len(ends)) is None:
+            return None
         if freed and nodes.place_after(0) is not None:
             return None
-        low, high = 0, min(_FIRST_ENDS, len(ends))
-        placed = nodes.place_after(high)
-        while placed is None:
-            if high == len(ends):
-                return None
-            low, high = high, min(_TIMES_MORE_ENDS * high, len(ends))
-            placed = nodes.place_after(high)
-        # Invariant: with `low` ends there is no place, with `high` there is `placed`.
-        while high - low > 1:
-            middle = (low + high) // 2
-            earlier = nodes.place_after(middle)
-            if earlier is None:
-                low = middle
-            else:
-                high, placed = middle, earlier
-        return high, placed
+        n_ended = 1 + bisect_left(
+            range(1, len(ends)), True, key=lambda n: nodes.place_after(n) is not None
+        )
+        placed = nodes.place_after(n_ended)
+        return None if placed is None else (n_ended, placed)
 
     def has_place_without(self, pending: Pending, pool: str, gone: Sequence[End]) -> bool:
         """Whether the next chunk has places once these pods are gone."""
         return _NodesLater(self, pending, pool, gone, ()).place_after(0) is not None
+
+    def idle_of(self, placed: Iterable[Placement]) -> list[tuple[int, Cards]]:
+        """Of these places the cards, by node ix, that are idle once the pods that leave have
+        left."""
+        cards, found = self.sim.later.cards, list[tuple[int, Cards]]()
+        for each in placed:
+            ix = cards.ix[each.node]
+            free = cards.free_of(ix)
+            idle = tuple(card for card in each.cards if free[card.index] >= card.milli)
+            if idle:
+                found.append((ix, idle))
+                cards.hold(ix, idle)
+        for ix, idle in found:
+            cards.give_back(ix, idle)
+        return found
+
+    def is_served(self, key: str) -> bool:
+        """Whether the workload is given places in this cycle."""
+        return (key, "reserved") in self.placed or (key, "nominated") in self.placed
 
     def _ends_of(self, workload: WorkloadView, pool: str) -> Iterator[End]:
         """The ends of the workload's pods that hold places in the pool and are not leaving."""
@@ -152,7 +153,7 @@ class Future:
             end_s = None if run_s is None else (pod.started_at or now_s) + run_s
             if end_s is not None and end_s <= now_s:
                 end_s = None
-            yield End(end_s, pod.uid, ix, pod, pod.cards, leaf)
+            yield End(end_s, ix, pod, pod.cards, leaf)
 
 
 class _NodesLater:
@@ -170,8 +171,7 @@ class _NodesLater:
         self._places = future.places
         self._sim = Simulation(future.sim.later.copy())
         self._fragmentation = Fragmentation(future.snapshot, self._sim)
-        gone = {end.uid for end in freed}
-        self._ends = [None if end.uid in gone else end for end in ends]
+        self._ends = ends
         self._n_ended = 0
         for end in freed:
             self._free(end)
@@ -198,12 +198,10 @@ class _NodesLater:
         self._sim.rollback(0)
         return placed
 
-    def _free(self, end: End | None) -> None:
-        if end is not None:
-            self._sim.now.give_back(end.ix, end.pod.demand, end.cards)
-            self._sim.touched.append(end.ix)
+    def _free(self, end: End) -> None:
+        self._sim.now.give_back(end.ix, end.pod.demand, end.cards)
+        self._sim.touched.append(end.ix)
 
-    def _hold(self, end: End | None) -> None:
-        if end is not None:
-            self._sim.now.hold(end.ix, end.pod.demand, end.cards)
-            self._sim.touched.append(end.ix)
+    def _hold(self, end: End) -> None:
+        self._sim.now.hold(end.ix, end.pod.demand, end.cards)
+        self._sim.touched.append(end.ix)

@@ -4,33 +4,77 @@ The answer is an estimate from the queues alone, for the time at which the block
 start. Where it is in doubt it is no, so that the place is kept.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from extender.policy.plan import Settings
 from extender.policy.queues.common_ancestor import compared, levels_of
-from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.queues.tree import RESOURCES, Queue, add, held_amounts, subtract
 from extender.policy.workloads.first_kinds import FIRST_KINDS
-from extender.state.model import Amounts, PoolView, WorkloadView
+from extender.policy.workloads.pending import Pending
+from extender.state.model import Amounts, PodView, PoolView, WorkloadView
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, frozen=True)
 class TakeBack:
     """What the blocked `workload` of queue `leaf` could take.
 
-    `is_in_quota` says for the leaf and each queue above it whether the workload, once it starts,
-    keeps that queue within its quota. `can_reclaim` and `can_preempt` say which stages serve it.
+    Once it starts, its queues are within their limits if it `is_allowed`, within what they deserve
+    if it `is_entitled`, and within their quotas if it `is_in_quota`. `can_reclaim` and
+    `can_preempt` say which stages serve it.
     """
 
     workload: WorkloadView
     leaf: Queue
-    is_in_quota: Sequence[bool]
+    is_allowed: bool
+    is_entitled: bool
+    is_in_quota: bool
     can_reclaim: bool
     can_preempt: bool
-    _level_of: Mapping[Queue, int] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self._level_of = levels_of(self.leaf)
+    @classmethod
+    def of(
+        cls,
+        pending: Pending,
+        leaf: Queue,
+        gone: Sequence[tuple[Queue, PodView]],
+        view: PoolView,
+        settings: Settings,
+    ) -> "TakeBack":
+        """What the workload could take once these pods are gone from their queues."""
+        workload, need = pending.workload, pending.need()
+        at_start = {queue: queue.allocated[:] for queue in leaf.chain}
+        for queue, held in at_start.items():
+            add(held, need)
+            for other, pod in gone:
+                if queue in other.chain:
+                    subtract(held, held_amounts(pod, 0))
+        is_allowed = all(_is_within(held, queue.limit) for queue, held in at_start.items()) and (
+            workload.is_preemptible
+            or all(
+                queue.allocated_np[r] + need[r] <= queue.np_quota[r]
+                for queue in leaf.chain
+                for r in RESOURCES
+                if need[r]
+            )
+        )
+        is_entitled = all(_is_within(held, queue.deserves) for queue, held in at_start.items())
+        is_in_quota = all(_is_within(held, queue.quota) for queue, held in at_start.items())
+        # Within the reclaim band a project above its quota takes nothing.
+        is_in_band = settings.reclaim_band_percent > 0 and not is_in_quota
+        can_take = view.has_preemption and workload.doubt is None
+        return cls(
+            workload,
+            leaf,
+            is_allowed,
+            is_entitled,
+            is_in_quota,
+            can_reclaim=can_take
+            and is_entitled
+            and not is_in_band
+            and "reclaim" in settings.stages,
+            can_preempt=can_take and "preempt" in settings.stages,
+        )
 
     def could_take(self, leaf: Queue, other: WorkloadView, amounts: Amounts, after_s: int) -> bool:
         """Whether it could take a place of `other` in queue `leaf` that is given only now.
@@ -52,16 +96,15 @@ class TakeBack:
         )
 
     def could_reclaim(self, leaf: Queue, more: Amounts = (0, 0, 0)) -> bool:
-        """Whether reclaim takes from the queue when it holds so much more; see stage `reclaim`."""
-        path, level = compared(leaf, self._level_of)
+        """Whether the queue and those below the common parent are above their shares when it holds
+        so much more, so that stage `reclaim` takes from it."""
+        path, _ = compared(leaf, levels_of(self.leaf))
         if not self.can_reclaim or not path:
             return False
-        held = {queue: [queue.allocated[r] + more[r] for r in RESOURCES] for queue in path}
-        resources = [r for r in RESOURCES if more[r]] or RESOURCES
-        if any(all(held[q][r] > _kept(q, r, path) for q in path) for r in resources):
-            return True
-        return self.is_in_quota[level] and any(
-            all(held[q][r] > _owed(q, r, path) for q in path) for r in resources
+        return any(
+            all(queue.allocated[r] + more[r] > queue.share_to_keep[r] for queue in path)
+            and path[-1].allocated[r] + more[r] > path[-1].quota[r]
+            for r in [r for r in RESOURCES if more[r]] or RESOURCES
         )
 
     def could_preempt(self, leaf: Queue, other: WorkloadView) -> bool:
@@ -74,46 +117,12 @@ class TakeBack:
         mine = self.workload
         if leaf.project is not self.leaf.project:
             return False
-        if (mine.kind in FIRST_KINDS) is not (other.kind in FIRST_KINDS):
-            # In doubt, that is above quota, training does not go before a session.
-            is_first = mine.kind in FIRST_KINDS
-            return is_first and (all(self.is_in_quota) or other.priority < mine.priority)
-        return other.priority < mine.priority
+        is_first = mine.kind in FIRST_KINDS
+        if is_first is (other.kind in FIRST_KINDS):
+            return other.priority < mine.priority
+        # In doubt, that is above quota, training does not go before a session.
+        return is_first and (self.is_in_quota or other.priority < mine.priority)
 
 
-def take_back_of(
-    workload: WorkloadView,
-    leaf: Queue,
-    at_start: Mapping[Queue, Sequence[int]],
-    view: PoolView,
-    settings: Settings,
-) -> TakeBack:
-    """What the workload could take, where its queues would hold `at_start` once it has started."""
-    can_take = view.has_preemption and workload.doubt is None
-    is_in_quota = tuple(
-        all(at_start[queue][r] <= queue.quota[r] for r in RESOURCES) for queue in leaf.chain
-    )
-    is_entitled = all(
-        at_start[queue][r] <= queue.deserves[r] for queue in leaf.chain for r in RESOURCES
-    )
-    # Within the reclaim band a project above its quota takes nothing.
-    is_in_band = settings.reclaim_band_percent > 0 and not all(is_in_quota)
-    return TakeBack(
-        workload,
-        leaf,
-        is_in_quota,
-        can_reclaim=can_take and is_entitled and not is_in_band and "reclaim" in settings.stages,
-        can_preempt=can_take and "preempt" in settings.stages,
-    )
-
-
-def _kept(queue: Queue, r: int, path: Sequence[Queue]) -> int:
-    """What reclaim leaves to the queue in its first tier."""
-    keep = queue.share_to_keep[r]
-    return max(keep, queue.quota[r]) if queue is path[-1] else keep
-
-
-def _owed(queue: Queue, r: int, path: Sequence[Queue]) -> int:
-    """What it leaves to the queue for a workload within quota."""
-    quota = queue.quota[r]
-    return quota if queue is path[-1] else min(queue.share_to_keep[r], quota)
+def _is_within(held: Sequence[int], bound: Sequence[int]) -> bool:
+    return all(held[r] <= bound[r] for r in RESOURCES)
