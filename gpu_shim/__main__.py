@@ -6,7 +6,7 @@ import resource
 import signal
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -14,10 +14,8 @@ from extender.api import logs
 from extender.kube.errors import Misconfigured
 from gpu_shim.agent.inventory_file import InventoryError
 from gpu_shim.agent.nvml import NvmlError
+from gpu_shim.agent.options import Options
 from gpu_shim.policy.leases import Settings
-
-if TYPE_CHECKING:
-    from gpu_shim.agent.program import Options
 
 MS: Final = 1_000_000
 #: Every option can also be given as a variable: --lease-ms as BALLAST_AGENT_LEASE_MS.
@@ -126,9 +124,6 @@ def main(
     listen: str, lease_ms: int, precision_percent: int, longest_gap_ms: int, **given: Any
 ) -> None:
     """Hold the containers of this node to their memory and their time on the GPU."""
-    # Only to run are compiled modules needed, not for the help.
-    from gpu_shim.agent.program import Options  # noqa: PLC0415
-
     logs.configure()
     host, _, port = listen.rpartition(":")
     settings = Settings(lease_ms * MS, Fraction(precision_percent, 100), longest_gap_ms * MS)
@@ -139,8 +134,9 @@ def main(
         raise click.ClickException(str(errors.exceptions[0])) from None
 
 
-async def serve(options: "Options") -> None:
+async def serve(options: Options) -> None:
     """Run the agent; returns never."""
+    # Only to run are compiled modules needed, not for the help.
     from gpu_shim.agent.program import Program, alone, cards_of  # noqa: PLC0415
 
     # Each process of each pod has one descriptor here.
@@ -150,7 +146,7 @@ async def serve(options: "Options") -> None:
     await Program(options, *await cards_of(options)).run()
 
 
-async def _until_told(options: "Options") -> None:
+async def _until_told(options: Options) -> None:
     task = asyncio.ensure_future(serve(options))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)

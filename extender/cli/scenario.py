@@ -21,8 +21,8 @@ from extender.cli.output import STDOUT, plain
 from extender.scenario.errors import ScenarioError
 from extender.scenario.load import Loaded, load
 from extender.scenario.model import Case
+from extender.scenario.narrative import Story
 from extender.scenario.run import Report, Write, run_case, stories
-from extender.scenario.tell import Story
 
 _PATHS: Final = click.Path(exists=True, path_type=Path)
 #: Cases that a message lists, before it says how many more there are.

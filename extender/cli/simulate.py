@@ -16,8 +16,8 @@ from extender.scenario.errors import ScenarioError
 from extender.scenario.load import load
 from extender.scenario.longrun.simulate import as_time, simulate
 from extender.scenario.model import Case
+from extender.scenario.narrative import tell
 from extender.scenario.outcome import Outcome
-from extender.scenario.tell import tell
 from extender.scenario.world import World
 
 _HELP: Final = """\

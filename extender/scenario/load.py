@@ -14,12 +14,12 @@ from typing import Final
 import msgspec
 
 from extender.scenario.checks import wrong_amounts
+from extender.scenario.decode_errors import explain
 from extender.scenario.entries import Entry, read_entries
 from extender.scenario.errors import ScenarioError
 from extender.scenario.faults import faults_of
 from extender.scenario.model import Case
-from extender.scenario.notes import notes_on
-from extender.scenario.unfit import explain
+from extender.scenario.warnings import warnings_on
 
 ENDINGS: Final = (".yaml", ".yml", ".json", ".jsonl")
 
@@ -108,7 +108,7 @@ def _take(loaded: Loaded, path: Path, entry: Entry) -> None:
         return
     loaded.files[case.id] = path
     loaded.cases.append(case)
-    loaded.notes += (f"{where}: {note}" for note in notes_on(case))
+    loaded.notes += (f"{where}: {note}" for note in warnings_on(case))
 
 
 def _may_be_case(entry: Entry) -> bool:

@@ -11,9 +11,9 @@ from extender.scenario.clock import pass_time
 from extender.scenario.errors import ScenarioError
 from extender.scenario.expect import Reading, excess
 from extender.scenario.model import Case, Expectation, Step
+from extender.scenario.narrative import Story, tell
 from extender.scenario.outcome import Outcome, decision, read_plan
 from extender.scenario.snapshot import settings_now, take_snapshot
-from extender.scenario.tell import Story, tell
 from extender.scenario.world import World
 
 #: Nanoseconds of a clock that only goes forward.

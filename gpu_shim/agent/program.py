@@ -5,9 +5,8 @@ import fcntl
 import os
 import stat
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import structlog
 
@@ -28,10 +27,11 @@ from gpu_shim.agent.health import Health, boot_id
 from gpu_shim.agent.holders import Holders, Style
 from gpu_shim.agent.inventory_file import read_inventory
 from gpu_shim.agent.login import own_node_uid
-from gpu_shim.agent.nri.adjust import Delivery, Node, Way
+from gpu_shim.agent.nri.adjust import Delivery, Node
 from gpu_shim.agent.nri.plugin import NodePlugin
 from gpu_shim.agent.nvml import Nvml, NvmlError
 from gpu_shim.agent.observe import Figures, Parts, answering
+from gpu_shim.agent.options import Options
 from gpu_shim.agent.podresources import PodResources
 from gpu_shim.agent.report import (
     CARDS_DELIVERABLE,
@@ -47,7 +47,6 @@ from gpu_shim.agent.waits import Waits
 from gpu_shim.agent.watch import HealthWatch
 from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.native.build import build
-from gpu_shim.policy.leases import Settings
 from gpu_shim.policy.shares import Mode
 from gpu_shim.protocol.pages import Library
 
@@ -59,36 +58,6 @@ LOCK_RETRY_S: Final = 0.2
 _COMMON: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 
 _log = structlog.get_logger("gpu_shim")
-
-
-@dataclass(slots=True, frozen=True)
-class Options:
-    """Where things are on the node, and what the agent does. Empty paths: not there."""
-
-    node: str
-    inventory: Path | None
-    nvml: str
-    state: Path
-    libraries: Path
-    kubeconfig: str
-    host: str
-    port: int
-    is_audited: bool
-    is_evicting: bool
-    evict_after_s: float
-    spared_namespaces: str
-    context_mib: int
-    mode: Mode | Literal["off", "pool"]
-    settings: Settings
-    nri: str
-    way: Way
-    driver: Path | None
-    cdi_kind: str
-    owner: Literal["ours", "plugin"]
-    kubelet: Path
-    cgroups: Path
-    namespace: str
-    holder_image: str
 
 
 class Program:

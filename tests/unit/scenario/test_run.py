@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from extender.scenario.model import Case
+from extender.scenario.narrative import ShareRow
 from extender.scenario.run import Report, run_case, run_cycle, stories
-from extender.scenario.tell import ShareRow
 from extender.scenario.world import World
 from tests.scenarios.judge.rules import broken_rules
 from tests.unit.scenario.written import case, job, node, queue

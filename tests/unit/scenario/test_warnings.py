@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from extender.scenario.faults import faults_of
-from extender.scenario.notes import notes_on
+from extender.scenario.warnings import warnings_on
 from tests.unit.scenario.written import case, job, node, queue
 
 TREE = [queue("d"), queue("a", parent="d"), queue("b", parent="d")]
@@ -80,14 +80,14 @@ def near(**rule: str) -> dict[str, Any]:
 )
 def test_it_is_told_with_its_place_and_is_no_fault(more: dict[str, Any], told: str) -> None:
     found = case(**({"queues": TREE, "topologies": RACKS} | more))
-    assert list(notes_on(found)) == [told]
+    assert list(warnings_on(found)) == [told]
     assert not list(faults_of(found))
 
 
 def test_many_queues_are_not_all_listed() -> None:
-    (told,) = notes_on(case(queues=[queue(f"q{at}") for at in range(11)], jobs=[job(of="z")]))
+    (told,) = warnings_on(case(queues=[queue(f"q{at}") for at in range(11)], jobs=[job(of="z")]))
     assert told.endswith("there are: q0, q1, q2, q3, q4, q5, q6, q7 and 3 more")
 
 
 def test_nothing_is_told_of_a_job_without_a_queue() -> None:
-    assert not list(notes_on(case(jobs=[job(of="")])))
+    assert not list(warnings_on(case(jobs=[job(of="")])))

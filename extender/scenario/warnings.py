@@ -42,7 +42,7 @@ class _Names:
         return f"there is no queue {name}; there are: {known}"
 
 
-def notes_on(case: Case) -> Iterator[str]:
+def warnings_on(case: Case) -> Iterator[str]:
     """One sentence for each."""
     for at, node in enumerate(case.nodes):
         if node.numa:

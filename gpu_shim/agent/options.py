@@ -1,0 +1,39 @@
+"""The options of the agent. Nothing here needs a compiled module, so that the help does not."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gpu_shim.agent.nri.adjust import Way
+from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.shares import Mode
+
+
+@dataclass(slots=True, frozen=True)
+class Options:
+    """Where things are on the node, and what the agent does. Empty paths: not there."""
+
+    node: str
+    inventory: Path | None
+    nvml: str
+    state: Path
+    libraries: Path
+    kubeconfig: str
+    host: str
+    port: int
+    is_audited: bool
+    is_evicting: bool
+    evict_after_s: float
+    spared_namespaces: str
+    context_mib: int
+    mode: Mode | Literal["off", "pool"]
+    settings: Settings
+    nri: str
+    way: Way
+    driver: Path | None
+    cdi_kind: str
+    owner: Literal["ours", "plugin"]
+    kubelet: Path
+    cgroups: Path
+    namespace: str
+    holder_image: str
