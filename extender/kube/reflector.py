@@ -1,8 +1,8 @@
 """Tells a listener what exists of one kind, without gaps: list, watch, list again where needed.
 
 Three loops with one duty each: `run` lists, compares and survives every failure; `_follow` keeps a
-watch going from the newest version seen; `_watch` is one connection, from bytes to changes. Only
-key and UID of each object are kept here, for the comparison.
+watch going from the newest version seen; `_watch` is one connection, from bytes to changes. What a
+list is compared with is in `delivered`.
 
 What is promised: nothing that exists is ever reported as removed because a list failed, was cut
 short, or came from an API server that lags behind what was already seen; and nothing that is gone
@@ -25,10 +25,11 @@ import structlog
 from msgspec.json import decode
 from prometheus_client import Counter, Gauge
 
-from extender.api.events import Event, Removed, Synced, Upserted
-from extender.api.objects import ObjectMeta, Status
+from extender.api.events import Event, Synced
+from extender.api.objects import Status
 from extender.kube.backoff import Backoff
 from extender.kube.client import Client, Selection, selection_query
+from extender.kube.delivered import Delivered, key_of
 from extender.kube.errors import (
     Expired,
     KubeError,
@@ -42,6 +43,7 @@ from extender.kube.errors import (
 from extender.kube.lines import CutLine
 from extender.kube.resources import KubeObject, Resource
 from extender.kube.transport import MAX_OBJECT_BYTES, Call
+from extender.kube.versions import Versions
 from extender.kube.wire import (
     Identity,
     Page,
@@ -76,9 +78,6 @@ _LISTS = Counter("ballast_kube_lists_total", "Complete lists used.", ["resource"
 _EVENTS = Counter("ballast_kube_watch_events_total", "Lines of watches.", ["resource", "type"])
 _FAILURES = Counter(
     "ballast_kube_reflector_failures_total", "Lists and watches that failed.", ["resource", "cause"]
-)
-_UNTOLD = Counter(
-    "ballast_kube_untold_events_total", "Events that the listener could not take.", ["resource"]
 )
 _HEARD = Gauge(
     "ballast_kube_reflector_heard_timestamp_seconds",
@@ -125,19 +124,16 @@ class Reflector(Generic[T]):
         """`ends_on_restore`: `run` raises Restored once the store was seen to go back in time."""
         self._client = client
         self._resource = resource
-        self._deliver = deliver
         self._timing = timing or Timing()
         self._selection = selection
-        self._ends_on_restore = ends_on_restore
         self._backoff = Backoff(cap_s=BACKOFF_CAP_S)
         self._synced = asyncio.Event()
-        #: "namespace/name" -> UID and version of everything delivered and not removed.
-        self._known: dict[str, tuple[str, str]] = {}
-        #: Where a watch may go on: up to here all changes were delivered. And the newest version
-        #: ever seen, as a number.
-        self._version = ""
-        self._newest = 0
-        self._stale_since: float | None = None
+        self._delivered = Delivered(resource, deliver)
+        self._versions = Versions(
+            resource.plural,
+            stale_s=self._timing.stale_s,
+            ends_on_restore=ends_on_restore,
+        )
         #: Lists begun; the number of the last one that was wanted; the watch that gives way to it.
         self._n_lists = 0
         self._wanted = 0
@@ -201,65 +197,28 @@ class Reflector(Generic[T]):
         async with aclosing(self._client.pages(self._resource, **self._selection)) as pages:
             async for page in pages:
                 version = page.resource_version
-                self._refuse_stale(version)
+                self._versions.take_list(version)
                 self._heard.set_to_current_time()
                 await self._take_page(page, listed)
-        for key in self._known.keys() - listed:
-            self._remove(key, version)
+        for key in self._delivered.keys() - listed:
+            self._delivered.remove(key, version)
             await self._breathe()
-        self._version = version
+        self._versions.current = version
         _LISTS.labels(self._resource.plural).inc()
         if not self._synced.is_set():
-            self._tell(Synced(self._resource.kind))
+            self._delivered.tell(Synced(self._resource.kind))
             self._synced.set()
         async with self._listed:
             self._n_listed = number
             self._listed.notify_all()
 
-    def _refuse_stale(self, version: str) -> None:
-        """Raises Unavailable for a list older than what was seen: a lagging server sent it."""
-        number = _number(version)
-        if number < self._newest:
-            now = asyncio.get_running_loop().time()
-            if self._stale_since is None:
-                self._stale_since = now
-            told = f"list of {self._resource.plural}: is at version {number}"
-            told += f", {self._newest} was seen before"
-            if now - self._stale_since < self._timing.stale_s:
-                raise Unavailable(told, reason="StaleList")
-            self._take_as_restored(told)
-        self._stale_since = None
-        self._newest = number
-
-    def _refuse_resurrected(self, identity: Identity | ObjectMeta) -> None:
-        """Notice an object of a list that the watch should have told of long ago.
-
-        All changes up to `_version` were delivered. So an object of a list is as it was delivered,
-        or newer than that; anything else is from an earlier time.
-        """
-        is_new = _number(identity.resource_version) > _number(self._version)
-        seen = self._known.get(_key(identity.namespace, identity.name))
-        if is_new or seen == (identity.uid, identity.resource_version):
-            return
-        if self._version and _number(identity.resource_version):
-            plural, name = self._resource.plural, _key(identity.namespace, identity.name)
-            have = f"version {identity.resource_version} of {name} came after {self._version}"
-            self._take_as_restored(f"list of {plural}: {have}")
-
-    def _take_as_restored(self, told: str) -> None:
-        if self._ends_on_restore:
-            raise Restored(f"the cluster's store went back in time: {told}")
-        _log.warning("the cluster's store went back in time", error=told)
-        # The list is the truth now, and no comparison with what was seen before holds.
-        self._newest, self._version, self._stale_since = 0, "", None
-
     async def _take_page(self, page: Page[T], listed: set[str]) -> None:
         for obj in page.items:
-            self._refuse_resurrected(obj.metadata)
-            listed.add(self._upsert(obj))
+            self._versions.check_listed(obj.metadata, self._delivered.get(obj.metadata))
+            listed.add(self._delivered.upsert(obj))
             await self._breathe()
         for identity in page.skipped:
-            listed.add(self._keep(identity))
+            listed.add(self._delivered.keep(identity))
 
     # -- watching --------------------------------------------------------------------------------
 
@@ -281,7 +240,7 @@ class Reflector(Generic[T]):
         Ends by an error after which only a new list helps: Expired above all.
         """
         clock = asyncio.get_running_loop().time
-        n_broken, version = 0, self._version
+        n_broken, version = 0, self._versions.current
         while True:
             started = clock()
             error: KubeError | None = None
@@ -299,8 +258,8 @@ class Reflector(Generic[T]):
             await asyncio.sleep(self._backoff.next_s())
             if error is None:
                 continue
-            if version != self._version:
-                n_broken, version = 0, self._version
+            if version != self._versions.current:
+                n_broken, version = 0, self._versions.current
             n_broken += error.status == _ACCEPTED
             if n_broken >= MAX_BROKEN_WATCHES:
                 raise Expired(f"{n_broken} watches broke off at {version}", reason="BrokenWatch")
@@ -320,7 +279,7 @@ class Reflector(Generic[T]):
         except (Unavailable, Throttled) as error:
             self._note(error)
             return
-        if _number(page.resource_version) < self._newest:
+        if self._versions.is_behind(page.resource_version):
             raise Expired(f"the server is at {page.resource_version}", reason="StaleServer")
 
     async def _watch(self) -> AsyncGenerator[WatchLine, None]:
@@ -333,7 +292,7 @@ class Reflector(Generic[T]):
             | {
                 "watch": "true",
                 "allowWatchBookmarks": "true",
-                "resourceVersion": self._version,
+                "resourceVersion": self._versions.current,
                 "timeoutSeconds": str(round(self._timing.watch_s * random.uniform(1, 4 / 3))),  # noqa: S311
             },
             max_bytes=MAX_OBJECT_BYTES,
@@ -371,62 +330,17 @@ class Reflector(Generic[T]):
             except Undecodable as error:
                 self._apply_identity(change.type, skip(self._resource, change.object, error))
                 return
-            self._advance(obj.metadata.resource_version)
-            self._upsert(obj)
+            self._versions.advance(obj.metadata.resource_version)
+            self._delivered.upsert(obj)
             return
         self._apply_identity(change.type, decode_identity(self._resource, change.object))
 
     def _apply_identity(self, kind: str, identity: Identity) -> None:
-        self._advance(identity.resource_version)
+        self._versions.advance(identity.resource_version)
         if kind == "DELETED":
-            self._remove(_key(identity.namespace, identity.name), identity.resource_version)
+            self._delivered.remove(key_of(identity), identity.resource_version)
         elif kind != "BOOKMARK":
-            self._keep(identity)
-
-    def _advance(self, version: str) -> None:
-        if _number(version) < self._newest:
-            plural = self._resource.plural
-            raise Expired(f"watch of {plural}: {version} after {self._newest}", reason="StaleWatch")
-        self._version = version
-        self._newest = max(self._newest, _number(version))
-
-    # -- delivering ------------------------------------------------------------------------------
-
-    def _upsert(self, obj: T) -> str:
-        """Delivers the object, after the removal of one it took the name of; returns its key."""
-        meta = obj.metadata
-        key = _key(meta.namespace, meta.name)
-        self._remove_other(key, meta.uid, meta.resource_version)
-        self._known[key] = meta.uid, meta.resource_version
-        self._tell(Upserted(obj))
-        return key
-
-    def _keep(self, identity: Identity) -> str:
-        """Accounts for an object that exists and cannot be delivered; returns its key."""
-        key = _key(identity.namespace, identity.name)
-        self._remove_other(key, identity.uid, identity.resource_version)
-        if key in self._known:
-            self._known[key] = identity.uid, identity.resource_version
-        return key
-
-    def _remove_other(self, key: str, uid: str, version: str) -> None:
-        if self._known.get(key, (uid,))[0] != uid:
-            self._remove(key, version)
-
-    def _remove(self, key: str, version: str) -> None:
-        uid, _ = self._known.pop(key, ("", ""))
-        if uid:
-            namespace, _, name = key.rpartition("/")
-            self._tell(Removed(self._resource.kind, uid, namespace, name, version))
-
-    def _tell(self, event: Event) -> None:
-        try:
-            self._deliver(event)
-        except Exception:
-            _UNTOLD.labels(self._resource.plural).inc()
-            _log.exception(
-                "passed over an event", resource=self._resource.plural, about=_name_of(event)
-            )
+            self._delivered.keep(identity)
 
     # -- the loop, the log -----------------------------------------------------------------------
 
@@ -451,21 +365,3 @@ class Reflector(Generic[T]):
             self._refused_since = now
         elif now - self._refused_since >= self._timing.unauthorized_s:
             raise error
-
-
-def _name_of(event: Event) -> str:
-    match event:
-        case Upserted(obj):
-            return _key(obj.metadata.namespace, obj.metadata.name)
-        case Removed(_, _, namespace, name, _):
-            return f"the removal of {_key(namespace, name)}"
-    return "the end of the list"
-
-
-def _key(namespace: str, name: str) -> str:
-    return f"{namespace}/{name}"
-
-
-def _number(version: str) -> int:
-    """A resourceVersion as a number; 0, which compares as oldest, where it is none."""
-    return int(version) if version.isascii() and version.isdigit() else 0
