@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
@@ -20,15 +21,31 @@ import click
 #: Research, which the image leaves out.
 _LAB: Final = "extender.lab"
 _REPLAY: Final = "replay"
-#: Groups of commands that live elsewhere: module and what it is called there.
+
+
+@dataclass(slots=True, frozen=True)
+class _Elsewhere:
+    """A command that is imported when it is called for: asking for help imports none."""
+
+    module: str
+    name: str
+    help: str
+
+
 _ELSEWHERE: Final = {
-    "scenario": ("extender.cli.scenario", "scenario"),
-    "simulate": ("extender.cli.simulate", "simulate_command"),
-    _REPLAY: (f"{_LAB}.commands", "replay"),
-    "bench": ("extender.cli.bench", "bench"),
-    "preflight": ("extender.cli.preflight", "preflight"),
-    "time-slicing": ("gpu_shim.cli", "time_slicing"),
-    "gpu": ("gpu_shim.cli", "gpu"),
+    "why": _Elsewhere("extender.cli.questions", "why", "Say why work waits."),
+    "queue": _Elsewhere("extender.cli.questions", "queue", "List what waits, in order."),
+    "shares": _Elsewhere("extender.cli.questions", "shares", "Show quotas, shares and use."),
+    "whatif": _Elsewhere("extender.cli.questions", "whatif", "Show what a change would do."),
+    "preflight": _Elsewhere("extender.cli.preflight", "preflight", "Check a cluster."),
+    "scenario": _Elsewhere("extender.cli.scenario", "scenario", "Decide on clusters in files."),
+    "simulate": _Elsewhere(
+        "extender.cli.simulate", "simulate_command", "Run the cluster of a file for days."
+    ),
+    _REPLAY: _Elsewhere(f"{_LAB}.commands", "replay", "Replay published traces."),
+    "bench": _Elsewhere("extender.cli.bench", "bench", "Time the decisions."),
+    "time-slicing": _Elsewhere("gpu_shim.cli", "time_slicing", "Shares of time on one card."),
+    "gpu": _Elsewhere("gpu_shim.cli", "gpu", "The GPUs of one node."),
 }
 
 
@@ -37,23 +54,38 @@ def _has_lab() -> bool:
 
 
 class _Commands(click.Group):
-    """Loads a group of commands when it is asked for."""
+    """Loads a command when it is called for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         absent = set() if _has_lab() else {_REPLAY}
         return sorted({*super().list_commands(ctx), *_ELSEWHERE} - absent)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _ELSEWHERE:
+        known = _ELSEWHERE.get(cmd_name)
+        if known is None:
             return super().get_command(ctx, cmd_name)
         if cmd_name == _REPLAY and not _has_lab():
             raise click.ClickException(
                 "this installation has no lab (the image leaves it out); run ballast replay in a"
                 " checkout of the sources, after make setup"
             )
-        module, name = _ELSEWHERE[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), name)
+        command: click.Command = getattr(importlib.import_module(known.module), known.name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands: programs apart from what people call."""
+        for title, is_program in (("Commands", False), ("Programs of an installation", True)):
+            rows = [
+                (name, self._help_of(name))
+                for name in self.list_commands(ctx)
+                if (name in self.commands) is is_program
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def _help_of(self, name: str) -> str:
+        known = _ELSEWHERE.get(name)
+        return known.help if known else self.commands[name].get_short_help_str(limit=70)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -111,6 +143,25 @@ def control(identity: str, metrics_listen: str, **given: Any) -> None:
     host = os.environ.get("POD_NAME") or socket.gethostname()
     options = ControlOptions(identity=identity or f"{host}-{secrets.token_hex(4)}", **given)
     _run(run_anew(lambda: _control(options, metrics_listen)))
+
+
+@main.command()
+@click.option("--listen", default="127.0.0.1:8443", show_default=True, help="For kube-apiserver.")
+@click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
+@click.option("--metrics-listen", default="127.0.0.1:8890", show_default=True)
+@click.option(
+    "--reclaim-band",
+    "reclaim_band_percent",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    help="As ballast control has it.",
+)
+def view(**given: Any) -> None:
+    """Answer why work waits and what would happen if, as an aggregated API."""
+    from extender.view.program import ViewOptions, run  # noqa: PLC0415
+
+    _run(run(ViewOptions(**given)))
 
 
 async def _control(options: Any, metrics_listen: str) -> None:

@@ -14,16 +14,9 @@ from typing import Any, Final
 import structlog
 
 from extender.api.events import Event
-from extender.api.kinds import (
-    GpuDepartment,
-    GpuNode,
-    GpuNodePool,
-    GpuPodGroup,
-    GpuProject,
-    GpuTopology,
-)
+from extender.api.kinds import GpuNode
 from extender.api.names import LEASE_NAME, SYSTEM_NAMESPACE
-from extender.api.objects import Node, Pod, PodDisruptionBudget
+from extender.api.objects import Pod
 from extender.cycle import metrics
 from extender.cycle.commit.committer import Committer
 from extender.cycle.evictions.evictor import Evictor
@@ -41,47 +34,13 @@ from extender.kube.election import Election, Leadership
 from extender.kube.errors import KubeError, NotLeading
 from extender.kube.recorder import EventRecorder
 from extender.kube.reflector import Reflector
-from extender.kube.resources import (
-    DEPARTMENTS,
-    DISRUPTION_BUDGETS,
-    GPU_NODES,
-    NAMESPACES,
-    NODE_POOLS,
-    NODES,
-    POD_GROUPS,
-    PODS,
-    PROJECTS,
-    TOPOLOGIES,
-    Resource,
-)
+from extender.kube.resources import MODEL, NAMESPACES
 from extender.ledger.writer import Ledger
 from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
 
-WATCHED: Final[tuple[Resource[Any], ...]] = (
-    NODES,
-    GPU_NODES,
-    DEPARTMENTS,
-    PROJECTS,
-    NODE_POOLS,
-    TOPOLOGIES,
-    POD_GROUPS,
-    DISRUPTION_BUDGETS,
-    PODS,
-)
-KINDS: Final = (
-    Node,
-    GpuNode,
-    GpuDepartment,
-    GpuProject,
-    GpuNodePool,
-    GpuTopology,
-    GpuPodGroup,
-    PodDisruptionBudget,
-    Pod,
-)
 #: Epochs are lease transitions times this, plus the cycle's number: years of cycles, and below 2^53
 #: for as many terms as there are minutes in 17 years. A term that has used all of them ends.
 EPOCHS_PER_LEADER: Final = 1_000_000_000
@@ -123,7 +82,7 @@ class Controller:
         self._recorder = EventRecorder(writer, options.identity)
         self._reflector_of: dict[type, Reflector[Any]] = {
             resource.kind: Reflector(reader, resource, self._deliver, ends_on_restore=True)
-            for resource in WATCHED
+            for resource in MODEL
         }
         self._reflectors = list(self._reflector_of.values())
         self._namespaces = NamespaceKeeper(self._wake.set)
@@ -132,7 +91,7 @@ class Controller:
     @property
     def is_ready(self) -> bool:
         """Whether the model holds all there was at the start."""
-        return all(self.state.has_synced(kind) for kind in KINDS)
+        return all(self.state.has_synced(resource.kind) for resource in MODEL)
 
     def note_sizes(self) -> None:
         """Bring the gauges of the model's size up to date."""

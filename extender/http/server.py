@@ -57,18 +57,19 @@ class Address:
 
 
 class Listener:
-    """One app on one address. With `tls` only the clients of `allowed` are answered."""
+    """One app on one address. With `tls` only the clients of `allowed` are answered; None: any
+    whose certificate the client CA signed."""
 
     def __init__(
         self,
         app: web.Application,
         address: Address,
         tls: TlsFiles | None = None,
-        allowed: frozenset[str] = frozenset(),
+        allowed: frozenset[str] | None = frozenset(),
         limits: ConnectionLimits = USUAL,
     ) -> None:
         self.connections = NewestConnections(limits)
-        if tls is not None:
+        if tls is not None and allowed is not None:
             app.middlewares.insert(0, _only(allowed))
         app.middlewares.insert(0, self.connections.middleware)
         self._address = address

@@ -17,7 +17,12 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 import yaml
 from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes_asyncio.config import (
+    ConfigException,
+    list_kube_config_contexts,
+    load_incluster_config,
+    load_kube_config,
+)
 
 from extender.kube.errors import Misconfigured, Unauthorized
 
@@ -121,6 +126,17 @@ class Connection:
         """Closes every connection; requests under way fail."""
         for session in (self._session, *self._retired):
             await session.close()
+
+
+def namespace_of(kubeconfig: str = "", context: str = "") -> str:
+    """The namespace that a kubeconfig names for its context, else "default", as for kubectl."""
+    path = kubeconfig or os.environ.get("KUBECONFIG", "") or str(Path.home() / ".kube" / "config")
+    try:
+        contexts, current = list_kube_config_contexts(path)
+        chosen = next((c for c in contexts if c["name"] == context), None) if context else current
+        return str((chosen or {})["context"].get("namespace") or "default")
+    except _UNUSABLE:
+        return "default"
 
 
 async def _read_configuration(source: Source) -> Configuration:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -104,3 +104,16 @@ NODE_POOLS = Resource(GpuNodePool, _OURS, "gpunodepools", is_namespaced=False)
 POD_GROUPS = Resource(GpuPodGroup, _OURS, "gpupodgroups")
 GPU_NODES = Resource(GpuNode, _OURS, "gpunodes", is_namespaced=False)
 TOPOLOGIES = Resource(GpuTopology, _OURS, "gputopologies", is_namespaced=False)
+
+#: What the model of the cluster is made of, in the order in which it is listed.
+MODEL: Final[tuple[Resource[Any], ...]] = (
+    NODES,
+    GPU_NODES,
+    DEPARTMENTS,
+    PROJECTS,
+    NODE_POOLS,
+    TOPOLOGIES,
+    POD_GROUPS,
+    DISRUPTION_BUDGETS,
+    PODS,
+)

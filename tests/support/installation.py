@@ -5,6 +5,7 @@ as the service accounts of `manifests/base/rbac`, so a right that is missing the
 Every program can be killed, frozen and started again; a failpoint can be armed for its next life.
 """
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -135,6 +136,36 @@ class Installation:
             *options,
         ]
         return Program("webhooks", argv, port, self._log("webhooks"))
+
+    def view(self) -> Program:
+        """What answers questions, registered at the API server; the caller starts and ends it.
+
+        The Service leads to loopback by name, since there is no Service network.
+        """
+        port, listen = free_port(), free_port()
+        folder = MANIFESTS.parent / "overlays" / "view"
+        for file in ("rbac.yaml", "registration.yaml"):
+            run_kubectl(self._plane, "apply", "--server-side", "-f", str(folder / file))
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "ballast-view", "namespace": SYSTEM_NAMESPACE},
+            "spec": {"type": "ExternalName", "externalName": LOOPBACK},
+        }
+        run_kubectl(self._plane, "replace", "--force", "-f-", stdin=json.dumps(service))
+        patch = json.dumps({"spec": {"service": {"port": listen}}})
+        run_kubectl(
+            self._plane, "patch", "apiservice", "v1alpha1.view.ballast.dev", "--type=merge",
+            f"--patch={patch}",
+        )  # fmt: skip
+        argv = [
+            "extender",
+            "view",
+            f"--kubeconfig={self.kubeconfig('ballast-view')}",
+            f"--listen={LOOPBACK}:{listen}",
+            f"--metrics-listen={LOOPBACK}:{port}",
+        ]
+        return Program("view", argv, port, self._log("view"))
 
     def start_scheduler(self) -> None:
         """Our kube-scheduler configuration, with the extender where `serve` listens."""

@@ -301,12 +301,17 @@ class ControlPlane:
             (LOOPBACK,),
         )
         admin = self._authority.client(*IDENTITIES["admin"])
+        aggregation = Authority("front-proxy-ca")
+        front_proxy = aggregation.client("front-proxy-client")
         files = {
             "ca.crt": self._authority.certificate,
             "apiserver.crt": serving.certificate,
             "apiserver.key": serving.key,
             "admin.crt": admin.certificate,
             "admin.key": admin.key,
+            "front-proxy-ca.crt": aggregation.certificate,
+            "front-proxy.crt": front_proxy.certificate,
+            "front-proxy.key": front_proxy.key,
             "tokens.pub": self._tokens.certificate,
             "tokens.key": self._tokens.key,
         }

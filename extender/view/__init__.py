@@ -1,0 +1,1 @@
+"""`ballast view`: answers for people, as an aggregated API beside the controller."""

@@ -1,0 +1,212 @@
+"""What the API `view.ballast.dev/v1alpha1` answers: objects as Kubernetes' clients read them.
+
+GPUs are decimal strings ("2.5"), as in the status of our kinds; times are RFC 3339.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+GROUP: Final = "view.ballast.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+#: `never`: no node of its pools could hold it, or no limit would let it, whatever leaves.
+State = Literal["runs", "starting", "waits", "never"]
+Outcome = Literal["yes", "no", "not tried"]
+
+
+class Answer(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Base of all answers: fields are written as Kubernetes writes them, empty ones left out."""
+
+
+class Metadata(Answer):
+    """The part of ObjectMeta that an answer has."""
+
+    name: str = ""
+    namespace: str = ""
+
+
+class AsOf(Answer):
+    """Which picture the answer was made from: its time, and the newest version of a pod in it."""
+
+    time: str
+    resource_version: str
+
+
+class Check(Answer):
+    """One way to a place, and why the workload does not get it that way."""
+
+    name: str
+    outcome: Outcome
+    message: str
+
+
+class WayOut(Answer):
+    """A change with which the workload starts now: it was tried on this moment's cluster.
+
+    `effect` says what else the change brings about, by project; empty where that is nothing.
+    """
+
+    change: str
+    effect: str = ""
+
+
+class QueueFigures(Answer):
+    """What a queue may have and has in one node pool, in GPUs."""
+
+    queue: str
+    node_pool: str
+    quota: str
+    fair_share: str
+    held: str
+    borrowed: str
+    waiting: str
+    limit: str = ""
+    parent: str = ""
+
+
+class Place(Answer):
+    """How many waiting workloads come before it, itself counted: in its project, and in all."""
+
+    in_project: int
+    of_project: int
+    in_pool: int
+    of_pool: int
+
+
+class Explanation(Answer, kw_only=True):
+    """Why a workload waits, and what would let it start.
+
+    `published` is the reason that the controller gave the pods; `agrees` whether it is the same.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = "Explanation"
+    metadata: Metadata
+    state: State
+    workload: str
+    pods: int
+    waiting_pods: int
+    request: str
+    work_kind: str
+    priority: int
+    is_preemptible: bool
+    as_of: AsOf
+    project: str = ""
+    user: str = ""
+    node_pools: list[str] = []
+    waits_since: str = ""
+    reason: str = ""
+    message: str = ""
+    help: str = ""
+    place: Place | None = None
+    queue: QueueFigures | None = None
+    checks: list[Check] = []
+    ways_out: list[WayOut] = []
+    nodes: list[str] = []
+    others: int = 0
+    published: str = ""
+    agrees: bool = True
+
+
+class Waiting(Answer, kw_only=True):
+    """One line of a queue. Work of namespaces that were not asked for has no name and no user."""
+
+    position: int
+    project: str
+    request: str
+    pods: int
+    reason: str
+    workload: str = ""
+    user: str = ""
+    work_kind: str = ""
+    priority: int = 0
+    waits_since: str = ""
+    message: str = ""
+    never: bool = False
+
+
+class QueueList(Answer, kw_only=True):
+    """What waits, in the order in which it has its turn; position 0 has none until it is mended."""
+
+    api_version: str = API_VERSION
+    kind: str = "QueueList"
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    as_of: AsOf
+    items: list[Waiting] = []
+
+
+class ShareList(Answer, kw_only=True):
+    """The figures of every department and project in each node pool."""
+
+    api_version: str = API_VERSION
+    kind: str = "ShareList"
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    as_of: AsOf
+    items: list[QueueFigures] = []
+
+
+class Job(Answer, kw_only=True, forbid_unknown_fields=True):
+    """Work that might be submitted: `pods` of `gpus` each, all or none together where `gang`."""
+
+    project: str
+    gpus: str = "1"
+    pods: int = 1
+    gang: bool = True
+    priority: int | None = None
+    user: str = ""
+
+
+class AddedNodes(Answer, kw_only=True, forbid_unknown_fields=True):
+    """`count` further nodes, empty, each as the node `like` is."""
+
+    like: str
+    count: int = 1
+
+
+class SimulationSpec(Answer, kw_only=True, forbid_unknown_fields=True):
+    """What is to be different. Quotas and limits are GPUs by project, or by `project/node-pool`."""
+
+    quotas: dict[str, str] = {}
+    limits: dict[str, str] = {}
+    drain: list[str] = []
+    add_nodes: list[AddedNodes] = []
+    jobs: list[Job] = []
+
+
+class Change(Answer):
+    """What becomes of one workload in one picture and not in the other.
+
+    `what` is `starts`, `waits`, `stops`, `moves` or `cannot move`.
+    """
+
+    what: str
+    workload: str
+    project: str
+    pods: int
+    request: str
+    message: str = ""
+
+
+class SimulationStatus(Answer, kw_only=True):
+    """How the decision differs from the one without the change."""
+
+    as_of: AsOf
+    changes: list[Change] = []
+    held_before: str
+    held_after: str
+    waiting_before: str
+    waiting_after: str
+    stops: int = 0
+    queues: list[QueueFigures] = []
+
+
+class Simulation(Answer, kw_only=True):
+    """A question and its answer; nothing of it is stored."""
+
+    api_version: str = API_VERSION
+    kind: str = "Simulation"
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: SimulationSpec = msgspec.field(default_factory=SimulationSpec)
+    status: SimulationStatus | None = None

@@ -1,0 +1,342 @@
+"""Why a workload waits: each way to a place by itself, and changes with which it would start now.
+
+Every line of an answer comes from `decide` on this moment's snapshot, none from a rule written
+twice: a check runs the stages up to one and reports what they say of the workload; a way out is
+shown only if the workload got its places on the changed snapshot.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from msgspec.structs import replace as replaced
+
+from extender.api.reasons import HELP, SENTENCES, Reason, Refused
+from extender.api.units import MILLI_PER_GPU, format_gpus
+from extender.policy.placement.explain import NEVER
+from extender.policy.plan import Plan, Stage
+from extender.state.model import GPU, WorkloadView
+from extender.view.answers import AsOf, Check, Explanation, Metadata, State, WayOut
+from extender.view.figures import figures_of
+from extender.view.line import NOT_IN_LINE, as_time, place_of
+from extender.view.picture import (
+    BadChangeError,
+    Picture,
+    admission_of,
+    asked_milli,
+    is_limited,
+    leaving,
+    waits,
+)
+
+#: Quotas that are tried, each a decision: halving finds the least of 4,096 GPUs in twelve.
+_MOST_TRIES: Final = 12
+#: A stage and what people call it.
+_STAGES: Final[tuple[tuple[Stage, str], ...]] = (
+    ("allocate", "room now"),
+    ("consolidate", "moving others"),
+    ("reclaim", "reclaim"),
+    ("preempt", "preemption"),
+)
+#: Highest priority class of those that `manifests/base/priority-classes` has.
+_HIGHEST_PRIORITY: Final = 125
+
+
+def find(picture: Picture, namespace: str, name: str) -> tuple[WorkloadView | None, int]:
+    """The workload that is called so, that has a pod called so, or whose pods were made by an
+    owner called so; of several the first that waits. And how many others there are."""
+    workloads = picture.snapshot.workloads
+    exact = workloads.get(f"{namespace}/{name}")
+    if exact is not None:
+        return exact, 0
+    found = []
+    for workload in workloads.values():
+        if workload.namespace != namespace:
+            continue
+        names = [pod.name for pod in workload.pods]
+        if name in names:
+            return workload, 0
+        if any(each.startswith(f"{name}-") for each in names):
+            found.append(workload)
+    found.sort(key=lambda each: (not any(map(waits, each.pods)), each.created_at, each.key))
+    return (found[0], len(found) - 1) if found else (None, 0)
+
+
+def explain(
+    picture: Picture, workload: WorkloadView, as_of: AsOf, *, others: int = 0, published: str = ""
+) -> Explanation:
+    """All there is to say of the workload; a few dozen decisions if it waits."""
+    plan = picture.plan
+    refused = plan.waits.get(workload.key)
+    n_waiting = sum(map(waits, workload.pods))
+    told = Explanation(
+        metadata=Metadata(workload.name, workload.namespace),
+        state=_state(workload, refused, n_waiting),
+        workload=workload.key,
+        project=workload.project,
+        user=workload.user,
+        pods=len(workload.pods),
+        waiting_pods=n_waiting,
+        request=format_gpus(asked_milli(workload)),
+        work_kind=workload.kind,
+        priority=workload.priority,
+        is_preemptible=workload.is_preemptible,
+        node_pools=list(workload.pools),
+        nodes=sorted({pod.node for pod in workload.pods if pod.node}),
+        others=others,
+        as_of=as_of,
+        published=published,
+    )
+    if n_waiting:
+        told.waits_since = as_time(workload.waits_since or workload.created_at)
+    if workload.pools and (workload.project, workload.pools[0]) in plan.shares:
+        told.queue = figures_of(workload.project, workload.pools[0], plan, picture.snapshot)
+    if refused is None:
+        return told
+    told.reason = refused.reason
+    told.message = _plain(refused, workload)
+    told.help = HELP.get(refused.reason, "")
+    told.agrees = published in ("", told.reason)
+    told.place = place_of(picture, workload)
+    if refused.reason not in NOT_IN_LINE:
+        told.checks = list(_checks(picture, workload))
+        told.ways_out = list(_ways_out(picture, workload, refused))
+    return told
+
+
+def _state(workload: WorkloadView, refused: Refused | None, n_waiting: int) -> State:
+    if refused is not None and NEVER in refused.detail:
+        return "never"
+    if refused is not None and refused.reason != Reason.WAITING_FOR_VICTIMS:
+        return "waits"
+    return "starting" if n_waiting or any(p.state == "reserved" for p in workload.pods) else "runs"
+
+
+def _plain(refused: Refused, workload: WorkloadView) -> str:
+    """The detail without the workload's name, which is said already."""
+    detail = refused.detail.removeprefix(f"{workload.key}: ")
+    return detail or SENTENCES[refused.reason]
+
+
+def _checks(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
+    """What each stage can do for the workload, when the stages before it are done."""
+    stages: list[Stage] = []
+    told = ""
+    for stage, name in _STAGES:
+        stages.append(stage)
+        plan = picture.decided(stages)
+        if starts(plan, workload):
+            yield Check(name, "yes", "it gets its place so")
+            return
+        refused = plan.waits.get(workload.key)
+        message = _plain(refused, workload) if refused else "its turn has not come"
+        yield Check(name, "no", _why_not(picture, workload, stage) or message)
+        told = message
+    yield Check("limits", "no" if _is_limited(told) else "yes", _limits(picture, workload))
+
+
+def _is_limited(told: str) -> bool:
+    return Reason.OVER_LIMIT in told
+
+
+def _why_not(picture: Picture, workload: WorkloadView, stage: Stage) -> str:
+    """Why a stage that evicts does nothing for the workload; empty where its own words are best."""
+    snapshot, shares = picture.snapshot, picture.plan.shares
+    pool = workload.pools[0] if workload.pools else ""
+    mine = shares.get((workload.project, pool))
+    if mine is None:
+        return ""
+    if stage == "reclaim":
+        more, held = asked_milli(workload, is_waiting_only=True), mine.allocated[GPU]
+        if held + more > max(mine.fair_share[GPU], mine.quota[GPU]):
+            return (
+                f"{workload.project} holds {format_gpus(held)} GPUs; with this work it would hold"
+                f" {format_gpus(held + more)}, above its fair share of"
+                f" {format_gpus(mine.fair_share[GPU])} and its quota of {_or_none(mine.quota[GPU])}"
+            )
+        return "no other queue is so far above its share that its pods would make the room"
+    if stage == "preempt":
+        lower = [
+            other
+            for other in snapshot.workloads.values()
+            if other.project == workload.project
+            and other.priority < workload.priority
+            and other.is_preemptible
+            and any(pod.node for pod in other.pods)
+        ]
+        if not lower:
+            return f"nothing of {workload.project} runs below priority {workload.priority}"
+        milli = sum(pod.held_milli for other in lower for pod in other.pods)
+        return (
+            f"what {workload.project} runs below priority {workload.priority}"
+            f" ({format_gpus(milli)} GPUs) would not make the room"
+        )
+    return ""
+
+
+def _limits(picture: Picture, workload: WorkloadView) -> str:
+    mine = picture.plan.shares.get((workload.project, workload.pools[0] if workload.pools else ""))
+    if mine is None or not is_limited(mine.limit[GPU]):
+        return "its project has no limit"
+    held, limit = format_gpus(mine.allocated[GPU]), format_gpus(mine.limit[GPU])
+    return f"its project holds {held} of at most {limit} GPUs"
+
+
+def _or_none(milli: int) -> str:
+    return format_gpus(milli) if is_limited(milli) else "any number"
+
+
+# -- ways out --------------------------------------------------------------------------------
+
+
+def starts(plan: Plan, workload: WorkloadView) -> bool:
+    """Whether the plan has a place for the workload's minimum, free or about to be."""
+    given = admission_of(plan, workload.key)
+    if given is None:
+        return False
+    live = sum(not waits(pod) for pod in workload.pods)
+    return live + len(given.placements) >= workload.min_member
+
+
+def _ways_out(picture: Picture, workload: WorkloadView, refused: Refused) -> Iterator[WayOut]:
+    tried: Sequence[Callable[[Picture, WorkloadView], WayOut | None]] = (
+        _with_fewer_pods,
+        _with_less_of_a_gpu,
+        _in_another_pool,
+        _with_more_priority,
+        _with_more_quota,
+    )
+    for attempt in tried:
+        found = attempt(picture, workload)
+        if found is not None:
+            yield found
+
+
+def _with_fewer_pods(picture: Picture, workload: WorkloadView) -> WayOut | None:
+    if workload.min_member < 2 or workload.tree is not None:
+        return None
+
+    def attempt(n: int) -> Plan | None:
+        return _plan_if_starts(picture, replaced(workload, min_member=n))
+
+    found = _most(1, workload.min_member - 1, attempt)
+    if found is None:
+        return None
+    n, plan = found
+    return WayOut(f"minMember is {n} or less", _effect(picture, plan, workload))
+
+
+def _with_less_of_a_gpu(picture: Picture, workload: WorkloadView) -> WayOut | None:
+    pod = next(filter(waits, workload.pods), None)
+    if pod is None or len(workload.pods) > 1 or pod.demand.devices != 1 or pod.demand.counted:
+        return None
+    if not pod.demand.milli:
+        return None
+
+    def attempt(tenths: int) -> Plan | None:
+        demand = replaced(pod.demand, milli=tenths * MILLI_PER_GPU // 10)
+        return _plan_if_starts(picture, replaced(workload, pods=(replaced(pod, demand=demand),)))
+
+    found = _most(1, (pod.demand.milli * 10 - 1) // MILLI_PER_GPU, attempt)
+    if found is None:
+        return None
+    tenths, plan = found
+    return WayOut(f"gpu-fraction is 0.{tenths} or less", _effect(picture, plan, workload))
+
+
+def _in_another_pool(picture: Picture, workload: WorkloadView) -> WayOut | None:
+    for pool in sorted(set(picture.snapshot.pools) - set(workload.pools)):
+        plan = _plan_if_starts(picture, replaced(workload, pools=(*workload.pools, pool)))
+        if plan is not None:
+            return WayOut(f"node pool {pool} is allowed, too", _effect(picture, plan, workload))
+    return None
+
+
+def _with_more_priority(picture: Picture, workload: WorkloadView) -> WayOut | None:
+    if workload.priority >= _HIGHEST_PRIORITY:
+        return None
+
+    def attempt(less: int) -> Plan | None:
+        return _plan_if_starts(picture, replaced(workload, priority=_HIGHEST_PRIORITY - less))
+
+    found = _most(0, _HIGHEST_PRIORITY - workload.priority - 1, attempt)
+    if found is None:
+        return None
+    less, plan = found
+    change = f"its priority is {_HIGHEST_PRIORITY - less} or more"
+    return WayOut(change, _effect(picture, plan, workload))
+
+
+def _with_more_quota(picture: Picture, workload: WorkloadView) -> WayOut | None:
+    pool = workload.pools[0] if workload.pools else ""
+    mine = picture.plan.shares.get((workload.project, pool))
+    if mine is None or not is_limited(mine.quota[GPU]):
+        return None
+    has = mine.quota[GPU] // MILLI_PER_GPU
+    most = sum(picture.snapshot.nodes.cards.capacity_milli) // MILLI_PER_GPU
+    key = (workload.project, pool)
+
+    def attempt(less: int) -> Plan | None:
+        try:
+            changed = picture.changed(quotas={key: (most - less) * MILLI_PER_GPU})
+        except BadChangeError:
+            return None
+        return changed.plan if starts(changed.plan, workload) else None
+
+    found = _most(0, most - has - 1, attempt)
+    if found is None:
+        return None
+    less, plan = found
+    change = f"the quota of {workload.project} is {most - less} or more"
+    return WayOut(change, _effect(picture, plan, workload))
+
+
+def _plan_if_starts(picture: Picture, workload: WorkloadView) -> Plan | None:
+    """The plan with the workload as given, if it starts by it."""
+    plan = picture.changed(workloads=[workload]).plan
+    return plan if starts(plan, workload) else None
+
+
+def _most(low: int, high: int, attempt: Callable[[int], Plan | None]) -> tuple[int, Plan] | None:
+    """The largest number from `low` to `high` that an attempt succeeds with, and its plan: by
+    halving, as if all smaller numbers succeeded, too. None where `low` fails."""
+    if high < low:
+        return None
+    plan = attempt(low)
+    if plan is None:
+        return None
+    best = (low, plan)
+    low += 1
+    for _ in range(_MOST_TRIES):
+        if low > high:
+            break
+        middle = (low + high + 1) // 2
+        plan = attempt(middle)
+        if plan is None:
+            high = middle - 1
+        else:
+            best, low = (middle, plan), middle + 1
+    return best
+
+
+def _effect(picture: Picture, plan: Plan, workload: WorkloadView) -> str:
+    """What the plan does to the work of others that is not done anyway, by project."""
+    anyway = {_uid(each) for each in leaving(picture.plan)}
+    stopped: Counter[str] = Counter()
+    for eviction in plan.evictions:
+        if eviction.pod.uid not in anyway:
+            victim = picture.snapshot.workloads.get(eviction.workload)
+            stopped[victim.project if victim else ""] += eviction.pod.held_milli
+    moved = sum(move.placement.pod.uid not in anyway for move in plan.moves)
+    told = [
+        f"{format_gpus(milli)} GPU{'' if milli == MILLI_PER_GPU else 's'} of {project} taken"
+        for project, milli in sorted(stopped.items())
+    ]
+    if moved:
+        told.append(f"{moved} {'pod moves' if moved == 1 else 'pods move'}")
+    return " and ".join(told)
+
+
+def _uid(leaver: object) -> str:
+    pod = getattr(leaver, "pod", None) or leaver.placement.pod  # type: ignore[attr-defined]
+    return str(pod.uid)

@@ -1,0 +1,50 @@
+"""Figures of queues as answers show them."""
+
+from collections.abc import Iterator
+
+from extender.api.units import format_gpus, format_tenths
+from extender.policy.plan import Plan, QueueShare
+from extender.state.model import GPU
+from extender.state.snapshot import Snapshot
+from extender.view.answers import QueueFigures
+from extender.view.picture import is_limited
+
+
+def all_figures(plan: Plan, snapshot: Snapshot) -> Iterator[QueueFigures]:
+    """Every department and project with its figures in each node pool, children after parents;
+    queues of users, and queues that neither have nor ask for anything in a pool, are left out."""
+    shown = [
+        (queue, pool)
+        for (queue, pool), share in plan.shares.items()
+        if queue in snapshot.queues and (share.quota[GPU] or share.requested[GPU])
+    ]
+    for queue, pool in sorted(shown, key=lambda each: (each[1], _path(each[0], snapshot))):
+        yield figures_of(queue, pool, plan, snapshot)
+
+
+def figures_of(queue: str, pool: str, plan: Plan, snapshot: Snapshot) -> QueueFigures:
+    """What the queue may have and has in the pool."""
+    share = plan.shares.get((queue, pool), QueueShare())
+    quota, limit, held = share.quota[GPU], share.limit[GPU], share.allocated[GPU]
+    view = snapshot.queues.get(queue)
+    return QueueFigures(
+        queue=queue,
+        node_pool=pool,
+        parent=view.parent if view else "",
+        quota=format_gpus(quota) if is_limited(quota) else "unlimited",
+        limit=format_gpus(limit) if is_limited(limit) else "",
+        fair_share=format_tenths(share.fair_share[GPU]),
+        held=format_gpus(held),
+        borrowed=format_gpus(max(0, held - quota)),
+        waiting=format_gpus(max(0, share.requested[GPU] - held)),
+    )
+
+
+def _path(queue: str, snapshot: Snapshot) -> tuple[str, ...]:
+    """The queue's name behind those of the queues above it."""
+    found = [queue]
+    view = snapshot.queues.get(queue)
+    while view is not None and view.parent:
+        found.append(view.parent)
+        view = snapshot.queues.get(view.parent)
+    return tuple(reversed(found))

@@ -1,0 +1,95 @@
+"""The line of what waits: in the order in which the last decision looked at it."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from extender.api.reasons import SENTENCES, Reason
+from extender.api.units import format_gpus
+from extender.policy.placement.explain import NEVER
+from extender.state.model import WorkloadView
+from extender.view.answers import Place, Waiting
+from extender.view.picture import Picture, asked_milli, waits
+
+#: It waits for its owner, not for a place: others pass it.
+NOT_IN_LINE: Final = frozenset(
+    {
+        Reason.GANG_INCOMPLETE,
+        Reason.GANG_SIZE_UNKNOWN,
+        Reason.UNKNOWN_NODE_POOL,
+        Reason.UNKNOWN_PROJECT,
+        Reason.UNKNOWN_TOPOLOGY,
+        Reason.INVALID_REQUEST,
+        Reason.PRIORITY_CLASS_NOT_ALLOWED,
+        Reason.HELD_BY_OTHER_GATE,
+        Reason.CLAIMS_NOT_MET,
+    }
+)
+
+
+def line_of(picture: Picture) -> list[str]:
+    """Keys of the workloads that wait for a place, the next one first."""
+    waits_of, workloads = picture.plan.waits, picture.snapshot.workloads
+    return [
+        key
+        for key, refused in waits_of.items()
+        if key in workloads and refused.reason not in NOT_IN_LINE
+    ]
+
+
+def place_of(picture: Picture, workload: WorkloadView) -> Place | None:
+    """Where the workload stands in line; None where it stands in none."""
+    line = line_of(picture)
+    if workload.key not in line:
+        return None
+    workloads, ahead = picture.snapshot.workloads, line[: line.index(workload.key) + 1]
+    pool = workload.pools[0] if workload.pools else ""
+
+    def count(keys: list[str], of: Callable[[WorkloadView], bool]) -> int:
+        return sum(of(workloads[key]) for key in keys)
+
+    def is_of_project(other: WorkloadView) -> bool:
+        return other.project == workload.project
+
+    def is_of_pool(other: WorkloadView) -> bool:
+        return pool in other.pools
+
+    return Place(
+        in_project=count(ahead, is_of_project),
+        of_project=count(line, is_of_project),
+        in_pool=count(ahead, is_of_pool),
+        of_pool=count(line, is_of_pool),
+    )
+
+
+def waiting(picture: Picture, namespace: str = "") -> Iterator[Waiting]:
+    """Every workload that waits, in line. With a namespace, only work of that one is named; of
+    the rest the project, the size and the reason are told."""
+    line = line_of(picture)
+    positions = {key: position for position, key in enumerate(line, 1)}
+    apart = [key for key in picture.plan.waits if key not in positions]
+    for key in [*line, *sorted(apart)]:
+        workload = picture.snapshot.workloads.get(key)
+        if workload is None:
+            continue
+        refused = picture.plan.waits[key]
+        is_named = namespace in ("", workload.namespace)
+        told = Waiting(
+            position=positions.get(key, 0),
+            project=workload.project,
+            request=format_gpus(asked_milli(workload, is_waiting_only=True)),
+            pods=sum(map(waits, workload.pods)),
+            reason=refused.reason,
+            never=NEVER in refused.detail,
+        )
+        if is_named:
+            told.workload, told.user = key, workload.user
+            told.work_kind, told.priority = workload.kind, workload.priority
+            told.waits_since = as_time(workload.waits_since or workload.created_at)
+            told.message = refused.detail.removeprefix(f"{key}: ") or SENTENCES[refused.reason]
+        yield told
+
+
+def as_time(unix_s: int) -> str:
+    """RFC 3339 in UTC; empty for 0, which is not known."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if unix_s else ""

@@ -1,0 +1,190 @@
+"""One moment of the cluster with what is decided on it, and the same with something changed.
+
+All pure. A picture decides when it is first asked to; a changed one is a picture of its own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+from msgspec.structs import replace as replaced
+
+from extender.api.demand import Demand
+from extender.api.kinds import Device, GpuNode, GpuNodeStatus
+from extender.api.objects import ObjectMeta
+from extender.api.units import MILLI_PER_GPU
+from extender.policy.decide import decide
+from extender.policy.plan import Admission, Eviction, Move, Plan, Settings, Stage
+from extender.state.model import UNLIMITED, PodView, PoolQuota, WorkloadView
+from extender.state.nodes import NodeFacts
+from extender.state.snapshot import Snapshot
+
+#: Priority of work that names none.
+_USUAL_PRIORITY: Final = 50
+
+
+class BadChangeError(ValueError):
+    """What is to be changed does not exist or can't be so; the message says what can."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """`snapshot` is not used up: every decision has a copy of its node table."""
+
+    snapshot: Snapshot
+    settings: Settings = field(default_factory=Settings)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What is decided on it."""
+        return self.decided()
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether its plan was asked for."""
+        return "plan" in vars(self)
+
+    def decided(self, stages: Sequence[Stage] | None = None) -> Plan:
+        """What these stages decide on it (None: all)."""
+        settings = self.settings if stages is None else replace(self.settings, stages=tuple(stages))
+        return decide(self._copy(), settings)
+
+    def changed(
+        self,
+        *,
+        workloads: Iterable[WorkloadView] = (),
+        quotas: Mapping[tuple[str, str], int] | None = None,
+        limits: Mapping[tuple[str, str], int] | None = None,
+    ) -> "Picture":
+        """With these workloads in place of those of the same key (or beside the others), and these
+        quotas and limits, in milli-GPU by queue and node pool. Raises BadChangeError."""
+        snapshot = self._copy()
+        snapshot.tally = None
+        snapshot.workloads = {**snapshot.workloads, **{each.key: each for each in workloads}}
+        queues = dict(snapshot.queues)
+        for figures, word in ((quotas, "quota"), (limits, "limit")):
+            for (name, pool), milli in (figures or {}).items():
+                view = queues.get(name)
+                if view is None:
+                    raise BadChangeError(f"there is no project or department {name!r}")
+                figure = view.pools.get(pool, PoolQuota())
+                gpu = replace(figure.gpu, **{word: milli})
+                queues[name] = replace(view, pools={**view.pools, pool: replace(figure, gpu=gpu)})
+        snapshot.queues = queues
+        return Picture(snapshot, self.settings)
+
+    def drained(self, names: Iterable[str]) -> "Picture":
+        """With the nodes cordoned, and their pods made again elsewhere; a pod without a controller
+        is gone. Raises BadChangeError."""
+        snapshot = self._copy()
+        drained = set(names)
+        for name in sorted(drained):
+            ix = snapshot.nodes.ix_of(name)
+            if ix is None:
+                raise BadChangeError(f"there is no GPU node {name!r}")
+            snapshot.nodes.is_ready[ix] = 0
+        workloads = {}
+        for key, workload in snapshot.workloads.items():
+            if any(pod.node in drained for pod in workload.pods):
+                pods = [_left(pod) if pod.node in drained else pod for pod in workload.pods]
+                kept = tuple(pod for pod in pods if pod is not None)
+                if not kept:
+                    continue
+                workload = replaced(workload, pods=kept)  # noqa: PLW2901
+            workloads[key] = workload
+        snapshot.workloads, snapshot.tally = workloads, None
+        return Picture(snapshot, self.settings)
+
+    def with_nodes(self, like: str, count: int) -> "Picture":
+        """With `count` more empty nodes that are as `like` is. Raises BadChangeError."""
+        snapshot = self._copy()
+        table = snapshot.nodes
+        ix = table.ix_of(like)
+        if ix is None:
+            raise BadChangeError(f"there is no GPU node {like!r} to add others like it")
+        n_cards = table.cards.capacity_milli[ix] // MILLI_PER_GPU
+        mib, model = table.cards.card_mib[ix], table.cards.model[ix]
+        for number in range(count):
+            name = f"{like}-added-{number}"
+            devices = [Device(index=i, memory_mib=mib, model=model) for i in range(n_cards)]
+            status = GpuNodeStatus(devices=devices)
+            table.set_cards(GpuNode(metadata=ObjectMeta(name=name), status=status))
+            table.set_node(
+                NodeFacts(
+                    name=name,
+                    pool=table.pool[ix],
+                    labels={**table.labels[ix], "kubernetes.io/hostname": name},
+                    taints=table.taints[ix],
+                    is_ready=True,
+                    free_cpu_milli=table.cpu_milli[ix],
+                    free_memory_mib=table.memory_mib[ix],
+                    cpu_milli=table.cpu_milli[ix],
+                    memory_mib=table.memory_mib[ix],
+                )
+            )
+        snapshot.tally = None
+        return Picture(snapshot, self.settings)
+
+    def _copy(self) -> Snapshot:
+        tally = self.snapshot.tally
+        return replace(
+            self.snapshot, nodes=self.snapshot.nodes.copy(), tally=tally.copy() if tally else None
+        )
+
+
+def imagined(
+    name: str, project: str, namespace: str, milli: int, count: int, **given: object
+) -> WorkloadView:
+    """A workload that was not submitted: `count` pods that ask for `milli` each."""
+    devices = max(1, milli // MILLI_PER_GPU)
+    demand = Demand(devices=devices, milli=min(milli, MILLI_PER_GPU))
+    pods = tuple(
+        PodView(uid=f"{name}-{i}", namespace=namespace, name=f"{name}-{i}", demand=demand)
+        for i in range(count)
+    )
+    return WorkloadView(
+        key=f"{namespace}/{name}",
+        namespace=namespace,
+        name=name,
+        project=project,
+        is_group=count > 1,
+        pods=pods,
+        **{"priority": _USUAL_PRIORITY, **given},  # type: ignore[arg-type]
+    )
+
+
+def admission_of(plan: Plan, key: str) -> Admission | None:
+    """What the plan gives the workload, if anything."""
+    return next((each for each in plan.admissions if each.workload.key == key), None)
+
+
+def leaving(plan: Plan) -> list[Eviction | Move]:
+    """Every pod that the plan stops, for good or to start again elsewhere."""
+    return [*plan.evictions, *plan.moves]
+
+
+def asked_milli(workload: WorkloadView, *, is_waiting_only: bool = False) -> int:
+    """Milli-GPU that the workload's pods hold or ask for; of those that wait only, where asked."""
+    pods = (p for p in workload.pods if not is_waiting_only or waits(p))
+    return sum(pod.held_milli or pod.demand.milli * pod.demand.devices for pod in pods)
+
+
+def waits(pod: PodView) -> bool:
+    """Whether the pod has no place that it could start on now."""
+    return pod.state in ("gated", "nominated") and not pod.is_terminating
+
+
+def is_limited(milli: int) -> bool:
+    """Whether a quota or limit binds."""
+    return milli < UNLIMITED
+
+
+def _left(pod: PodView) -> PodView | None:
+    """The pod after its node was drained: made again and waiting, or None where nothing makes it
+    again."""
+    if not pod.is_controlled:
+        return None
+    return replaced(
+        pod, state="gated", is_gated=True, is_released=False, node="", cards=(), started_at=0
+    )

@@ -1,0 +1,243 @@
+"""The aggregated API `view.ballast.dev/v1alpha1`: what there is, and an answer to each question.
+
+kube-apiserver has decided that the user may ask; this says only what the path entitles to. A
+question about one namespace names no work of others.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+import structlog
+from aiohttp import web
+from prometheus_client import Counter, Histogram
+
+from extender.view.answers import (
+    API_VERSION,
+    GROUP,
+    VERSION,
+    AsOf,
+    QueueList,
+    ShareList,
+    Simulation,
+)
+from extender.view.explain import explain, find
+from extender.view.figures import all_figures
+from extender.view.line import waiting
+from extender.view.picture import BadChangeError, Picture
+from extender.view.simulate import simulate
+
+#: Questions that wait for their turn; a further one is told to come again.
+MOST_WAITING: Final = 32
+_MAX_BODY: Final = 2**20
+_JSON: Final = "application/json"
+
+_ANSWERS = Counter("ballast_view_answers_total", "Answers given.", ["resource", "code"])
+_SECONDS = Histogram(
+    "ballast_view_answer_seconds",
+    "Time to make an answer, waiting for its turn included.",
+    ["resource"],
+    buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
+)
+_DISAGREEMENTS = Counter(
+    "ballast_view_disagreements_total",
+    "Explanations with another reason than the controller gave the pods.",
+)
+
+_log = structlog.get_logger(__name__)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+#: Plural, kind, whether namespaced, verbs.
+_RESOURCES: Final = (
+    ("explanations", "Explanation", True, ["get"]),
+    ("queues", "Queue", True, ["list"]),
+    ("shares", "Share", False, ["list"]),
+    ("simulations", "Simulation", False, ["create"]),
+)
+
+
+class Pictures(Protocol):
+    """Where the server gets the cluster of this moment."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all there was at the start is known."""
+
+    def take(self) -> tuple[Picture, AsOf]:
+        """The cluster as it is now."""
+
+    def published(self, key: str) -> str:
+        """The reason that the controller gave the workload's pods; empty where it gave none."""
+
+
+class NotFoundError(Exception):
+    """What is asked about does not exist; the message says what."""
+
+
+class Questions:
+    """Answers one question after the other, each in a thread, so that health is always told."""
+
+    def __init__(self, pictures: Pictures) -> None:
+        self._pictures = pictures
+        self._turn = asyncio.Lock()
+        self._n_waiting = 0
+
+    def app(self) -> web.Application:
+        """The HTTP surface."""
+        app = web.Application(client_max_size=_MAX_BODY, middlewares=[_as_status])
+        root = f"/apis/{API_VERSION}"
+        app.router.add_get("/apis", _constant(_groups()))
+        app.router.add_get(f"/apis/{GROUP}", _constant(_group()))
+        app.router.add_get(root, _constant(_resources()))
+        for path in ("/openapi/v2", "/openapi/v3"):
+            app.router.add_get(path, _constant(_openapi()))
+        app.router.add_get(f"{root}/namespaces/{{ns}}/explanations/{{name}}", self.explanation)
+        app.router.add_get(f"{root}/namespaces/{{ns}}/queues", self.queue)
+        app.router.add_get(f"{root}/queues", self.queue)
+        app.router.add_get(f"{root}/shares", self.shares)
+        app.router.add_post(f"{root}/simulations", self.simulation)
+        return app
+
+    async def explanation(self, request: web.Request) -> web.Response:
+        """Why a workload, a pod, or what an owner made, waits."""
+        namespace, name = request.match_info["ns"], request.match_info["name"]
+
+        def answer(picture: Picture, as_of: AsOf) -> object:
+            workload, others = find(picture, namespace, name)
+            if workload is None:
+                raise NotFoundError(
+                    f'nothing that Ballast schedules in namespace "{namespace}" is called "{name}",'
+                    " or belongs to something called so"
+                )
+            published = self._pictures.published(workload.key)
+            told = explain(picture, workload, as_of, others=others, published=published)
+            if not told.agrees:
+                _DISAGREEMENTS.inc()
+            return told
+
+        return await self._answer("explanations", answer)
+
+    async def queue(self, request: web.Request) -> web.Response:
+        """What waits, in line."""
+        namespace = request.match_info.get("ns", "")
+
+        def answer(picture: Picture, as_of: AsOf) -> object:
+            return QueueList(as_of=as_of, items=list(waiting(picture, namespace)))
+
+        return await self._answer("queues", answer)
+
+    async def shares(self, _request: web.Request) -> web.Response:
+        """The figures of all queues."""
+
+        def answer(picture: Picture, as_of: AsOf) -> object:
+            return ShareList(as_of=as_of, items=list(all_figures(picture.plan, picture.snapshot)))
+
+        return await self._answer("shares", answer)
+
+    async def simulation(self, request: web.Request) -> web.Response:
+        """What would happen if."""
+        asked = msgspec.json.decode(await request.read(), type=Simulation)
+
+        def answer(picture: Picture, as_of: AsOf) -> object:
+            asked.status = simulate(picture, asked.spec, as_of)
+            return asked
+
+        return await self._answer("simulations", answer, status=201)
+
+    async def _answer(
+        self, resource: str, answer: Callable[[Picture, AsOf], object], status: int = 200
+    ) -> web.Response:
+        if not self._pictures.is_ready:
+            raise web.HTTPServiceUnavailable(text="the picture of the cluster is not complete yet")
+        if self._n_waiting >= MOST_WAITING:
+            raise web.HTTPTooManyRequests(text=f"{MOST_WAITING} questions wait; ask again")
+        self._n_waiting += 1
+        try:
+            with _SECONDS.labels(resource).time():
+                async with self._turn:
+                    picture, as_of = self._pictures.take()
+                    told = await asyncio.to_thread(answer, picture, as_of)
+        finally:
+            self._n_waiting -= 1
+        _ANSWERS.labels(resource, str(status)).inc()
+        return web.Response(status=status, body=msgspec.json.encode(told), content_type=_JSON)
+
+
+@web.middleware
+async def _as_status(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Errors as Kubernetes tells them: a Status, so that every client shows the message."""
+    try:
+        return await handler(request)
+    except NotFoundError as error:
+        return _status(404, "NotFound", str(error))
+    except (BadChangeError, msgspec.DecodeError) as error:
+        return _status(422, "Invalid", str(error))
+    except web.HTTPException as error:
+        known = ", ".join(plural for plural, *_ in _RESOURCES)
+        text = f"there are {known}" if error.status == 404 else error.text or error.reason
+        return _status(error.status, error.reason.replace(" ", ""), text)
+    except ConnectionError:
+        raise
+    except Exception:
+        _log.exception("a question could not be answered", path=request.path)
+        return _status(500, "InternalError", "this is a bug in ballast view; see its log")
+
+
+def _status(code: int, reason: str, message: str) -> web.Response:
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+    return web.json_response(body, status=code)
+
+
+def _constant(body: dict[str, Any]) -> Handler:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response(body)
+
+    return answer
+
+
+def _group() -> dict[str, Any]:
+    version = {"groupVersion": API_VERSION, "version": VERSION}
+    return {
+        "kind": "APIGroup",
+        "apiVersion": "v1",
+        "name": GROUP,
+        "versions": [version],
+        "preferredVersion": version,
+    }
+
+
+def _groups() -> dict[str, Any]:
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group()]}
+
+
+def _resources() -> dict[str, Any]:
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": API_VERSION,
+        "resources": [
+            {
+                "name": plural,
+                "singularName": kind.lower(),
+                "kind": kind,
+                "namespaced": is_namespaced,
+                "verbs": verbs,
+            }
+            for plural, kind, is_namespaced, verbs in _RESOURCES
+        ],
+    }
+
+
+def _openapi() -> dict[str, Any]:
+    """No schema: kube-apiserver asks for one, and takes an empty one."""
+    info = {"title": GROUP, "version": VERSION}
+    return {"swagger": "2.0", "info": info, "paths": {}}

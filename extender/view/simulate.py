@@ -1,0 +1,160 @@
+"""What would happen if: the decision on a changed picture beside that on the cluster as it is."""
+
+from collections.abc import Iterator, Mapping
+
+from extender.api.units import MILLI_PER_GPU, format_gpus, parse_gpus
+from extender.state.model import WorkloadView
+from extender.view.answers import AsOf, Change, Job, SimulationSpec, SimulationStatus
+from extender.view.figures import all_figures
+from extender.view.picture import BadChangeError, Picture, imagined, waits
+
+
+def simulate(picture: Picture, spec: SimulationSpec, as_of: AsOf) -> SimulationStatus:
+    """How one decision differs when all of `spec` is so. Raises BadChangeError."""
+    changed = apply(picture, spec)
+    changes = list(_changes(picture, changed, spec))
+    return SimulationStatus(
+        as_of=as_of,
+        changes=changes,
+        stops=sum(each.what == "stops" for each in changes),
+        held_before=format_gpus(_held(picture)),
+        held_after=format_gpus(_held(changed)),
+        waiting_before=format_gpus(_waiting(picture)),
+        waiting_after=format_gpus(_waiting(changed)),
+        queues=list(all_figures(changed.plan, changed.snapshot)),
+    )
+
+
+def apply(picture: Picture, spec: SimulationSpec) -> Picture:
+    """The picture with all that is to be different. Raises BadChangeError."""
+    pools = picture.snapshot.pools
+    quotas, limits = _figures(spec.quotas, pools), _figures(spec.limits, pools)
+    jobs = [_job(picture, job, number) for number, job in enumerate(spec.jobs)]
+    for added in spec.add_nodes:
+        if not 1 <= added.count <= 1000:
+            raise BadChangeError(f"{added.count} nodes can't be added: 1 to 1000 can")
+        picture = picture.with_nodes(added.like, added.count)
+    if spec.drain:
+        picture = picture.drained(spec.drain)
+    return picture.changed(workloads=jobs, quotas=quotas, limits=limits)
+
+
+def _figures(given: Mapping[str, str], pools: Mapping[str, object]) -> dict[tuple[str, str], int]:
+    found = {}
+    for named, text in given.items():
+        queue, slash, pool = named.rpartition("/")
+        if not slash or pool not in pools:
+            queue, pool = named, "default" if "default" in pools else min(pools, default="")
+        try:
+            found[queue, pool] = parse_gpus(text)
+        except ValueError as error:
+            raise BadChangeError(f"{named}: {error}") from None
+    return found
+
+
+def _job(picture: Picture, job: Job, number: int) -> WorkloadView:
+    queue = picture.snapshot.queues.get(job.project)
+    if queue is None:
+        raise BadChangeError(f"there is no project {job.project!r}")
+    try:
+        milli = parse_gpus(job.gpus)
+    except ValueError as error:
+        raise BadChangeError(f"gpus: {error}") from None
+    if not 1 <= job.pods <= 10_000 or milli < 1:
+        raise BadChangeError("a job has 1 to 10000 pods, and each asks for some of a GPU")
+    if milli > MILLI_PER_GPU and milli % MILLI_PER_GPU:
+        raise BadChangeError(f"{job.gpus} GPUs for a pod: a part of one GPU, or whole GPUs")
+    given = {} if job.priority is None else {"priority": job.priority}
+    return imagined(
+        f"what-if-{number}",
+        job.project,
+        job.project,
+        milli,
+        job.pods,
+        min_member=job.pods if job.gang else 1,
+        user=job.user,
+        created_at=picture.snapshot.now_s,
+        pools=tuple(sorted(picture.snapshot.pools)),
+        **given,
+    )
+
+
+def _changes(before: Picture, after: Picture, spec: SimulationSpec) -> Iterator[Change]:
+    """What differs, workload by workload: what stops first."""
+    was, now = _fates(before), _fates(after)
+    for key in sorted({*was, *now}):
+        for what, (pods, milli, message) in sorted(now.get(key, {}).items()):
+            if was.get(key, {}).get(what, (0, 0, ""))[0] != pods:
+                yield _change(what, key, after, pods, milli, message)
+    drained = set(spec.drain)
+    for workload in before.snapshot.workloads.values():
+        held = [pod for pod in workload.pods if pod.node in drained]
+        blocked = [
+            pod
+            for pod in held
+            if any(before.snapshot.budgets.get(name, 1) < 1 for name in pod.budgets)
+        ]
+        if blocked:
+            message = f"its disruption budget {blocked[0].budgets[0]} lets none go"
+            milli = sum(pod.held_milli for pod in blocked)
+            yield _change("cannot move", workload.key, before, len(blocked), milli, message)
+        gone = [pod for pod in held if not pod.is_controlled]
+        if gone:
+            milli = sum(pod.held_milli for pod in gone)
+            message = "nothing makes its pod again"
+            yield _change("stops", workload.key, before, len(gone), milli, message)
+
+
+def _change(what: str, key: str, picture: Picture, pods: int, milli: int, message: str) -> Change:
+    workload = picture.snapshot.workloads.get(key)
+    project = workload.project if workload else ""
+    return Change(what, key, project, pods, format_gpus(milli), message)
+
+
+def _fates(picture: Picture) -> dict[str, dict[str, tuple[int, int, str]]]:
+    """By workload: what becomes of how many pods, with how many milli-GPU, and where or why."""
+    found: dict[str, dict[str, tuple[int, int, str]]] = {}
+    plan = picture.plan
+    for given in plan.admissions:
+        nodes = ", ".join(sorted({placement.node for placement in given.placements})[:4])
+        milli = sum(placement.milli for placement in given.placements)
+        fate = (len(given.placements), milli, f"on {nodes}")
+        found.setdefault(given.workload.key, {})["starts"] = fate
+    for eviction in plan.evictions:
+        fates = found.setdefault(eviction.workload, {})
+        n, milli, _ = fates.get("stops", (0, 0, ""))
+        milli += eviction.pod.held_milli
+        fates["stops"] = (n + 1, milli, f"for {eviction.beneficiary}")
+    for move in plan.moves:
+        fates = found.setdefault(move.workload, {})
+        n, milli, _ = fates.get("moves", (0, 0, ""))
+        to = f"{move.placement.pod.node} -> {move.placement.node}"
+        fates["moves"] = (n + 1, milli + move.placement.milli, to)
+    for key, refused in plan.waits.items():
+        workload = picture.snapshot.workloads.get(key)
+        if workload is not None:
+            pods = [pod for pod in workload.pods if waits(pod)]
+            milli = sum(pod.demand.total_milli for pod in pods)
+            detail = refused.detail.removeprefix(f"{key}: ")
+            told = f"{refused.reason}: {detail}" if detail else refused.reason
+            found.setdefault(key, {})["waits"] = (len(pods), milli, told)
+    return found
+
+
+def _held(picture: Picture) -> int:
+    """What is held once the plan is carried out, in milli-GPU."""
+    plan = picture.plan
+    held = sum(
+        pod.held_milli
+        for workload in picture.snapshot.workloads.values()
+        for pod in workload.pods
+        if pod.node
+    )
+    given = sum(p.milli for each in plan.admissions for p in each.placements)
+    return held + given - sum(eviction.pod.held_milli for eviction in plan.evictions)
+
+
+def _waiting(picture: Picture) -> int:
+    """What waits once the plan is carried out, in milli-GPU."""
+    fates = _fates(picture)
+    return sum(fate["waits"][1] for fate in fates.values() if "waits" in fate)

@@ -1,0 +1,130 @@
+"""Why a workload waits, and ways out that were each tried."""
+
+import pytest
+from msgspec.structs import replace
+
+from extender.policy.decide import decide
+from extender.view.answers import AsOf, Explanation
+from extender.view.explain import explain, find
+from extender.view.line import waiting
+from extender.view.picture import Picture
+from tests.support.snapshots import Cluster
+
+NOW = AsOf("2026-01-01T00:00:00Z", "1")
+
+
+def full_cluster() -> Cluster:
+    """Two nodes of 8: project a holds its quota of 8, and b holds 8 with a quota of 4."""
+    cluster = Cluster()
+    cluster.node("n0", gpus=8)
+    cluster.node("n1", gpus=8)
+    cluster.project("a", quota=8)
+    cluster.project("b", quota=4)
+    cluster.job("a-run", "a", gpus=1, pods=8, on="n0", min=1)
+    cluster.job("b-run", "b", gpus=1, pods=8, on="n1", min=1)
+    return cluster
+
+
+def told(cluster: Cluster, key: str, **given: str) -> Explanation:
+    picture = Picture(cluster.snapshot())
+    namespace, name = key.split("/")
+    workload, others = find(picture, namespace, name)
+    assert workload is not None
+    return explain(picture, workload, NOW, others=others, **given)
+
+
+def test_a_workload_above_its_share_is_told_the_share_and_what_would_help() -> None:
+    cluster = full_cluster()
+    cluster.job("wait", "a", gpus=1, pods=4)
+    found = told(cluster, "ns/wait")
+    assert found.state == "waits"
+    assert found.request == "4"
+    assert found.queue is not None
+    assert (found.queue.held, found.queue.quota) == ("8", "8")
+    checks = {each.name: each for each in found.checks}
+    assert checks["room now"].outcome == "no"
+    assert "above its fair share of 10" in checks["reclaim"].message
+    assert "runs below priority 50" in checks["preemption"].message
+    changes = {each.change: each.effect for each in found.ways_out}
+    assert changes["the quota of a is 11 or more"] == "4 GPUs of b taken"
+
+
+def test_each_way_out_is_one_with_which_the_decision_starts_it() -> None:
+    cluster = full_cluster()
+    cluster.job("wait", "a", gpus=1, pods=4)
+    picture = Picture(cluster.snapshot())
+    workload, _ = find(picture, "ns", "wait")
+    assert workload is not None
+    found = explain(picture, workload, NOW)
+    quota = next(each for each in found.ways_out if "quota" in each.change)
+    least = int(quota.change.split(" is ")[1].split()[0])
+    for figure, is_enough in ((least, True), (least - 1, False)):
+        changed = picture.changed(quotas={("a", "default"): figure * 1000})
+        plan = decide(changed.snapshot)
+        assert any(each.workload.name == "wait" for each in plan.admissions) is is_enough
+    assert "GPUs of b taken" in quota.effect
+
+
+def test_fewer_pods_start_where_less_is_free() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=8)
+    cluster.project("a", quota=8)
+    cluster.job("run", "a", gpus=1, pods=5, on="n0")
+    cluster.job("gang", "a", gpus=1, pods=8)
+    found = told(cluster, "ns/gang")
+    assert next(each.change for each in found.ways_out) == "minMember is 3 or less"
+
+
+def test_half_of_a_gpu_starts_where_half_is_free() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=1)
+    cluster.project("a", quota=1)
+    cluster.job("run", "a", gpus="0.5", on="n0")
+    cluster.job("whole", "a", gpus=1)
+    found = told(cluster, "ns/whole")
+    assert "gpu-fraction is 0.5 or less" in [each.change for each in found.ways_out]
+
+
+def test_what_can_never_start_is_said_to() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=4)
+    cluster.project("a", quota=16)
+    cluster.job("huge", "a", gpus=8)
+    found = told(cluster, "ns/huge")
+    assert found.state == "never"
+    assert "the largest node has 4" in found.message
+
+
+def test_a_running_workload_has_its_nodes_and_no_checks() -> None:
+    found = told(full_cluster(), "ns/a-run")
+    assert (found.state, found.nodes, found.checks) == ("runs", ["n0"], [])
+
+
+@pytest.mark.parametrize(("published", "agrees"), [("", True), ("InsufficientGpu", False)])
+def test_an_answer_says_whether_the_controller_gave_the_same_reason(
+    published: str, agrees: bool
+) -> None:
+    cluster = full_cluster()
+    cluster.job("wait", "a", gpus=1, pods=4)
+    found = told(cluster, "ns/wait", published=published)
+    assert found.agrees is agrees or found.reason == published
+
+
+def test_work_of_other_namespaces_has_no_name_in_the_line() -> None:
+    cluster = full_cluster()
+    cluster.job("mine", "a", gpus=1, pods=4)
+    cluster.job("theirs", "b", gpus=1)
+    theirs = cluster.workloads["ns/theirs"]
+    cluster.workloads["ns/theirs"] = replace(theirs, namespace="other")
+    lines = list(waiting(Picture(cluster.snapshot()), "ns"))
+    assert {(each.project, each.workload) for each in lines} == {("a", "ns/mine"), ("b", "")}
+    assert [each.position for each in lines] == [1, 2]
+
+
+def test_a_pod_and_an_owner_are_found_by_name() -> None:
+    picture = Picture(full_cluster().snapshot())
+    for name in ("a-run", "a-run-3"):
+        workload, _ = find(picture, "ns", name)
+        assert workload is not None
+        assert workload.key == "ns/a-run"
+    assert find(picture, "ns", "nothing") == (None, 0)

@@ -1,0 +1,83 @@
+"""What would happen if: the difference between two decisions."""
+
+import pytest
+
+from extender.view.answers import AddedNodes, AsOf, Job, SimulationSpec, SimulationStatus
+from extender.view.picture import BadChangeError, Picture
+from extender.view.simulate import simulate
+from tests.support.snapshots import Cluster
+
+NOW = AsOf("2026-01-01T00:00:00Z", "1")
+
+
+def cluster() -> Cluster:
+    """Two nodes of 4, full: a holds its quota of 4, b holds 4 with a quota of 2; a waits for 2."""
+    made = Cluster()
+    made.node("n0", gpus=4)
+    made.node("n1", gpus=4)
+    made.project("a", quota=4)
+    made.project("b", quota=4)
+    made.job("a-run", "a", gpus=1, pods=4, on="n0", min=1)
+    made.job("b-run", "b", gpus=1, pods=4, on="n1", min=1)
+    made.job("wait", "a", gpus=2)
+    return made
+
+
+def status(**spec: object) -> SimulationStatus:
+    return simulate(Picture(cluster().snapshot()), SimulationSpec(**spec), NOW)  # type: ignore[arg-type]
+
+
+def told(found: SimulationStatus) -> set[tuple[str, str]]:
+    return {(each.what, each.workload) for each in found.changes}
+
+
+def test_without_a_change_nothing_differs() -> None:
+    found = status()
+    assert (found.changes, found.stops) == ([], 0)
+    assert found.held_before == found.held_after == "8"
+    assert found.waiting_after == "2"
+
+
+def test_a_quota_that_is_moved_starts_one_and_stops_another() -> None:
+    found = status(quotas={"a": "6", "b": "2"})
+    assert {("starts", "ns/wait"), ("stops", "ns/b-run")} <= told(found)
+    assert found.stops == 1
+    assert (found.held_after, found.waiting_before) == ("8", "2")
+
+
+def test_another_node_starts_what_waits_and_stops_nothing() -> None:
+    found = status(add_nodes=[AddedNodes(like="n0", count=1)])
+    assert ("starts", "ns/wait") in told(found)
+    assert found.stops == 0
+    assert found.held_after == "10"
+
+
+def test_a_drained_node_lets_its_pods_wait() -> None:
+    found = status(drain=["n1"])
+    assert ("waits", "ns/b-run") in told(found)
+    assert found.held_after == "4"
+
+
+def test_a_job_is_tried_before_it_is_submitted() -> None:
+    found = status(jobs=[Job(project="b", pods=1, gpus="0.5")])
+    assert ("waits", "b/what-if-0") in told(found)
+    room = status(
+        jobs=[Job(project="b", pods=4, gpus="1")], add_nodes=[AddedNodes(like="n1", count=2)]
+    )
+    assert ("starts", "b/what-if-0") in told(room)
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"quotas": {"nobody": "4"}}, "there is no project or department 'nobody'"),
+        ({"quotas": {"a": "many"}}, "a: "),
+        ({"drain": ["n9"]}, "there is no GPU node 'n9'"),
+        ({"add_nodes": [AddedNodes(like="n0", count=0)]}, "1 to 1000"),
+        ({"jobs": [Job(project="a", gpus="1.5")]}, "whole GPUs"),
+        ({"jobs": [Job(project="c")]}, "there is no project 'c'"),
+    ],
+)
+def test_what_cannot_be_is_said_so(spec: dict[str, object], why: str) -> None:
+    with pytest.raises(BadChangeError, match=why):
+        status(**spec)
