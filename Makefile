@@ -16,14 +16,17 @@ UV_RELEASE := 0.13.9
 
 # `make test ARGS="-k name -x"`, `make demo KEEP=1`
 ARGS ?=
+# Tests wait as often as they compute, so two cores carry three workers, each with a control plane
+# of its own (3 GiB). WORKERS=0 runs everything in one process.
+WORKERS ?= 3
 KEEP ?=
 export KEEP
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup controlplane node drivers image manifests demo test test-bounds test-crashes e2e check bench
-.PHONY: lock clean
+.PHONY: help setup controlplane node drivers image manifests demo test test-quick test-bounds
+.PHONY: test-crashes e2e check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,7 +52,10 @@ demo: controlplane ## fair shares and reclaim on a simulated cluster; KEEP=1 lea
 	@$(PY) -m tests.demo $(ARGS)
 
 test: controlplane ## run all tests; ARGS="-k name" for some
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n $(WORKERS) $(ARGS)
+
+test-quick: setup ## what needs no control plane, in minutes: unit and property tests
+	$(PY) -m pytest -n $(WORKERS) -m "not controlplane" tests/unit tests/property $(ARGS)
 
 test-crashes: controlplane ## kill every program at every failpoint, five times each
 	BALLAST_CRASH_REPEATS=5 $(PY) -m pytest tests/integration/faults $(ARGS)
@@ -65,7 +71,7 @@ test-bounds: setup ## run what uses the kernels on ones built with bounds checks
 	    grep -q RaiseBufferIndexError $$kernel || { echo "error: no bounds checks in $$kernel"; exit 1; }; \
 	done
 	cd $(CHECKED) && BALLAST_SHARED=$(or $(BALLAST_SHARED),$(CURDIR)/../shared) $(CURDIR)/$(PY) -m pytest \
-	    -p no:cacheprovider -W error::pytest.PytestUnraisableExceptionWarning \
+	    -n $(WORKERS) -p no:cacheprovider -W error::pytest.PytestUnraisableExceptionWarning \
 	    -m "not controlplane" $(KERNEL_TESTS) $(ARGS)
 
 # Only from the command line: the suite installs and uninstalls Ballast on that cluster.

@@ -1,8 +1,9 @@
 """Fixtures every test may use: the real control plane, and the shared material.
 
-One control plane serves the session. `api` empties it for each test that asks, which costs tens
-of milliseconds; `cluster` adds kube-scheduler and kwok. A test that uses any of them carries
-the marker `controlplane`; when the programs cannot be had it fails, it is not skipped.
+One control plane serves the session, and each worker where there are several. `api` empties it
+for each test that asks, which costs tens of milliseconds; `cluster` adds kube-scheduler and kwok.
+A test that uses any of them carries the marker `controlplane`; when the programs cannot be had it
+fails, it is not skipped.
 """
 
 import contextlib
@@ -19,14 +20,15 @@ from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Api, Cluster
 from tests.support.controlplane.process import ControlPlaneError
 from tests.support.installation import install
+from tests.support.session.closing import add_line
+from tests.support.session.used_rights import remember_uses
 
-pytest_plugins = ["tests.support.auditor.fixtures"]
+pytest_plugins = ["tests.support.auditor.fixtures", "tests.support.session.plugin"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEDULER = ROOT / "manifests" / "base" / "scheduler"
 ON_DEMAND = ("kwok", "kube-scheduler")
 NO_PROGRAMS: pytest.StashKey[ControlPlaneError] = pytest.StashKey()
-KEPT_LOGS: pytest.StashKey[Path] = pytest.StashKey()
 _numbers = itertools.count(1)
 
 
@@ -58,15 +60,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             session.config.stash[NO_PROGRAMS] = error
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Say where the control plane's logs are when they were kept."""
-    kept = config.stash.get(KEPT_LOGS, None)
-    if kept is not None:
-        terminalreporter.write_line(f"control plane logs kept: {kept}")
-
-
 @pytest.fixture(scope="session")
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     """The session's control plane: etcd, kube-apiserver, kube-controller-manager, our kinds
@@ -83,7 +76,8 @@ def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     finally:
         has_failures = request.session.testsfailed > 0
         if has_failures:
-            request.config.stash[KEPT_LOGS] = plane.logs
+            add_line(request.config, f"control plane logs kept: {plane.logs}")
+        remember_uses(request.config, plane.logs)
         plane.stop(is_kept=has_failures)
 
 
@@ -105,9 +99,10 @@ def cluster(api: Api, request: pytest.FixtureRequest) -> Cluster:
     """
     ours = SCHEDULER if any(SCHEDULER.glob("*.yaml")) else None
     config: Path | None = getattr(request, "param", ours)
-    api.control_plane.start_scheduler(config)
-    api.control_plane.start_kwok()
-    return Cluster(api.control_plane, api.namespace, config)
+    plane = api.control_plane
+    plane.start_scheduler(config, extender_url=plane.extender_url)
+    plane.start_kwok()
+    return Cluster(plane, api.namespace, config)
 
 
 @pytest.fixture(scope="session")

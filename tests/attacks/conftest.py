@@ -1,6 +1,6 @@
 """The stage of all attempts, and the count of them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
@@ -13,22 +13,7 @@ from tests.support.auditor.etcd import Store
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Cluster
 from tests.support.controlplane.ports import LOOPBACK
-
-TALLY: pytest.StashKey[Tally] = pytest.StashKey()
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Tells how many attempts were made, and which succeeded."""
-    tally = config.stash.get(TALLY, None)
-    if tally is None:
-        return
-    terminalreporter.write_line(str(tally))
-    by_threat = ", ".join(f"{threat} {n}" for threat, n in sorted(tally.tried.items(), key=_order))
-    terminalreporter.write_line(f"  {by_threat}")
-    for line in tally.succeeded:
-        terminalreporter.write_line(f"  SUCCEEDED: {line[:400]}")
+from tests.support.session.closing import add_line
 
 
 def _order(entry: tuple[str, int]) -> tuple[str, int]:
@@ -36,9 +21,15 @@ def _order(entry: tuple[str, int]) -> tuple[str, int]:
 
 
 @pytest.fixture(scope="session")
-def tally(request: pytest.FixtureRequest) -> Tally:
-    """The one count of the session."""
-    return request.config.stash.setdefault(TALLY, Tally())
+def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
+    """The one count of the session, shown below the results: how many, and which succeeded."""
+    tally = Tally()
+    yield tally
+    add_line(request.config, str(tally))
+    by_threat = ", ".join(f"{threat} {n}" for threat, n in sorted(tally.tried.items(), key=_order))
+    add_line(request.config, f"  {by_threat}")
+    for line in tally.succeeded:
+        add_line(request.config, f"  SUCCEEDED: {line[:400]}")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -7,6 +7,7 @@ the tree.
 """
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from tests.e2e.workloads import NAMESPACES
 from tests.support.controlplane.process import ControlPlaneError
 from tests.support.node import missing_needs
 from tests.support.node.binaries import find_node_binaries, missing_programs, programs_folder
+from tests.support.session.closing import add_line
 
 GIVEN_IMAGE = os.environ.get("BALLAST_E2E_IMAGE", "")
 IMAGE = Path(GIVEN_IMAGE) if GIVEN_IMAGE else ROOT / "build" / "image" / "ballast.tar"
@@ -41,7 +43,6 @@ IS_REQUIRED = os.environ.get("BALLAST_E2E") == "required"
 IMAGE_TIMEOUT_S = 1800.0
 READY_S = 120.0
 WHY_NOT: pytest.StashKey[str] = pytest.StashKey()
-SAID: pytest.StashKey[list[str]] = pytest.StashKey()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,26 @@ def _prepare() -> str:
         find_node_binaries()
     except ControlPlaneError as error:
         return str(error)
-    if GIVEN_IMAGE:
-        return ""
+    return "" if GIVEN_IMAGE else _make_image()
+
+
+def _make_image() -> str:
+    """Make the image, once for all workers of a run; returns why there is none, or nothing."""
+    IMAGE.parent.mkdir(parents=True, exist_ok=True)
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
+    with (IMAGE.parent / ".run").open("a+") as made_by:
+        fcntl.flock(made_by, fcntl.LOCK_EX)
+        made_by.seek(0)
+        if run and made_by.read() == run:
+            return ""
+        words = _build_image()
+        if not words:
+            made_by.truncate(0)
+            made_by.write(run)
+    return words
+
+
+def _build_image() -> str:
     command = [sys.executable, "-m", "manifests.image", f"--output={IMAGE}"]
     done = subprocess.run(
         command, cwd=ROOT, timeout=IMAGE_TIMEOUT_S, check=False, stderr=subprocess.PIPE
@@ -96,22 +115,10 @@ def _prepare() -> str:
     return done.stderr.decode().strip() if done.returncode else ""
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """How long the installation took, and where logs were kept."""
-    for line in config.stash.get(SAID, []):
-        terminalreporter.write_line(line)
-
-
-def _say(config: pytest.Config, line: str) -> None:
-    config.stash.setdefault(SAID, []).append(line)
-
-
 @pytest.fixture
 def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Puts a line below the results of the whole run."""
-    return lambda line: _say(request.config, line)
+    return lambda line: add_line(request.config, line)
 
 
 @pytest.fixture(scope="session")
@@ -127,7 +134,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     def has_failed() -> bool:
         is_failed = request.session.testsfailed > 0
         if is_failed and made.plane is not None:
-            _say(request.config, f"logs of the e2e cluster kept: {made.plane.logs}")
+            add_line(request.config, f"logs of the e2e cluster kept: {made.plane.logs}")
         return is_failed
 
     with given_site(kubeconfig) if kubeconfig else own_site(IMAGE, has_failed) as made:
@@ -146,7 +153,7 @@ def installed(site: Site, request: pytest.FixtureRequest) -> Iterator[Installed]
     site.kubectl("wait", "-n", SYSTEM, "deployment", "--all", "--for=condition=Available", timeout)
     site.kubectl("wait", "-n", SYSTEM, "pod", "--all", "--for=condition=Ready", timeout)
     took_s = time.monotonic() - started
-    _say(request.config, f"from kubectl apply to everything Ready: {took_s:.1f} s")
+    add_line(request.config, f"from kubectl apply to everything Ready: {took_s:.1f} s")
     open_simulated(site)
     try:
         if site.n_gpus() < LEAST_GPUS:

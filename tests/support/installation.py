@@ -168,9 +168,11 @@ class Installation:
         return Program("view", argv, port, self._log("view"))
 
     def start_scheduler(self) -> None:
-        """Our kube-scheduler configuration, with the extender where `serve` listens."""
-        url = f"http://{LOOPBACK}:{self.serve.port}"
-        self._plane.start_scheduler(SCHEDULER, extender_url=url)
+        """Our kube-scheduler configuration, with the extender where `serve` listens.
+
+        A scheduler that runs so already goes on.
+        """
+        self._plane.start_scheduler(SCHEDULER, extender_url=self._plane.extender_url)
 
     def start(self) -> None:
         """serve, control, kube-scheduler and kwok; returns when all are ready."""
@@ -187,7 +189,7 @@ class Installation:
         self.serve.kill()
 
     def _serve(self) -> Program:
-        port = free_port()
+        port = self._plane.ports.extender
         argv = [
             "extender",
             "serve",

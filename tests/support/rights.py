@@ -4,6 +4,7 @@ The unit is one verb on one resource, of one name where the grant is limited to 
 kube-scheduler does by the roles that Kubernetes itself ships is not ours to narrow.
 """
 
+import functools
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -141,12 +142,14 @@ def _use(line: bytes) -> Use | None:
 
 def _limited(right: Right) -> Right:
     """The use without names of objects that no grant names: one entry instead of thousands."""
-    return right if right.resource in _NAMED else _renamed(right, "")
+    return right if right.resource in _named() else _renamed(right, "")
 
 
 def _renamed(right: Right, name: str) -> Right:
     return Right(right.account, right.group, right.resource, right.verb, name)
 
 
-#: Resources of which some grant names single objects.
-_NAMED = frozenset({each.resource for each in granted() if each.name})
+@functools.cache
+def _named() -> frozenset[str]:
+    """Resources of which some grant names single objects."""
+    return frozenset(each.resource for each in granted() if each.name)

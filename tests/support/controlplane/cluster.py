@@ -136,6 +136,11 @@ class ControlPlane:
         return str(self._layout.kubeconfig("admin"))
 
     @property
+    def extender_url(self) -> str:
+        """Where kube-scheduler finds an extender of the installation under test."""
+        return f"http://{LOOPBACK}:{self.ports.extender}"
+
+    @property
     def authority(self) -> Authority:
         """The CA that client certificates and the API server's certificate are signed by."""
         return self._authority
@@ -161,15 +166,14 @@ class ControlPlane:
     def start_scheduler(self, config: Path | None = None, *, extender_url: str = "") -> None:
         """Run kube-scheduler with this configuration (stock: None) and wait until it is ready.
 
-        `extender_url` replaces the address of the configuration's extender. A scheduler that
-        runs with another configuration is ended first.
+        `extender_url` replaces the address of the configuration's extender. A scheduler that is
+        frozen or runs with another configuration is ended first.
         """
         target = self.work / "scheduler.json"
         wanted = write_scheduler_config(
             target, config, self._layout.kubeconfig("scheduler"), extender_url
         )
-        current = self._processes.get("kube-scheduler")
-        if current and current.is_alive and wanted == self._scheduler_config:
+        if self.is_running("kube-scheduler") and wanted == self._scheduler_config:
             return
         self.kill("kube-scheduler")
         self._scheduler_config = wanted
@@ -295,7 +299,7 @@ class ControlPlane:
         for folder in ("pki", "kubeconfig", "logs"):
             (work / folder).mkdir()
         self._layout = Layout(binaries, work)
-        self.ports = Ports(*free_ports(6))
+        self.ports = Ports(*free_ports(7))
         serving = self._authority.serving(
             ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
             (LOOPBACK,),

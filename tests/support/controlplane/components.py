@@ -51,6 +51,8 @@ class Ports:
     controller_manager: int
     scheduler: int
     kwok: int
+    #: Of `ballast serve`, the same for every test: kube-scheduler need not be started anew.
+    extender: int
 
 
 @dataclass(frozen=True, slots=True)

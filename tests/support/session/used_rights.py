@@ -1,0 +1,58 @@
+"""Rights granted are rights used: compared when a run has ended, over all its control planes.
+
+`manifests/base` grants rights; the audit logs of the API servers say which of them our programs
+used. Judged are runs of all integration tests; a part of them proves nothing: it neither uses all
+that is granted, nor shows that a request that was refused once is allowed at other times.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.rights import Right, Use, granted, not_granted, not_used, used
+
+INTEGRATION = Path(__file__).resolve().parents[2] / "integration"
+#: Options with which some tests are left out.
+CHOOSING = ("keyword", "markexpr", "lf", "deselect", "ignore", "ignore_glob", "collectonly")
+#: A use between processes: account, group, resource, verb and name; program; whether allowed.
+Sent = tuple[tuple[str, str, str, str, str], str, bool]
+_USES: pytest.StashKey[set[Use]] = pytest.StashKey()
+
+
+def remember_uses(config: pytest.Config, logs: Path) -> None:
+    """Read the audit log of a control plane before it is removed."""
+    config.stash.setdefault(_USES, set()).update(used(logs))
+
+
+def sent_uses(config: pytest.Config) -> list[Sent]:
+    """What this worker saw, for the process that judges."""
+    return [_sent(each) for each in config.stash.get(_USES, set())]
+
+
+def receive_uses(config: pytest.Config, sent: list[Sent]) -> None:
+    """Add what a worker saw."""
+    uses = {Use(Right(*right), program, is_allowed) for right, program, is_allowed in sent}
+    config.stash.setdefault(_USES, set()).update(uses)
+
+
+def is_whole(config: pytest.Config) -> bool:
+    """Whether every integration test is part of this run."""
+    asked = [Path(config.invocation_params.dir, each) for each in config.args]
+    chosen = [each for each in CHOOSING if getattr(config.option, each, None)]
+    return not chosen and any(INTEGRATION.is_relative_to(each) for each in asked)
+
+
+def faults(config: pytest.Config, *, has_failures: bool) -> list[str]:
+    """What is wrong with the rights, a line each; after failures not all that is used was seen."""
+    uses, grants = config.stash.get(_USES, set()), granted()
+    surplus = not_granted(uses, grants)
+    wrong = [f"used and not granted: {each.program} as {each.right}" for each in surplus]
+    if not has_failures:
+        wrong += [f"granted and not used: {each}" for each in not_used(uses, grants)]
+    return sorted(wrong)
+
+
+def _sent(use: Use) -> Sent:
+    right = use.right
+    fields = right.account, right.group, right.resource, right.verb, right.name
+    return fields, use.program, use.is_allowed
