@@ -47,6 +47,29 @@ def test_a_gpu_pod_created_with_a_node_breaks_b3() -> None:
     assert "B3" in story.write("Pod", "a", pod).broken
 
 
+def test_a_gpu_pod_created_with_a_node_breaks_b3_though_its_row_and_its_cards_agree() -> None:
+    story = Story().node().reserve("a")
+    pod = {
+        "metadata": {
+            "name": "a",
+            "namespace": "team",
+            "uid": "uid-a",
+            "labels": {"ballast.dev/project": "red"},
+            "annotations": {"gpu-fraction": "0.5", "ballast.dev/cards": "0:500:40000"},
+        },
+        "spec": {"nodeName": "n1", "containers": []},
+    }
+    assert [each.invariant for each in story.write("Pod", "a", pod).violations] == ["B3"]
+
+
+def test_a_pod_that_lost_its_node_and_is_bound_again_breaks_b2_both_times() -> None:
+    story = planned().bind("a")
+    story.change_pod("a", annotations={"ballast.dev/cards": None}, spec={"nodeName": ""})
+    assert story.broken == {"B2"}
+    n_before = len(story.violations)
+    assert [each.invariant for each in story.bind("a").violations[n_before:]] == ["B2"]
+
+
 def test_a_pod_without_gpus_may_go_anywhere() -> None:
     story = Story().node().pod("a", asks={}).bind("a", cards=None)
     assert story.violations == []

@@ -51,6 +51,14 @@ def test_a_row_of_a_pod_that_has_ended_takes_no_room() -> None:
     assert story.violations == []
 
 
+def test_a_row_of_a_pod_that_is_leaving_takes_room_until_it_is_gone() -> None:
+    leaving = {"deletionTimestamp": "2026-11-21T10:00:00Z"}
+    story = Story().node().pod("a").run("a").change_pod("a", metadata=leaving)
+    for name in ("b", "c"):
+        story.pod(name).reserve(name)
+    assert "A1" in story.broken
+
+
 def test_a_nominated_row_may_overlap_what_its_victims_still_hold() -> None:
     story = two_pods().run("a", cards="0:500:40000").pod("big")
     story.reserve("big", cards=parse("0:1000:80000"), state="nominated")

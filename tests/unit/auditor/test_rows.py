@@ -16,6 +16,11 @@ def test_a_row_freed_on_the_deletion_timestamp_breaks_a3() -> None:
     assert "A3" in story.broken
 
 
+def test_a_row_on_another_node_than_its_pods_breaks_a3() -> None:
+    story = Story().node().node("n2").pod("a").reserve("a", "n2").release("a", "n2").bind("a", "n1")
+    assert "A3" in story.broken
+
+
 @pytest.mark.parametrize("leave", [Story.delete, Story.end])
 def test_a_row_may_be_freed_once_its_pod_is_gone_or_has_ended(leave: object) -> None:
     story = Story().node().pod("a").run("a")
