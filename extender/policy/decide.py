@@ -10,6 +10,7 @@ from extender.policy.actions.nominations import resolve_nominations
 from extender.policy.actions.preempt import preempt
 from extender.policy.actions.reclaim import reclaim
 from extender.policy.actions.stale_gangs import evict_stale_gangs
+from extender.policy.follow_up import Rounds
 from extender.policy.plan import Plan, Settings, Stage
 from extender.policy.pool_policies.demand_weighted import (
     divide_again,
@@ -20,6 +21,7 @@ from extender.policy.pool_policies.demand_weighted import (
 from extender.policy.pool_policies.fair_shares import set_fair_shares
 from extender.policy.pool_policies.priority import serve_by_priority
 from extender.policy.preemption.solver import Preemption
+from extender.policy.queues.tree import tally_of
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.snapshot import Snapshot
@@ -52,10 +54,27 @@ def paused_collector() -> Iterator[None]:
 
 
 def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
+    if not tally_of(snapshot).waiting:
+        return _decide_round(snapshot, settings).plan()
+    rounds = Rounds(snapshot, snapshot.nodes.copy(), settings.moves_reclaimed)
+    session = _decide_round(snapshot, settings)
+    rounds.add(session.plan(), session.budgets)
+    while rounds.is_next() and not session.is_spent():
+        session = _decide_round(rounds.snapshot_after(), settings, is_follow_up=True)
+        rounds.add(session.plan(), session.budgets)
+    return rounds.plan()
+
+
+def _decide_round(snapshot: Snapshot, settings: Settings, *, is_follow_up: bool = False) -> Session:
+    """One run of all stages. A follow-up leaves out work that must run beside, or apart from, other
+    pods: where it may go is known when these run."""
     session = Session(snapshot, settings)
     preemption = Preemption(session)
     resolve_nominations(session)
     session.read_pending()
+    if is_follow_up and session.places.pod_affinity:
+        concerns = session.places.pod_affinity.concerns
+        session.pending = [each for each in session.pending if not concerns(each.waiting)]
     set_fair_shares(session)
     for pool, queues in session.queues.items():
         if snapshot.pools[pool].policy == "demand-weighted":
@@ -64,7 +83,7 @@ def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
         if stage in _STAGES:
             session.settings.enter(stage)
             _STAGES[stage](preemption)
-    return session.plan()
+    return session
 
 
 def _allocate_by_policy(preemption: Preemption) -> None:

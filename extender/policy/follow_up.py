@@ -1,0 +1,364 @@
+"""What a plan leads to, decided in the same cycle: plans of several rounds become one.
+
+A plan that evicts or moves pods frees places, and its victims wait again. `carried_out` is the
+snapshot once the plan is carried out; the next round decides on that. `Rounds` adds the plans up:
+a pod is evicted only if it has no place at the end, moves only if it ends elsewhere, and starts
+only if it still has its place then.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from extender.api.reasons import Reason, Refused
+from extender.policy.placement.placer import has_room
+from extender.policy.plan import ALL_STAGES, Admission, Eviction, Move, Placement, Plan, State
+from extender.policy.queues.tree import tally_of
+from extender.policy.workloads.disruption_budgets import Budgets
+from extender.state.model import PodView, WorkloadView
+from extender.state.nodes import NodeTable
+from extender.state.snapshot import Snapshot
+
+#: Rounds of one cycle. A chain of evictions seldom has more than four links; what is left of a
+#: longer one is for the next cycle.
+MOST_ROUNDS: Final = 8
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The rounds of one cycle so far.
+
+    `nodes` is a copy of the snapshot's table from before the first round. `may_move_reclaimed`:
+    a victim of reclaim that has another place in the end may be moved there.
+    """
+
+    snapshot: Snapshot
+    nodes: NodeTable
+    may_move_reclaimed: bool
+    _plans: list[Plan] = field(default_factory=list)
+    _is_any_back: bool = False
+    _before: dict[str, WorkloadView] = field(default_factory=dict)
+    _now: Snapshot = field(init=False)
+    _budgets: Budgets = field(default_factory=Budgets)
+
+    def __post_init__(self) -> None:
+        self._now = self.snapshot
+
+    def is_next(self) -> bool:
+        """Whether the last plan changed anything, so that another round may decide more. Where the
+        first only gives free places, its stages have decided all that follows."""
+        last = self._plans[-1]
+        has_changed = bool(last.evictions or last.moves or self._is_any_back)
+        if len(self._plans) > 1:
+            has_changed = has_changed or any(map(_is_new, last.admissions))
+        return has_changed and len(self._plans) < MOST_ROUNDS
+
+    def add(self, plan: Plan, budgets: Budgets) -> None:
+        """A round has decided this, with these disruptions left."""
+        self._plans.append(plan)
+        self._budgets = budgets
+        if plan.evictions or plan.moves or len(self._plans) > 1:
+            self._carry_out(plan)
+
+    def snapshot_after(self) -> Snapshot:
+        """What the next round decides on; its table is a copy."""
+        now = self._now
+        return Snapshot(
+            now_s=now.now_s,
+            nodes=self.nodes.copy(),
+            pools=now.pools,
+            queues=now.queues,
+            workloads=now.workloads,
+            topologies=now.topologies,
+            tally=now.tally,
+            orphans=now.orphans,
+            budgets=self._budgets.left,
+            held_lately=now.held_lately,
+        )
+
+    def _carry_out(self, plan: Plan) -> None:
+        """Let what is placed run and what is evicted wait, in the table, the views and the tally.
+
+        Nominations of earlier cycles are as they were: the first round has settled them.
+        """
+        after = _Views(self._now)
+        table, now_s = self.nodes, self.snapshot.now_s
+        for eviction in plan.evictions:
+            pod = eviction.pod
+            self._release(pod)
+            after.set(eviction.workload, pod.uid, _waiting(pod) if pod.is_controlled else None)
+        for move in plan.moves:
+            pod = move.placement.pod
+            self._release(pod)
+            self._hold(move.placement)
+            after.set(move.workload, pod.uid, _running(move.placement, now_s))
+        for admission in plan.admissions:
+            for placement in admission.placements:
+                if placement.pod.state == "nominated":
+                    continue
+                self._hold(placement)
+                running = _running(placement, now_s)
+                after.set(admission.workload.key, placement.pod.uid, running)
+        self._put_back(after)
+        for before, changed in after.changed(now_s):
+            self._before.setdefault(before.key, before)
+            after.tally.replace(before, changed)
+            after.workloads[before.key] = changed
+        self._now = Snapshot(
+            now_s=now_s,
+            nodes=table,
+            pools=self._now.pools,
+            queues=self._now.queues,
+            workloads=after.workloads,
+            topologies=self._now.topologies,
+            tally=after.tally,
+            orphans=self._now.orphans,
+            held_lately=self._now.held_lately,
+        )
+
+    def _put_back(self, after: "_Views") -> None:
+        """A pod that ends elsewhere stays where it was, if that place is free in the end."""
+        table, self._is_any_back = self.nodes, False
+        for key in sorted(self._before.keys() | after.keys()):
+            for pod in (self._before.get(key) or after.workloads[key]).pods:
+                end = after.pod(key, pod.uid) if pod.state == "bound" else None
+                if end is None or not end.node or _is_same_place(pod, end):
+                    continue
+                self._release(end)
+                at = table.cards.ix[pod.node]
+                if table.is_ready[at] and has_room(table, at, pod, pod.cards):
+                    after.set(key, pod.uid, pod)
+                    self._is_any_back, end = True, pod
+                table.hold(table.cards.ix[end.node], end.demand, end.cards)
+
+    def _release(self, pod: PodView) -> None:
+        ix = self.nodes.ix_of(pod.node)
+        if ix is not None:
+            self.nodes.give_back(ix, pod.demand, pod.cards)
+
+    def _hold(self, placement: Placement) -> None:
+        self.nodes.hold(self.nodes.cards.ix[placement.node], placement.pod.demand, placement.cards)
+
+    def plan(self) -> Plan:
+        """The plan of all rounds together."""
+        first = self._plans[0]
+        if len(self._plans) == 1:
+            return first
+        net = _Net(self)
+        net.compare()
+        found = Plan(shares=first.shares, drops=first.drops)
+        found.admissions, found.evictions, found.moves = net.admissions, net.evictions, net.moves
+        found.waits = dict(self._waits(net))
+        held_back = {held.uid: held for plan in self._plans for held in plan.held_back}
+        found.held_back = [held_back[uid] for uid in sorted(held_back)]
+        found.cut = frozenset().union(*(plan.cut for plan in self._plans))
+        stages = {stage for plan in self._plans for stage in plan.cut_stages}
+        found.cut_stages = tuple(stage for stage in ALL_STAGES if stage in stages)
+        return found
+
+    def _waits(self, net: "_Net") -> Iterator[tuple[str, Refused]]:
+        """Why workloads wait at the end that waited before, too."""
+        last, first = self._plans[-1].waits, self._plans[0].waits
+        for key in sorted(last.keys() | first.keys()):
+            if key in self._before and key not in net.waiting:
+                continue
+            refused = last.get(key) or first.get(key)
+            if refused is not None and (key in first or key in net.waiting):
+                yield key, refused
+
+    def evictions(self) -> Iterator[Eviction | Move]:
+        """What each round evicted or moved, the first round first."""
+        for plan in self._plans:
+            yield from plan.evictions
+            yield from plan.moves
+
+    def started_at_once(self) -> set[str]:
+        """UIDs of the pods that the first plan starts without waiting, of workloads that later
+        plans left alone."""
+        touched = {each.workload for plan in self._plans[1:] for each in plan.evictions}
+        touched |= {each.workload for plan in self._plans[1:] for each in plan.moves}
+        return {
+            placement.pod.uid
+            for admission in self._plans[0].admissions
+            if admission.state == "reserved" and admission.workload.key not in touched
+            for placement in admission.placements
+        }
+
+    def settled(self) -> list[Admission]:
+        """Nominations of earlier cycles that came true."""
+        found = []
+        for admission in self._plans[0].admissions:
+            old = tuple(each for each in admission.placements if each.pod.state == "nominated")
+            if old:
+                found.append(Admission(admission.workload, old, admission.state))
+        return found
+
+    def changes(self) -> Iterator[tuple[WorkloadView, WorkloadView]]:
+        """Each workload that any plan changed: as it was, and as it is now."""
+        for key, before in self._before.items():
+            yield before, self._now.workloads[key]
+
+    def may_move(self, pod: PodView, reason: Reason) -> bool:
+        """Whether a victim that has another place in the end may move there."""
+        if reason is Reason.RECLAIMED and not self.may_move_reclaimed:
+            return False
+        return pod.is_controlled and not pod.budgets and pod.uid not in self._budgets.refused
+
+
+class _Views:
+    """The workloads after a plan; `workloads` and `tally` are copies of the snapshot's."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.workloads = dict(snapshot.workloads)
+        self.tally = tally_of(snapshot).copy()
+        self._pods: dict[str, dict[str, PodView | None]] = {}
+
+    def set(self, key: str, uid: str, pod: PodView | None) -> None:
+        """The pod is now as it is here, or is gone."""
+        self._pods.setdefault(key, {})[uid] = pod
+
+    def keys(self) -> Iterable[str]:
+        """The workloads of which any pod was set."""
+        return self._pods.keys()
+
+    def pod(self, key: str, uid: str) -> PodView | None:
+        """The pod as it is now, or None if it is gone."""
+        pods = self._pods.get(key, {})
+        if uid in pods:
+            return pods[uid]
+        return next((pod for pod in self.workloads[key].pods if pod.uid == uid), None)
+
+    def changed(self, now_s: int) -> Iterator[tuple[WorkloadView, WorkloadView]]:
+        """Each workload as it was and as it is now."""
+        for key, pods in self._pods.items():
+            before = self.workloads[key]
+            found = [pods.get(pod.uid, pod) for pod in before.pods]
+            live = tuple(pod for pod in found if pod is not None)
+            was_waiting = any(pod.state == "gated" for pod in before.pods)
+            waits_since = before.waits_since if was_waiting else now_s
+            yield before, replace(before, pods=live, waits_since=waits_since, stale_since=None)
+
+
+@dataclass(slots=True)
+class _Net:
+    """What changes from the first round's snapshot to the last round's end.
+
+    `waiting` are workloads with pods that waited before and still do.
+    """
+
+    rounds: Rounds
+    admissions: list[Admission] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+    waiting: set[str] = field(default_factory=set)
+    _victims: dict[str, Eviction | Move] = field(default_factory=dict)
+    _ends_at: dict[str, PodView] = field(default_factory=dict)
+
+    def compare(self) -> None:
+        """Find all of it."""
+        rounds = self.rounds
+        for each in rounds.evictions():
+            self._victims.setdefault(_uid_of(each), each)
+        changes = list(rounds.changes())
+        for _, after in changes:
+            self._ends_at.update((pod.uid, pod) for pod in after.pods if pod.node)
+        self.admissions += rounds.settled()
+        at_once = rounds.started_at_once()
+        for before, _ in changes:
+            self._admit(before, at_once)
+        beneficiaries = self._beneficiaries()
+        for before, _ in changes:
+            for pod in before.pods:
+                if pod.state == "bound" and pod.uid in self._victims:
+                    self._take(before, pod, beneficiaries)
+
+    def _admit(self, workload: WorkloadView, at_once: set[str]) -> None:
+        placed: dict[State, list[Placement]] = {}
+        for pod in workload.pods:
+            if pod.state != "gated":
+                continue
+            end = self._ends_at.get(pod.uid)
+            if end is None:
+                self.waiting.add(workload.key)
+                continue
+            state: State = "reserved" if pod.uid in at_once else "nominated"
+            placed.setdefault(state, []).append(Placement(pod, end.node, end.cards))
+        for state, placements in placed.items():
+            self.admissions.append(Admission(workload, tuple(placements), state))
+
+    def _take(
+        self, workload: WorkloadView, pod: PodView, beneficiaries: Mapping[str, list[str]]
+    ) -> None:
+        """The pod leaves its place, unless it ends there."""
+        end, victim = self._ends_at.get(pod.uid), self._victims[pod.uid]
+        if end is not None and _is_same_place(pod, end):
+            return
+        here = beneficiaries.get(pod.node, [])
+        everywhere = beneficiaries.get("", [])
+        beneficiary, note = victim.beneficiary, victim.note
+        if beneficiary and beneficiary not in everywhere:
+            others = [key for key in (*here, *everywhere) if key != workload.key]
+            beneficiary = others[0] if others else beneficiary
+        reason = victim.reason
+        if end is not None and (
+            isinstance(victim, Move) or self.rounds.may_move(pod, victim.reason)
+        ):
+            place = Placement(pod, end.node, end.cards)
+            self.moves.append(Move(place, workload.key, Reason.MOVED, beneficiary, ""))
+            return
+        if isinstance(victim, Move):
+            last = self._last_eviction(pod.uid)
+            reason, note = last.reason, last.note
+        self.evictions.append(Eviction(pod, workload.key, reason, beneficiary, note))
+
+    def _last_eviction(self, uid: str) -> Eviction:
+        """Of a pod that moved first and was evicted from its new place."""
+        return [
+            each
+            for each in self.rounds.evictions()
+            if isinstance(each, Eviction) and each.pod.uid == uid
+        ][-1]
+
+    def _beneficiaries(self) -> dict[str, list[str]]:
+        """Workloads that get places that are still held, by node and (under "") all of them."""
+        found: dict[str, list[str]] = {"": []}
+        for admission in self.admissions:
+            if admission.state == "nominated":
+                for placement in admission.placements:
+                    found.setdefault(placement.node, []).append(admission.workload.key)
+                found[""].append(admission.workload.key)
+        return found
+
+
+def _is_new(admission: Admission) -> bool:
+    """Whether it is more than a nomination of an earlier cycle that came true."""
+    return any(placement.pod.state != "nominated" for placement in admission.placements)
+
+
+def _uid_of(each: Eviction | Move) -> str:
+    return each.pod.uid if isinstance(each, Eviction) else each.placement.pod.uid
+
+
+def _is_same_place(one: PodView, other: PodView) -> bool:
+    return one.node == other.node and one.cards == other.cards
+
+
+def _waiting(pod: PodView) -> PodView:
+    """The pod that its controller makes again."""
+    return replace(
+        pod, state="gated", is_gated=True, is_released=False, node="", cards=(), started_at=0
+    )
+
+
+def _running(placement: Placement, now_s: int) -> PodView:
+    """The pod, started at its place."""
+    return replace(
+        placement.pod,
+        state="bound",
+        is_gated=False,
+        node=placement.node,
+        cards=placement.cards,
+        started_at=now_s,
+    )

@@ -1,0 +1,119 @@
+"""What follows from evictions is decided in the same cycle."""
+
+import pytest
+
+from extender.scenario.load import case_of
+from extender.scenario.outcome import Outcome
+from extender.scenario.run import run_cycle
+from extender.scenario.world import World
+from tests.scenarios.clusters import Entry
+from tests.scenarios.static_clusters import PRIORITIES, cluster, measure
+
+STAGES = ["allocate", "consolidate", "reclaim", "preempt", "stale-gangs"]
+
+
+def entry(**parts: object) -> Entry:
+    return {
+        "scenario": "v1",
+        "id": "follow-up",
+        "settings": {"stages": STAGES, "usageWeight": 0},
+        **parts,
+    }
+
+
+def first_cycle(given: Entry) -> Outcome:
+    return run_cycle(World.of(case_of(given, "test")), 1, lambda: 0)
+
+
+def one(name: str, queue: str, node: str = "", **more: object) -> Entry:
+    task: Entry = {"name": "t", "gpu": more.pop("gpu", 1)}
+    if "only" in more:
+        task["nodeSelector"] = more.pop("only")
+    if node:
+        task |= {"state": "running", "node": node}
+    return {"name": name, "queue": queue, "tasks": [task], **more}
+
+
+def two_projects() -> Entry:
+    """The owner of one GPU takes a node of 4 from the borrower, who has work of 1 waiting."""
+    return entry(
+        nodes=[{"name": "n0", "gpus": 4}],
+        queues=[{"name": "owner", "gpu": {"quota": 1}}, {"name": "b"}],
+        jobs=[
+            one("large", "b", "n0", gpu=4),
+            one("small", "b"),
+            one("own", "owner"),
+        ],
+    )
+
+
+def test_what_an_eviction_leaves_over_is_given_away_in_the_same_cycle() -> None:
+    after = first_cycle(two_projects()).after
+    assert [after[id_].status for id_ in ("large/t", "own/t", "small/t")] == [
+        "evicted",
+        "nominated",
+        "nominated",
+    ]
+
+
+def test_a_victim_that_has_another_place_in_the_end_moves_there() -> None:
+    """`b` gives one GPU on n0 and, for a later workload, all of n1, where 3 are left over."""
+    given = entry(
+        nodes=[{"name": "n0", "gpus": 1, "labels": {"x": "y"}}, {"name": "n1", "gpus": 4}],
+        queues=[{"name": "owner", "gpu": {"quota": 2}}, {"name": "b"}],
+        jobs=[
+            one("small", "b", "n0", runningFor=10),
+            one("large", "b", "n1", gpu=4, runningFor=10_000),
+            one("first", "owner", only={"x": "y"}),
+            one("second", "owner"),
+        ],
+    )
+    outcome = first_cycle(given)
+    assert outcome.after["small/t"].is_moved
+    assert outcome.after["small/t"].node == "n1"
+    assert [move.beneficiary for move in outcome.plan.moves] == ["default/first"]
+
+
+def test_a_pod_that_would_be_evicted_in_the_next_cycle_does_not_start() -> None:
+    """After `worse` has the place that is left over, `better` would evict it."""
+    given = entry(
+        nodes=[{"name": "n0", "gpus": 4}],
+        queues=[{"name": "owner", "gpu": {"quota": 2}}, {"name": "b", "gpu": {"quota": 1}}],
+        jobs=[
+            one("large", "b", "n0", gpu=4, priority=25),
+            one("own", "owner", gpu=2),
+            {
+                "name": "better",
+                "queue": "b",
+                "priority": 75,
+                "group": {"min": 1},
+                "tasks": [{"name": "t0", "gpu": 1}, {"name": "t1", "gpu": 1}],
+            },
+            one("worse", "b", priority=50),
+        ],
+    )
+    after = first_cycle(given).after
+    assert after["better/t0"].status == after["better/t1"].status == "nominated"
+    assert after["worse/t"].status == "pending"
+
+
+def test_every_eviction_is_for_work_that_is_given_a_place() -> None:
+    for at in range(30):
+        given = first_cycle(_static(at))
+        placed = {a.workload.key for a in given.plan.admissions if a.state == "nominated"}
+        moved = {move.workload for move in given.plan.moves}
+        for_which = {eviction.beneficiary for eviction in given.plan.evictions}
+        for_which |= {move.beneficiary for move in given.plan.moves}
+        assert for_which <= placed | moved
+
+
+def _static(at: int) -> Entry:
+    return cluster(at, PRIORITIES["five"])
+
+
+@pytest.mark.parametrize("name", PRIORITIES)
+def test_static_clusters_evict_in_the_first_cycle_only_and_none_in_vain(name: str) -> None:
+    tally = measure(PRIORITIES[name])
+    assert tally.n_evicted > 200
+    assert tally.n_late <= tally.n // 100
+    assert tally.n_in_vain == 0
