@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -30,6 +30,7 @@ class Agent:
 
     `devices` are all cards by their index in the ledger; those of `unmapped` are not known to be
     ours yet, so no pod is let on them. `whole` are UUIDs by the uid of the pod that has them alone.
+    `is_running` tells whether a pod has containers, which have its folder mounted.
     """
 
     node: str
@@ -44,6 +45,7 @@ class Agent:
     unmapped: frozenset[int] = frozenset()
     ledger: GpuNode | None = None
     is_synced: bool = False
+    is_running: Callable[[str], bool] = lambda _uid: False
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -73,9 +75,8 @@ class Agent:
             if self.rejected.get(each.uid) != each.why:
                 _log.warning("rejected a row", uid=each.uid, why=each.why)
         self.rejected = {each.uid: each.why for each in rejected}
-        if not self.is_synced:
-            self._sweep()
         self.is_synced = True
+        self.sweep()
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -148,7 +149,7 @@ class Agent:
         except OSError as error:
             why = f"its folder could not be made: {error}"
         if why:
-            if tenant.uid not in self.tenants:
+            if tenant.uid not in self.tenants and not self.is_running(tenant.uid):
                 shutil.rmtree(home, ignore_errors=True)
             return why
         self.tenants[tenant.uid] = tenant
@@ -158,12 +159,20 @@ class Agent:
     def _remove(self, uid: str) -> None:
         del self.tenants[uid]
         self.arbiter.remove(uid)
-        shutil.rmtree(self.home(uid), ignore_errors=True)
         _log.info("removed a pod", uid=uid)
 
-    def _sweep(self) -> None:
-        """Remove folders of pods that went while no agent was here."""
+    def sweep(self) -> None:
+        """Remove the folders of pods that have neither a row nor a running container.
+
+        A row can be missing for a moment (a GpuNode that is restored). A container keeps the folder
+        that it was started with, so only that folder can connect its processes again.
+        """
+        if not self.is_synced:
+            return
         with contextlib.suppress(FileNotFoundError):
             for folder in self.state.iterdir():
-                if folder.name not in self.tenants and (folder / "gpu.conf").exists():
+                uid = folder.name
+                if uid in self.tenants or not (folder / "gpu.conf").exists():
+                    continue
+                if not self.is_running(uid):
                     shutil.rmtree(folder, ignore_errors=True)

@@ -87,6 +87,8 @@ class Program:
         self.nvml = nvml
         self.cuda_version = nvml.cuda_version() if nvml is not None else 0
         self.plugin = self._plugin() if options.nri else None
+        if self.plugin is not None:
+            self.agent.is_running = self.plugin.is_running
         self.holders: Holders | None = None
         self.enforcer: Enforcer | None = None
 

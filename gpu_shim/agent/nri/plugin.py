@@ -71,6 +71,8 @@ class NodePlugin:
     n_connected: int = 0
     n_refused: int = 0
     n_adjusted: int = 0
+    #: Whether the runtime has said which containers run.
+    is_told: bool = False
     _syncing: "tuple[dict[str, tuple[str, str]], dict[str, Seen]] | None" = None
 
     @property
@@ -92,6 +94,10 @@ class NodePlugin:
                 _log.warning("not connected to the runtime", socket=str(self.socket), why=why)
             told, self.runtime = why, ""
             await asyncio.sleep(RETRY_S)
+
+    def is_running(self, uid: str) -> bool:
+        """Whether a pod may have containers: until the runtime has said so, every pod may."""
+        return not self.is_told or any(seen.pod == uid for seen in self.containers.values())
 
     def unprotected(self) -> Iterable[Finding]:
         """Containers of pods that share cards and were started without the libraries."""
@@ -124,6 +130,8 @@ class NodePlugin:
             self._syncing = pods, containers
         else:
             self.pods, self.containers, self._syncing = pods, containers, None
+            self.is_told = True
+            self.agent.sweep()
         return pb.SynchronizeResponse(more=request.more)
 
     async def create(self, request: pb.CreateContainerRequest) -> pb.CreateContainerResponse:
@@ -160,6 +168,7 @@ class NodePlugin:
             self.containers = {
                 key: seen for key, seen in self.containers.items() if seen.pod != uid
             }
+        self.agent.sweep()
         return pb.Empty()
 
     # -- what a container gets -----------------------------------------------------------------

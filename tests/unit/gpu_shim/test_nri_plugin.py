@@ -217,3 +217,20 @@ async def test_a_runtime_that_is_not_there_is_asked_for_again(tmp_path: Path) ->
     assert not served.is_connected
     await served.configure(pb.ConfigureRequest(runtime_name="containerd", runtime_version="2"))
     assert (served.is_connected, served.runtime) == (True, "containerd 2")
+
+
+async def test_a_folder_stays_until_the_runtime_says_that_its_containers_are_gone(
+    tmp_path: Path,
+) -> None:
+    made = plugin(tmp_path, row("u"))
+    agent, home = made.agent, made.agent.home("u")
+    agent.is_running = made.is_running
+    agent.apply(None)
+    assert home.exists(), "the runtime has not said yet what runs"
+    pod = pb.PodSandbox(id="s-u", uid="u", namespace="team", name="p")
+    running = pb.CONTAINER_RUNNING
+    container = pb.Container(id="c-1", pod_sandbox_id="s-u", name="main", state=running)
+    await made.synchronize(pb.SynchronizeRequest(pods=[pod], containers=[container]))
+    assert home.exists()
+    await made.removed(pb.ContainerRequest(pod=pod, container=container))
+    assert not home.exists()
