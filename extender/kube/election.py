@@ -203,8 +203,6 @@ class Election:
                 _log.warning("could not renew the Lease", lease=self._name, error=str(error))
             else:
                 _RENEWALS.labels(self._name, "renewed").inc()
-        if not task.done():
-            leadership.end()
 
     async def _renew(self, leadership: Leadership, deadline_s: float) -> None:
         started = asyncio.get_running_loop().time()

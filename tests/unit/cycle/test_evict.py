@@ -15,7 +15,7 @@ from extender.cycle.evictions.evictor import AT_ONCE, Evictor
 from extender.cycle.evictions.protection import FIRST_S
 from extender.cycle.pods.writer import PodWriter
 from extender.kube.client import Evicted, EvictionRefused
-from extender.policy.plan import Admission, Eviction, Placement, Plan
+from extender.policy.plan import Admission, Eviction, HeldBack, Move, Placement, Plan
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
 from tests.support.builders import gpu_node, pod, project, row, whole
@@ -30,6 +30,7 @@ class ApiServer:
     takes_s: float = 1.0
     refused: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
     under_way: int = 0
     most_under_way: int = 0
 
@@ -40,6 +41,12 @@ class ApiServer:
         await asyncio.sleep(self.takes_s)
         self.under_way -= 1
         return EvictionRefused(0.0, "no") if name in self.refused else Evicted()
+
+    async def strategic_patch(self, *_: object) -> None:
+        pass
+
+    async def delete(self, _: object, name: str, *_more: object, **_options: object) -> None:
+        self.deleted.append(name)
 
 
 class Events:
@@ -65,10 +72,10 @@ class Stage:
         writer = PodWriter(api, self.state)  # type: ignore[arg-type]
         self.evictor = Evictor(self.state, writer, Events())  # type: ignore[arg-type]
 
-    def start(self) -> None:
-        """Queue the eviction of all victims for `needy`."""
+    def start(self, without_place: frozenset[str] = frozenset()) -> None:
+        """Queue the eviction of all victims for `needy`, unless it is `without_place`."""
         snapshot, plan = self._plan()
-        self.evictor.start(plan, snapshot, set())
+        self.evictor.start(plan, snapshot, set(without_place))
 
     def _plan(self) -> tuple[Snapshot, Plan]:
         snapshot = self.state.snapshot(1_000)
@@ -111,6 +118,40 @@ async def test_the_last_workload_of_a_project_waits_for_those_before_it() -> Non
     assert stage.api.asked == ["v0", "v1"]
     await asyncio.sleep(1)
     assert stage.api.asked == ["v0", "v1", "v2"]
+
+
+async def test_nothing_is_evicted_for_a_workload_without_its_rows() -> None:
+    stage = Stage(2, ApiServer())
+    _, plan = stage._plan()
+    stage.start(without_place=frozenset({plan.admissions[0].workload.key}))
+    await asyncio.sleep(5)
+    assert stage.api.asked == []
+    assert not any(map(stage.is_leaving, stage.victims))
+
+
+async def test_victims_that_changed_since_the_plan_are_left_with_all_others_of_the_case() -> None:
+    stage = Stage(2, ApiServer())
+    snapshot, plan = stage._plan()
+    stage.drop(stage.victims[0])
+    stage.evictor.start(plan, snapshot, set())
+    await asyncio.sleep(5)
+    assert stage.api.asked == []
+
+
+async def test_a_budget_whose_deadline_has_passed_is_overruled_for_victims_and_not_for_moves() -> (
+    None
+):
+    stage = Stage(2, ApiServer(refused={"v0", "v1"}))
+    snapshot, plan = stage._plan()
+    first, second = plan.evictions
+    plan.held_back = [HeldBack(each.pod.uid, (), until=0) for each in plan.evictions]
+    place = Placement(second.pod, "n2", ())
+    plan.moves = [Move(place, second.workload, Reason.MOVED, "", "")]
+    plan.evictions = [first]
+    stage.evictor.start(plan, snapshot, set())
+    await asyncio.sleep(5)
+    assert sorted(stage.api.asked) == ["v0", "v1"]
+    assert stage.api.deleted == ["v0"]
 
 
 async def test_the_model_has_victims_as_leaving_from_the_moment_they_are_queued() -> None:

@@ -66,6 +66,15 @@ async def test_a_gpu_node_is_deleted_only_as_it_was_looked_at() -> None:
     assert state.gpu_node("n1") is not None
 
 
+async def test_a_gpu_node_with_rows_outlives_its_node() -> None:
+    """A lost node may still run its pods."""
+    runs = pod("a").needs(1000).bound("n1").build()
+    state = state_of(runs, gpu_node("n1", 1).holds(row(runs, whole(0), "bound")).build())
+    client = client_of()
+    await InventoryKeeper(client, state).keep()
+    client.delete.assert_not_called()
+
+
 async def test_a_term_that_has_used_its_plan_numbers_ends() -> None:
     client = client_of()
     term = _Term(Controller(client, client, ControlOptions("me")), transitions=3)

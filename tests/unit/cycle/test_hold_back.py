@@ -2,7 +2,7 @@
 
 from extender.api.reasons import Reason
 from extender.cycle.recovery.hold_back import hold_back
-from extender.policy.plan import Admission, Eviction, Placement, Plan
+from extender.policy.plan import Admission, Eviction, Move, Placement, Plan
 from extender.state.model import PodView, WorkloadView
 
 
@@ -27,8 +27,10 @@ def test_nothing_is_released_or_evicted_for_others_and_the_reason_is_told() -> N
             eviction("above-its-share", ""),
             eviction("stale", "", Reason.GANG_STALE),
         ],
+        moves=[Move(Placement(pod("moved"), "n2", ()), "ns/moved", Reason.MOVED, "ns/a", "")],
     )
     held = hold_back(plan, 0)
+    assert held.moves == []
     assert held.admissions == []
     assert [each.pod.name for each in held.evictions] == ["stale"]
     assert {key: why.reason for key, why in held.waits.items()} == dict.fromkeys(

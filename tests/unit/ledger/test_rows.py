@@ -110,6 +110,18 @@ def test_a_pods_reserved_or_bound_row_never_changes_its_cards() -> None:
         assert refusal(ledger, row(A, part(1, 500), epoch=2)) is Reason.CARDS_BUSY
 
 
+def test_a_bound_row_does_not_become_reserved_by_a_newer_plan() -> None:
+    ledger = gpu_node("n1", 1).holds(row(A, part(0, 500), "bound", epoch=3)).build()
+    assert refusal(ledger, row(A, part(0, 500), epoch=4)) is Reason.CARDS_BUSY
+
+
+def test_cards_of_pods_without_a_row_are_left_and_a_card_that_is_shared_is_not_one_more() -> None:
+    ledger = gpu_node("n1", 2).foreign("other/stranger", 1).holds(row(A, part(0, 500))).build()
+    assert refusal(ledger, row(B, part(1, 500))) is Reason.CARDS_BUSY
+    assert len(added(ledger, row(B, part(0, 500)))) == 2
+    assert len(added(ledger, row(B, part(1, 500), "bound"))) == 2
+
+
 def test_a_reserved_row_does_not_become_nominated_again() -> None:
     ledger = gpu_node("n1", 1).holds(row(A, part(0, 500))).build()
     assert refusal(ledger, row(A, part(0, 500), "nominated", epoch=2)) is Reason.CARDS_BUSY
@@ -192,3 +204,9 @@ def test_an_overbooked_card_is_told() -> None:
         overbooked(gpu_node("n1", 1).holds(row(A, whole(0)), row(B, whole(0), "nominated")).build())
         == []
     )
+
+
+def test_a_card_with_too_much_memory_given_away_is_told() -> None:
+    halves = [row(each, [CardShare(0, 500, 9000)]) for each in (A, B)]
+    ledger = gpu_node("n1", 1).holds(*halves).build()
+    assert overbooked(ledger) == ["n1/gpu0: rows hold 1000 milli and 18000 MiB of 1000 and 16000"]
