@@ -26,7 +26,7 @@ export KEEP
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup controlplane node drivers image manifests demo test test-quick test-bounds
-.PHONY: test-crashes e2e check bench lock clean
+.PHONY: test-crashes mutants e2e check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ test-bounds: setup ## run what uses the kernels on ones built with bounds checks
 E2E_KUBECONFIG = $(if $(filter command,$(firstword $(origin KUBECONFIG))),$(KUBECONFIG))
 e2e: controlplane ## install on a real node, run user stories; KUBECONFIG=... for a given cluster
 	BALLAST_E2E=required BALLAST_E2E_KUBECONFIG=$(E2E_KUBECONFIG) $(PY) -m pytest tests/e2e $(ARGS)
+
+mutants: setup ## put errors into the programs, one at a time; every one must fail its test
+	$(PY) -m tests.mutants $(ARGS)
 
 check: setup ## lint, format, types, layers, kernels and prose, on the whole tree
 	$(VENV)/bin/ruff check .

@@ -78,7 +78,7 @@ def read_pod(request: Request) -> Pod | Decision:
         return allowed()
     if request.sub_resource == "ephemeralcontainers":
         return _hide_cards_from_guests(request)
-    if request.operation != "CREATE" or request.sub_resource:
+    if request.operation != "CREATE":
         return allowed()
     return _new_pod(request)
 

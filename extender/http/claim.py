@@ -124,7 +124,7 @@ class ClaimMemory:
 
 
 def _way_of(facts: PodFacts, plan: RowName | None) -> Way:
-    if facts.is_gated or (facts.plan and plan is None):
+    if facts.is_gated:
         return "withheld"
     if plan is not None:
         return "planned"

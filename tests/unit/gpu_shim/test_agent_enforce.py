@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
+from extender.kube.errors import Conflict
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.audit import Finding
 from gpu_shim.agent.enforce import Enforcer, Eviction, Sources
@@ -43,13 +44,18 @@ async def test_a_card_that_the_driver_does_not_know_hides_no_other(tmp_path: Pat
 
 
 class Cluster:
-    """The API server as far as an eviction goes."""
+    """The API server as far as an eviction goes. Pods have their names as UIDs, if no other."""
 
     def __init__(self) -> None:
         self.deleted: list[str] = []
+        self.uids: dict[str, str] = {}
 
-    async def request(self, verb: str, url: str, **_: object) -> None:
-        self.deleted.append(url.rsplit("/", 1)[-1])
+    async def request(self, verb: str, url: str, body: dict[str, Any]) -> None:
+        name = url.rsplit("/", 1)[-1]
+        uid = self.uids.get(name, name)
+        if body.get("preconditions", {}).get("uid", uid) != uid:
+            raise Conflict("the UID in the precondition is not the pod's")
+        self.deleted.append(name)
 
 
 class Stage:
@@ -110,6 +116,14 @@ async def test_what_an_honest_program_can_come_to_is_reported_only(
     stage = Stage(tmp_path, monkeypatch, Eviction(is_on=True))
     assert await stage.look(600, ABOVE) == []
     assert stage.enforcer.findings == [ABOVE]
+
+
+async def test_a_successor_of_the_same_name_is_not_evicted_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, monkeypatch, Eviction(is_on=True, after_s=0))
+    stage.cluster.uids["a"] = "another"
+    assert await stage.look(3, BARE) == []
 
 
 async def test_tools_of_the_node_are_neither_reported_nor_evicted(

@@ -1,0 +1,1 @@
+"""The tables of mutants, and a sample of them."""
