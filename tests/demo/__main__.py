@@ -30,13 +30,17 @@ NEXT = """
 Everything keeps running; Ctrl-C ends it. In another terminal:
 
     export KUBECONFIG={kubeconfig}
-    export PATH={programs}:$PATH
+    export PATH={programs}:$PWD/.venv/bin:$PATH
     kubectl get gpudepartments,gpuprojects
     kubectl get gpunodes
     kubectl create -n vision -f examples/half-gpu.yaml
     kubectl create -n language -f examples/gang.yaml
     kubectl create -n search -f examples/inference.yaml
     kubectl get pods -n vision -o wide
+    kubectl ballast shares
+    kubectl ballast queue -A
+    kubectl ballast why POD -n vision
+    kubectl ballast whatif --quota vision=80
 
 Logs: {logs}
 """
@@ -68,6 +72,7 @@ async def run(console: Console, *, is_kept: bool) -> int:
             is_good = verdict.is_clean and not outcome.notes
             parts.keeps_logs = not is_good
             if is_kept:
+                await uncut(parts.start_view)
                 kubectl = parts.plane.program("kubectl")
                 console.print(
                     NEXT.format(

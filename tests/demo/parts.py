@@ -26,6 +26,7 @@ class Parts:
         self.plane = ControlPlane()
         self._ballast: Installation | None = None
         self._webhooks: Program | None = None
+        self._view: Program | None = None
         self._certificates = Path(tempfile.mkdtemp(prefix="ballast-demo-"))
         #: Set when something did not go as it should: the logs then outlive us.
         self.keeps_logs = False
@@ -47,8 +48,9 @@ class Parts:
         if self._ballast is not None:
             self._ballast.control.end()
             self._ballast.serve.end()
-        if self._webhooks is not None:
-            self._webhooks.end()
+        for program in (self._webhooks, self._view):
+            if program is not None:
+                program.end()
         shutil.rmtree(self._certificates, ignore_errors=True)
         self.keeps_logs |= isinstance(error, Exception)  # being told to end is no failure
         self.plane.stop(is_kept=self.keeps_logs)
@@ -84,6 +86,12 @@ class Parts:
                 kind = configuration["kind"].lower()
                 path = f"/apis/admissionregistration.k8s.io/v1/{kind}s"
                 self.plane.admin.ensure(path, configuration)
+
+    def start_view(self) -> None:
+        """What answers questions; returns when it is ready."""
+        assert self._ballast is not None, "start_ballast comes first"
+        self._view = self._ballast.view()
+        self._view.start()
 
     def add_nodes(self, nodes: list[TraceNode]) -> None:
         """Create the nodes; returns when kube-scheduler may use them."""

@@ -50,10 +50,12 @@ class Use:
         return granted in (_renamed(self.right, ""), _renamed(self.right, name))
 
 
-def granted(folder: Path = MANIFESTS) -> set[Right]:
-    """Every right in the roles below `folder` that are bound to an account of ours."""
+def granted(*folders: Path) -> set[Right]:
+    """Every right in the roles below `folders` that are bound to an account of ours; by default of
+    the base and of the overlays that bring programs of their own."""
     documents = [
         document
+        for folder in folders or (MANIFESTS, MANIFESTS.parent / "overlays" / "view")
         for path in sorted(folder.rglob("*.yaml"))
         for document in yaml.load_all(path.read_text("utf-8"), Loader=yaml.CSafeLoader)
         if isinstance(document, dict)
