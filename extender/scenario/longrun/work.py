@@ -33,14 +33,15 @@ class Work:
         return self.started_s + self._load_s() + self.run_s - self.saved_s
 
     def stop(self, now_s: int) -> int:
-        """It is stopped and keeps what it saved; returns the seconds that were held in vain."""
+        """It is stopped and keeps what it saved; returns the seconds that were held in vain, of
+        those since the simulation began at 0."""
         ran_s = now_s - self.started_s
         worked_s = max(0, ran_s - self._load_s())
         kept_s = worked_s // self.every_s * self.every_s if self.every_s else 0
         self.saved_s += kept_s
         self.held_s += ran_s
         self.n_stops += 1
-        return ran_s - kept_s
+        return min(ran_s - kept_s, now_s - max(0, self.started_s))
 
     def finish(self, now_s: int) -> int:
         """Its work is done; returns the seconds of its last run that were held in vain."""

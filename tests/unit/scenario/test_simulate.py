@@ -56,6 +56,8 @@ def test_an_eviction_loses_what_was_not_saved() -> None:
 
     assert lost() == 5_000_000
     assert lost(checkpoint=1800) == 1_400_000
+    # What it did before the simulation began was not held in it, and is not lost in it.
+    assert lost(runningFor=1000) == 5_000_000
 
 
 def test_a_task_that_goes_on_needs_its_time_to_load_and_ends_so_much_later() -> None:
