@@ -25,7 +25,7 @@ export KEEP
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup controlplane node drivers image manifests demo test test-quick test-bounds
+.PHONY: help setup controlplane node drivers gpu-kit image manifests demo test test-quick test-bounds
 .PHONY: test-crashes mutants e2e check bench lock clean
 
 help: ## list the targets
@@ -41,6 +41,9 @@ node: setup ## make containerd and kubelet for a real node, once, outside the tr
 
 drivers: setup ## fetch NVIDIA's libraries of three branches for tests (12 MB), outside the tree
 	@$(PY) -m tests.support.drivers $(ARGS)
+
+gpu-kit: setup ## make build/gpu-kit for a machine with a GPU and no package index; there: run a
+	@$(PY) -m gpu_shim.kit.make build/gpu-kit
 
 image: setup ## make the container image as build/image/ballast.tar, without a registry
 	@$(PY) -m manifests.image $(ARGS)

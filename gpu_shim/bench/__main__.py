@@ -41,7 +41,7 @@ def main(
     arbiter at rest. Containers are folders; no setting of the GPU is changed and no root is needed
     (but for row 9)."""
     try:
-        about, lines = asyncio.run(_run(rows or tuple(ROWS), seconds, lease_ms, driver))
+        about, lines = asyncio.run(measure(rows or tuple(ROWS), seconds, lease_ms, driver))
     except NoGpuError as error:
         click.echo(f"skipped: {error}")
         return
@@ -51,9 +51,10 @@ def main(
         report.write_text(json.dumps({"machine": about, "figures": figures}, indent=1))
 
 
-async def _run(
+async def measure(
     rows: Sequence[int], seconds: float, lease_ms: int, driver: Path | None
 ) -> tuple[dict[str, str], list[Line]]:
+    """What the figures were taken on, and the lines of these rows; raises NoGpuError."""
     with tempfile.TemporaryDirectory(prefix="gpu-bench-") as place:
         libraries, loop = Path(place) / "native", Path(place) / "launches.so"
         build(libraries)

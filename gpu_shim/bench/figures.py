@@ -16,6 +16,8 @@ class Line:
     what: str
     value: str
     bar: str = ""
+    #: What the value is made of; none at all tells nothing of the bar.
+    n_samples: int = 1
 
 
 def busy_ns(runs: Sequence[Run]) -> int:

@@ -16,7 +16,7 @@ MIB = 1 << 20
 MAX_LOGGED = 1 << 16
 PTX = b"""
 .version 7.0
-.target sm_70
+.target sm_75
 .address_size 64
 .visible .entry empty() { ret; }
 

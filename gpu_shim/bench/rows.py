@@ -61,15 +61,17 @@ def _shares(
     held_ns = sum(each.held_ns for each in out.values()) or 1
     for name, each in out.items():
         errors = [abs(part - due[name]) * 100 for part in each.plans]
+        worst = f"worst plan {max(errors):.1f} off" if errors else "no plan sampled"
         told = (
             f"work {100 * each.n / alone_n:.1f} %,"
             f" clock {100 * busy_ns(all_runs[name]) / total_ns:.1f} %,"
             f" account {100 * each.held_ns / held_ns:.1f} %,"
-            f" worst plan {max(errors, default=0):.1f} off"
+            f" {worst}"
         )
-        lines.append(
-            Line(row, f"{what}: {name} is due {100 * due[name]:g} %", told, "1 / 2.5 points")
-        )
+        label = f"{what}: {name} is due {100 * due[name]:g} %"
+        # Without the shim there are no plans; what is told is by work and by clock.
+        n_samples = len(errors) if each.held_ns else len(all_runs[name])
+        lines.append(Line(row, label, told, "1 / 2.5 points", n_samples))
     n = sum(each.n for each in out.values())
     together = (
         f"{100 * n / alone_n:.1f} % of alone, overlap {100 * overlap_ns(all_runs) / total_ns:.2f} %"
@@ -77,7 +79,8 @@ def _shares(
     lines.append(Line(row, f"{what}: all together", together, "98 %, 1 %"))
     gaps = gaps_ns(all_runs)
     told = f"p50 {quantile(gaps, 0.5) / 1e3:.0f} us, p99 {quantile(gaps, 0.99) / 1e3:.0f} us"
-    return [*lines, Line(row, f"{what}: card unused at a hand-over", told)]
+    unused = Line(row, f"{what}: card unused at a hand-over", told, n_samples=len(gaps))
+    return [*lines, unused]
 
 
 async def pairs(bench: Bench) -> list[Line]:
@@ -172,7 +175,7 @@ async def latency(bench: Bench) -> list[Line]:
         out = await bench.stage.play([requests, busy], shim, settings)
         took = out["a"].answers[0]["took_ms"]
         told = f"p50 {quantile(took, 0.5):.0f} ms, p99 {quantile(took, 0.99):.0f} ms"
-        lines.append(Line(6, f"requests, {what}", told))
+        lines.append(Line(6, f"requests, {what}", told, n_samples=len(took)))
     return lines
 
 

@@ -1,0 +1,117 @@
+"""`checks WHAT`: what a driver is and has, before anything is measured on it."""
+
+import asyncio
+import ctypes
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from ctypes import byref, c_int, c_uint64, c_void_p
+from pathlib import Path
+from typing import Final
+
+from gpu_shim.arbiter.container import Card
+from gpu_shim.kit.contained import served
+from gpu_shim.kit.place import containers, driver
+from gpu_shim.kit.results import Result, tell
+from gpu_shim.native.build import HERE as NATIVE
+
+_CAP_MIB: Final = 16384
+_CUDA: Final = 13000
+_ENDING: Final = re.compile(r"(?:_v\d)?(?:_pt[sd][sz])?$")
+
+
+def _open(name: str) -> ctypes.CDLL:
+    folder = driver()
+    return ctypes.CDLL(str(folder / name) if folder else name)
+
+
+def _exports(name: str) -> set[str]:
+    """Functions of a driver's library, as `nm` lists them."""
+    _open(name)
+    stem = name.partition(".so")[0]
+    maps = Path("/proc/self/maps").read_text("utf-8").splitlines()
+    path = next(line.split()[-1] for line in maps if f"/{stem}.so" in line)
+    listed = subprocess.run(  # noqa: S603
+        ["nm", "-D", "--defined-only", path],  # noqa: S607
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    lines = [line.split() for line in listed.splitlines()]
+    return {words[2].split("@")[0] for words in lines if len(words) > 2 and words[1] in "TW"}
+
+
+def machine() -> None:
+    """What the rest was measured on."""
+    tell(Result("kernel, Python", f"{platform.release()}, {platform.python_version()}", 1))
+    smi = shutil.which("nvidia-smi")
+    if smi is None:
+        tell(Result("driver", "no nvidia-smi", 1))
+        return
+    ask = "--query-gpu=name,driver_version,memory.total,compute_mode,mig.mode.current,uuid"
+    done = subprocess.run(  # noqa: S603
+        [smi, ask, "--format=csv,noheader"], capture_output=True, text=True, check=False
+    )
+    tell(Result("driver", done.stdout.strip(), len(done.stdout.splitlines()), not done.returncode))
+
+
+def names() -> None:
+    """Functions of the driver that our libraries lack."""
+    tables = {"libcuda.so.1": "names_cuda.txt", "libnvidia-ml.so.1": "names_nvml.txt"}
+    for library, table in tables.items():
+        ours = set((NATIVE / table).read_text("utf-8").split())
+        theirs = {name for name in _exports(library) if name.startswith(("cu", "nvml"))}
+        lacks = sorted(theirs - ours)
+        told = f"{len(theirs)} functions, we lack {len(lacks)}: {' '.join(lacks)}"
+        tell(Result(library, told, len(theirs), not lacks))
+
+
+def lookup() -> None:
+    """Whether every pointer of cuGetProcAddress is that of an exported name."""
+    cuda = _open("libcuda.so.1")
+    exported = {
+        ctypes.cast(getattr(cuda, name), c_void_p).value
+        for name in _exports("libcuda.so.1")
+        if name.startswith("cu")
+    }
+    listed = (NATIVE / "names_cuda.txt").read_text("utf-8").split()
+    for flags in (0, 1, 2):
+        n_found, strange = 0, list[str]()
+        for base in sorted({_ENDING.sub("", name) for name in listed}):
+            found, status = c_void_p(), c_int()
+            result = cuda.cuGetProcAddress_v2(
+                base.encode(), byref(found), _CUDA, c_uint64(flags), byref(status)
+            )
+            if not result and found.value:
+                n_found += 1
+                strange += [] if found.value in exported else [base]
+        told = f"{n_found} found, not by any exported name: {' '.join(strange) or 'none'}"
+        tell(Result(f"flags {flags}", told, n_found, not strange))
+
+
+async def _smi() -> None:
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        tell(Result("nvidia-smi", "is not there", 0))
+        return
+    with containers() as all_of_them:
+        card = Card(all_of_them.uuid(), _CAP_MIB)
+        async with served(all_of_them, {"a": ("1/2", "1", card)}):
+            program = await asyncio.create_subprocess_exec(
+                command,
+                env=all_of_them.environment("a"),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            told = (await program.communicate())[0].decode(errors="replace")
+    is_capped = not program.returncode and f"{_CAP_MIB}MiB" in told
+    tell(Result("nvidia-smi in a container", told[-2000:], 1, is_capped))
+
+
+def smi() -> None:
+    """Whether nvidia-smi works behind our libraries, and shows the cap."""
+    asyncio.run(_smi())
+
+
+if __name__ == "__main__":
+    {"machine": machine, "names": names, "lookup": lookup, "smi": smi}[sys.argv[1]]()

@@ -1,0 +1,67 @@
+"""The parts of the kit: steps in the order in which a failure makes the rest pointless."""
+
+from dataclasses import dataclass
+from typing import Final
+
+#: Seconds that a part may last, start and end included.
+LONGEST_S: Final = 540.0
+
+
+@dataclass(slots=True, frozen=True)
+class Step:
+    """One program with its time limit, and what it should show."""
+
+    name: str
+    #: A module of this package and its arguments.
+    command: tuple[str, ...]
+    budget_s: float
+    expected: str
+
+
+def _row(row: int, seconds: float, budget_s: float, expected: str) -> Step:
+    return Step(f"row {row}", ("rows", str(row), str(seconds)), budget_s, expected)
+
+
+def _contained(name: str, seconds: float, expected: str, *containers: str) -> Step:
+    return Step(name, ("contained", str(seconds), *containers), seconds + 25, expected)
+
+
+PARTS: Final = {
+    "a": (
+        Step("machine", ("checks", "machine"), 20, "a GPU in compute mode Default, MIG off"),
+        Step("names", ("checks", "names"), 20, "no function of the driver is missing in ours"),
+        Step("look-up", ("checks", "lookup"), 30, "cuGetProcAddress gives what dlsym gives"),
+        Step("nvidia-smi", ("checks", "smi"), 40, "its table, with a total of 16384 MiB"),
+        _contained("torch native", 25, "OutOfMemoryError at the cap", "a=1/2:1:16384:alloc-native"),
+        _contained("torch expandable", 25, "the same", "a=1/2:1:16384:alloc-expandable"),
+        _contained("torch async", 25, "the same", "a=1/8:1:4096:alloc-async"),
+        _row(7, 5, 60, "each way 16384 MiB less one context, then out of memory"),
+        _row(11, 5, 90, "registering 64 programs: p99 below 5 ms, without cuInit"),
+        _row(12, 5, 30, "below 1 % of a processor"),
+    ),
+    "b": (
+        _row(1, 8, 200, "50 ns for a launch; 0.5 % for kernels and graphs"),
+        _row(2, 20, 200, "25 and 75 within 1 point, overlap below 1 %, together 98 %"),
+        _row(10, 10, 60, "100 to 400 us; the fake driver has 20"),
+    ),
+    "c": (
+        _contained("gemm, a quarter", 60, "25 and 75 within 2 points",
+                   "a=1/4:1/4:30000:gemm", "b=3/4:3/4:30000:gemm"),
+        _contained("queued ahead", 60, "25 and 75 within 2 points",
+                   "a=1/4:1/4:30000:ahead", "b=3/4:3/4:30000:gemm"),
+        _contained("captures beside training", 50, "no failed capture, 50 and 50",
+                   "a=1/2:1/2:30000:graphs", "b=1/2:1/2:30000:train"),
+        _contained("one container, two programs", 50, "50 and 50",
+                   "a=1/2:1/2:30000:gemm", "a=1/2:1/2:30000:gemm", "b=1/2:1/2:30000:replay"),
+        _contained("triton", 40, "every launch returns within 1 s",
+                   "a=1/2:1:30000:triton", "b=1/2:1:30000:gemm"),
+        _contained("cupy and jax", 60, "each within its cap",
+                   "a=1/4:1:20000:jax", "b=1/4:1:8000:cupy"),
+    ),
+    "d": (
+        _row(5, 12, 150, "50 within 1 point, but for kernels of 1 s"),
+        _row(6, 12, 150, "p99 at 250 ms about 1 s, at 50 ms 0.2 s, at 20 ms 0.1 s"),
+        _row(3, 15, 110, "97 % of what is due; 25 % alone under Strict"),
+        _row(8, 15, 110, "97 %; at most 1.3 s with nothing on the card"),
+    ),
+}  # fmt: skip

@@ -1,0 +1,87 @@
+"""The runner of the GPU kit: time limits hold, lines come at once, and no samples is no pass."""
+
+import io
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from gpu_shim.kit import make, runner
+from gpu_shim.kit.parts import LONGEST_S, PARTS, Step
+from gpu_shim.kit.results import Result
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_steps_of_a_part_have_time_within_nine_minutes(part: str) -> None:
+    assert sum(step.budget_s for step in PARTS[part]) <= LONGEST_S - 10
+    names = [step.name for step in PARTS[part]]
+    assert len(set(names)) == len(names)
+    assert all(step.expected for step in PARTS[part])
+
+
+@pytest.mark.parametrize(
+    ("results", "code", "outcome"),
+    [
+        ([Result("a", "1", 5, is_good=True)], 0, "passed"),
+        ([Result("a", "1", 5)], 0, "measured"),
+        ([Result("a", "1", 5, is_good=True), Result("b", "0", 0)], 0, "nothing sampled"),
+        ([Result("a", "1", 0, is_good=True)], 0, "nothing sampled"),
+        ([], 0, "nothing sampled"),
+        ([Result("a", "1", 5, is_good=True), Result("b", "2", 5, is_good=False)], 0, "failed"),
+        ([Result("a", "1", 5, is_good=True)], 1, "failed"),
+    ],
+)
+def test_what_a_step_comes_to(results: list[Result], code: int, outcome: str) -> None:
+    assert runner._outcome(results, code) == outcome
+
+
+def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, budget_s: float) -> Step:
+    """A step that runs this program."""
+    package = tmp_path / "gpu_shim" / "kit"
+    package.mkdir(parents=True)
+    (tmp_path / "gpu_shim" / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    (package / "scripted.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return Step("scripted", ("scripted",), budget_s, "as written")
+
+
+LINE = 'print(\'{"what": "w", "value": "v", "n_samples": 3, "is_good": true}\', flush=True)\n'
+
+
+def test_a_step_that_lasts_too_long_is_ended_and_its_lines_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = scripted(tmp_path, monkeypatch, f"import time\n{LINE}time.sleep(60)\n", 1.5)
+    report, begin = io.StringIO(), time.monotonic()
+    assert not runner.run_part("x", [step], report)
+    assert time.monotonic() - begin < 10
+    line, end = map(json.loads, report.getvalue().splitlines())
+    assert (line["value"], line["expected"]) == ("v", "as written")
+    assert end["outcome"] == "timed out"
+
+
+def test_a_step_for_which_no_time_is_left_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, report = scripted(tmp_path, monkeypatch, LINE, 5), io.StringIO()
+    assert not runner.run_part("x", [step], report, longest_s=1)
+    assert json.loads(report.getvalue())["outcome"] == "no time left"
+
+
+def test_what_a_step_says_besides_is_kept_and_a_good_result_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"import sys\nprint('a word', file=sys.stderr, flush=True)\n{LINE}"
+    step, report = scripted(tmp_path, monkeypatch, text, 20), io.StringIO()
+    assert runner.run_part("x", [step], report)
+    said, line, end = map(json.loads, report.getvalue().splitlines())
+    assert said["said"] == "a word"
+    assert line["n_samples"] == 3
+    assert end["outcome"] == "passed"
+
+
+def test_every_package_of_the_kit_is_pinned() -> None:
+    lock = (make.ROOT / "requirements.lock").read_text("utf-8").splitlines()
+    assert {line.split("==")[0] for line in lock} >= set(make.PACKAGES)
