@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -73,6 +73,7 @@ class Enforcer:
     #: When a finding was reported, by (uid, reason).
     told: dict[tuple[str, str], float] = field(default_factory=dict)
     going: set[str] = field(default_factory=set)
+    clock: Callable[[], float] = time.monotonic
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -96,7 +97,7 @@ class Enforcer:
         }
         sight = await asyncio.to_thread(_see, nvml, list(self._ledger().users()))
         # From here to the end no await: what is looked at is what there is.
-        return self.sources.auditor.look(self._ledger(), sight, time.monotonic(), used)
+        return self.sources.auditor.look(self._ledger(), sight, self.clock(), used)
 
     def _ledger(self) -> Ledger:
         agent = self.agent
@@ -112,7 +113,7 @@ class Enforcer:
     async def act(self, found: list[Finding]) -> None:
         """Report what is new; where that is the policy, evict, again and again until accepted."""
         self.findings = found = [each for each in found if not self._is_spared(each.uid)]
-        now_s = time.monotonic()
+        now_s = self.clock()
         keys = {(each.uid, each.reason) for each in found}
         self.told = {key: since for key, since in self.told.items() if key in keys}
         self.going &= {each.uid for each in found}

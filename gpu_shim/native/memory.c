@@ -173,7 +173,7 @@ HOOK(cuMemGetInfo_v2)(size_t *free_bytes, size_t *total)
     if (!status)
         pools_settle();
     if (!status && account_view(gate_current_card(), &cap, &used)) {
-        uint64_t left = cap > used ? cap - used : 0;
+        uint64_t left = cap > used ? table_rounded_down(cap - used) : 0;
         card_total = cap < card_total ? cap : card_total;
         card_free = left < card_free ? left : card_free;
     }

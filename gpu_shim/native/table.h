@@ -35,4 +35,12 @@ static inline uint64_t table_rounded(uint64_t bytes)
     return bytes < page / 2 ? (bytes + 511) / 512 * 512 : (bytes + page - 1) / page * page;
 }
 
+/* The most that one allocation can be where so much is left: an odd MiB would be charged as two. */
+static inline uint64_t table_rounded_down(uint64_t left)
+{
+    const uint64_t page = (uint64_t)2 << 20;
+    uint64_t below = left < page / 2 ? left : page / 2 - 512;
+    return left < page ? below / 512 * 512 : left / page * page;
+}
+
 #endif

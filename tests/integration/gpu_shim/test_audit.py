@@ -78,6 +78,24 @@ async def test_a_program_that_takes_all_that_it_is_told_is_free_is_never_found(
     assert seen_mib == 1536 + real_mib
 
 
+@pytest.mark.parametrize("context_mib", [31, 62, 63])
+async def test_what_is_said_to_be_free_can_be_had_in_one_piece(
+    scene: Scene, context_mib: int
+) -> None:
+    """An allocation is charged in whole pages of 2 MiB, so no odd MiB is said to be free."""
+    await scene.stop()
+    scene.context_mib = context_mib
+    scene.start()
+    scene.container("a", cap_mib=64)
+    code = """
+begin(); left, total = c_size_t(), c_size_t()
+cuda.cuMemGetInfo_v2(byref(left), byref(total)); tell([left.value, plain(left.value)[0]])
+"""
+    free_bytes, status = await scene.ask("a", code)
+    assert status == 0
+    assert free_bytes > 0
+
+
 async def test_a_context_is_given_back_when_it_ends(scene: Scene) -> None:
     await scene.stop()
     scene.context_mib = 30

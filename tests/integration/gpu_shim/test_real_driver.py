@@ -13,9 +13,12 @@ import pytest
 
 from gpu_shim.arbiter.container import Card
 from gpu_shim.home import furnish, preloaded
+from tests.integration.gpu_shim.test_cudart import Runtime, runtime
 from tests.support import fakecuda
 from tests.support.drivers import LIBRARIES, Driver, committed, exported, fetched
 from tests.support.fakecuda import UUID
+
+__all__ = ["runtime"]
 
 DRIVERS = fetched()
 CAP_MIB = 4096
@@ -59,6 +62,18 @@ for base in bases:
             answer = [result, status.value, at.get(found.value, "?") if found.value else ""]
             answers[f"{base} {version} {flags}"] = answer
 print(json.dumps([answers, cuda.cuInit(0)]))
+"""
+#: NVIDIA's runtime: the versions it reports, and what its first calls return.
+RUN = """
+import ctypes, json, sys
+from ctypes import byref, c_int, c_size_t, c_void_p
+runtime, n, at = ctypes.CDLL(json.load(sys.stdin)), c_int(-1), c_void_p()
+said = []
+for name in ("cudaRuntimeGetVersion", "cudaDriverGetVersion", "cudaGetDeviceCount"):
+    said += [name, getattr(runtime, name)(byref(n)), n.value]
+said += ["cudaMalloc", runtime.cudaMalloc(byref(at), c_size_t(1 << 20)), at.value]
+said += ["cudaFree", runtime.cudaFree(c_void_p()), runtime.cudaGetLastError()]
+print(json.dumps(said))
 """
 
 
@@ -141,6 +156,17 @@ def test_cu_get_proc_address_answers_the_same_function_behind_ours(
     assert sum(1 for _, _, name in answers.values() if name not in ("", "?")) > 1000
     assert [key for key, (_, _, name) in answers.items() if name == "?"] == []
     assert status == 100
+
+
+def test_the_cuda_runtime_says_the_same_behind_ours(
+    driver: Driver, home: Path, runtime: Runtime
+) -> None:
+    library = str(runtime.home / "lib" / runtime.shared)
+    bare = asked(RUN, library, view(folders(driver), None))
+    assert asked(RUN, library, view(folders(driver), home)) == bare
+    assert isinstance(bare, list)
+    assert bare[2] // 1000 == int(runtime.shared.rpartition(".")[2])
+    assert bare[5] > 12000, "the driver was found"
 
 
 @pytest.mark.parametrize("arguments", [(), ("-L",), ("-q",)], ids=["table", "-L", "-q"])

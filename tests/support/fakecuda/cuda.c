@@ -71,9 +71,16 @@ int cuDeviceGetUuid_v2(unsigned char uuid[16], int device)
 
 int cuDeviceGetUuid(unsigned char uuid[16], int device) { return cuDeviceGetUuid_v2(uuid, device); }
 
+/* What a context takes: the card's figure, or this process's own. */
+static uint64_t context_bytes(void)
+{
+    const char *said = getenv("FAKECUDA_CONTEXT_MIB");
+    return said ? strtoull(said, NULL, 10) << 20 : fake_card()->context_bytes;
+}
+
 static int enter(void)
 {
-    if (!has_context && !fake_take(fake_card()->context_bytes))
+    if (!has_context && !fake_take(context_bytes()))
         return OUT_OF_MEMORY;
     has_context = 1;
     return 0;
@@ -102,7 +109,7 @@ int cuDevicePrimaryCtxReset_v2(int device)
         if (blocks[i].address && !blocks[i].pool)
             give(blocks[i].address);
     }
-    fake_give(has_context ? fake_card()->context_bytes : 0);
+    fake_give(has_context ? context_bytes() : 0);
     has_context = 0;
     return 0;
 }
@@ -204,6 +211,14 @@ int cuDeviceTotalMem_v2(size_t *total, int device)
     (void)device;
     *total = fake_card()->total_bytes;
     return 0;
+}
+
+/* A module takes memory of the card that no hook sees; the image is how many bytes. */
+int cuModuleLoadDataEx(void **module, const void *image, unsigned n, int *options, void **values)
+{
+    (void)n, (void)options, (void)values;
+    *module = NULL;
+    return fake_take(*(const uint64_t *)image) ? 0 : OUT_OF_MEMORY;
 }
 
 /* -- pools ----------------------------------------------------------------------------------- */

@@ -7,8 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from extender.api.reasons import Reason
 from extender.kube.errors import Conflict
 from gpu_shim.agent.agent import Agent
@@ -61,7 +59,7 @@ class Cluster:
 class Stage:
     """An enforcer of pods a (team) and dcgm (gpu-operator), and its clock."""
 
-    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eviction: Eviction) -> None:
+    def __init__(self, tmp_path: Path, eviction: Eviction) -> None:
         doors: Any = Doors()
         self.cluster, self.now_s = Cluster(), 1000.0
         agent = Agent("n", [], doors, tmp_path, tmp_path)
@@ -69,8 +67,7 @@ class Stage:
             claim = Claim(name, Fraction(0), Fraction(1))
             agent.tenants[name] = Tenant(name, namespace, name, claim, (Card("GPU-there", 64),))
         api: Any = self.cluster
-        self.enforcer = Enforcer(api, agent, Sources(), eviction)
-        monkeypatch.setattr("gpu_shim.agent.enforce.time.monotonic", lambda: self.now_s)
+        self.enforcer = Enforcer(api, agent, Sources(), eviction, clock=lambda: self.now_s)
 
     async def look(self, seconds: int, *found: Finding) -> list[str]:
         """The same findings for so many seconds; the pods deleted."""
@@ -85,51 +82,39 @@ DCGM = Finding("dcgm", Reason.GPU_NOT_GIVEN, "dcgm: a card of others")
 ABOVE = Finding("a", Reason.GPU_MEMORY_OVER_CAP, "a: a little above", is_certain=False)
 
 
-async def test_as_installed_no_pod_is_evicted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage = Stage(tmp_path, monkeypatch, Eviction())
+async def test_as_installed_no_pod_is_evicted(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Eviction())
     assert await stage.look(600, BARE) == []
     assert stage.enforcer.findings == [BARE]
 
 
-async def test_a_pod_is_reported_before_it_is_evicted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage = Stage(tmp_path, monkeypatch, Eviction(is_on=True))
+async def test_a_pod_is_reported_before_it_is_evicted(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Eviction(is_on=True))
     assert await stage.look(30, BARE) == []
     assert await stage.look(1, BARE) == ["a"]
 
 
-async def test_a_finding_that_went_away_is_reported_anew_before_an_eviction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage = Stage(tmp_path, monkeypatch, Eviction(is_on=True))
+async def test_a_finding_that_went_away_is_reported_anew_before_an_eviction(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Eviction(is_on=True))
     await stage.look(29, BARE)
     await stage.look(1)
     assert await stage.look(30, BARE) == []
 
 
-async def test_what_an_honest_program_can_come_to_is_reported_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage = Stage(tmp_path, monkeypatch, Eviction(is_on=True))
+async def test_what_an_honest_program_can_come_to_is_reported_only(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Eviction(is_on=True))
     assert await stage.look(600, ABOVE) == []
     assert stage.enforcer.findings == [ABOVE]
 
 
-async def test_a_successor_of_the_same_name_is_not_evicted_in_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage = Stage(tmp_path, monkeypatch, Eviction(is_on=True, after_s=0))
+async def test_a_successor_of_the_same_name_is_not_evicted_in_its_place(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Eviction(is_on=True, after_s=0))
     stage.cluster.uids["a"] = "another"
     assert await stage.look(3, BARE) == []
 
 
-async def test_tools_of_the_node_are_neither_reported_nor_evicted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_tools_of_the_node_are_neither_reported_nor_evicted(tmp_path: Path) -> None:
     spared = frozenset({"gpu-operator"})
-    stage = Stage(tmp_path, monkeypatch, Eviction(is_on=True, after_s=0, spared=spared))
+    stage = Stage(tmp_path, Eviction(is_on=True, after_s=0, spared=spared))
     assert await stage.look(60, DCGM) == []
     assert stage.enforcer.findings == []
