@@ -1,7 +1,8 @@
 """The memory cap in the driver itself, per control group, where it has one (r615 and newer).
 
-It holds for every process of the pod, whatever it links or preloads, and counts contexts too. The
-library's own cap stays in place: it is what programs see, and it refuses instead of ending them.
+Never run on such a driver, and not to be relied on: NVML asks for the full path of a group, says
+that a limit may not reach containers below it, and needs a writable mount and privileges that the
+agent does not have. The library's own cap is what programs see, and it refuses allocations.
 Source: NVML's reference, nvmlDeviceSetMemoryLimits_v1, and NVIDIA's MPS guide on control groups.
 """
 
