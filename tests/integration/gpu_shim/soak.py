@@ -32,6 +32,8 @@ from tests.support.fakecuda import UUID
 from tests.support.fakecuda import Card as FakeCard
 
 CAPS_MIB: Final = {"p0": 4096, "p1": 8192, "p2": 8192, "p3": 16384, "p4": 20480}
+#: Room for several pods far beyond their caps at once.
+CARD_MIB: Final = 1 << 18
 CONTEXT_MIB: Final = 512
 #: A dishonest pod is evicted after the patience of the audit (3 s), the report, and two looks.
 EVICT_AFTER_S: Final = 30.0
@@ -107,7 +109,7 @@ class Soak:
     # -- the agent ------------------------------------------------------------------------------
 
     def start_agent(self) -> None:
-        devices = [Device(index=0, memory_mib=81920, uuid=UUID)]
+        devices = [Device(index=0, memory_mib=CARD_MIB, uuid=UUID)]
         scene = self.scene
         self.agent = Agent(
             "n", devices, scene.arbiter, scene.native, scene.root, is_running=lambda _: True
@@ -280,7 +282,7 @@ class Soak:
 async def soak(place: Path, native: Path, driver: Path, seconds: int, seed: int) -> Tally:
     """Run in a folder with a short path, with libraries that were built."""
     scene = Scene(place, native, driver, Settings(), context_mib=CONTEXT_MIB)
-    scene.card = FakeCard(scene.card.path, total_mib=81920)
+    scene.card = FakeCard(scene.card.path, total_mib=CARD_MIB)
     os.environ["FAKECUDA_STATE"] = str(scene.card.path)
     # A library maps its card once; a copy is another library.
     nvml = Nvml(str(shutil.copy(driver / "libnvidia-ml.so.1", place / "nvml.so")))
