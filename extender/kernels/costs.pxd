@@ -11,9 +11,11 @@ cdef enum:
     MOST_RANK = (1 << 7) - 1
     MOST_PODS = (1 << 8) - 1
     MOST_TURN = (1 << 7) - 1
+    # Kinds of victims: one pod of a workload with surplus, one that moves, the first pod of a
+    # workload that leaves whole, and the others of it.
     SINGLE = 0
     MOVE = 1
-    CORE = 2
+    WHOLE_WORKLOAD = 2
     FOLLOWER = 3
 
 
@@ -26,9 +28,8 @@ cdef struct Price:
     long long high, moved, low
 
 
-cdef struct Entry:
-    # A pod that leaves: alone, to another place, or as the first or another one of a core; and
-    # what its queue gives with it.
+cdef struct Victim:
+    # A pod that leaves, and what its queue gives with it.
     int pod, kind
     bint is_tested
     Cost cost
@@ -64,15 +65,30 @@ cdef inline long long low_of(const Cost* cost) noexcept nogil:
     )
 
 
+cdef inline Price price_of(const Cost* cost) noexcept nogil:
+    """All three integers."""
+    return Price(high_of(cost), moved_of(cost), low_of(cost))
+
+
+cdef inline bint is_cheaper(const Price* one, const Price* other) noexcept nogil:
+    """Whether `one` is the cheaper."""
+    if one.high != other.high:
+        return one.high < other.high
+    if one.moved != other.moved:
+        return one.moved < other.moved
+    return one.low < other.low
+
+
 cdef inline bint is_less(const Cost* one, const Cost* other) noexcept nogil:
     """Whether `one` is the cheaper."""
-    cdef long long mine = high_of(one), its = high_of(other)
-    if mine != its:
-        return mine < its
-    mine, its = moved_of(one), moved_of(other)
-    if mine != its:
-        return mine < its
-    return low_of(one) < low_of(other)
+    cdef Price mine = price_of(one), its = price_of(other)
+    return is_cheaper(&mine, &its)
+
+
+cdef inline void per_card(Cost* cost, int n_cards) noexcept nogil:
+    """Divide what is lost by the number of cards that come free."""
+    if n_cards > 1:
+        cost.lost, cost.moved = cost.lost // n_cards, cost.moved // n_cards
 
 
 cdef inline void add_cost(Cost* total, const Cost* more) noexcept nogil:

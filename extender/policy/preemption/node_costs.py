@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.demand import Demand
-from extender.kernels import victims as kernel
+from extender.kernels.node_victims import NodeVictims
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import Eligibility
 from extender.state.nodes import NodeTable
@@ -28,7 +28,7 @@ class NodeCosts:
     demand: Demand
     node_ixs: "array[int]"
     epoch: int = -1
-    _room: kernel.Room = field(init=False)
+    _victims: NodeVictims = field(init=False)
     _n_seen: int = 0
     _confirmed: tuple[int, int] = (-1, 0)
     _excluded: set[int] = field(default_factory=set)
@@ -39,7 +39,7 @@ class NodeCosts:
         n_kinds = len(self.demand.counted)
         self._chosen = array("i", bytes(4 * (self.candidates.most_pods + 1)))
         self._extra_free = array("q", bytes(8 * n_kinds * len(self.table)))
-        self._room = kernel.Room(
+        self._victims = NodeVictims(
             self.table,
             self.node_ixs,
             self.candidates,
@@ -70,33 +70,34 @@ class NodeCosts:
 
         The pods that leave it are known then, if `choose` is called before anything else
         changes."""
-        at = self._room.cheapest()
+        at = self._victims.cheapest()
         if at >= 0:
             if self.demand.counted:
                 self._count(self.node_ixs[at])
-            n = self._room.confirm(at, self._chosen)
-            if n >= 0:
-                self._confirmed = self.node_ixs[at], n
+            ix, known = self.node_ixs[at], self._victims.price(at)
+            n = self._victims.choose(ix, self._chosen)
+            if self._victims.price(at) == known:
+                self._confirmed = ix, n
             else:
                 # A queue has nothing to give any more, and that changes costs everywhere.
                 self._update_all()
                 for excluded in self._excluded:
-                    self._room.exclude(excluded)
-                at = self._room.cheapest()
+                    self._victims.exclude(excluded)
+                at = self._victims.cheapest()
         return at
 
     def cost(self, at: int) -> Cost:
         """The cost at a position."""
-        return self._room.price(at)
+        return self._victims.price(at)
 
     def lowest(self, n: int) -> list[Cost]:
         """The n lowest costs; nodes are named more than once where there are fewer."""
-        costs = sorted(map(self._room.price, range(len(self.node_ixs))))[:n]
+        costs = sorted(map(self._victims.price, range(len(self.node_ixs))))[:n]
         return [costs[at % len(costs)] for at in range(n)] if costs else []
 
     def exclude(self, at: int) -> None:
         """Don't offer this node again until something happens on it."""
-        self._room.exclude(at)
+        self._victims.exclude(at)
         self._excluded.add(at)
 
     def readmit(self) -> None:
@@ -113,7 +114,7 @@ class NodeCosts:
             return self._chosen[: known[1]]
         if self.demand.counted:
             self._count(ix)
-        n = self._room.choose(ix, self._chosen)
+        n = self._victims.choose(ix, self._chosen)
         return None if n < 0 else self._chosen[:n]
 
     def capacity(self, most: int) -> int:
@@ -121,14 +122,14 @@ class NodeCosts:
         if self.demand.counted:
             for ix in self.node_ixs:
                 self._count(ix)
-        return self._room.capacity(most)
+        return self._victims.capacity(most)
 
     def _look_again(self, nodes: Collection[int], *, is_undone: bool) -> None:
         """At what is excluded on these nodes, which have changed."""
         stale = {at for at in self._excluded if self.node_ixs[at] in nodes}
         if is_undone:
             for at in stale:
-                self._room.exclude(at)
+                self._victims.exclude(at)
         else:
             self._excluded -= stale
 
@@ -136,13 +137,13 @@ class NodeCosts:
         if self.demand.counted:
             for ix in nodes:
                 self._count(ix)
-        self._room.update(array("i", nodes))
+        self._victims.update(array("i", nodes))
 
     def _update_all(self) -> None:
         if self.demand.counted:
             for ix in self.node_ixs:
                 self._count(ix)
-        self._room.update_all()
+        self._victims.update(self.node_ixs)
 
     def _count(self, ix: int) -> None:
         """Take over what the node has of what is counted one by one."""

@@ -8,7 +8,7 @@ free.
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from extender.kernels.victims import IMPOSSIBLE
+from extender.kernels.node_victims import IMPOSSIBLE
 from extender.policy.placement.node_filter import WHOLE_POOL, NodeSet
 from extender.policy.plan import Placement
 from extender.policy.preemption.limits import meet_limits

@@ -1,21 +1,13 @@
-"""The kernels that choose victims give the answers of their twins, and keep their promises."""
+"""The kernels that choose victims give the answers of their twins."""
 
 from array import array
-from types import ModuleType
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.api.demand import Demand
-from extender.kernels import appraisal, choice, clearing, sums, vacancy, victims
-from tests.twins import (
-    appraisal_twin,
-    choice_twin,
-    clearing_twin,
-    sums_twin,
-    vacancy_twin,
-    victims_twin,
-)
+from extender.kernels import node_victims, sums
+from tests.twins import node_victims_twin, sums_twin
 from tests.unit.kernels.herds import Case, Giver, Place, Pod, Work
 
 RUN = settings(max_examples=200, deadline=None)
@@ -127,60 +119,16 @@ def test_sums_agree_with_their_twin(case: Case, n: int) -> None:
 
 
 @RUN
-@given(cases(), st.data())
-def test_room_without_some_pods_agrees_with_the_twin(case: Case, data: st.DataObject) -> None:
-    kernels = [
-        kernel.Vacancy(case.table, case.herd, case.demand, *case.extras)
-        for kernel in (vacancy, vacancy_twin)
-    ]
-    for ix in range(len(case.places)):
-        here = range(case.herd.start[ix], case.herd.start[ix + 1])
-        gone = array("i", [p for p in here if data.draw(st.booleans())])
-        rooms = [kernel.room(ix, gone, 5) for kernel in kernels]
-        assert rooms[0] == rooms[1]
-
-
-@RUN
-@given(cases(), st.randoms(use_true_random=False))
-def test_appraisals_agree_whatever_left_before(case: Case, random: object) -> None:
-    kernels = [kernel.Appraisal(case.herd, case.terms) for kernel in (appraisal, appraisal_twin)]
-    chosen = array("i")
-    order = list(range(len(case.pods)))
-    random.shuffle(order)  # type: ignore[attr-defined]
-    for p in order:
-        prices = [kernel.price(p, chosen) for kernel in kernels]
-        assert prices[0] == prices[1]
-        if prices[0] is not None:
-            chosen.append(p)
-
-
-@RUN
-@given(cases(), st.randoms(use_true_random=False))
-def test_what_is_needed_of_a_list_agrees_with_the_twin(case: Case, random: object) -> None:
-    kernels = [kernel.Choice(*case.arguments) for kernel in (choice, choice_twin)]
-    for ix in range(len(case.places)):
-        pods = list(range(case.herd.start[ix], case.herd.start[ix + 1]))
-        random.shuffle(pods)  # type: ignore[attr-defined]
-        answers = [kernel.needed(ix, array("i", pods)) for kernel in kernels]
-        assert answers[0] == answers[1]
-
-
-@RUN
 @given(cases())
-def test_who_leaves_agrees_with_the_twin(case: Case) -> None:
+def test_the_victims_on_a_node_are_those_of_the_twin(case: Case) -> None:
+    kernels = both(case, array("i", range(len(case.places))))
     for ix in range(len(case.places)):
-        assert chosen_by(clearing, case, ix) == chosen_by(clearing_twin, case, ix)
-
-
-@RUN
-@given(cases())
-def test_one_more_fits_when_the_chosen_left_and_not_before(case: Case) -> None:
-    node = vacancy.Vacancy(case.table, case.herd, case.demand, *case.extras)
-    for ix in range(len(case.places)):
-        chosen = chosen_by(clearing, case, ix)
-        if chosen is not None:
-            assert node.room(ix, array("i", chosen), 1) == 1
-            assert not chosen or node.room(ix, array("i"), 1) == 0
+        chosen = []
+        for kernel in kernels:
+            out = array("i", [-1] * (case.herd.most_pods + 1))
+            chosen.append((kernel.choose(ix, out), list(out)))
+        assert chosen[0] == chosen[1]
+    assert_alike(kernels, len(case.places), 5)
 
 
 @RUN
@@ -188,38 +136,35 @@ def test_one_more_fits_when_the_chosen_left_and_not_before(case: Case) -> None:
 def test_prices_agree_with_the_twin_while_nodes_change(
     case: Case, most: int, data: st.DataObject
 ) -> None:
-    candidates = array("i", data.draw(st.permutations(range(len(case.places)))))
-    extras = case.extras
-    rooms = [
-        kernel.Room(case.table, candidates, case.herd, case.terms, case.demand, *extras)
-        for kernel in (victims, victims_twin)
+    node_ixs = array("i", data.draw(st.permutations(range(len(case.places)))))
+    kernels = both(case, node_ixs)
+    for kernel in kernels:
+        kernel.update(node_ixs)
+    assert_alike(kernels, len(node_ixs), most)
+    at = data.draw(st.integers(0, len(node_ixs) - 1))
+    case.table.free_pods[node_ixs[at]] += 1
+    for kernel in kernels:
+        kernel.update(array("i", [at]))
+    assert_alike(kernels, len(node_ixs), most)
+    for kernel in kernels:
+        kernel.exclude(at)
+    assert kernels[0].cheapest() == kernels[1].cheapest() != at
+
+
+Kernel = node_victims.NodeVictims | node_victims_twin.NodeVictims
+
+
+def both(case: Case, node_ixs: "array[int]") -> list[Kernel]:
+    """The kernel and its twin."""
+    return [
+        kernel.NodeVictims(case.table, node_ixs, case.herd, case.terms, case.demand, *case.extras)
+        for kernel in (node_victims, node_victims_twin)
     ]
-    for room in rooms:
-        room.update_all()
-    assert_alike(rooms, len(candidates), most)
-    at = data.draw(st.integers(0, len(candidates) - 1))
-    case.table.free_pods[candidates[at]] += 1
-    for room in rooms:
-        room.update(array("i", [at]))
-    assert_alike(rooms, len(candidates), most)
-    for room in rooms:
-        room.exclude(at)
-    assert rooms[0].cheapest() == rooms[1].cheapest() != at
 
 
-def chosen_by(kernel: ModuleType, case: Case, ix: int) -> list[int] | None:
-    """The pods that leave the node, or None where nothing helps."""
-    out = array("i", [9] * (case.herd.most_pods + 1))
-    n = kernel.Clearing(*case.arguments).choose(ix, out)
-    return None if n < 0 else list(out[:n])
-
-
-def assert_alike(rooms: "list[victims.Room | victims_twin.Room]", n: int, most: int) -> None:
+def assert_alike(kernels: list[Kernel], n: int, most: int) -> None:
     """The same prices, the same cheapest node, the same capacity."""
     for at in range(n):
-        prices = [room.price(at) for room in rooms]
-        assert prices[0][0] == prices[1][0]
-        if prices[0][0] != victims.IMPOSSIBLE:
-            assert prices[0] == prices[1]
-    assert rooms[0].cheapest() == rooms[1].cheapest()
-    assert rooms[0].capacity(most) == rooms[1].capacity(most)
+        assert kernels[0].price(at) == kernels[1].price(at)
+    assert kernels[0].cheapest() == kernels[1].cheapest()
+    assert kernels[0].capacity(most) == kernels[1].capacity(most)

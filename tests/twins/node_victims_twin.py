@@ -1,0 +1,346 @@
+"""The Python twin of `node_victims.pyx`: sets of victims are lists, and nothing is ever undone."""
+
+from array import array
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from tests.twins.nodes_twin import WHOLE
+
+if TYPE_CHECKING:
+    from extender.kernels.node_victims import Pods, Terms
+    from extender.kernels.nodes import Need, Nodes
+
+IMPOSSIBLE: Final = 2**63 - 1
+SINGLE: Final = 0
+MOVE: Final = 1
+WHOLE_WORKLOAD: Final = 2
+#: Stands for all that a node has beside its cards.
+HOST: Final = -1
+
+Price = tuple[int, int, int]
+
+
+@dataclass(slots=True, frozen=True)
+class Left:
+    """What a node has free: milli by card, then milli-CPU, MiB, pod slots, and what is counted."""
+
+    cards: list[int]
+    cpu: int
+    memory: int
+    slots: int
+    counted: list[int]
+
+
+@dataclass(slots=True, frozen=True)
+class Unit:
+    """Pods of one workload that leave together, what that costs, and what their queue gives."""
+
+    kind: int
+    w: int
+    pods: tuple[int, ...]
+    lost: int
+    moved: int
+    amounts: tuple[int, ...]
+    tier: int
+    is_below: bool
+    rank: int
+    age: int
+    turn: int
+
+
+def price_of(units: Sequence[Unit], n_pods: int | None = None, n_cards: int = 1) -> Price:
+    """What the units cost together, packed as `costs.pxd` says; what is lost is divided by the
+    cards that come free. `n_pods` replaces their number of pods."""
+
+    def most(figures: list[int], limit: int) -> int:
+        return min(max([0, *figures]), limit)
+
+    stops = [unit for unit in units if unit.kind != MOVE]
+    moves = [unit for unit in units if unit.kind == MOVE]
+    high = most([unit.tier for unit in units], 3)
+    high = high << 7 | most([unit.rank for unit in stops], 2**7 - 1)
+    high = high << 1 | any(unit.is_below for unit in units)
+    high = high << 1 | any(unit.kind == WHOLE_WORKLOAD for unit in units)
+    high = high << 52 | min(sum(unit.lost for unit in units) // n_cards, 2**52 - 1)
+    moved = most([unit.rank for unit in moves], 2**7 - 1)
+    moved = moved << 52 | min(sum(unit.moved for unit in units) // n_cards, 2**52 - 1)
+    low = min(len(pods_of(units)) if n_pods is None else n_pods, 2**8 - 1)
+    low = low << 33 | most([unit.age for unit in units], 2**33 - 1)
+    return high, moved, low << 7 | most([unit.turn for unit in units], 2**7 - 1)
+
+
+def pods_of(units: Sequence[Unit]) -> list[int]:
+    """The pods that leave, in order."""
+    return [p for unit in units for p in unit.pods]
+
+
+class NodeVictims:
+    """As `node_victims.NodeVictims`."""
+
+    def __init__(  # noqa: PLR0917
+        self,
+        nodes: "Nodes",
+        node_ixs: "array[int]",
+        pods: "Pods",
+        terms: "Terms",
+        demand: "Need",
+        counted_need: "array[int]",
+        counted_free: "array[int]",
+        counted_held: "array[int]",
+    ) -> None:
+        self.nodes, self.node_ixs, self.pods, self.terms = nodes, node_ixs, pods, terms
+        self.demand, self.counted_need = demand, counted_need
+        self.counted_free, self.counted_held = counted_free, counted_held
+        self._prices: list[Price] = [(0, 0, 0)] * len(node_ixs)
+
+    def update(self, nodes: "array[int]") -> None:
+        """As `NodeVictims.update`."""
+        for at, ix in enumerate(self.node_ixs):
+            if ix in nodes:
+                units = self.victims_on(ix)
+                self._prices[at] = (IMPOSSIBLE, 0, 0) if units is None else price_of(units)
+
+    def choose(self, ix: int, out: "array[int]") -> int:
+        """As `NodeVictims.choose`."""
+        units = self.victims_on(ix)
+        self.update(array("i", [ix]))
+        chosen = pods_of(units or [])
+        out[: len(chosen)] = array("i", chosen)
+        return -1 if units is None else len(chosen)
+
+    def price(self, at: int) -> Price:
+        """As `NodeVictims.price`."""
+        return self._prices[at]
+
+    def exclude(self, at: int) -> None:
+        """As `NodeVictims.exclude`."""
+        self._prices[at] = IMPOSSIBLE, 0, 0
+
+    def cheapest(self) -> int:
+        """As `NodeVictims.cheapest`."""
+        possible = [(p, at) for at, p in enumerate(self._prices) if p[0] != IMPOSSIBLE]
+        return min(possible)[1] if possible else -1
+
+    def capacity(self, most: int) -> int:
+        """As `NodeVictims.capacity`."""
+        total = 0
+        for ix in self.node_ixs:
+            left, count = self._left(ix, self._removable(ix)), 0
+            while count < most and self._takes(ix, left, count + 1):
+                count += 1
+            total += count
+        return min(most, total)
+
+    def victims_on(self, ix: int) -> list[Unit] | None:
+        """The units that leave node `ix`, none where the pod fits; None where no eviction helps."""
+        if not self._takes(ix, self._left(ix, self._removable(ix))):
+            return None
+        units = self._cleared(ix, is_by_size=False)
+        if units is None:
+            units = self._cleared(ix, is_by_size=True)
+        return None if units is None else self._needed(ix, units, [], HOST)
+
+    def _cleared(self, ix: int, *, is_by_size: bool) -> list[Unit] | None:
+        """Units after which the pod fits: the cheapest first, or the largest."""
+        units: list[Unit] | None = []
+        while units is not None and not self._has_cards(ix, self._left(ix, pods_of(units))):
+            units = self._with_cheapest_card(ix, units, is_by_size=is_by_size)
+        while units is not None and self._lacks(self._left(ix, pods_of(units))):
+            units = self._with_cheapest(ix, HOST, units, is_by_size=is_by_size)
+        return units
+
+    def _with_cheapest_card(
+        self, ix: int, before: list[Unit], *, is_by_size: bool
+    ) -> list[Unit] | None:
+        """With the units that free one card more, that which costs least per card that comes
+        free."""
+        options = []
+        for card in range(self.nodes.cards.n_cards[ix]):
+            units: list[Unit] | None = before
+            while units is not None and not self._is_free(ix, card, units):
+                units = self._with_cheapest(ix, card, units, is_by_size=is_by_size)
+            if units is None or units is before:
+                continue
+            more = self._needed(ix, units, before, card)[len(before) :]
+            n_cards = self._n_free(ix, [*before, *more]) - self._n_free(ix, before)
+            price = price_of(more, n_cards=max(1, n_cards))
+            options.append((-n_cards * is_by_size, price, card, [*before, *more]))
+        return min(options, key=lambda option: option[:3])[3] if options else None
+
+    def _with_cheapest(
+        self, ix: int, card: int, before: list[Unit], *, is_by_size: bool
+    ) -> list[Unit] | None:
+        """With the cheapest unit that holds any of the card, or of what the host lacks."""
+        short, gone = self._lacks(self._left(ix, pods_of(before))), pods_of(before)
+        options = []
+        for p in self._pods_on(ix):
+            helps = self._gives(p, short) if card == HOST else self._held(p, card) > 0
+            unit = self._unit(ix, p, before) if helps and p not in gone else None
+            if unit is not None:
+                size = self.pods.amounts[3 * p] * is_by_size
+                options.append((-size, price_of([unit], n_pods=1), p, unit))
+        return [*before, min(options)[3]] if options else None
+
+    def _needed(self, ix: int, units: list[Unit], before: Sequence[Unit], card: int) -> list[Unit]:
+        """Those before, and those of the others that cannot stay, the most expensive asked
+        first."""
+        tested = list(before)
+        while True:
+            whole = {unit.w for unit in units if unit.kind == WHOLE_WORKLOAD}
+            untested = [
+                unit
+                for unit in units
+                if unit not in tested and not (unit.kind == SINGLE and unit.w in whole)
+            ]
+            if not untested:
+                return units
+            dearest = max(untested, key=lambda unit: price_of([unit], n_pods=1))
+            tested.append(dearest)
+            rest = [unit for unit in units if unit is not dearest]
+            is_enough = self._takes(ix, self._left(ix, pods_of(rest)))
+            if is_enough if card == HOST else self._is_free(ix, card, rest):
+                units = rest
+
+    def _unit(self, ix: int, p: int, before: Sequence[Unit]) -> Unit | None:
+        """All that leaves the node when pod p does after those before; None where it may not."""
+        pods, terms, w = self.pods, self.terms, self.pods.owner[p]
+        if not pods.is_here[p] or pods.priority[w] >= terms.below_priority or terms.is_safe[p] == 2:
+            return None
+        own = [unit for unit in before if unit.w == w]
+        evicted = [each for unit in own if unit.kind != MOVE for each in unit.pods]
+        is_core = bool(pods.is_core[p]) or len(evicted) >= pods.surplus[w]
+        if is_core and terms.is_safe[p]:
+            return None
+        amounts = tuple(pods.amounts[3 * p : 3 * p + 3])
+        common = pods.rank[w], pods.age[w], pods.turn[p]
+        if pods.may_move[p] and terms.moves[pods.shape[p]] and terms.is_mobile[pods.queue[w]]:
+            is_first = all(unit.kind != MOVE for unit in own)
+            moved = pods.lost[p] if not is_core else is_first * pods.whole_lost[w]
+            return Unit(MOVE, w, (p,), 0, moved, amounts, 0, False, *common)
+        unit = Unit(SINGLE, w, (p,), pods.lost[p], 0, amounts, 0, False, *common)
+        if is_core:
+            if pods.is_stuck[w]:
+                return None
+            gone, surplus = pods_of(before), [each for each in own if each.kind == SINGLE]
+            others = [
+                other
+                for other in self._pods_on(ix)
+                if pods.owner[other] == w and pods.is_here[other] and other not in (*gone, p)
+            ]
+            given = [sum(each.amounts[r] for each in surplus) for r in range(3)]
+            unit = replace(
+                unit,
+                kind=WHOLE_WORKLOAD,
+                pods=(p, *others),
+                lost=pods.whole_lost[w] - sum(pods.lost[each] for each in evicted),
+                amounts=tuple(pods.whole_amounts[3 * w + r] - given[r] for r in range(3)),
+            )
+        return self._with_tier(unit, before)
+
+    def _with_tier(self, unit: Unit, before: Sequence[Unit]) -> Unit | None:
+        """In the first tier in which its queue is above its floors in something that is given."""
+        path = self._path(unit.w)
+        for tier in range(self.terms.tiers[self.pods.queue[unit.w]]):
+            if not path:
+                return replace(unit, tier=tier)
+            above = {
+                r: min(self._above(tier, queue, r, before) for queue in path)
+                for r in range(3)
+                if unit.amounts[r] > 0
+            }
+            if any(room > 0 for room in above.values()):
+                is_below = all(room < unit.amounts[r] for r, room in above.items())
+                return replace(unit, tier=tier, is_below=is_below)
+        return None
+
+    def _above(self, tier: int, queue: int, resource: int, before: Sequence[Unit]) -> int:
+        """How much more than its floor a queue has after those before."""
+        has, spot = self.pods.has, 3 * queue + resource
+        given = [
+            unit.amounts[resource]
+            for unit in before
+            if unit.kind != MOVE and queue in self._path(unit.w)
+        ]
+        return has[spot] - sum(given) - self.terms.floors[tier * len(has) + spot]
+
+    def _path(self, w: int) -> "array[int]":
+        queue, start = self.pods.queue[w], self.terms.path_start
+        return self.terms.path[start[queue] : start[queue + 1]]
+
+    def _pods_on(self, ix: int) -> range:
+        return range(self.pods.start[ix], self.pods.start[ix + 1])
+
+    def _removable(self, ix: int) -> list[int]:
+        """The pods of the node that may leave, each asked alone."""
+        return [p for p in self._pods_on(ix) if self._unit(ix, p, []) is not None]
+
+    def _left(self, ix: int, gone: Collection[int]) -> Left:
+        """What the node has with these pods gone."""
+        nodes, amounts, n = self.nodes, self.pods.amounts, len(self.counted_need)
+        first, held = ix * nodes.cards.stride, self.counted_held
+        return Left(
+            cards=[
+                nodes.cards.card_free[first + card] + sum(self._held(p, card) for p in gone)
+                for card in range(nodes.cards.n_cards[ix])
+            ],
+            cpu=nodes.free_cpu_milli[ix] + sum(amounts[3 * p + 1] for p in gone),
+            memory=nodes.free_memory_mib[ix] + sum(amounts[3 * p + 2] for p in gone),
+            slots=nodes.free_pods[ix] + len(gone),
+            counted=[
+                self.counted_free[ix * n + kind] + sum(held[p * n + kind] for p in gone)
+                for kind in range(n)
+            ],
+        )
+
+    def _held(self, p: int, card: int) -> int:
+        """The milli of the card that the pod holds."""
+        own = range(self.pods.card_start[p], self.pods.card_start[p + 1])
+        return sum(self.pods.card_milli[at] for at in own if self.pods.card_ix[at] == card)
+
+    def _need(self, ix: int) -> int:
+        """Milli wanted of each card of the node; above 1000 where its cards are too small."""
+        if self.demand.gpu_memory_mib == 0:
+            return self.demand.milli
+        mib = self.nodes.cards.card_mib[ix]
+        return min(WHOLE + 1, -(-self.demand.gpu_memory_mib * WHOLE // mib)) if mib > 0 else 1001
+
+    def _is_free(self, ix: int, card: int, units: Sequence[Unit]) -> bool:
+        return self._left(ix, pods_of(units)).cards[card] >= self._need(ix)
+
+    def _n_free(self, ix: int, units: Sequence[Unit]) -> int:
+        """How many cards are free enough, at most as many as the new pod wants."""
+        cards = self._left(ix, pods_of(units)).cards
+        return min(self.demand.devices, sum(milli >= self._need(ix) for milli in cards))
+
+    def _takes(self, ix: int, left: Left, count: int = 1) -> bool:
+        """Whether the node, having what is left, takes so many of the pods."""
+        return self._has_cards(ix, left, count) and not self._lacks(left, count)
+
+    def _has_cards(self, ix: int, left: Left, count: int = 1) -> bool:
+        """Whether its cards do; each serves a pod at most once."""
+        devices, need = self.demand.devices, self._need(ix)
+        if devices == 0 or need > WHOLE:
+            return devices == 0
+        places = sum(min(count, milli // need) for milli in left.cards if milli > 0)
+        return places >= count * devices
+
+    def _lacks(self, left: Left, count: int = 1) -> set[str]:
+        """What is too little of all else: slots, cpu, memory, or the number of a counted kind."""
+        demand = self.demand
+        short = {
+            "slots": left.slots < count,
+            "cpu": demand.cpu_milli > 0 and left.cpu < count * demand.cpu_milli,
+            "memory": demand.memory_mib > 0 and left.memory < count * demand.memory_mib,
+        }
+        for kind, need in enumerate(self.counted_need):
+            short[str(kind)] = left.counted[kind] < count * need
+        return {name for name, is_short in short.items() if is_short}
+
+    def _gives(self, p: int, short: Collection[str]) -> bool:
+        """Whether the pod holds any of what is short."""
+        n = len(self.counted_need)
+        gives = {str(kind) for kind in range(n) if self.counted_held[p * n + kind] > 0} | {"slots"}
+        gives |= {"cpu"} if self.pods.amounts[3 * p + 1] > 0 else set()
+        gives |= {"memory"} if self.pods.amounts[3 * p + 2] > 0 else set()
+        return not gives.isdisjoint(short)
