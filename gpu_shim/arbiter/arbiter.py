@@ -85,6 +85,7 @@ class Arbiter:
         """Make a container's pages and its socket; raises OSError and leaves nothing."""
         container = Container(name, path, cards, self.library, self, self.grace_s, self.context_mib)
         container.grants.beat(time.monotonic_ns())
+        container.grants.set_plan(int(self.settings.plan_ns))
         uuids = [card.uuid for card in cards]
         container.slot = self.slots.add(name, container.grants.address, uuids)
         for card in () if self.is_timed else uuids:
@@ -123,6 +124,7 @@ class Arbiter:
             self.scheduler = self._scheduler()
             for name, container in self.containers.items():
                 container.hang_up()
+                container.grants.set_plan(int(settings.plan_ns))
                 uuids = tuple(card.uuid for card in container.cards)
                 for card in uuids:
                     gate = Gate.CLOSED if is_timed else Gate.OPEN

@@ -15,7 +15,7 @@ from gpu_shim.native import generate
 HERE: Final = Path(__file__).resolve().parent
 CUDA_SOURCES: Final = (
     "kind_cuda.c", "driver.c", "lookup.c", "client.c", "table.c", "account.c", "gate.c",
-    "memory.c", "pools.c", "launches.c", "copies.c", "contexts.c",
+    "pace.c", "drain.c", "memory.c", "pools.c", "launches.c", "copies.c", "contexts.c",
 )  # fmt: skip
 NVML_SOURCES: Final = ("nvml.c", "driver.c")
 FLAGS: Final = (

@@ -58,10 +58,11 @@ void client_unlock(void);
 
 /* What the gates have the client do: `service` is called by the helper thread whenever it wakes and
  * returns how long it may sleep then; `forget` after a new connection, of which the arbiter knows
- * nothing yet. Set once, when the library is loaded. */
+ * nothing yet; `start_anew` in a forked child. Set once, when the library is loaded. */
 struct client_hooks {
     uint64_t (*service)(void);
     void (*forget)(void);
+    void (*start_anew)(void);
 };
 void client_set_hooks(struct client_hooks hooks);
 

@@ -14,7 +14,7 @@ static _Atomic(void *) primaries[MAX_DEVICES];
 static int made(int status, void **context, int device)
 {
     if (!status && context && client_ready()) {
-        gate_add_context(*context);
+        drain_add_context(*context, gate_card_of(device));
         account_add_context((uint64_t)(uintptr_t)*context, gate_card_of(device));
     }
     return status;
@@ -46,14 +46,15 @@ HOOK(cuDevicePrimaryCtxRetain)(void **context, int device)
 /* Taken off before the driver destroys it, so that the helper thread does not wait for it after. */
 HOOK(cuCtxDestroy_v2)(void *context)
 {
-    gate_remove_context(context);
+    drain_remove_context(context);
     int status = REAL(cuCtxDestroy_v2)(context);
     if (!status && client_ready())
         account_drop_context((uint64_t)(uintptr_t)context);
     return status;
 }
 
-/* A primary context ends with its last release, or by force; its memory with it. */
+/* A primary context ends with its last release, or by force; its memory with it. Meanwhile the helper
+ * thread must not touch it. */
 static int left(int status, int device)
 {
     unsigned flags;
@@ -63,7 +64,7 @@ static int left(int status, int device)
     if (!REAL(cuDevicePrimaryCtxGetState)(device, &flags, &is_active) && !is_active) {
         void *context = primaries[device];
         primaries[device] = NULL;
-        gate_remove_context(context);
+        drain_remove_context(context);
         account_drop_context((uint64_t)(uintptr_t)context);
     }
     return status;
@@ -71,20 +72,32 @@ static int left(int status, int device)
 
 HOOK(cuDevicePrimaryCtxRelease)(int device)
 {
-    return left(REAL(cuDevicePrimaryCtxRelease)(device), device);
+    drain_hold_contexts();
+    int status = left(REAL(cuDevicePrimaryCtxRelease)(device), device);
+    drain_release_contexts();
+    return status;
 }
 
 HOOK(cuDevicePrimaryCtxRelease_v2)(int device)
 {
-    return left(REAL(cuDevicePrimaryCtxRelease_v2)(device), device);
+    drain_hold_contexts();
+    int status = left(REAL(cuDevicePrimaryCtxRelease_v2)(device), device);
+    drain_release_contexts();
+    return status;
 }
 
 HOOK(cuDevicePrimaryCtxReset)(int device)
 {
-    return left(REAL(cuDevicePrimaryCtxReset)(device), device);
+    drain_hold_contexts();
+    int status = left(REAL(cuDevicePrimaryCtxReset)(device), device);
+    drain_release_contexts();
+    return status;
 }
 
 HOOK(cuDevicePrimaryCtxReset_v2)(int device)
 {
-    return left(REAL(cuDevicePrimaryCtxReset_v2)(device), device);
+    drain_hold_contexts();
+    int status = left(REAL(cuDevicePrimaryCtxReset_v2)(device), device);
+    drain_release_contexts();
+    return status;
 }

@@ -41,7 +41,7 @@ static bool is_within(uint64_t to, uint64_t from)
         if (bytes < LARGE || !(is_gated))                                      \
             return REAL(name)(to, from, bytes);                                \
         void *stream = NULL;                                                   \
-        GATED(of(stream), REAL(name)(to, from, bytes));                        \
+        GATED(of(stream), NULL, REAL(name)(to, from, bytes));                        \
     }
 
 #define COPY_QUEUED(name, of, is_gated)                                        \
@@ -49,7 +49,7 @@ static bool is_within(uint64_t to, uint64_t from)
     {                                                                          \
         if (bytes < LARGE || !(is_gated))                                      \
             return REAL(name)(to, from, bytes, stream);                        \
-        GATED(of(stream), REAL(name)(to, from, bytes, stream));                \
+        GATED(of(stream), NULL, REAL(name)(to, from, bytes, stream));                \
     }
 
 COPY_WAITING(cuMemcpyDtoD_v2, SHARED, true)
@@ -69,7 +69,7 @@ COPY_QUEUED(cuMemcpyAsync_ptsz, OWN, is_within(to, from))
         if (!is_large(n, 1, unit))                                             \
             return REAL(name)(to, value, n);                                   \
         void *stream = NULL;                                                   \
-        GATED(of(stream), REAL(name)(to, value, n));                           \
+        GATED(of(stream), NULL, REAL(name)(to, value, n));                           \
     }
 
 #define FILL_QUEUED(name, of, unit)                                            \
@@ -77,7 +77,7 @@ COPY_QUEUED(cuMemcpyAsync_ptsz, OWN, is_within(to, from))
     {                                                                          \
         if (!is_large(n, 1, unit))                                             \
             return REAL(name)(to, value, n, stream);                           \
-        GATED(of(stream), REAL(name)(to, value, n, stream));                   \
+        GATED(of(stream), NULL, REAL(name)(to, value, n, stream));                   \
     }
 
 #define FILL_ROWS(name, of, unit)                                              \
@@ -86,7 +86,7 @@ COPY_QUEUED(cuMemcpyAsync_ptsz, OWN, is_within(to, from))
         if (!is_large(width, height, unit))                                    \
             return REAL(name)(to, pitch, value, width, height);                \
         void *stream = NULL;                                                   \
-        GATED(of(stream), REAL(name)(to, pitch, value, width, height));        \
+        GATED(of(stream), NULL, REAL(name)(to, pitch, value, width, height));        \
     }
 
 #define FILL_ROWSQUEUED(name, of, unit)                                        \
@@ -95,7 +95,7 @@ COPY_QUEUED(cuMemcpyAsync_ptsz, OWN, is_within(to, from))
     {                                                                          \
         if (!is_large(width, height, unit))                                    \
             return REAL(name)(to, pitch, value, width, height, stream);        \
-        GATED(of(stream), REAL(name)(to, pitch, value, width, height, stream)); \
+        GATED(of(stream), NULL, REAL(name)(to, pitch, value, width, height, stream)); \
     }
 
 FILL_WAITING(cuMemsetD8_v2, SHARED, 1)

@@ -3,7 +3,7 @@
  * with anything but the time it waits for.
  *
  * A lease ends in three steps: the gate shuts, launches that were past it are let into the driver,
- * and the helper thread waits until all contexts are empty and says DRAINED.
+ * and once all of them have ended the helper thread says DRAINED.
  */
 #define _GNU_SOURCE
 #include "gate.h"
@@ -11,53 +11,34 @@
 #include "driver.h"
 #include "names.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define MS UINT64_C(1000000)
-#define RELAXED 2
-#define MAX_CONTEXTS 32
 #define MAX_DEVICES 64
 /* Two looks without a launch, and nothing left to run: idle. */
 #define TICK (5 * MS)
 #define N_QUIET 2
+#define SHORTEST_PAUSE (10 * UINT64_C(1000))
 /* A thread that is past the gate is in the driver at once, unless it was stopped there. */
 #define LONGEST_ENTRY (5000 * MS)
-/* A thread that launches waits no longer than this for what it has queued: its kernel may need the
- * thread to end, by a flag that the host writes or by work on another stream. */
-#define LONGEST_PACING (250 * MS)
-#define NOT_READY 600
+/* Where the arbiter does not say how long a plan is. */
+#define USUAL_PLAN (5000 * MS)
 
 static struct gate {
     _Atomic uint32_t n_inside, n_waiting;
     _Atomic uint64_t n_launches;
     _Atomic bool is_wanting, has_told;
-    uint32_t drained;
-    uint64_t seen;
+    _Atomic uint32_t drained;
+    /* The helper thread's. `closing` is the generation that it drains, since `closing_ns`; `is_marked`:
+     * what was launched has been marked, and nothing was since. */
+    uint64_t seen, closing_ns;
+    uint32_t closing;
     int n_quiet;
+    bool is_marked;
 } gates[BALLAST_MAX_CARDS];
 
-/* While contended, on each card: an event after every `every` launches, and no more than two of them
- * ahead. Events are of the context that the first was made in, and end with it. */
-static struct pace {
-    pthread_mutex_t lock;
-    _Atomic uint32_t n_launches, every;
-    uint32_t at;
-    void *context;
-    uint64_t free_until_ns; /* launches are not paced: the last wait was given up */
-    struct {
-        void *event;
-        bool is_recorded;
-        uint64_t recorded_ns;
-    } ring[2];
-} paces[BALLAST_MAX_CARDS] = {
-    [0 ... BALLAST_MAX_CARDS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER, .every = 1},
-};
-
-static _Atomic int n_captures;
-static _Atomic(void *) contexts[MAX_CONTEXTS];
 static _Atomic int card_of[MAX_DEVICES]; /* 0: not looked up yet; else 2 above the card */
 
 /* -- where a launch goes --------------------------------------------------------------------- */
@@ -149,14 +130,28 @@ static bool is_capturing(void *stream)
     return REAL(cuStreamIsCapturing)(stream, &status) || status;
 }
 
-int gate_enter(void *stream)
+static bool is_contended(int card)
+{
+    struct ballast_grants *grants = atomic_load_explicit(&client.grants, memory_order_relaxed);
+    return atomic_load_explicit(&grants->cards[card].state, memory_order_relaxed) != BALLAST_OPEN;
+}
+
+uint64_t gate_longest_hold_ns(void)
+{
+    struct ballast_grants *grants = atomic_load(&client.grants);
+    return grants && grants->plan_ns ? grants->plan_ns : USUAL_PLAN;
+}
+
+int gate_enter(void *stream, const void *what)
 {
     struct ballast_grants *grants = atomic_load_explicit(&client.grants, memory_order_acquire);
-    if (!grants || (n_captures && is_capturing(stream)))
+    if (!grants || (drain_is_capturing() && is_capturing(stream)))
         return -1;
     int card = client.n_cards == 1 && card_of[0] == 2 ? 0 : gate_current_card();
     if (card < 0)
         return -1;
+    if (is_contended(card))
+        pace_before(card, what);
     struct gate *gate = &gates[card];
     atomic_fetch_add(&gate->n_inside, 1);
     while (!is_open(grants, card) && !client_is_orphan(grants, client_now_ns())) {
@@ -173,187 +168,92 @@ int gate_enter(void *stream)
     return card;
 }
 
-/* -- bounding what is queued ----------------------------------------------------------------- */
-
-/* Whether the event came in time. */
-static bool wait_for(void *event)
-{
-    uint64_t began = client_now_ns(), waited = 0;
-    while (REAL(cuEventQuery)(event) == NOT_READY) {
-        if (waited > LONGEST_PACING)
-            return false;
-        usleep(waited < 4 * MS ? 50 : 500);
-        waited = client_now_ns() - began;
-    }
-    return true;
-}
-
-static void follow(struct pace *pace, void *stream)
-{
-    int at = pace->at % 2;
-    void *context = NULL;
-    if (REAL(cuCtxGetCurrent)(&context) || (pace->context && pace->context != context))
-        return;
-    pace->context = context;
-    if (client_now_ns() < pace->free_until_ns)
-        return;
-    if (pace->ring[at].is_recorded) {
-        if (!wait_for(pace->ring[at].event)) {
-            pace->free_until_ns = client_now_ns() + LONGEST_PACING;
-            return;
-        }
-        uint64_t took = client_now_ns() - pace->ring[at].recorded_ns;
-        if (took > 5 * MS && pace->every > 1)
-            pace->every /= 2;
-        else if (took < 2 * MS && pace->every < 1024)
-            pace->every *= 2;
-        pace->ring[at].is_recorded = false;
-    }
-    /* Without timing, and such that waiting for it sleeps. */
-    if (!pace->ring[at].event && REAL(cuEventCreate)(&pace->ring[at].event, 3))
-        return;
-    if (!REAL(cuEventRecord)(pace->ring[at].event, stream)) {
-        pace->ring[at].is_recorded = true;
-        pace->ring[at].recorded_ns = client_now_ns();
-        pace->at++;
-    }
-}
-
-void gate_leave(int card, void *stream)
+void gate_leave(int card, void *stream, const void *what)
 {
     if (card < 0)
         return;
+    /* Marked before it counts as handed over, so that the helper thread sees the mark. */
+    if (is_contended(card))
+        pace_after(card, stream, what);
     atomic_fetch_sub(&gates[card].n_inside, 1);
-    struct ballast_grants *grants = atomic_load_explicit(&client.grants, memory_order_relaxed);
-    if (atomic_load_explicit(&grants->cards[card].state, memory_order_relaxed) == BALLAST_OPEN)
-        return;
-    struct pace *pace = &paces[card];
-    if (++pace->n_launches % pace->every && !n_captures)
-        return;
-    if (pthread_mutex_trylock(&pace->lock))
-        return;
-    int mode = RELAXED;
-    REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-    follow(pace, stream);
-    REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-    pthread_mutex_unlock(&pace->lock);
 }
 
-/* -- draining: the helper thread ------------------------------------------------------------- */
-
-void gate_capture(int change)
-{
-    /* Never below none: an end without a beginning that we saw is not counted. */
-    int before = n_captures;
-    while (before + change >= 0 &&
-           !atomic_compare_exchange_weak(&n_captures, &before, before + change))
-        continue;
-}
-
-void gate_add_context(void *context)
-{
-    for (int i = 0; i < MAX_CONTEXTS; i++) {
-        if (contexts[i] == context)
-            return;
-    }
-    for (int i = 0; i < MAX_CONTEXTS; i++) {
-        void *nothing = NULL;
-        if (atomic_compare_exchange_strong(&contexts[i], &nothing, context))
-            return;
-    }
-}
-
-void gate_remove_context(void *context)
-{
-    for (int i = 0; i < MAX_CONTEXTS; i++) {
-        void *found = context;
-        atomic_compare_exchange_strong(&contexts[i], &found, NULL);
-    }
-    for (int card = 0; card < BALLAST_MAX_CARDS; card++) {
-        struct pace *pace = &paces[card];
-        pthread_mutex_lock(&pace->lock);
-        if (pace->context == context) {
-            pace->context = NULL;
-            memset(pace->ring, 0, sizeof pace->ring);
-        }
-        pthread_mutex_unlock(&pace->lock);
-    }
-}
-
-static void wait_for_events(struct pace *pace)
-{
-    pthread_mutex_lock(&pace->lock);
-    for (int i = 0; i < 2; i++) {
-        if (pace->ring[i].is_recorded)
-            REAL(cuEventSynchronize)(pace->ring[i].event);
-    }
-    pthread_mutex_unlock(&pace->lock);
-}
-
-/* Wait until nothing of this process runs. While a stream captures, a wait for a whole context
- * would break the capture; then every launch has an event after it, and those are waited for. */
-static void drain(void)
-{
-    int mode = RELAXED;
-    REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-    for (int card = 0; card < BALLAST_MAX_CARDS && n_captures; card++)
-        wait_for_events(&paces[card]);
-    for (int i = 0; i < MAX_CONTEXTS && !n_captures; i++) {
-        void *context = contexts[i];
-        if (!context || REAL(cuCtxPushCurrent_v2)(context))
-            continue;
-        REAL(cuCtxSynchronize)();
-        REAL(cuCtxPopCurrent_v2)(&context);
-    }
-    REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-}
-
-static void finish(struct gate *gate, int card, uint32_t generation)
-{
-    uint64_t began = client_now_ns();
-    while (gate->n_inside && client_now_ns() - began < LONGEST_ENTRY)
-        usleep(50);
-    if (gate->n_launches != gate->seen || gate->is_wanting)
-        drain();
-    gate->drained = generation;
-    client_send(BALLAST_DRAINED, card, generation);
-}
+/* -- the helper thread ----------------------------------------------------------------------- */
 
 static bool is_quiet(struct gate *gate)
 {
     return gate->n_launches == gate->seen && !gate->n_waiting && !gate->n_inside;
 }
 
-/* One card's turn of the helper thread; whether there is anything to watch closely. */
-static bool serve(struct gate *gate, int card, struct ballast_grants *grants)
+/* The gate was closed: whether everything that was launched before has ended, and was told. */
+static bool finish(struct gate *gate, int card, uint32_t generation, uint64_t now_ns)
+{
+    if (gate->closing != generation) {
+        gate->closing = generation;
+        gate->closing_ns = now_ns;
+        gate->is_marked = false;
+    }
+    if (gate->n_inside && now_ns - gate->closing_ns < LONGEST_ENTRY)
+        return false;
+    if (gate->n_launches != gate->seen || gate->is_wanting) {
+        if (!gate->is_marked)
+            drain_mark(card);
+        gate->is_marked = true;
+        if (!drain_is_done(card))
+            return false;
+    }
+    gate->drained = generation;
+    client_send(BALLAST_DRAINED, card, generation);
+    return true;
+}
+
+/* Nothing was launched lately: whether all that was has ended, and nothing came since. */
+static bool is_idle(struct gate *gate, int card)
+{
+    if (!gate->is_marked)
+        drain_mark(card);
+    gate->is_marked = true;
+    return drain_is_done(card) && is_quiet(gate);
+}
+
+/* One card's turn of the helper thread; how long it may sleep then. */
+static uint64_t serve(struct gate *gate, int card, struct ballast_grants *grants)
 {
     struct ballast_grant *grant = &grants->cards[card];
     uint32_t generation = atomic_load(&grant->generation), state = atomic_load(&grant->state);
-    if (state == BALLAST_CLOSED && gate->has_told && gate->drained != generation)
-        finish(gate, card, generation);
+    uint64_t now_ns = client_now_ns(), pause = 100 * MS;
+    if (state == BALLAST_CLOSED && gate->has_told && gate->drained != generation &&
+        !finish(gate, card, generation, now_ns)) {
+        /* Another container waits for this: look again after about a hundredth of the time so far. */
+        pause = (now_ns - gate->closing_ns) / 64;
+        pause = pause < SHORTEST_PAUSE ? SHORTEST_PAUSE : pause > MS ? MS : pause;
+    }
     if (!is_quiet(gate)) {
         gate->seen = gate->n_launches;
         gate->n_quiet = 0;
+        if (gate->drained == generation || state != BALLAST_CLOSED)
+            gate->is_marked = false;
         want(gate, card);
-    } else if (gate->is_wanting && ++gate->n_quiet >= N_QUIET) {
-        drain();
-        if (is_quiet(gate)) {
-            gate->is_wanting = false;
-            client_send(BALLAST_YIELD, card, generation);
-        }
+    } else if (gate->is_wanting && ++gate->n_quiet >= N_QUIET && is_idle(gate, card)) {
+        gate->is_wanting = false;
+        client_send(BALLAST_YIELD, card, generation);
     }
-    return gate->is_wanting || state != BALLAST_CLOSED;
+    /* Where no other container wants the card, idle time may be noticed later. */
+    uint64_t tick = state == BALLAST_OPEN ? 2 * TICK : gate->n_quiet >= N_QUIET ? MS : TICK;
+    return pause > tick && (gate->is_wanting || state != BALLAST_CLOSED) ? tick : pause;
 }
 
 static uint64_t service(void)
 {
     struct ballast_grants *grants = atomic_load(&client.grants);
-    bool is_close = false;
+    uint64_t pause = 100 * MS;
     if (!grants || client_is_orphan(grants, client_now_ns()))
-        return 100 * MS;
-    for (int card = 0; card < client.n_cards; card++)
-        is_close |= serve(&gates[card], card, grants);
-    return is_close ? TICK : 100 * MS;
+        return pause;
+    for (int card = 0; card < client.n_cards; card++) {
+        uint64_t own = serve(&gates[card], card, grants);
+        pause = own < pause ? own : pause;
+    }
+    return pause;
 }
 
 static void forget(void)
@@ -365,7 +265,17 @@ static void forget(void)
     }
 }
 
+/* In a forked child, which has no context of ours and no helper thread yet. */
+static void start_anew(void)
+{
+    forget();
+    for (int card = 0; card < BALLAST_MAX_CARDS; card++)
+        gates[card].n_inside = gates[card].n_waiting = 0;
+    drain_forget_all();
+    pace_forget_all();
+}
+
 __attribute__((constructor)) static void register_hooks(void)
 {
-    client_set_hooks((struct client_hooks){service, forget});
+    client_set_hooks((struct client_hooks){service, forget, start_anew});
 }

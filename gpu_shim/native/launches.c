@@ -15,14 +15,14 @@ void pools_settle_graphs(int card);
 #define LAUNCH_KERNEL(name, of)                                                                 \
     HOOK(name)(void *f, GRID, unsigned shared, void *stream, void **arguments, void **extra)    \
     {                                                                                           \
-        GATED(of(stream), ((int (*)(void *, GRID, unsigned, void *, void **, void **))driver_at( \
+        GATED(of(stream), f, ((int (*)(void *, GRID, unsigned, void *, void **, void **))driver_at( \
                               IX_##name))(f, IN_GRID, shared, stream, arguments, extra));       \
     }
 
 #define LAUNCH_COOPERATIVE(name, of)                                                            \
     HOOK(name)(void *f, GRID, unsigned shared, void *stream, void **arguments)                  \
     {                                                                                           \
-        GATED(of(stream), REAL(name)(f, IN_GRID, shared, stream, arguments));                   \
+        GATED(of(stream), f, REAL(name)(f, IN_GRID, shared, stream, arguments));                   \
     }
 
 struct configuration {
@@ -36,15 +36,15 @@ _Static_assert(offsetof(struct configuration, stream) == 32, "CUlaunchConfig");
     HOOK(name)(const struct configuration *how, void *f, void **arguments, void **extra)        \
     {                                                                                           \
         void *stream = how ? how->stream : NULL;                                                \
-        GATED(of(stream), REAL(name)(how, f, arguments, extra));                                \
+        GATED(of(stream), f, REAL(name)(how, f, arguments, extra));                                \
     }
 
 #define LAUNCH_GRAPH(name, of)                                                                  \
     HOOK(name)(void *instance, void *stream)                                                    \
     {                                                                                           \
-        int card = gate_enter(of(stream));                                                      \
+        int card = gate_enter(of(stream), instance);                                                  \
         int status = REAL(name)(instance, stream);                                              \
-        gate_leave(card, of(stream));                                                           \
+        gate_leave(card, of(stream), instance);                                                       \
         pools_settle_graphs(card);                                                              \
         return status;                                                                          \
     }
@@ -60,113 +60,116 @@ LAUNCH_GRAPH(cuGraphLaunch_ptsz, OWN)
 
 HOOK(cuLaunchCooperativeKernelMultiDevice)(void *list, unsigned n, unsigned flags)
 {
-    GATED(NULL, REAL(cuLaunchCooperativeKernelMultiDevice)(list, n, flags));
+    GATED(NULL, list, REAL(cuLaunchCooperativeKernelMultiDevice)(list, n, flags));
 }
 
 HOOK(cuLaunch)(void *f)
 {
-    GATED(NULL, REAL(cuLaunch)(f));
+    GATED(NULL, f, REAL(cuLaunch)(f));
 }
 
 HOOK(cuLaunchGrid)(void *f, int width, int height)
 {
-    GATED(NULL, REAL(cuLaunchGrid)(f, width, height));
+    GATED(NULL, f, REAL(cuLaunchGrid)(f, width, height));
 }
 
 HOOK(cuLaunchGridAsync)(void *f, int width, int height, void *stream)
 {
-    GATED(stream, REAL(cuLaunchGridAsync)(f, width, height, stream));
+    GATED(stream, f, REAL(cuLaunchGridAsync)(f, width, height, stream));
 }
 
 /* -- captures -------------------------------------------------------------------------------- */
 
-static int began(int status)
-{
-    if (!status)
-        gate_capture(1);
-    return status;
-}
+/* Counted before the driver begins it: the helper thread must not touch a context that captures. */
+#define CAPTURED(call)            \
+    do {                          \
+        drain_begin_capture();    \
+        int status = (call);      \
+        if (status)               \
+            drain_end_capture();  \
+        return status;            \
+    } while (0)
 
 /* The first version had no mode. */
 HOOK(cuStreamBeginCapture)(void *stream)
 {
-    return began(REAL(cuStreamBeginCapture)(stream));
+    CAPTURED(REAL(cuStreamBeginCapture)(stream));
 }
 
 HOOK(cuStreamBeginCapture_ptsz)(void *stream)
 {
-    return began(REAL(cuStreamBeginCapture_ptsz)(stream));
+    CAPTURED(REAL(cuStreamBeginCapture_ptsz)(stream));
 }
 
 HOOK(cuStreamBeginCapture_v2)(void *stream, int mode)
 {
-    return began(REAL(cuStreamBeginCapture_v2)(stream, mode));
+    CAPTURED(REAL(cuStreamBeginCapture_v2)(stream, mode));
 }
 
 HOOK(cuStreamBeginCapture_v2_ptsz)(void *stream, int mode)
 {
-    return began(REAL(cuStreamBeginCapture_v2_ptsz)(stream, mode));
+    CAPTURED(REAL(cuStreamBeginCapture_v2_ptsz)(stream, mode));
 }
 
 HOOK(cuStreamBeginCaptureToGraph)(void *stream, void *graph, void *before, void *edges, size_t n,
                                   int mode)
 {
-    return began(REAL(cuStreamBeginCaptureToGraph)(stream, graph, before, edges, n, mode));
+    CAPTURED(REAL(cuStreamBeginCaptureToGraph)(stream, graph, before, edges, n, mode));
 }
 
 HOOK(cuStreamBeginCaptureToGraph_ptsz)(void *stream, void *graph, void *before, void *edges,
                                        size_t n, int mode)
 {
-    return began(REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, before, edges, n, mode));
+    CAPTURED(REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, before, edges, n, mode));
 }
 
 /* A graph captured anew, call by call, and a capture for a graphics queue. */
 HOOK(cuStreamBeginRecaptureToGraph)(void *stream, int mode, void *graph, void *call, void *data)
 {
-    return began(REAL(cuStreamBeginRecaptureToGraph)(stream, mode, graph, call, data));
+    CAPTURED(REAL(cuStreamBeginRecaptureToGraph)(stream, mode, graph, call, data));
 }
 
 HOOK(cuStreamBeginRecaptureToGraph_ptsz)(void *stream, int mode, void *graph, void *call,
                                          void *data)
 {
-    return began(REAL(cuStreamBeginRecaptureToGraph_ptsz)(stream, mode, graph, call, data));
+    CAPTURED(REAL(cuStreamBeginRecaptureToGraph_ptsz)(stream, mode, graph, call, data));
 }
 
 HOOK(cuStreamBeginCaptureToCig)(void *stream, void *how)
 {
-    return began(REAL(cuStreamBeginCaptureToCig)(stream, how));
+    CAPTURED(REAL(cuStreamBeginCaptureToCig)(stream, how));
 }
 
 HOOK(cuStreamBeginCaptureToCig_ptsz)(void *stream, void *how)
 {
-    return began(REAL(cuStreamBeginCaptureToCig_ptsz)(stream, how));
+    CAPTURED(REAL(cuStreamBeginCaptureToCig_ptsz)(stream, how));
 }
 
 /* A capture that was broken ends here too, with an error. */
 HOOK(cuStreamEndCaptureToCig)(void *stream)
 {
     int status = REAL(cuStreamEndCaptureToCig)(stream);
-    gate_capture(-1);
+    drain_end_capture();
     return status;
 }
 
 HOOK(cuStreamEndCaptureToCig_ptsz)(void *stream)
 {
     int status = REAL(cuStreamEndCaptureToCig_ptsz)(stream);
-    gate_capture(-1);
+    drain_end_capture();
     return status;
 }
 
 HOOK(cuStreamEndCapture)(void *stream, void **graph)
 {
     int status = REAL(cuStreamEndCapture)(stream, graph);
-    gate_capture(-1);
+    drain_end_capture();
     return status;
 }
 
 HOOK(cuStreamEndCapture_ptsz)(void *stream, void **graph)
 {
     int status = REAL(cuStreamEndCapture_ptsz)(stream, graph);
-    gate_capture(-1);
+    drain_end_capture();
     return status;
 }

@@ -25,6 +25,8 @@ from gpu_shim.policy.shares import Claim, excess_of, split
 IDLE: Final = ""
 #: Leases by which lags rise and fall when every tenant has just what it is due.
 SWING: Final = Fraction(1)
+#: Plans for which a tenant that overran may be in debt: one kernel can take longer than a plan.
+LONGEST_DEBT: Final = 12
 #: A plan may last longer than it should by this part, when leases overran.
 LONGEST_DELAY: Final = Fraction(1, 4)
 #: A rest of a quota below this part of a lease is not worth a hand-over; it is carried over.
@@ -92,18 +94,21 @@ class Tenant:
     """One claim on the card and its account. Times are nanoseconds, `lag` is exact.
 
     `cap` is what other cards leave of the limit to a tenant that needs several at once, `drain_ns`
-    how long its work lately went on after it had to stop launching.
+    how long its work lately went on after it had to stop launching. `is_late`: work of a lease that
+    was over at `ended_ns` is still on the card, beside the holder's.
     """
 
     claim: Claim
     cap: Fraction = Fraction(1)
     drain_ns: int = 0
     is_busy: bool = False
+    is_late: bool = False
     share: Fraction = Fraction(0)
     lag: Fraction = Fraction(0)
     due_ns: Fraction = Fraction(0)
     held_ns: int = 0
     overrun_ns: int = 0
+    ended_ns: int = 0
     quota: Fraction = Fraction(0)
     held_in_plan_ns: int = 0
     held_last_plan_ns: int = 0
@@ -174,6 +179,11 @@ class Card:
             tenant.cap = cap
             self._change()
 
+    def set_late(self, name: str, is_late: bool, now_ns: int) -> None:
+        """Say whether work of a tenant's ended lease is still on the card: it is charged for that."""
+        self.advance(now_ns)
+        self.tenants[name].is_late = is_late
+
     def _change(self) -> None:
         """Work out shares anew; the next pick starts a plan."""
         busy = [
@@ -191,27 +201,37 @@ class Card:
     # -- the account ---------------------------------------------------------------------------
 
     def advance(self, now_ns: int) -> None:
-        """Charge the time since the last call: each tenant is due a part, the holder had it all."""
+        """Charge the time since the last call: each tenant is due a part, the holder had it all.
+
+        It shared it with tenants that are late, in equal parts: so the hardware divides a card.
+        """
         took = now_ns - self.now_ns
         if took <= 0:
             return
         bound = self.settings.plan_ns
         holder = self._account(self.holder.name if self.holder else IDLE)
+        late = [each for each in self.tenants.values() if each.is_late and each is not holder]
+        part = took // (len(late) + (holder is not self._idle)) if late else 0
+        had = {each.name: part for each in late} | {holder.name: took - part * len(late)}
         for tenant in (*self.tenants.values(), self._idle):
             due = tenant.share * took
             tenant.due_ns += due
-            lag = tenant.lag + due - (took if tenant is holder else 0)
-            tenant.lag = max(-bound, min(bound, lag))
-        holder.held_ns += took
-        holder.held_in_plan_ns += took
+            lag = tenant.lag + due - had.get(tenant.name, 0)
+            tenant.lag = max(-bound * LONGEST_DEBT, min(bound, lag))
+            tenant.held_ns += had.get(tenant.name, 0)
+            tenant.held_in_plan_ns += had.get(tenant.name, 0)
+        for each in late:
+            each.overrun_ns += part
         if self.holder is not None:
-            late = max(0, now_ns - max(self.holder.end_ns, self.now_ns))
-            holder.overrun_ns += late if holder is not self._idle else 0
+            over = max(0, now_ns - max(self.holder.end_ns, self.now_ns))
+            holder.overrun_ns += over if holder is not self._idle else 0
         self.now_ns = now_ns
 
     def end(self, now_ns: int) -> None:
         """The holder has nothing left on the card: its lease is over and is charged to here."""
         self.advance(now_ns)
+        if self.holder is not None:
+            self._account(self.holder.name).ended_ns = now_ns
         self.holder = None
 
     def drained(self, name: str, took_ns: int) -> None:
@@ -277,7 +297,8 @@ class Card:
         return [
             tenant
             for tenant in (*self.tenants.values(), self._idle)
-            if tenant.is_busy and self._left_of(tenant) >= self.lease_ns * LEAST_REST
+            if (tenant.is_busy and self._left_of(tenant) >= self.lease_ns * LEAST_REST)
+            or self._is_stuck(tenant)
         ]
 
     def _left_of(self, tenant: Tenant) -> int:
@@ -286,14 +307,28 @@ class Card:
 
     def _length_for(self, tenant: Tenant) -> int:
         """A lease; the last of a plan is what makes up the quota."""
+        if self._is_stuck(tenant):
+            return ceil(self.lease_ns * LEAST_REST)
         left = self._left_of(tenant)
         return left if 0 < 2 * left < 3 * self.lease_ns else self.lease_ns
 
-    def _urgency(self, tenant: Tenant) -> tuple[bool, Fraction, Fraction]:
-        """Sorts those not ahead by when their next lease is due, then the others by lag."""
+    def _urgency(self, tenant: Tenant) -> tuple[bool, bool, Fraction, Fraction]:
+        """Sorts those not ahead by when their next lease is due, then the others by lag.
+
+        Stuck tenants are first.
+        """
+        is_second = not self._is_stuck(tenant)
         if tenant.lag < 0 or not tenant.share:
-            return True, -tenant.lag, Fraction(0)
-        return False, (self.lease_ns - tenant.lag) / tenant.share, -tenant.lag
+            return is_second, True, -tenant.lag, Fraction(0)
+        return is_second, False, (self.lease_ns - tenant.lag) / tenant.share, -tenant.lag
+
+    def _is_stuck(self, tenant: Tenant) -> bool:
+        """Whether it has had work on the card, and no lease, for a plan.
+
+        That work may need a launch of the tenant to end: it has a short lease, whatever it owes.
+        """
+        since_ns = self.now_ns - tenant.ended_ns
+        return tenant.is_late and tenant.is_busy and since_ns >= self.settings.plan_ns
 
     def _begin_plan(self) -> None:
         """Set every quota; Σ quotas is the plan's leases unless debts or limits forbid it."""

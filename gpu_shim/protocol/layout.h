@@ -87,7 +87,8 @@ struct ballast_grants {
     uint32_t magic, version, n_cards;
     _Atomic uint32_t changes;
     _Atomic uint64_t heartbeat_ns;
-    uint64_t reserved[5];
+    uint64_t plan_ns; /* length of a plan; 0: not said */
+    uint64_t reserved[4];
     struct ballast_grant cards[BALLAST_MAX_CARDS];
 };
 

@@ -172,7 +172,7 @@ class Grants:
         self._library = library
         self.fd = _fresh("ballast-grants", wire.GRANTS_SIZE)
         self._map, self._page = _map(self.fd, wire.GRANTS_SIZE)
-        wire.GRANTS_HEAD.pack_into(self._map, 0, wire.MAGIC, wire.VERSION, n_cards, 0, 0)
+        wire.GRANTS_HEAD.pack_into(self._map, 0, wire.MAGIC, wire.VERSION, n_cards, 0, 0, 0)
         # Our own mapping stays writable; no other can become so.
         seals = _FIXED | _NO_FUTURE_WRITE | _NO_SEALS
         fcntl.fcntl(self.fd, _ADD_SEALS, seals)
@@ -187,6 +187,11 @@ class Grants:
     def set_gate(self, card: int, gate: Gate, deadline_ns: int) -> int:
         """Set a gate and wake the threads that wait for it; its new generation."""
         return self._library.call("pages_set_gate", self._page, card, int(gate), deadline_ns)
+
+    def set_plan(self, plan_ns: int) -> None:
+        """Say how long a plan is: no launch is held for longer by work of its own program."""
+        at = 24
+        self._map[at : at + 8] = plan_ns.to_bytes(8, "little")
 
     def beat(self, now_ns: int) -> None:
         """Write the heartbeat."""

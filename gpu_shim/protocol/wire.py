@@ -29,7 +29,7 @@ ACCOUNT: Final = struct.Struct("<48sQQqQ")
 SLOT: Final = struct.Struct("<II16QQQQQ24x")
 TABLE_HEAD: Final = struct.Struct("<IIII48x")
 GRANT: Final = struct.Struct("<IIQ48x")
-GRANTS_HEAD: Final = struct.Struct("<IIIIQ40x")
+GRANTS_HEAD: Final = struct.Struct("<IIIIQQ32x")
 MESSAGE: Final = struct.Struct("<BBHIQ")
 
 TABLE_SIZE: Final = TABLE_HEAD.size + MAX_CARDS * ACCOUNT.size + MAX_SLOTS * SLOT.size

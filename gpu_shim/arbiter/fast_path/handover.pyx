@@ -254,9 +254,13 @@ cdef class Handover:
         cdef Connection *own = &self.state.connections[connection]
         cdef ContainerSlot *of = &self.state.containers[own.container]
         cdef uint32_t bit
+        cdef CardSlot *card
+        cdef bint is_late
         if message.reserved or message.card >= of.n_cards:
             return False
         bit = <uint32_t>1 << message.card
+        card = &self.state.cards[of.card[message.card]]
+        is_late = card.holder != own.container
         if message.kind == BALLAST_WANT:
             own.wanted |= bit
             own.used |= bit
@@ -267,9 +271,9 @@ cdef class Handover:
         elif message.value == of.generation[message.card]:
             drained(&self.state, connection, message.card, now_ns)
         own.has_event = True
-        # While a plan is carried out, the scheduler need not hear of every process that drained.
-        if (message.kind != BALLAST_DRAINED
-                or not is_handing_over(&self.state.cards[of.card[message.card]])):
+        # While a plan is carried out, the scheduler need not hear of every process that drained; of
+        # one that drained after its container was overtaken it must, for until then that is charged.
+        if message.kind != BALLAST_DRAINED or is_late or not is_handing_over(card):
             self.state.has_events = True
         return True
 
@@ -396,10 +400,18 @@ cdef class Handover:
 
     def n_users(self, int container, int at):
         """How many of the container's processes have used its card `at`."""
-        cdef int n = 0
+        return self._count(container, at)[0]
+
+    def n_undrained(self, int container, int at):
+        """How many of them have not said that their work of an ended lease is over."""
+        return self._count(container, at)[1]
+
+    def _count(self, int container, int at):
+        cdef int n_users = 0, n_undrained = 0
         linux.pthread_mutex_lock(&self.lock)
         for slot in range(self.state.n_connections):
             if self.state.connections[slot].container == container:
-                n += self.state.connections[slot].used >> at & 1
+                n_users += self.state.connections[slot].used >> at & 1
+                n_undrained += self.state.connections[slot].awaited >> at & 1
         linux.pthread_mutex_unlock(&self.lock)
-        return n
+        return n_users, n_undrained

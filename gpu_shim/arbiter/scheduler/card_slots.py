@@ -75,6 +75,10 @@ class CardSlots:
         """Whether a process of the container has work to launch."""
         return self.fast_path.is_wanted(self._slots[container])
 
+    def is_drained(self, container: str, card: str) -> bool:
+        """Whether nothing of the container's ended leases is left on the card."""
+        return not self.fast_path.n_undrained(*self._gate_of(container, card))
+
     def set_gate(
         self, container: str, card: str, gate: Gate, deadline_ns: int, now_ns: int
     ) -> None:

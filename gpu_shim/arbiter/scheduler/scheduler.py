@@ -21,7 +21,7 @@ from gpu_shim.policy.leases import IDLE, Settings
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol.wire import Gate
 
-#: A container that has not drained by then shares the card with the next; it is charged for both.
+#: A container that has not drained by then shares the card with the next, and is charged until it has.
 DRAIN_NS: Final = 2_000_000_000
 #: A lease of several cards may end inside a collective: one card's kernel waits for its peer, which
 #: waits at the gate of another. If the cards have not drained after this time, their gates open
@@ -115,6 +115,10 @@ class Scheduler:
         """Bring the account up to what the container's processes want."""
         is_busy = self.slots.is_wanted(container)
         cards = self.node.cards_of[container]
+        for card in cards:
+            tenant = self.node.cards[card].tenants[container]
+            if tenant.is_late and self.slots.is_drained(container, card):
+                self.node.cards[card].set_late(container, False, now_ns)
         if any(self.node.cards[card].tenants[container].is_busy != is_busy for card in cards):
             self.node.set_busy(container, is_busy, now_ns)
             self._change(cards)
@@ -219,6 +223,8 @@ class Scheduler:
         if holder is not None and holder.name == state.holder:
             self.node.cards[card].drained(holder.name, now_ns - state.closed_ns)
             self.node.end(card, now_ns)
+            if state.n_awaited:
+                self.node.cards[card].set_late(holder.name, True, now_ns)
         self.slots.settle(card)
         self._change((card,))
         return True

@@ -18,7 +18,7 @@ static void forget(void) {}
 
 __attribute__((constructor)) static void register_hooks(void)
 {
-    client_set_hooks((struct client_hooks){service, forget});
+    client_set_hooks((struct client_hooks){service, forget, forget});
 }
 
 static uint64_t roll(uint64_t n)

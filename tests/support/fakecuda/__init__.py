@@ -19,7 +19,8 @@ _MAX_PROCESSES: Final = 256
 _MAX_RUNS: Final = 262144
 _RUNS_AT: Final = 32 + 16 * _MAX_PROCESSES
 _NVML_NOT_SUPPORTED: Final = 3
-_SIZE: Final = _RUNS_AT + 24 * _MAX_RUNS
+#: The engine's state lies behind the log.
+_SIZE: Final = _RUNS_AT + 24 * _MAX_RUNS + (1 << 20)
 
 
 def build(into: Path, compiler: str = "gcc") -> None:
@@ -37,10 +38,10 @@ def build(into: Path, compiler: str = "gcc") -> None:
     )
     nvml_symbols.write_text(_stubs(nvml_names, str(_NVML_NOT_SUPPORTED)))
     own = ("-fvisibility=default", f"-I{HERE}", "-Wl,-Bsymbolic", "-Wno-attribute-alias")
-    parts = ("device.c", "cuda.c", "lookup.c", "streams.c", "copies.c")
+    parts = ("device.c", "engine.c", "cuda.c", "lookup.c", "streams.c", "copies.c")
     cuda = [symbols, *(HERE / name for name in parts)]
     compile_c(into / "libcuda.so.1", cuda, "-Wl,-soname,libcuda.so.1", *own, compiler=compiler)
-    nvml = [nvml_symbols, *(HERE / name for name in ("device.c", "nvml.c"))]
+    nvml = [nvml_symbols, *(HERE / name for name in ("device.c", "engine.c", "nvml.c"))]
     soname = "-Wl,-soname,libnvidia-ml.so.1"
     compile_c(into / "libnvidia-ml.so.1", nvml, soname, *own, compiler=compiler)
 
@@ -91,7 +92,7 @@ class Card:
         struct.pack_into("<Q", self._map, 16, xid | recovery << 16 | int(is_lost) << 31)
 
     def runs(self) -> Iterator[Run]:
-        """Everything that ran, in the order it was launched."""
+        """Everything that ran, in the order in which it ended."""
         (n_runs,) = struct.unpack_from("<Q", self._map, 24)
         for at in range(min(n_runs, _MAX_RUNS)):
             yield Run(*struct.unpack_from("<IHHQQ", self._map, _RUNS_AT + 24 * at))

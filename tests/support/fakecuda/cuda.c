@@ -128,6 +128,8 @@ int cuCtxGetCurrent(void **context)
     return 0;
 }
 
+int fake_device_of(const void *context) { return (int)((const char *)context - contexts); }
+
 int cuCtxSetCurrent(void *context) { fake_device = (int)((char *)context - contexts); return 0; }
 int cuCtxPushCurrent_v2(void *context) { return cuCtxSetCurrent(context); }
 int cuCtxPopCurrent_v2(void **context) { return cuCtxGetCurrent(context); }

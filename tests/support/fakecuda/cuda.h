@@ -4,6 +4,7 @@
 
 #include "device.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { INVALID = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NO_CONTEXT = 201, NOT_FOUND = 500 };
@@ -23,6 +24,9 @@ struct array_3d {
 
 /* The card of the calling thread's context. */
 extern __thread int fake_device;
+
+/* The card of a context. */
+int fake_device_of(const void *context);
 
 /* How often contexts have gone, and with them what was made in them. */
 extern _Atomic unsigned fake_n_resets;

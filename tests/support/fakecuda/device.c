@@ -47,7 +47,7 @@ static uint32_t space_of(const char *pid)
     return stat(path, &about) ? 0 : (uint32_t)about.st_ino;
 }
 
-static uint32_t own_space(void)
+uint32_t fake_own_space(void)
 {
     static _Atomic uint32_t space;
     if (!space)
@@ -74,7 +74,7 @@ static uint32_t own_pid_of(const char *pid)
 uint32_t fake_seen_pid(const struct fake_process *process)
 {
     uint32_t seen = 0;
-    if (!process->space || process->space == own_space())
+    if (!process->space || process->space == fake_own_space())
         return process->pid;
     DIR *folder = opendir("/proc");
     for (struct dirent *each; folder && !seen && (each = readdir(folder));) {
@@ -94,7 +94,7 @@ uint64_t fake_used(void)
     for (int i = 0; i < FAKE_MAX_PROCESSES; i++) {
         struct fake_process *process = &the_card->processes[i];
         uint32_t pid = process->pid;
-        bool is_near = !process->space || process->space == own_space();
+        bool is_near = !process->space || process->space == fake_own_space();
         if (pid && is_near && kill((pid_t)pid, 0) && errno == ESRCH) {
             process->bytes = 0;
             atomic_compare_exchange_strong(&process->pid, &pid, 0);
@@ -106,7 +106,7 @@ uint64_t fake_used(void)
 
 static struct fake_process *ours(struct fake_card *card)
 {
-    uint32_t pid = (uint32_t)getpid(), space = own_space();
+    uint32_t pid = (uint32_t)getpid(), space = fake_own_space();
     for (int i = 0; i < FAKE_MAX_PROCESSES; i++) {
         if (card->processes[i].pid == pid && card->processes[i].space == space)
             return &card->processes[i];
@@ -142,11 +142,12 @@ uint64_t fake_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* As a driver does that has a processor to spare: the last bit of the wait is spent looking, for a
- * sleep ends late by more than a hand-over should take. */
-void fake_sleep_until(uint64_t until_ns)
+/* As a driver does that has a processor to spare: the last bit of an exact wait is spent looking, for
+ * a sleep ends late by more than a hand-over should take. */
+void fake_sleep_until(uint64_t until_ns, bool is_exact)
 {
-    uint64_t near_ns = until_ns > LOOKING_NS ? until_ns - LOOKING_NS : 0;
+    uint64_t early_ns = is_exact ? LOOKING_NS : 0;
+    uint64_t near_ns = until_ns > early_ns ? until_ns - early_ns : 0;
     struct timespec near = {(time_t)(near_ns / 1000000000u), (long)(near_ns % 1000000000u)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &near, NULL) == EINTR)
         continue;
@@ -160,15 +161,20 @@ int fake_n_cards(void)
     return said ? atoi(said) : 1;
 }
 
-void fake_log(int on, uint64_t start_ns, uint64_t end_ns)
+uint16_t fake_tag(void)
 {
     static _Atomic uint32_t tag = UINT32_MAX;
     if (tag == UINT32_MAX) {
         const char *said = getenv("FAKECUDA_TAG");
         tag = said ? (uint32_t)atoi(said) : 0;
     }
+    return (uint16_t)tag;
+}
+
+void fake_log(uint32_t pid, uint16_t tag, int on, uint64_t start_ns, uint64_t end_ns)
+{
     struct fake_card *card = fake_card();
     uint64_t at = atomic_fetch_add(&card->n_runs, 1);
     card->runs[at % FAKE_MAX_RUNS] =
-        (struct fake_run){(uint32_t)getpid(), (uint16_t)tag, (uint16_t)on, start_ns, end_ns};
+        (struct fake_run){pid, tag, (uint16_t)on, start_ns, end_ns};
 }

@@ -1,12 +1,14 @@
 /* The virtual card that all test processes share, and what two fake libraries say about it.
  *
  * The card is a file that $FAKECUDA_STATE names, mapped by every process: its memory, which
- * process has how much of it, and a log of everything that ran, with start and end. There is one
- * clock, CLOCK_MONOTONIC. Kernels take the time their name says and run the moment their stream is
- * free: nothing keeps two processes apart, so whatever order the log shows is the shim's doing.
+ * process has how much of it, a log of everything that ran, with start and end, and what runs now
+ * (engine.h). There is one clock, CLOCK_MONOTONIC. Nothing keeps two processes apart: their kernels
+ * contend for the card, so whatever order the log shows is the shim's doing.
  */
 #ifndef FAKECUDA_DEVICE_H
 #define FAKECUDA_DEVICE_H
+
+#include "engine.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -44,6 +46,7 @@ struct fake_card {
     _Atomic uint64_t n_runs;
     struct fake_process processes[FAKE_MAX_PROCESSES];
     struct fake_run runs[FAKE_MAX_RUNS];
+    struct fake_engine engine;
 };
 
 /* The card, mapped at first use; NULL where there is none. */
@@ -60,8 +63,10 @@ uint64_t fake_used(void);
 uint32_t fake_seen_pid(const struct fake_process *process);
 
 uint64_t fake_now_ns(void);
-void fake_sleep_until(uint64_t until_ns);
-void fake_log(int card, uint64_t start_ns, uint64_t end_ns);
+void fake_sleep_until(uint64_t until_ns, bool is_exact);
+void fake_log(uint32_t pid, uint16_t tag, int card, uint64_t start_ns, uint64_t end_ns);
+uint16_t fake_tag(void);
+uint32_t fake_own_space(void);
 int fake_n_cards(void);
 
 #endif
