@@ -21,7 +21,7 @@ from tests.support.fakecuda import SECOND, UUID, Run
 MS = 1_000_000
 HERE = Path(__file__).parent
 N_CAPTURES = 100_000
-#: Seconds that kernels of the long test take: 3 with leases as they are installed, for five minutes.
+#: Seconds that kernels of the long test take. With 3 its leases are 250 ms and it lasts 4 minutes.
 LONG_S = float(os.environ.get("BALLAST_LONG_KERNEL_S", "0.3"))
 
 
@@ -54,7 +54,9 @@ def parts(runs: Iterable[Run]) -> dict[int, Fraction]:
     for at, change, tag in marks:
         n = sum(running.values())
         for each, n_of_it in running.items():
-            found[each] = found.get(each, Fraction(0)) + (Fraction((at - last) * n_of_it, n) if n else 0)
+            found[each] = found.get(each, Fraction(0)) + (
+                Fraction((at - last) * n_of_it, n) if n else 0
+            )
         running[tag] = running.get(tag, 0) + change
         last = at
     return found
@@ -215,7 +217,7 @@ def compiled(source: str, into: Path, libraries: Path, *flags: str) -> Path:
     """A C program of this folder, linked to our library."""
     program = into / source.removesuffix(".c")
     linked = (f"-L{libraries}", "-l:libcuda.so.1", f"-Wl,-rpath,{libraries}")
-    command = ("gcc", "-std=c11", "-O1", "-g", *flags, "-o", program, HERE / source, *linked)
+    command = ["gcc", "-std=c11", "-O1", "-g", *flags, "-o", program, HERE / source, *linked]
     subprocess.run(command, check=True)
     return program
 
@@ -226,7 +228,7 @@ def compiled(source: str, into: Path, libraries: Path, *flags: str) -> Path:
 async def test_no_capture_is_broken_by_the_helper_thread(
     scene: Scene, tmp_path: Path, tool: str, age: str
 ) -> None:
-    """Gates open and close while the program captures; the driver breaks a capture on any misstep."""
+    """Gates open and close meanwhile; the driver breaks a capture for any forbidden call."""
     flags = (f"-fsanitize={tool}",) if tool else ()
     libraries, names = tmp_path / "lib", tmp_path / "names.map"
     # A sanitizer looks up functions of its own by dlsym, which must be libc's.

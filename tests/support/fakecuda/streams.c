@@ -41,6 +41,7 @@ struct event {
     unsigned n_resets;
     int device;
     int is_blocking, is_all;
+    struct event *next;
 };
 
 static struct kernel {
@@ -50,7 +51,9 @@ static struct kernel {
 } kernels[MAX_KERNELS];
 
 static struct stream legacy[FAKE_MAX_CARDS] = {{.device = 0}, {.device = 1}};
+/* The driver's: they end with their context, whether the program destroys them or not. */
 static struct stream *_Atomic all_streams;
+static struct event *_Atomic all_events;
 static _Atomic uint64_t last_of[FAKE_MAX_CARDS];
 static _Atomic int n_captures;
 static _Atomic unsigned n_breaches;
@@ -228,6 +231,10 @@ int cuEventCreate(void **event, unsigned flags)
     made->is_blocking = flags & 1;
     made->n_resets = fake_n_resets;
     made->device = fake_device;
+    struct event *first = all_events;
+    do
+        made->next = first;
+    while (!atomic_compare_exchange_weak(&all_events, &first, made));
     *event = made;
     return 0;
 }
@@ -240,7 +247,7 @@ static struct event *known(void *event)
     return event;
 }
 
-int cuEventDestroy_v2(void *event) { free(known(event)); return 0; }
+int cuEventDestroy_v2(void *event) { known(event); return 0; }
 
 int cuEventRecord(void *event, void *stream)
 {
