@@ -180,7 +180,7 @@ class Card:
             self._change()
 
     def set_late(self, name: str, is_late: bool, now_ns: int) -> None:
-        """Say whether work of a tenant's ended lease is still on the card: it is charged for that."""
+        """Say whether work of a tenant's ended lease is still on the card, and charged for."""
         self.advance(now_ns)
         self.tenants[name].is_late = is_late
 

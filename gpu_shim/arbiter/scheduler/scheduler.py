@@ -21,7 +21,8 @@ from gpu_shim.policy.leases import IDLE, Settings
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol.wire import Gate
 
-#: A container that has not drained by then shares the card with the next, and is charged until it has.
+#: A container that has not drained by then shares the card with the next, and is charged
+#: until it has.
 DRAIN_NS: Final = 2_000_000_000
 #: A lease of several cards may end inside a collective: one card's kernel waits for its peer, which
 #: waits at the gate of another. If the cards have not drained after this time, their gates open

@@ -217,8 +217,8 @@ def compiled(source: str, into: Path, libraries: Path, *flags: str) -> Path:
     """A C program of this folder, linked to our library."""
     program = into / source.removesuffix(".c")
     linked = (f"-L{libraries}", "-l:libcuda.so.1", f"-Wl,-rpath,{libraries}")
-    command = ["gcc", "-std=c11", "-O1", "-g", *flags, "-o", program, HERE / source, *linked]
-    subprocess.run(command, check=True)
+    command = ["gcc", "-std=c11", "-O1", "-g", *flags, "-o", str(program), str(HERE / source)]
+    subprocess.run([*command, *linked], check=True)
     return program
 
 
