@@ -12,7 +12,7 @@ and of the node table. It reads them anew in every call and changes none.
 from array import array
 from libc.stdlib cimport calloc, free as release
 
-from extender.kernels.cards cimport WHOLE, card_need, cards_fit, cards_room
+from extender.kernels.cards cimport card_need, cards_fit, cards_room
 from extender.kernels.costs cimport (
     FOLLOWER, MOVE, SINGLE, WHOLE_WORKLOAD, Cost, Price, Victim, add_cost, is_cheaper, is_less,
     no_cost, per_card, price_of,
@@ -507,7 +507,7 @@ cdef class NodeVictims:
                     self.change(&self.victims[each], 1)
 
     cdef int dearest_untested(self, int first) noexcept nogil:
-        """The victim to keep next, or -1; surplus of a workload that leaves whole stays a victim."""
+        """The victim to keep next, or -1; surplus of one that leaves whole stays a victim."""
         cdef int at, other, best = -1
         cdef bint is_held
         for at in range(first, self.n_victims):

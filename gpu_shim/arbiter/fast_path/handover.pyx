@@ -272,7 +272,7 @@ cdef class Handover:
             drained(&self.state, connection, message.card, now_ns)
         own.has_event = True
         # While a plan is carried out, the scheduler need not hear of every process that drained; of
-        # one that drained after its container was overtaken it must, for until then that is charged.
+        # one that drained after its container was overtaken it must, since that is charged.
         if message.kind != BALLAST_DRAINED or is_late or not is_handing_over(card):
             self.state.has_events = True
         return True
