@@ -1,4 +1,4 @@
-"""`python -m tests.mutants [NAME ...]`: try all mutants, or those whose name begins so."""
+"""`python -m tests.mutants [NAME ...]`: try all mutants, or those that begin with a NAME."""
 
 import sys
 import time
