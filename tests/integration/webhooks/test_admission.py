@@ -1,9 +1,6 @@
 """Pods through the real API server, with the webhook as installed."""
 
 import contextlib
-import statistics
-import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -175,62 +172,6 @@ def test_every_word_that_we_read_gets_a_pod_sent(admission: Admission) -> None:
     words.append(manifest("word", schedulerName=names.SCHEDULER_NAME))
     missed = [word for word in words if not _is_sent(admission, word)]
     assert missed == []
-
-
-#: What the API server writes as six characters each: a pod of 1.3 MB comes as a review of 7.8 MB.
-ESCAPED = [{"name": f"E{ix}", "value": "<" * 100_000} for ix in range(13)]
-#: Dry runs of large pods by one tenant, at a time and in all.
-FLOOD, N_FLOOD = 24, 96
-
-
-def large_pod(n_values: int) -> dict[str, Any]:
-    """A pod with four GPUs and so many long values in its environment."""
-    pod = manifest("large")
-    resources = {"limits": {"nvidia.com/gpu": "4"}}
-    pod["spec"]["containers"][0] |= {"resources": resources, "env": ESCAPED[:n_values]}
-    return pod
-
-
-def test_gpu_pod_of_a_project_is_refused_where_it_is_too_large_to_look_at(
-    admission: Admission,
-) -> None:
-    assert "keep data in a ConfigMap" in admission.refusal(large_pod(13))
-
-
-def test_large_gpu_pod_is_changed_like_any_other(admission: Admission) -> None:
-    pod = admission.create(large_pod(3), is_stored=False)
-    assert pod["spec"]["schedulingGates"] == [{"name": names.GATE}]
-
-
-@pytest.mark.parametrize("n_values", [3, 11])
-def test_flood_of_large_pods_passes_none_and_lets_no_other_pod_pass(
-    admission: Admission, n_values: int
-) -> None:
-    passed: list[str] = []
-
-    def flood(_ix: int) -> None:
-        try:
-            pod = admission.create(large_pod(n_values), is_stored=False)
-        except ApiRefusedError as error:
-            if "large" not in str(error):
-                passed.append(str(error))
-        else:
-            if "schedulingGates" not in pod["spec"]:
-                passed.append("a large pod without its gate")
-
-    took_ms: list[float] = []
-    with ThreadPoolExecutor(FLOOD) as pool:
-        under_way = [pool.submit(flood, ix) for ix in range(N_FLOOD)]
-        while not all(each.done() for each in under_way):
-            began = time.monotonic()
-            other = admission.create(manifest("other", HALF), is_stored=False)
-            took_ms.append(1000 * (time.monotonic() - began))
-            if "schedulingGates" not in other["spec"]:
-                passed.append("a pod of others without its gate")
-    for each in under_way:
-        each.result()
-    print(f"others: {len(took_ms)} creates, median {statistics.median(took_ms):.0f} ms")
-    assert passed == []
 
 
 def _is_sent(admission: Admission, pod: dict[str, Any]) -> bool:
