@@ -57,7 +57,7 @@ class ConnectionLimits:
     unread_s: float = 5.0
 
 
-class Connection(asyncio.Protocol):
+class LimitedConnection(asyncio.Protocol):
     """One connection, between its transport and aiohttp's protocol.
 
     `since` is when it began to keep us waiting, for at most `for_s`; None while it is idle.
@@ -145,7 +145,7 @@ class ConnectionLimiter:
         self.limits = limits
         self.context = context
         #: By aiohttp's protocol, in the order in which they were accepted or last sent a request.
-        self.connections: dict[Any, Connection] = {}
+        self.connections: dict[Any, LimitedConnection] = {}
         #: Connections per peer, including those whose handshake has not begun.
         self.of_peer: Counter[str] = Counter()
         self._socket: socket.socket | None = None
@@ -209,16 +209,16 @@ class ConnectionLimiter:
         """Count each accepted connection in `of_peer`, and begin its handshake or close it."""
         raise NotImplementedError
 
-    def handshake_done(self, connection: Connection) -> None:
+    def handshake_done(self, connection: LimitedConnection) -> None:
         """A handshake has succeeded; a subclass may mark the connection idle."""
 
     def answered(self) -> None:
         """A request was answered."""
 
-    def begin_handshake(self, accepted: socket.socket, peer: str) -> Connection:
+    def begin_handshake(self, accepted: socket.socket, peer: str) -> LimitedConnection:
         """Begin the handshake."""
         assert self._factory is not None
-        connection = Connection(self, self._factory(), peer)
+        connection = LimitedConnection(self, self._factory(), peer)
         self.connections[connection.inner] = connection
         connection.handshake = asyncio.create_task(self._handshake(connection, accepted))
         # Also where it is cancelled before it began.
@@ -227,7 +227,7 @@ class ConnectionLimiter:
         )
         return connection
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: LimitedConnection) -> None:
         """Stop counting a connection that has ended."""
         if self.connections.pop(connection.inner, None) is not None:
             self.forget(connection.peer)
@@ -260,7 +260,7 @@ class ConnectionLimiter:
             loop.call_later(ACCEPT_RETRY_S, self._resume)
         self.admit(connections)
 
-    async def _handshake(self, connection: Connection, accepted: socket.socket) -> None:
+    async def _handshake(self, connection: LimitedConnection, accepted: socket.socket) -> None:
         context = self.context
         try:
             await asyncio.get_running_loop().connect_accepted_socket(

@@ -14,8 +14,8 @@ from extender.api import logs
 from extender.kube.errors import Misconfigured
 from gpu_shim.agent.inventory_file import InventoryError
 from gpu_shim.agent.nvml import NvmlError
-from gpu_shim.agent.options import Options
-from gpu_shim.policy.leases import Settings
+from gpu_shim.agent.options import AgentOptions
+from gpu_shim.policy.leases import LeaseSettings
 
 MS: Final = 1_000_000
 #: Every option can also be given as a variable: --lease-ms as BALLAST_AGENT_LEASE_MS.
@@ -126,15 +126,15 @@ def main(
     """Hold the containers of this node to their memory and their time on the GPU."""
     logs.configure()
     host, _, port = listen.rpartition(":")
-    settings = Settings(lease_ms * MS, Fraction(precision_percent, 100), longest_gap_ms * MS)
-    options = Options(host=host, port=int(port), settings=settings, **given)
+    settings = LeaseSettings(lease_ms * MS, Fraction(precision_percent, 100), longest_gap_ms * MS)
+    options = AgentOptions(host=host, port=int(port), settings=settings, **given)
     try:
         asyncio.run(_until_told(options))
     except* (InventoryError, Misconfigured, NvmlError) as errors:
         raise click.ClickException(str(errors.exceptions[0])) from None
 
 
-async def serve(options: Options) -> None:
+async def serve(options: AgentOptions) -> None:
     """Run the agent; returns never."""
     # Only to run are compiled modules needed, not for the help.
     from gpu_shim.agent.program import Program, alone, cards_of  # noqa: PLC0415
@@ -146,7 +146,7 @@ async def serve(options: Options) -> None:
     await Program(options, *await cards_of(options)).run()
 
 
-async def _until_told(options: Options) -> None:
+async def _until_told(options: AgentOptions) -> None:
     task = asyncio.ensure_future(serve(options))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)

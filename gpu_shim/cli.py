@@ -11,14 +11,14 @@ import msgspec
 
 from gpu_shim.cases import virtual
 from gpu_shim.cases.load import load
-from gpu_shim.cases.model import Case
-from gpu_shim.cases.outcome import Outcome, differences
+from gpu_shim.cases.model import CardCase
+from gpu_shim.cases.outcome import CaseOutcome, differences
 from gpu_shim.top import TopError, Watcher, text
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-class Verdict(msgspec.Struct):
+class CaseVerdict(msgspec.Struct):
     """What became of one case."""
 
     id: str
@@ -51,7 +51,7 @@ def run(paths: tuple[Path, ...], mode: str, is_json: bool, only: str, **real: An
     """
     runner = _runner(mode, **real)
     loaded = load(paths)
-    verdicts = [Verdict(broken.id, "failed", [broken.why]) for broken in loaded.broken]
+    verdicts = [CaseVerdict(broken.id, "failed", [broken.why]) for broken in loaded.broken]
     for verdict in verdicts:
         _tell(verdict, is_json)
     for case in (case for case in loaded.cases if only in case.id):
@@ -62,7 +62,7 @@ def run(paths: tuple[Path, ...], mode: str, is_json: bool, only: str, **real: An
 
 def _runner(
     mode: str, driver: Path | None, libraries: Path | None, plans: int
-) -> Callable[[Case], Outcome]:
+) -> Callable[[CardCase], CaseOutcome]:
     """What runs a case; raises UsageError where the options do not go together."""
     if mode == "virtual":
         return virtual.run
@@ -73,7 +73,7 @@ def _runner(
 
     stage = real.Stage(driver, libraries, plans)
 
-    def play(case: Case) -> Outcome:
+    def play(case: CardCase) -> CaseOutcome:
         try:
             return stage.run(case)
         except NoGpuError as error:
@@ -82,9 +82,9 @@ def _runner(
     return play
 
 
-def _judge(case: Case, outcome: Outcome) -> Verdict:
+def _judge(case: CardCase, outcome: CaseOutcome) -> CaseVerdict:
     found = differences(case, outcome)
-    return Verdict(
+    return CaseVerdict(
         case.id,
         "failed" if found else "passed",
         found,
@@ -95,7 +95,7 @@ def _judge(case: Case, outcome: Outcome) -> Verdict:
     )
 
 
-def _tell(verdict: Verdict, is_json: bool) -> None:
+def _tell(verdict: CaseVerdict, is_json: bool) -> None:
     if is_json:
         click.echo(msgspec.json.encode(verdict).decode())
         return
@@ -104,7 +104,7 @@ def _tell(verdict: Verdict, is_json: bool) -> None:
         click.echo(f"        {each}")
 
 
-def _summary(verdicts: Sequence[Verdict]) -> int:
+def _summary(verdicts: Sequence[CaseVerdict]) -> int:
     """Print the counts; 1 where something failed, or where nothing was there to pass."""
     n_failed = sum(each.verdict == "failed" for each in verdicts)
     click.echo(f"{len(verdicts) - n_failed} passed, {n_failed} failed, 0 skipped")

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 
 LIBRARIES: Final = ("libcuda.so.1", "libnvidia-ml.so.1")
 #: Where a container sees its folder.
 INSIDE: Final = "/usr/lib/ballast"
 
 
-def furnish(home: Path, libraries: Path, cards: Iterable[Card]) -> None:
+def furnish(home: Path, libraries: Path, cards: Iterable[ContainerCard]) -> None:
     """Make the folder, or write the caps of one that is there anew; raises OSError.
 
     `libraries` is where ours were built. Only caps ever change: the other files are mounted as

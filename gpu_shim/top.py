@@ -25,7 +25,7 @@ class TopError(Exception):
 
 
 @dataclass(slots=True)
-class Page:
+class MetricsPage:
     """The agent's figures at one moment, by the metrics' names."""
 
     cards: dict[Key, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
@@ -36,7 +36,7 @@ class Page:
     mode: str = ""
 
 
-class Card(msgspec.Struct):
+class CardUsage(msgspec.Struct):
     """One card. `held` is None where time is not sliced."""
 
     index: int
@@ -49,7 +49,7 @@ class Card(msgspec.Struct):
     is_healthy: bool
 
 
-class Pod(msgspec.Struct):
+class PodUsage(msgspec.Struct):
     """One pod on one card; parts of time are None where it is not sliced."""
 
     card: int
@@ -66,12 +66,12 @@ class View(msgspec.Struct):
 
     node: str
     mode: str
-    cards: list[Card]
-    pods: list[Pod]
+    cards: list[CardUsage]
+    pods: list[PodUsage]
     notes: list[str]
 
 
-def read(url: str) -> Page:
+def read(url: str) -> MetricsPage:
     """What the agent says; raises TopError."""
     if not url.startswith(("http://", "https://")):
         raise TopError(f"{url} is no http:// address")
@@ -87,9 +87,9 @@ def read(url: str) -> Page:
     return page
 
 
-def figures(text: str) -> Page:
+def figures(text: str) -> MetricsPage:
     """The same from the text of a page; raises ValueError."""
-    page = Page()
+    page = MetricsPage()
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             name, labels = sample.name.removeprefix(_PREFIX), sample.labels
@@ -108,12 +108,12 @@ def figures(text: str) -> Page:
     return page
 
 
-def view(before: Page, after: Page, took_s: float) -> View:
+def view(before: MetricsPage, after: MetricsPage, took_s: float) -> View:
     """What there is now, and what was held between two looks."""
     index_of = {uuid: int(index) for index, uuid in after.cards}
     pods = sorted(
         (
-            Pod(
+            PodUsage(
                 card=index_of.get(key[0], -1),
                 pod="/".join(key[1:]),
                 used_mib=_mib(now, "gpu_memory_seen_bytes", "gpu_memory_used_bytes"),
@@ -133,10 +133,10 @@ def view(before: Page, after: Page, took_s: float) -> View:
     return View(after.node, after.mode, cards, pods, _notes(after))
 
 
-def _card(index: int, uuid: str, page: Page, pods: Sequence[Pod]) -> Card:
+def _card(index: int, uuid: str, page: MetricsPage, pods: Sequence[PodUsage]) -> CardUsage:
     now = page.cards[str(index), uuid]
     held = [each.held for each in pods if each.held is not None]
-    return Card(
+    return CardUsage(
         index=index,
         uuid=uuid,
         model=page.models.get(uuid, ""),
@@ -148,7 +148,7 @@ def _card(index: int, uuid: str, page: Page, pods: Sequence[Pod]) -> Card:
     )
 
 
-def _notes(page: Page) -> list[str]:
+def _notes(page: MetricsPage) -> list[str]:
     own = page.own
     notes = []
     if n_rows := int(own.get("agent_rejected_rows", 0)):
@@ -235,7 +235,7 @@ class Watcher:
     """Looks again and again. The first look has nothing to be compared with, so it is two."""
 
     url: str
-    _last: Page | None = None
+    _last: MetricsPage | None = None
     _last_s: float = 0.0
 
     def look(self, every_s: float) -> View:

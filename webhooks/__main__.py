@@ -22,7 +22,7 @@ from webhooks import certs
 from webhooks.catalog import PRIORITY_CLASSES
 from webhooks.certs import Bundle
 from webhooks.connection_limits import PacedConnections
-from webhooks.owners.reader import Reader
+from webhooks.owners.reader import OwnerReader
 from webhooks.projects import ProjectIndex
 from webhooks.rotation import Schedule
 from webhooks.rotator import Folder, Rotator, Served
@@ -35,7 +35,7 @@ log = structlog.get_logger("webhooks")
 
 
 @dataclass(slots=True, frozen=True)
-class Options:
+class WebhookOptions:
     """Where reviews are served, and where the certificate comes from.
 
     With `secret` it is ours: kept in that Secret, renewed, and made known to the API server; then
@@ -53,7 +53,7 @@ class Options:
     nri_plugin: str = ""
 
 
-async def serve(options: Options) -> None:
+async def serve(options: WebhookOptions) -> None:
     """Serves until SIGTERM or SIGINT; reviews in progress are answered first."""
     projects = ProjectIndex()
     server, context = Server(projects, nri_plugin=options.nri_plugin), certs.server_context()
@@ -74,7 +74,7 @@ async def serve(options: Options) -> None:
         await Client.connect(options.kubeconfig, user_agent="ballast-webhooks") as client,
         asyncio.TaskGroup() as tasks,
     ):
-        server.read_owner = Reader(client.get_raw, registry=server.registry).read
+        server.read_owner = OwnerReader(client.get_raw, registry=server.registry).read
         keeper = await _certificate(client, options, use)
         running = [
             tasks.create_task(keeper.run()),
@@ -111,7 +111,7 @@ def _allow_connections() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
-async def _certificate(client: Client, options: Options, use: Served) -> Rotator | Folder:
+async def _certificate(client: Client, options: WebhookOptions, use: Served) -> Rotator | Folder:
     """The keeper of the certificate; the first one is in use."""
     if not options.secret:
         certs.load_or_make(options.cert_dir)
@@ -185,7 +185,7 @@ def main(
     schedule = Schedule(timedelta(seconds=cert_lifetime), timedelta(seconds=cert_overlap))
     logs.configure()
     _allow_connections()
-    options = Options(host, port, schedule=schedule, check_every_s=cert_check_every, **given)
+    options = WebhookOptions(host, port, schedule=schedule, check_every_s=cert_check_every, **given)
     asyncio.run(serve(options))
 
 

@@ -86,7 +86,7 @@ class Lane:
         self._free_at = max(now, self._free_at) + REST * took_s
 
 
-class BodyReader:
+class ReviewReader:
     """Reads bodies; those that are large have their turn until `place` is left."""
 
     def __init__(self, lane: Lane, large_within_s: float = LARGE_WITHIN_S) -> None:

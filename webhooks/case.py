@@ -20,7 +20,7 @@ def states_minimum(meta: ObjectMeta) -> bool:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Case:
+class PodCase:
     """What the pod asks for, the queue it counts against, and its owner.
 
     `department` is None where it does not exist; `pools` are the node pools that exist, by name;

@@ -21,7 +21,7 @@ from extender.api.demand import (
 )
 from extender.api.objects import Pod
 from extender.api.units import MILLI_PER_GPU, parse_whole
-from webhooks.case import Case
+from webhooks.case import PodCase
 from webhooks.patch import Operation, PatchBuilder
 from webhooks.validate import states_compute_limit
 
@@ -39,7 +39,7 @@ CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers"
 _Place = tuple[str, int]
 
 
-def operations(case: Case, text: bytes | Raw, nri_plugin: str = "") -> list[Operation]:
+def operations(case: PodCase, text: bytes | Raw, nri_plugin: str = "") -> list[Operation]:
     """The operations that make the pod, which came as `text`, what it has to be.
 
     `nri_plugin` is what the node agent is called by container runtimes; empty where there is none.
@@ -81,14 +81,14 @@ def hide_cards(patch: PatchBuilder, known: Container[str] | None = None) -> None
                 patch.append(("spec", field, ix, "env"), hidden)
 
 
-def _require(patch: PatchBuilder, case: Case, nri_plugin: str) -> None:
+def _require(patch: PatchBuilder, case: PodCase, nri_plugin: str) -> None:
     """Lets runtimes start the pod only beside the plugin, unless its author says what it needs."""
     notes = case.pod.metadata.annotations or {}
     if not any(key.startswith(REQUIRED_PLUGINS) for key in notes):
         patch.set(("metadata", "annotations", f"{REQUIRED_PLUGINS}/pod"), f'["{nri_plugin}"]')
 
 
-def _translate(patch: PatchBuilder, case: Case) -> None:
+def _translate(patch: PatchBuilder, case: PodCase) -> None:
     """Puts our words in the place of other schedulers' resources."""
     told = case.told
     if told is None:
@@ -103,7 +103,7 @@ def _translate(patch: PatchBuilder, case: Case) -> None:
             patch.set((*place, listed, names.NVIDIA_GPU), str(told.whole))
 
 
-def _label(patch: PatchBuilder, case: Case) -> None:
+def _label(patch: PatchBuilder, case: PodCase) -> None:
     group = case.group
     preemptibility = first_of(case.pod.metadata.labels, PREEMPTIBILITY_LABELS)
     if not preemptibility and not group and case.demand.is_ours:
@@ -120,7 +120,7 @@ def _label(patch: PatchBuilder, case: Case) -> None:
             patch.set(("metadata", "labels", key), value)
 
 
-def _join_group(patch: PatchBuilder, case: Case) -> None:
+def _join_group(patch: PatchBuilder, case: PodCase) -> None:
     """Writes what the owner says of the group.
 
     Of a group that the pod names itself that is the size alone, where nothing states it: its
@@ -146,7 +146,7 @@ def _join_group(patch: PatchBuilder, case: Case) -> None:
         patch.set(("metadata", "labels", names.LABEL_SUB_GROUP), sub_group)
 
 
-def _usual_preemptibility(case: Case) -> str:
+def _usual_preemptibility(case: PodCase) -> str:
     """The word for the pod's priority, where that is known before it is stored."""
     if case.pod.spec.priority_class_name and case.pod.spec.priority is not None:
         priority: int | None = case.pod.spec.priority
@@ -157,7 +157,7 @@ def _usual_preemptibility(case: Case) -> str:
     return names.PREEMPTIBLE if names.is_preemptible(priority) else names.NON_PREEMPTIBLE
 
 
-def _annotate(patch: PatchBuilder, case: Case) -> None:
+def _annotate(patch: PatchBuilder, case: PodCase) -> None:
     request, limit = read_compute(case.pod, case.demand)
     if case.is_strict and case.shares_cards and case.demand.milli:
         limit = limit if states_compute_limit(case.pod) else request
@@ -168,7 +168,7 @@ def _annotate(patch: PatchBuilder, case: Case) -> None:
         patch.set(("metadata", "annotations", key), str(milli))
 
 
-def _set_priority(patch: PatchBuilder, case: Case) -> None:
+def _set_priority(patch: PatchBuilder, case: PodCase) -> None:
     """Names the class, with the numbers that it stands for.
 
     The API server's Priority plugin has run already and written those of no class. It runs again
@@ -187,7 +187,7 @@ def _set_priority(patch: PatchBuilder, case: Case) -> None:
         patch.remove(("spec", "preemptionPolicy"))
 
 
-def _request_milli(patch: PatchBuilder, case: Case) -> None:
+def _request_milli(patch: PatchBuilder, case: PodCase) -> None:
     """Makes every container that uses cards request its milli, unless the pod does so itself."""
     pod, demand = case.pod, case.demand
     places = _containers(pod)

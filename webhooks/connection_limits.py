@@ -25,7 +25,12 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from prometheus_client import Counter as Metric
 
-from extender.connection_limits import Accepted, Connection, ConnectionLimiter, ConnectionLimits
+from extender.connection_limits import (
+    Accepted,
+    ConnectionLimiter,
+    ConnectionLimits,
+    LimitedConnection,
+)
 
 #: A handshake may take longer than an API server waits for a review: a connection that is too late
 #: for its own review serves the next one. A connection that stays silent after it is idle: an API
@@ -55,7 +60,7 @@ class Pacing:
     more_turns: int = 3
 
 
-class Pace:
+class TokenBucket:
     """A bucket that holds `at_once` turns, and is filled with `a_second` of them every second."""
 
     def __init__(self, a_second: float, at_once: int, now: float) -> None:
@@ -90,7 +95,7 @@ class PacedConnections(ConnectionLimiter):
     ) -> None:
         super().__init__(limits, context)
         self._pacing = pacing or Pacing()
-        self._pace = Pace(self._pacing.a_second, self._pacing.at_once, self.now())
+        self._pace = TokenBucket(self._pacing.a_second, self._pacing.at_once, self.now())
         self._is_paced = False
         self._n_handshakes = 0
         self._waiting: dict[str, deque[socket.socket]] = {}
@@ -120,7 +125,7 @@ class PacedConnections(ConnectionLimiter):
                 self._reject_one(most, "")
         self._begin_handshakes()
 
-    def handshake_done(self, connection: Connection) -> None:
+    def handshake_done(self, connection: LimitedConnection) -> None:
         """Mark the connection idle."""
         connection.since = None
 
@@ -212,7 +217,9 @@ class PacedConnections(ConnectionLimiter):
         self._is_paced = False
         self._begin_handshakes()
 
-    def _handshake_ended(self, connection: Connection, _handshake: asyncio.Task[None]) -> None:
+    def _handshake_ended(
+        self, connection: LimitedConnection, _handshake: asyncio.Task[None]
+    ) -> None:
         self._n_handshakes -= 1
         self._count.labels("served" if connection.transport else "given_up").inc()
         if self.is_open:

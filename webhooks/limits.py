@@ -18,14 +18,14 @@ from extender.api.units import (
     parse_gpus,
     parse_memory,
 )
-from webhooks.case import Case
+from webhooks.case import PodCase
 from webhooks.validate import USUAL_SCHEDULERS
 
 #: A request for less of a card's memory than a CUDA context takes by itself is meant in GiB.
 SMALL_MIB: Final = 128
 
 
-def check_limits(case: Case) -> Refused | None:
+def check_limits(case: PodCase) -> Refused | None:
     """Why the pod could not run in any node pool that it may use, or None."""
     pools = case.pool_names
     forbidding: dict[str, str] = {}
@@ -59,7 +59,7 @@ def check_limits(case: Case) -> Refused | None:
     return Refused(Reason.OVER_LIMIT, f"{pod_name(case.pod)}: {forbidding[pools[0]]}")
 
 
-def check_node_labels(case: Case) -> Refused | None:
+def check_node_labels(case: PodCase) -> Refused | None:
     """Why the pod may not have the nodes that it asks for, or None."""
     selector = case.pod.spec.node_selector or {}
     for key, value in case.node_labels.items():
@@ -73,7 +73,7 @@ def check_node_labels(case: Case) -> Refused | None:
     return None
 
 
-def warnings(case: Case) -> Iterator[str]:
+def warnings(case: PodCase) -> Iterator[str]:
     """What is legal, and will not do what its author may expect."""
     notes = case.pod.metadata.annotations or {}
     for key in ("gpu-fraction-limit", "gpu-memory-limit"):

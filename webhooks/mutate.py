@@ -43,7 +43,7 @@ from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError
 from webhooks import limits, validate
-from webhooks.case import Case, states_minimum
+from webhooks.case import PodCase, states_minimum
 from webhooks.change import hide_cards, operations
 from webhooks.owners.origin import NO_OWNER, Origin
 from webhooks.patch import PatchBuilder
@@ -133,7 +133,7 @@ def foresee(pod: Pod, projects: ProjectIndex) -> list[str]:
     `pod` is one of them, with its namespace and the name of what creates it.
     """
     case = _judge(pod, Request(uid="", operation="CREATE"), projects, NO_OWNER)
-    if isinstance(case, Case):
+    if isinstance(case, PodCase):
         return _warnings(case)
     if not case.is_allowed:
         return [f"its pods will be refused: {case.message}"]
@@ -176,7 +176,9 @@ def _is_concerned(pod: Pod) -> bool:
     return not LABELS.isdisjoint(labels) or not NOTES.isdisjoint(notes) or names.GATE in pod.gates
 
 
-def _judge(pod: Pod, request: Request, projects: ProjectIndex, origin: Origin) -> Case | Decision:
+def _judge(
+    pod: Pod, request: Request, projects: ProjectIndex, origin: Origin
+) -> PodCase | Decision:
     """The pod as a case to act on, or the decision that ends the matter."""
     project = _project_of(pod, projects)
     if isinstance(project, Refused):
@@ -201,7 +203,7 @@ def _judge(pod: Pod, request: Request, projects: ProjectIndex, origin: Origin) -
     )
     catalog, owner = projects.catalog, pod.metadata.controller
     priority_class = named or names.CLASS_OF_KIND.get(kind, "")
-    case = Case(
+    case = PodCase(
         pod=pod,
         demand=demand,
         project=project,
@@ -232,7 +234,7 @@ def _retell(pod: Pod, told: Told) -> None:
         setattr(resources, field, kept)
 
 
-def _objection(case: Case) -> Refused | None:
+def _objection(case: PodCase) -> Refused | None:
     """The first rule that the pod breaks."""
     pod = case.pod
     why = validate.check_reserved(pod) or validate.check_words(pod)
@@ -250,7 +252,7 @@ def _objection(case: Case) -> Refused | None:
     return _no_gate(pod, "it asks for no GPU") if names.GATE in pod.gates else None
 
 
-def _no_mig(case: Case) -> Refused | None:
+def _no_mig(case: PodCase) -> Refused | None:
     """Why the pod of a DaemonSet may have no MIG instance, or None where it asks for none.
 
     It has no gate and requests no milli-GPU: neither controller nor extender would decide on it.
@@ -316,7 +318,7 @@ def _no_gate(pod: Pod, why: str) -> Refused:
     )
 
 
-def _warnings(case: Case) -> list[str]:
+def _warnings(case: PodCase) -> list[str]:
     """What is legal but will not do what its author may expect."""
     found = list(limits.warnings(case))
     notes = case.pod.metadata.annotations or {}

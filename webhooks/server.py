@@ -26,9 +26,9 @@ from webhooks.body import (
     MAX_BODY,
     MAX_OBJECT,
     SMALL,
-    BodyReader,
     Lane,
     Oversized,
+    ReviewReader,
     TooLargeError,
 )
 from webhooks.certs import Bundle
@@ -75,7 +75,7 @@ class Server:
         self._body_deadline_s = body_deadline_s
         self._owner_deadline_s = owner_deadline_s
         self._lane = Lane()
-        self._bodies = BodyReader(self._lane, large_within_s)
+        self._bodies = ReviewReader(self._lane, large_within_s)
         self.registry = CollectorRegistry()
         self._reviews = Counter(
             "ballast_webhook_reviews_total",

@@ -74,7 +74,7 @@ FORMS: Final[Mapping[tuple[str, str], Json]] = {
 
 
 @dataclass(slots=True, frozen=True)
-class Rule:
+class CelRule:
     """A CEL rule on a Struct, and the sentence that a refused user reads."""
 
     rule: str
@@ -87,21 +87,21 @@ class Rule:
         return body | ({"fieldPath": self.path} if self.path else {})
 
 
-RULES: Final[Mapping[str, Sequence[Rule]]] = {
+RULES: Final[Mapping[str, Sequence[CelRule]]] = {
     "GpuPodGroupSpec": (
-        Rule(
+        CelRule(
             "!has(self.maxConcurrentPods) || "
             "self.maxConcurrentPods >= (has(self.minMember) ? self.minMember : 1)",
             "maxConcurrentPods must be at least minMember, or the group could never start",
             ".maxConcurrentPods",
         ),
-        Rule(
+        CelRule(
             "!has(self.subGroups) || self.subGroups.all(g, !has(g.parent) || g.parent == '' || "
             "self.subGroups.exists(p, p.name == g.parent))",
             "parent must be the name of another sub-group",
             ".subGroups",
         ),
-        Rule(
+        CelRule(
             "!has(oldSelf.project) || oldSelf.project == '' || "
             "(has(self.project) && self.project == oldSelf.project)",
             "project cannot be changed: its pods are already counted; make a new GpuPodGroup",

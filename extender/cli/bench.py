@@ -67,7 +67,7 @@ def cycle(shape: Path, repeat: int, by_stage: bool, is_json: bool) -> None:
 
 
 @dataclass(slots=True, frozen=True)
-class Timing:
+class CycleTiming:
     """What one cycle of a case took, and decided. `runs_ms` are all runs, in their order.
 
     `load_s` is reading the case into the model, which no run includes; `peak_rss_mib` is the whole
@@ -89,7 +89,7 @@ class Timing:
     stages_ms: dict[str, float]
 
 
-def time_case(case: Case, n_runs: int, *, by_stage: bool = False) -> Timing:
+def time_case(case: Case, n_runs: int, *, by_stage: bool = False) -> CycleTiming:
     """Time the first cycle of the case; raises ScenarioError where it contradicts itself."""
     started = time.perf_counter()
     world = World.of(case)
@@ -99,7 +99,7 @@ def time_case(case: Case, n_runs: int, *, by_stage: bool = False) -> Timing:
     runs_ms = [took_ms for took_ms, _ in runs]
     counts = newly_decided(read_plan(world, runs[-1][1], 1))
     stages_ms = _by_stage(world, settings, n_runs) if by_stage else {}
-    return Timing(
+    return CycleTiming(
         id=case.id,
         n_nodes=len(case.nodes),
         n_pods=len(world.tasks),

@@ -11,8 +11,8 @@ from extender.cli.output import plain, wide_console
 from extender.kube.client import Client
 from extender.kube.errors import KubeError
 from extender.preflight.cluster import check_cluster
-from extender.preflight.facts import Facts, Reader
-from extender.preflight.findings import Finding, State
+from extender.preflight.facts import Facts, FactsReader
+from extender.preflight.findings import PreflightFinding, State
 from extender.preflight.nodes import check_nodes
 from extender.preflight.workloads import check_workloads
 
@@ -53,7 +53,7 @@ def preflight(
         raise SystemExit(1)
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge(facts: Facts) -> list[PreflightFinding]:
     """Every finding, the worst first."""
     order = list(reversed(State))
     found = [*check_cluster(facts), *check_nodes(facts), *check_workloads(facts)]
@@ -62,10 +62,10 @@ def judge(facts: Facts) -> list[Finding]:
 
 async def _read(kubeconfig: str, namespaces: tuple[str, ...]) -> Facts:
     async with await Client.connect(kubeconfig or None, user_agent="kubectl-ballast") as client:
-        return await Reader(client).read(namespaces)
+        return await FactsReader(client).read(namespaces)
 
 
-def _table(findings: list[Finding]) -> Table:
+def _table(findings: list[PreflightFinding]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("", "CHECK", "FOUND", "WHAT TO DO"):
         table.add_column(name, overflow="fold")

@@ -25,8 +25,8 @@ from extender.api.reasons import Reason, sentence
 from extender.http import metrics
 from extender.http.book import Book
 from extender.http.claim import (
-    Claim,
     ClaimMemory,
+    PodClaim,
     is_dns_label,
     is_dns_subdomain,
     is_uid,
@@ -35,7 +35,7 @@ from extender.http.claim import (
 from extender.http.direct import DirectPlacer
 from extender.http.live import LiveReader
 from extender.http.metrics import Result
-from extender.http.turns import Turns
+from extender.http.turns import KeyedLocks
 from extender.http.verbs.plan import check_plan
 from extender.http.wire import BadBodyError, ExtenderBindingArgs
 from extender.kube.client import Client
@@ -82,7 +82,7 @@ CameTo = Bound | Reason | Obstacle
 
 
 @dataclass(slots=True, frozen=True)
-class Outcome:
+class BindOutcome:
     """What bind came to; `error` is the text for kube-scheduler, empty when the pod is bound."""
 
     error: str
@@ -105,11 +105,11 @@ class Binder:
         self._live = live
         self._client = client
         self._placer = placer
-        self._turns = Turns()
+        self._turns = KeyedLocks()
         #: Seconds for the whole call.
         self.deadline_s = DEADLINE_S
 
-    async def bind(self, args: ExtenderBindingArgs) -> Outcome:
+    async def bind(self, args: ExtenderBindingArgs) -> BindOutcome:
         """Binds the pod or says why not; raises BadBodyError for names that cannot be names."""
         _check_names(args)
         started, way = time.perf_counter(), "unknown"
@@ -127,12 +127,12 @@ class Binder:
     async def _decide(self, args: ExtenderBindingArgs) -> tuple[str, CameTo]:
         """The pod's way, and where it is bound now or why it is not."""
         # What filter saw is enough for a planned pod only: what that one may do is in its row.
-        claim: Claim | Bound | Obstacle | None = self._memory.claim_of(args.pod_uid)
-        if not isinstance(claim, Claim) or not _is_planned_as(claim, args):
+        claim: PodClaim | Bound | Obstacle | None = self._memory.claim_of(args.pod_uid)
+        if not isinstance(claim, PodClaim) or not _is_planned_as(claim, args):
             claim = await self._read(args)
         way = "unknown"
         for _ in range(2):
-            if not isinstance(claim, Claim):
+            if not isinstance(claim, PodClaim):
                 return way, claim
             way = claim.way
             cards = await self._secure(claim, args.node)
@@ -142,9 +142,9 @@ class Binder:
                 self._memory.forget(args.pod_uid)
                 return way, Bound(args.node)
             claim = await self._read(args)
-        return way, Obstacle.POD_CHANGED if isinstance(claim, Claim) else claim
+        return way, Obstacle.POD_CHANGED if isinstance(claim, PodClaim) else claim
 
-    async def _read(self, args: ExtenderBindingArgs) -> Claim | Bound | Obstacle:
+    async def _read(self, args: ExtenderBindingArgs) -> PodClaim | Bound | Obstacle:
         """The pod's claim as it is now, or why there is nothing left to do."""
         pod = await self._live.read_pod(args.pod_namespace, args.pod_name)
         if pod is None:
@@ -159,7 +159,7 @@ class Binder:
             return Obstacle.POD_ENDING
         return claim
 
-    async def _secure(self, claim: Claim, node: str) -> tuple[CardShare, ...] | Reason:
+    async def _secure(self, claim: PodClaim, node: str) -> tuple[CardShare, ...] | Reason:
         """The cards that the ledger holds for the pod on `node`, after this call if not before."""
         if claim.way == "plain":
             return ()
@@ -175,7 +175,7 @@ class Binder:
             row = check_plan(self._book, claim.uid, claim.plan)
         return row if isinstance(row, Reason) else tuple(row.cards)
 
-    async def _send(self, claim: Claim, node: str, cards: tuple[CardShare, ...]) -> bool:
+    async def _send(self, claim: PodClaim, node: str, cards: tuple[CardShare, ...]) -> bool:
         """Whether the Binding landed; False where only a live read can tell."""
         facts = claim.facts
         reach("serve.before-binding")
@@ -212,7 +212,7 @@ def _check_names(args: ExtenderBindingArgs) -> None:
             raise BadBodyError(f"{key}: {value[:80]!r} is not {accepted}")
 
 
-def _is_planned_as(claim: Claim, args: ExtenderBindingArgs) -> bool:
+def _is_planned_as(claim: PodClaim, args: ExtenderBindingArgs) -> bool:
     facts = claim.facts
     names = (facts.namespace, facts.name)
     return claim.way == "planned" and names == (args.pod_namespace, args.pod_name)
@@ -222,7 +222,7 @@ def _compare(node: str, wanted: str) -> Bound | Obstacle:
     return Bound(node) if node == wanted else Obstacle.BOUND_ELSEWHERE
 
 
-def _conclude(args: ExtenderBindingArgs, way: str, came_to: CameTo, took_s: float) -> Outcome:
+def _conclude(args: ExtenderBindingArgs, way: str, came_to: CameTo, took_s: float) -> BindOutcome:
     """Counts and logs the decision, and puts it into words."""
     facts = {
         "pod": f"{args.pod_namespace}/{args.pod_name}",
@@ -234,10 +234,10 @@ def _conclude(args: ExtenderBindingArgs, way: str, came_to: CameTo, took_s: floa
     if isinstance(came_to, Bound):
         metrics.BINDS.labels(way, Reason.SCHEDULED).inc()
         _log.info("bound a pod", **facts)
-        return Outcome("", "ok")
+        return BindOutcome("", "ok")
     metrics.BINDS.labels(way, came_to).inc()
     _log.info("did not bind a pod", reason=str(came_to), **facts)
     if isinstance(came_to, Reason):
-        return Outcome(sentence(came_to), "refused")
+        return BindOutcome(sentence(came_to), "refused")
     error = f"{came_to}: {_TEXTS[came_to]}"
-    return Outcome(error, "failed" if came_to in _UNDECIDED else "refused")
+    return BindOutcome(error, "failed" if came_to in _UNDECIDED else "refused")

@@ -38,7 +38,7 @@ class RowName(Struct, frozen=True, gc=False):
     epoch: int
 
 
-class Claim(Struct, frozen=True, gc=False, kw_only=True):
+class PodClaim(Struct, frozen=True, gc=False, kw_only=True):
     """One pod at one resourceVersion, as far as the extender decides by it.
 
     `plan` names the row the controller made. A pod without a plan after a revoked one is
@@ -85,11 +85,11 @@ def is_uid(text: str) -> bool:
     return _UID.fullmatch(text) is not None
 
 
-def read_claim(pod: Pod) -> Claim:
+def read_claim(pod: Pod) -> PodClaim:
     """What `pod` claims. Never raises: what is not understood is a `problem` of its facts."""
     facts = read_facts(pod, read_demand(pod))
     plan = _read_plan(facts.plan)
-    return Claim(
+    return PodClaim(
         facts=facts,
         way=_way_of(facts, plan),
         plan=plan,
@@ -101,9 +101,9 @@ class ClaimMemory:
 
     def __init__(self, limit: int = REMEMBERED_PODS) -> None:
         self._limit = limit
-        self._claims: OrderedDict[str, Claim] = OrderedDict()
+        self._claims: OrderedDict[str, PodClaim] = OrderedDict()
 
-    def remember(self, claim: Claim) -> None:
+    def remember(self, claim: PodClaim) -> None:
         """Keep `claim` as the latest of its UID; the oldest one goes when there are too many."""
         if claim.uid:
             self._claims.pop(claim.uid, None)
@@ -115,7 +115,7 @@ class ClaimMemory:
         """The pod is bound: what it may do is no longer in its claim."""
         self._claims.pop(uid, None)
 
-    def claim_of(self, uid: str) -> Claim | None:
+    def claim_of(self, uid: str) -> PodClaim | None:
         """The latest claim of this UID, if it is still remembered."""
         return self._claims.get(uid)
 

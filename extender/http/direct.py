@@ -22,9 +22,9 @@ from extender.api.kinds import CardShare, GpuNode, GpuNodeSpec, Row
 from extender.api.ledger import guaranteed_milli
 from extender.api.reasons import Reason, Refused
 from extender.http.book import Book, Use
-from extender.http.claim import Claim
+from extender.http.claim import PodClaim
 from extender.http.live import LiveReader
-from extender.http.turns import Turns
+from extender.http.turns import KeyedLocks
 from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes_model
 from extender.http.verbs.place import pick_on
 from extender.ledger.rows import add_rows, row_of
@@ -38,13 +38,13 @@ NO_PROJECT: Final = ""
 
 
 @dataclass(slots=True, eq=False)
-class Wish:
+class RowRequest:
     """A pod that wants a row on a node, and what came of it once `outcome` is set.
 
     `promise` counts the need for the project until the row does.
     """
 
-    claim: Claim
+    claim: PodClaim
     project: str = NO_PROJECT
     promise: ExitStack = field(default_factory=ExitStack)
     outcome: Cards | Reason | None = None
@@ -64,10 +64,10 @@ class DirectPlacer:
         self._live = live
         self._ledger = ledger
         self._now_s = now_s
-        self._turns = Turns()
-        self._waiting: dict[str, list[Wish]] = {}
+        self._turns = KeyedLocks()
+        self._waiting: dict[str, list[RowRequest]] = {}
 
-    async def reserve(self, claim: Claim, node: str) -> Cards | Reason:
+    async def reserve(self, claim: PodClaim, node: str) -> Cards | Reason:
         """The cards that the ledger holds for the pod on `node`, or why it gets none.
 
         `claim` must be of a live read, made after any earlier attempt for this pod.
@@ -77,7 +77,7 @@ class DirectPlacer:
                 return Reason.PLANNED_ELSEWHERE
         if self._book.node(node) is None:
             await self._live.read_node(node)
-        wish = Wish(claim)
+        wish = RowRequest(claim)
         if self._book.row(claim.uid, node) is None:
             refused = self._admit(wish, node)
             if refused is not None:
@@ -85,7 +85,7 @@ class DirectPlacer:
         with wish.promise:
             return await self._grant(wish, node)
 
-    def _admit(self, wish: Wish, node: str) -> Reason | None:
+    def _admit(self, wish: RowRequest, node: str) -> Reason | None:
         """Finds the pod's project and promises it the need, or says why it gets nothing here."""
         claim, ix = wish.claim, self._book.cards.ix.get(node)
         if ix is None:
@@ -108,7 +108,7 @@ class DirectPlacer:
             wish.project = project
         return refused
 
-    async def _grant(self, wish: Wish, node: str) -> Cards | Reason:
+    async def _grant(self, wish: RowRequest, node: str) -> Cards | Reason:
         """What came of the wish, after a write by this call or by one that came before it."""
         waiting = self._waiting.setdefault(node, [])
         waiting.append(wish)
@@ -123,12 +123,12 @@ class DirectPlacer:
                 del self._waiting[node]
         return wish.outcome or Reason.PLAN_NOT_RESERVED
 
-    async def _write(self, node: str, waiting: list[Wish]) -> None:
+    async def _write(self, node: str, waiting: list[RowRequest]) -> None:
         """Settles all wishes that wait for the node with one write; none if that fails."""
         wishes = list(waiting)
         view = self._book.queues.pool_views.get(self._book.pool_of(node))
         placement = view.gpu_placement if view else "binpack"
-        outcomes: dict[Wish, Cards | Reason] = {}
+        outcomes: dict[RowRequest, Cards | Reason] = {}
 
         def edit(current: GpuNode) -> Sequence[Row]:
             rows: tuple[Row, ...] = tuple(current.spec.rows)
@@ -150,7 +150,7 @@ class DirectPlacer:
                 waiting.remove(wish)
 
     def _place(
-        self, wish: Wish, node: GpuNode, rows: tuple[Row, ...], placement: PlacementRule
+        self, wish: RowRequest, node: GpuNode, rows: tuple[Row, ...], placement: PlacementRule
     ) -> tuple[tuple[Row, ...], Cards | Reason]:
         """`rows` with the pod's among them, and its cards or why it has none."""
         own = row_of(rows, wish.claim.uid)
@@ -165,7 +165,7 @@ class DirectPlacer:
         after = add_rows(as_planned, [self._row_of(wish, cards)])
         return (rows, after.reason) if isinstance(after, Refused) else (after, cards)
 
-    def _row_of(self, wish: Wish, cards: Cards) -> Row:
+    def _row_of(self, wish: RowRequest, cards: Cards) -> Row:
         claim, facts = wish.claim, wish.claim.facts
         return Row(
             uid=facts.uid,

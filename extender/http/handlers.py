@@ -10,7 +10,7 @@ from extender.api.reasons import Reason
 from extender.http import metrics
 from extender.http.bind import Binder
 from extender.http.book import Book
-from extender.http.claim import Claim, ClaimMemory, read_claim
+from extender.http.claim import ClaimMemory, PodClaim, read_claim
 from extender.http.live import LiveReader
 from extender.http.metrics import Result
 from extender.http.verbs.filter import filter_nodes
@@ -96,7 +96,7 @@ class Verbs:
         outcome = await self._binder.bind(decode(body, ExtenderBindingArgs))
         return Answer(encode(ExtenderBindingResult(outcome.error)), outcome.result)
 
-    async def _look_for_row(self, claim: Claim, names: list[str]) -> None:
+    async def _look_for_row(self, claim: PodClaim, names: list[str]) -> None:
         """Read the planned node once where the book does not know its row yet."""
         plan = claim.plan
         if claim.way != "planned" or plan is None or plan.node not in names:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Turns:
+class KeyedLocks:
     """One lock per key, kept only while a task holds it or waits for it."""
 
     def __init__(self) -> None:

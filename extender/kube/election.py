@@ -40,7 +40,7 @@ _RENEWALS = Counter(
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ElectionTiming:
     """How long a hold lasts, in seconds; `retry_s` < `renew_s` < `duration_s`."""
 
     duration_s: float = 15.0
@@ -102,12 +102,12 @@ class Election:
         identity: str,
         **terms: float,
     ) -> None:
-        """`terms` are the fields of `Terms`: duration_s, renew_s, retry_s."""
+        """`terms` are the fields of `ElectionTiming`: duration_s, renew_s, retry_s."""
         self._client = client
         self._namespace = namespace
         self._name = name
         self._identity = identity
-        self._terms = Terms(**terms)
+        self._terms = ElectionTiming(**terms)
         #: The record as last seen, and when on our clock it was first seen so.
         self._seen: LeaseSpec | None = None
         self._seen_at = 0.0

@@ -56,7 +56,7 @@ EVENTS: Final = Resource(RecordedEvent, "/apis/events.k8s.io/v1", "events")
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class EventRates:
     """How much a recorder writes, and how long it remembers."""
 
     per_s: float = 20.0
@@ -91,10 +91,10 @@ class _Story:
 class EventRecorder:
     """Queues Events from anywhere in the loop and writes them in `run`."""
 
-    def __init__(self, client: Client, instance: str, pace: Pace | None = None) -> None:
+    def __init__(self, client: Client, instance: str, pace: EventRates | None = None) -> None:
         self._client = client
         self._instance = instance
-        self._pace = pace or Pace()
+        self._pace = pace or EventRates()
         self._stories: OrderedDict[tuple[ObjectRef, Reason], _Story] = OrderedDict()
         self._queue: asyncio.Queue[_Story] = asyncio.Queue(self._pace.max_queued)
         self._tokens = float(self._pace.burst)

@@ -50,7 +50,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True, frozen=True)
-class Change:
+class RowChange:
     """One thing to do. Its `rows`, by node, land on all their nodes or on none.
 
     `frees` are rows by node that go (if they are still those), `bound` the UIDs by node of rows
@@ -65,7 +65,7 @@ class Change:
 
 
 @dataclass(slots=True)
-class Outcome:
+class CommitOutcome:
     """What became of a commit; a change that is in none of the maps is in the ledger as a whole.
 
     `refused` and `failed` (the API server could not be reached, or would not) are by change: none
@@ -125,7 +125,7 @@ class Ledger:
             await asyncio.sleep(backoff.next_s())
         raise failure or Conflict(f"{node}: its rows changed at every one of {_MAX_TRIES} tries")
 
-    async def commit(self, changes: Sequence[Change]) -> Outcome:
+    async def commit(self, changes: Sequence[RowChange]) -> CommitOutcome:
         """Do all `changes`, with one write per node; what lands only in part is taken back.
 
         Doing it again on what it has made writes nothing. Raises NotLeading at once when this
@@ -133,7 +133,7 @@ class Ledger:
         """
         writes = _split(changes)
         errors = await self._write_all(writes)
-        outcome = Outcome()
+        outcome = CommitOutcome()
         for node, write in writes.items():
             outcome.refused.update(write.refused)
             if node in errors:
@@ -147,19 +147,19 @@ class Ledger:
 
     async def reserve(self, rows_by_node: Mapping[str, Sequence[Row]]) -> Refused | None:
         """Add the rows on all their nodes; on refusal of any, on none. Raises KubeError."""
-        outcome = await self.commit([Change("reserve", rows=rows_by_node)])
+        outcome = await self.commit([RowChange("reserve", rows=rows_by_node)])
         for error in outcome.failed.values():
             raise error
         return next(iter(outcome.refused.values()), None)
 
     async def free(self, rows_by_node: Mapping[str, Collection[Row]]) -> None:
         """Remove exactly these rows; the caller knows that they may go. Raises KubeError."""
-        for error in (await self.commit([Change("free", frees=rows_by_node)])).failed.values():
+        for error in (await self.commit([RowChange("free", frees=rows_by_node)])).failed.values():
             raise error
 
     async def mark_bound(self, uids_by_node: Mapping[str, Collection[str]]) -> None:
         """Make the pods' reserved rows bound; missing ones are passed over. Raises KubeError."""
-        for error in (await self.commit([Change("bound", bound=uids_by_node)])).failed.values():
+        for error in (await self.commit([RowChange("bound", bound=uids_by_node)])).failed.values():
             raise error
 
     # -- one node ----------------------------------------------------------------------------
@@ -275,11 +275,11 @@ class _Undo:
         return restore_rows(tuple(current.spec.rows), self._added, self._before)
 
 
-def _split(changes: Iterable[Change]) -> dict[str, _NodeWrite]:
+def _split(changes: Iterable[RowChange]) -> dict[str, _NodeWrite]:
     """What to do on each node."""
     writes: dict[str, _NodeWrite] = {}
 
-    def on(node: str, change: Change) -> NodeBatch:
+    def on(node: str, change: RowChange) -> NodeBatch:
         write = writes.setdefault(node, _NodeWrite())
         write.changes[change.key] = None
         return write.batch

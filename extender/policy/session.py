@@ -18,7 +18,7 @@ from extender.policy.placement.placer import Moment, Placer
 from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.placement.reservations import Reservations
 from extender.policy.placement.simulation import Simulation
-from extender.policy.placement.topology import Topologies
+from extender.policy.placement.topology import TopologyDomains
 from extender.policy.plan import (
     ALL_STAGES,
     Admission,
@@ -43,7 +43,7 @@ from extender.policy.queues.tree import (
 from extender.policy.workloads.disruption_budgets import Budgets
 from extender.policy.workloads.first_kinds import FirstKinds
 from extender.policy.workloads.job_order import Turns
-from extender.policy.workloads.pending import Pending, Reader, SortKey, why_too_few
+from extender.policy.workloads.pending import Pending, PendingReader, SortKey, why_too_few
 from extender.state.model import CPU, GPU, Amounts, PodView, WorkloadView
 from extender.state.snapshot import Snapshot
 
@@ -92,7 +92,7 @@ class Session:
         matcher = NodeFilter(snapshot.nodes, snapshot.now_s)
         beside = PodAffinity(snapshot)
         self.sim = Simulation(snapshot.nodes, beside or None)
-        topologies = Topologies(snapshot.topologies, snapshot.nodes, matcher)
+        topologies = TopologyDomains(snapshot.topologies, snapshot.nodes, matcher)
         fragmentation = Fragmentation(snapshot, self.sim)
         self.places = Placer(self.sim, matcher, topologies, snapshot.pools, beside, fragmentation)
         self.shortages = Shortages(self.places)
@@ -109,7 +109,7 @@ class Session:
 
     def read_pending(self) -> None:
         """Find what waits; what can't be tried at all gets its reason here."""
-        reader = Reader(self.snapshot, self.queues)
+        reader = PendingReader(self.snapshot, self.queues)
         for key in sorted(tally_of(self.snapshot).waiting):
             found = reader.read(self.snapshot.workloads[key])
             if isinstance(found, Refused):

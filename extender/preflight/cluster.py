@@ -6,7 +6,7 @@ from typing import Final
 
 from extender.api.names import GROUP, PRIORITY_CLASSES
 from extender.preflight.facts import Facts
-from extender.preflight.findings import Finding, State, some
+from extender.preflight.findings import PreflightFinding, State, some
 
 #: Minor versions of Kubernetes: the first on which the policies compile, and the newest that ran.
 OLDEST_MINOR: Final = 32
@@ -34,7 +34,7 @@ YUNIKORN: Final = "yunikorn"
 AUTOSCALERS: Final = ("karpenter.sh",)
 
 
-def check_cluster(facts: Facts) -> Iterator[Finding]:
+def check_cluster(facts: Facts) -> Iterator[PreflightFinding]:
     """Every finding about the cluster as a whole."""
     yield _version(facts)
     yield _rights(facts)
@@ -46,56 +46,60 @@ def check_cluster(facts: Facts) -> Iterator[Finding]:
     yield from _admission(facts)
     if facts.unread:
         found = "; ".join(facts.unread)
-        yield Finding("read access", State.WARN, found, "run with a login that may list these")
+        yield PreflightFinding(
+            "read access", State.WARN, found, "run with a login that may list these"
+        )
 
 
-def _version(facts: Facts) -> Finding:
+def _version(facts: Facts) -> PreflightFinding:
     match = _VERSION.match(facts.version)
     minor = int(match[1]) if match else 0
     if minor < OLDEST_MINOR:
         advice = f"upgrade to Kubernetes 1.{OLDEST_MINOR} or newer"
-        return Finding("Kubernetes version", State.FAIL, facts.version, advice)
+        return PreflightFinding("Kubernetes version", State.FAIL, facts.version, advice)
     if minor > NEWEST_MINOR:
         advice = f"Ballast ran on 1.33 to 1.{NEWEST_MINOR}; try it on a test cluster first"
-        return Finding("Kubernetes version", State.WARN, facts.version, advice)
+        return PreflightFinding("Kubernetes version", State.WARN, facts.version, advice)
     if minor < NEWEST_MINOR:
         advice = f"use a kube-scheduler image that is not newer: v1.{minor} (docs/install.md)"
-        return Finding("Kubernetes version", State.OK, facts.version, advice)
-    return Finding("Kubernetes version", State.OK, facts.version)
+        return PreflightFinding("Kubernetes version", State.OK, facts.version, advice)
+    return PreflightFinding("Kubernetes version", State.OK, facts.version)
 
 
-def _rights(facts: Facts) -> Finding:
+def _rights(facts: Facts) -> PreflightFinding:
     if facts.lacking:
         found = f"this login may not {', '.join(facts.lacking)}"
-        return Finding("rights to install", State.FAIL, found, "use an administrator's login")
-    return Finding("rights to install", State.OK, "all there")
+        return PreflightFinding(
+            "rights to install", State.FAIL, found, "use an administrator's login"
+        )
+    return PreflightFinding("rights to install", State.OK, "all there")
 
 
-def _neighbours(facts: Facts) -> Iterator[Finding]:
+def _neighbours(facts: Facts) -> Iterator[PreflightFinding]:
     there = [NEIGHBOURS[group] for group in NEIGHBOURS if group in facts.groups]
     if any(YUNIKORN in each.metadata.name for each in facts.webhooks):
         advice = "exclude the namespaces of GpuProjects from its admission controller"
         there.append(("YuniKorn", advice))
     for name, advice in there:
-        yield Finding("other schedulers", State.WARN, f"{name} is installed", advice)
+        yield PreflightFinding("other schedulers", State.WARN, f"{name} is installed", advice)
     if not there:
-        yield Finding("other schedulers", State.OK, "none known")
+        yield PreflightFinding("other schedulers", State.OK, "none known")
 
 
-def _autoscalers(facts: Facts) -> Iterator[Finding]:
+def _autoscalers(facts: Facts) -> Iterator[PreflightFinding]:
     if any(group in facts.groups for group in AUTOSCALERS):
         advice = "keep GPU nodes at a fixed number: pods that wait in Ballast do not add nodes"
-        yield Finding("node autoscaling", State.WARN, "Karpenter is installed", advice)
+        yield PreflightFinding("node autoscaling", State.WARN, "Karpenter is installed", advice)
 
 
-def _device_classes(facts: Facts) -> Iterator[Finding]:
+def _device_classes(facts: Facts) -> Iterator[PreflightFinding]:
     gpus = [each.metadata.name for each in facts.device_classes if "gpu" in each.metadata.name]
     if gpus:
         advice = "Ballast counts the device plugin's GPUs only: do not serve the same GPUs by DRA"
-        yield Finding("DRA", State.WARN, f"DeviceClasses {some(gpus)}", advice)
+        yield PreflightFinding("DRA", State.WARN, f"DeviceClasses {some(gpus)}", advice)
 
 
-def _priority_classes(facts: Facts) -> Finding:
+def _priority_classes(facts: Facts) -> PreflightFinding:
     values = {each.metadata.name: each.value for each in facts.priority_classes}
     wrong = [
         f"{name} is {values[name]}, not {value}"
@@ -104,11 +108,11 @@ def _priority_classes(facts: Facts) -> Finding:
     ]
     if wrong:
         advice = "delete these classes: a PriorityClass cannot be changed, so apply would fail"
-        return Finding("priority classes", State.FAIL, "; ".join(wrong), advice)
-    return Finding("priority classes", State.OK, "no conflict")
+        return PreflightFinding("priority classes", State.FAIL, "; ".join(wrong), advice)
+    return PreflightFinding("priority classes", State.OK, "no conflict")
 
 
-def _default_class(facts: Facts) -> Iterator[Finding]:
+def _default_class(facts: Facts) -> Iterator[PreflightFinding]:
     for each in facts.priority_classes:
         if each.global_default and each.metadata.name not in PRIORITY_CLASSES:
             advice = (
@@ -116,16 +120,16 @@ def _default_class(facts: Facts) -> Iterator[Finding]:
                 " of each GpuProject, or make it no default"
             )
             found = f"{each.metadata.name} ({each.value}) is the default of all pods"
-            yield Finding("default priority", State.WARN, found, advice)
+            yield PreflightFinding("default priority", State.WARN, found, advice)
 
 
-def _admission(facts: Facts) -> Iterator[Finding]:
+def _admission(facts: Facts) -> Iterator[PreflightFinding]:
     if GROUP not in facts.groups:
         return
     names = {each.metadata.name for each in facts.policies}
     if "gpu-pods.ballast.dev" not in names:
         found = "Ballast is installed without the policy gpu-pods.ballast.dev"
         advice = "apply the overlay again and read what was refused"
-        yield Finding("policies", State.FAIL, found, advice)
+        yield PreflightFinding("policies", State.FAIL, found, advice)
     else:
-        yield Finding("policies", State.OK, "installed")
+        yield PreflightFinding("policies", State.OK, "installed")

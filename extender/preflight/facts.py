@@ -139,7 +139,7 @@ class Facts(Struct):
     unread: list[str] = field(default_factory=list)
 
 
-class Reader:
+class FactsReader:
     """Reads facts by one client."""
 
     def __init__(self, client: Client) -> None:

@@ -13,7 +13,7 @@ class State(Enum):
     FAIL = "FAIL"
 
 
-class Finding(Struct, frozen=True):
+class PreflightFinding(Struct, frozen=True):
     """One line of the table."""
 
     check: str

@@ -11,7 +11,7 @@ from extender.api.names import (
     NVIDIA_GPU,
 )
 from extender.preflight.facts import Facts, Node
-from extender.preflight.findings import Finding, State, some
+from extender.preflight.findings import PreflightFinding, State, some
 
 PRESENT: Final = "nvidia.com/gpu.present"
 REPLICAS: Final = "nvidia.com/gpu.replicas"
@@ -22,14 +22,14 @@ CLOUD_LABELS: Final = ("cloud.google.com/gke-accelerator", "kubernetes.azure.com
 _RUNTIME: Final = re.compile(r"([a-z-]+)://v?([0-9]+)\.([0-9]+)")
 
 
-def check_nodes(facts: Facts) -> Iterator[Finding]:
+def check_nodes(facts: Facts) -> Iterator[PreflightFinding]:
     """Every finding about nodes."""
     gpu_nodes = [each for each in facts.nodes if has_gpus(each)]
     if not gpu_nodes:
         advice = "install NVIDIA's GPU Operator, or its device plugin and GPU feature discovery"
-        yield Finding("GPU nodes", State.FAIL, "no node has or claims GPUs", advice)
+        yield PreflightFinding("GPU nodes", State.FAIL, "no node has or claims GPUs", advice)
         return
-    yield Finding("GPU nodes", State.OK, f"{len(gpu_nodes)} of {len(facts.nodes)} nodes")
+    yield PreflightFinding("GPU nodes", State.OK, f"{len(gpu_nodes)} of {len(facts.nodes)} nodes")
     yield _labels(gpu_nodes)
     yield _plugin(gpu_nodes)
     yield from _sharing(gpu_nodes)
@@ -48,7 +48,7 @@ def has_gpus(node: Node) -> bool:
     )
 
 
-def _labels(nodes: list[Node]) -> Finding:
+def _labels(nodes: list[Node]) -> PreflightFinding:
     wanted = (PRESENT, LABEL_GPU_COUNT, LABEL_GPU_MEMORY, LABEL_GPU_MODEL)
     bare = [each.name for each in nodes if any(label not in each.labels for label in wanted)]
     if bare:
@@ -57,19 +57,19 @@ def _labels(nodes: list[Node]) -> Finding:
             "install GPU feature discovery (part of the GPU Operator): Ballast does not see"
             " nodes without these labels"
         )
-        return Finding("GPU labels", State.FAIL, found, advice)
-    return Finding("GPU labels", State.OK, "all GPU nodes")
+        return PreflightFinding("GPU labels", State.FAIL, found, advice)
+    return PreflightFinding("GPU labels", State.OK, "all GPU nodes")
 
 
-def _plugin(nodes: list[Node]) -> Finding:
+def _plugin(nodes: list[Node]) -> PreflightFinding:
     bare = [each.name for each in nodes if NVIDIA_GPU not in each.status.capacity]
     if bare:
         found = f"{some(bare)} have no {NVIDIA_GPU}"
         advice = (
             "install the device plugin, or run the node agent with --cards=ours (docs/gpu-shim.md)"
         )
-        return Finding("device plugin", State.WARN, found, advice)
-    return Finding("device plugin", State.OK, "all GPU nodes")
+        return PreflightFinding("device plugin", State.WARN, found, advice)
+    return PreflightFinding("device plugin", State.OK, "all GPU nodes")
 
 
 def is_replicated(node: Node) -> bool:
@@ -80,7 +80,7 @@ def is_replicated(node: Node) -> bool:
     ) not in ("", "none")
 
 
-def _sharing(nodes: list[Node]) -> Iterator[Finding]:
+def _sharing(nodes: list[Node]) -> Iterator[PreflightFinding]:
     replicated = [each.name for each in nodes if is_replicated(each)]
     if replicated:
         found = f"time-slicing or MPS of the device plugin on {some(replicated)}"
@@ -88,9 +88,9 @@ def _sharing(nodes: list[Node]) -> Iterator[Finding]:
             "remove `sharing` from the device plugin's configuration: one nvidia.com/gpu must be"
             " one card; Ballast shares cards itself and does not use these nodes"
         )
-        yield Finding("device plugin's sharing", State.FAIL, found, advice)
+        yield PreflightFinding("device plugin's sharing", State.FAIL, found, advice)
     else:
-        yield Finding("device plugin's sharing", State.OK, "off")
+        yield PreflightFinding("device plugin's sharing", State.OK, "off")
 
 
 def _runtime(node: Node) -> tuple[str, tuple[int, int]]:
@@ -98,7 +98,7 @@ def _runtime(node: Node) -> tuple[str, tuple[int, int]]:
     return (match[1], (int(match[2]), int(match[3]))) if match else ("", (0, 0))
 
 
-def _nri(nodes: list[Node]) -> Finding:
+def _nri(nodes: list[Node]) -> PreflightFinding:
     none, off = list[str](), list[str]()
     for each in nodes:
         name, version = _runtime(each)
@@ -111,16 +111,18 @@ def _nri(nodes: list[Node]) -> Finding:
             "shares of a card need containerd 1.7 or CRI-O 1.26; use the overlay"
             " without-gpu-shim on older ones"
         )
-        return Finding("NRI", State.FAIL, f"not available on {some(none)}", advice)
+        return PreflightFinding("NRI", State.FAIL, f"not available on {some(none)}", advice)
     if off:
         advice = (
             'set disable = false in [plugins."io.containerd.nri.v1.nri"] and restart containerd'
         )
-        return Finding("NRI", State.WARN, f"off by default on {some(off)}", advice)
-    return Finding("NRI", State.OK, "on by default (the API does not show whether it was disabled)")
+        return PreflightFinding("NRI", State.WARN, f"off by default on {some(off)}", advice)
+    return PreflightFinding(
+        "NRI", State.OK, "on by default (the API does not show whether it was disabled)"
+    )
 
 
-def _cdi(nodes: list[Node]) -> Finding:
+def _cdi(nodes: list[Node]) -> PreflightFinding:
     needed = {"containerd": (2, 1), "cri-o": (1, 34)}
     old = []
     for each in nodes:
@@ -129,20 +131,20 @@ def _cdi(nodes: list[Node]) -> Finding:
             old.append(f"{each.name} ({each.status.node_info.container_runtime_version})")
     if old:
         advice = "set BALLAST_AGENT_DELIVER=environment in the ConfigMap ballast-agent"
-        return Finding("CDI by NRI", State.WARN, f"too old on {some(old)}", advice)
-    return Finding("CDI by NRI", State.OK, "all GPU nodes")
+        return PreflightFinding("CDI by NRI", State.WARN, f"too old on {some(old)}", advice)
+    return PreflightFinding("CDI by NRI", State.OK, "all GPU nodes")
 
 
-def _own_place(nodes: list[Node]) -> Finding:
+def _own_place(nodes: list[Node]) -> PreflightFinding:
     """Where our Deployments may run: not on GPU nodes, but on control planes."""
     for each in nodes:
         taints = each.spec.taints or ()
         kept_off = any(t.effect != "PreferNoSchedule" and t.key != CONTROL_PLANE for t in taints)
         if not (each.spec.unschedulable or kept_off or each.labels.get(PRESENT) == "true"):
-            return Finding("place for Ballast's own pods", State.OK, each.name)
+            return PreflightFinding("place for Ballast's own pods", State.OK, each.name)
     advice = (
         "add a node without GPUs, or the component manifests/components/on-gpu-nodes"
         " (docs/install.md)"
     )
     found = "no schedulable node without nvidia.com/gpu.present=true"
-    return Finding("place for Ballast's own pods", State.FAIL, found, advice)
+    return PreflightFinding("place for Ballast's own pods", State.FAIL, found, advice)

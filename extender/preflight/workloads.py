@@ -6,19 +6,19 @@ from typing import Final
 from extender.api.demand import GPU_ANNOTATIONS, GPU_RESOURCES, mig_slices
 from extender.api.names import LABEL_MANAGED, MANAGED
 from extender.preflight.facts import Facts, Job
-from extender.preflight.findings import Finding, State, some
+from extender.preflight.findings import PreflightFinding, State, some
 
 _ENDED: Final = ("Complete", "Failed")
 
 
-def check_workloads(facts: Facts) -> Iterator[Finding]:
+def check_workloads(facts: Facts) -> Iterator[PreflightFinding]:
     """Every finding about projects and what runs in their namespaces."""
     yield from _namespaces(facts)
     yield _jobs(facts)
     yield _budgets(facts)
 
 
-def _namespaces(facts: Facts) -> Iterator[Finding]:
+def _namespaces(facts: Facts) -> Iterator[PreflightFinding]:
     listed: dict[str, list[str]] = {}
     for project in facts.projects:
         for namespace in project.spec.namespaces:
@@ -27,18 +27,20 @@ def _namespaces(facts: Facts) -> Iterator[Finding]:
     if several:
         advice = "list a namespace in one GpuProject only"
         found = f"namespaces of several projects: {some(several)}"
-        yield Finding("one project per namespace", State.WARN, found, advice)
+        yield PreflightFinding("one project per namespace", State.WARN, found, advice)
     labels = {each.metadata.name: each.metadata.label(LABEL_MANAGED) for each in facts.namespaces}
     bare = [name for name in listed if labels.get(name, MANAGED) != MANAGED]
     if bare:
         advice = "start ballast-control, which sets it; until then policies do not guard GPUs there"
         found = f"{some(bare)} without {LABEL_MANAGED}=true"
-        yield Finding("label of projects' namespaces", State.FAIL, found, advice)
+        yield PreflightFinding("label of projects' namespaces", State.FAIL, found, advice)
     elif listed:
-        yield Finding("label of projects' namespaces", State.OK, f"{len(listed)} namespaces")
+        yield PreflightFinding(
+            "label of projects' namespaces", State.OK, f"{len(listed)} namespaces"
+        )
 
 
-def _jobs(facts: Facts) -> Finding:
+def _jobs(facts: Facts) -> PreflightFinding:
     doomed = [
         f"{job.metadata.namespace}/{job.metadata.name}" for job in facts.jobs if would_die(job)
     ]
@@ -47,8 +49,8 @@ def _jobs(facts: Facts) -> Finding:
             "an eviction counts against their backoffLimit: create them anew with a"
             " podFailurePolicy that ignores DisruptionTarget (the webhook adds it to new Jobs)"
         )
-        return Finding("Jobs and evictions", State.WARN, some(doomed), advice)
-    return Finding("Jobs and evictions", State.OK, f"{len(facts.jobs)} Jobs seen")
+        return PreflightFinding("Jobs and evictions", State.WARN, some(doomed), advice)
+    return PreflightFinding("Jobs and evictions", State.OK, f"{len(facts.jobs)} Jobs seen")
 
 
 def would_die(job: Job) -> bool:
@@ -85,7 +87,7 @@ def _asks_for_gpu(job: Job) -> bool:
     )
 
 
-def _budgets(facts: Facts) -> Finding:
+def _budgets(facts: Facts) -> PreflightFinding:
     closed = [
         f"{each.metadata.namespace}/{each.metadata.name}"
         for each in facts.budgets
@@ -96,5 +98,5 @@ def _budgets(facts: Facts) -> Finding:
             "budgets that allow no disruption hold back reclaim for disruptionBudgetSeconds of the"
             " GpuNodePool or GpuProject; after that pods are deleted"
         )
-        return Finding("disruption budgets", State.WARN, some(closed), advice)
-    return Finding("disruption budgets", State.OK, f"{len(facts.budgets)} seen")
+        return PreflightFinding("disruption budgets", State.WARN, some(closed), advice)
+    return PreflightFinding("disruption budgets", State.OK, f"{len(facts.budgets)} seen")

@@ -21,7 +21,7 @@ _Key = tuple[str, str]
 
 
 @dataclass(slots=True)
-class PastUse:
+class UsageAccounts:
     """Accounts of queues, and of what each node pool had, in amounts times seconds."""
 
     half_life_s: int
@@ -32,7 +32,7 @@ class PastUse:
     _is_fresh: bool = True
 
     @classmethod
-    def of(cls, cluster: Cluster) -> "PastUse":
+    def of(cls, cluster: Cluster) -> "UsageAccounts":
         """The accounts as the file has them."""
         settings = cluster.case.settings
         past = cls(

@@ -27,7 +27,7 @@ class _Budget(Struct, frozen=True):
     binds_unready: bool
 
 
-class Budgets:
+class BudgetIndex:
     """Every PodDisruptionBudget by namespace and name."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ from extender.api.objects import (
     PodDisruptionBudget,
     PriorityClass,
 )
-from extender.state.budgets import Budgets
+from extender.state.budgets import BudgetIndex
 from extender.state.fleet.fleet import Fleet
 from extender.state.fleet.foreign import ForeignPod
 from extender.state.fleet.inventory import Differences
@@ -50,7 +50,7 @@ class ClusterState:
     def __init__(self) -> None:
         self._queues = Queues()
         self._topologies = Topologies()
-        self._budgets = Budgets()
+        self._budgets = BudgetIndex()
         self._fleet = Fleet(self._queues)
         self._rows = RowIndex()
         self._gone = GoneUids()

@@ -13,7 +13,7 @@ import structlog
 
 from extender.api.kinds import Device, GpuNode, Row, TimeSlicing
 from gpu_shim.agent.inventory_file import by_index
-from gpu_shim.agent.tenants import Rejected, Tenant, live, tenants_of, whole_cards
+from gpu_shim.agent.tenants import Rejected, SharingPod, live, tenants_of, whole_cards
 from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.home import furnish, socket_path
 from gpu_shim.policy.shares import Mode
@@ -39,7 +39,7 @@ class Agent:
     libraries: Path
     state: Path
     mode: Mode = "fair"
-    tenants: dict[str, Tenant] = field(default_factory=dict)
+    tenants: dict[str, SharingPod] = field(default_factory=dict)
     rejected: dict[str, str] = field(default_factory=dict)
     whole: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unmapped: frozenset[int] = frozenset()
@@ -128,7 +128,7 @@ class Agent:
         for uid in self.arbiter.configure(settings, is_timed=rules.mode != "Disabled"):
             self.rejected[uid] = "its compute request no longer fits"
 
-    def _growth(self, tenant: Tenant) -> float:
+    def _growth(self, tenant: SharingPod) -> float:
         before = self.tenants.get(tenant.uid)
         return float(tenant.claim.request - (before.claim.request if before else 0))
 
@@ -141,7 +141,7 @@ class Agent:
         """The folder that the pod's containers have mounted."""
         return self.state / uid
 
-    def _admit(self, tenant: Tenant) -> str:
+    def _admit(self, tenant: SharingPod) -> str:
         home = self.home(tenant.uid)
         try:
             furnish(home, self.libraries, tenant.cards)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.reasons import Reason
-from gpu_shim.agent.tenants import Tenant
-from gpu_shim.arbiter.container import Card
+from gpu_shim.agent.tenants import SharingPod
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.protocol.pages import Table
 
 #: A pod is reported when it is above its cap by more than this part of it.
@@ -31,7 +31,7 @@ Sight = Mapping[str, Mapping[int, int]]
 
 
 @dataclass(slots=True, frozen=True)
-class Finding:
+class Breach:
     """A pod that breaks its bounds."""
 
     uid: str
@@ -42,10 +42,10 @@ class Finding:
 
 
 @dataclass(slots=True, frozen=True)
-class Ledger:
+class CardUsers:
     """The pods that may use each card: those that share it, with tables, or the only one."""
 
-    tenants: Iterable[Tenant]
+    tenants: Iterable[SharingPod]
     tables: Mapping[str, Table] = field(default_factory=dict)
     whole: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -78,8 +78,12 @@ class Auditor:
     _since: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
     def look(
-        self, ledger: Ledger, sight: Sight, now_s: float, used: Mapping[str, Sequence[int]] = _NONE
-    ) -> list[Finding]:
+        self,
+        ledger: CardUsers,
+        sight: Sight,
+        now_s: float,
+        used: Mapping[str, Sequence[int]] = _NONE,
+    ) -> list[Breach]:
         """Charge what was not counted, and report pods that have broken bounds for long enough.
 
         `used` is what the tables said by uid and card before the driver was asked: a free while it
@@ -92,7 +96,7 @@ class Auditor:
         pods = {
             pid: self.pod_of(pid) or claimed.get(pid, "") for pids in sight.values() for pid in pids
         }
-        found = list[tuple[str, Finding]]()
+        found = list[tuple[str, Breach]]()
         self.seen = {}
         for tenant in ledger.tenants:
             table = ledger.tables.get(tenant.uid)
@@ -126,7 +130,7 @@ class Auditor:
         self._charged[key] = min(max(self._charged.get(key, 0), low), high)
         return self._charged[key]
 
-    def _lasting(self, found: Iterable[tuple[str, Finding]], now_s: float) -> list[Finding]:
+    def _lasting(self, found: Iterable[tuple[str, Breach]], now_s: float) -> list[Breach]:
         """Those that were found ever since `PATIENCE_S` ago."""
         keyed = {(each.uid, each.reason, uuid): each for uuid, each in found}
         self._since = {key: self._since.get(key, now_s) for key in keyed}
@@ -134,29 +138,31 @@ class Auditor:
 
 
 def _unprotected(
-    tenant: Tenant, card: Card, mine: Mapping[int, int], joined: Container[int]
-) -> Iterable[tuple[str, Finding]]:
+    tenant: SharingPod, card: ContainerCard, mine: Mapping[int, int], joined: Container[int]
+) -> Iterable[tuple[str, Breach]]:
     strangers = [pid for pid in mine if pid not in joined]
     if strangers:
         pod_name = f"{tenant.namespace}/{tenant.pod}"
         what = f"{pod_name}: process {strangers[0]} uses {card.uuid} without the library"
-        yield card.uuid, Finding(tenant.uid, Reason.GPU_UNPROTECTED, what)
+        yield card.uuid, Breach(tenant.uid, Reason.GPU_UNPROTECTED, what)
 
 
-def _over_cap(tenant: Tenant, card: Card, mine: Mapping[int, int]) -> Iterable[tuple[str, Finding]]:
+def _over_cap(
+    tenant: SharingPod, card: ContainerCard, mine: Mapping[int, int]
+) -> Iterable[tuple[str, Breach]]:
     used_mib = sum(mine.values()) // _MIB
     is_certain = used_mib > card.cap_mib + MARGIN_MIB * len(mine)
     if used_mib * 100 > card.cap_mib * (100 + SLACK_PERCENT):
         pod_name = f"{tenant.namespace}/{tenant.pod}"
         what = f"{pod_name}: has {used_mib} MiB of {card.uuid}, may have {card.cap_mib}"
-        yield card.uuid, Finding(tenant.uid, Reason.GPU_MEMORY_OVER_CAP, what, is_certain)
+        yield card.uuid, Breach(tenant.uid, Reason.GPU_MEMORY_OVER_CAP, what, is_certain)
 
 
 def _not_given(
     uuid: str, users: set[str], seen: Mapping[int, int], pods: Mapping[int, str]
-) -> Iterable[tuple[str, Finding]]:
+) -> Iterable[tuple[str, Breach]]:
     """Pods on a card that others have. Processes of the host itself are the host's business."""
     for pid in seen:
         if pods[pid] and pods[pid] not in users:
             what = f"process {pid} uses {uuid}, which is given to others"
-            yield uuid, Finding(pods[pid], Reason.GPU_NOT_GIVEN, what)
+            yield uuid, Breach(pods[pid], Reason.GPU_NOT_GIVEN, what)

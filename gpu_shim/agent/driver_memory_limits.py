@@ -14,7 +14,7 @@ from typing import Final
 import pynvml
 import structlog
 
-from gpu_shim.agent.tenants import Tenant
+from gpu_shim.agent.tenants import SharingPod
 
 GROUPS: Final = Path("/sys/fs/cgroup")
 MIB: Final = 1 << 20
@@ -72,7 +72,7 @@ class DriverLimits:
     is_supported: bool | None = None
     _set: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
 
-    def keep(self, tenants: Iterable[Tenant]) -> Mapping[str, str]:
+    def keep(self, tenants: Iterable[SharingPod]) -> Mapping[str, str]:
         """Set what is new or changed, lift what is gone; what went wrong, by the pod's uid.
 
         A pod without a group yet is tried again. Blocks: NVML's calls do.

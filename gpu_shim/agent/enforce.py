@@ -19,7 +19,7 @@ from extender.kube.errors import Conflict, KubeError, NotFound
 from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.kube.resources import PODS
 from gpu_shim.agent.agent import Agent
-from gpu_shim.agent.audit import Auditor, Finding, Ledger, Sight
+from gpu_shim.agent.audit import Auditor, Breach, CardUsers, Sight
 from gpu_shim.agent.cgroups import pod_of
 from gpu_shim.agent.driver_memory_limits import DriverLimits
 from gpu_shim.agent.nri.plugin import NodePlugin
@@ -44,7 +44,7 @@ class Sources:
 
 
 @dataclass(slots=True, frozen=True)
-class Eviction:
+class EvictionSettings:
     """Whether pods are evicted that were found, after how long, and of which namespaces never.
 
     Tools of the node (DCGM, validators of NVIDIA's operator) use cards that are given to pods; of
@@ -66,9 +66,9 @@ class Enforcer:
     api: Client
     agent: Agent
     sources: Sources
-    eviction: Eviction = field(default_factory=Eviction)
+    eviction: EvictionSettings = field(default_factory=EvictionSettings)
     events: EventRecorder | None = None
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Breach] = field(default_factory=list)
     n_evicted: int = 0
     #: When a finding was reported, by (uid, reason).
     told: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Enforcer:
             await asyncio.sleep(EVERY_S)
             await self.act([*self._started_bare(), *await self.audit()])
 
-    async def audit(self) -> list[Finding]:
+    async def audit(self) -> list[Breach]:
         """What the driver shows; nothing on a node without one."""
         nvml = self.sources.nvml
         if nvml is None:
@@ -99,18 +99,18 @@ class Enforcer:
         # From here to the end no await: what is looked at is what there is.
         return self.sources.auditor.look(self._ledger(), sight, self.clock(), used)
 
-    def _ledger(self) -> Ledger:
+    def _ledger(self) -> CardUsers:
         agent = self.agent
-        return Ledger(list(agent.tenants.values()), agent.tables(), agent.whole)
+        return CardUsers(list(agent.tenants.values()), agent.tables(), agent.whole)
 
-    def _started_bare(self) -> Iterable[Finding]:
+    def _started_bare(self) -> Iterable[Breach]:
         return self.sources.plugin.unprotected() if self.sources.plugin is not None else ()
 
     def count(self) -> Mapping[str, int]:
         """How many pods are beyond their bounds now, by reason."""
         return Counter(each.reason for each in self.findings)
 
-    async def act(self, found: list[Finding]) -> None:
+    async def act(self, found: list[Breach]) -> None:
         """Report what is new; where that is the policy, evict, again and again until accepted."""
         self.findings = found = [each for each in found if not self._is_spared(each.uid)]
         now_s = self.clock()
@@ -129,18 +129,18 @@ class Enforcer:
         known = self._name_of(uid)
         return known is not None and known[0] in self.eviction.spared
 
-    def _is_due(self, finding: Finding, now_s: float) -> bool:
+    def _is_due(self, finding: Breach, now_s: float) -> bool:
         """Whether the finding was reported long ago, and is one to evict for."""
         since = self.told[finding.uid, finding.reason]
         is_late = now_s - since >= self.eviction.after_s
         return self.eviction.is_on and finding.is_certain and is_late
 
-    def describe(self, finding: Finding) -> str:
+    def describe(self, finding: Breach) -> str:
         """The pod, and what it does, without figures: they would change from second to second."""
         known = self._name_of(finding.uid)
         return f"{'/'.join(known) if known else finding.uid}: {finding.reason}"
 
-    def _tell(self, finding: Finding) -> None:
+    def _tell(self, finding: Breach) -> None:
         what = {"uid": finding.uid, "reason": finding.reason, "message": finding.message}
         _log.warning("found a pod beyond its bounds", **what)
         known = self._name_of(finding.uid)

@@ -16,7 +16,7 @@ from gpu_shim.agent.enforce import Enforcer
 from gpu_shim.agent.health import Health
 from gpu_shim.agent.nri.plugin import NodePlugin
 from gpu_shim.agent.waits import Waits
-from gpu_shim.protocol.pages import Tally
+from gpu_shim.protocol.pages import GateTally
 
 _MIB: Final = 1 << 20
 _SECOND: Final = 1_000_000_000
@@ -82,7 +82,7 @@ class Figures(Collector):
         agent, enforcer = self._parts.agent, self._parts.enforcer
         for tenant in agent.tenants.values():
             table = agent.arbiter.containers[tenant.uid].table
-            tally = table.tally() if table else Tally(0, 0, 0)
+            tally = table.tally() if table else GateTally(0, 0, 0)
             for at, card in enumerate(tenant.cards):
                 labels = (tenant.namespace, tenant.pod, card.uuid)
                 key = (tenant.uid, card.uuid)

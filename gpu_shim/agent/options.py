@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Literal
 
 from gpu_shim.agent.nri.adjust import Way
-from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.leases import LeaseSettings
 from gpu_shim.policy.shares import Mode
 
 
 @dataclass(slots=True, frozen=True)
-class Options:
+class AgentOptions:
     """Where things are on the node, and what the agent does. Empty paths: not there."""
 
     node: str
@@ -27,7 +27,7 @@ class Options:
     spared_namespaces: str
     context_mib: int
     mode: Mode | Literal["off", "pool"]
-    settings: Settings
+    settings: LeaseSettings
     nri: str
     way: Way
     driver: Path | None

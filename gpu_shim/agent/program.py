@@ -21,7 +21,7 @@ from gpu_shim.agent.cards import Cards
 from gpu_shim.agent.cdi import CdiDevices
 from gpu_shim.agent.cgroups import pod_of, pod_of_peer
 from gpu_shim.agent.driver_memory_limits import DriverLimits
-from gpu_shim.agent.enforce import Enforcer, Eviction, Sources
+from gpu_shim.agent.enforce import Enforcer, EvictionSettings, Sources
 from gpu_shim.agent.follower import Follower
 from gpu_shim.agent.health import Health, boot_id
 from gpu_shim.agent.holders import Holders, Style
@@ -31,7 +31,7 @@ from gpu_shim.agent.nri.adjust import Delivery, Node
 from gpu_shim.agent.nri.plugin import NodePlugin
 from gpu_shim.agent.nvml import Nvml, NvmlError
 from gpu_shim.agent.observe import Figures, Parts, answering
-from gpu_shim.agent.options import Options
+from gpu_shim.agent.options import AgentOptions
 from gpu_shim.agent.podresources import PodResources
 from gpu_shim.agent.report import (
     CARDS_DELIVERABLE,
@@ -40,8 +40,8 @@ from gpu_shim.agent.report import (
     DRIVER_KNOWN,
     PODS_WITHIN_BOUNDS,
     RUNTIME_CONNECTED,
-    Reporter,
-    Statement,
+    NodeCondition,
+    NodeReporter,
 )
 from gpu_shim.agent.waits import Waits
 from gpu_shim.agent.watch import HealthWatch
@@ -63,7 +63,7 @@ _log = structlog.get_logger("gpu_shim")
 class Program:
     """One agent. `run` ends only by cancellation."""
 
-    def __init__(self, options: Options, nvml: Nvml | None, found: Sequence[Device]) -> None:
+    def __init__(self, options: AgentOptions, nvml: Nvml | None, found: Sequence[Device]) -> None:
         self._options = options
         if not (options.libraries / "libballast-pages.so").exists():
             build(options.libraries)
@@ -117,22 +117,22 @@ class Program:
             return f"kubelet at {self._options.kubelet}"
         return ""
 
-    def statements(self) -> Sequence[Statement]:
+    def statements(self) -> Sequence[NodeCondition]:
         """What is said of the node in its GpuNode's conditions."""
         ill = self.health.sentences(device.uuid for device in self.agent.devices)
-        said = [Statement(CARDS_HEALTHY, ill, "CardUnhealthy")]
+        said = [NodeCondition(CARDS_HEALTHY, ill, "CardUnhealthy")]
         if self.cuda_version:
-            said.append(Statement(DRIVER_KNOWN, unknown_driver(self.cuda_version)))
+            said.append(NodeCondition(DRIVER_KNOWN, unknown_driver(self.cuda_version)))
         if self.plugin is not None:
             lost = [] if self.plugin.is_connected else ["containers start without Ballast"]
-            said.append(Statement(RUNTIME_CONNECTED, lost))
+            said.append(NodeCondition(RUNTIME_CONNECTED, lost))
             uuids = [device.uuid for device in self.agent.devices]
-            said.append(Statement(CARDS_DELIVERABLE, self.plugin.delivery.problems(uuids)))
+            said.append(NodeCondition(CARDS_DELIVERABLE, self.plugin.delivery.problems(uuids)))
         if self.holders is not None:
-            said.append(Statement(CARDS_MAPPED, self.holders.problems()))
+            said.append(NodeCondition(CARDS_MAPPED, self.holders.problems()))
         if self.enforcer is not None:
             beyond = sorted({self.enforcer.describe(each) for each in self.enforcer.findings})
-            said.append(Statement(PODS_WITHIN_BOUNDS, beyond))
+            said.append(NodeCondition(PODS_WITHIN_BOUNDS, beyond))
         return said
 
     def _tasks(self, api: Client) -> list[Coroutine[Any, Any, Any]]:
@@ -143,7 +143,7 @@ class Program:
         tasks: list[Coroutine[Any, Any, Any]] = [
             self.arbiter.run(),
             Reflector(api, GPU_NODES, follower.take, field_selector=selector).run(),
-            Reporter(api, self.agent, self.statements).run(),
+            NodeReporter(api, self.agent, self.statements).run(),
         ]
         if is_by_pool:
             tasks.append(Reflector(api, NODE_POOLS, follower.take).run())
@@ -165,7 +165,7 @@ class Program:
             auditor = Auditor(pod_of, options.context_mib)
             sources = Sources(self.nvml, self.plugin, limits, auditor)
             spared = frozenset(options.spared_namespaces.split(","))
-            eviction = Eviction(options.is_evicting, options.evict_after_s, spared)
+            eviction = EvictionSettings(options.is_evicting, options.evict_after_s, spared)
             self.enforcer = Enforcer(api, self.agent, sources, eviction, events)
             tasks += [events.run(), self.enforcer.run()]
         return tasks
@@ -206,7 +206,7 @@ def device_files(names: Sequence[str], folder: Path = Path("/dev")) -> Sequence[
     return found
 
 
-async def alone(options: Options) -> int:
+async def alone(options: AgentOptions) -> int:
     """A lock that no other agent of this node has, waited for; it goes with the process.
 
     Two agents would take each other's sockets and change the same containers.
@@ -225,7 +225,7 @@ async def alone(options: Options) -> int:
             await asyncio.sleep(LOCK_RETRY_S)
 
 
-async def cards_of(options: Options) -> tuple[Nvml | None, Sequence[Device]]:
+async def cards_of(options: AgentOptions) -> tuple[Nvml | None, Sequence[Device]]:
     """The driver and its cards, or no driver and a file's cards.
 
     A driver may come long after the node: until then the agent lives, and says what it waits for.
@@ -238,7 +238,7 @@ async def cards_of(options: Options) -> tuple[Nvml | None, Sequence[Device]]:
         return await _opened(options)
 
 
-async def _opened(options: Options) -> tuple[Nvml, Sequence[Device]]:
+async def _opened(options: AgentOptions) -> tuple[Nvml, Sequence[Device]]:
     told = ""
     while True:
         try:

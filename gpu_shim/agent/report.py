@@ -38,7 +38,7 @@ _log = structlog.get_logger("gpu_shim.agent")
 
 
 @dataclass(slots=True, frozen=True)
-class Statement:
+class NodeCondition:
     """One thing that is so or not. `why_not` are sentences; none: it is so."""
 
     type: str
@@ -68,12 +68,12 @@ class Statement:
 
 
 @dataclass(slots=True)
-class Reporter:
+class NodeReporter:
     """Keeps the status true. Makes the GpuNode if it does not exist."""
 
     api: Client
     agent: Agent
-    statements: Callable[[], Sequence[Statement]]
+    statements: Callable[[], Sequence[NodeCondition]]
     _sent: dict[str, Any] = field(default_factory=dict)
     _sent_at_s: float = 0.0
 

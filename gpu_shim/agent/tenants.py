@@ -11,7 +11,7 @@ from typing import Final
 from extender.api.kinds import Device, Row
 from extender.api.ledger import guaranteed_milli
 from extender.api.units import MILLI_PER_GPU
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.policy.shares import Claim, Mode
 
 #: Rows of pods that run here or are about to: `reserved` becomes `bound` only with the controller's
@@ -20,14 +20,14 @@ _LIVE: Final = ("reserved", "bound")
 
 
 @dataclass(slots=True, frozen=True)
-class Tenant:
+class SharingPod:
     """One pod that shares cards. `uid` names it in every path, so it is checked."""
 
     uid: str
     namespace: str
     pod: str
     claim: Claim
-    cards: tuple[Card, ...]
+    cards: tuple[ContainerCard, ...]
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,9 +40,9 @@ class Rejected:
 
 def tenants_of(
     rows: Iterable[Row], devices: Mapping[int, Device], mode: Mode
-) -> tuple[list[Tenant], list[Rejected]]:
+) -> tuple[list[SharingPod], list[Rejected]]:
     """Tenants of all live rows that share a card; whole cards are left alone."""
-    tenants, rejected = list[Tenant](), list[Rejected]()
+    tenants, rejected = list[SharingPod](), list[Rejected]()
     for row in live(rows):
         if is_whole(row):
             continue
@@ -85,7 +85,7 @@ def _fault(row: Row, devices: Mapping[int, Device]) -> str:
     return ""
 
 
-def _tenant(row: Row, devices: Mapping[int, Device], mode: Mode) -> Tenant:
+def _tenant(row: Row, devices: Mapping[int, Device], mode: Mode) -> SharingPod:
     # A row that asks for more time than it has of its cards must not shut its neighbours out.
     guaranteed = guaranteed_milli(row.compute_request_milli, row.cards)
     request = Fraction(guaranteed, MILLI_PER_GPU)
@@ -93,5 +93,5 @@ def _tenant(row: Row, devices: Mapping[int, Device], mode: Mode) -> Tenant:
     # A limit of one was not stated; strict mode then holds a share to itself.
     if mode == "strict" and limit == 1 and request:
         limit = request
-    cards = tuple(Card(devices[each.index].uuid, each.memory_mib) for each in row.cards)
-    return Tenant(row.uid, row.namespace, row.name, Claim(row.uid, request, limit), cards)
+    cards = tuple(ContainerCard(devices[each.index].uuid, each.memory_mib) for each in row.cards)
+    return SharingPod(row.uid, row.namespace, row.name, Claim(row.uid, request, limit), cards)

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gpu_shim.arbiter.container import Card, Container
+from gpu_shim.arbiter.container import Container, ContainerCard
 from gpu_shim.arbiter.fast_path.event_loop import EventLoop
 from gpu_shim.arbiter.scheduler.card_slots import CardSlots
 from gpu_shim.arbiter.scheduler.scheduler import GateObserver, Scheduler
-from gpu_shim.policy.leases import Settings, Tenant
+from gpu_shim.policy.leases import LeaseSettings, Tenant
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol.pages import Library
 from gpu_shim.protocol.wire import Gate
@@ -39,7 +39,7 @@ class Arbiter:
     """
 
     library: Library
-    settings: Settings = field(default_factory=Settings)
+    settings: LeaseSettings = field(default_factory=LeaseSettings)
     grace_s: float = GRACE_S
     is_timed: bool = True
     pod_of_peer: Callable[[socket.socket], str] | None = None
@@ -62,7 +62,7 @@ class Arbiter:
 
     # -- verbs ---------------------------------------------------------------------------------
 
-    def admit(self, claim: Claim, path: Path, cards: tuple[Card, ...]) -> str:
+    def admit(self, claim: Claim, path: Path, cards: tuple[ContainerCard, ...]) -> str:
         """Take a container in or change its shares and caps; the reason if it does not fit."""
         uuids = tuple(card.uuid for card in cards)
         with self._deciding() as now_ns:
@@ -81,7 +81,7 @@ class Arbiter:
                 raise
             return ""
 
-    def _open(self, name: str, path: Path, cards: tuple[Card, ...]) -> None:
+    def _open(self, name: str, path: Path, cards: tuple[ContainerCard, ...]) -> None:
         """Make a container's pages and its socket; raises OSError and leaves nothing."""
         container = Container(name, path, cards, self.library, self, self.grace_s, self.context_mib)
         container.grants.beat(time.monotonic_ns())
@@ -110,7 +110,7 @@ class Arbiter:
             self._close(self.containers.pop(name))
             self.scheduler.remove(name, now_ns)
 
-    def configure(self, settings: Settings, is_timed: bool) -> list[str]:
+    def configure(self, settings: LeaseSettings, is_timed: bool) -> list[str]:
         """Deal time differently from now on; returns containers that no longer fit.
 
         All connections are closed, and every process reconnects within a tenth of a second, so that

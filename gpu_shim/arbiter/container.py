@@ -38,7 +38,7 @@ _log = structlog.get_logger("gpu_shim.arbiter")
 
 
 @dataclass(slots=True, frozen=True)
-class Card:
+class ContainerCard:
     """A card of a container and what the container may have of its memory."""
 
     uuid: str
@@ -59,7 +59,7 @@ class FastPath(Protocol):
 
 
 @dataclass(slots=True)
-class Connection:
+class ProcessConnection:
     """One process. `table_slot` and `number`, its connection in the fast path, are -1 until the
     process has been welcomed."""
 
@@ -77,7 +77,7 @@ class Container:
 
     name: str
     path: Path
-    cards: tuple[Card, ...]
+    cards: tuple[ContainerCard, ...]
     library: Library
     fast_path: FastPath
     grace_s: float = 0.0
@@ -87,7 +87,7 @@ class Container:
     #: Its slot in the fast path.
     slot: int = -1
     table: Table | None = None
-    connections: dict[int, Connection] = field(default_factory=dict)
+    connections: dict[int, ProcessConnection] = field(default_factory=dict)
     #: Keys of welcomed connections by their number in the fast path.
     keys: dict[int, int] = field(default_factory=dict)
     _listening: socket.socket | None = None
@@ -138,13 +138,13 @@ class Container:
         self.connections.clear()
         self.keys.clear()
 
-    def _silence(self, connection: Connection) -> None:
+    def _silence(self, connection: ProcessConnection) -> None:
         self._leave(connection)
         if connection.number >= 0:
             self.fast_path.forget(connection.number)
         connection.sock.close()
 
-    def set_cards(self, cards: tuple[Card, ...]) -> None:
+    def set_cards(self, cards: tuple[ContainerCard, ...]) -> None:
         """Change caps live; cards themselves stay what they were."""
         self.cards = cards
         for at, card in enumerate(cards):
@@ -185,7 +185,7 @@ class Container:
             sock.close()
             return
         key = id(sock)
-        self.connections[key] = Connection(sock, pid)
+        self.connections[key] = ProcessConnection(sock, pid)
         # Its HELLO is mostly there already.
         self._read(key)
 
@@ -195,7 +195,7 @@ class Container:
         connection.is_followed = True
         asyncio.get_running_loop().add_reader(connection.sock, self._read, key)
 
-    def _leave(self, connection: Connection) -> None:
+    def _leave(self, connection: ProcessConnection) -> None:
         if connection.is_followed:
             connection.is_followed = False
             asyncio.get_running_loop().remove_reader(connection.sock)

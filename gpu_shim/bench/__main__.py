@@ -15,10 +15,10 @@ from rich.table import Table
 
 from gpu_shim.bench.figures import Line
 from gpu_shim.bench.rows import ROWS
-from gpu_shim.bench.stage import Bench, Stage, Tenant
+from gpu_shim.bench.stage import Bench, BenchStage, StageTenant
 from gpu_shim.cases.containers import Containers, NoGpuError
 from gpu_shim.native.build import build, compile_c
-from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.leases import LeaseSettings
 
 HERE: Final = Path(__file__).resolve().parent
 #: Rounds of the computing kernel for a first look at how fast the card is.
@@ -60,17 +60,17 @@ async def measure(
         build(libraries)
         compile_c(loop, [HERE / "launches.c"])
         containers = Containers(Path(place), libraries, driver)
-        stage = Stage(containers, containers.uuid())
+        stage = BenchStage(containers, containers.uuid())
         step = await _calibrate(stage)
-        bench = Bench(stage, seconds, Settings(lease_ms * 1_000_000), step, loop)
+        bench = Bench(stage, seconds, LeaseSettings(lease_ms * 1_000_000), step, loop)
         lines = [line for row in rows for line in await ROWS[row](bench)]
         return _machine(stage.uuid, driver), lines
 
 
-async def _calibrate(stage: Stage) -> int:
+async def _calibrate(stage: BenchStage) -> int:
     """Rounds of the computing kernel that take about 5 ms."""
     job = {"do": "rate", "kernel": "burn", "amount": _FIRST_LOOK, "at_once": 1, "seconds": 0.5}
-    answer = (await stage.play([Tenant("a", job)], "none"))["a"].answers[0]
+    answer = (await stage.play([StageTenant("a", job)], "none"))["a"].answers[0]
     return max(1, round(_FIRST_LOOK * _STEP_S * int(answer["n"]) / 0.5))
 
 

@@ -15,9 +15,9 @@ from typing import Final
 
 from gpu_shim.agent.cgroups import pod_of_peer
 from gpu_shim.arbiter.arbiter import Arbiter
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.bench.figures import Line, gaps_ns, quantile
-from gpu_shim.bench.stage import MS, PLENTY_MIB, Bench, Tenant
+from gpu_shim.bench.stage import MS, PLENTY_MIB, Bench, StageTenant
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol.pages import Library
 
@@ -32,7 +32,7 @@ async def hand_over(bench: Bench) -> list[Line]:
     """How long the card is unused between two busy programs, and what that costs at least."""
     settings = replace(bench.settings, lease_ns=LEASE_MS * MS)
     half, job = Fraction(1, 2), bench.spin(1, at_once=2)
-    tenants = [Tenant(name, job, half) for name in "ab"]
+    tenants = [StageTenant(name, job, half) for name in "ab"]
     out = await bench.stage.play(tenants, "arbiter", settings)
     runs = {name: [run for each in of.answers for run in each["runs"]] for name, of in out.items()}
     begin = max(each[0][0] for each in runs.values())
@@ -85,7 +85,7 @@ def _compiled(bench: Bench, name: str) -> Path:
 @contextlib.asynccontextmanager
 async def _container(bench: Bench, name: str) -> AsyncIterator[str]:
     """A container that an arbiter has admitted."""
-    containers, cards = bench.stage.containers, (Card(bench.stage.uuid, PLENTY_MIB),)
+    containers, cards = bench.stage.containers, (ContainerCard(bench.stage.uuid, PLENTY_MIB),)
     arbiter = Arbiter(
         Library(containers.libraries / "libballast-pages.so"),
         bench.settings,

@@ -7,12 +7,12 @@ from typing import Final
 import pynvml
 
 from gpu_shim.agent.driver_memory_limits import GROUPS, MIB, NoLimitsError, set_in_driver
-from gpu_shim.bench.stage import Outcome, Stage, Tenant
+from gpu_shim.bench.stage import BenchStage, StageOutcome, StageTenant
 
 CAP_MIB: Final = 4096
 
 
-async def try_limit(stage: Stage) -> str:
+async def try_limit(stage: BenchStage) -> str:
     """What a program without the shim could take in a group with a limit, or why none was set."""
     if os.geteuid() != 0:
         return "skipped: needs root"
@@ -27,7 +27,7 @@ async def try_limit(stage: Stage) -> str:
         set_in_driver(stage.uuid, f"/{group.name}", CAP_MIB * MIB)
         (group / "cgroup.procs").write_text(str(os.getpid()))
         job = {"do": "fill", "way": "plain", "step_mib": 64}
-        return _told((await stage.play([Tenant("a", job)], "none"))["a"])
+        return _told((await stage.play([StageTenant("a", job)], "none"))["a"])
     except NoLimitsError as error:
         return f"skipped: the driver has no such limit ({error})"
     except pynvml.NVMLError_LibraryNotFound:
@@ -39,7 +39,7 @@ async def try_limit(stage: Stage) -> str:
         group.rmdir()
 
 
-def _told(outcome: Outcome) -> str:
+def _told(outcome: StageOutcome) -> str:
     if not outcome.answers:
         return f"of {CAP_MIB} MiB: the program was ended by the driver"
     return f"of {CAP_MIB} MiB: {outcome.answers[0]['taken_mib']} MiB were taken"

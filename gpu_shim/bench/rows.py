@@ -9,8 +9,8 @@ from typing import Final
 from gpu_shim.bench.arbiter import come, hand_over, rest
 from gpu_shim.bench.cgroup import try_limit
 from gpu_shim.bench.figures import Line, busy_ns, gaps_ns, overlap_ns, quantile
-from gpu_shim.bench.stage import MS, Bench, Outcome, Shim, Tenant
-from gpu_shim.policy.leases import Settings
+from gpu_shim.bench.stage import MS, Bench, Shim, StageOutcome, StageTenant
+from gpu_shim.policy.leases import LeaseSettings
 
 GIB_MIB: Final = 1024
 OUT_OF_MEMORY: Final = 2
@@ -29,7 +29,7 @@ async def solo(bench: Bench) -> list[Line]:
     }
     for shim in SHIMS:
         for what, job in jobs.items():
-            out = (await bench.stage.play([Tenant("a", job)], shim, bench.settings))["a"]
+            out = (await bench.stage.play([StageTenant("a", job)], shim, bench.settings))["a"]
             value = out.answers[0].get("launch_ns", out.n / bench.seconds)
             before.setdefault(what, value)
             is_launch = what.startswith("launch")
@@ -44,12 +44,12 @@ async def solo(bench: Bench) -> list[Line]:
 
 async def _alone(bench: Bench) -> float:
     """Kernels per second of a tenant that has the card alone, without the shim."""
-    out = await bench.stage.play([Tenant("a", bench.rate())], "none")
+    out = await bench.stage.play([StageTenant("a", bench.rate())], "none")
     return out["a"].n / bench.seconds
 
 
 def _shares(
-    row: int, what: str, out: dict[str, Outcome], due: dict[str, float], alone_n: float
+    row: int, what: str, out: dict[str, StageOutcome], due: dict[str, float], alone_n: float
 ) -> list[Line]:
     """Shares by work done, by the card's clock, by the arbiter's account; and what is due."""
     lines = list[Line]()
@@ -87,14 +87,14 @@ async def pairs(bench: Bench) -> list[Line]:
     """Two that always compute: a quarter and three quarters, fair and strict, and without us."""
     alone_n = await _alone(bench) * bench.seconds
     parts = {"a": Fraction(1, 4), "b": Fraction(3, 4)}
-    plain = [Tenant(name, bench.rate()) for name in parts]
+    plain = [StageTenant(name, bench.rate()) for name in parts]
     lines = _shares(
         2, "no shim", await bench.stage.play(plain, "none"), dict.fromkeys(parts, 0.5), alone_n
     )
     due = {name: float(part) for name, part in parts.items()}
     for mode in ("fair", "strict"):
         tenants = [
-            Tenant(name, bench.rate(), part, part if mode == "strict" else Fraction(1))
+            StageTenant(name, bench.rate(), part, part if mode == "strict" else Fraction(1))
             for name, part in parts.items()
         ]
         out = await bench.stage.play(tenants, "arbiter", bench.settings)
@@ -106,11 +106,11 @@ async def idle(bench: Bench) -> list[Line]:
     """What one has while the other does nothing, and what strict leaves unused."""
     alone = await _alone(bench)
     late = bench.rate(after_s=bench.seconds / 2)
-    fair = [Tenant("a", bench.rate(), Fraction(1, 4)), Tenant("b", late, Fraction(3, 4))]
+    fair = [StageTenant("a", bench.rate(), Fraction(1, 4)), StageTenant("b", late, Fraction(3, 4))]
     out = await bench.stage.play(fair, "arbiter", bench.settings)
     half = bench.seconds / 2
     expected = alone * half * 1.25
-    strict = [Tenant("a", bench.rate(), Fraction(1, 4), Fraction(1, 4))]
+    strict = [StageTenant("a", bench.rate(), Fraction(1, 4), Fraction(1, 4))]
     only = (await bench.stage.play(strict, "arbiter", bench.settings))["a"]
     return [
         Line(3, "fair quarter, the other idle for half the time: work against what is due",
@@ -128,13 +128,15 @@ async def crowds(bench: Bench) -> list[Line]:
     mixed = [("a", Fraction(1, 5)), ("b", Fraction(3, 10)), ("memory", Fraction(0))]
     lines = list[Line]()
     out = await bench.stage.play(
-        [Tenant(name, bench.rate(), part) for name, part in mixed], "arbiter", bench.settings
+        [StageTenant(name, bench.rate(), part) for name, part in mixed], "arbiter", bench.settings
     )
     third = 0.5 / 3
     due = {name: float(part) + third for name, part in mixed}
     lines += _shares(4, "0.2, 0.3 and memory, fair", out, due, alone_n)
     for n in (4, 10):
-        equal = [Tenant(f"t{at}", bench.rate(), Fraction(1, n), Fraction(1, n)) for at in range(n)]
+        equal = [
+            StageTenant(f"t{at}", bench.rate(), Fraction(1, n), Fraction(1, n)) for at in range(n)
+        ]
         out = await bench.stage.play(equal, "arbiter", bench.settings)
         lines += _shares(4, f"{n} of 1/{n}, strict", out, dict.fromkeys(out, 1 / n), alone_n)
     return lines
@@ -150,9 +152,9 @@ async def shapes(bench: Bench) -> list[Line]:
         "4 programs": (bench.spin(5), 4),
     }
     for what, (job, n_programs) in ways.items():
-        one = Tenant("a", job, part, part, n_programs=n_programs)
+        one = StageTenant("a", job, part, part, n_programs=n_programs)
         out = await bench.stage.play(
-            [one, Tenant("b", bench.spin(5), part, part)], "arbiter", bench.settings
+            [one, StageTenant("b", bench.spin(5), part, part)], "arbiter", bench.settings
         )
         held = {name: each.held_ns for name, each in out.items()}
         total = sum(held.values()) or 1
@@ -165,9 +167,9 @@ async def latency(bench: Bench) -> list[Line]:
     """20 requests of 5 ms a second at a quarter, against three quarters that are always busy."""
     lines = list[Line]()
     job = {"do": "serve", "per_s": 20, "amount": 5 * MS, "seconds": bench.seconds}
-    requests = Tenant("a", job, Fraction(1, 4))
-    busy = Tenant("b", bench.rate(), Fraction(3, 4))
-    cases: list[tuple[str, Shim, Settings]] = [("no shim", "none", bench.settings)]
+    requests = StageTenant("a", job, Fraction(1, 4))
+    busy = StageTenant("b", bench.rate(), Fraction(3, 4))
+    cases: list[tuple[str, Shim, LeaseSettings]] = [("no shim", "none", bench.settings)]
     for ms in (250, 100, 50, 20):
         settings = replace(bench.settings, lease_ns=ms * MS)
         cases.append((f"leases of {ms} ms", "arbiter", settings))
@@ -184,7 +186,7 @@ async def memory(bench: Bench, cap_mib: int = 16 * GIB_MIB) -> list[Line]:
     lines = list[Line]()
     for way in ("plain", "managed", "queued", "physical"):
         job = {"do": "fill", "way": way, "step_mib": 64}
-        out = await bench.stage.play([Tenant("a", job, cap_mib=cap_mib)], "arbiter")
+        out = await bench.stage.play([StageTenant("a", job, cap_mib=cap_mib)], "arbiter")
         told = out["a"].answers[0]
         code = "out of memory" if told["status"] == OUT_OF_MEMORY else f"error {told['status']}"
         lines.append(
@@ -199,7 +201,7 @@ async def failures(bench: Bench) -> list[Line]:
     """A holder is killed; the arbiter is killed and comes back."""
     part, lines = Fraction(1, 2), list[Line]()
     alone = await _alone(bench)
-    tenants = [Tenant("a", bench.rate(), part, part), Tenant("b", bench.rate(), part)]
+    tenants = [StageTenant("a", bench.rate(), part, part), StageTenant("b", bench.rate(), part)]
     out = await bench.stage.play(
         tenants, "arbiter", bench.settings, [(bench.seconds / 2, "kill a")]
     )

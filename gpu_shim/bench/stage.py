@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from gpu_shim.arbiter.arbiter import Arbiter
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.bench import program
 from gpu_shim.cases.containers import Containers, NoGpuError
-from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.leases import LeaseSettings
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol.pages import Library
 
@@ -27,7 +27,7 @@ Shim = Literal["none", "idle", "arbiter"]
 
 
 @dataclass(slots=True, frozen=True)
-class Tenant:
+class StageTenant:
     """One container and what each of its programs does."""
 
     name: str
@@ -39,7 +39,7 @@ class Tenant:
 
 
 @dataclass(slots=True)
-class Outcome:
+class StageOutcome:
     """What a tenant's programs told, and what the arbiter's account says of it."""
 
     answers: list[dict[str, Any]] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Stage:
+class BenchStage:
     """Where tenants play. `shim` is none, idle (memory only, gates open) or arbiter."""
 
     containers: Containers
@@ -63,39 +63,39 @@ class Stage:
 
     async def play(
         self,
-        tenants: Sequence[Tenant],
+        tenants: Sequence[StageTenant],
         shim: Shim = "arbiter",
-        settings: Settings | None = None,
+        settings: LeaseSettings | None = None,
         events: "Sequence[tuple[float, str]]" = (),
-    ) -> dict[str, Outcome]:
+    ) -> dict[str, StageOutcome]:
         """Run all jobs from one moment on; what came of each tenant.
 
         `events` are (seconds after the beginning, what): `stop` and `start` the arbiter, `kill
         NAME` a tenant's programs, which then tell nothing.
         """
         self._number += 1
-        scene = _Scene(self, tenants, shim, settings or Settings())
+        scene = _Scene(self, tenants, shim, settings or LeaseSettings())
         try:
             return await scene.run(events)
         finally:
             await scene.end()
 
-    def name_of(self, tenant: Tenant) -> str:
+    def name_of(self, tenant: StageTenant) -> str:
         """Its container's: folders are not used twice."""
         return f"{self._number}-{tenant.name}"
 
 
 @dataclass(slots=True)
 class _Scene:
-    stage: Stage
-    tenants: Sequence[Tenant]
+    stage: BenchStage
+    tenants: Sequence[StageTenant]
     shim: Shim
-    settings: Settings
+    settings: LeaseSettings
     programs: dict[str, list[asyncio.subprocess.Process]] = field(default_factory=dict)
     arbiter: Arbiter | None = None
     _beating: "asyncio.Task[None] | None" = None
 
-    async def run(self, events: "Sequence[tuple[float, str]]") -> dict[str, Outcome]:
+    async def run(self, events: "Sequence[tuple[float, str]]") -> dict[str, StageOutcome]:
         doors = self._doors()
         if self.shim != "none":
             self.start_arbiter(doors)
@@ -106,7 +106,7 @@ class _Scene:
         for each in self._all():
             assert each.stdin is not None
             each.stdin.write(f"{begin}\n".encode())
-        outcomes = {tenant.name: Outcome() for tenant in self.tenants}
+        outcomes = {tenant.name: StageOutcome() for tenant in self.tenants}
         following = asyncio.create_task(self._follow(outcomes, begin))
         happening = asyncio.create_task(self._happen(events, begin, doors))
         for name, programs in self.programs.items():
@@ -122,7 +122,7 @@ class _Scene:
     def _doors(self) -> dict[str, Path]:
         return {
             tenant.name: self.stage.containers.make(
-                self.stage.name_of(tenant), [Card(self.stage.uuid, tenant.cap_mib)]
+                self.stage.name_of(tenant), [ContainerCard(self.stage.uuid, tenant.cap_mib)]
             )
             for tenant in self.tenants
         }
@@ -133,7 +133,7 @@ class _Scene:
         self._beating = asyncio.create_task(self.arbiter.run())
         for tenant in self.tenants:
             claim = Claim(tenant.name, tenant.request, tenant.limit)
-            cards = (Card(self.stage.uuid, tenant.cap_mib),)
+            cards = (ContainerCard(self.stage.uuid, tenant.cap_mib),)
             if why := self.arbiter.admit(claim, doors[tenant.name], cards):
                 raise ValueError(why)
 
@@ -145,7 +145,7 @@ class _Scene:
                 await self._beating
         self._beating = self.arbiter = None
 
-    async def _start(self, tenant: Tenant) -> None:
+    async def _start(self, tenant: StageTenant) -> None:
         name = "" if self.shim == "none" else self.stage.name_of(tenant)
         each = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", str(program.__file__), json.dumps(tenant.job)),
@@ -164,7 +164,7 @@ class _Scene:
         line = await asyncio.wait_for(each.stdout.readline(), _PATIENCE_S)
         return dict(json.loads(line)) if line else None
 
-    async def _follow(self, outcomes: Mapping[str, Outcome], begin: float) -> None:
+    async def _follow(self, outcomes: Mapping[str, StageOutcome], begin: float) -> None:
         """Sample the arbiter's account: what was held by now, and in every plan that ended."""
         plan_s, n_plans = float(self.settings.plan_ns) / 1e9, 0
         while True:
@@ -208,9 +208,9 @@ class _Scene:
 class Bench:
     """What rows run on. `seconds` is how long a measurement lasts, after a warm-up."""
 
-    stage: Stage
+    stage: BenchStage
     seconds: float
-    settings: Settings
+    settings: LeaseSettings
     #: A kernel's amount of work, such that it takes about 5 ms.
     step: int
     loop: Path

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.cases import worker
 from gpu_shim.home import furnish, preloaded, socket_path
 
@@ -27,7 +27,7 @@ class Containers:
     libraries: Path
     driver: Path | None = None
 
-    def make(self, name: str, cards: Sequence[Card]) -> Path:
+    def make(self, name: str, cards: Sequence[ContainerCard]) -> Path:
         """What a container has mounted; returns the socket that its programs connect to."""
         home = self.place / name
         furnish(home, self.libraries, cards)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from gpu_shim.cases.model import Case, case_of
+from gpu_shim.cases.model import CardCase, case_of
 
 ENDINGS: Final = (".yaml", ".yml", ".json")
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -19,7 +19,7 @@ _AT = re.compile(r"(.*?) - at `\$(.*)`", re.DOTALL)
 
 
 @dataclass(slots=True, frozen=True)
-class Broken:
+class BrokenCase:
     """A case, or a whole file, that can't be used, and why: one sentence that names it."""
 
     id: str
@@ -27,21 +27,21 @@ class Broken:
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedCases:
     """The cases of some files in their order, and what could not be read."""
 
-    cases: list[Case] = field(default_factory=list)
-    broken: list[Broken] = field(default_factory=list)
+    cases: list[CardCase] = field(default_factory=list)
+    broken: list[BrokenCase] = field(default_factory=list)
 
 
-def load(paths: Iterable[Path]) -> Loaded:
+def load(paths: Iterable[Path]) -> LoadedCases:
     """The cases of files and folders. In a folder, files without cases of ours are passed over."""
-    loaded, known = Loaded(), set[str]()
+    loaded, known = LoadedCases(), set[str]()
     for path, is_named in _files(paths):
         try:
             entries = _entries(path)
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            loaded.broken.append(Broken(str(path), f"{path}: {' '.join(str(error).split())}"))
+            loaded.broken.append(BrokenCase(str(path), f"{path}: {' '.join(str(error).split())}"))
             continue
         if not is_named and not any(_is_ours(entry) for entry in entries):
             continue
@@ -75,16 +75,16 @@ def _entries(path: Path) -> list[Any]:
     return [entry for each in documents for entry in (each if isinstance(each, list) else [each])]
 
 
-def _take(loaded: Loaded, known: set[str], path: Path, at: int, entry: object) -> None:
+def _take(loaded: LoadedCases, known: set[str], path: Path, at: int, entry: object) -> None:
     named = entry.get("id") if isinstance(entry, dict) else None
     name = named if isinstance(named, str) and named else f"case {at + 1}"
     try:
         case = case_of(entry)
     except msgspec.ValidationError as error:
-        loaded.broken.append(Broken(name, f"{path}: {name}: {_explain(str(error))}"))
+        loaded.broken.append(BrokenCase(name, f"{path}: {name}: {_explain(str(error))}"))
         return
     if case.id in known:
-        loaded.broken.append(Broken(name, f"{path}: {name}: this id is already used"))
+        loaded.broken.append(BrokenCase(name, f"{path}: {name}: this id is already used"))
         return
     known.add(case.id)
     loaded.cases.append(case)

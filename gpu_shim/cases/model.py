@@ -93,7 +93,7 @@ class Expect(Strict):
     slack: Fraction = Fraction(0)
 
 
-class Case(Strict):
+class CardCase(Strict):
     """One card, its workloads, and what is expected. Times are seconds."""
 
     id: str
@@ -172,6 +172,6 @@ def convert(kind: type[Any], value: object) -> Any:
     raise NotImplementedError(kind)
 
 
-def case_of(entry: object) -> Case:
+def case_of(entry: object) -> CardCase:
     """The case that plain values describe; raises msgspec.ValidationError."""
-    return msgspec.convert(entry, Case, dec_hook=convert)
+    return msgspec.convert(entry, CardCase, dec_hook=convert)

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from gpu_shim.cases.model import SECOND, Case
+from gpu_shim.cases.model import SECOND, CardCase
 
 #: What a clock can tell.
 TICK_S: Final = Fraction(1, SECOND)
@@ -20,7 +20,7 @@ class Held(Struct):
     leases: list[Fraction] = field(default_factory=list)
 
 
-class Outcome(Struct):
+class CaseOutcome(Struct):
     """What one run of a case gave.
 
     `tolerance_s` is how far held time may be from what is expected; where the clock was a real one,
@@ -34,7 +34,7 @@ class Outcome(Struct):
     room: Fraction = Fraction(0)
 
 
-def differences(case: Case, outcome: Outcome) -> list[str]:
+def differences(case: CardCase, outcome: CaseOutcome) -> list[str]:
     """One sentence for each thing that is not as expected."""
     found = case.claims()[1]
     if case.plan is not None and case.plan != case.lease / case.precision:
@@ -47,7 +47,7 @@ def differences(case: Case, outcome: Outcome) -> list[str]:
     return found
 
 
-def _in_time(case: Case, outcome: Outcome) -> Iterator[str]:
+def _in_time(case: CardCase, outcome: CaseOutcome) -> Iterator[str]:
     """Shares and seconds: what was due is exact, what was held is within the tolerance of it."""
     expected = {name: share * outcome.seconds for name, share in case.expect.share.items()}
     for name, seconds in (*expected.items(), *case.expect.seconds.items()):
@@ -60,7 +60,7 @@ def _in_time(case: Case, outcome: Outcome) -> Iterator[str]:
             yield f"{name}: held {_shown(held.held_s)} s of {outcome.seconds}, expected {seconds}"
 
 
-def _in_leases(case: Case, outcome: Outcome) -> Iterator[str]:
+def _in_leases(case: CardCase, outcome: CaseOutcome) -> Iterator[str]:
     """Leases in each plan; the slack is of the plan, so it is some leases too.
 
     One plan may be off by two and a half times as much as a long run.

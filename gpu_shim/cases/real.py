@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Final
 
 from gpu_shim.arbiter.arbiter import Arbiter
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.cases import worker
 from gpu_shim.cases.containers import Containers, NoGpuError
-from gpu_shim.cases.model import SECOND, Case, Workload
-from gpu_shim.cases.outcome import Held, Outcome
+from gpu_shim.cases.model import SECOND, CardCase, Workload
+from gpu_shim.cases.outcome import CaseOutcome, Held
 from gpu_shim.native.build import build
 from gpu_shim.policy.leases import Card as Account
-from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.leases import LeaseSettings
 from gpu_shim.protocol.pages import Library
 
 #: Times are divided by this.
@@ -44,7 +44,7 @@ class Stage:
     n_plans: int = 12
     _built: "tempfile.TemporaryDirectory[str] | None" = None
 
-    def run(self, case: Case) -> Outcome:
+    def run(self, case: CardCase) -> CaseOutcome:
         """Play one case; takes its window, or so many plans, over `SCALE`."""
         with tempfile.TemporaryDirectory(prefix="slices-") as place:
             if self.libraries is None and self._built is None:
@@ -59,14 +59,14 @@ class Stage:
 class Play:
     """One case on the stage."""
 
-    case: Case
+    case: CardCase
     containers: Containers
     workers: list[asyncio.subprocess.Process] = field(default_factory=list)
 
-    async def run(self, n_plans: int) -> Outcome:
+    async def run(self, n_plans: int) -> CaseOutcome:
         """Start everything, measure, end everything."""
         case = self.case
-        settings = Settings(int(case.lease * SECOND / SCALE), case.precision)
+        settings = LeaseSettings(int(case.lease * SECOND / SCALE), case.precision)
         library = Library(self.containers.libraries / "libballast-pages.so")
         arbiter = Arbiter(library, settings, grace_s=0)
         beating = asyncio.create_task(arbiter.run())
@@ -87,7 +87,7 @@ class Play:
                 await beating
 
     def _admit(self, arbiter: Arbiter, uuid: str) -> dict[str, str]:
-        refused, cards = {}, (Card(uuid, CAP_MIB),)
+        refused, cards = {}, (ContainerCard(uuid, CAP_MIB),)
         for claim in self.case.claims()[0]:
             if why := arbiter.admit(claim, self.containers.make(claim.name, cards), cards):
                 refused[claim.name] = why
@@ -110,7 +110,7 @@ class Play:
 
     async def _measure(
         self, arbiter: Arbiter, uuid: str, n_plans: int, refused: dict[str, str]
-    ) -> Outcome:
+    ) -> CaseOutcome:
         case = self.case
         plan_s = float(case.lease / case.precision) / SCALE
         begin = time.monotonic() + 0.05
@@ -145,7 +145,7 @@ class Play:
         ends = [end for each in case.workloads for _, end in each.spans() if end < seconds]
         room = ROOM + len(ends) * case.lease / seconds
         tolerance = Fraction(0) if case.window is None else case.lease + ROOM * seconds
-        return Outcome(seconds, held, refused, tolerance, room)
+        return CaseOutcome(seconds, held, refused, tolerance, room)
 
     def _sample(self, account: Account) -> Mapping[str, tuple[Fraction, int]]:
         """What each was due and has held until now."""

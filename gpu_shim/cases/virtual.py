@@ -5,20 +5,20 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 
-from gpu_shim.cases.model import SECOND, Case
-from gpu_shim.cases.outcome import Held, Outcome
-from gpu_shim.policy.leases import Card, Settings
+from gpu_shim.cases.model import SECOND, CardCase
+from gpu_shim.cases.outcome import CaseOutcome, Held
+from gpu_shim.policy.leases import Card, LeaseSettings
 
 #: Leases of the longest run. A case whose shares come out even only later is held to one lease.
 LONGEST = 20_000
 
 
-def settings_of(case: Case) -> Settings:
+def settings_of(case: CardCase) -> LeaseSettings:
     """The policy's settings; leases are just as long as the case says."""
-    return Settings(lease_ns=int(case.lease * SECOND), precision=case.precision)
+    return LeaseSettings(lease_ns=int(case.lease * SECOND), precision=case.precision)
 
 
-def admit(case: Case, card: Card) -> dict[str, str]:
+def admit(case: CardCase, card: Card) -> dict[str, str]:
     """Take every workload in, in order; the refused ones, and why."""
     refused = {}
     for claim in case.claims()[0]:
@@ -27,7 +27,7 @@ def admit(case: Case, card: Card) -> dict[str, str]:
     return refused
 
 
-def run(case: Case) -> Outcome:
+def run(case: CardCase) -> CaseOutcome:
     """Run the case's window; where nothing varies, as many plans as make all shares whole leases.
 
     A share that is no whole number of leases at the window's end is held to within one lease;
@@ -53,10 +53,10 @@ def run(case: Case) -> Outcome:
     )
     is_exact = is_even and is_grid and n_leases.denominator == 1
     tolerance = Fraction(0) if is_exact else case.lease * (2 if case.is_varying else 1)
-    return Outcome(seconds, held, refused, tolerance)
+    return CaseOutcome(seconds, held, refused, tolerance)
 
 
-def _length(case: Case, card: Card) -> Fraction:
+def _length(case: CardCase, card: Card) -> Fraction:
     """Seconds to run."""
     plan_s = case.lease / case.precision
     if case.window is not None:
@@ -76,7 +76,7 @@ def _length(case: Case, card: Card) -> Fraction:
 class _Scene:
     """Workloads that become busy and idle on a card that stops all work the moment a lease ends."""
 
-    case: Case
+    case: CardCase
     card: Card
     counts: dict[str, list[Fraction]] = field(default_factory=dict)
     _since_ns: int = 0

@@ -11,7 +11,7 @@ from ctypes import byref, c_int, c_uint64, c_void_p
 from pathlib import Path
 from typing import Final
 
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.kit.contained import served
 from gpu_shim.kit.place import containers, driver
 from gpu_shim.kit.results import Result, tell
@@ -95,7 +95,7 @@ async def _smi() -> None:
         tell(Result("nvidia-smi", "is not there", 0))
         return
     with containers() as all_of_them:
-        card = Card(all_of_them.uuid(), _CAP_MIB)
+        card = ContainerCard(all_of_them.uuid(), _CAP_MIB)
         async with served(all_of_them, {"a": ("1/2", "1", card)}):
             program = await asyncio.create_subprocess_exec(
                 command,

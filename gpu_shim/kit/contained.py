@@ -17,11 +17,11 @@ from typing import Final
 
 from gpu_shim.agent.nvml import Nvml, NvmlError
 from gpu_shim.arbiter.arbiter import Arbiter
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.cases.containers import Containers
 from gpu_shim.kit.place import containers, driver
 from gpu_shim.kit.results import Result, tell
-from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.leases import LeaseSettings
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol.pages import Library
 
@@ -32,14 +32,14 @@ _POINTS: Final = 0.02
 _JOBS: Final = Path(__file__).with_name("jobs.py")
 
 #: By container: its request, its limit, its card and cap.
-Wanted = Mapping[str, tuple[str, str, Card]]
+Wanted = Mapping[str, tuple[str, str, ContainerCard]]
 
 
 @contextlib.asynccontextmanager
 async def served(all_of_them: Containers, wanted: Wanted) -> AsyncIterator[Arbiter]:
     """An arbiter with these containers."""
     library = Library(all_of_them.libraries / "libballast-pages.so")
-    arbiter = Arbiter(library, Settings(), is_timed=True)
+    arbiter = Arbiter(library, LeaseSettings(), is_timed=True)
     running = asyncio.create_task(arbiter.run())
     for name, (request, limit, card) in wanted.items():
         claim = Claim(name, Fraction(request), Fraction(limit))
@@ -56,11 +56,11 @@ async def served(all_of_them: Containers, wanted: Wanted) -> AsyncIterator[Arbit
 async def run(seconds: float, asked: Sequence[str]) -> None:
     """Start everything, follow it for so long, and tell."""
     with containers() as all_of_them:
-        uuid, wanted, jobs = all_of_them.uuid(), dict[str, tuple[str, str, Card]](), []
+        uuid, wanted, jobs = all_of_them.uuid(), dict[str, tuple[str, str, ContainerCard]](), []
         for each in asked:
             name, _, rest = each.partition("=")
             request, limit, cap_mib, job = rest.split(":", 3)
-            wanted[name] = (request, limit, Card(uuid, int(cap_mib)))
+            wanted[name] = (request, limit, ContainerCard(uuid, int(cap_mib)))
             jobs.append((name, job))
         async with served(all_of_them, wanted) as arbiter:
             programs = [await _start(all_of_them, name, job, seconds) for name, job in jobs]

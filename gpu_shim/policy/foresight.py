@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Final
 
 from gpu_shim.policy.gangs import Node
-from gpu_shim.policy.leases import IDLE, Card, Terms
+from gpu_shim.policy.leases import IDLE, Card, LeaseTerms
 
 #: A lease that ends later than it should by more than this part of one is looked at anew.
 LATEST: Final = Fraction(1, 8)
@@ -29,7 +29,7 @@ class Turn:
     close_ns: int
     latest_ns: int
     is_renewal: bool = False
-    terms: Terms | None = None
+    terms: LeaseTerms | None = None
 
 
 def foresee(node: Node, card: str, now_ns: int, is_closed: bool) -> Turn | None:

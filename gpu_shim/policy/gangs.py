@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from gpu_shim.policy.leases import IDLE, Card, Grant, Settings
+from gpu_shim.policy.leases import IDLE, Card, Grant, LeaseSettings
 from gpu_shim.policy.shares import Claim
 
 #: A lent card is not worth a hand-over below this part of a lease.
@@ -25,7 +25,7 @@ LEVELLINGS: Final = 4
 class Node:
     """The cards of a node. `waiting` are gangs that are next on a card, the oldest first."""
 
-    settings: Settings
+    settings: LeaseSettings
     cards: dict[str, Card] = field(default_factory=dict)
     cards_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
     waiting: list[str] = field(default_factory=list)

@@ -35,7 +35,7 @@ _MS: Final = 1_000_000
 
 
 @dataclass(slots=True, frozen=True)
-class Settings:
+class LeaseSettings:
     """How finely time is dealt. A plan is `lease_ns / precision` long.
 
     With `longest_gap_ns` leases shrink where the smallest guaranteed share would make its tenant
@@ -75,7 +75,7 @@ class Grant:
 
 
 @dataclass(slots=True, frozen=True)
-class Terms:
+class LeaseTerms:
     """A lease that has not begun: its length, and by how much earlier launching must stop."""
 
     name: str
@@ -123,7 +123,7 @@ class Tenant:
 class Card:
     """The account of one card. Every call passes the time, which never goes back."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: LeaseSettings = field(default_factory=LeaseSettings)
     now_ns: int = 0
     tenants: dict[str, Tenant] = field(default_factory=dict)
     holder: Grant | None = None
@@ -263,7 +263,7 @@ class Card:
         self.holder = self.terms(name, until_ns - now_ns if until_ns else 0).from_(now_ns)
         return self.holder
 
-    def terms(self, name: str, at_most_ns: int = 0) -> Terms:
+    def terms(self, name: str, at_most_ns: int = 0) -> LeaseTerms:
         """What a lease of `name` would be now; 0: as long as it is due."""
         length_ns = self._length_for(self._account(name))
         length_ns = min(at_most_ns or length_ns, length_ns)
@@ -271,9 +271,9 @@ class Card:
         early_ns = min(self._account(name).drain_ns, length_ns // 2)
         others = any(each.is_busy for other, each in self.tenants.items() if other != name)
         is_all = self._account(name).share == 1
-        return Terms(name, length_ns, early_ns, others or not is_all)
+        return LeaseTerms(name, length_ns, early_ns, others or not is_all)
 
-    def begin(self, terms: Terms, now_ns: int) -> Grant:
+    def begin(self, terms: LeaseTerms, now_ns: int) -> Grant:
         """Give the free card as was decided before, on a copy."""
         self.ranked(now_ns)
         self.holder = terms.from_(now_ns)

@@ -61,7 +61,7 @@ def _fresh(name: str, size: int) -> int:
 
 
 @dataclass(slots=True, frozen=True)
-class Tally:
+class GateTally:
     """How gates treated all processes that a container ever had, and how often they asked for what
     we lack. Nothing of it gets less when a process ends."""
 
@@ -149,12 +149,12 @@ class Table:
         """Make the accounts the sums of the slots; False where something moved meanwhile."""
         return bool(self._library.call("pages_reconcile", self._page))
 
-    def tally(self) -> Tally:
+    def tally(self) -> GateTally:
         """Figures of all slots, of past and present processes."""
         n_waits, _, longest_ns, n_unknown = (
             self._long_words[at :: wire.SLOT.size // 8].tolist() for at in self._figures_at()
         )
-        return Tally(sum(n_waits), max(longest_ns), sum(n_unknown))
+        return GateTally(sum(n_waits), max(longest_ns), sum(n_unknown))
 
     def _figures_at(self) -> range:
         """Where a slot's last four figures are in the first one, in words of eight bytes."""

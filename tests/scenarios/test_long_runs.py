@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.scenario.longrun.report import Report
+from extender.scenario.longrun.report import SimulationReport
 from extender.scenario.longrun.simulate import simulate
 from extender.scenario.model import Case
 from extender.scenario.outcome import Outcome
@@ -48,7 +48,7 @@ def missed_by(case: Case) -> list[str]:
         yield from violations(world, outcome)
 
     try:
-        report: Report = simulate(case, judge=judge)
+        report: SimulationReport = simulate(case, judge=judge)
     except RestlessError as error:
         return [str(error)]
     assert not report.broken

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from extender.scenario.load import case_of
-from extender.scenario.longrun.report import Report
+from extender.scenario.longrun.report import SimulationReport
 from extender.scenario.longrun.simulate import simulate
 from tests.scenarios.clusters import Entry, entries
 from tests.scenarios.judge.invariants import violations
@@ -93,7 +93,7 @@ def test_rules_hold_over_days_and_all_comes_to_rest() -> None:
     assert n_back <= MOST_BACK_PERCENT * n_stops / 100, f"{n_back} of {n_stops} ran again"
 
 
-def run_days(entry: Entry) -> Report:
+def run_days(entry: Entry) -> SimulationReport:
     """Simulate; no rule is broken, and where past use counts for nothing it rests at the end."""
     case = case_of(entry, "random")
     report = simulate(case, judge=lambda world, outcome, _: violations(world, outcome))

@@ -11,7 +11,7 @@ from extender.kube.errors import KubeError, NotFound
 from tests.support.admission import PodDocument, request_for
 from webhooks.mutate import read_pod
 from webhooks.owners.origin import Origin
-from webhooks.owners.reader import Reader
+from webhooks.owners.reader import OwnerReader
 from webhooks.owners.table import BY_KIND
 from webhooks.owners.trace import trace
 from webhooks.review import Decision
@@ -85,4 +85,4 @@ def meta_of(built: PodDocument) -> ObjectMeta:
 
 def origin_of(built: PodDocument, *owners: Document) -> Origin:
     """What is told of the pod's owner where the API server has `owners`."""
-    return asyncio.run(trace(meta_of(built), Reader(Shelf(*owners).get).read))
+    return asyncio.run(trace(meta_of(built), OwnerReader(Shelf(*owners).get).read))

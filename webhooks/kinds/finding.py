@@ -23,24 +23,24 @@ MAX_DOMAIN: Final = 253
 MAX_LISTED: Final = 4
 
 
-class Finding(Struct, frozen=True):
+class FieldFinding(Struct, frozen=True):
     """One sentence about a field; the object is refused for it or stored with a warning."""
 
     is_refused: bool
     text: str
 
 
-def wrong(field: str, what: str, accepted: str, example: str) -> Finding:
+def wrong(field: str, what: str, accepted: str, example: str) -> FieldFinding:
     """What is impossible: what was found, what is accepted, and an example of that."""
-    return Finding(True, f"{field}: {what}; {accepted}, such as {example}")
+    return FieldFinding(True, f"{field}: {what}; {accepted}, such as {example}")
 
 
-def odd(field: str, what: str) -> Finding:
+def odd(field: str, what: str) -> FieldFinding:
     """What is legal, with what it means as it stands."""
-    return Finding(False, f"{field}: {what}")
+    return FieldFinding(False, f"{field}: {what}")
 
 
-def check_name(name: str, what_for: str, example: str) -> Iterable[Finding]:
+def check_name(name: str, what_for: str, example: str) -> Iterable[FieldFinding]:
     """Whether the object's name can stand where others write it: in a label of `what_for`."""
     if not DNS_LABEL.fullmatch(name):
         yield wrong(
@@ -51,7 +51,7 @@ def check_name(name: str, what_for: str, example: str) -> Iterable[Finding]:
         )
 
 
-def check_labels(field: str, labels: Mapping[str, str], example: str) -> Iterable[Finding]:
+def check_labels(field: str, labels: Mapping[str, str], example: str) -> Iterable[FieldFinding]:
     """Whether a node can have these labels at all."""
     for key, value in sorted(labels.items()):
         if not is_label_key(key):

@@ -8,14 +8,14 @@ from extender.api.demand import DNS_LABEL
 from extender.api.kinds import GpuPodGroup, SubGroup, TopologyConstraint
 from extender.api.reasons import Refused
 from webhooks.catalog import Catalog
-from webhooks.kinds.finding import Finding, check_name, listed, odd, wrong
+from webhooks.kinds.finding import FieldFinding, check_name, listed, odd, wrong
 from webhooks.projects import ProjectIndex
 from webhooks.validate import class_refusal
 
 _TREE: Final = "subGroups: [{name: leader, minMember: 1}, {name: workers, minMember: 8}]"
 
 
-def check_group(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[Finding]:
+def check_group(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[FieldFinding]:
     """What is impossible or odd about a GpuPodGroup, with its namespace filled in."""
     spec = group.spec
     yield from check_name(group.metadata.name, "pods", "train-7")
@@ -35,7 +35,7 @@ def check_group(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[Finding]
         yield from _check_nearness(field, constraint, catalog)
 
 
-def _check_tree(group: GpuPodGroup) -> Iterator[Finding]:
+def _check_tree(group: GpuPodGroup) -> Iterator[FieldFinding]:
     sub_groups = group.spec.sub_groups
     parents = {each.name: each.parent for each in sub_groups}
     for each in sub_groups:
@@ -76,7 +76,7 @@ def _is_below_itself(start: SubGroup, parents: Mapping[str, str]) -> bool:
     return False
 
 
-def _check_times(group: GpuPodGroup) -> Iterator[Finding]:
+def _check_times(group: GpuPodGroup) -> Iterator[FieldFinding]:
     spec = group.spec
     if spec.expected_run_seconds is not None and spec.expected_run_seconds <= 0:
         yield wrong(
@@ -87,7 +87,7 @@ def _check_times(group: GpuPodGroup) -> Iterator[Finding]:
         )
 
 
-def _check_owner(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[Finding]:
+def _check_owner(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[FieldFinding]:
     """The project and the priority of the group's work."""
     spec, namespace = group.spec, group.metadata.namespace
     if spec.project and spec.project not in projects.catalog.projects:
@@ -106,12 +106,12 @@ def _check_owner(group: GpuPodGroup, projects: ProjectIndex) -> Iterator[Finding
     elif spec.priority_class_name:
         why = class_refusal(spec.priority_class_name, found, projects.catalog.classes)
         if why:
-            yield Finding(True, f"spec.{why}")
+            yield FieldFinding(True, f"spec.{why}")
 
 
 def _check_nearness(
     field: str, constraint: TopologyConstraint | None, catalog: Catalog
-) -> Iterator[Finding]:
+) -> Iterator[FieldFinding]:
     if constraint is None:
         return
     for label in (constraint.required_topology_level, constraint.preferred_topology_level):

@@ -13,13 +13,13 @@ from extender.api.kinds import GpuDepartment, GpuNodePool, GpuPodGroup, GpuProje
 from extender.api.names import GROUP
 from extender.api.reasons import Reason, Refused
 from webhooks.kinds import groups, nodes, queues
-from webhooks.kinds.finding import Finding
+from webhooks.kinds.finding import FieldFinding
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, allowed, malformed, refused, warned
 
 #: Longer lists of findings are cut: what is mended first shows the rest.
 MAX_FINDINGS: Final = 8
-Rule = Callable[[Any, ProjectIndex], Iterable[Finding]]
+Rule = Callable[[Any, ProjectIndex], Iterable[FieldFinding]]
 
 _MADE: Final[dict[str, tuple[type[Any], Rule]]] = {
     "GpuDepartment": (
@@ -59,7 +59,7 @@ def judge_kind(request: Request, known: ProjectIndex) -> Decision:
     return _decide(f"{kind} {meta.name:.80}", list(rule(made, known)))
 
 
-def _decide(what: str, findings: list[Finding]) -> Decision:
+def _decide(what: str, findings: list[FieldFinding]) -> Decision:
     reasons = [each.text for each in findings if each.is_refused]
     if reasons:
         more = f" (and {len(reasons) - MAX_FINDINGS} more)" if len(reasons) > MAX_FINDINGS else ""

@@ -11,7 +11,7 @@ from extender.api import names
 from extender.api.kinds import GpuNodePool, GpuTopology
 from webhooks.catalog import Catalog
 from webhooks.kinds.finding import (
-    Finding,
+    FieldFinding,
     check_labels,
     check_name,
     is_label_key,
@@ -26,7 +26,7 @@ WIDER_FIRST: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/z
 _EXAMPLE: Final = "nodeSelector: {nvidia.com/gpu.product: A100}"
 
 
-def check_pool(pool: GpuNodePool, known: Catalog) -> Iterator[Finding]:
+def check_pool(pool: GpuNodePool, known: Catalog) -> Iterator[FieldFinding]:
     """What is impossible or odd about a GpuNodePool."""
     name, selector = pool.metadata.name, pool.spec.node_selector
     yield from check_name(name, "nodes", "a100")
@@ -41,7 +41,7 @@ def check_pool(pool: GpuNodePool, known: Catalog) -> Iterator[Finding]:
             yield from _check_overlap(name, selector, other, known.pools[other].spec.node_selector)
 
 
-def check_pool_gone(pool: GpuNodePool, known: Catalog) -> Iterator[Finding]:
+def check_pool_gone(pool: GpuNodePool, known: Catalog) -> Iterator[FieldFinding]:
     """What follows from a GpuNodePool's deletion."""
     name = pool.metadata.name
     users = [
@@ -58,7 +58,7 @@ def check_pool_gone(pool: GpuNodePool, known: Catalog) -> Iterator[Finding]:
 
 def _check_overlap(
     name: str, own: Mapping[str, str], other: str, theirs: Mapping[str, str]
-) -> Iterator[Finding]:
+) -> Iterator[FieldFinding]:
     """Two pools that could both select one node."""
     if any(theirs.get(key, value) != value for key, value in own.items()):
         return
@@ -89,7 +89,7 @@ def _check_overlap(
         )
 
 
-def check_topology(topology: GpuTopology, known: Catalog) -> Iterator[Finding]:
+def check_topology(topology: GpuTopology, known: Catalog) -> Iterator[FieldFinding]:
     """What is impossible or odd about a GpuTopology."""
     levels = [level.node_label for level in topology.spec.levels]
     example = f"levels: [{{nodeLabel: example.com/rack}}, {{nodeLabel: {HOSTNAME}}}]"
@@ -115,7 +115,7 @@ def check_topology(topology: GpuTopology, known: Catalog) -> Iterator[Finding]:
             )
 
 
-def _check_order(levels: list[str], example: str) -> Iterator[Finding]:
+def _check_order(levels: list[str], example: str) -> Iterator[FieldFinding]:
     """Levels below a narrower one never hold more than that one does."""
     if HOSTNAME in levels[:-1]:
         yield wrong(

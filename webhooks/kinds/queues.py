@@ -12,7 +12,7 @@ from extender.api import names
 from extender.api.kinds import GpuDepartment, GpuFigures, GpuProject, HostFigures, PoolFigures
 from extender.api.units import UnitError, parse_cpu, parse_gpus, parse_memory
 from webhooks.catalog import Catalog
-from webhooks.kinds.finding import Finding, check_labels, check_name, listed, odd, wrong
+from webhooks.kinds.finding import FieldFinding, check_labels, check_name, listed, odd, wrong
 
 _PARSERS: Final = {"gpu": parse_gpus, "cpu": parse_cpu, "memory": parse_memory}
 
@@ -28,7 +28,7 @@ class Bounds(NamedTuple):
 Stated = dict[tuple[str, str], tuple[Bounds, GpuFigures | HostFigures]]
 
 
-def check_department(department: GpuDepartment, known: Catalog) -> Iterator[Finding]:
+def check_department(department: GpuDepartment, known: Catalog) -> Iterator[FieldFinding]:
     """What is impossible or odd about a GpuDepartment."""
     name = department.metadata.name
     yield from check_name(name, "pods", "research")
@@ -48,7 +48,7 @@ def check_department(department: GpuDepartment, known: Catalog) -> Iterator[Find
     yield from _check_sum(department, members)
 
 
-def check_department_gone(department: GpuDepartment, known: Catalog) -> Iterator[Finding]:
+def check_department_gone(department: GpuDepartment, known: Catalog) -> Iterator[FieldFinding]:
     """What follows from a GpuDepartment's deletion."""
     name = department.metadata.name
     left = [n for n, each in known.projects.items() if each.spec.department == name]
@@ -60,7 +60,7 @@ def check_department_gone(department: GpuDepartment, known: Catalog) -> Iterator
         )
 
 
-def check_project(project: GpuProject, known: Catalog) -> Iterator[Finding]:
+def check_project(project: GpuProject, known: Catalog) -> Iterator[FieldFinding]:
     """What is impossible or odd about a GpuProject."""
     spec, name = project.spec, project.metadata.name
     yield from check_name(name, "pods", "vision")
@@ -109,7 +109,9 @@ def _exceeds(amount: int | None, bound: int | None) -> bool:
     return amount is not None and bound is not None and amount > bound
 
 
-def _check_pools(field: str, pools: Sequence[PoolFigures], known: Catalog) -> Iterator[Finding]:
+def _check_pools(
+    field: str, pools: Sequence[PoolFigures], known: Catalog
+) -> Iterator[FieldFinding]:
     """Node pools that do not exist, and figures that never give any GPU."""
     exist = {names.DEFAULT_POOL, *known.pools}
     unknown = [pool.name for pool in pools if pool.name not in exist]
@@ -125,7 +127,7 @@ def _check_pools(field: str, pools: Sequence[PoolFigures], known: Catalog) -> It
             )
 
 
-def _check_namespaces(project: GpuProject, known: Catalog) -> Iterator[Finding]:
+def _check_namespaces(project: GpuProject, known: Catalog) -> Iterator[FieldFinding]:
     spec = project.spec
     ours = [each for each in names.SYSTEM_NAMESPACES if each in spec.namespaces]
     if ours:
@@ -153,7 +155,7 @@ def _check_namespaces(project: GpuProject, known: Catalog) -> Iterator[Finding]:
         yield odd("spec.namespaces", "is empty: no pod can belong to the project")
 
 
-def _check_defaults(project: GpuProject, known: Catalog) -> Iterator[Finding]:
+def _check_defaults(project: GpuProject, known: Catalog) -> Iterator[FieldFinding]:
     exist = {names.DEFAULT_POOL, *known.pools}
     unknown = [each for each in project.spec.default_node_pools if each not in exist]
     if unknown:
@@ -169,7 +171,7 @@ def _check_defaults(project: GpuProject, known: Catalog) -> Iterator[Finding]:
         )
 
 
-def _check_classes(allowed: Sequence[str]) -> Iterator[Finding]:
+def _check_classes(allowed: Sequence[str]) -> Iterator[FieldFinding]:
     above = [each for each in allowed if each.startswith("system-")]
     if above:
         yield odd(
@@ -178,7 +180,7 @@ def _check_classes(allowed: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def _check_within(project: GpuProject, department: GpuDepartment) -> Iterator[Finding]:
+def _check_within(project: GpuProject, department: GpuDepartment) -> Iterator[FieldFinding]:
     """The project's figures against those of its department."""
     above = read_figures(department.spec.node_pools)
     of = department.metadata.name
@@ -201,7 +203,7 @@ def _check_within(project: GpuProject, department: GpuDepartment) -> Iterator[Fi
             )
 
 
-def _check_sum(department: GpuDepartment, projects: Sequence[GpuProject]) -> Iterator[Finding]:
+def _check_sum(department: GpuDepartment, projects: Sequence[GpuProject]) -> Iterator[FieldFinding]:
     """GPU quotas of all projects against the department's, pool by pool."""
     own = read_figures(department.spec.node_pools)
     total: dict[str, int] = {}

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from extender.api.objects import ObjectMeta
-from webhooks.owners.origin import Owner, Role, Shape, Template
+from webhooks.owners.origin import Owner, OwnerShape, Role, Template
 
 #: On the pods of an Indexed Job: as a label since 1.28, before as an annotation only.
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -46,17 +46,17 @@ def is_plain(meta: ObjectMeta) -> bool:
     return not meta.label(COMPLETION_INDEX) and not meta.annotation(COMPLETION_INDEX)
 
 
-def shape(job: Job) -> Shape | None:
+def shape(job: Job) -> OwnerShape | None:
     """The gang of a Job with all indices running at once, else None."""
     spec = job.spec
     n = spec.completions or 0
     if spec.completion_mode != "Indexed" or n < 2 or spec.parallelism != n:
         return None
     n_possible = n - count_indexes(job.status.failed_indexes)
-    return Shape([Role("", n_possible, spec.template)])
+    return OwnerShape([Role("", n_possible, spec.template)])
 
 
-def shape_of_named(job: Job) -> Shape:
+def shape_of_named(job: Job) -> OwnerShape:
     """The gang of a Job with a group but no stated size: all pods that run at once."""
     spec = job.spec
     at_once = (
@@ -66,7 +66,7 @@ def shape_of_named(job: Job) -> Shape:
     if spec.completion_mode == "Indexed" and spec.completions is not None:
         n_left = spec.completions - count_indexes(job.status.failed_indexes)
         n_possible = min(at_once, n_left)
-    return Shape([Role("", n_possible, spec.template)])
+    return OwnerShape([Role("", n_possible, spec.template)])
 
 
 def count_indexes(text: str) -> int:

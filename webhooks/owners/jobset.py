@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from extender.api.objects import ObjectMeta
 from webhooks.owners.batch import JobSpec
-from webhooks.owners.origin import Owner, Role, Shape
+from webhooks.owners.origin import Owner, OwnerShape, Role
 
 NAME: Final = "jobset.sigs.k8s.io/jobset-name"
 UID: Final = "jobset.sigs.k8s.io/jobset-uid"
@@ -65,7 +65,7 @@ def role_of(meta: ObjectMeta) -> str:
     return meta.label(REPLICATED_JOB)
 
 
-def shape(job_set: JobSet) -> Shape:
+def shape(job_set: JobSet) -> OwnerShape:
     """One role for each replicated Job."""
     policy = job_set.spec.startup_policy
     is_in_order = policy is not None and policy.startup_policy_order == "InOrder"
@@ -78,7 +78,7 @@ def shape(job_set: JobSet) -> Shape:
         is_over = done.get(job.name, 0) >= job.replicas
         n_pods = 0 if is_over else job.replicas * _at_once(job.template.spec)
         roles.append(Role(job.name, n_pods, job.template.spec.template, stages[job.name]))
-    return Shape(roles)
+    return OwnerShape(roles)
 
 
 def _at_once(spec: JobSpec) -> int:

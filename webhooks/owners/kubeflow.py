@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from extender.api.objects import ObjectMeta
-from webhooks.owners.origin import Owner, Role, Shape, Template
+from webhooks.owners.origin import Owner, OwnerShape, Role, Template
 
 JOB_NAME: Final = "training.kubeflow.org/job-name"
 OPERATOR: Final = "training.kubeflow.org/operator-name"
@@ -84,7 +84,7 @@ def role_of(meta: ObjectMeta) -> str:
     return (meta.label(REPLICA_TYPE) or meta.label(JOB_ROLE)).lower()
 
 
-def shape(job: KubeflowJob) -> Shape:
+def shape(job: KubeflowJob) -> OwnerShape:
     """One role for each replica type."""
     spec = job.spec
     policy = spec.run_policy.scheduling_policy if spec.run_policy else None
@@ -95,4 +95,4 @@ def shape(job: KubeflowJob) -> Shape:
             n_pods = min(n_pods, spec.elastic_policy.min_replicas)
         waits = name == "Launcher" and spec.launcher_creation_policy == "WaitForWorkersReady"
         roles.append(Role(name.lower(), n_pods, replica.template, int(waits)))
-    return Shape(roles, (policy.min_available or 0) if policy else 0)
+    return OwnerShape(roles, (policy.min_available or 0) if policy else 0)

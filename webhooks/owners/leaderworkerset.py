@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from extender.api.objects import ObjectMeta
-from webhooks.owners.origin import Owner, Role, Shape, Template
+from webhooks.owners.origin import Owner, OwnerShape, Role, Template
 
 NAME: Final = "leaderworkerset.sigs.k8s.io/name"
 GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
@@ -56,11 +56,11 @@ def role_of(meta: ObjectMeta) -> str:
     return LEADER if meta.label(WORKER_INDEX) == "0" else WORKER
 
 
-def shape(owner: LeaderWorkerSet) -> Shape:
+def shape(owner: LeaderWorkerSet) -> OwnerShape:
     """One leader, and `size` - 1 workers."""
     template = owner.spec.leader_worker_template
     is_later = owner.spec.startup_policy == "LeaderReady"
-    return Shape(
+    return OwnerShape(
         [
             Role(LEADER, 1, template.leader_template or template.worker_template),
             Role(WORKER, template.size - 1, template.worker_template, int(is_later)),

@@ -55,7 +55,7 @@ class Role(Struct, frozen=True):
     stage: int = 0
 
 
-class Shape(Struct, frozen=True):
+class OwnerShape(Struct, frozen=True):
     """What an owner says of the pods it makes. `stated` is a minimum that its author wrote, or 0.
 
     Without roles all that is known is that the pods belong together.
@@ -94,7 +94,7 @@ class Origin(Struct, frozen=True):
 NO_OWNER: Final = Origin()
 
 
-def gang_of(shape: Shape) -> Gang:
+def gang_of(shape: OwnerShape) -> Gang:
     """The gang that pods of this shape form."""
     counted = [role for role in shape.roles if role.template.mentions_gpu]
     first = min((role.stage for role in counted if role.n_pods > 0), default=0)

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from extender.api.objects import ObjectMeta
-from webhooks.owners.origin import Owner, Role, Shape, Template
+from webhooks.owners.origin import Owner, OwnerShape, Role, Template
 
 CLUSTER: Final = "ray.io/cluster"
 GROUP: Final = "ray.io/group"
@@ -53,10 +53,10 @@ def role_of(meta: ObjectMeta) -> str:
     return meta.label(GROUP)
 
 
-def shape(cluster: RayCluster) -> Shape:
+def shape(cluster: RayCluster) -> OwnerShape:
     """The head, and one role for each group of workers."""
     roles = [Role(HEAD_GROUP, 1, cluster.spec.head_group_spec.template)]
     for group in cluster.spec.worker_group_specs or ():
         n_workers = 0 if group.suspend else group.min_replicas or 0
         roles.append(Role(group.group_name, n_workers * group.num_of_hosts, group.template))
-    return Shape(roles)
+    return OwnerShape(roles)

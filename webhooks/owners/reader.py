@@ -34,7 +34,7 @@ Get = Callable[[str], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class ReaderTiming:
     """How patient a reader is, in seconds."""
 
     #: One read, once it has its place. Its failure ends the way upward.
@@ -52,19 +52,19 @@ MAX_READS: Final = 16
 MAX_KEPT: Final = 10_000
 
 
-class Reader:
+class OwnerReader:
     """Answers from memory where it can. `get` gives the body of a GET, as `Client.get_raw`."""
 
     def __init__(
         self,
         get: Get,
         *,
-        timing: Timing | None = None,
+        timing: ReaderTiming | None = None,
         registry: CollectorRegistry | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._get = get
-        self._timing = timing or Timing()
+        self._timing = timing or ReaderTiming()
         self._clock = clock
         self._kept: OrderedDict[Asked, tuple[float, Owner | None]] = OrderedDict()
         self._flying: dict[Asked, asyncio.Task[Owner | None]] = {}

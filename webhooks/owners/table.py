@@ -12,14 +12,14 @@ from typing import Any, Final
 from extender.api.objects import ObjectMeta, OwnerReference
 from webhooks.owners import batch, jobset, kubeflow, ray
 from webhooks.owners import leaderworkerset as lws
-from webhooks.owners.origin import Owner, Shape
+from webhooks.owners.origin import Owner, OwnerShape
 
 INFERENCE: Final = "inference"
 INTERACTIVE: Final = "interactive"
 
 
 @dataclass(slots=True, frozen=True)
-class Claim:
+class OwnerClaim:
     """Which owner a pod's labels name; `uid` is empty where they don't tell it."""
 
     name: str
@@ -31,7 +31,7 @@ def _alone(_owner: Any) -> None:
 
 
 @dataclass(slots=True, frozen=True, eq=False)
-class Kind:
+class OwnerKind:
     """One kind of owner.
 
     `shape` gives None where pods don't need one another; without it they are a group of which the
@@ -43,16 +43,16 @@ class Kind:
 
     api_group: str
     kind: str
-    shape: Callable[[Any], Shape | None] | None = None
+    shape: Callable[[Any], OwnerShape | None] | None = None
     version: str = ""
     plural: str = ""
     document: type[Owner] = Owner
-    claim: Callable[[ObjectMeta, OwnerReference], Claim | None] | None = None
+    claim: Callable[[ObjectMeta, OwnerReference], OwnerClaim | None] | None = None
     part_of: Callable[[ObjectMeta], str] | None = None
     role_of: Callable[[ObjectMeta], str] | None = None
     work: str = ""
     climbs: bool = False
-    shape_of_named: Callable[[Any], Shape] | None = None
+    shape_of_named: Callable[[Any], OwnerShape] | None = None
 
     @property
     def is_alone(self) -> bool:
@@ -60,60 +60,60 @@ class Kind:
         return self.shape is _alone
 
 
-def _by_label(key: str) -> Callable[[ObjectMeta, OwnerReference], Claim | None]:
+def _by_label(key: str) -> Callable[[ObjectMeta, OwnerReference], OwnerClaim | None]:
     """A claim by one label: its value is the owner's name."""
 
-    def claim(meta: ObjectMeta, _ref: OwnerReference) -> Claim | None:
+    def claim(meta: ObjectMeta, _ref: OwnerReference) -> OwnerClaim | None:
         name = meta.label(key)
-        return Claim(name) if name else None
+        return OwnerClaim(name) if name else None
 
     return claim
 
 
-def _of_job_set(meta: ObjectMeta, _ref: OwnerReference) -> Claim | None:
+def _of_job_set(meta: ObjectMeta, _ref: OwnerReference) -> OwnerClaim | None:
     name = meta.label(jobset.NAME)
-    return Claim(name, meta.label(jobset.UID)) if name else None
+    return OwnerClaim(name, meta.label(jobset.UID)) if name else None
 
 
-def _of_lws(meta: ObjectMeta, _ref: OwnerReference) -> Claim | None:
+def _of_lws(meta: ObjectMeta, _ref: OwnerReference) -> OwnerClaim | None:
     name = meta.label(lws.NAME)
-    return Claim(name) if name and lws.replica_of(meta) else None
+    return OwnerClaim(name) if name and lws.replica_of(meta) else None
 
 
-def _of_mpi_launcher(meta: ObjectMeta, ref: OwnerReference) -> Claim | None:
+def _of_mpi_launcher(meta: ObjectMeta, ref: OwnerReference) -> OwnerClaim | None:
     name = meta.label(kubeflow.JOB_NAME)
     is_launcher = ref.kind == "Job" and meta.label(kubeflow.OPERATOR) == kubeflow.MPI_OPERATOR
-    return Claim(name) if name and is_launcher else None
+    return OwnerClaim(name) if name and is_launcher else None
 
 
-def _of_ray_service(meta: ObjectMeta, ref: OwnerReference) -> Claim | None:
+def _of_ray_service(meta: ObjectMeta, ref: OwnerReference) -> OwnerClaim | None:
     if ref.kind == "RayCluster" and ray.is_of_service(meta):
-        return Claim(ref.name, ref.uid)
+        return OwnerClaim(ref.name, ref.uid)
     return None
 
 
-def _of_spark(meta: ObjectMeta, _ref: OwnerReference) -> Claim | None:
+def _of_spark(meta: ObjectMeta, _ref: OwnerReference) -> OwnerClaim | None:
     if not meta.label("spark-role"):
         return None
     name = meta.label("sparkoperator.k8s.io/app-name") or meta.label("spark-app-selector")
-    return Claim(name) if name else None
+    return OwnerClaim(name) if name else None
 
 
-def _of_deployment(meta: ObjectMeta, ref: OwnerReference) -> Claim | None:
+def _of_deployment(meta: ObjectMeta, ref: OwnerReference) -> OwnerClaim | None:
     """A ReplicaSet of a Deployment is named after it and the hash of its template."""
     end = f"-{meta.label('pod-template-hash')}"
     if ref.kind == "ReplicaSet" and len(end) > 1 and ref.name.endswith(end):
-        return Claim(ref.name.removesuffix(end))
+        return OwnerClaim(ref.name.removesuffix(end))
     return None
 
 
-def _of_plain_job(meta: ObjectMeta, ref: OwnerReference) -> Claim | None:
+def _of_plain_job(meta: ObjectMeta, ref: OwnerReference) -> OwnerClaim | None:
     is_job = ref.kind == "Job" and ref.api_version.startswith("batch/")
-    return Claim(ref.name, ref.uid) if is_job and batch.is_plain(meta) else None
+    return OwnerClaim(ref.name, ref.uid) if is_job and batch.is_plain(meta) else None
 
 
-def _kubeflow(kind: str, plural: str, version: str = "v1", **more: Any) -> Kind:
-    return Kind(
+def _kubeflow(kind: str, plural: str, version: str = "v1", **more: Any) -> OwnerKind:
+    return OwnerKind(
         "kubeflow.org",
         kind,
         kubeflow.shape,
@@ -125,8 +125,8 @@ def _kubeflow(kind: str, plural: str, version: str = "v1", **more: Any) -> Kind:
     )
 
 
-def _ray(**more: Any) -> Kind:
-    return Kind(
+def _ray(**more: Any) -> OwnerKind:
+    return OwnerKind(
         "ray.io",
         "RayCluster",
         ray.shape,
@@ -139,8 +139,8 @@ def _ray(**more: Any) -> Kind:
 
 
 #: Claims are tried in this order, so what is made of other known kinds comes before these.
-TABLE: Final[Sequence[Kind]] = (
-    Kind(
+TABLE: Final[Sequence[OwnerKind]] = (
+    OwnerKind(
         "leaderworkerset.x-k8s.io",
         "LeaderWorkerSet",
         lws.shape,
@@ -151,7 +151,7 @@ TABLE: Final[Sequence[Kind]] = (
         part_of=lws.replica_of,
         role_of=lws.role_of,
     ),
-    Kind(
+    OwnerKind(
         "jobset.x-k8s.io",
         "JobSet",
         jobset.shape,
@@ -170,22 +170,22 @@ TABLE: Final[Sequence[Kind]] = (
     _ray(claim=_of_ray_service, work=INFERENCE),
     _ray(),
     # Executors are made by the driver, once it runs.
-    Kind("sparkoperator.k8s.io", "SparkApplication", claim=_of_spark),
-    Kind(
+    OwnerKind("sparkoperator.k8s.io", "SparkApplication", claim=_of_spark),
+    OwnerKind(
         "kubeflow.org",
         "Notebook",
         _alone,
         claim=_by_label("notebook-name"),
         work=INTERACTIVE,
     ),
-    Kind(
+    OwnerKind(
         "serving.kserve.io",
         "InferenceService",
         _alone,
         claim=_by_label("serving.kserve.io/inferenceservice"),
         work=INFERENCE,
     ),
-    Kind(
+    OwnerKind(
         "serving.knative.dev",
         "Service",
         _alone,
@@ -193,13 +193,13 @@ TABLE: Final[Sequence[Kind]] = (
         work=INFERENCE,
     ),
     # Steps come one after the other, as the workflow's author ordered them.
-    Kind("argoproj.io", "Workflow", _alone),
-    Kind("apps", "Deployment", _alone, claim=_of_deployment),
-    Kind("apps", "ReplicaSet", _alone),
-    Kind("", "ReplicationController", _alone),
-    Kind("apps", "StatefulSet", _alone, "v1", "statefulsets", climbs=True),
-    Kind("batch", "Job", _alone, claim=_of_plain_job),
-    Kind(
+    OwnerKind("argoproj.io", "Workflow", _alone),
+    OwnerKind("apps", "Deployment", _alone, claim=_of_deployment),
+    OwnerKind("apps", "ReplicaSet", _alone),
+    OwnerKind("", "ReplicationController", _alone),
+    OwnerKind("apps", "StatefulSet", _alone, "v1", "statefulsets", climbs=True),
+    OwnerKind("batch", "Job", _alone, claim=_of_plain_job),
+    OwnerKind(
         "batch",
         "Job",
         batch.shape,

@@ -18,7 +18,7 @@ from typing import Final
 from extender.api.demand import GROUP_LABELS, first_of
 from extender.api.objects import ObjectMeta, OwnerReference
 from webhooks.owners.origin import NO_OWNER, Gang, Origin, Owner, gang_of, group_name
-from webhooks.owners.table import BY_KIND, CLAIMING, Claim, Kind
+from webhooks.owners.table import BY_KIND, CLAIMING, OwnerClaim, OwnerKind
 
 #: Owners above the first that are looked at; no known chain has more than four.
 MAX_DEPTH: Final = 6
@@ -34,7 +34,7 @@ class Asked:
     had the same name and another controller below it, is not taken for this one's.
     """
 
-    kind: Kind
+    kind: OwnerKind
     version: str
     namespace: str
     name: str
@@ -77,7 +77,7 @@ async def _trace(meta: ObjectMeta, read: Read) -> Origin:
     return await _climb(meta, ref, read)
 
 
-async def _told(meta: ObjectMeta, kind: Kind, claim: Claim, read: Read) -> Origin:
+async def _told(meta: ObjectMeta, kind: OwnerKind, claim: OwnerClaim, read: Read) -> Origin:
     """What the owner that the labels name means for the pod."""
     owner = None
     if kind.plural:
@@ -95,7 +95,7 @@ async def _climb(meta: ObjectMeta, first: OwnerReference, read: Read) -> Origin:
     seen = {ref.uid}
     owner = await _read_ref(meta, kind, ref, read)
     if owner is not None and _is_sized_by(first, meta):
-        return _origin(meta, kind, Claim(ref.name, ref.uid), owner)
+        return _origin(meta, kind, OwnerClaim(ref.name, ref.uid), owner)
     while owner is not None and kind.climbs and len(seen) <= MAX_DEPTH:
         above = owner.metadata.controller
         higher = _kind_of(above) if above else None
@@ -104,10 +104,12 @@ async def _climb(meta: ObjectMeta, first: OwnerReference, read: Read) -> Origin:
         ref, kind = above, higher
         seen.add(ref.uid)
         owner = await _read_ref(meta, kind, ref, read)
-    return _origin(meta, kind, Claim(ref.name, ref.uid), owner)
+    return _origin(meta, kind, OwnerClaim(ref.name, ref.uid), owner)
 
 
-async def _read_ref(meta: ObjectMeta, kind: Kind, ref: OwnerReference, read: Read) -> Owner | None:
+async def _read_ref(
+    meta: ObjectMeta, kind: OwnerKind, ref: OwnerReference, read: Read
+) -> Owner | None:
     if not kind.plural:
         return None
     version = ref.api_version.rpartition("/")[2]
@@ -116,7 +118,7 @@ async def _read_ref(meta: ObjectMeta, kind: Kind, ref: OwnerReference, read: Rea
     return await read(Asked(kind, version, meta.namespace, ref.name, ref.uid, ref.uid))
 
 
-def _origin(meta: ObjectMeta, kind: Kind, claim: Claim, owner: Owner | None) -> Origin:
+def _origin(meta: ObjectMeta, kind: OwnerKind, claim: OwnerClaim, owner: Owner | None) -> Origin:
     part = kind.part_of(meta) if kind.part_of else ""
     group = group_name(kind.kind.lower(), claim.name, part)
     if kind.is_alone:
@@ -141,7 +143,7 @@ def _is_sized_by(ref: OwnerReference, meta: ObjectMeta) -> bool:
     return is_named and kind is not None and kind.shape_of_named is not None
 
 
-def _kind_of(ref: OwnerReference) -> Kind | None:
+def _kind_of(ref: OwnerReference) -> OwnerKind | None:
     return BY_KIND.get((ref.api_version.rpartition("/")[0], ref.kind))
 
 

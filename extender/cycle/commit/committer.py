@@ -17,7 +17,7 @@ from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.pods.writer import PodWriter, Release
 from extender.cycle.recovery.repair import Repairs
 from extender.cycle.rows import kept_row, row_of
-from extender.ledger.writer import Change, Ledger
+from extender.ledger.writer import Ledger, RowChange
 from extender.policy.plan import Admission, Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView, WorkloadView
@@ -45,9 +45,9 @@ class Committer:
 
     async def repair(self, repairs: Repairs) -> None:
         """Write what recovery found, then release the pods of plans that are whole."""
-        changes = [Change("repairs", frees=repairs.frees, bound=repairs.bound)]
+        changes = [RowChange("repairs", frees=repairs.frees, bound=repairs.bound)]
         changes += [
-            Change(f"restore {row.uid}", rows={node: [row]})
+            RowChange(f"restore {row.uid}", rows={node: [row]})
             for node, rows in repairs.restores.items()
             for row in rows
         ]
@@ -90,7 +90,7 @@ class Committer:
         if releases:
             log.info("released pods", pods=len(releases), workloads=len(plan.admissions))
 
-    def _changes_of(self, plan: Plan, snapshot: Snapshot, epoch: int) -> list[Change]:
+    def _changes_of(self, plan: Plan, snapshot: Snapshot, epoch: int) -> list[RowChange]:
         """The plan's rows: places of admissions, with those that are kept for what moves."""
         made = {"epoch": epoch, "reserved_at": snapshot.now_s}
         rows: dict[str, dict[str, list[Row]]] = {}
@@ -105,11 +105,11 @@ class Committer:
                 of = rows.setdefault(_nominated(move.beneficiary), {})
                 row = kept_row(snapshot.workloads[move.workload], placement, owner, **made)
                 of.setdefault(placement.node, []).append(row)
-        changes = [Change(key, rows=of) for key, of in rows.items() if of]
+        changes = [RowChange(key, rows=of) for key, of in rows.items() if of]
         drops = [self._drop(snapshot.workloads[key]) for key in plan.drops]
         return changes + [change for change in drops if change.frees]
 
-    async def _write(self, changes: list[Change]) -> set[str]:
+    async def _write(self, changes: list[RowChange]) -> set[str]:
         """Commit to the ledger; returns the keys of changes that did not land."""
         outcome = await self._ledger.commit(changes)
         for node in outcome.written.values():
@@ -120,14 +120,14 @@ class Committer:
             log.warning("rows not written", workload=key, error=str(error))
         return outcome.refused.keys() | outcome.failed.keys()
 
-    def _drop(self, workload: WorkloadView) -> Change:
+    def _drop(self, workload: WorkloadView) -> RowChange:
         """Give up the places a workload holds for itself."""
         frees: dict[str, list[Row]] = {}
         for pod in workload.pods:
             row = self._state.row_of(pod)
             if pod.state == "nominated" and row is not None:
                 frees.setdefault(pod.node, []).append(row)
-        return Change(workload.key, frees=frees)
+        return RowChange(workload.key, frees=frees)
 
     def _now(self, pod: PodView) -> PodView:
         """The pod as the model has it now, which may be newer than the snapshot."""

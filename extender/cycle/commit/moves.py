@@ -13,7 +13,7 @@ import structlog
 
 from extender.api.kinds import Row
 from extender.cycle.rows import successor_row
-from extender.ledger.writer import Change
+from extender.ledger.writer import RowChange
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView, WorkloadView
 from extender.state.trees import is_below
@@ -37,17 +37,19 @@ class HandOver:
         self._state = state
         self._seen: dict[tuple[str, str, bool], float] = {}
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[RowChange]:
         """What the ledger has to write: places for their successors, and places given up."""
         kept = self._state.kept_places()
         self._note(kept, asyncio.get_running_loop().time())
-        changes: list[Change] = []
+        changes: list[RowChange] = []
         pairs: dict[str, tuple[WorkloadView, list[_Pair]]] = {}
         taken: set[str] = set()
         for place in kept:
             if self._is_late(place):
                 log.info("kept place given up", pod=_name(place), node=place.node)
-                changes.append(Change(f"give up {_name(place)}", frees={place.node: [place.row]}))
+                changes.append(
+                    RowChange(f"give up {_name(place)}", frees={place.node: [place.row]})
+                )
                 continue
             heirs = self._state.successors(place.row)
             heir = next((pod for pod in heirs if pod.uid not in taken), None)
@@ -87,7 +89,7 @@ def _may_start(workload: WorkloadView, pairs: Iterable[_Pair]) -> bool:
     return not is_below(workload.tree, workload.min_member, groups)
 
 
-def _change_of(workload: WorkloadView, pairs: Iterable[_Pair]) -> Change:
+def _change_of(workload: WorkloadView, pairs: Iterable[_Pair]) -> RowChange:
     rows: dict[str, list[Row]] = {}
     frees: dict[str, list[Row]] = {}
     now_s = int(time.time())
@@ -95,7 +97,7 @@ def _change_of(workload: WorkloadView, pairs: Iterable[_Pair]) -> Change:
         rows.setdefault(place.node, []).append(successor_row(workload, pod, place.row, now_s))
         frees.setdefault(place.node, []).append(place.row)
         log.info("kept place handed over", pod=_name(place), to=pod.key, node=place.node)
-    return Change(f"hand over to {workload.key}", rows=rows, frees=frees)
+    return RowChange(f"hand over to {workload.key}", rows=rows, frees=frees)
 
 
 def _name(place: KeptPlace) -> str:

@@ -24,7 +24,7 @@ Seat = tuple[str, str]
 
 
 @dataclass(slots=True, eq=False)
-class Case:
+class EvictionGroup:
     """The evictions of one plan for one beneficiary (None: the pods leave for no other workload).
 
     `seats` are the places that the plan nominated for it. `dropped` says why the evictions that
@@ -51,7 +51,7 @@ class Case:
         self.dropped = self.dropped or why
 
 
-def case_of(plan: Plan, snapshot: Snapshot, evictions: Sequence[Eviction]) -> Case:
+def case_of(plan: Plan, snapshot: Snapshot, evictions: Sequence[Eviction]) -> EvictionGroup:
     """The case of these evictions, which all have the same beneficiary."""
     key = evictions[0].beneficiary
     seats = tuple(
@@ -60,7 +60,7 @@ def case_of(plan: Plan, snapshot: Snapshot, evictions: Sequence[Eviction]) -> Ca
         if admission.state == "nominated" and admission.workload.key == key
         for placement in admission.placements
     )
-    return Case(snapshot.workloads.get(key), seats, evictions, len(evictions))
+    return EvictionGroup(snapshot.workloads.get(key), seats, evictions, len(evictions))
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Beneficiaries:
         self._state = state
         self._awaited: list[_Awaited] = []
 
-    def why_not(self, case: Case) -> str:
+    def why_not(self, case: EvictionGroup) -> str:
         """Why nothing more is to be evicted for the case's beneficiary; empty while it waits.
 
         It waits while each of its pods still holds the place that the plan nominated for it, and
@@ -107,7 +107,7 @@ class Beneficiaries:
             return "" if states & {"gated", "nominated"} else "its beneficiary waits no more"
         return "" if "nominated" in states else "its beneficiary waits no more"
 
-    def watch(self, case: Case, now: float) -> None:
+    def watch(self, case: EvictionGroup, now: float) -> None:
         """Pods were evicted for the case: note whether its beneficiary runs."""
         uids = {uid for uid, _ in case.seats}
         if uids:

@@ -21,7 +21,7 @@ import structlog
 from extender.api.failpoint import reach
 from extender.api.reasons import Reason
 from extender.cycle import metrics
-from extender.cycle.evictions.beneficiaries import Beneficiaries, Case, case_of
+from extender.cycle.evictions.beneficiaries import Beneficiaries, EvictionGroup, case_of
 from extender.cycle.evictions.events import EvictionEvents
 from extender.cycle.evictions.protection import Protection
 from extender.cycle.pod_events import PodEvents
@@ -51,7 +51,7 @@ class _Turn:
     """
 
     eviction: Eviction
-    case: Case
+    case: EvictionGroup
     grace_s: int | None = None
     is_forced: bool = False
     after: "Sequence[_Turn]" = ()
@@ -105,7 +105,7 @@ class Evictor:
             # A pod that leaves for no beneficiary leaves with its own workload.
             own = "" if eviction.beneficiary else eviction.workload
             cases.setdefault((eviction.beneficiary, own), []).append(eviction)
-        case_by_uid: dict[str, Case] = {}
+        case_by_uid: dict[str, EvictionGroup] = {}
         for (beneficiary, _), listed in cases.items():
             if beneficiary in without_place or not self._are_as_planned(listed):
                 log.info("evictions put off", workload=beneficiary, victims=len(listed))
@@ -126,7 +126,7 @@ class Evictor:
         for turn in turns:
             self._run(self._take(turn))
 
-    def _turn(self, eviction: Eviction, case: Case, snapshot: Snapshot) -> _Turn:
+    def _turn(self, eviction: Eviction, case: EvictionGroup, snapshot: Snapshot) -> _Turn:
         pod = eviction.pod
         project = snapshot.workloads[eviction.workload].project
         most_s = bound_s(snapshot, project, held_pool(snapshot, pod))
@@ -197,7 +197,7 @@ class Evictor:
         metrics.BUDGETS_OVERRULED.inc()
         return await self._writer.delete(pod, turn.eviction.reason, grace_s=turn.grace_s)
 
-    async def _ask(self, case: Case) -> None:
+    async def _ask(self, case: EvictionGroup) -> None:
         """Have the API server try the evictions that budgets cover: a plan that it would not let be
         carried out whole is not begun."""
         covered = [
@@ -211,7 +211,7 @@ class Evictor:
             if answer == "refused":
                 self._refuse(eviction, case)
 
-    def _refuse(self, eviction: Eviction, case: Case) -> None:
+    def _refuse(self, eviction: Eviction, case: EvictionGroup) -> None:
         """The rest of the case is given up, and all it takes of the victim's workload is protected
         for a while: a budget that saves one pod of a gang saves the gang."""
         metrics.EVICTION_REFUSALS.inc()
@@ -232,7 +232,7 @@ class Evictor:
         )
         self._events.tell_victim(eviction, self._state.workload_of(pod), beneficiary)
 
-    def _finish(self, case: Case) -> None:
+    def _finish(self, case: EvictionGroup) -> None:
         """All turns of the case are over."""
         beneficiary = case.beneficiary
         if case.dropped:

@@ -4,11 +4,11 @@ from extender.api import names
 from extender.api.reasons import Reason, Refused
 from extender.api.units import share_milli
 from extender.http.book import NOTHING, Book, Use
-from extender.http.claim import Claim
+from extender.http.claim import PodClaim
 from extender.state.model import QueueView, department_queue
 
 
-def need_milli(claim: Claim, card_mib: int) -> int:
+def need_milli(claim: PodClaim, card_mib: int) -> int:
     """Milli-GPU the claim takes on a node with cards of `card_mib` MiB."""
     demand = claim.demand
     if demand.gpu_memory_mib:
@@ -17,7 +17,7 @@ def need_milli(claim: Claim, card_mib: int) -> int:
 
 
 def refuse_share(
-    book: Book, claim: Claim, pool: str, need: int, leaving: Use = NOTHING
+    book: Book, claim: PodClaim, pool: str, need: int, leaving: Use = NOTHING
 ) -> Reason | None:
     """Why the claim's project or its department may not take `need` milli more; None: it may.
 
@@ -40,7 +40,11 @@ def refuse_share(
 
 
 def _refuse_level(
-    book: Book, claim: Claim, where: tuple[QueueView | None, str], need: int, uses: tuple[Use, Use]
+    book: Book,
+    claim: PodClaim,
+    where: tuple[QueueView | None, str],
+    need: int,
+    uses: tuple[Use, Use],
 ) -> Reason | None:
     """Why one queue may not take `need` milli more in a pool; `uses` is what it has and gives."""
     (view, pool), (use, leaving) = where, uses
@@ -58,13 +62,13 @@ def _refuse_level(
     return None
 
 
-def takes_model(claim: Claim, model: str) -> bool:
+def takes_model(claim: PodClaim, model: str) -> bool:
     """Whether a card model is among those asked for: any part of its name, in any case."""
     models = claim.facts.constraints.gpu_models
     return not models or any(wanted.lower() in model.lower() for wanted in models)
 
 
-def pools_for(book: Book, claim: Claim) -> tuple[str, ...] | Reason:
+def pools_for(book: Book, claim: PodClaim) -> tuple[str, ...] | Reason:
     """The node pools the claim may use, or why there are none."""
     project = book.queues.project_of(claim.facts.namespace, claim.facts.project)
     if isinstance(project, Refused):

@@ -10,7 +10,7 @@ from typing import Final
 
 from extender.api.reasons import Reason, sentence
 from extender.http.book import Book, NodeClass
-from extender.http.claim import Claim, RowName
+from extender.http.claim import PodClaim, RowName
 from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes_model
 from extender.http.verbs.place import find_fitting
 from extender.http.verbs.plan import check_plan
@@ -28,7 +28,7 @@ class Verdict:
     unresolvable: dict[str, str] = field(default_factory=dict)
 
 
-def filter_nodes(book: Book, claim: Claim, names: list[str]) -> Verdict:
+def filter_nodes(book: Book, claim: PodClaim, names: list[str]) -> Verdict:
     """The verdict on `names` for the pod. Costs about 2 ms for 5,000 names."""
     if claim.way == "plain":
         return Verdict(names)
@@ -48,7 +48,7 @@ def _refuse_all(names: list[str], reason: Reason) -> Verdict:
     return Verdict([], {}, dict.fromkeys(names, sentence(reason)))
 
 
-def _keep_planned(book: Book, claim: Claim, plan: RowName, names: list[str]) -> Verdict:
+def _keep_planned(book: Book, claim: PodClaim, plan: RowName, names: list[str]) -> Verdict:
     """Only the planned node, if the ledger says so; preemption can help on no node.
 
     If it is kept, the answer does not mention the others: kube-scheduler treats a node that is
@@ -65,7 +65,7 @@ def _keep_planned(book: Book, claim: Claim, plan: RowName, names: list[str]) -> 
     return verdict
 
 
-def _keep_fitting(book: Book, claim: Claim, names: list[str]) -> Verdict:
+def _keep_fitting(book: Book, claim: PodClaim, names: list[str]) -> Verdict:
     pools = pools_for(book, claim)
     if isinstance(pools, Reason):
         return _refuse_all(names, pools)
@@ -98,7 +98,7 @@ def _keep_fitting(book: Book, claim: Claim, names: list[str]) -> Verdict:
 
 
 def _refuse_class(
-    book: Book, claim: Claim, pools: tuple[str, ...], nodes: NodeClass
+    book: Book, claim: PodClaim, pools: tuple[str, ...], nodes: NodeClass
 ) -> Reason | None:
     """Why the claim may use none of these nodes, whatever they have free."""
     if nodes.pool not in pools or not takes_model(claim, nodes.model):
@@ -108,7 +108,7 @@ def _refuse_class(
     return refuse_share(book, claim, nodes.pool, need_milli(claim, nodes.card_mib))
 
 
-def _refuse_left_rows(book: Book, claim: Claim, verdict: Verdict) -> None:
+def _refuse_left_rows(book: Book, claim: PodClaim, verdict: Verdict) -> None:
     """Nodes on which a row of the pod is still to be freed are not for it."""
     for node in book.rows_of(claim.uid):
         if node in verdict.kept:

@@ -7,14 +7,14 @@ be preempted, nor cards. So a candidate is kept whole or dropped, and no victim 
 from extender.api.kinds import Row
 from extender.api.reasons import Refused
 from extender.http.book import Book, Use
-from extender.http.claim import Claim
+from extender.http.claim import PodClaim
 from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes_model
 from extender.http.verbs.place import pick_on
 from extender.http.wire import MetaVictims
 
 
 def keep_candidates(
-    book: Book, claim: Claim, candidates: dict[str, MetaVictims]
+    book: Book, claim: PodClaim, candidates: dict[str, MetaVictims]
 ) -> dict[str, MetaVictims]:
     """The candidates on which the pod may preempt every victim and then fits.
 
@@ -30,7 +30,7 @@ def keep_candidates(
     }
 
 
-def _may_take(book: Book, claim: Claim, node: str, victims: MetaVictims) -> bool:
+def _may_take(book: Book, claim: PodClaim, node: str, victims: MetaVictims) -> bool:
     rows = []
     for victim in victims.pods or ():
         held = book.rows_of(victim.uid)
@@ -43,7 +43,7 @@ def _may_take(book: Book, claim: Claim, node: str, victims: MetaVictims) -> bool
     return claim.way == "plain" or _fits_without(book, claim, node, rows)
 
 
-def _may_preempt(book: Book, claim: Claim, pool: str, rows: list[Row]) -> bool:
+def _may_preempt(book: Book, claim: PodClaim, pool: str, rows: list[Row]) -> bool:
     """Whether the rows are preemptible ones of the claim's own project, in a pool that preempts."""
     project = book.queues.project_of(claim.facts.namespace, claim.facts.project)
     view = book.queues.pool_views.get(pool)
@@ -52,7 +52,7 @@ def _may_preempt(book: Book, claim: Claim, pool: str, rows: list[Row]) -> bool:
     return all(row.project == project and not row.non_preemptible for row in rows)
 
 
-def _fits_without(book: Book, claim: Claim, node: str, rows: list[Row]) -> bool:
+def _fits_without(book: Book, claim: PodClaim, node: str, rows: list[Row]) -> bool:
     """Whether cards and share admit the claim on `node` once `rows` are gone."""
     table = book.cards
     ix, pool = table.ix.get(node), book.pool_of(node)

@@ -4,12 +4,12 @@ Only asked for pods without a plan and with more than one node left; advisory by
 """
 
 from extender.http.book import Book
-from extender.http.claim import Claim
+from extender.http.claim import PodClaim
 from extender.http.verbs.place import FULL_SCORE, find_scores
 from extender.http.wire import MAX_SCORE, HostPriority
 
 
-def prioritize(book: Book, claim: Claim, names: list[str]) -> list[HostPriority]:
+def prioritize(book: Book, claim: PodClaim, names: list[str]) -> list[HostPriority]:
     """A score for each of `names`, in their order; 0 where nothing speaks for the node."""
     if claim.plan is not None:
         best = claim.plan.node

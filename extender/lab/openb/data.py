@@ -42,7 +42,7 @@ class DataError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PodKind:
     """A kind of pod: what it asks for, and the card models it may use, as bits."""
 
     demand: Demand
@@ -50,7 +50,7 @@ class Shape:
 
 
 @dataclass(slots=True)
-class Cluster:
+class OpenbCluster:
     """The nodes before anything arrives; `model_ix` (int32[n]) numbers their card models."""
 
     nodes: NodeTable
@@ -67,14 +67,14 @@ class Cluster:
 
 
 @dataclass(slots=True)
-class Trace:
+class OpenbTrace:
     """A pod list: `pods` are indices into `shapes` in the order of the pods' names.
 
     `typical` are the kinds of pods that are to be expected.
     """
 
     name: str
-    shapes: list[Shape]
+    shapes: list[PodKind]
     pods: list[int]
     typical: list[TypicalPod]
 
@@ -86,7 +86,7 @@ def trace_names(folder: Path) -> list[str]:
     return sorted({name[len(head) : -len(tail)] for name in files if name.endswith(tail)})
 
 
-def load_cluster(folder: Path) -> Cluster:
+def load_cluster(folder: Path) -> OpenbCluster:
     """The GPU nodes, with all their cards free."""
     nodes, model_names = NodeTable(), dict[str, int]()
     model_ix, total = array("i"), 0
@@ -111,16 +111,16 @@ def load_cluster(folder: Path) -> Cluster:
         total += gpus * MILLI_PER_GPU
     if not total:
         raise DataError(f"{folder / NODES}: no node has a GPU")
-    return Cluster(nodes, model_ix, model_names, total)
+    return OpenbCluster(nodes, model_ix, model_names, total)
 
 
-def load_trace(folder: Path, name: str, cluster: Cluster) -> Trace:
+def load_trace(folder: Path, name: str, cluster: OpenbCluster) -> OpenbTrace:
     """The pods of one list; which models they may use is told in the cluster's numbers."""
     names = trace_names(folder)
     if name not in names:
         known = ", ".join(names) or f"none; files are named {PODS.format('<trace>')}[.gz]"
         raise DataError(f"{folder}: no trace {name!r}; there are: {known}")
-    shapes: dict[Shape, int] = {}
+    shapes: dict[PodKind, int] = {}
     kinds: Counter[tuple[int, int, int, str]] = Counter()
     pods: list[tuple[str, int]] = []
     columns = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -131,12 +131,12 @@ def load_trace(folder: Path, name: str, cluster: Cluster) -> Trace:
             raise row.error("gpu_milli", "0 without GPUs, 1000 with several, 1 to 1000 with one")
         cpu, spec = row.number("cpu_milli"), row.get("gpu_spec")
         demand = Demand(devices, milli, 0, cpu, row.number("memory_mib"))
-        shape = Shape(demand, cluster.models_named(spec))
+        shape = PodKind(demand, cluster.models_named(spec))
         pods.append((row["name"], shapes.setdefault(shape, len(shapes))))
         kinds[cpu, milli, devices, spec] += 1
     if not pods:
         raise DataError(f"{folder / PODS.format(name)}: no pods")
-    return Trace(name, list(shapes), [at for _, at in sorted(pods)], _typical(kinds, cluster))
+    return OpenbTrace(name, list(shapes), [at for _, at in sorted(pods)], _typical(kinds, cluster))
 
 
 def load_reference(folder: Path) -> dict[tuple[str, str], dict[int, list[float]]]:
@@ -160,7 +160,9 @@ def load_reference(folder: Path) -> dict[tuple[str, str], dict[int, list[float]]
     return curves
 
 
-def _typical(kinds: Mapping[tuple[int, int, int, str], int], cluster: Cluster) -> list[TypicalPod]:
+def _typical(
+    kinds: Mapping[tuple[int, int, int, str], int], cluster: OpenbCluster
+) -> list[TypicalPod]:
     """The most frequent kinds, until they hold 95 % of the pods; equal counts: the larger first."""
     ranked = sorted(kinds.items(), key=lambda each: (each[1], each[0]), reverse=True)
     enough = _TYPICAL_PERCENT * sum(kinds.values())

@@ -27,7 +27,7 @@ from extender.kernels.typical import (
     published_measure,
 )
 from extender.lab.kernels import baselines, published
-from extender.lab.openb.data import Cluster, Shape, Trace
+from extender.lab.openb.data import OpenbCluster, OpenbTrace, PodKind
 
 _NO_PRICE: Final = array("i", [0]) * MOST_MODELS
 _BINPACK: Final = 0
@@ -37,9 +37,9 @@ _BINPACK: Final = 0
 class Start:
     """What a policy begins with: an empty cluster, its nodes in the order that breaks ties."""
 
-    cluster: Cluster
+    cluster: OpenbCluster
     order: "array[int]"
-    trace: Trace
+    trace: OpenbTrace
     rng: random.Random
 
 
@@ -54,7 +54,7 @@ class Policy(ABC):
         self._order = start.order
         self._allowed: dict[int, array[int]] = {}
 
-    def place(self, shape: Shape) -> bool:
+    def place(self, shape: PodKind) -> bool:
         """Give a pod of `shape` its place for good; False if it fits nowhere."""
         ix = self.choose(shape)
         if ix < 0:
@@ -66,14 +66,14 @@ class Policy(ABC):
         return True
 
     @abstractmethod
-    def choose(self, shape: Shape) -> int:
+    def choose(self, shape: PodKind) -> int:
         """The node that a pod of `shape` gets, or -1 if it fits nowhere."""
 
-    def pick_cards(self, ix: int, shape: Shape) -> list[int]:
+    def pick_cards(self, ix: int, shape: PodKind) -> list[int]:
         """The cards of node `ix` that it gets: the tightest that fit, the first of equals."""
         return nodes.pick_cards(self.nodes.cards, ix, shape.demand, _BINPACK)
 
-    def note(self, ix: int, shape: Shape) -> None:  # noqa: B027 - most policies remember nothing
+    def note(self, ix: int, shape: PodKind) -> None:  # noqa: B027 - most policies remember nothing
         """A pod of `shape` has been placed on node `ix`."""
 
     def allowed(self, models: int) -> "array[int]":
@@ -93,9 +93,9 @@ class RandomPolicy(Policy):
     def __init__(self, start: Start) -> None:
         super().__init__(start)
         self._rng = start.rng
-        self._feasible: dict[Shape, array[int]] = {}
+        self._feasible: dict[PodKind, array[int]] = {}
 
-    def choose(self, shape: Shape) -> int:
+    def choose(self, shape: PodKind) -> int:
         """Each node that takes the pod has the same chance."""
         # What a node refuses once it refuses for ever, since nothing is ever given back.
         feasible = self._feasible.get(shape)
@@ -110,7 +110,7 @@ class RandomPolicy(Policy):
             feasible.pop()
         return -1
 
-    def pick_cards(self, ix: int, shape: Shape) -> list[int]:
+    def pick_cards(self, ix: int, shape: PodKind) -> list[int]:
         """For a fraction, each card that takes it has the same chance."""
         demand = shape.demand
         if demand.devices != 1 or demand.milli == MILLI_PER_GPU:
@@ -124,37 +124,37 @@ class ScoringPolicy(Policy):
 
     def __init__(self, start: Start) -> None:
         super().__init__(start)
-        self._scores: dict[Shape, Scores] = {}
+        self._scores: dict[PodKind, Scores] = {}
         #: Per set of models: the nodes that have changed, oldest first.
         self._changed: dict[int, array[int]] = {}
-        self._seen: dict[Shape, int] = {}
+        self._seen: dict[PodKind, int] = {}
 
     @abstractmethod
     def rescore(self, demand: Demand, stale: "array[int]", scores: Scores) -> None:
         """Bring the scores of the `stale` nodes up to date."""
 
-    def price(self, shape: Shape) -> "array[int]":
+    def price(self, shape: PodKind) -> "array[int]":
         """Points that a node of each card model costs a pod of `shape`: int32[64]."""
         return _NO_PRICE
 
-    def choose(self, shape: Shape) -> int:
+    def choose(self, shape: PodKind) -> int:
         """The node with the highest score less its price, the first of equals."""
         everyone = self.allowed(shape.models)
         scores = self._scores_of(shape, everyone)
         return fragments.best_of(scores, everyone, self.model_ix, self.price(shape))
 
-    def note(self, ix: int, shape: Shape) -> None:
+    def note(self, ix: int, shape: PodKind) -> None:
         """Remember that the scores of node `ix` are stale."""
         model = self.model_ix[ix]
         for models, changed in self._changed.items():
             if models >> model & 1:
                 changed.append(ix)
 
-    def card_of(self, ix: int, shape: Shape) -> int:
+    def card_of(self, ix: int, shape: PodKind) -> int:
         """The card that the score of node `ix` is for, or -1 where scores don't say."""
         return self._scores[shape].card[ix]
 
-    def _scores_of(self, shape: Shape, everyone: "array[int]") -> Scores:
+    def _scores_of(self, shape: PodKind, everyone: "array[int]") -> Scores:
         changed = self._changed.setdefault(shape.models, array("i"))
         seen = self._seen.get(shape)
         self._seen[shape] = len(changed)
@@ -176,12 +176,12 @@ class _Measuring(ScoringPolicy):
     def measure_nodes(self, stale: "array[int]") -> None:
         """Measure the fragmentation of these nodes anew."""
 
-    def pick_cards(self, ix: int, shape: Shape) -> list[int]:
+    def pick_cards(self, ix: int, shape: PodKind) -> list[int]:
         """For a fraction, the card by which fragmentation falls most."""
         card = self.card_of(ix, shape)
         return [card] if card >= 0 else super().pick_cards(ix, shape)
 
-    def note(self, ix: int, shape: Shape) -> None:
+    def note(self, ix: int, shape: PodKind) -> None:
         """Measure the node anew."""
         super().note(ix, shape)
         self.measure_nodes(array("i", [ix]))
@@ -231,13 +231,13 @@ class FragPolicy(_Measuring):
         """By the fall of fragmentation."""
         fragments.score_nodes(self.nodes, self._fragments, demand, stale, scores)
 
-    def price(self, shape: Shape) -> "array[int]":
+    def price(self, shape: PodKind) -> "array[int]":
         """Card models that run short are dear; work without GPUs pays nothing."""
         if not shape.demand.wants_gpu:
             return _NO_PRICE
         return price_models(self._typical, self._free_milli)
 
-    def note(self, ix: int, shape: Shape) -> None:
+    def note(self, ix: int, shape: PodKind) -> None:
         """Count what the node's model has left, too."""
         super().note(ix, shape)
         self._free_milli[self.model_ix[ix]] -= shape.demand.total_milli
@@ -257,7 +257,7 @@ class _Baseline(ScoringPolicy):
         """By the rule of the policy."""
         baselines.score_nodes(self.nodes, self, demand, stale, scores)
 
-    def note(self, ix: int, shape: Shape) -> None:
+    def note(self, ix: int, shape: PodKind) -> None:
         """Remember the kind of pod on the node."""
         super().note(ix, shape)
         demand = shape.demand

@@ -12,7 +12,7 @@ from array import array
 from dataclasses import dataclass
 from typing import Final
 
-from extender.lab.openb.data import LAST_PERCENT, Cluster, Trace
+from extender.lab.openb.data import LAST_PERCENT, OpenbCluster, OpenbTrace
 from extender.lab.openb.gorandom import GoRandom
 from extender.lab.openb.policies import Policy, Start
 
@@ -44,7 +44,7 @@ class Run:
     took_s: float
 
 
-def replay_once(cluster: Cluster, trace: Trace, policy: type[Policy], seed: int) -> Run:
+def replay_once(cluster: OpenbCluster, trace: OpenbTrace, policy: type[Policy], seed: int) -> Run:
     """Replay the trace with one policy. All policies meet the same arrivals at the same seed."""
     began_s = time.perf_counter()
     arrivals, order = draw(cluster, trace, seed)
@@ -61,7 +61,7 @@ def replay_once(cluster: Cluster, trace: Trace, policy: type[Policy], seed: int)
     return Run(trace.name, policy.name, seed, curve.means(), len(arrivals), n_placed, took_s)
 
 
-def draw(cluster: Cluster, trace: Trace, seed: int) -> tuple[list[int], "array[int]"]:
+def draw(cluster: OpenbCluster, trace: OpenbTrace, seed: int) -> tuple[list[int], "array[int]"]:
     """The shapes of the pods as they arrive, and the nodes in the order that breaks ties.
 
     Drawn as the reference simulator does it, so seed for seed they are what it met.

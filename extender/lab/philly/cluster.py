@@ -15,8 +15,8 @@ from extender.api.kinds import Device, GpuNode, GpuNodeSpec, GpuNodeStatus
 from extender.api.objects import ObjectMeta
 from extender.api.units import MILLI_PER_GPU
 from extender.lab.philly.plans import Places
-from extender.lab.philly.rules import POOL, Pace, Part, Rule
-from extender.lab.philly.trace import GPUS_PER_NODE, Job
+from extender.lab.philly.rules import POOL, Part, ReplayPace, ReplayRule
+from extender.lab.philly.trace import GPUS_PER_NODE, TraceJob
 from extender.lab.philly.work import CHECKPOINT_S
 from extender.state.model import PodView, WorkloadView
 from extender.state.nodes import NodeFacts, NodeTable
@@ -37,7 +37,7 @@ _LineKey = tuple[str, int]
 class Entry:
     """A job that has arrived and has not finished. `running` is None while it waits."""
 
-    job: Job
+    job: TraceJob
     rank: Rank
     waiting: WorkloadView
     running: WorkloadView | None = None
@@ -50,9 +50,9 @@ class SimulatedCluster:
     `snapshot` is what a cycle sees of it.
     """
 
-    rule: Rule
+    rule: ReplayRule
     part: Part
-    pace: Pace = field(default_factory=Pace)
+    pace: ReplayPace = field(default_factory=ReplayPace)
     nodes: NodeTable = field(init=False)
     entries: dict[str, Entry] = field(default_factory=dict)
     n_waiting: int = 0
@@ -69,7 +69,7 @@ class SimulatedCluster:
         self._held = dict.fromkeys(self.part.quota_gpus, 0)
         self._waiting = dict.fromkeys(self.part.quota_gpus, 0)
 
-    def arrive(self, job: Job) -> Entry:
+    def arrive(self, job: TraceJob) -> Entry:
         """The job waits from now on."""
         rule = self.rule
         rank = (-rule.priority_of(job), job.submit_s, job.number)
@@ -138,7 +138,7 @@ class SimulatedCluster:
             tally=tally,
         )
 
-    def has_blocked_no_larger(self, job: Job) -> bool:
+    def has_blocked_no_larger(self, job: TraceJob) -> bool:
         """Whether the last cycle left one waiting in the job's queue that wants no more than it.
 
         What had no place for that one has none for `job` either, until something is released.
@@ -263,7 +263,7 @@ def pod_sizes(gpus: int) -> list[int]:
     return [GPUS_PER_NODE] * whole + ([rest] if rest else [])
 
 
-def _waiting_view(job: Job, rule: Rule, pace: Pace) -> WorkloadView:
+def _waiting_view(job: TraceJob, rule: ReplayRule, pace: ReplayPace) -> WorkloadView:
     name = f"{job.number:05}-{job.tenant}"
     sizes = pod_sizes(job.gpus)
     pods = tuple(

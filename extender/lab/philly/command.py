@@ -23,11 +23,11 @@ from extender.cli.output import (
 from extender.cli.span import Span
 from extender.lab.philly.figures import Figures, TenantFigures, summarise
 from extender.lab.philly.reference import BARS, Reference, reference_for
-from extender.lab.philly.replay import Outcome, Replay
+from extender.lab.philly.replay import Replay, ReplayOutcome
 from extender.lab.philly.report import COLUMNS, as_json, misses_bar, shown, shown_reference
-from extender.lab.philly.rules import RULES, Pace, Rule, rule_named
+from extender.lab.philly.rules import RULES, ReplayPace, ReplayRule, rule_named
 from extender.lab.philly.shares import draw_shares
-from extender.lab.philly.trace import WINDOW_DAYS, Trace, TraceError, load_trace, shaken
+from extender.lab.philly.trace import WINDOW_DAYS, PhillyTrace, TraceError, load_trace, shaken
 
 _NAMES: Final = [rule.name for rule in RULES]
 _PRIVATE: Final = "private"
@@ -42,7 +42,7 @@ class _Results:
     """Figures of every rule, a run for each seed, and the last run itself."""
 
     figures: dict[str, list[Figures]]
-    last: Outcome
+    last: ReplayOutcome
 
 
 @click.command()
@@ -147,16 +147,20 @@ def philly(  # noqa: PLR0913 - one for each option
         trace = load_trace(folder, nodes, (days[0], days[-1]))
     except TraceError as error:
         raise click.ClickException(str(error)) from None
-    pace = Pace(cycle_s, min_runtime_s, preemption_delay_s, reclaim_band_percent, says_checkpoints)
+    pace = ReplayPace(
+        cycle_s, min_runtime_s, preemption_delay_s, reclaim_band_percent, says_checkpoints
+    )
     results = _replay(trace, [rule_named(name) for name in names], pace, seeds)
     output.write(lambda: as_json(trace, pace, results.figures), lambda: draw_shares(results.last))
     if output.has_table:
         _show(trace, results.figures, has_tenants)
 
 
-def _replay(trace: Trace, rules: Sequence[Rule], pace: Pace, seeds: range) -> _Results:
+def _replay(
+    trace: PhillyTrace, rules: Sequence[ReplayRule], pace: ReplayPace, seeds: range
+) -> _Results:
     figures: dict[str, list[Figures]] = {rule.name: [] for rule in rules}
-    outcome: Outcome | None = None
+    outcome: ReplayOutcome | None = None
     for seed in seeds:
         jobs = shaken(trace, seed)
         private = _run(jobs, rule_named(_PRIVATE), pace)
@@ -167,14 +171,14 @@ def _replay(trace: Trace, rules: Sequence[Rule], pace: Pace, seeds: range) -> _R
     return _Results(figures, outcome)
 
 
-def _run(trace: Trace, rule: Rule, pace: Pace) -> Outcome:
+def _run(trace: PhillyTrace, rule: ReplayRule, pace: ReplayPace) -> ReplayOutcome:
     """One replay, with a bar."""
     with bar() as progress:
         task = progress.add_task(rule.name, total=len(trace.jobs))
         return Replay(trace, rule, pace).run(lambda n_done: progress.advance(task, n_done))
 
 
-def _show(trace: Trace, figures: dict[str, list[Figures]], has_tenants: bool) -> None:
+def _show(trace: PhillyTrace, figures: dict[str, list[Figures]], has_tenants: bool) -> None:
     console = wide_console(_WIDE)
     console.print(_heading(trace))
     if len(figures) == 1:
@@ -186,7 +190,7 @@ def _show(trace: Trace, figures: dict[str, list[Figures]], has_tenants: bool) ->
             console.print(_of_tenants(rule_named(name), runs[-1].tenants))
 
 
-def _heading(trace: Trace) -> str:
+def _heading(trace: PhillyTrace) -> str:
     quota = " ".join(str(nodes) for nodes in trace.quota_nodes.values())
     return (
         f"Philly, {trace.nodes} nodes x 8 GPUs, {len(trace.jobs):,} jobs of days"
@@ -195,7 +199,7 @@ def _heading(trace: Trace) -> str:
     )
 
 
-def _one_rule(trace: Trace, entry: tuple[str, list[Figures]]) -> Table:
+def _one_rule(trace: PhillyTrace, entry: tuple[str, list[Figures]]) -> Table:
     name, runs = entry
     table = Table(title=rule_named(name).title, box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("figure")
@@ -222,7 +226,7 @@ def _one_rule(trace: Trace, entry: tuple[str, list[Figures]]) -> Table:
     return table
 
 
-def _many_rules(trace: Trace, figures: dict[str, list[Figures]]) -> Table:
+def _many_rules(trace: PhillyTrace, figures: dict[str, list[Figures]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, caption="second lines: the note's figures")
     table.add_column("policy", no_wrap=True)
     for column in COLUMNS:
@@ -241,13 +245,13 @@ def _cells(runs: Sequence[Figures]) -> Iterator[str]:
         yield shown(column, runs)
 
 
-def _reference(trace: Trace, name: str) -> Reference | None:
+def _reference(trace: PhillyTrace, name: str) -> Reference | None:
     """The note's row, where the same was replayed."""
     is_whole = trace.days == (1, WINDOW_DAYS)
     return reference_for(name, trace.nodes) if is_whole else None
 
 
-def _of_tenants(rule: Rule, tenants: Sequence[TenantFigures]) -> Table:
+def _of_tenants(rule: ReplayRule, tenants: Sequence[TenantFigures]) -> Table:
     table = Table(title=rule.title, box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("tenant", no_wrap=True)
     for heading in ("quota GPUs", "jobs", "wait h", "alone h", "deprived GPU-h"):

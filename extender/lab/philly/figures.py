@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from extender.lab.philly.replay import JobRecord, Outcome, Stop
+from extender.lab.philly.replay import JobRecord, ReplayOutcome, Stop
 from extender.lab.philly.shares import Moment, moments
 
 #: A job is treated unfairly when it takes more than this much longer than in a private partition.
@@ -87,7 +87,7 @@ class Figures(Struct):
     tenants: list[TenantFigures]
 
 
-def summarise(outcome: Outcome, private: Outcome) -> Figures:
+def summarise(outcome: ReplayOutcome, private: ReplayOutcome) -> Figures:
     """The figures of `outcome`, beside what the same trace does in private partitions."""
     trace, meter = outcome.trace, outcome.meter
     start_s, end_s = trace.steady_s
@@ -184,7 +184,7 @@ def _mean_wait_h(records: Iterable[JobRecord]) -> float:
     return fmean(waits) / _HOUR if waits else 0.0
 
 
-def _tenants(outcome: Outcome, private: Outcome) -> list[TenantFigures]:
+def _tenants(outcome: ReplayOutcome, private: ReplayOutcome) -> list[TenantFigures]:
     trace = outcome.trace
     by_tenant: dict[str, list[JobRecord]] = {tenant: [] for tenant in trace.quota_nodes}
     for record in outcome.records:

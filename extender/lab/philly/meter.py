@@ -6,7 +6,7 @@ All figures are whole GPUs and GPU-seconds, so a replay of the same trace gives 
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.lab.philly.trace import WINDOW_START_S, Trace
+from extender.lab.philly.trace import WINDOW_START_S, PhillyTrace
 
 #: Allocation and demand of every tenant are noted at each full hour, for shares over time.
 SAMPLE_S: Final = 3600
@@ -22,14 +22,14 @@ class Sample:
 
 
 @dataclass(slots=True)
-class Meter:
+class ReplayMeter:
     """Integrals up to `now_s`. `steady` figures are over the trace's steady days only.
 
     Deprived is what a tenant holds less than the smaller of its quota and its demand; lost is what
     was held for work that had to be done again, or to load it.
     """
 
-    trace: Trace
+    trace: PhillyTrace
     now_s: int = 0
     lost_gpu_s: int = 0
     deprived_gpu_s: int = 0

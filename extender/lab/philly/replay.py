@@ -13,11 +13,11 @@ from typing import Final
 
 from extender.api.units import MILLI_PER_GPU
 from extender.lab.philly.cluster import SimulatedCluster
-from extender.lab.philly.meter import Meter
+from extender.lab.philly.meter import ReplayMeter
 from extender.lab.philly.plans import Steps, read_plan
-from extender.lab.philly.rules import Pace, Rule, lay_out
-from extender.lab.philly.trace import Job, Trace
-from extender.lab.philly.work import Work
+from extender.lab.philly.rules import ReplayPace, ReplayRule, lay_out
+from extender.lab.philly.trace import PhillyTrace, TraceJob
+from extender.lab.philly.work import JobProgress
 from extender.policy.decide import decide
 from extender.state.model import GPU
 
@@ -50,8 +50,8 @@ class Stop:
 class JobRecord:
     """A job with what became of it."""
 
-    job: Job
-    work: Work
+    job: TraceJob
+    work: JobProgress
     finished_s: int = 0
 
     @property
@@ -66,13 +66,13 @@ class JobRecord:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ReplayOutcome:
     """All that one replay leaves behind; `records` are in the order of the trace."""
 
-    trace: Trace
-    rule: Rule
+    trace: PhillyTrace
+    rule: ReplayRule
     records: list[JobRecord]
-    meter: Meter
+    meter: ReplayMeter
     stops: list[Stop]
     n_cycles: int
     decide_s: float
@@ -97,10 +97,10 @@ class _Cell:
 class Replay:
     """One run of one rule over one trace."""
 
-    trace: Trace
-    rule: Rule
-    pace: Pace = field(default_factory=Pace)
-    meter: Meter = field(init=False)
+    trace: PhillyTrace
+    rule: ReplayRule
+    pace: ReplayPace = field(default_factory=ReplayPace)
+    meter: ReplayMeter = field(init=False)
     stops: list[Stop] = field(default_factory=list)
     n_cycles: int = 0
     decide_s: float = 0.0
@@ -111,13 +111,13 @@ class Replay:
     _shares: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.meter = Meter(self.trace)
+        self.meter = ReplayMeter(self.trace)
         for part in lay_out(self.rule, self.trace, self.pace.min_runtime_s):
             cell = _Cell(SimulatedCluster(self.rule, part, self.pace))
             self._cells.append(cell)
             self._cell_of.update(dict.fromkeys(part.tenants, cell))
 
-    def run(self, progress: Progress | None = None) -> Outcome:
+    def run(self, progress: Progress | None = None) -> ReplayOutcome:
         """Replay until every job has finished."""
         at, jobs = 0, self.trace.jobs
         while (now_s := self._next_s(jobs[at].submit_s if at < len(jobs) else None)) is not None:
@@ -135,7 +135,7 @@ class Replay:
         if n_waiting:
             raise DeadlockError(f"{self.rule.name}: {n_waiting} jobs wait for ever")
         records = list(self._records.values())
-        return Outcome(
+        return ReplayOutcome(
             self.trace, self.rule, records, self.meter, self.stops, self.n_cycles, self.decide_s
         )
 
@@ -148,16 +148,16 @@ class Replay:
             times.append(self._ends[0][0])
         return min(times, default=None)
 
-    def _arrive(self, job: Job, now_s: int) -> None:
+    def _arrive(self, job: TraceJob, now_s: int) -> None:
         cell = self._cell_of[job.tenant]
         is_inert = not cell.is_released and self._changes_nothing(cell, job)
         key = cell.cluster.arrive(job).waiting.key
-        self._records[key] = JobRecord(job, Work(job.run_s))
+        self._records[key] = JobRecord(job, JobProgress(job.run_s))
         self.meter.wait(job.tenant, job.gpus)
         if not is_inert:
             cell.ask_for_cycle(now_s, self.pace.cycle_s)
 
-    def _changes_nothing(self, cell: _Cell, job: Job) -> bool:
+    def _changes_nothing(self, cell: _Cell, job: TraceJob) -> bool:
         """Whether the last cycle's answer holds for this job too.
 
         It does if one that wants no more was refused, and if fair shares stay: they do when its
@@ -239,7 +239,7 @@ class Replay:
             self.meter.wait(job.tenant, -job.gpus)
             self.meter.hold(job.tenant, job.gpus)
 
-    def _stop(self, key: str, beneficiary: str, now_s: int, *, is_move: bool) -> Job:
+    def _stop(self, key: str, beneficiary: str, now_s: int, *, is_move: bool) -> TraceJob:
         record = self._records[key]
         ran_s = now_s - record.work.started_s
         lost_s = record.work.stop(now_s)

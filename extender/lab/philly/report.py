@@ -9,8 +9,8 @@ import msgspec
 
 from extender.lab.philly.figures import Figures
 from extender.lab.philly.reference import BARS, Reference, reference_for
-from extender.lab.philly.rules import Pace, rule_named
-from extender.lab.philly.trace import STEADY_DAYS, Trace
+from extender.lab.philly.rules import ReplayPace, rule_named
+from extender.lab.philly.trace import STEADY_DAYS, PhillyTrace
 from extender.lab.philly.work import CHECKPOINT_S, RESTART_S
 
 
@@ -62,7 +62,7 @@ def misses_bar(column: Column, runs: Sequence[Figures]) -> bool | None:
     return None if bar is None else fmean(getattr(each, column.name) for each in runs) > bar[0]
 
 
-def as_json(trace: Trace, pace: Pace, runs: dict[str, list[Figures]]) -> dict[str, Any]:
+def as_json(trace: PhillyTrace, pace: ReplayPace, runs: dict[str, list[Figures]]) -> dict[str, Any]:
     """The document: what was replayed, and for each rule its runs with the reference."""
     return {
         "protocol": {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from extender.api.units import MILLI_PER_GPU
-from extender.lab.philly.trace import GPUS_PER_NODE, WINDOW_START_S, Job, Trace
+from extender.lab.philly.trace import GPUS_PER_NODE, WINDOW_START_S, PhillyTrace, TraceJob
 from extender.policy.plan import Settings, Stage
 from extender.state.model import Figures, JobOrder, PoolQuota, PoolView, QueueView, department_queue
 
@@ -24,7 +24,7 @@ _DEFAULT_PRIORITY: Final = 50
 
 
 @dataclass(slots=True, frozen=True)
-class Rule:
+class ReplayRule:
     """One row: `title` is how the note calls it.
 
     `order` is the order of jobs in a queue: by age, passing over what does not fit (`skip`) or not
@@ -59,17 +59,17 @@ class Rule:
         """
         return began_s if self.may_stop else _NEVER_S
 
-    def priority_of(self, job: Job) -> int:
+    def priority_of(self, job: TraceJob) -> int:
         """The job's priority in its queue."""
         return -job.run_s if self.order == "shortest" else _DEFAULT_PRIORITY
 
-    def project_of(self, job: Job) -> str:
+    def project_of(self, job: TraceJob) -> str:
         """The queue that the job waits in."""
         return EVERYBODY if self.sharing == "one-queue" else job.tenant
 
 
 @dataclass(slots=True, frozen=True)
-class Pace:
+class ReplayPace:
     """How often cycles run, and how soon jobs are stopped.
 
     A job that has started is safe for `min_runtime_s`; one that waits has others stopped or moved
@@ -89,17 +89,17 @@ class Pace:
         return self.min_runtime_s > 0 or self.preemption_delay_s > 0
 
 
-RULES: Final[tuple[Rule, ...]] = (
-    Rule("private", "private partitions", "partitions"),
-    Rule("strict-fifo", "strict FIFO", "one-queue", order="strict"),
-    Rule("fifo-skip", "FIFO with skip, binpack", "one-queue"),
-    Rule("fifo-skip-spread", "FIFO with skip, spread", "one-queue", placement="spread"),
-    Rule("sjf", "SJF, oracle", "one-queue", order="shortest"),
-    Rule("fairshare", "fair share, no reclaim, binpack", "tenants"),
-    Rule("fairshare-spread", "fair share, no reclaim, spread", "tenants", placement="spread"),
-    Rule("fairshare+consolidation", "fair share + consolidation", "tenants", _CONSOLIDATE),
-    Rule("fairshare+reclaim", "fair share + reclaim", "tenants", _RECLAIM),
-    Rule(
+RULES: Final[tuple[ReplayRule, ...]] = (
+    ReplayRule("private", "private partitions", "partitions"),
+    ReplayRule("strict-fifo", "strict FIFO", "one-queue", order="strict"),
+    ReplayRule("fifo-skip", "FIFO with skip, binpack", "one-queue"),
+    ReplayRule("fifo-skip-spread", "FIFO with skip, spread", "one-queue", placement="spread"),
+    ReplayRule("sjf", "SJF, oracle", "one-queue", order="shortest"),
+    ReplayRule("fairshare", "fair share, no reclaim, binpack", "tenants"),
+    ReplayRule("fairshare-spread", "fair share, no reclaim, spread", "tenants", placement="spread"),
+    ReplayRule("fairshare+consolidation", "fair share + consolidation", "tenants", _CONSOLIDATE),
+    ReplayRule("fairshare+reclaim", "fair share + reclaim", "tenants", _RECLAIM),
+    ReplayRule(
         "ballast",
         "fair share + reclaim + consolidation",
         "tenants",
@@ -110,7 +110,7 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-def rule_named(name: str) -> Rule:
+def rule_named(name: str) -> ReplayRule:
     """The row of that name; KeyError if there is none."""
     return next(rule for rule in RULES if rule.name == name)
 
@@ -129,7 +129,7 @@ class Part:
     queues: Mapping[str, QueueView]
 
 
-def lay_out(rule: Rule, trace: Trace, min_runtime_s: int = 0) -> list[Part]:
+def lay_out(rule: ReplayRule, trace: PhillyTrace, min_runtime_s: int = 0) -> list[Part]:
     """The parts of the cluster under this rule: one for each tenant, or one for all.
 
     A tenant is a department with one project of the same quota.
@@ -144,7 +144,7 @@ def lay_out(rule: Rule, trace: Trace, min_runtime_s: int = 0) -> list[Part]:
 
 
 def _part(
-    rule: Rule, tenants: frozenset[str], quota: Mapping[str, int], min_runtime_s: int
+    rule: ReplayRule, tenants: frozenset[str], quota: Mapping[str, int], min_runtime_s: int
 ) -> Part:
     queues = {}
     for age, (name, nodes) in enumerate(quota.items()):

@@ -13,9 +13,9 @@ from extender.api.units import MILLI_PER_GPU
 from extender.lab.chart import Series, line_chart
 from extender.lab.philly.cluster import empty_nodes, pod_sizes
 from extender.lab.philly.meter import SAMPLE_S, Sample
-from extender.lab.philly.replay import Outcome
+from extender.lab.philly.replay import ReplayOutcome
 from extender.lab.philly.rules import POOL, Part, lay_out, rule_named
-from extender.lab.philly.trace import SECONDS_PER_DAY, WINDOW_START_S, Trace
+from extender.lab.philly.trace import SECONDS_PER_DAY, WINDOW_START_S, PhillyTrace
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
 from extender.state.model import GPU, PodView, WorkloadView
@@ -36,7 +36,7 @@ class Moment:
     entitled: tuple[float, ...]
 
 
-def moments(trace: Trace, samples: Sequence[Sample]) -> Iterator[Moment]:
+def moments(trace: PhillyTrace, samples: Sequence[Sample]) -> Iterator[Moment]:
     """Every sample with its entitlements; costs one division of shares each."""
     part = lay_out(rule_named("ballast"), trace)[0]
     nodes = empty_nodes(part.n_nodes)
@@ -48,7 +48,7 @@ def moments(trace: Trace, samples: Sequence[Sample]) -> Iterator[Moment]:
         yield Moment(sample.at_s, sample.held, known[demand])
 
 
-def draw_shares(outcome: Outcome) -> str:
+def draw_shares(outcome: ReplayOutcome) -> str:
     """An SVG: allocation over entitlement of every tenant, a mean for each day with demand."""
     tenants = list(outcome.trace.quota_nodes)
     lines: list[list[tuple[float, float]]] = [[] for _ in tenants]
@@ -71,7 +71,7 @@ def draw_shares(outcome: Outcome) -> str:
 
 
 def _entitle(
-    trace: Trace, part: Part, nodes: NodeTable, demand: Sequence[int]
+    trace: PhillyTrace, part: Part, nodes: NodeTable, demand: Sequence[int]
 ) -> tuple[float, ...]:
     """The fair share of every tenant, in GPUs, if it wants so many."""
     workloads = {

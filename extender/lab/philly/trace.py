@@ -37,7 +37,7 @@ class TraceError(Exception):
     """The data can't be replayed as asked; the message says what would be accepted."""
 
 
-class Job(Struct, frozen=True, gc=False):
+class TraceJob(Struct, frozen=True, gc=False):
     """One job of the trace: `number` counts in order of submission, times are unix seconds."""
 
     number: int
@@ -53,13 +53,13 @@ class Job(Struct, frozen=True, gc=False):
 
 
 @dataclass(slots=True, frozen=True)
-class Trace:
+class PhillyTrace:
     """What is replayed: jobs in order of submission, and nodes per tenant (they sum to `nodes`).
 
     `days` are the first and last day of submission, counted from 1 = 2017-10-01.
     """
 
-    jobs: Sequence[Job]
+    jobs: Sequence[TraceJob]
     quota_nodes: Mapping[str, int]
     nodes: int
     days: tuple[int, int]
@@ -88,7 +88,7 @@ def day_start_s(day: int) -> int:
     return WINDOW_START_S + (day - 1) * SECONDS_PER_DAY
 
 
-def load_trace(folder: Path, nodes: int, days: tuple[int, int] = (1, WINDOW_DAYS)) -> Trace:
+def load_trace(folder: Path, nodes: int, days: tuple[int, int] = (1, WINDOW_DAYS)) -> PhillyTrace:
     """The jobs of `days` with quotas for `nodes` nodes; the quotas are those of the whole window.
 
     Raises TraceError when the folder, a row or a figure is not as it has to be.
@@ -101,12 +101,12 @@ def load_trace(folder: Path, nodes: int, days: tuple[int, int] = (1, WINDOW_DAYS
 
 
 def make_trace(
-    window: Sequence[Job], nodes: int, days: tuple[int, int] = (1, WINDOW_DAYS)
-) -> Trace:
+    window: Sequence[TraceJob], nodes: int, days: tuple[int, int] = (1, WINDOW_DAYS)
+) -> PhillyTrace:
     """The trace of what is in `window`; jobs larger than their tenant's quota are dropped."""
     quota = share_nodes(gpu_seconds(window), nodes)
     start, end = day_start_s(days[0]), day_start_s(days[1] + 1)
-    kept: list[Job] = []
+    kept: list[TraceJob] = []
     dropped = 0
     for job in window:
         if not start <= job.submit_s < end:
@@ -117,10 +117,10 @@ def make_trace(
             kept.append(job)
     if not kept:
         raise TraceError(f"no job was submitted on days {days[0]}-{days[1]}")
-    return Trace(kept, quota, nodes, days, dropped)
+    return PhillyTrace(kept, quota, nodes, days, dropped)
 
 
-def shaken(trace: Trace, seed: int) -> Trace:
+def shaken(trace: PhillyTrace, seed: int) -> PhillyTrace:
     """The trace with every submission up to a minute later, drawn by `seed`; seed 0: as it is.
 
     Which job meets which free card is chance, and small changes grow: several seeds show by how
@@ -138,7 +138,7 @@ def shaken(trace: Trace, seed: int) -> Trace:
     return dataclasses.replace(trace, jobs=jobs)
 
 
-def gpu_seconds(jobs: Iterable[Job]) -> dict[str, int]:
+def gpu_seconds(jobs: Iterable[TraceJob]) -> dict[str, int]:
     """GPU-seconds that each tenant's jobs run."""
     found: dict[str, int] = {}
     for job in jobs:
@@ -173,7 +173,7 @@ def share_nodes(weights: Mapping[str, int], nodes: int) -> dict[str, int]:
     return dict(sorted(quota.items(), key=lambda entry: (-entry[1], -tenths[entry[0]], entry[0])))
 
 
-def read_window(folder: Path) -> list[Job]:
+def read_window(folder: Path) -> list[TraceJob]:
     """All jobs submitted in the window, in order of submission (equal times as in the file)."""
     path = folder / JOBS_FILE
     if not path.is_file():
@@ -193,7 +193,7 @@ def read_window(folder: Path) -> list[Job]:
         raise TraceError(f"{path}: wants a gzipped CSV file: {error}") from error
     found.sort(key=lambda entry: entry[0])
     return [
-        Job(number=number, tenant=tenant, submit_s=submit_s, run_s=run_s, gpus=gpus)
+        TraceJob(number=number, tenant=tenant, submit_s=submit_s, run_s=run_s, gpus=gpus)
         for number, (submit_s, run_s, gpus, tenant) in enumerate(found)
     ]
 

@@ -12,7 +12,7 @@ RESTART_S: Final = 60
 
 
 @dataclass(slots=True)
-class Work:
+class JobProgress:
     """One job's way to its end. `held_s` is how long it has held its GPUs in all its runs."""
 
     run_s: int

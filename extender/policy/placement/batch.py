@@ -11,7 +11,7 @@ from extender.state.nodes import NodeTable
 
 
 @dataclass(slots=True, frozen=True)
-class Wish:
+class BatchRequest:
     """Places wanted for `n_pods` of one shape; `is_packed`: on as few nodes as there can be."""
 
     demand: Demand
@@ -21,7 +21,7 @@ class Wish:
     is_packed: bool = False
 
 
-def find_alike(table: NodeTable, wish: Wish) -> list[tuple[int, Cards]]:
+def find_alike(table: NodeTable, wish: BatchRequest) -> list[tuple[int, Cards]]:
     """The best places, as many as there are; none is held."""
     n_pods, demand = wish.n_pods, wish.demand
     out_ix, out_cards = array("i", bytes(4 * n_pods)), array("Q", bytes(8 * n_pods))

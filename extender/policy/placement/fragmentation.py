@@ -32,7 +32,7 @@ _FREE_OF_CHARGE = array("i", [0]) * MOST_MODELS
 
 
 @dataclass(slots=True)
-class _Known:
+class _NodeFigures:
     """Figures of all nodes at one moment, true up to the simulation's step `n_seen`."""
 
     fragments: Fragments
@@ -46,7 +46,7 @@ class Fragmentation:
     def __init__(self, snapshot: Snapshot, sim: Simulation) -> None:
         self._snapshot = snapshot
         self._sim = sim
-        self._known: dict[tuple[str, _Moment], _Known] = {}
+        self._known: dict[tuple[str, _Moment], _NodeFigures] = {}
         self._model_ix: dict[int, int] = {}
 
     def best_place(
@@ -72,7 +72,7 @@ class Fragmentation:
         ix = kernel.best_of(scores, candidates, known.fragments.model_ix, _FREE_OF_CHARGE)
         return ix, scores.card[ix] if ix >= 0 else -1
 
-    def _measured(self, pool: str, moment: _Moment) -> _Known:
+    def _measured(self, pool: str, moment: _Moment) -> _NodeFigures:
         """The pool's figures, brought up to date."""
         key, table = (pool, moment), self._table(moment)
         known = self._known.get(key)
@@ -81,7 +81,7 @@ class Fragmentation:
             measure = fgd_measure(_typical_pods(self._snapshot, pool, self._model_ix))
             fragments = Fragments(measure, array("i", self._model_ix.values()))
             kernel.measure_nodes(table, fragments, array("i", range(len(table))))
-            known = self._known[key] = _Known(fragments)
+            known = self._known[key] = _NodeFigures(fragments)
         else:
             kernel.measure_nodes(table, known.fragments, self._touched(known.n_seen))
         known.n_seen = len(self._sim.touched)

@@ -12,12 +12,12 @@ from typing import Final, Literal
 
 from extender.api.demand import Demand
 from extender.kernels import nodes as kernel
-from extender.policy.placement.batch import Wish, find_alike
+from extender.policy.placement.batch import BatchRequest, find_alike
 from extender.policy.placement.fragmentation import Fragmentation
 from extender.policy.placement.node_filter import WHOLE_POOL, NodeFilter, NodeSet
 from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.placement.simulation import Cards, Simulation
-from extender.policy.placement.topology import DomainPlacer, DomainSearch, Topologies
+from extender.policy.placement.topology import DomainPlacer, DomainSearch, TopologyDomains
 from extender.policy.plan import Placement
 from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.pending import Pending
@@ -56,7 +56,7 @@ class Placer:
 
     sim: Simulation
     node_filter: NodeFilter
-    topologies: Topologies
+    topologies: TopologyDomains
     pools: Mapping[str, PoolView]
     pod_affinity: PodAffinity
     fragmentation: Fragmentation
@@ -227,7 +227,7 @@ class Placer:
             rule == kernel.BEST_FIT or self._is_fgd(first, pool)
         )
         candidates = self.node_filter.candidates(pool, first.constraints, frame)
-        wish = Wish(first.demand, candidates, rule, len(pods), is_packed)
+        wish = BatchRequest(first.demand, candidates, rule, len(pods), is_packed)
         found = find_alike(self.table(moment), wish)
         if len(found) < len(pods):
             return None

@@ -44,7 +44,7 @@ class DomainPlacer(Protocol):
 
 
 @dataclass(slots=True, frozen=True)
-class Level:
+class TopologyLevel:
     """One level of a topology in one pool: its domains by node ix, and all of them by name."""
 
     label: str
@@ -52,7 +52,7 @@ class Level:
     frames: Sequence[NodeSet]
 
 
-class Topologies:
+class TopologyDomains:
     """The domains of every topology in every pool, worked out once each."""
 
     def __init__(
@@ -61,9 +61,9 @@ class Topologies:
         self._labels = levels
         self._nodes = nodes
         self._matcher = matcher
-        self._known: dict[tuple[str, str], list[Level]] = {}
+        self._known: dict[tuple[str, str], list[TopologyLevel]] = {}
 
-    def levels(self, name: str, pool: str) -> list[Level]:
+    def levels(self, name: str, pool: str) -> list[TopologyLevel]:
         """The topology's levels in the pool, the widest first; empty where it is not known."""
         key = name, pool
         if key not in self._known:
@@ -71,7 +71,7 @@ class Topologies:
             self._known[key] = [self._read(labels[: at + 1], pool) for at in range(len(labels))]
         return self._known[key]
 
-    def _read(self, labels: tuple[str, ...], pool: str) -> Level:
+    def _read(self, labels: tuple[str, ...], pool: str) -> TopologyLevel:
         found: dict[tuple[str, ...], list[int]] = {}
         for ix in self._matcher.ready(pool):
             values = tuple(self._nodes.labels[ix].get(label, "") for label in labels)
@@ -79,7 +79,7 @@ class Topologies:
                 found.setdefault(values, []).append(ix)
         frames = {path: NodeSet("/".join(path), frozenset(found[path])) for path in sorted(found)}
         domains = {ix: frames[path] for path, members in found.items() for ix in members}
-        return Level(labels[-1], domains, list(frames.values()))
+        return TopologyLevel(labels[-1], domains, list(frames.values()))
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class DomainSearch:
     at best.
     """
 
-    topologies: Topologies
+    topologies: TopologyDomains
     node_filter: NodeFilter
     pool: str
     placer: DomainPlacer
@@ -172,7 +172,7 @@ class DomainSearch:
         return self.placer.place_in(pods, self.pool, frame)
 
     def _place_in_few(
-        self, pods: Sequence[PodView], level: Level, within: NodeSet
+        self, pods: Sequence[PodView], level: TopologyLevel, within: NodeSet
     ) -> list[Placement] | None:
         """Identical pods over few domains of `level`: the roomiest filled, the rest tightly.
 
@@ -228,7 +228,7 @@ class DomainSearch:
             yield within
 
     def _domains(
-        self, level: Level, pods: Sequence[PodView], held: Iterable[int], within: NodeSet
+        self, level: TopologyLevel, pods: Sequence[PodView], held: Iterable[int], within: NodeSet
     ) -> list[NodeSet]:
         """Domains of the level inside `within` that could hold all, where it runs already first,
         then the tightest first."""
@@ -251,7 +251,7 @@ class DomainSearch:
         )
         return [clipped[frame] for frame in fitting]
 
-    def _within(self, level: Level, within: NodeSet) -> list[NodeSet]:
+    def _within(self, level: TopologyLevel, within: NodeSet) -> list[NodeSet]:
         """The level's domains that have nodes in `within`."""
         if within.nodes is None:
             return list(level.frames)
@@ -271,7 +271,7 @@ class DomainSearch:
             self._clipped[frame, within] = clipped
         return clipped
 
-    def _rooms(self, shape: Shape, level: Level, within: NodeSet) -> dict[NodeSet, int]:
+    def _rooms(self, shape: Shape, level: TopologyLevel, within: NodeSet) -> dict[NodeSet, int]:
         """How many pods of the shape each domain holds, on its nodes in `within`."""
         candidates = self.node_filter.candidates(self.pool, shape.constraints)
         counts = array("i", bytes(4 * len(candidates)))
@@ -288,14 +288,14 @@ class DomainSearch:
         free = self.could.free_counted[ix] or {}
         return min(count, *(free.get(name, 0) // n for name, n in shape.demand.counted))
 
-    def _level(self, rule: TopologyRule, label: str | None) -> Level | None:
+    def _level(self, rule: TopologyRule, label: str | None) -> TopologyLevel | None:
         for level in self.topologies.levels(rule.topology, self.pool):
             if level.label == label:
                 return level
         return None
 
 
-def _fixed(level: Level, held: Sequence[int]) -> NodeSet:
+def _fixed(level: TopologyLevel, held: Sequence[int]) -> NodeSet:
     """The domain that what runs already has chosen, by most of its pods; else the whole pool."""
     homes = [domain for ix in held if (domain := level.domains.get(ix)) is not None]
     if not homes:

@@ -27,7 +27,7 @@ _MOST_ROUNDS: Final = 8
 
 
 @dataclass(slots=True)
-class _Demand:
+class _QueueDemand:
     """What a queue asks for, in milli: `total` is what it runs, and what waits and could ever be
     placed, up to its limit; `fixed` the part that can not be evicted, and has its GPUs first;
     `least` what its smallest task needs. Of a workload, `started_at` is when its first pod started,
@@ -50,7 +50,7 @@ class _Demand:
         return int(self.started_at == 0), self.started_at, -self.priority, *queue.age_key
 
 
-_Demands = Mapping[Queue, _Demand]
+_Demands = Mapping[Queue, _QueueDemand]
 
 
 def divide_by_demand(session: Session, queues: PoolQueues) -> None:
@@ -59,11 +59,11 @@ def divide_by_demand(session: Session, queues: PoolQueues) -> None:
     _divide(queues.roots, queues.capacity[GPU], demands)
 
 
-def _read_demands(session: Session, queues: PoolQueues) -> dict[Queue, _Demand]:
+def _read_demands(session: Session, queues: PoolQueues) -> dict[Queue, _QueueDemand]:
     """The demands of all queues of the pool."""
     pool = queues.pool
     waiting = {p.workload.key: p for p in session.pending if pool in p.pools}
-    demands = {queue: _Demand() for queue in children_first(queues.roots)}
+    demands = {queue: _QueueDemand() for queue in children_first(queues.roots)}
     if queues.smallest_card_mib < queues.largest_card_mib:
         # The same memory is another part of another card: shares are rounded to what pods ask for.
         for queue in demands:
@@ -81,7 +81,7 @@ def _read_demands(session: Session, queues: PoolQueues) -> dict[Queue, _Demand]:
 
 
 def _add_held(
-    session: Session, queues: PoolQueues, workload: WorkloadView, demand: _Demand
+    session: Session, queues: PoolQueues, workload: WorkloadView, demand: _QueueDemand
 ) -> None:
     """Add what the workload holds in the pool."""
     live, here = _held_here(session, queues.pool, workload)
@@ -106,7 +106,7 @@ def _add_waiting(
     session: Session,
     queues: PoolQueues,
     pending: Pending,
-    to: tuple[_Demand, dict[Queue, int]],
+    to: tuple[_QueueDemand, dict[Queue, int]],
 ) -> None:
     """Add what waits of a workload, if it could ever be placed in the pool. Non-preemptible work
     counts up to the quotas that are stated, the oldest first; without any it is work as any other.

@@ -29,7 +29,7 @@ from extender.api.units import format_gpus, format_tenths
 from extender.policy.actions.chunk_grant import grant
 from extender.policy.placement.placer import Moment
 from extender.policy.pool_policies.demand_shares import divide_by_demand
-from extender.policy.pool_policies.eviction_units import EvictionUnit, evictable, may_stay, units_in
+from extender.policy.pool_policies.eviction_units import ShrinkUnit, evictable, may_stay, units_in
 from extender.policy.preemption.statement import is_over
 from extender.policy.queues.fairshare import children_first, demands, set_dues, sum_requests
 from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, frozen
@@ -137,7 +137,7 @@ def _bound(leaf: Queue, pending: Pending, amounts: Amounts) -> Refused | None:
     return None
 
 
-def _shrink(session: Session, pool: str) -> Iterator[EvictionUnit]:
+def _shrink(session: Session, pool: str) -> Iterator[ShrinkUnit]:
     """Evict what workloads hold above their shares, in the simulation: no more than it takes."""
     beside, queues = session.places.pod_affinity, session.queues[pool]
     if not any(q.allocated[GPU] > q.share[GPU] for q in queues.by_workload.values()):
@@ -145,7 +145,7 @@ def _shrink(session: Session, pool: str) -> Iterator[EvictionUnit]:
     lonely = beside.unsatisfied()
     for workload in evictable(session, pool):
         leaf = queues.by_workload[workload.key]
-        going: list[EvictionUnit] = []
+        going: list[ShrinkUnit] = []
         for unit in units_in(session, pool, workload):
             if leaf.allocated[GPU] <= leaf.share[GPU]:
                 break
@@ -165,7 +165,7 @@ def _shrink(session: Session, pool: str) -> Iterator[EvictionUnit]:
         yield from going
 
 
-def _keep_idle_places(session: Session, leaving: list[EvictionUnit]) -> None:
+def _keep_idle_places(session: Session, leaving: list[ShrinkUnit]) -> None:
     """Keep victims that may use other pools as well if no other work was given their place: once
     evicted they would ask in all of these pools, and change the shares there."""
     later = session.sim.later
@@ -182,7 +182,7 @@ def _keep_idle_places(session: Session, leaving: list[EvictionUnit]) -> None:
 
 
 def _plan_evictions(
-    session: Session, leaving: Iterable[EvictionUnit], served: Sequence[tuple[Pending, set[str]]]
+    session: Session, leaving: Iterable[ShrinkUnit], served: Sequence[tuple[Pending, set[str]]]
 ) -> None:
     """Put the evictions into the plan, each for a workload that was given a place on its node.
 

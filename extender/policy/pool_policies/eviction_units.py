@@ -14,7 +14,7 @@ from extender.state.model import Amounts, PodView, WorkloadView
 
 
 @dataclass(slots=True, eq=False)
-class EvictionUnit:
+class ShrinkUnit:
     """Pods of one workload that leave together."""
 
     workload: WorkloadView
@@ -90,7 +90,7 @@ def _within_budgets(session: Session, workloads: list[WorkloadView]) -> list[Wor
     return found
 
 
-def units_in(session: Session, pool: str, workload: WorkloadView) -> Iterator[EvictionUnit]:
+def units_in(session: Session, pool: str, workload: WorkloadView) -> Iterator[ShrinkUnit]:
     """The units in which the workload may leave the pool, one after the other.
 
     Surplus goes first, in it what has run least; what cannot shrink goes whole, and then it must
@@ -108,7 +108,7 @@ def units_in(session: Session, pool: str, workload: WorkloadView) -> Iterator[Ev
             return
         leaving = [pod for pod in here if pod.uid in uids]
         amounts = sum_amounts(held_amounts(pod, mib) for pod in leaving)
-        yield EvictionUnit(workload, leaf, leaving, amounts)
+        yield ShrinkUnit(workload, leaf, leaving, amounts)
         here = [pod for pod in here if pod.uid not in uids]
         for uid in uids:
             del live[uid]
@@ -125,7 +125,7 @@ def next_unit(
     return min((unit_of(workload, live, pod) for pod in by_group.values()), key=len)
 
 
-def may_stay(unit: EvictionUnit, going: Iterable[EvictionUnit]) -> bool:
+def may_stay(unit: ShrinkUnit, going: Iterable[ShrinkUnit]) -> bool:
     """Whether the unit's workload may go on with it if the other units leave: with enough for its
     minimums, or with all that it had."""
     leaving = {

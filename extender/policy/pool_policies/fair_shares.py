@@ -38,7 +38,7 @@ def set_fair_shares(session: Session) -> None:
     a second division of pools that are the second choice of work that does not fit its first."""
     pools = session.snapshot.pools
     names = [name for name in session.queues if pools[name].policy != "demand-weighted"]
-    demand = _Demand(session, frozenset(names))
+    demand = _CountedDemand(session, frozenset(names))
     demand.leave_out_what_cannot_start()
     later = demand.leave_out_later_choices()
     for name in names:
@@ -66,7 +66,7 @@ class _Later:
 
 
 @dataclass(slots=True)
-class _Demand:
+class _CountedDemand:
     """What waiting work adds to the demand of queues in the pools of these names."""
 
     session: Session

@@ -92,7 +92,7 @@ _Entry = tuple[bool, SortKey, Pending]
 
 
 @dataclass(slots=True)
-class Line:
+class JobQueue:
     """What waits in one queue: `kinds` has the kinds that go first within quota, `rest` the others.
 
     Both have the first in line last. Entries are marked False that the last cycle had no time for:
@@ -183,7 +183,7 @@ class _Branch:
     """
 
     queue: Queue | None
-    line: Line | None = None
+    line: JobQueue | None = None
     heap: "list[_Branch]" = field(default_factory=list)
     key: TurnKey = (IN_QUOTA, 0, 0, 0, False, 0, 0, 0, 0, "")
     need: Amounts = NOTHING
@@ -245,7 +245,7 @@ class Turns:
         for leaf, pending in waiting:
             by_leaf.setdefault(leaf, []).append(pending)
         for leaf, listed in by_leaf.items():
-            line = self._branch_of(leaf).line = Line(leaf, firsts, overdue)
+            line = self._branch_of(leaf).line = JobQueue(leaf, firsts, overdue)
             line.fill(listed)
         self._deepest_first = sorted(
             self._branches.values(),

@@ -142,7 +142,7 @@ class Pending:
         return 1 if self.n_live <= least_pods(self.workload) else 2
 
 
-class Reader:
+class PendingReader:
     """Reads what waits in one cycle. What depends on the list of pools alone is worked out once."""
 
     def __init__(self, snapshot: Snapshot, pools: Mapping[str, PoolQueues]) -> None:

@@ -40,7 +40,7 @@ class Sums:
 
 
 @dataclass(slots=True)
-class Meter:
+class LongRunMeter:
     """Sums up to `now_s`. Queues are deprived by what they hold together, so theirs are not the
     sums of their users'."""
 

@@ -14,7 +14,7 @@ _ANY: Final = "*"
 
 
 @dataclass(slots=True)
-class Report:
+class SimulationReport:
     """How a simulation went.
 
     `evictions_without_change` were decided although nothing had come, ended or been changed since

@@ -16,10 +16,10 @@ from extender.policy.workloads.budget_deadlines import CALM_S
 from extender.scenario.clock import pass_time
 from extender.scenario.errors import ScenarioError
 from extender.scenario.longrun.arrivals import arrival_times, draw, draw_span
-from extender.scenario.longrun.meter import Meter
+from extender.scenario.longrun.meter import LongRunMeter
 from extender.scenario.longrun.owed import Owner, owed_now
-from extender.scenario.longrun.report import Report, misses
-from extender.scenario.longrun.work import Work
+from extender.scenario.longrun.report import SimulationReport, misses
+from extender.scenario.longrun.work import TaskProgress
 from extender.scenario.model import Case, Happening
 from extender.scenario.outcome import Outcome
 from extender.scenario.run import Judge, run_cycle
@@ -38,7 +38,7 @@ _Event = tuple[int, int, Callable[[], bool]]
 
 def simulate(
     case: Case, days: float | None = None, watch: Watch | None = None, judge: Judge | None = None
-) -> Report:
+) -> SimulationReport:
     """Run the case's cluster for its days, or for `days`; the same for the same case.
 
     What `judge` says of a cycle is in the report as `broken`. Raises ScenarioError where the case
@@ -57,14 +57,14 @@ class _Run:
     watch: Watch | None
     judge: Judge | None
     world: World = field(init=False)
-    meter: Meter = field(default_factory=Meter)
-    report: Report = field(init=False)
+    meter: LongRunMeter = field(default_factory=LongRunMeter)
+    report: SimulationReport = field(init=False)
     now_s: int = 0
     _events: list[_Event] = field(default_factory=list)
     _n_events: int = 0
     _due_s: int | None = 0
     _pause_s: int = CYCLE_S
-    _work: dict[str, Work] = field(default_factory=dict)
+    _work: dict[str, TaskProgress] = field(default_factory=dict)
     _line_of: dict[str, int] = field(default_factory=dict)
     _n_drawn: Counter[int] = field(default_factory=Counter)
     _n_changes: int = 1
@@ -75,9 +75,9 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.world = World.of(self.case)
-        self.report = Report(self.case.id, self.end_s)
+        self.report = SimulationReport(self.case.id, self.end_s)
 
-    def run(self) -> Report:
+    def run(self) -> SimulationReport:
         """All of it."""
         self._prepare()
         self._note_changes()
@@ -156,7 +156,7 @@ class _Run:
         self.meter.count(_owner(job), "arrived")
         every_s, restart_s = int(job.spec.checkpoint or 0), int(self.case.simulate.restart)
         for task in job.tasks:
-            self._work[task.id] = Work(run_s, every_s, restart_s)
+            self._work[task.id] = TaskProgress(run_s, every_s, restart_s)
 
     def _arrive(self, at: int) -> bool:
         self._n_drawn[at] += 1
@@ -277,7 +277,7 @@ class _Run:
             self.report.evicted_and_back += 1
         self._start(task)
 
-    def _finish(self) -> Report:
+    def _finish(self) -> SimulationReport:
         report, meter = self.report, self.meter
         for job in self.world.jobs.values():
             for task in job.tasks:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Work:
+class TaskProgress:
     """One task's way to its end, in seconds.
 
     It has `run_s` of work (None: it never ends), saves it after every `every_s` of running (0:

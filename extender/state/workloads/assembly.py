@@ -9,7 +9,7 @@ from extender.api import names
 from extender.api.demand import SubGroups
 from extender.api.kinds import GpuPodGroup, GpuPodGroupSpec, Row, SubGroup, TopologyConstraint
 from extender.api.reasons import Reason, Refused
-from extender.state.budgets import Budgets
+from extender.state.budgets import BudgetIndex
 from extender.state.model import GroupView, PodState, PodView, TopologyRule, WorkloadView
 from extender.state.nodes import RowIndex
 from extender.state.pods.claims import VolumeView, judge_volumes
@@ -37,7 +37,7 @@ class Assembly:
     """Joins what is known into views. Remembers nothing but the values of priority classes."""
 
     def __init__(
-        self, rows: RowIndex, queues: Queues, topologies: Topologies, budgets: Budgets
+        self, rows: RowIndex, queues: Queues, topologies: Topologies, budgets: BudgetIndex
     ) -> None:
         self._rows = rows
         self._queues = queues

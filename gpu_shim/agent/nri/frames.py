@@ -31,7 +31,7 @@ class FramingError(Exception):
     """What came is not of the protocol; the connection has lost its place and must end."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a message is."""
 
     REQUEST = 1
@@ -40,7 +40,7 @@ class Kind(IntEnum):
 
 
 @dataclass(slots=True, frozen=True)
-class Message:
+class Frame:
     """One message of a connection; `stream` pairs an answer with its request."""
 
     connection: int
@@ -49,7 +49,7 @@ class Message:
     payload: bytes
 
 
-def encode(message: Message) -> bytes:
+def encode(message: Frame) -> bytes:
     """The message as it goes over the socket."""
     if len(message.payload) > MAX_MESSAGE:
         raise FramingError(f"a message of {len(message.payload)} bytes, at most {MAX_MESSAGE}")
@@ -66,7 +66,7 @@ class Decoder:
     _trunk: bytearray = field(default_factory=bytearray)
     _streams: dict[int, bytearray] = field(default_factory=dict)
 
-    def feed(self, data: bytes) -> Iterable[Message]:
+    def feed(self, data: bytes) -> Iterable[Frame]:
         """The messages that these bytes complete. Raises FramingError; then it is of no more use.
 
         Frames of connections that were never opened are skipped, as the runtime does.
@@ -84,7 +84,7 @@ class Decoder:
             if connection in (PLUGIN, RUNTIME):
                 yield from self._messages(connection, chunk)
 
-    def _messages(self, connection: int, chunk: bytes) -> Iterable[Message]:
+    def _messages(self, connection: int, chunk: bytes) -> Iterable[Frame]:
         stream = self._streams.setdefault(connection, bytearray())
         stream += chunk
         while len(stream) >= _HEAD.size:
@@ -96,4 +96,4 @@ class Decoder:
                 return
             payload = bytes(stream[_HEAD.size : end])
             del stream[:end]
-            yield Message(connection, number, kind, payload)
+            yield Frame(connection, number, kind, payload)

@@ -18,10 +18,10 @@ from extender.api.demand import FRACTION_CONTAINER
 from extender.api.names import ANNOTATION_CARDS
 from extender.api.reasons import Reason
 from gpu_shim.agent.agent import Agent
-from gpu_shim.agent.audit import Finding
+from gpu_shim.agent.audit import Breach
 from gpu_shim.agent.nri.adjust import Delivery, deliver, is_protected, protect
 from gpu_shim.agent.nri.frames import FramingError
-from gpu_shim.agent.nri.session import Refusal, RegistrationError, Session
+from gpu_shim.agent.nri.session import NriSession, Refusal, RegistrationError
 from gpu_shim.agent.proto import nri_pb2 as pb
 from gpu_shim.agent.tenants import is_whole
 
@@ -45,7 +45,7 @@ _log = structlog.get_logger("gpu_shim.nri")
 
 
 @dataclass(slots=True, frozen=True)
-class Seen:
+class RunningContainer:
     """A container that runs; `pod` is its pod's uid."""
 
     pod: str
@@ -67,13 +67,13 @@ class NodePlugin:
     patience_s: float = PATIENCE_S
     runtime: str = ""
     pods: dict[str, tuple[str, str]] = field(default_factory=dict)
-    containers: dict[str, Seen] = field(default_factory=dict)
+    containers: dict[str, RunningContainer] = field(default_factory=dict)
     n_connected: int = 0
     n_refused: int = 0
     n_adjusted: int = 0
     #: Whether the runtime has said which containers run.
     is_told: bool = False
-    _syncing: "tuple[dict[str, tuple[str, str]], dict[str, Seen]] | None" = None
+    _syncing: "tuple[dict[str, tuple[str, str]], dict[str, RunningContainer]] | None" = None
 
     @property
     def is_connected(self) -> bool:
@@ -86,7 +86,7 @@ class NodePlugin:
         while True:
             try:
                 reader, writer = await asyncio.open_unix_connection(str(self.socket))
-                await Session(reader, writer, self).run(NAME, INDEX)
+                await NriSession(reader, writer, self).run(NAME, INDEX)
                 why = "the runtime hung up"
             except (OSError, FramingError, RegistrationError) as error:
                 why = str(error) or type(error).__name__
@@ -99,14 +99,14 @@ class NodePlugin:
         """Whether a pod may have containers: until the runtime has said so, every pod may."""
         return not self.is_told or any(seen.pod == uid for seen in self.containers.values())
 
-    def unprotected(self) -> Iterable[Finding]:
+    def unprotected(self) -> Iterable[Breach]:
         """Containers of pods that share cards and were started without the libraries."""
         for seen in self.containers.values():
             tenant = self.agent.tenants.get(seen.pod)
             if tenant is not None and not seen.is_protected:
                 pod_name = f"{tenant.namespace}/{tenant.pod}"
                 what = f"{pod_name}: container {seen.name} was started without the library"
-                yield Finding(seen.pod, Reason.GPU_UNPROTECTED, what)
+                yield Breach(seen.pod, Reason.GPU_UNPROTECTED, what)
 
     # -- what the runtime calls ----------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class NodePlugin:
             _log.warning("refused a container", pod=f"{pod.namespace}/{pod.name}", why=str(error))
             raise
         self.n_adjusted += 1
-        self.containers[container.id] = Seen(pod.uid, container.name, is_protected=True)
+        self.containers[container.id] = RunningContainer(pod.uid, container.name, is_protected=True)
         return pb.CreateContainerResponse(adjust=adjust)
 
     async def stopped(self, request: pb.ContainerRequest) -> pb.StopContainerResponse:
@@ -193,6 +193,8 @@ class NodePlugin:
         named = pod.annotations.get(FRACTION_CONTAINER, "")
         return not named or container.name == named
 
-    def _seen(self, pod: pb.PodSandbox, container: pb.Container) -> Seen:
+    def _seen(self, pod: pb.PodSandbox, container: pb.Container) -> RunningContainer:
         is_safe = is_protected(container, self.agent.state)
-        return Seen(pod.uid, container.name, is_safe or not self._is_for_cards(pod, container))
+        return RunningContainer(
+            pod.uid, container.name, is_safe or not self._is_for_cards(pod, container)
+        )

@@ -13,7 +13,7 @@ import structlog
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Proto
 
-from gpu_shim.agent.nri.frames import PLUGIN, RUNTIME, Decoder, Kind, Message, encode
+from gpu_shim.agent.nri.frames import PLUGIN, RUNTIME, Decoder, Frame, FrameKind, encode
 from gpu_shim.agent.proto import nri_pb2 as pb
 from gpu_shim.agent.proto import ttrpc_pb2
 
@@ -57,7 +57,7 @@ class Plugin(Protocol):
 
 
 @dataclass(slots=True)
-class Session:
+class NriSession:
     """Serves one connection until it ends."""
 
     reader: asyncio.StreamReader
@@ -80,7 +80,7 @@ class Session:
         )
         late = asyncio.get_running_loop().call_later(REGISTER_S, self._give_up)
         try:
-            self._send(Message(RUNTIME, 1, Kind.REQUEST, call.SerializeToString()))
+            self._send(Frame(RUNTIME, 1, FrameKind.REQUEST, call.SerializeToString()))
             await self._read()
         finally:
             late.cancel()
@@ -101,10 +101,10 @@ class Session:
                 self._take(message)
             await self.writer.drain()
 
-    def _take(self, message: Message) -> None:
-        if message.connection == RUNTIME and message.kind == Kind.RESPONSE:
+    def _take(self, message: Frame) -> None:
+        if message.connection == RUNTIME and message.kind == FrameKind.RESPONSE:
             self._take_registration(message)
-        elif message.connection == PLUGIN and message.kind == Kind.REQUEST:
+        elif message.connection == PLUGIN and message.kind == FrameKind.REQUEST:
             if len(self._calls) >= _MOST_CALLS:
                 self._answer(message.stream, INTERNAL, "too many calls at once")
                 return
@@ -112,7 +112,7 @@ class Session:
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
 
-    def _take_registration(self, message: Message) -> None:
+    def _take_registration(self, message: Frame) -> None:
         try:
             status = ttrpc_pb2.Response.FromString(message.payload).status
         except DecodeError as error:
@@ -123,7 +123,7 @@ class Session:
 
     # -- calls of the runtime ------------------------------------------------------------------
 
-    async def _serve(self, message: Message) -> None:
+    async def _serve(self, message: Frame) -> None:
         try:
             request = ttrpc_pb2.Request.FromString(message.payload)
             answer = await self._call(request)
@@ -174,8 +174,8 @@ class Session:
         response = ttrpc_pb2.Response(payload=payload)
         if code != OK:
             response.status.CopyFrom(ttrpc_pb2.Status(code=code, message=why))
-        self._send(Message(PLUGIN, stream, Kind.RESPONSE, response.SerializeToString()))
+        self._send(Frame(PLUGIN, stream, FrameKind.RESPONSE, response.SerializeToString()))
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: Frame) -> None:
         if not self.writer.is_closing():
             self.writer.write(encode(message))

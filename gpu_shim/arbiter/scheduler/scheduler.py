@@ -17,7 +17,7 @@ from gpu_shim.arbiter.fast_path.events import Events, Handover
 from gpu_shim.arbiter.scheduler.card_slots import CardSlots, SlotState
 from gpu_shim.policy.foresight import Turn, foresee
 from gpu_shim.policy.gangs import Node
-from gpu_shim.policy.leases import IDLE, Settings
+from gpu_shim.policy.leases import IDLE, LeaseSettings
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol.wire import Gate
 
@@ -65,7 +65,7 @@ class Scheduler:
     """All cards of a node."""
 
     slots: CardSlots
-    settings: Settings = field(default_factory=Settings)
+    settings: LeaseSettings = field(default_factory=LeaseSettings)
     drain_ns: int = DRAIN_NS
     observer: GateObserver | None = None
     node: Node = field(init=False)

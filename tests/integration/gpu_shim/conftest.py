@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpu_shim.native.build import build
-from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.leases import LeaseSettings
 from tests.integration.gpu_shim.containers import Scene
 from tests.support import fakecuda
 
@@ -43,7 +43,7 @@ def place() -> Iterator[Path]:
 @pytest.fixture
 async def scene(place: Path, native: Path, driver: Path) -> AsyncIterator[Scene]:
     """A card, an arbiter, and room for containers."""
-    made = Scene(place, native, driver, Settings(lease_ns=LEASE_NS))
+    made = Scene(place, native, driver, LeaseSettings(lease_ns=LEASE_NS))
     made.start()
     yield made
     await made.close()

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from gpu_shim.arbiter.arbiter import Arbiter
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.arbiter.scheduler.scheduler import GateObserver
 from gpu_shim.home import furnish, preloaded, socket_path
-from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.leases import LeaseSettings
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol.pages import Library, Table
 from tests.support.fakecuda import UUID
@@ -68,7 +68,7 @@ class Scene:
     root: Path
     native: Path
     driver: Path
-    settings: Settings
+    settings: LeaseSettings
     observer: GateObserver | None = None
     context_mib: int = 0
     card: FakeCard = field(init=False)
@@ -113,7 +113,7 @@ class Scene:
         cards: tuple[str, ...] = (UUID,),
     ) -> None:
         """Make a container and, where there is an arbiter, tell it."""
-        home, caps = self.home(name), tuple(Card(uuid, cap_mib) for uuid in cards)
+        home, caps = self.home(name), tuple(ContainerCard(uuid, cap_mib) for uuid in cards)
         furnish(home, self.native, caps)
         if self._beating is not None:
             claim = Claim(name, Fraction(share), Fraction(limit))

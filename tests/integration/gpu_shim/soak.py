@@ -22,10 +22,10 @@ from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeSpec, Row
 from extender.api.objects import ObjectMeta
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.audit import Auditor
-from gpu_shim.agent.enforce import Enforcer, Eviction, Sources
+from gpu_shim.agent.enforce import Enforcer, EvictionSettings, Sources
 from gpu_shim.agent.nvml import Nvml
 from gpu_shim.native.build import build
-from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.leases import LeaseSettings
 from tests.integration.gpu_shim.containers import Running, Scene, until
 from tests.support import fakecuda
 from tests.support.fakecuda import UUID
@@ -117,7 +117,7 @@ class Soak:
         self.agent.apply(self.node())
         sources = Sources(self.nvml, auditor=Auditor(lambda pid: self.pods.get(pid, ""), 512))
         api: Any = self
-        eviction = Eviction(is_on=True, after_s=EVICT_AFTER_S)
+        eviction = EvictionSettings(is_on=True, after_s=EVICT_AFTER_S)
         self.enforcer = Enforcer(api, self.agent, sources, eviction, clock=lambda: self.now_s)
 
     def node(self) -> GpuNode:
@@ -281,7 +281,7 @@ class Soak:
 
 async def soak(place: Path, native: Path, driver: Path, seconds: int, seed: int) -> Tally:
     """Run in a folder with a short path, with libraries that were built."""
-    scene = Scene(place, native, driver, Settings(), context_mib=CONTEXT_MIB)
+    scene = Scene(place, native, driver, LeaseSettings(), context_mib=CONTEXT_MIB)
     scene.card = FakeCard(scene.card.path, total_mib=CARD_MIB)
     os.environ["FAKECUDA_STATE"] = str(scene.card.path)
     # A library maps its card once; a copy is another library.

@@ -26,16 +26,16 @@ from extender.kube.errors import RequestRefused
 from extender.kube.recorder import EventRecorder
 from extender.kube.resources import GPU_NODES
 from gpu_shim.agent.agent import Agent
-from gpu_shim.agent.audit import Finding
+from gpu_shim.agent.audit import Breach
 from gpu_shim.agent.cards import Cards
-from gpu_shim.agent.enforce import GRACE_S, Enforcer, Eviction, Sources
+from gpu_shim.agent.enforce import GRACE_S, Enforcer, EvictionSettings, Sources
 from gpu_shim.agent.health import Health
 from gpu_shim.agent.holders import Holders, Style, holder_name, holder_pod
 from gpu_shim.agent.login import node_uid
 from gpu_shim.agent.podresources import KubeletError, PodResources
-from gpu_shim.agent.tenants import Tenant
+from gpu_shim.agent.tenants import SharingPod
 from gpu_shim.arbiter.arbiter import Arbiter
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol.pages import Library
 from tests.conftest import fresh_namespace
@@ -336,7 +336,7 @@ async def test_a_shared_card_is_held_and_its_index_means_what_kubelet_gave(
     assert name in await holding.pods()
     holding.kubelet.pods = [(NAMESPACE, name, "nvidia.com/gpu", ("GPU-1",))]
     await holding.holders.keep()
-    assert agent.tenants["u"].cards == (Card("GPU-1", 8192),)
+    assert agent.tenants["u"].cards == (ContainerCard("GPU-1", 8192),)
     assert [device.uuid for device in agent.devices] == ["GPU-1", "GPU-0"]
     agent.apply(GpuNode(metadata=ObjectMeta(name="n")))
     holding.kubelet.pods = []
@@ -358,7 +358,7 @@ async def test_while_kubelet_is_away_what_is_known_stays_and_newly_shared_cards_
     )
     with pytest.raises(KubeletError):
         await holding.holders.keep()
-    assert agent.tenants["u"].cards == (Card("GPU-1", 8192),)
+    assert agent.tenants["u"].cards == (ContainerCard("GPU-1", 8192),)
     assert agent.rejected == {"v": "card 1 is not on this node, or not ours yet"}
     agent.apply(first)
     await holding.kubelet.start()
@@ -394,14 +394,14 @@ async def test_a_pod_beyond_its_bounds_is_told_of_and_evicted(
     library = Library(native / "libballast-pages.so")
     agent = Agent("node-a", [], Arbiter(library), native, place)
     claim = Claim(uid, Fraction(0), Fraction(1))
-    agent.tenants[uid] = Tenant(uid, rights.api.namespace, "greedy", claim, ())
+    agent.tenants[uid] = SharingPod(uid, rights.api.namespace, "greedy", claim, ())
     async with await Client.connect(rights.agent, user_agent="ballast-agent") as client:
         events = EventRecorder(client, "agent")
         writing = asyncio.create_task(events.run())
-        eviction = Eviction(is_on=True, after_s=0)
+        eviction = EvictionSettings(is_on=True, after_s=0)
         enforcer = Enforcer(client, agent, Sources(), eviction, events)
-        found = Finding(uid, Reason.GPU_MEMORY_OVER_CAP, "has 2 MiB, may have 1")
-        await enforcer.act([Finding(uid, Reason.GPU_UNPROTECTED, "started bare"), found])
+        found = Breach(uid, Reason.GPU_MEMORY_OVER_CAP, "has 2 MiB, may have 1")
+        await enforcer.act([Breach(uid, Reason.GPU_UNPROTECTED, "started bare"), found])
         await enforcer.act([found])
         where = ("-n", rights.api.namespace)
         for _ in range(100):

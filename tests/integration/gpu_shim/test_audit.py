@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from extender.api.reasons import Reason
-from gpu_shim.agent.audit import Auditor, Ledger, Sight
+from gpu_shim.agent.audit import Auditor, CardUsers, Sight
 from gpu_shim.agent.cgroups import pod_of
 from gpu_shim.agent.nvml import Nvml, NvmlError
-from gpu_shim.agent.tenants import Tenant
-from gpu_shim.arbiter.container import Card
+from gpu_shim.agent.tenants import SharingPod
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.policy.shares import Claim
 from tests.integration.gpu_shim.containers import Scene, until
 from tests.support.fakecuda import SECOND, UUID
@@ -29,8 +29,10 @@ def nvml(scene: Scene, driver: Path, monkeypatch: pytest.MonkeyPatch) -> Nvml:
     return Nvml(str(shutil.copy(driver / "libnvidia-ml.so.1", scene.root / "nvml.so")))
 
 
-def tenant(cap_mib: int = 64) -> Tenant:
-    return Tenant("a", "team", "p", Claim("a", Fraction(0), Fraction(1)), (Card(UUID, cap_mib),))
+def tenant(cap_mib: int = 64) -> SharingPod:
+    return SharingPod(
+        "a", "team", "p", Claim("a", Fraction(0), Fraction(1)), (ContainerCard(UUID, cap_mib),)
+    )
 
 
 def sight(nvml: Nvml) -> Sight:
@@ -43,7 +45,7 @@ async def test_contexts_are_charged_from_the_drivers_own_figures(scene: Scene, n
     program = await scene.run("a", code)
     await program.answer()
     auditor = Auditor(lambda pid: "")
-    ledger = Ledger([tenant()], {"a": scene.table("a")})
+    ledger = CardUsers([tenant()], {"a": scene.table("a")})
     assert auditor.look(ledger, sight(nvml), 0.0) == []
     await program.say()
     assert await program.answer() == [[24, 64], 2]
@@ -69,7 +71,7 @@ async def test_a_program_that_takes_all_that_it_is_told_is_free_is_never_found(
     free, status = await program.answer()
     assert (free, status) == (2048 - 512, 0)
     auditor = Auditor(lambda pid: "a", context_mib=512)
-    ledger = Ledger([tenant(cap_mib=2048)], {"a": scene.table("a")})
+    ledger = CardUsers([tenant(cap_mib=2048)], {"a": scene.table("a")})
     found = [each for at in range(5) for each in auditor.look(ledger, sight(nvml), float(at))]
     assert [each for each in found if each.is_certain] == []
     if real_mib <= 512:
@@ -119,7 +121,7 @@ async def test_what_a_program_frees_while_the_driver_answers_is_not_charged(
     program = await scene.run("a", code)
     await program.answer()
     auditor, table = Auditor(lambda pid: "a"), scene.table("a")
-    ledger = Ledger([tenant()], {"a": table})
+    ledger = CardUsers([tenant()], {"a": table})
     auditor.look(ledger, sight(nvml), 0.0)
     before, seen = {"a": [table.used_bytes(0)]}, sight(nvml)
     await program.say()
@@ -141,12 +143,12 @@ async def test_a_process_without_the_library_is_found_and_counts(scene: Scene, n
     bare = await scene.run("a", code, LD_PRELOAD="")
     assert (await bare.answer())[1] == 16384
     auditor = Auditor(lambda pid: "a" if pid == bare.process.pid else "")
-    assert auditor.look(Ledger([tenant()]), sight(nvml), 0.0) == []
-    late = auditor.look(Ledger([tenant()]), sight(nvml), 3.0)
+    assert auditor.look(CardUsers([tenant()]), sight(nvml), 0.0) == []
+    late = auditor.look(CardUsers([tenant()]), sight(nvml), 3.0)
     assert [each.reason for each in late] == [Reason.GPU_UNPROTECTED, Reason.GPU_MEMORY_OVER_CAP]
     assert f"team/p: process {bare.process.pid}" in late[0].message
     assert late[1].message == f"team/p: has 80 MiB of {UUID}, may have 64"
-    assert auditor.look(Ledger([tenant(cap_mib=100)]), sight(nvml), 4.0)[1:] == []
+    assert auditor.look(CardUsers([tenant(cap_mib=100)]), sight(nvml), 4.0)[1:] == []
 
 
 async def test_a_pod_that_claims_the_process_of_another_hides_nothing(
@@ -158,7 +160,7 @@ async def test_a_pod_that_claims_the_process_of_another_hides_nothing(
     await bare.answer()
     scene.table("a").take_slot(bare.process.pid)
     other = replace(tenant(), uid="b", claim=Claim("b", Fraction(0), Fraction(1)))
-    ledger = Ledger([tenant(), other], {"a": scene.table("a")})
+    ledger = CardUsers([tenant(), other], {"a": scene.table("a")})
     auditor = Auditor(lambda pid: "b" if pid == bare.process.pid else "")
     for now_s in (0.0, 3.0):
         found = auditor.look(ledger, sight(nvml), now_s)
@@ -180,7 +182,7 @@ async def test_a_pod_that_claims_the_process_of_another_does_not_have_it_evicted
     other = replace(tenant(), uid="b", claim=Claim("b", Fraction(0), Fraction(1)))
     auditor = Auditor(lambda pid: "b" if pid == victim.process.pid else "")
     for tables in ("ab", "ba"):
-        ledger = Ledger([tenant(), other], {name: scene.table(name) for name in tables})
+        ledger = CardUsers([tenant(), other], {name: scene.table(name) for name in tables})
         for now_s in (0.0, 3.0):
             assert auditor.look(ledger, sight(nvml), now_s) == []
 
@@ -190,7 +192,7 @@ async def test_a_pod_on_a_card_that_is_given_to_others_is_found(scene: Scene, nv
     bare = await scene.run("a", "begin(); tell(1); hear()", LD_PRELOAD="")
     await bare.answer()
     auditor = Auditor(lambda pid: "b")
-    both = Ledger([tenant(), replace(tenant(), uid="b", cards=(Card(SECOND, 1),))])
+    both = CardUsers([tenant(), replace(tenant(), uid="b", cards=(ContainerCard(SECOND, 1),))])
     auditor.look(both, sight(nvml), 0.0)
     (found,) = auditor.look(both, sight(nvml), 3.0)
     assert (found.uid, found.reason) == ("b", Reason.GPU_NOT_GIVEN)
@@ -203,7 +205,7 @@ async def test_processes_of_the_host_and_of_who_has_the_card_alone_are_let_be(
     scene.container("a", cap_mib=64)
     bare = await scene.run("a", "begin(); tell(1); hear()", LD_PRELOAD="")
     await bare.answer()
-    for pod, ledger in (("", Ledger([tenant()])), ("c", Ledger([], whole={"c": (UUID,)}))):
+    for pod, ledger in (("", CardUsers([tenant()])), ("c", CardUsers([], whole={"c": (UUID,)}))):
         auditor = Auditor(lambda pid, pod=pod: pod)  # type: ignore[misc]
         for now_s in (0.0, 3.0):
             assert auditor.look(ledger, sight(nvml), now_s) == []

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol import wire
 from gpu_shim.protocol.wire import Kind, Message
@@ -225,7 +225,7 @@ async def test_numbers_of_processes_in_a_table_may_be_anything(scene: Scene) -> 
 def admit_without_a_folder(scene: Scene) -> None:
     """A container that asks for the whole card, whose socket can't be made."""
     (scene.root / "file").write_text("")
-    claim, cards = Claim("a", Fraction(1), Fraction(1)), (Card(UUID, 64),)
+    claim, cards = Claim("a", Fraction(1), Fraction(1)), (ContainerCard(UUID, 64),)
     with pytest.raises(OSError, match="file"):
         scene.arbiter.admit(claim, scene.root / "file" / "arbiter.sock", cards)
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpu_shim.native.build import CUDA_SOURCES, HERE, compile_c
 from gpu_shim.native.generate import hooks_in
-from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.leases import LeaseSettings
 from tests.integration.gpu_shim.containers import Scene, until
 
 HOOKS = sorted(hooks_in([HERE / name for name in CUDA_SOURCES]))
@@ -28,7 +28,7 @@ def address(library, name):
 @pytest.fixture
 async def quiet(place: Path, native: Path, driver: Path) -> AsyncIterator[Scene]:
     """A container without an arbiter."""
-    scene = Scene(place, native, driver, Settings())
+    scene = Scene(place, native, driver, LeaseSettings())
     scene.container("a")
     yield scene
     await scene.close()

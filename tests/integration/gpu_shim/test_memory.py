@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.home import furnish
 from gpu_shim.native.build import build
-from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.leases import LeaseSettings
 from gpu_shim.protocol import wire
 from tests.integration.gpu_shim.containers import Scene, until
 from tests.support.fakecuda import UUID
@@ -323,7 +323,7 @@ tell(told)
 
 
 async def test_a_program_without_a_driver_is_told_so_and_lives(place: Path, native: Path) -> None:
-    scene = Scene(place, native, place / "none", Settings())
+    scene = Scene(place, native, place / "none", LeaseSettings())
     scene.container("a")
     try:
         assert await scene.ask("a", "tell([cuda.cuInit(0), cuda.cuCtxSynchronize()])") == [100, 100]
@@ -378,7 +378,7 @@ async def test_a_library_of_the_version_before_is_held_to_its_cap(
     scene: Scene, tmp_path: Path
 ) -> None:
     build(tmp_path / "old", flags=(f"-DBALLAST_VERSION={wire.OLDEST}u",))
-    furnish(scene.home("a"), tmp_path / "old", (Card(UUID, 64),))
+    furnish(scene.home("a"), tmp_path / "old", (ContainerCard(UUID, 64),))
     scene.container("a", cap_mib=64)
     old, new = "begin(); plain(40 * MIB); tell(1); hear(); tell(plain(30 * MIB)[0])", "b"
     program = await scene.run("a", old)

@@ -18,7 +18,7 @@ from extender.api.names import ANNOTATION_CARDS
 from extender.api.objects import ObjectMeta
 from extender.api.reasons import Reason
 from gpu_shim.agent.agent import Agent
-from gpu_shim.agent.audit import Auditor, Ledger
+from gpu_shim.agent.audit import Auditor, CardUsers
 from gpu_shim.agent.cgroups import pod_of
 from gpu_shim.agent.nri.adjust import Delivery
 from gpu_shim.agent.nri.plugin import NAME, NodePlugin
@@ -198,7 +198,7 @@ async def test_a_tenant_that_loads_the_driver_past_the_library_is_found(
     assert await node.runtime.output(await node.python(greedy, "-c", ESCAPE)) == ["0"]
     auditor = Auditor(pod_of)
     for now_s in (0.0, 3.0):
-        ledger = Ledger(list(node.agent.tenants.values()), node.agent.tables())
+        ledger = CardUsers(list(node.agent.tenants.values()), node.agent.tables())
         found = auditor.look(ledger, {UUID: nvml.processes(UUID)}, now_s)
     assert [(each.uid, each.reason) for each in found] == [
         (UIDS[3], Reason.GPU_UNPROTECTED),

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.home import furnish
 from gpu_shim.native.build import build
-from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.leases import LeaseSettings
 from tests.integration.gpu_shim.containers import Scene
 from tests.integration.gpu_shim.test_gate import BUSY, in_window
 from tests.support.fakecuda import SECOND, UUID, Run
@@ -29,7 +29,7 @@ LONG_S = float(os.environ.get("BALLAST_LONG_KERNEL_S", "0.3"))
 async def paced(place: Path, native: Path, driver: Path) -> AsyncIterator[Scene]:
     """A scene with leases that are to kernels of `LONG_S` what 250 ms are to 3 s."""
     scale = LONG_S / 3
-    made = Scene(place, native, driver, Settings(lease_ns=int(250 * MS * scale)))
+    made = Scene(place, native, driver, LeaseSettings(lease_ns=int(250 * MS * scale)))
     made.start()
     made.arbiter.scheduler.drain_ns = int(2000 * MS * scale)
     yield made
@@ -39,7 +39,7 @@ async def paced(place: Path, native: Path, driver: Path) -> AsyncIterator[Scene]
 @pytest.fixture
 async def installed(place: Path, native: Path, driver: Path) -> AsyncIterator[Scene]:
     """A scene with leases of 250 ms."""
-    made = Scene(place, native, driver, Settings())
+    made = Scene(place, native, driver, LeaseSettings())
     made.start()
     yield made
     await made.close()
@@ -235,7 +235,7 @@ async def test_no_capture_is_broken_by_the_helper_thread(
     names.write_text("{ global: cu*; nvml*; local: *; };")
     build(libraries, flags=[*flags, f"-Wl,--version-script={names}"])
     program = compiled("capture.c", tmp_path, libraries, *flags)
-    furnish(scene.home("a"), libraries, (Card(UUID, 64),))
+    furnish(scene.home("a"), libraries, (ContainerCard(UUID, 64),))
     for name in "ab":
         scene.container(name, "1/2", "1/2")
     await (await scene.run("b", BUSY)).answer()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.home import furnish, preloaded
 from tests.integration.gpu_shim.test_cudart import Runtime, runtime
 from tests.support import fakecuda
@@ -100,7 +100,7 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def home(place: Path, native: Path) -> Path:
     """A container with a cap."""
-    furnish(place / "home", native, (Card(UUID, CAP_MIB),))
+    furnish(place / "home", native, (ContainerCard(UUID, CAP_MIB),))
     return place / "home"
 
 

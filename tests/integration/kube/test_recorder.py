@@ -7,7 +7,7 @@ from typing import Any
 
 from extender.api.reasons import Reason
 from extender.kube.client import Client
-from extender.kube.recorder import EventRecorder, ObjectRef, Pace, ref_of
+from extender.kube.recorder import EventRates, EventRecorder, ObjectRef, ref_of
 from extender.kube.resources import PODS, PROJECTS
 from tests.integration.kube.mirror import counted
 from tests.integration.kube.objects import pod
@@ -18,7 +18,7 @@ PATIENCE_S = 20.0
 
 
 @asynccontextmanager
-async def recording(client: Client, pace: Pace | None = None) -> AsyncIterator[EventRecorder]:
+async def recording(client: Client, pace: EventRates | None = None) -> AsyncIterator[EventRecorder]:
     recorder = EventRecorder(client, "ballast-control-0", pace)
     task = asyncio.ensure_future(recorder.run())
     try:
@@ -68,7 +68,7 @@ async def test_repeats_while_waiting_are_one_event_with_a_count(api: Api, client
 
 
 async def test_a_later_repeat_raises_the_count_of_the_event(api: Api, client: Client) -> None:
-    async with recording(client, Pace(series_s=0)) as recorder:
+    async with recording(client, EventRates(series_s=0)) as recorder:
         recorder.record(some_pod(api.namespace), Reason.INSUFFICIENT_GPU, "none free")
         await events(client, api.namespace, 1)
         n_written = counted("events_written", result="ok")
@@ -99,7 +99,7 @@ async def test_an_event_about_a_cluster_scoped_object_is_written(client: Client)
 
 
 async def test_more_events_than_fit_are_dropped_and_counted(client: Client) -> None:
-    recorder = EventRecorder(client, "i", Pace(max_queued=3))
+    recorder = EventRecorder(client, "i", EventRates(max_queued=3))
     n_dropped = counted("events_dropped")
     for i in range(5):
         recorder.record(some_pod("n", f"p-{i}"), Reason.RESERVED, "x")
@@ -128,7 +128,7 @@ async def test_an_api_server_that_is_away_costs_events_and_nothing_else(
 
 async def test_events_are_written_no_faster_than_the_pace(api: Api, client: Client) -> None:
     clock = asyncio.get_running_loop().time
-    async with recording(client, Pace(per_s=10, burst=2)) as recorder:
+    async with recording(client, EventRates(per_s=10, burst=2)) as recorder:
         started = clock()
         for i in range(7):
             recorder.record(some_pod(api.namespace, f"p-{i}"), Reason.RESERVED, "x")

@@ -16,7 +16,7 @@ from extender.kube.client import Client
 from extender.kube.errors import NotLeading, Unavailable
 from extender.kube.resources import GPU_NODES
 from extender.ledger.rows import add_rows, overbooked
-from extender.ledger.writer import Change, Ledger
+from extender.ledger.writer import Ledger, RowChange
 from extender.state.cluster import ClusterState
 from tests.support.builders import gpu_node, part, pod, row, whole
 from tests.support.controlplane.handles import Api
@@ -154,16 +154,16 @@ async def test_many_changes_cost_one_write_per_node(client: FaultyClient) -> Non
     ledger = ledger_of(client, known)
     first = await ledger.commit(
         [
-            Change("a", rows={"n1": [row(A, whole(0))]}),
-            Change("b", rows={"n1": [row(B, whole(1))]}),
+            RowChange("a", rows={"n1": [row(A, whole(0))]}),
+            RowChange("b", rows={"n1": [row(B, whole(1))]}),
         ]
     )
     assert (first.refused, first.failed, first.leftover) == ({}, {}, set())
     gang = {"n1": [row(C, whole(0))], "n2": [row(pod("d").build(), whole(0))]}
     changes = [
-        Change("gone", frees={"n1": [row(A, whole(0))]}),
-        Change("bound", bound={"n1": [B.metadata.uid]}),
-        Change("gang", rows=gang),
+        RowChange("gone", frees={"n1": [row(A, whole(0))]}),
+        RowChange("bound", bound={"n1": [B.metadata.uid]}),
+        RowChange("gang", rows=gang),
     ]
     before = await live(client, "n1", "n2")
     outcome = await ledger.commit(changes)
@@ -180,7 +180,7 @@ async def test_many_changes_cost_one_write_per_node(client: FaultyClient) -> Non
 
 async def test_doing_it_again_writes_nothing(client: FaultyClient) -> None:
     known = await make_nodes(client, "n1")
-    changes = [Change("a", rows={"n1": [row(A, whole(0))]}, bound={"n1": [B.metadata.uid]})]
+    changes = [RowChange("a", rows={"n1": [row(A, whole(0))]}, bound={"n1": [B.metadata.uid]})]
     await ledger_of(client, known).commit(changes)
     before, writes = await live(client, "n1"), counted("writes")
     for stale in (known, before):
@@ -212,8 +212,8 @@ async def test_the_rest_of_a_batch_stays_when_one_change_is_refused(client: Faul
     await ledger.reserve({"n2": [row(B, whole(0))]})
     outcome = await ledger.commit(
         [
-            Change("gang", rows={"n1": [row(A, part(0, 500))], "n2": [row(C, part(0, 500))]}),
-            Change("lone", rows={"n1": [row(pod("d").build(), part(0, 500))]}),
+            RowChange("gang", rows={"n1": [row(A, part(0, 500))], "n2": [row(C, part(0, 500))]}),
+            RowChange("lone", rows={"n1": [row(pod("d").build(), part(0, 500))]}),
         ]
     )
     assert outcome.refused.keys() == {"gang"}
@@ -305,7 +305,7 @@ async def test_a_gang_with_an_unreachable_node_is_taken_back_where_it_landed(
 ) -> None:
     known = await make_nodes(client, "n1", "n2")
     client.is_lost_before = lambda name: name == "n2"
-    gang = Change("gang", rows={"n1": [row(A, whole(0))], "n2": [row(B, whole(0))]})
+    gang = RowChange("gang", rows={"n1": [row(A, whole(0))], "n2": [row(B, whole(0))]})
     outcome = await ledger_of(client, known).commit([gang])
     assert outcome.failed.keys() == {"gang"}
     assert outcome.leftover == set()
@@ -326,7 +326,7 @@ async def test_rows_that_could_not_be_taken_back_are_found_as_an_unfinished_gang
 
     client.is_lost_before = is_lost
     rows = {name: [row(pod_, whole(0))] for name, pod_ in zip(known, members, strict=True)}
-    outcome = await ledger_of(client, known).commit([Change("g", rows=rows)])
+    outcome = await ledger_of(client, known).commit([RowChange("g", rows=rows)])
     assert outcome.failed.keys() == outcome.leftover == {"g"}
     state = ClusterState()
     for obj in (*members, *(await live(client, "n1", "n2")).values()):

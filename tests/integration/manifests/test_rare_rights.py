@@ -15,7 +15,7 @@ from extender.api.reasons import Reason
 from extender.cycle.keepers.own_groups import KEPT_S, OwnGroups
 from extender.cycle.pod_events import PodEvents
 from extender.kube.client import Client
-from extender.kube.recorder import EventRecorder, ObjectRef, Pace
+from extender.kube.recorder import EventRates, EventRecorder, ObjectRef
 from extender.kube.resources import POD_GROUPS
 from extender.ledger.writer import Ledger
 from extender.state.cluster import ClusterState
@@ -28,7 +28,7 @@ from tests.support.rights import used
 from tests.support.sight import until
 from tests.support.webhook_config import webhook_configurations
 from webhooks import certs
-from webhooks.owners.table import TABLE, Kind
+from webhooks.owners.table import TABLE, OwnerKind
 
 pytestmark = pytest.mark.controlplane
 
@@ -84,7 +84,7 @@ async def test_event_that_comes_again_is_counted_up(api: Api, account: str, prog
         return found
 
     async with await _login(api, account, program) as client:
-        recorder = EventRecorder(client, program, Pace(series_s=0.0))
+        recorder = EventRecorder(client, program, EventRates(series_s=0.0))
         running = asyncio.create_task(recorder.run())
         recorder.record(pod, Reason.OVER_FAIR_SHARE, "why")
         await until(lambda: _is(len(told()) == 1), SEEN_S, lambda: "an event")
@@ -176,7 +176,7 @@ def test_both_configurations_are_given_the_authority(api: Api, webhooks: Program
         assert {base64.b64decode(each) for each in bundles} == {base64.b64decode(trusted)}
 
 
-def _is_gated(api: Api, kind: Kind) -> bool:
+def _is_gated(api: Api, kind: OwnerKind) -> bool:
     """Whether a pod that names an owner of this kind, which is not there, is held all the same."""
     owner = {
         "apiVersion": f"{kind.api_group}/{kind.version}",

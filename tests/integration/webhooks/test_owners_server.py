@@ -14,7 +14,7 @@ from extender.api import names
 from tests.support.admission import review_body, usual_index
 from tests.support.owners import Document, Shelf, child, unread
 from webhooks.owners.batch import COMPLETION_INDEX
-from webhooks.owners.reader import Reader
+from webhooks.owners.reader import OwnerReader
 from webhooks.owners.trace import Read
 from webhooks.server import Server
 
@@ -59,7 +59,7 @@ async def ask() -> AsyncIterator[Ask]:
 
 
 async def test_gang_of_the_owner_is_in_the_patch(ask: Ask) -> None:
-    patch = await ask(Reader(Shelf(train()).get).read)
+    patch = await ask(OwnerReader(Shelf(train()).get).read)
     after = jsonpatch.apply_patch(POD, json.loads(patch))["metadata"]
     assert after["labels"][names.LABEL_POD_GROUP] == "job-train"
     assert after["annotations"][names.ANNOTATION_MIN_MEMBER] == "4"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpu_shim.policy.foresight import foresee
 from gpu_shim.policy.gangs import Node
-from gpu_shim.policy.leases import Card, Settings
+from gpu_shim.policy.leases import Card, LeaseSettings
 from gpu_shim.policy.shares import Claim, split
 
 RUN = settings(max_examples=30, deadline=None)
@@ -39,7 +39,7 @@ def claims(draw: st.DrawFn, is_strict: bool | None = None) -> list[Claim]:
 
 
 def card_of(found: list[Claim]) -> Card:
-    card = Card(Settings(lease_ns=LEASE))
+    card = Card(LeaseSettings(lease_ns=LEASE))
     for claim in found:
         assert card.admit(claim, 0) == ""
         card.set_busy(claim.name, True, 0)
@@ -179,7 +179,7 @@ def test_nobody_starves(found: list[Claim]) -> None:
 
 def play(found: list[Claim], script: list[tuple[int, int, bool]], is_ahead: bool) -> Card:
     """Leases that end late by as much as the script says, decided ahead or at their beginnings."""
-    node = Node(Settings(lease_ns=1000 * LEASE))
+    node = Node(LeaseSettings(lease_ns=1000 * LEASE))
     for claim in found:
         assert node.admit(claim, ("x",), 0) == ""
         node.set_busy(claim.name, True, 0)

@@ -8,7 +8,7 @@ import pytest
 from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
 from extender.cycle.commit.moves import KEPT_IN_ALL_S, KEPT_S, HandOver
-from extender.ledger.writer import Change
+from extender.ledger.writer import RowChange
 from extender.state.cluster import ClusterState
 from tests.support.builders import (
     PodBuilder,
@@ -45,7 +45,7 @@ def moved(*names: str, group: str = "", more: Any = ()) -> ClusterState:
     return state
 
 
-def heirs(changes: list[Change]) -> list[tuple[str, str, list[int]]]:
+def heirs(changes: list[RowChange]) -> list[tuple[str, str, list[int]]]:
     """(pod that loses a row, pod that gets one, cards) of every hand-over on n2."""
     return [
         (old.name, new.name, [card.index for card in new.cards])

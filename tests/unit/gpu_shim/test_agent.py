@@ -22,7 +22,7 @@ from extender.api.objects import ObjectMeta
 from gpu_shim.agent.follower import Follower
 from gpu_shim.agent.inventory_file import InventoryError, read_inventory
 from gpu_shim.agent.tenants import tenants_of, whole_cards
-from gpu_shim.arbiter.container import Card
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.policy import leases
 from gpu_shim.policy.shares import Mode
 
@@ -45,7 +45,7 @@ def row(uid: str = "u-1", *cards: CardShare, request: int = 500, limit: int = 10
 def test_a_bound_row_is_a_tenant_with_its_caps_and_shares(mode: Mode, limit: Fraction) -> None:
     ((tenant,), rejected) = tenants_of([row()], DEVICES, mode)
     assert not rejected
-    assert tenant.cards == (Card("GPU-0", 8192),)
+    assert tenant.cards == (ContainerCard("GPU-0", 8192),)
     assert (tenant.claim.request, tenant.claim.limit) == (Fraction(1, 2), limit)
 
 

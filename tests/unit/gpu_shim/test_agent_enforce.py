@@ -10,11 +10,11 @@ from typing import Any
 from extender.api.reasons import Reason
 from extender.kube.errors import Conflict
 from gpu_shim.agent.agent import Agent
-from gpu_shim.agent.audit import Finding
-from gpu_shim.agent.enforce import Enforcer, Eviction, Sources
+from gpu_shim.agent.audit import Breach
+from gpu_shim.agent.enforce import Enforcer, EvictionSettings, Sources
 from gpu_shim.agent.nvml import NvmlError
-from gpu_shim.agent.tenants import Tenant
-from gpu_shim.arbiter.container import Card
+from gpu_shim.agent.tenants import SharingPod
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.policy.shares import Claim
 from tests.unit.gpu_shim.test_nri_plugin import Doors
 
@@ -34,7 +34,9 @@ async def test_a_card_that_the_driver_does_not_know_hides_no_other(tmp_path: Pat
     agent = Agent("n", [], doors, tmp_path, tmp_path)
     for at, uuid in enumerate(("GPU-gone", "GPU-there")):
         claim = Claim(f"u-{at}", Fraction(0), Fraction(1))
-        agent.tenants[claim.name] = Tenant(claim.name, "team", "p", claim, (Card(uuid, 64),))
+        agent.tenants[claim.name] = SharingPod(
+            claim.name, "team", "p", claim, (ContainerCard(uuid, 64),)
+        )
     driver: Any = Driver()
     enforcer = Enforcer(None, agent, Sources(driver))  # type: ignore[arg-type]
     assert await enforcer.audit() == []
@@ -59,17 +61,19 @@ class Cluster:
 class Stage:
     """An enforcer of pods a (team) and dcgm (gpu-operator), and its clock."""
 
-    def __init__(self, tmp_path: Path, eviction: Eviction) -> None:
+    def __init__(self, tmp_path: Path, eviction: EvictionSettings) -> None:
         doors: Any = Doors()
         self.cluster, self.now_s = Cluster(), 1000.0
         agent = Agent("n", [], doors, tmp_path, tmp_path)
         for name, namespace in (("a", "team"), ("dcgm", "gpu-operator")):
             claim = Claim(name, Fraction(0), Fraction(1))
-            agent.tenants[name] = Tenant(name, namespace, name, claim, (Card("GPU-there", 64),))
+            agent.tenants[name] = SharingPod(
+                name, namespace, name, claim, (ContainerCard("GPU-there", 64),)
+            )
         api: Any = self.cluster
         self.enforcer = Enforcer(api, agent, Sources(), eviction, clock=lambda: self.now_s)
 
-    async def look(self, seconds: int, *found: Finding) -> list[str]:
+    async def look(self, seconds: int, *found: Breach) -> list[str]:
         """The same findings for so many seconds; the pods deleted."""
         for _ in range(seconds):
             await self.enforcer.act(list(found))
@@ -77,44 +81,44 @@ class Stage:
         return self.cluster.deleted
 
 
-BARE = Finding("a", Reason.GPU_UNPROTECTED, "a: no library")
-DCGM = Finding("dcgm", Reason.GPU_NOT_GIVEN, "dcgm: a card of others")
-ABOVE = Finding("a", Reason.GPU_MEMORY_OVER_CAP, "a: a little above", is_certain=False)
+BARE = Breach("a", Reason.GPU_UNPROTECTED, "a: no library")
+DCGM = Breach("dcgm", Reason.GPU_NOT_GIVEN, "dcgm: a card of others")
+ABOVE = Breach("a", Reason.GPU_MEMORY_OVER_CAP, "a: a little above", is_certain=False)
 
 
 async def test_as_installed_no_pod_is_evicted(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Eviction())
+    stage = Stage(tmp_path, EvictionSettings())
     assert await stage.look(600, BARE) == []
     assert stage.enforcer.findings == [BARE]
 
 
 async def test_a_pod_is_reported_before_it_is_evicted(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Eviction(is_on=True))
+    stage = Stage(tmp_path, EvictionSettings(is_on=True))
     assert await stage.look(30, BARE) == []
     assert await stage.look(1, BARE) == ["a"]
 
 
 async def test_a_finding_that_went_away_is_reported_anew_before_an_eviction(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Eviction(is_on=True))
+    stage = Stage(tmp_path, EvictionSettings(is_on=True))
     await stage.look(29, BARE)
     await stage.look(1)
     assert await stage.look(30, BARE) == []
 
 
 async def test_what_an_honest_program_can_come_to_is_reported_only(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Eviction(is_on=True))
+    stage = Stage(tmp_path, EvictionSettings(is_on=True))
     assert await stage.look(600, ABOVE) == []
     assert stage.enforcer.findings == [ABOVE]
 
 
 async def test_a_successor_of_the_same_name_is_not_evicted_in_its_place(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Eviction(is_on=True, after_s=0))
+    stage = Stage(tmp_path, EvictionSettings(is_on=True, after_s=0))
     stage.cluster.uids["a"] = "another"
     assert await stage.look(3, BARE) == []
 
 
 async def test_tools_of_the_node_are_neither_reported_nor_evicted(tmp_path: Path) -> None:
     spared = frozenset({"gpu-operator"})
-    stage = Stage(tmp_path, Eviction(is_on=True, after_s=0, spared=spared))
+    stage = Stage(tmp_path, EvictionSettings(is_on=True, after_s=0, spared=spared))
     assert await stage.look(60, DCGM) == []
     assert stage.enforcer.findings == []

@@ -3,23 +3,25 @@
 from extender.api.kinds import Device, ForeignHold, GpuNodeStatus
 from extender.api.objects import Condition
 from gpu_shim.agent.program import NEWEST_CUDA, unknown_driver
-from gpu_shim.agent.report import Statement, own_part
+from gpu_shim.agent.report import NodeCondition, own_part
 
 
 def test_what_is_so_stays_so_since_it_became_so() -> None:
     before = [Condition(type="T", status="True", last_transition_time="2026-01-01T00:00:00Z")]
-    made = Statement("T", []).condition(before)
+    made = NodeCondition("T", []).condition(before)
     assert (made.status, made.reason, made.message) == ("True", "T", "")
     assert made.last_transition_time == "2026-01-01T00:00:00Z"
-    assert Statement("T", ["x"]).condition(before).last_transition_time != "2026-01-01T00:00:00Z"
+    assert (
+        NodeCondition("T", ["x"]).condition(before).last_transition_time != "2026-01-01T00:00:00Z"
+    )
 
 
 def test_what_is_not_so_says_why_and_how_much_more_there_is() -> None:
-    made = Statement("CardsHealthy", [f"card {at}" for at in range(10)], "CardUnhealthy")
+    made = NodeCondition("CardsHealthy", [f"card {at}" for at in range(10)], "CardUnhealthy")
     condition = made.condition([])
     assert (condition.status, condition.reason) == ("False", "CardUnhealthy")
     assert condition.message.endswith("card 7; and 2 more")
-    assert Statement("T", ["x"]).condition([]).reason == "NotT"
+    assert NodeCondition("T", ["x"]).condition([]).reason == "NotT"
 
 
 def test_a_driver_that_is_newer_than_the_libraries_is_told_of() -> None:

@@ -7,8 +7,8 @@ import pynvml
 import pytest
 
 from gpu_shim.agent.driver_memory_limits import MIB, DriverLimits, NoLimitsError, group_of
-from gpu_shim.agent.tenants import Tenant
-from gpu_shim.arbiter.container import Card
+from gpu_shim.agent.tenants import SharingPod
+from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.policy.shares import Claim
 
 UID = "0f3b7a1e-2c4d-4e5f-8a9b-0c1d2e3f4a5b"
@@ -18,9 +18,9 @@ SYSTEMD = (
 CGROUPFS = f"kubepods/burstable/pod{UID}"
 
 
-def tenant(cap_mib: int = 64) -> Tenant:
+def tenant(cap_mib: int = 64) -> SharingPod:
     claim = Claim(UID, Fraction(0), Fraction(1))
-    return Tenant(UID, "team", "a-0", claim, (Card("GPU-1", cap_mib),))
+    return SharingPod(UID, "team", "a-0", claim, (ContainerCard("GPU-1", cap_mib),))
 
 
 class Driver:

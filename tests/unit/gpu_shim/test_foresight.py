@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from gpu_shim.policy.foresight import Turn, foresee
 from gpu_shim.policy.gangs import Node
-from gpu_shim.policy.leases import Settings, Terms
+from gpu_shim.policy.leases import LeaseSettings, LeaseTerms
 from gpu_shim.policy.shares import Claim
 
 MS = 1_000_000
@@ -13,7 +13,7 @@ LEASE = 250 * MS
 
 def node_of(*tenants: tuple[str, str, str, str]) -> Node:
     """A node with busy tenants only: name, request, limit, and cards by letter."""
-    node = Node(Settings())
+    node = Node(LeaseSettings())
     for name, request, limit, cards in tenants:
         claim = Claim(name, Fraction(request), Fraction(limit))
         assert node.admit(claim, tuple(cards), 0) == ""
@@ -32,7 +32,7 @@ def test_the_next_of_two_is_foreseen_with_the_lease_it_will_have() -> None:
     node.pick("x", 0)
     turn = ahead(node)
     assert (turn.holder, turn.close_ns, turn.is_renewal) == ("a", LEASE, False)
-    assert turn.terms == Terms("b", LEASE, 0, is_contended=True)
+    assert turn.terms == LeaseTerms("b", LEASE, 0, is_contended=True)
 
 
 def test_who_goes_on_does_so_without_being_closed() -> None:

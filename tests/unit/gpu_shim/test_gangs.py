@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from gpu_shim.policy.gangs import Node
-from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.leases import LeaseSettings
 from gpu_shim.policy.shares import Claim
 
 MS = 1_000_000
@@ -11,7 +11,7 @@ MS = 1_000_000
 
 def node_of(*tenants: tuple[str, str, str]) -> Node:
     """A node whose tenants are all busy: name, request, and its cards by letter."""
-    node = Node(Settings())
+    node = Node(LeaseSettings())
     for name, request, cards in tenants:
         assert node.admit(Claim(name, Fraction(request), Fraction(1)), tuple(cards), 0) == ""
         node.set_busy(name, True, 0)

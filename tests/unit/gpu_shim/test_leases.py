@@ -2,16 +2,16 @@
 
 from fractions import Fraction
 
-from gpu_shim.policy.leases import Card, Settings
+from gpu_shim.policy.leases import Card, LeaseSettings
 from gpu_shim.policy.shares import Claim
 
 MS = 1_000_000
 LEASE = 250 * MS
 
 
-def card_of(*claims: tuple[str, str, str], settings: Settings | None = None) -> Card:
+def card_of(*claims: tuple[str, str, str], settings: LeaseSettings | None = None) -> Card:
     """A card on which every tenant is busy."""
-    card = Card(settings or Settings())
+    card = Card(settings or LeaseSettings())
     for name, request, limit in claims:
         assert card.admit(Claim(name, Fraction(request), Fraction(limit)), 0) == ""
         card.set_busy(name, True, 0)
@@ -148,7 +148,7 @@ def test_when_the_holder_leaves_its_lease_is_over_and_others_go_on() -> None:
 
 
 def test_leases_shrink_so_that_small_shares_wait_no_longer_than_told() -> None:
-    settings = Settings(longest_gap_ns=1000 * MS)
+    settings = LeaseSettings(longest_gap_ns=1000 * MS)
     card = card_of(("a", "1/10", "1/10"), ("b", "9/10", "9/10"), settings=settings)
     assert card.lease_ns == 1000 * MS // 9
     ends = list[int]()
@@ -165,5 +165,5 @@ def test_leases_shrink_so_that_small_shares_wait_no_longer_than_told() -> None:
 
 
 def test_leases_never_shrink_below_the_shortest() -> None:
-    settings = Settings(longest_gap_ns=1000 * MS)
+    settings = LeaseSettings(longest_gap_ns=1000 * MS)
     assert card_of(("a", "1/1000", "1"), settings=settings).lease_ns == 20 * MS

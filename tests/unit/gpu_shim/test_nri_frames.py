@@ -12,28 +12,28 @@ from gpu_shim.agent.nri.frames import (
     PLUGIN,
     RUNTIME,
     Decoder,
+    Frame,
+    FrameKind,
     FramingError,
-    Kind,
-    Message,
     encode,
 )
 
 MESSAGES = st.builds(
-    Message,
+    Frame,
     st.sampled_from([PLUGIN, RUNTIME]),
     st.integers(0, 2**32 - 1),
-    st.sampled_from(list(Kind)),
+    st.sampled_from(list(FrameKind)),
     st.binary(max_size=10_000),
 )
 
 
 def test_a_request_looks_as_the_protocol_says() -> None:
-    found = encode(Message(RUNTIME, 1, Kind.REQUEST, b"abc"))
+    found = encode(Frame(RUNTIME, 1, FrameKind.REQUEST, b"abc"))
     assert found == bytes.fromhex("00000002 0000000d 00000003 00000001 01 00") + b"abc"
 
 
 def test_no_frame_is_larger_than_what_the_runtime_reads_at_once() -> None:
-    data = encode(Message(PLUGIN, 1, Kind.RESPONSE, b"x" * 9000))
+    data = encode(Frame(PLUGIN, 1, FrameKind.RESPONSE, b"x" * 9000))
     sizes = []
     while data:
         _, n_bytes = struct.unpack_from(">II", data)
@@ -44,9 +44,9 @@ def test_no_frame_is_larger_than_what_the_runtime_reads_at_once() -> None:
 
 @given(st.lists(MESSAGES, max_size=5), st.lists(st.integers(1, 5000), min_size=1))
 def test_messages_come_out_whole_however_they_were_cut(
-    messages: list[Message], cuts: list[int]
+    messages: list[Frame], cuts: list[int]
 ) -> None:
-    data, decoder, found, at = b"".join(map(encode, messages)), Decoder(), list[Message](), 0
+    data, decoder, found, at = b"".join(map(encode, messages)), Decoder(), list[Frame](), 0
     while at < len(data):
         cut = cuts[at % len(cuts)]
         found += decoder.feed(data[at : at + cut])
@@ -59,7 +59,7 @@ def test_messages_come_out_whole_however_they_were_cut(
 
 def test_frames_of_connections_that_nobody_opened_are_skipped() -> None:
     stray = struct.pack(">II", 7, 3) + b"???"
-    whole = encode(Message(PLUGIN, 3, Kind.REQUEST, b""))
+    whole = encode(Frame(PLUGIN, 3, FrameKind.REQUEST, b""))
     (found,) = Decoder().feed(stray + whole)
     assert found.stream == 3
 
@@ -85,4 +85,4 @@ def test_nonsense_is_waited_for_skipped_or_refused(data: bytes) -> None:
 
 def test_a_message_that_is_too_long_is_not_sent() -> None:
     with pytest.raises(FramingError, match="at most"):
-        encode(Message(PLUGIN, 1, Kind.RESPONSE, b"x" * (MAX_MESSAGE + 1)))
+        encode(Frame(PLUGIN, 1, FrameKind.RESPONSE, b"x" * (MAX_MESSAGE + 1)))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpu_shim.agent.nri.frames import FramingError
-from gpu_shim.agent.nri.session import Refusal, RegistrationError, Session
+from gpu_shim.agent.nri.session import NriSession, Refusal, RegistrationError
 from gpu_shim.agent.proto import nri_pb2 as pb
 from gpu_shim.agent.proto import ttrpc_pb2
 
@@ -103,7 +103,7 @@ async def runtime() -> AsyncIterator[Runtime]:
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=ours)
     answers = Answers()
-    session = asyncio.create_task(Session(reader, writer, answers).run("b", "90"))
+    session = asyncio.create_task(NriSession(reader, writer, answers).run("b", "90"))
     made = Runtime(*await asyncio.open_connection(sock=theirs), answers, session)
     yield made
     made.writer.close()

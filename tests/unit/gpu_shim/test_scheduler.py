@@ -10,7 +10,7 @@ from gpu_shim.arbiter.fast_path.handover import Handover
 from gpu_shim.arbiter.scheduler.card_slots import CardSlots
 from gpu_shim.arbiter.scheduler.scheduler import Scheduler, claim_of
 from gpu_shim.policy.foresight import Turn
-from gpu_shim.policy.leases import Settings
+from gpu_shim.policy.leases import LeaseSettings
 from gpu_shim.protocol import wire
 from gpu_shim.protocol.wire import Gate, Kind, Message
 
@@ -31,7 +31,7 @@ class Bench:
     ) -> None:
         self.fast_path = Handover()
         self.slots = CardSlots(self.fast_path)
-        self.scheduler = Scheduler(self.slots, Settings())
+        self.scheduler = Scheduler(self.slots, LeaseSettings())
         self.is_ahead = is_ahead
         self.now = BEGIN
         self.pages: dict[str, ctypes.Array[ctypes.c_char]] = {}

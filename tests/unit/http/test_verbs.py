@@ -19,7 +19,7 @@ from extender.api.names import LABEL_NODE_POOL
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, sentence
 from extender.http.book import Book, Use
-from extender.http.claim import Claim, read_claim
+from extender.http.claim import PodClaim, read_claim
 from extender.http.verbs.filter import Verdict, filter_nodes
 from extender.http.verbs.place import pick_on
 from extender.http.verbs.preempt import keep_candidates
@@ -55,7 +55,7 @@ def node(name: str, *rows: Row, cards: int = 2) -> GpuNodeBuilder:
     return gpu_node(name, cards).holds(*rows)
 
 
-def claim(builder: PodBuilder) -> Claim:
+def claim(builder: PodBuilder) -> PodClaim:
     return read_claim(builder.build())
 
 
@@ -323,7 +323,7 @@ def test_a_pod_of_a_group_is_never_placed_directly() -> None:
 # -- prioritize -----------------------------------------------------------------------------------
 
 
-def scores(known: Book, asked: Claim, names: list[str]) -> dict[str, int]:
+def scores(known: Book, asked: PodClaim, names: list[str]) -> dict[str, int]:
     return {each.host: each.score for each in prioritize(known, asked, names)}
 
 
@@ -367,7 +367,7 @@ def victims(*uids: str) -> MetaVictims:
     return MetaVictims([MetaPod(uid) for uid in uids], 0)
 
 
-def kept(known: Book, asked: Claim, candidates: dict[str, MetaVictims]) -> set[str]:
+def kept(known: Book, asked: PodClaim, candidates: dict[str, MetaVictims]) -> set[str]:
     answer = keep_candidates(known, asked, candidates)
     assert all(answer[name] is candidates[name] for name in answer)
     return set(answer)

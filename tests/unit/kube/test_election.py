@@ -6,7 +6,7 @@ import pytest
 
 from extender.api.objects import Lease, ObjectMeta
 from extender.kube.client import Client
-from extender.kube.election import Election, Leadership, Terms
+from extender.kube.election import Election, ElectionTiming, Leadership
 from extender.kube.errors import Conflict, NotLeading
 from extender.kube.transport import Call
 
@@ -44,11 +44,11 @@ async def test_an_ended_leadership_never_comes_back() -> None:
 @pytest.mark.parametrize("terms", [(15, 15, 2), (15, 10, 10), (10, 15, 2), (15, 10, 0)])
 def test_terms_under_which_two_could_lead_are_refused(terms: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="retry_s < renew_s < duration_s"):
-        Terms(*terms)
+        ElectionTiming(*terms)
 
 
 def test_two_renewals_fit_before_the_hold_ends() -> None:
-    terms = Terms()
+    terms = ElectionTiming()
     assert terms.retry_s + 2 * terms.request_s <= terms.renew_s
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from extender.lab.openb.data import (
     LAST_PERCENT,
-    Cluster,
-    Trace,
+    OpenbCluster,
+    OpenbTrace,
     load_cluster,
     load_reference,
     load_trace,
@@ -27,13 +27,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def loaded(folder: Path, *pods: tuple[int, int, int, str]) -> tuple[Cluster, Trace]:
+def loaded(folder: Path, *pods: tuple[int, int, int, str]) -> tuple[OpenbCluster, OpenbTrace]:
     given.pods(folder, "x", *pods)
     cluster = load_cluster(folder)
     return cluster, load_trace(folder, "x", cluster)
 
 
-def asked_milli(trace: Trace, arrivals: list[int]) -> int:
+def asked_milli(trace: OpenbTrace, arrivals: list[int]) -> int:
     return sum(trace.shapes[at].demand.total_milli for at in arrivals)
 
 

@@ -12,7 +12,7 @@ from extender.lab.philly.figures import (
     summarise,
 )
 from extender.lab.philly.replay import Stop
-from extender.lab.philly.rules import Pace
+from extender.lab.philly.rules import ReplayPace
 from extender.lab.philly.shares import Moment, draw_shares, moments
 from extender.lab.philly.trace import load_trace
 from tests.unit.lab.philly_jobs import job, replay, trace
@@ -117,8 +117,8 @@ def test_the_picture_names_every_tenant() -> None:
 
 def test_some_days_of_the_published_extract_fare_better_than_alone(shared: Path) -> None:
     of = load_trace(shared / "traces" / "philly", 64, (15, 17))
-    private = replay(of, "private", Pace(cycle_s=60))
-    found = summarise(replay(of, "ballast", Pace(cycle_s=60)), private)
+    private = replay(of, "private", ReplayPace(cycle_s=60))
+    found = summarise(replay(of, "ballast", ReplayPace(cycle_s=60)), private)
     assert found.jobs == len(of.jobs)
     assert found.mean_wait_h < summarise(private, private).mean_wait_h
     assert 0 < found.useful_pct <= found.alloc_pct <= 100

@@ -3,7 +3,7 @@
 import pytest
 
 from extender.lab.philly.cluster import pod_sizes
-from extender.lab.philly.rules import RULES, Pace
+from extender.lab.philly.rules import RULES, ReplayPace
 from tests.unit.lab.philly_jobs import HOUR, job, replay, trace, waits_h
 
 
@@ -60,28 +60,36 @@ def test_reclaim_stops_what_is_over_quota_and_it_comes_back_from_its_checkpoint(
 def test_who_has_just_saved_its_work_is_stopped_where_jobs_say_that_they_save() -> None:
     jobs = [job("a", 0, 4, 8), job("a", 0.6, 4, 8), job("b", 1.6, 1, 8)]
     for says, ran_s in ((False, 60 * 60), (True, 96 * 60)):
-        found = replay(trace(jobs, a=1, b=1), "fairshare+reclaim", Pace(0, says_checkpoints=says))
+        found = replay(
+            trace(jobs, a=1, b=1), "fairshare+reclaim", ReplayPace(0, says_checkpoints=says)
+        )
         assert [stop.ran_s for stop in found.stops] == [ran_s]
 
 
 def test_a_job_is_safe_for_the_time_that_was_asked_for() -> None:
     jobs = [job("a", 0, 4, 8), job("a", 0, 4, 8), job("b", 1, 1, 8)]
-    found = replay(trace(jobs, a=1, b=1), "fairshare+reclaim", Pace(0, min_runtime_s=2 * HOUR))
+    found = replay(
+        trace(jobs, a=1, b=1), "fairshare+reclaim", ReplayPace(0, min_runtime_s=2 * HOUR)
+    )
     assert [stop.ran_s for stop in found.stops] == [2 * HOUR]
     assert waits_h(found)[2] == 1
 
 
 def test_a_job_waits_as_long_as_was_asked_for_before_others_are_stopped() -> None:
     jobs = [job("a", 0, 4, 8), job("a", 0, 4, 8), job("b", 1, 1, 8)]
-    found = replay(trace(jobs, a=1, b=1), "fairshare+reclaim", Pace(0, preemption_delay_s=600))
+    found = replay(
+        trace(jobs, a=1, b=1), "fairshare+reclaim", ReplayPace(0, preemption_delay_s=600)
+    )
     assert waits_h(found)[2] == 600 / HOUR
 
 
 def test_a_job_of_a_queue_in_which_others_wait_in_vain_brings_no_cycle_of_its_own() -> None:
     jobs = [job("a", 0, 4, 8), job("b", 0, 4, 8), job("a", 1, 1, 8)]
-    few = replay(trace(jobs, a=1, b=1), "fairshare+reclaim", Pace(0, preemption_delay_s=600))
+    few = replay(trace(jobs, a=1, b=1), "fairshare+reclaim", ReplayPace(0, preemption_delay_s=600))
     more = [*jobs, job("a", 1.1, 1, 8), job("a", 1.2, 1, 8)]
-    found = replay(trace(more, a=1, b=1), "fairshare+reclaim", Pace(0, preemption_delay_s=600))
+    found = replay(
+        trace(more, a=1, b=1), "fairshare+reclaim", ReplayPace(0, preemption_delay_s=600)
+    )
     # One cycle for each of the two that runs later, and none for its patience.
     assert found.n_cycles - few.n_cycles <= 3
 
@@ -91,7 +99,7 @@ def test_above_its_quota_a_tenant_takes_only_what_it_lacks_beyond_the_band() -> 
     of = trace(jobs, a=1, b=1, c=2)
     assert len(replay(of, "fairshare+reclaim").stops) == 16
     # A quarter of its share of 16 is left to the tenants that have it.
-    assert len(replay(of, "fairshare+reclaim", Pace(0, reclaim_band_percent=25)).stops) == 12
+    assert len(replay(of, "fairshare+reclaim", ReplayPace(0, reclaim_band_percent=25)).stops) == 12
 
 
 def test_without_reclaim_nobody_is_stopped() -> None:
@@ -103,7 +111,7 @@ def test_without_reclaim_nobody_is_stopped() -> None:
 
 def test_a_cycle_waits_for_its_period_after_the_last_one() -> None:
     jobs = [job("a", 0, 1, 1), job("a", 10 / HOUR, 1, 1), job("a", 1000 / HOUR, 1, 1)]
-    found = replay(trace(jobs, a=1), "fifo-skip", Pace(cycle_s=60))
+    found = replay(trace(jobs, a=1), "fifo-skip", ReplayPace(cycle_s=60))
     assert [record.wait_s for record in found.records] == [0, 50, 0]
 
 

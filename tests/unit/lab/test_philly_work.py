@@ -3,20 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.lab.philly.work import CHECKPOINT_S, RESTART_S, Work
+from extender.lab.philly.work import CHECKPOINT_S, RESTART_S, JobProgress
 
 MINUTE = 60
 
 
 def test_a_job_that_is_left_alone_ends_after_its_run_time() -> None:
-    work = Work(run_s=5000)
+    work = JobProgress(run_s=5000)
     assert work.start(100) == 5100
     assert work.finish(5100) == 0
     assert (work.held_s, work.lost_s) == (5000, 0)
 
 
 def test_a_stopped_job_goes_on_from_its_last_checkpoint() -> None:
-    work = Work(run_s=120 * MINUTE)
+    work = JobProgress(run_s=120 * MINUTE)
     work.start(0)
     assert work.stop(75 * MINUTE) == 15 * MINUTE
     # 60 minutes are saved, 60 are left, and loading takes one.
@@ -24,14 +24,14 @@ def test_a_stopped_job_goes_on_from_its_last_checkpoint() -> None:
 
 
 def test_a_job_stopped_before_its_first_checkpoint_starts_over() -> None:
-    work = Work(run_s=120 * MINUTE)
+    work = JobProgress(run_s=120 * MINUTE)
     work.start(0)
     assert work.stop(29 * MINUTE) == 29 * MINUTE
     assert work.start(0) == 121 * MINUTE
 
 
 def test_loading_is_no_work() -> None:
-    work = Work(run_s=120 * MINUTE)
+    work = JobProgress(run_s=120 * MINUTE)
     work.start(0)
     work.stop(0)
     work.start(0)
@@ -44,7 +44,7 @@ def test_loading_is_no_work() -> None:
 
 @given(st.integers(1, 20_000), st.lists(st.integers(0, 8000), max_size=8))
 def test_what_was_held_is_work_and_what_was_lost(run_s: int, stops_after_s: list[int]) -> None:
-    work, now_s, lost_s = Work(run_s), 0, 0
+    work, now_s, lost_s = JobProgress(run_s), 0, 0
     end_s = work.start(now_s)
     for after_s in stops_after_s:
         if now_s + after_s >= end_s:

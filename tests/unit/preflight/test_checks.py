@@ -11,7 +11,7 @@ from extender.api.names import PRIORITY_CLASSES
 from extender.api.objects import Taint
 from extender.cli.preflight import judge
 from extender.preflight.facts import Budget, DefaultingClass, Facts, Job, Named, Node
-from extender.preflight.findings import Finding, State, some
+from extender.preflight.findings import PreflightFinding, State, some
 
 LABELS: dict[str, str | None] = {
     "nvidia.com/gpu.present": "true",
@@ -51,7 +51,7 @@ def good(**changed: Any) -> Facts:
     return Facts(**(facts | changed))
 
 
-def finding(facts: Facts, check: str) -> Finding:
+def finding(facts: Facts, check: str) -> PreflightFinding:
     return next(each for each in judge(facts) if each.check == check)
 
 

@@ -7,7 +7,7 @@ import pytest
 from extender.scenario.errors import ScenarioError
 from extender.scenario.faults import faults_of
 from extender.scenario.load import case_of
-from extender.scenario.longrun.report import Report, misses
+from extender.scenario.longrun.report import SimulationReport, misses
 from extender.scenario.longrun.simulate import simulate
 from tests.unit.scenario.written import Entry, entry, job, node, queue
 
@@ -16,7 +16,7 @@ def line(name: str = "j", of: str = "a", gpu: Any = 1, **when: Any) -> Entry:
     return {"job": job(name, of, gpu=gpu), **when}
 
 
-def run(days: float = 1, **more: Any) -> Report:
+def run(days: float = 1, **more: Any) -> SimulationReport:
     lines = more.pop("arrivals", [])
     section = {"days": days, "arrivals": lines} | more.pop("simulate", {})
     return simulate(case_of(entry(simulate=section, **more), "test"))

@@ -12,7 +12,7 @@ from extender.api.objects import (
     Pod,
     PodDisruptionBudget,
 )
-from extender.state.budgets import Budgets
+from extender.state.budgets import BudgetIndex
 from extender.state.pods.facts import PodFacts, read_facts
 from tests.support.builders import pod
 
@@ -24,8 +24,8 @@ def facts(phase: str, *, is_ready: bool) -> PodFacts:
     return read_facts(built, read_demand(built))
 
 
-def budgets(policy: str = "IfHealthyBudget", *, healthy: int = 0, n: int = 1) -> Budgets:
-    found = Budgets()
+def budgets(policy: str = "IfHealthyBudget", *, healthy: int = 0, n: int = 1) -> BudgetIndex:
+    found = BudgetIndex()
     for at in range(n):
         found.set_budget(
             PodDisruptionBudget(

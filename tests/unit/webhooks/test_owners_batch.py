@@ -6,7 +6,7 @@ from extender.api.names import LABEL_POD_GROUP
 from tests.support.owners import Document, Shelf, child, meta_of, origin_of, unread, written
 from webhooks.owners.batch import COMPLETION_INDEX, count_indexes
 from webhooks.owners.origin import NO_OWNER, Gang, Origin
-from webhooks.owners.reader import Reader
+from webhooks.owners.reader import OwnerReader
 from webhooks.owners.trace import trace
 
 TRAINING = """
@@ -69,7 +69,7 @@ async def test_plain_job_is_not_even_read() -> None:
     made = job(completionMode="NonIndexed")
     shelf = Shelf(made)
     meta = meta_of(child(made, {"batch.kubernetes.io/job-name": "llama-finetune"}))
-    assert (await trace(meta, Reader(shelf.get).read)).is_alone
+    assert (await trace(meta, OwnerReader(shelf.get).read)).is_alone
     assert shelf.asked == []
 
 

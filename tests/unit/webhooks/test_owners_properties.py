@@ -16,7 +16,7 @@ from tests.support.owners import NAMESPACE, meta_of
 from webhooks.mutate import decide
 from webhooks.owners import batch, jobset, kubeflow, leaderworkerset, ray
 from webhooks.owners.origin import MAX_MEMBER, Origin
-from webhooks.owners.reader import Reader
+from webhooks.owners.reader import OwnerReader
 from webhooks.owners.table import TABLE
 from webhooks.owners.trace import trace
 
@@ -148,7 +148,7 @@ def traced(pod: PodDocument, owner: dict[str, Any]) -> Origin:
     async def get(_path: str) -> bytes:
         return body
 
-    return asyncio.run(trace(meta_of(pod), Reader(get).read))
+    return asyncio.run(trace(meta_of(pod), OwnerReader(get).read))
 
 
 @settings(max_examples=600, deadline=None)

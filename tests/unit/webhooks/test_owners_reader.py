@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from extender.kube.errors import KubeError, NotFound, RequestRefused, Throttled, Unavailable
 from tests.support.owners import NAMESPACE, Shelf, unread
-from webhooks.owners.reader import MAX_KEPT, MAX_READS, Reader, Timing
+from webhooks.owners.reader import MAX_KEPT, MAX_READS, OwnerReader, ReaderTiming
 from webhooks.owners.table import BY_KIND
 from webhooks.owners.trace import Asked
 
@@ -47,7 +47,7 @@ def a_shelf(*names: str) -> Shelf:
 
 async def test_pods_of_one_owner_are_one_read() -> None:
     shelf = a_shelf("j")
-    reader = Reader(shelf.get)
+    reader = OwnerReader(shelf.get)
     answers = await asyncio.gather(*(reader.read(asked()) for _ in range(100)))
     assert all(owner is not None for owner in answers)
     assert await reader.read(asked()) is answers[0]
@@ -56,16 +56,16 @@ async def test_pods_of_one_owner_are_one_read() -> None:
 
 async def test_answer_is_asked_for_again_when_it_is_old() -> None:
     shelf, clock = a_shelf("j"), Clock()
-    reader = Reader(shelf.get, clock=clock)
+    reader = OwnerReader(shelf.get, clock=clock)
     await reader.read(asked())
-    clock.now += Timing().keep_s
+    clock.now += ReaderTiming().keep_s
     await reader.read(asked())
     assert len(shelf.asked) == 2
 
 
 async def test_owner_made_again_under_its_name_is_read_again() -> None:
     shelf = a_shelf("j")
-    reader = Reader(shelf.get)
+    reader = OwnerReader(shelf.get)
     await reader.read(asked(uid="uid-j"))
     shelf.put(unread("batch/v1", "Job", "j") | {"metadata": _named("j", "new")})
     found = await reader.read(asked(uid="new"))
@@ -85,11 +85,11 @@ def _named(name: str, uid: str) -> dict[str, str]:
 )
 async def test_api_server_in_trouble_is_left_alone_for_a_while(error: Exception) -> None:
     failing, clock = Failing(error), Clock()
-    reader = Reader(failing.get, clock=clock)
+    reader = OwnerReader(failing.get, clock=clock)
     for n in range(10):
         assert await reader.read(asked(f"j{n}")) is None
     assert failing.n_asked == 1
-    clock.now += Timing().rest_s
+    clock.now += ReaderTiming().rest_s
     assert await reader.read(asked()) is None
     assert failing.n_asked == 2
 
@@ -97,7 +97,7 @@ async def test_api_server_in_trouble_is_left_alone_for_a_while(error: Exception)
 @pytest.mark.parametrize("error", [NotFound("404"), RequestRefused("403", status=403)])
 async def test_owner_that_is_not_there_or_not_ours_to_read_stops_no_other(error: KubeError) -> None:
     failing = Failing(error)
-    reader = Reader(failing.get)
+    reader = OwnerReader(failing.get)
     for _ in range(2):
         assert await reader.read(asked("a")) is None
         assert await reader.read(asked("b")) is None
@@ -106,7 +106,7 @@ async def test_owner_that_is_not_there_or_not_ours_to_read_stops_no_other(error:
 
 async def test_what_is_known_is_told_while_the_api_server_rests() -> None:
     shelf, clock = a_shelf("j"), Clock()
-    reader = Reader(shelf.get, clock=clock)
+    reader = OwnerReader(shelf.get, clock=clock)
     await reader.read(asked("j"))
     shelf.error = Unavailable("503")
     await reader.read(asked("other"))
@@ -118,7 +118,7 @@ async def test_silent_api_server_costs_a_review_less_than_its_timeout() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    reader = Reader(silent)
+    reader = OwnerReader(silent)
     async with asyncio.timeout(1.0):
         answers = await asyncio.gather(*(reader.read(asked(f"j{n}")) for n in range(100)))
     assert answers == [None] * 100
@@ -129,10 +129,10 @@ async def test_reads_that_wait_for_their_place_are_not_late() -> None:
     shelf = a_shelf(*names)
 
     async def slow(path: str) -> bytes:
-        await asyncio.sleep(Timing().read_s / 2)
+        await asyncio.sleep(ReaderTiming().read_s / 2)
         return await shelf.get(path)
 
-    reader = Reader(slow)
+    reader = OwnerReader(slow)
     assert None not in await asyncio.gather(*(reader.read(asked(name)) for name in names))
 
 
@@ -144,7 +144,7 @@ async def test_caller_that_hangs_up_takes_the_answer_from_nobody() -> None:
         await is_open.wait()
         return await shelf.get(path)
 
-    reader = Reader(slow)
+    reader = OwnerReader(slow)
     first = asyncio.create_task(reader.read(asked()))
     second = asyncio.create_task(reader.read(asked()))
     await asyncio.sleep(0)
@@ -173,12 +173,12 @@ async def test_owner_that_is_not_understood_is_not_known(body: bytes) -> None:
     async def get(_path: str) -> bytes:
         return body
 
-    assert await Reader(get).read(asked()) is None
+    assert await OwnerReader(get).read(asked()) is None
 
 
 async def test_memory_is_bounded() -> None:
     shelf = Shelf()
-    reader = Reader(shelf.get)
+    reader = OwnerReader(shelf.get)
     for n in range(MAX_KEPT + 5):
         await reader.read(asked(f"j{n}"))
     await reader.read(asked(f"j{MAX_KEPT}"))
@@ -189,7 +189,7 @@ async def test_memory_is_bounded() -> None:
 
 async def test_lookups_are_counted_by_their_answer() -> None:
     registry = CollectorRegistry()
-    reader = Reader(a_shelf("j").get, registry=registry)
+    reader = OwnerReader(a_shelf("j").get, registry=registry)
     for name in ("j", "j", "gone"):
         await reader.read(asked(name))
     counted = {

@@ -9,7 +9,7 @@ from tests.support.owners import NAMESPACE, Document, Shelf, child, meta_of, ref
 from webhooks.owners import trace as tracing
 from webhooks.owners.batch import COMPLETION_INDEX
 from webhooks.owners.origin import MAX_MEMBER, MAX_NAME, Origin, Owner, group_name
-from webhooks.owners.reader import Reader
+from webhooks.owners.reader import OwnerReader
 from webhooks.owners.trace import Asked, trace
 
 INDEX = {COMPLETION_INDEX: "0"}
@@ -24,7 +24,7 @@ def below(owner: Document, kind: str = "Job", api_version: str = "batch/v1") -> 
 
 async def followed(pod: Any, *owners: Document) -> tuple[Origin, list[str]]:
     shelf = Shelf(*owners)
-    return await trace(meta_of(pod), Reader(shelf.get).read), shelf.asked
+    return await trace(meta_of(pod), OwnerReader(shelf.get).read), shelf.asked
 
 
 async def test_chain_is_followed_to_the_highest_kind_that_is_known() -> None:
