@@ -35,6 +35,7 @@ from extender.http.claim import (
 from extender.http.direct import DirectPlacer
 from extender.http.live import LiveReader
 from extender.http.metrics import Result
+from extender.http.room import Room
 from extender.http.turns import KeyedLocks
 from extender.http.verbs.plan import check_plan
 from extender.http.wire import BadBodyError, ExtenderBindingArgs
@@ -106,6 +107,8 @@ class Binder:
         self._client = client
         self._placer = placer
         self._turns = KeyedLocks()
+        #: The binds under way.
+        self.room = Room()
         #: Seconds for the whole call.
         self.deadline_s = DEADLINE_S
 
@@ -115,8 +118,9 @@ class Binder:
         started, way = time.perf_counter(), "unknown"
         came_to: CameTo
         try:
-            async with asyncio.timeout(self.deadline_s), self._turns.of(args.pod_uid):
-                way, came_to = await self._decide(args)
+            with self.room.taken():
+                async with asyncio.timeout(self.deadline_s), self._turns.of(args.pod_uid):
+                    way, came_to = await self._decide(args)
         except TimeoutError:
             came_to = Obstacle.TOO_LATE
         except KubeError as error:

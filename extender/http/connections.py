@@ -2,6 +2,7 @@
 
 At a limit, the connection that has been idle or silent for longest is closed: one of the same peer,
 or of the peer with the most connections. So a peer with many open connections keeps no other out.
+A connection whose request is being answered is closed only where all of the peer's are.
 """
 
 from collections.abc import Sequence
@@ -28,4 +29,5 @@ class NewestConnections(ConnectionLimiter):
 
     def _make_room(self, peer: str) -> None:
         """Close the peer's connection that was accepted, or last sent a request, first."""
-        next(each for each in self.connections.values() if each.peer == peer).abort()
+        own = [each for each in self.connections.values() if each.peer == peer]
+        next((each for each in own if not each.is_served), own[0]).abort()

@@ -65,11 +65,15 @@ class Verbs:
         metrics.REMEMBERED.set(len(self._memory))
 
     async def filter(self, body: bytes) -> Answer:
-        """Which of the nodes may be used; see `verbs.filter`. Holds the loop under 5 ms."""
+        """Which of the nodes may be used; see `verbs.filter`. Holds the loop under 5 ms.
+
+        Waits while too many binds are under way; see `Room`.
+        """
         args = decode(body, ExtenderArgs)
         nodes = nodes_of(args)
         claim = read_claim(args.pod)
         self._memory.remember(claim)
+        await self._binder.room.wait()
         try:
             await self._look_for_row(claim, nodes.names)
         except (KubeError, TimeoutError) as error:

@@ -1,6 +1,7 @@
 """The real kube-scheduler with the shipped configuration, calling the extender."""
 
 import asyncio
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -8,10 +9,22 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 
+from extender.api.kinds import CardShare
+from extender.kube.client import Client
 from extender.kube.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from tests.integration.http.rig import World, until, world_of
 from tests.support.controlplane.handles import Cluster
 from tests.support.controlplane.schedulerconfig import read_scheduler_config
+from tests.support.faultproxy import FaultProxy
+from tests.unit.http.rig import running
+
+#: Pods of a burst, more than kube-scheduler's connections that `serve` keeps.
+N_BURST = 300
+N_BURST_NODES = 4
+#: Seconds that each Binding of the burst takes: 64 at a time need 5 s, longer than the time that
+#: kube-scheduler waits for one bind.
+SLOW_S = 1.0
+BURST_S = 60.0
 
 SHIPPED = Path(__file__).parents[3] / "manifests" / "base" / "scheduler"
 
@@ -72,6 +85,51 @@ async def test_a_planned_pod_goes_where_its_plan_says(cluster: Cluster) -> None:
             await until(is_bound, "the planned pod bound")
         bound = await world.pod("planned")
         assert (bound.spec.node_name, bound.metadata.uid) == (names[1], pod.metadata.uid)
+
+
+async def add_burst(world: World, nodes: list[str]) -> None:
+    """Planned pods of 1 % of a GPU each, with their rows."""
+    planned = [(f"burst-{number}", nodes[number % len(nodes)]) for number in range(N_BURST)]
+    pods = await asyncio.gather(
+        *(world.add_pod(name, "0.01", plan=f"7 {node}") for name, node in planned)
+    )
+    for node in nodes:
+        await show_gpu_milli(world, node, 8000)
+        held = [pod for pod, (_, at) in zip(pods, planned, strict=True) if at == node]
+        rows = [
+            world.row(pod, 7, cards=[CardShare(number % 8, 10, 100)])
+            for number, pod in enumerate(held)
+        ]
+        await world.add_node(node, rows=rows)
+
+
+async def test_a_burst_on_a_slow_api_server_is_bound_at_the_first_attempt(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    nodes = await asyncio.to_thread(cluster.add_gpu_nodes, N_BURST_NODES, 8)
+    async with world_of(cluster) as world, FaultProxy(cluster.control_plane.url) as proxy:
+        await world.add_project(quota="8")
+        cluster.control_plane.kill("kube-scheduler")
+        await add_burst(world, nodes)
+        async with running(proxy.kubeconfig(world.kubeconfig, tmp_path)) as extender:
+
+            async def is_ready() -> bool:
+                return extender.extender.verbs.is_ready
+
+            await until(is_ready, "a filled cache")
+            proxy.delay_s = SLOW_S
+            await asyncio.to_thread(cluster.start_scheduler, SHIPPED, extender_url=extender.url)
+            async with asyncio.timeout(BURST_S):
+                while await n_bound(world) < N_BURST:
+                    await asyncio.sleep(0.5)
+        assert await unscheduled(world.client, world.namespace) == []
+
+
+async def unscheduled(client: Client, namespace: str) -> list[str]:
+    """Notes of the events in which kube-scheduler says that it did not bind a pod."""
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events?limit=2000"
+    events = json.loads(await client.get_raw(path))["items"]
+    return [event["note"] for event in events if event["reason"] == "FailedScheduling"]
 
 
 async def test_a_pod_over_its_projects_share_stays_pending_and_is_told_why(

@@ -21,6 +21,15 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 @asynccontextmanager
 async def listening(limits: ConnectionLimits) -> AsyncIterator[Listener]:
     app = web.Application()
+    asked = asyncio.Event()
+
+    async def later(_request: web.Request) -> web.Response:
+        await asked.wait()
+        return web.Response(text="later")
+
+    async def ask_now(_request: web.Request) -> web.Response:
+        asked.set()
+        return web.Response(text="now")
 
     async def hello(_request: web.Request) -> web.Response:
         return web.Response(text="hello")
@@ -33,6 +42,8 @@ async def listening(limits: ConnectionLimits) -> AsyncIterator[Listener]:
         return web.Response(body=bytes(64 * 2**20))
 
     app.router.add_get("/", hello)
+    app.router.add_get("/later", later)
+    app.router.add_get("/now", ask_now)
     app.router.add_get("/hang", hang)
     app.router.add_get("/flood", flood)
     listener = Listener(app, Address("127.0.0.1", 0), limits=limits)
@@ -55,8 +66,8 @@ async def is_hung_up(stream: Stream) -> bool:
     return True
 
 
-async def ask(stream: Stream) -> bytes:
-    stream[1].write(HEAD + b"\r\n")
+async def ask(stream: Stream, path: bytes = b"/") -> bytes:
+    stream[1].write(HEAD.replace(b"/ ", path + b" ", 1) + b"\r\n")
     async with asyncio.timeout(WITHIN_S):
         return await stream[0].readline()
 
@@ -105,5 +116,19 @@ async def test_who_holds_every_place_keeps_nobody_out() -> None:
         stream = await dial(listener)
         assert b"200" in await ask(stream)
         assert len(listener.connections) <= LONG.a_peer
+        for each in held:
+            each[1].close()
+
+
+async def test_connections_that_ask_nothing_make_room_before_one_that_waits_for_its_answer() -> (
+    None
+):
+    async with listening(LONG) as listener:
+        waiting = asyncio.create_task(ask(await dial(listener), b"/later"))
+        while not any(each.is_served for each in listener.connections.connections.values()):
+            await asyncio.sleep(0.01)
+        held = [await dial(listener) for _ in range(10)]
+        assert b"200" in await ask(await dial(listener), b"/now")
+        assert b"200" in await waiting
         for each in held:
             each[1].close()
