@@ -2,7 +2,8 @@
 
 A released pod that is not bound was either refused, or kube-scheduler is away; only a refused one
 loses its place. It was refused if kube-scheduler said so on the pod, or bound a pod that was
-released later. Pure: the time is passed in, in seconds of a monotonic clock.
+released later, some seconds ago: a kube-scheduler that has just come back binds many pods at once,
+in any order. Pure: the time is passed in, in seconds of a monotonic clock.
 """
 
 from collections.abc import Iterable
@@ -29,6 +30,8 @@ class SchedulerWatch:
         self._bound_at = float("-inf")
         self._probed_at = float("-inf")
         self._unanswered: set[tuple[str, int]] = set()
+        #: When kube-scheduler was first seen to have decided about a pod without binding it.
+        self._answered_at: dict[tuple[str, int], float] = {}
 
     def look(self, released: Iterable[PodView], now: float) -> None:
         """Take note of the pods that are released now, and of those that were bound since."""
@@ -42,11 +45,16 @@ class SchedulerWatch:
         for key in seen:
             self._since.setdefault(key, now)
         self._unanswered = {key for key, pod in seen.items() if not self._is_answered(pod)}
+        self._answered_at = {
+            key: self._answered_at.get(key, now) for key in seen.keys() - self._unanswered
+        }
 
     def is_overdue(self, pod: PodView, now: float) -> bool:
         """Whether kube-scheduler refused the pod, and the time for another attempt is over."""
-        waited_s = now - self._since.get((pod.uid, pod.epoch), now)
-        return waited_s > self._timeout_s and self._is_answered(pod)
+        key = pod.uid, pod.epoch
+        waited_s = now - self._since.get(key, now)
+        answered_s = now - self._answered_at.get(key, now)
+        return waited_s > self._timeout_s and answered_s > self._away_after_s
 
     def is_away(self, now: float) -> bool:
         """Whether pods wait for an answer and nothing is bound."""

@@ -64,6 +64,18 @@ def test_pod_that_later_ones_were_bound_before_is_overdue() -> None:
     assert not story.watch.is_away(60)
 
 
+def test_pods_that_waited_for_an_absent_scheduler_are_not_refused_as_it_comes_back() -> None:
+    story = Story()
+    first, second = view("a"), view("b")
+    story.look(0, [first])
+    story.look(2, [first, second])
+    story.bind(bound("b"))
+    story.look(600, [first])
+    assert not story.watch.is_overdue(first, 600)
+    assert not story.watch.is_overdue(first, 609)
+    assert story.watch.is_overdue(first, 611)
+
+
 def test_scheduler_is_back_as_soon_as_it_binds() -> None:
     story = Story()
     story.look(0, [view("a"), view("b")])
