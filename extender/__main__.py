@@ -126,15 +126,6 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
     show_default=True,
     help="Seconds to decide in; what is left over comes first in the next cycle.",
 )
-@click.option(
-    "--reclaim-band",
-    "reclaim_band_percent",
-    type=click.IntRange(0, 100),
-    default=0,
-    show_default=True,
-    help="Above its quota a project takes from others only while it lacks more than this part of"
-    " its fair share, in percent.",
-)
 def control(identity: str, metrics_listen: str, **given: Any) -> None:
     """Decide what runs: the fair-share cycle, one leader at a time."""
     from extender.cycle.controller import ControlOptions  # noqa: PLC0415
@@ -149,14 +140,6 @@ def control(identity: str, metrics_listen: str, **given: Any) -> None:
 @click.option("--listen", default="127.0.0.1:8443", show_default=True, help="For kube-apiserver.")
 @click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
 @click.option("--metrics-listen", default="127.0.0.1:8890", show_default=True)
-@click.option(
-    "--reclaim-band",
-    "reclaim_band_percent",
-    type=click.IntRange(0, 100),
-    default=0,
-    show_default=True,
-    help="As ballast control has it.",
-)
 def view(**given: Any) -> None:
     """Answer why work waits and what would happen if, as an aggregated API."""
     from extender.view.program import ViewOptions, run  # noqa: PLC0415

@@ -243,10 +243,15 @@ def read_sub_groups(annotations: Mapping[str, str] | None, min_member: int) -> S
     return found
 
 
-def read_checkpoint(annotations: Mapping[str, str] | None) -> int:
-    """Seconds of running between two saves of the pod's work, or 0; raises UnitError."""
+def read_checkpoint(annotations: Mapping[str, str] | None) -> int | None:
+    """Seconds of running between two saves of the pod's work; 0: it saves nothing.
+
+    None where it does not say so. Raises UnitError.
+    """
     text = first_of(annotations, (names.ANNOTATION_CHECKPOINT,))
-    return parse_positive(text, names.ANNOTATION_CHECKPOINT, _OF_SECONDS) if text else 0
+    if not text:
+        return None
+    return 0 if text == "0" else parse_positive(text, names.ANNOTATION_CHECKPOINT, _OF_SECONDS)
 
 
 def read_weight(annotations: Mapping[str, str] | None) -> int:

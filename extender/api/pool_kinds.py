@@ -118,6 +118,22 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
             " terminationGracePeriodSeconds."
         ),
     ] = 300
+    reclaim_band_percent: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100,
+            description="Above its quota a project takes from others only while it lacks more than"
+            " this part of its fair share, in whole GPUs.",
+        ),
+    ] = 10
+    checkpoint_seconds: Annotated[
+        Seconds,
+        Meta(
+            description="How often work saves itself that does not say so (annotation"
+            " ballast.dev/checkpoint-seconds), as victims are chosen; 0: never."
+        ),
+    ] = 1800
 
 
 class GpuNodePoolStatus(Struct, rename="camel", kw_only=True):

@@ -66,8 +66,6 @@ class ControlOptions:
     gap_s: float = 0.02
     #: Time to decide in one cycle; what is left over comes first in the next.
     cycle_budget_s: float = 1.0
-    #: See `Settings.reclaim_band_percent`.
-    reclaim_band_percent: int = 0
 
 
 class Controller:
@@ -274,7 +272,6 @@ class _Term:
             protected_pods=self._evictor.protected(),
             budget_ends=self._evictor.budget_ends(),
             is_spent=lambda: time.monotonic() > ends,
-            reclaim_band_percent=self._controller.options.reclaim_band_percent,
             first=self._cut,
         )
 

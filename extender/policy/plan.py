@@ -33,8 +33,7 @@ class Settings:
     `protected_pods` are UIDs of pods that a disruption budget protected lately. `budget_ends` says,
     by UID, when budgets stop holding back reclaim and preemption of pods that former plans wanted.
     `max_moves` bounds the pods that consolidation moves for one workload (None: no bound).
-    `moves_reclaimed`: reclaim may move a victim instead of stopping it. A project above its quota
-    takes from others only while it lacks more than `reclaim_band_percent` of its share.
+    `moves_reclaimed`: reclaim may move a victim instead of stopping it.
     `usage_weight_milli` is how strongly past usage bends weights (0: not at all). `is_spent` says
     when the cycle's time is up: it is asked between workloads, never within one. `enter` is told
     each stage as it begins, so that a caller with a clock can time them. `first` are keys of
@@ -46,7 +45,6 @@ class Settings:
     budget_ends: Mapping[str, int] = field(default_factory=dict)
     max_moves: int | None = None
     moves_reclaimed: bool = True
-    reclaim_band_percent: int = 0
     usage_weight_milli: int = 1000
     is_spent: Callable[[], bool] = never
     enter: Callable[[Stage], None] = unheard

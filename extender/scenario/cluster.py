@@ -139,6 +139,8 @@ def _pools(case: Case) -> dict[str, state.PoolView]:
         policy=settings.policy,
         has_preemption=settings.preemption,
         job_order=settings.job_order,
+        reclaim_band_percent=settings.reclaim_band,
+        checkpoint_s=settings.checkpoint,
     )
     if not case.node_pools:
         return {usual.name: usual}
@@ -152,6 +154,8 @@ def _pools(case: Case) -> dict[str, state.PoolView]:
             policy=settings.policy if pool.policy is UNSET else pool.policy,
             has_preemption=settings.preemption if pool.preemption is UNSET else pool.preemption,
             job_order=settings.job_order,
+            reclaim_band_percent=settings.reclaim_band,
+            checkpoint_s=settings.checkpoint,
         )
     return found
 

@@ -76,6 +76,7 @@ class Settings(Written, frozen=True, kw_only=True):
     usage_half_life: Count = 604_800
     over_quota_weights: bool = True
     reclaim_band: Annotated[int, Meta(ge=0, le=100)] = 0
+    checkpoint: Natural = 0
     job_order: JobOrder = "fifo"
 
 

@@ -60,7 +60,6 @@ def settings_of(case: Case) -> Settings:
         stages=tuple(given.stages),
         max_moves=given.max_consolidation_victims,
         moves_reclaimed=given.reclaim_moves_victims,
-        reclaim_band_percent=given.reclaim_band,
         usage_weight_milli=round(amounts.fraction(given.usage_weight) * 1000),
     )
 

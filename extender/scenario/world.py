@@ -272,7 +272,7 @@ class World:
                     demand=demand,
                     priority=job.priority,
                     created_at=made.made_s,
-                    checkpoint_s=int(job.checkpoint or 0),
+                    checkpoint_s=None if job.checkpoint is None else int(job.checkpoint),
                     constraints=constraints,
                     budgets=budgets,
                 )

@@ -81,9 +81,8 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
 
     `node` and `cards` say what it holds by its row, or where it is bound without one. A pod that
     is moved still holds these until it is gone; `next_node` and `next_cards` are the place kept
-    for its successor. It says that it saves its work after every `checkpoint_s` of running; 0: it
-    says nothing.
-    It asks for `grace_s` to end.
+    for its successor. It says that it saves its work after every `checkpoint_s` of running; 0:
+    never; None: it says nothing. It asks for `grace_s` to end.
     `group` names its leaf in the workload's tree of groups; among the pods of a workload those with
     the higher `order` go first. `labels` are those that pod (anti-)affinity may ask for. `budgets`
     are the disruption budgets that select it, as `namespace/name`: of several, the first two.
@@ -122,7 +121,7 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     priority: int = 50
     created_at: int = 0
     started_at: int = 0
-    checkpoint_s: int = 0
+    checkpoint_s: int | None = None
     grace_s: int = 30
     constraints: Constraints = ANYWHERE
 
@@ -264,7 +263,9 @@ class PoolView:
     """A node pool's policy. `usage_weight_milli` None: as the cycle's settings say.
 
     Disruption budgets hold back reclaim and preemption for `disruption_budget_s`, and an evicted
-    pod has at most `max_grace_s` to end, unless the project's queue says otherwise.
+    pod has at most `max_grace_s` to end, unless the project's queue says otherwise. A project above
+    its quota takes from others only while it lacks more than `reclaim_band_percent` of its share.
+    Pods that do not say how often they save their work do so every `checkpoint_s` (0: never).
     """
 
     name: str
@@ -276,6 +277,8 @@ class PoolView:
     usage_weight_milli: int | None = None
     disruption_budget_s: int = DISRUPTION_BUDGET_S
     max_grace_s: int = MAX_GRACE_S
+    reclaim_band_percent: int = 0
+    checkpoint_s: int = 0
 
 
 def max_grace_s(queue: QueueView | None, pool: PoolView | None) -> int:

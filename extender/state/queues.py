@@ -14,6 +14,7 @@ from extender.api.kinds import (
     GpuDepartment,
     GpuFigures,
     GpuNodePool,
+    GpuNodePoolSpec,
     GpuProject,
     HostFigures,
     PoolFigures,
@@ -59,6 +60,27 @@ V = TypeVar("V", QueueView, PoolView)
 _NONE_YET = PoolQuota(gpu=Figures(limit=0, weight=0))
 
 
+def _read_pool(name: str, spec: GpuNodePoolSpec) -> PoolView:
+    """The node pool's policy, as its object has it."""
+    return PoolView(
+        name,
+        gpu_placement=PLACEMENTS[spec.placement.gpu],
+        cpu_placement=PLACEMENTS[spec.placement.cpu],
+        policy=POLICIES[spec.policy],
+        has_preemption=spec.preemption == "Enabled",
+        job_order=JOB_ORDERS[spec.job_order],
+        usage_weight_milli=10 * spec.time_based_fair_share.weight_percent,
+        disruption_budget_s=spec.disruption_budget_seconds,
+        max_grace_s=spec.max_termination_grace_seconds,
+        reclaim_band_percent=spec.reclaim_band_percent,
+        checkpoint_s=spec.checkpoint_seconds,
+    )
+
+
+#: The default node pool, while no object describes it.
+_UNDESCRIBED: Final = _read_pool(DEFAULT_POOL, GpuNodePoolSpec())
+
+
 class Queues:
     """The queue tree and the node pools. Maps handed out are never changed afterwards."""
 
@@ -68,7 +90,7 @@ class Queues:
         self.pools: dict[str, GpuNodePool] = {}
         self.department_views: Mapping[str, QueueView] = {}
         self.project_views: Mapping[str, QueueView] = {}
-        self.pool_views: Mapping[str, PoolView] = {DEFAULT_POOL: PoolView(DEFAULT_POOL)}
+        self.pool_views: Mapping[str, PoolView] = {DEFAULT_POOL: _UNDESCRIBED}
         #: Queue -> node pool -> millionths of what the pool had that the queue used in the past.
         self.past_use: Mapping[str, Mapping[str, Amounts]] = {}
         self._by_namespace: dict[str, tuple[str, ...]] = {}
@@ -152,17 +174,7 @@ class Queues:
         self.pools[name] = pool
         if before is not None and _same(before, pool):
             return False
-        view = PoolView(
-            name,
-            gpu_placement=PLACEMENTS[pool.spec.placement.gpu],
-            cpu_placement=PLACEMENTS[pool.spec.placement.cpu],
-            policy=POLICIES[pool.spec.policy],
-            has_preemption=pool.spec.preemption == "Enabled",
-            job_order=JOB_ORDERS[pool.spec.job_order],
-            usage_weight_milli=10 * pool.spec.time_based_fair_share.weight_percent,
-            disruption_budget_s=pool.spec.disruption_budget_seconds,
-            max_grace_s=pool.spec.max_termination_grace_seconds,
-        )
+        view = _read_pool(name, pool.spec)
         self.pool_views = _with(self.pool_views, view)
         self._pools_for.clear()
         return before is None or before.spec.node_selector != pool.spec.node_selector
@@ -178,7 +190,7 @@ class Queues:
         self._pools_for.clear()
         self.pool_views = _without(self.pool_views, name)
         if name == DEFAULT_POOL:
-            self.pool_views = _with(self.pool_views, PoolView(DEFAULT_POOL))
+            self.pool_views = _with(self.pool_views, _UNDESCRIBED)
 
     def pool_of(self, labels: Mapping[str, str]) -> str:
         """The pool of a node: the first by name that selects it, those without a selector last."""

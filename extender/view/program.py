@@ -47,14 +47,13 @@ class ViewOptions:
     listen: str
     metrics_listen: str
     kubeconfig: str = ""
-    reclaim_band_percent: int = 0
 
 
 class View:
     """The model of the cluster, and pictures of it."""
 
     def __init__(self, client: Client, options: ViewOptions) -> None:
-        self._settings = Settings(reclaim_band_percent=options.reclaim_band_percent)
+        self._settings = Settings()
         self.state = ClusterState()
         self._past_use = PastUseKeeper(self.state)
         self._newest = 0

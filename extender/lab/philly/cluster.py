@@ -17,7 +17,6 @@ from extender.api.units import MILLI_PER_GPU
 from extender.lab.philly.plans import Places
 from extender.lab.philly.rules import POOL, Part, ReplayPace, ReplayRule
 from extender.lab.philly.trace import GPUS_PER_NODE, TraceJob
-from extender.lab.philly.work import CHECKPOINT_S
 from extender.state.model import PodView, WorkloadView
 from extender.state.nodes import NodeFacts, NodeTable
 from extender.state.snapshot import Snapshot
@@ -273,7 +272,6 @@ def _waiting_view(job: TraceJob, rule: ReplayRule, pace: ReplayPace) -> Workload
             name=f"{name}-{at}",
             demand=_DEMANDS[size],
             created_at=job.submit_s,
-            checkpoint_s=CHECKPOINT_S if pace.says_checkpoints else 0,
         )
         for at, size in enumerate(sizes)
     )

@@ -98,15 +98,14 @@ class _Results:
     "--reclaim-band",
     "reclaim_band_percent",
     type=click.IntRange(0, 100),
-    default=0,
-    show_default=True,
-    help="Percent of its fair share that a tenant above its quota must lack before others stop.",
+    help="The node pool's reclaimBandPercent.  [default: as installed for `ballast`, 0 for others]",
 )
 @click.option(
-    "--checkpoints",
-    "says_checkpoints",
-    is_flag=True,
-    help="Jobs say that they save their work every 30 minutes, as they all do.",
+    "--checkpoint",
+    "checkpoint_s",
+    type=click.IntRange(0, 86_400),
+    help="The node pool's checkpointSeconds; jobs save their work every 30 minutes."
+    "  [default: as installed for `ballast`, 0 for others]",
 )
 @click.option(
     "--seeds",
@@ -127,8 +126,8 @@ def philly(  # noqa: PLR0913 - one for each option
     cycle_s: int,
     min_runtime_s: int,
     preemption_delay_s: int,
-    reclaim_band_percent: int,
-    says_checkpoints: bool,
+    reclaim_band_percent: int | None,
+    checkpoint_s: int | None,
     seeds: range,
     has_tenants: bool,
     json_to: str | None,
@@ -148,7 +147,7 @@ def philly(  # noqa: PLR0913 - one for each option
     except TraceError as error:
         raise click.ClickException(str(error)) from None
     pace = ReplayPace(
-        cycle_s, min_runtime_s, preemption_delay_s, reclaim_band_percent, says_checkpoints
+        cycle_s, min_runtime_s, preemption_delay_s, reclaim_band_percent, checkpoint_s
     )
     results = _replay(trace, [rule_named(name) for name in names], pace, seeds)
     output.write(lambda: as_json(trace, pace, results.figures), lambda: draw_shares(results.last))

@@ -112,7 +112,7 @@ class Replay:
 
     def __post_init__(self) -> None:
         self.meter = ReplayMeter(self.trace)
-        for part in lay_out(self.rule, self.trace, self.pace.min_runtime_s):
+        for part in lay_out(self.rule, self.trace, self.pace):
             cell = _Cell(SimulatedCluster(self.rule, part, self.pace))
             self._cells.append(cell)
             self._cell_of.update(dict.fromkeys(part.tenants, cell))
@@ -197,7 +197,7 @@ class Replay:
             return
         snapshot = cell.cluster.snapshot(now_s)
         begun = time.perf_counter()
-        plan = decide(snapshot, self.rule.settings(self.pace.reclaim_band_percent))
+        plan = decide(snapshot, self.rule.settings)
         self.decide_s += time.perf_counter() - begun
         self.n_cycles += 1
         for (queue, _), share in plan.shares.items():

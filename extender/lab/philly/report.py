@@ -77,7 +77,7 @@ def as_json(trace: PhillyTrace, pace: ReplayPace, runs: dict[str, list[Figures]]
             "min_runtime_s": pace.min_runtime_s,
             "preemption_delay_s": pace.preemption_delay_s,
             "reclaim_band_percent": pace.reclaim_band_percent,
-            "says_checkpoints": pace.says_checkpoints,
+            "assumed_checkpoint_s": pace.checkpoint_s,
             "checkpoint_s": CHECKPOINT_S,
             "restart_s": RESTART_S,
         },

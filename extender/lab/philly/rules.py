@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from extender.api.kinds import GpuNodePoolSpec
 from extender.api.units import MILLI_PER_GPU
 from extender.lab.philly.trace import GPUS_PER_NODE, WINDOW_START_S, PhillyTrace, TraceJob
 from extender.policy.plan import Settings, Stage
@@ -21,6 +22,7 @@ _NEVER_S: Final = 1 << 40
 _CONSOLIDATE: Final[tuple[Stage, ...]] = ("allocate", "consolidate")
 _RECLAIM: Final[tuple[Stage, ...]] = ("allocate", "reclaim")
 _DEFAULT_PRIORITY: Final = 50
+_INSTALLED: Final = GpuNodePoolSpec()
 
 
 @dataclass(slots=True, frozen=True)
@@ -28,7 +30,8 @@ class ReplayRule:
     """One row: `title` is how the note calls it.
 
     `order` is the order of jobs in a queue: by age, passing over what does not fit (`skip`) or not
-    (`strict`), or by run time, which only an oracle knows (`shortest`).
+    (`strict`), or by run time, which only an oracle knows (`shortest`). `reclaim_band_percent` and
+    `checkpoint_s` are the node pool's (`PoolView`).
     """
 
     name: str
@@ -38,19 +41,18 @@ class ReplayRule:
     placement: Literal["binpack", "spread"] = "binpack"
     order: Order = "skip"
     moves_reclaimed: bool = False
+    reclaim_band_percent: int = 0
+    checkpoint_s: int = 0
 
     @property
     def may_stop(self) -> bool:
         """Whether running jobs are stopped or moved."""
         return self.stages != ("allocate",)
 
-    def settings(self, reclaim_band_percent: int = 0) -> Settings:
+    @property
+    def settings(self) -> Settings:
         """What `decide` is told."""
-        return Settings(
-            stages=self.stages,
-            moves_reclaimed=self.moves_reclaimed,
-            reclaim_band_percent=reclaim_band_percent,
-        )
+        return Settings(stages=self.stages, moves_reclaimed=self.moves_reclaimed)
 
     def waits_since(self, began_s: int) -> int:
         """From when on waiting counts: a big job that waits long may have a place kept for it.
@@ -73,15 +75,15 @@ class ReplayPace:
     """How often cycles run, and how soon jobs are stopped.
 
     A job that has started is safe for `min_runtime_s`; one that waits has others stopped or moved
-    for it only after `preemption_delay_s`. `reclaim_band_percent` is as in `Settings`. All jobs
-    save their work alike; with `says_checkpoints` they also say so.
+    for it only after `preemption_delay_s`. A given `reclaim_band_percent` or `checkpoint_s`
+    replaces the rule's; jobs save their work every 30 minutes, whatever the node pool assumes.
     """
 
     cycle_s: int = 1
     min_runtime_s: int = 0
     preemption_delay_s: int = 0
-    reclaim_band_percent: int = 0
-    says_checkpoints: bool = False
+    reclaim_band_percent: int | None = None
+    checkpoint_s: int | None = None
 
     @property
     def is_patient(self) -> bool:
@@ -106,6 +108,8 @@ RULES: Final[tuple[ReplayRule, ...]] = (
         # All jobs have one priority, so `preempt` has nothing to do.
         ("allocate", "consolidate", "reclaim"),
         moves_reclaimed=True,
+        reclaim_band_percent=_INSTALLED.reclaim_band_percent,
+        checkpoint_s=_INSTALLED.checkpoint_seconds,
     ),
 )
 
@@ -129,22 +133,22 @@ class Part:
     queues: Mapping[str, QueueView]
 
 
-def lay_out(rule: ReplayRule, trace: PhillyTrace, min_runtime_s: int = 0) -> list[Part]:
+def lay_out(rule: ReplayRule, trace: PhillyTrace, pace: ReplayPace = ReplayPace()) -> list[Part]:
     """The parts of the cluster under this rule: one for each tenant, or one for all.
 
     A tenant is a department with one project of the same quota.
     """
     if rule.sharing == "partitions":
         return [
-            _part(rule, frozenset([tenant]), {tenant: nodes}, min_runtime_s)
+            _part(rule, frozenset([tenant]), {tenant: nodes}, pace)
             for tenant, nodes in trace.quota_nodes.items()
         ]
     quota = {EVERYBODY: trace.nodes} if rule.sharing == "one-queue" else trace.quota_nodes
-    return [_part(rule, frozenset(trace.quota_nodes), quota, min_runtime_s)]
+    return [_part(rule, frozenset(trace.quota_nodes), quota, pace)]
 
 
 def _part(
-    rule: ReplayRule, tenants: frozenset[str], quota: Mapping[str, int], min_runtime_s: int
+    rule: ReplayRule, tenants: frozenset[str], quota: Mapping[str, int], pace: ReplayPace
 ) -> Part:
     queues = {}
     for age, (name, nodes) in enumerate(quota.items()):
@@ -158,10 +162,17 @@ def _part(
                 parent=parent,
                 created_at=made_s,
                 pools=figures,
-                reclaim_min_runtime_s=min_runtime_s,
-                preempt_min_runtime_s=min_runtime_s,
+                reclaim_min_runtime_s=pace.min_runtime_s,
+                preempt_min_runtime_s=pace.min_runtime_s,
             )
     job_order: JobOrder = "strict-fifo" if rule.order == "strict" else "fifo"
-    pool = PoolView(POOL, gpu_placement=rule.placement, job_order=job_order)
+    band, checkpoint_s = pace.reclaim_band_percent, pace.checkpoint_s
+    pool = PoolView(
+        POOL,
+        gpu_placement=rule.placement,
+        job_order=job_order,
+        reclaim_band_percent=rule.reclaim_band_percent if band is None else band,
+        checkpoint_s=rule.checkpoint_s if checkpoint_s is None else checkpoint_s,
+    )
     quota_gpus = {name: nodes * GPUS_PER_NODE for name, nodes in quota.items()}
     return Part(tenants, sum(quota.values()), quota_gpus, {POOL: pool}, queues)

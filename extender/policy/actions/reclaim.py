@@ -25,7 +25,7 @@ Between users of one project priority comes before shares, as in `preempt`: a us
 reclaims work of the project that precedes it.
 
 A queue above its quota is not entitled to immediate reclaim, and every job that arrives shifts all
-fair shares a little. With `Settings.reclaim_band_percent` a project above its quota takes only
+fair shares a little. With `PoolView.reclaim_band_percent` a project above its quota takes only
 while it lacks more than that part of its share, in whole GPUs; free cards still fill the rest.
 """
 
@@ -150,7 +150,7 @@ class _Reclaim:
 
     def _is_near_its_share(self, request: PreemptionRequest) -> bool:
         """Whether the request is above its project's quota, and within the band below its share."""
-        percent = self.session.settings.reclaim_band_percent
+        percent = self.session.snapshot.pools[self.pool].reclaim_band_percent
         project, need = request.leaf.project, request.need
         if percent == 0 or project.has_room(need, project.quota):
             return False

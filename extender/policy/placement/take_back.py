@@ -61,7 +61,7 @@ class TakeBack:
         is_entitled = all(_is_within(held, queue.deserves) for queue, held in at_start.items())
         is_in_quota = all(_is_within(held, queue.quota) for queue, held in at_start.items())
         # Within the reclaim band a project above its quota takes nothing.
-        is_in_band = settings.reclaim_band_percent > 0 and not is_in_quota
+        is_in_band = view.reclaim_band_percent > 0 and not is_in_quota
         can_take = view.has_preemption and workload.doubt is None
         return cls(
             workload,

@@ -141,8 +141,10 @@ class _Layout:
         for p, w in enumerate(owner):
             candidates.members[w].append(p)
         held = [held_amounts(pod, 0) for pod in pods]
+        usual_s = self.session.snapshot.pools[self.pool].checkpoint_s
         lost = [
-            seconds_lost(pod, now_s) * milli for pod, (milli, _, _) in zip(pods, held, strict=True)
+            seconds_lost(pod, now_s, usual_s) * milli
+            for pod, (milli, _, _) in zip(pods, held, strict=True)
         ]
         shape = candidates.number_shapes(pods)
         cards = [pod.cards for pod in pods]

@@ -12,15 +12,16 @@ RESTART_S: Final = 60
 _LATE_PART: Final = 10
 
 
-def seconds_lost(pod: PodView, now_s: int) -> int:
+def seconds_lost(pod: PodView, now_s: int, usual_s: int) -> int:
     """Seconds of the pod's running that a stop wastes: `RESTART_S` and the work since its last
     save.
 
-    A pod that states no checkpoint interval saves nothing, so all that it ran is lost. A save
-    counts only once it is late by a tenth of the interval, so that no pod is picked right before
-    it saves.
+    A pod that states no checkpoint interval has the node pool's, `usual_s`. Without one (0) it
+    saves nothing, so all that it ran is lost. A save counts only once it is late by a tenth of the
+    interval, so that no pod is picked right before it saves.
     """
-    started_s, every_s = pod.started_at, pod.checkpoint_s
+    started_s = pod.started_at
+    every_s = usual_s if pod.checkpoint_s is None else pod.checkpoint_s
     ran_s = now_s - started_s if 0 != started_s < now_s else 0
     late_s = every_s // _LATE_PART
     if every_s and ran_s >= every_s + late_s:

@@ -120,7 +120,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     compute_request_milli: int
     compute_limit_milli: int
     written_cards: str
-    checkpoint_s: int = 0
+    checkpoint_s: int | None = None
     weight: int = 0
     maker: OwnerReference | None = None
     told: str = ""
@@ -246,11 +246,12 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
 
 def _read_words(
     pod: Pod, demand: Demand
-) -> tuple[tuple[int, SubGroups], tuple[int, int], tuple[int, int], Refused | None]:
+) -> tuple[tuple[int, SubGroups], tuple[int, int], tuple[int | None, int], Refused | None]:
     """The (minMember, sub-groups) that the pod states, its (guaranteed, greatest) compute share,
     (seconds between its saves, weight), and what is wrong."""
     meta, refused = pod.metadata, None
-    min_member = checkpoint_s = weight = 0
+    min_member = weight = 0
+    checkpoint_s: int | None = None
     sub_groups: SubGroups = ()
     compute = min(demand.milli, MILLI_PER_GPU), MILLI_PER_GPU
     try:

@@ -42,7 +42,7 @@ class MovesError(Exception):
 def is_plain(case: Case) -> bool:
     """Whether a cluster with one node pool, two levels of queues and bare pods can say it."""
     settings, usual = case.settings, Case(scenario="v1", id="x", nodes=[]).settings
-    same = ("policy", "preemption", "placement", "job_order", "reclaim_band", "over_quota_weights")
+    same = ("policy", "preemption", "placement", "job_order", "over_quota_weights")
     return (
         all(getattr(settings, name) == getattr(usual, name) for name in same)
         and {"allocate", "reclaim", "preempt"} <= set(settings.stages)
@@ -103,7 +103,12 @@ class Stored:
         """Write all of it; its times are relative to `now_s`, unix seconds."""
         case = self.case
         label = {"pool": self.prefix}
-        pool = {"nodeSelector": label}
+        settings = case.settings
+        pool = {
+            "nodeSelector": label,
+            "reclaimBandPercent": settings.reclaim_band,
+            "checkpointSeconds": settings.checkpoint,
+        }
         store.put(f"{names.GROUP}/gpunodepools", [_ours("GpuNodePool", self.prefix, pool)])
         store.put("minions", [self._node(node) for node in case.nodes])
         store.put(f"{names.GROUP}/gpunodes", [self._gpu_node(node) for node in case.nodes])

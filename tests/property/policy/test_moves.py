@@ -75,7 +75,7 @@ def _cost(plan: Plan) -> tuple[int, int] | None:
     if not plan.admissions:
         return None
     pods = [move.placement.pod for move in plan.moves]
-    lost = sum(seconds_lost(pod, NOW_S) * sum(card.milli for card in pod.cards) for pod in pods)
+    lost = sum(seconds_lost(pod, NOW_S, 0) * sum(card.milli for card in pod.cards) for pod in pods)
     return lost, len(pods)
 
 

@@ -57,12 +57,11 @@ def test_reclaim_stops_what_is_over_quota_and_it_comes_back_from_its_checkpoint(
     assert [record.wait_s for record in found.records if not record.work.n_stops] == [0, 0]
 
 
-def test_who_has_just_saved_its_work_is_stopped_where_jobs_say_that_they_save() -> None:
+def test_what_has_just_saved_its_work_is_stopped_where_the_pool_says_how_often() -> None:
     jobs = [job("a", 0, 4, 8), job("a", 0.6, 4, 8), job("b", 1.6, 1, 8)]
-    for says, ran_s in ((False, 60 * 60), (True, 96 * 60)):
-        found = replay(
-            trace(jobs, a=1, b=1), "fairshare+reclaim", ReplayPace(0, says_checkpoints=says)
-        )
+    for checkpoint_s, ran_s in ((0, 60 * 60), (1800, 96 * 60)):
+        pace = ReplayPace(0, checkpoint_s=checkpoint_s)
+        found = replay(trace(jobs, a=1, b=1), "fairshare+reclaim", pace)
         assert [stop.ran_s for stop in found.stops] == [ran_s]
 
 

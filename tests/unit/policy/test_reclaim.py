@@ -359,7 +359,8 @@ class TestBand:
         cluster.job("pink-jobs", "pink", pods=10, on="n0", min=1)
         cluster.job("pink-more", "pink", pods=5, min=1)
         # A quarter of 15 is 3 whole GPUs: 12 is close enough.
-        plan = decide(cluster.snapshot(), Settings(reclaim_band_percent=25))
+        cluster.pool("default", reclaim_band_percent=25)
+        plan = decide(cluster.snapshot())
         assert counts(plan) == {("blue-jobs", "evicted"): 2, ("pink-more", "nominated"): 2}
         assert plan.waits["ns/pink-more"].reason is Reason.OVER_FAIR_SHARE
 
@@ -367,7 +368,8 @@ class TestBand:
         cluster = full_node(8, a={"quota": 4}, b={"quota": 4})
         cluster.job("b-jobs", "b", pods=8, on="n0", min=1)
         cluster.job("a-jobs", "a", pods=4, min=1)
-        plan = decide(cluster.snapshot(), Settings(reclaim_band_percent=100))
+        cluster.pool("default", reclaim_band_percent=100)
+        plan = decide(cluster.snapshot())
         assert counts(plan) == {("b-jobs", "evicted"): 4, ("a-jobs", "nominated"): 4}
 
 

@@ -1,7 +1,9 @@
 """Figures of departments, projects and node pools, and how they belong together."""
 
+from dataclasses import replace
+
 from extender.api.kinds import HostFigures
-from extender.state.model import UNBOUND, UNLIMITED, Figures, PoolQuota, PoolView
+from extender.state.model import UNBOUND, UNLIMITED, Figures, PoolQuota
 from extender.state.queues import Queues
 from tests.support.builders import department, pool, project
 
@@ -124,8 +126,10 @@ def test_the_default_pool_exists_whether_or_not_it_is_described() -> None:
     queues.set_pool(pool("default").spread().build())
     described = queues.pool_views["default"]
     queues.drop_pool("default")
-    assert described == PoolView("default", "spread", usage_weight_milli=0)
-    assert queues.pool_views["default"] == PoolView("default", "binpack")
+    undescribed = Queues().pool_views["default"]
+    assert described == replace(undescribed, gpu_placement="spread")
+    assert queues.pool_views["default"] == undescribed
+    assert (undescribed.reclaim_band_percent, undescribed.checkpoint_s) == (10, 1800)
 
 
 def test_projects_share_by_quota_in_a_pool_whose_weights_are_off() -> None:

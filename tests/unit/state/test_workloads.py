@@ -461,8 +461,8 @@ def test_the_nodes_of_a_release_are_not_what_the_pod_wants_of_nodes(
     assert only(running, ledger).pods[0].constraints == before.constraints
 
 
-@pytest.mark.parametrize(("said", "checkpoint_s"), [("1800", 1800), ("30m", 0)])
-def test_a_pod_says_how_often_it_saves_its_work(said: str, checkpoint_s: int) -> None:
+@pytest.mark.parametrize(("said", "checkpoint_s"), [("1800", 1800), ("0", 0), ("30m", None)])
+def test_a_pod_says_how_often_it_saves_its_work(said: str, checkpoint_s: int | None) -> None:
     notes = {names.ANNOTATION_CHECKPOINT: said}
     (found,) = only(pod("a").needs(500).notes(notes).build()).pods
     assert found.checkpoint_s == checkpoint_s
