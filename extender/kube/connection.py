@@ -16,15 +16,11 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import yaml
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import (
-    ConfigException,
-    list_kube_config_contexts,
-    load_incluster_config,
-    load_kube_config,
-)
 
+from extender.kube import config_reader
 from extender.kube.errors import Misconfigured, Unauthorized
+
+_config: Final[Any] = config_reader.load()
 
 #: The socket is stopped when twice this much is not yet read: what waits in a hundred connections
 #: at once stays small.
@@ -47,7 +43,7 @@ class Source:
 #: What reading a configuration raises where the file is not what it should be; the library looks
 #: into what YAML gave it without asking what that is.
 _UNUSABLE = (
-    ConfigException,
+    _config.ConfigException,
     yaml.YAMLError,
     OSError,
     ValueError,
@@ -62,7 +58,7 @@ _UNUSABLE = (
 class Connection:
     """A pool of connections to one API server, and the header that proves our identity."""
 
-    def __init__(self, source: Source, configuration: Configuration) -> None:
+    def __init__(self, source: Source, configuration: Any) -> None:
         self._source = source
         self._configuration = configuration
         self._session = _open_session(configuration, source.user_agent)
@@ -99,7 +95,7 @@ class Connection:
         """The authorization header, from a token file that is read again each minute."""
         try:
             settings = await self._configuration.auth_settings()
-        except (ConfigException, OSError) as error:
+        except (_config.ConfigException, OSError) as error:
             raise Unauthorized(f"{self.host}: cannot read the token: {error}") from error
         return {told["key"]: told["value"].strip() for told in settings.values()}
 
@@ -132,22 +128,22 @@ def namespace_of(kubeconfig: str = "", context: str = "") -> str:
     """The namespace that a kubeconfig names for its context, else "default", as for kubectl."""
     path = kubeconfig or os.environ.get("KUBECONFIG", "") or str(Path.home() / ".kube" / "config")
     try:
-        contexts, current = list_kube_config_contexts(path)
+        contexts, current = _config.list_kube_config_contexts(path)
         chosen = next((c for c in contexts if c["name"] == context), None) if context else current
         return str((chosen or {})["context"].get("namespace") or "default")
     except _UNUSABLE:
         return "default"
 
 
-async def _read_configuration(source: Source) -> Configuration:
-    configuration = Configuration()
+async def _read_configuration(source: Source) -> Any:
+    configuration = _config.Configuration()
     path = source.kubeconfig or os.environ.get("KUBECONFIG", "")
     default = Path.home() / ".kube" / "config"
     try:
         if not path and os.environ.get("KUBERNETES_SERVICE_HOST"):
-            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            _config.load_incluster_config(client_configuration=configuration)
         elif path or default.exists():
-            await load_kube_config(
+            await _config.load_kube_config(
                 config_file=path or str(default),
                 context=source.context or None,
                 client_configuration=configuration,
@@ -175,7 +171,7 @@ def _check_address(url: str) -> None:
         raise ValueError(f"server {url!r} is not an address such as https://10.0.0.1:6443")
 
 
-def _open_session(configuration: Configuration, user_agent: str) -> aiohttp.ClientSession:
+def _open_session(configuration: Any, user_agent: str) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(
         limit=0,  # writes are limited by the client; watches must never wait for a slot
         ssl=_tls_context(configuration),
@@ -208,7 +204,7 @@ def _proxy_for(url: str) -> str | None:
     return getproxies().get(parts.scheme)
 
 
-def _tls_context(configuration: Configuration) -> ssl.SSLContext:
+def _tls_context(configuration: Any) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
         if configuration.cert_file:

@@ -1,0 +1,53 @@
+"""The configuration reader of `kubernetes_asyncio`, without the client that it comes with.
+
+Importing the package loads a class for each kind of Kubernetes, of which nothing is used here: half
+a second of CPU and some 38 MiB in each program. Its `config` modules need only `Configuration`, so
+they are loaded beside a `client` package that has this one. What is loaded here stays apart: an
+`import kubernetes_asyncio` elsewhere gets the whole package.
+"""
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+_NAME = "kubernetes_asyncio"
+
+
+def load() -> ModuleType:
+    """The package's module `config`, of which `Configuration` is an attribute too.
+
+    Raises ImportError where the package is not installed.
+    """
+    spec = find_spec(_NAME)
+    if spec is None or spec.submodule_search_locations is None:
+        raise ImportError(f"the package {_NAME} is not installed")
+    before = _taken_out()
+    try:
+        package = _package(_NAME, list(spec.submodule_search_locations))
+        client = _package(f"{_NAME}.client", [f"{path}/client" for path in package.__path__])
+        # Named by functions that make a client, which are not called here.
+        client.ApiClient = None
+        client.Configuration = import_module(f"{_NAME}.client.configuration").Configuration
+        config: Any = import_module(f"{_NAME}.config")
+        config.Configuration = client.Configuration
+    finally:
+        _taken_out()
+        sys.modules.update(before)
+    found: ModuleType = config
+    return found
+
+
+def _package(name: str, path: list[str]) -> Any:
+    """An empty package at these folders, so that its modules can be imported."""
+    package: Any = ModuleType(name)
+    package.__path__ = path
+    sys.modules[name] = package
+    return package
+
+
+def _taken_out() -> dict[str, ModuleType]:
+    """The package's modules that are loaded, no longer in `sys.modules`."""
+    names = [name for name in sys.modules if name == _NAME or name.startswith(f"{_NAME}.")]
+    return {name: sys.modules.pop(name) for name in names}
