@@ -217,7 +217,8 @@ async def test_an_object_that_turns_to_poison_is_not_removed_until_it_is_deleted
         await client.request("PUT", f"{path}/c", body=body | {"data": {"n": "7"}})
         await client.request("POST", path, body=body | {"metadata": {"name": "d"}})
         await mirror.until(lambda: "d" in mirror.names)
-        assert counted("skipped_objects", resource="configmaps") == n_skipped + 1
+        # Kubernetes' own kube-root-ca.crt, which may come late, is skipped too.
+        assert counted("skipped_objects", resource="configmaps") >= n_skipped + 1
         assert "c" in mirror.names
         await client.request("DELETE", f"{path}/c")
         await mirror.until(lambda: "c" not in mirror.names)
