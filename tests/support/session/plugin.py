@@ -11,6 +11,27 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 
+class _FailuresAtOnce:
+    """Names each test that fails when it fails: a run that is cut short has said what it knew."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write the test's name and the last line of what it raised."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            said = str(getattr(crash, "message", "")).split("\n", 1)[0]
+            reporter.write_line(f"\n{report.nodeid} failed ({report.when}): {said:.200}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Follow the run where it is shown, not on workers."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_FailuresAtOnce(config))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put long work first where several workers share the run."""

@@ -35,13 +35,13 @@ UNGRANTED = (
 )
 
 
-def run(folder: Path, n_workers: int, *options: str) -> tuple[int, str]:
+def run(folder: Path, n_workers: int, *options: str, tests: str = TESTS) -> tuple[int, str]:
     """Exit status and output of the small suite."""
     module = folder / "tests" / "unit" / "test_it.py"
     module.parent.mkdir(parents=True)
     (folder / "tests" / "integration").mkdir()
     (folder / "conftest.py").write_text(CONFTEST)
-    module.write_text(TESTS)
+    module.write_text(tests)
     argv = [sys.executable, "-m", "pytest", "-rs", f"-n{n_workers}", f"--rootdir={folder}"]
     done = subprocess.run(
         [*argv, "-p", "no:cacheprovider", *options, "tests"],
@@ -79,3 +79,11 @@ def test_a_part_of_the_suite_says_nothing_about_rights(tmp_path: Path) -> None:
     assert "logs kept" in said
     assert "RIGHTS" not in said
     assert status == 0
+
+
+def test_a_test_that_fails_is_named_at_once(tmp_path: Path) -> None:
+    status, output = run(tmp_path, 2, tests=TESTS + '    assert ix != 3, "the cause"\n')
+    assert status == 1
+    shown, summary = output.split("FAILURES", 1)
+    assert "tests/unit/test_it.py::test_it[3] failed (call): AssertionError: the cause" in shown
+    assert "the cause" in summary
