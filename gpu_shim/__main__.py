@@ -84,12 +84,6 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
 @click.option("--namespace", envvar="POD_NAMESPACE", default="ballast-node", help="Of holder pods.")
 @click.option("--holder-image", default="registry.k8s.io/pause:3.10", help="Of holder pods.")
 @click.option(
-    "--cgroups",
-    type=_FOLDER,
-    default="/sys/fs/cgroup",
-    help="The host's control groups: newer drivers hold a pod's group to its memory.",
-)
-@click.option(
     "--audit/--no-audit",
     "is_audited",
     envvar=f"{ENVIRONMENT}_AUDIT",

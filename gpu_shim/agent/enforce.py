@@ -21,7 +21,6 @@ from extender.kube.resources import PODS
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.audit import Auditor, Breach, CardUsers, Sight
 from gpu_shim.agent.cgroups import pod_of
-from gpu_shim.agent.driver_memory_limits import DriverLimits
 from gpu_shim.agent.nri.plugin import NodePlugin
 from gpu_shim.agent.nvml import Nvml, NvmlError
 
@@ -39,7 +38,6 @@ class Sources:
 
     nvml: Nvml | None = None
     plugin: NodePlugin | None = None
-    limits: DriverLimits | None = None
     auditor: Auditor = field(default_factory=lambda: Auditor(pod_of))
 
 
@@ -86,11 +84,6 @@ class Enforcer:
         nvml = self.sources.nvml
         if nvml is None:
             return []
-        if self.sources.limits is not None:
-            tenants = list(self.agent.tenants.values())
-            failed = await asyncio.to_thread(self.sources.limits.keep, tenants)
-            for uid, why in failed.items():
-                _log.warning("could not limit a pod in the driver", uid=uid, why=why)
         used = {
             uid: [table.used_bytes(at) for at in range(len(self.agent.tenants[uid].cards))]
             for uid, table in self.agent.tables().items()

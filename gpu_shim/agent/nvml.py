@@ -16,7 +16,6 @@ from typing import Any, Final
 import pynvml
 
 from extender.api.kinds import Device
-from gpu_shim.agent.driver_memory_limits import set_in_driver
 
 _MIB: Final = 1 << 20
 #: NVML_FI_DEV_GET_GPU_RECOVERY_ACTION of nvml.h; the binding has its values but not its number.
@@ -118,11 +117,6 @@ class Nvml:
                 for each in self._if_there(name, self._handle(uuid)) or ():
                     found[each.pid] = max(found[each.pid], each.usedGpuMemory or 0)
         return found
-
-    def limit_memory(self, uuid: str, group: str, n_bytes: int | None) -> None:
-        """Set or lift the limit of a control group, as `limits.set_in_driver` does."""
-        with self._lock:
-            set_in_driver(uuid, group, n_bytes)
 
     def look(self, uuid: str) -> Look:
         """How the card is now; raises CardLost."""

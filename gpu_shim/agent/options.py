@@ -34,6 +34,5 @@ class AgentOptions:
     cdi_kind: str
     owner: Literal["ours", "plugin"]
     kubelet: Path
-    cgroups: Path
     namespace: str
     holder_image: str

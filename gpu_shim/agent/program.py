@@ -20,7 +20,6 @@ from gpu_shim.agent.audit import Auditor
 from gpu_shim.agent.cards import Cards
 from gpu_shim.agent.cdi import CdiDevices
 from gpu_shim.agent.cgroups import pod_of, pod_of_peer
-from gpu_shim.agent.driver_memory_limits import DriverLimits
 from gpu_shim.agent.enforce import Enforcer, EvictionSettings, Sources
 from gpu_shim.agent.follower import Follower
 from gpu_shim.agent.health import Health, boot_id
@@ -159,11 +158,8 @@ class Program:
             tasks.append(HealthWatch(self.nvml, self.cards).run())
         if options.is_audited:
             events = EventRecorder(api, f"ballast-agent-{options.node}")
-            limits = None
-            if self.nvml is not None:
-                limits = DriverLimits(self.nvml.limit_memory, options.cgroups)
             auditor = Auditor(pod_of, options.context_mib)
-            sources = Sources(self.nvml, self.plugin, limits, auditor)
+            sources = Sources(self.nvml, self.plugin, auditor)
             spared = frozenset(options.spared_namespaces.split(","))
             eviction = EvictionSettings(options.is_evicting, options.evict_after_s, spared)
             self.enforcer = Enforcer(api, self.agent, sources, eviction, events)

@@ -28,7 +28,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument("rows", nargs=-1, type=click.IntRange(1, len(ROWS)))
+@click.argument("rows", nargs=-1, type=click.Choice(list(ROWS)))
 @click.option("--seconds", default=30.0, show_default=True, help="Length of one measurement.")
 @click.option("--lease-ms", default=250, show_default=True, help="Length of a lease.")
 @click.option("--json", "report", type=click.Path(path_type=Path), help="Write figures here too.")
@@ -37,9 +37,8 @@ def main(
     rows: tuple[int, ...], seconds: float, lease_ms: int, report: Path | None, driver: Path | None
 ) -> None:
     """Run ROWS, or all: 1 cost alone, 2 pairs, 3 idle, 4 crowds, 5 ways to launch, 6 latency,
-    7 memory, 8 failures, 9 the driver's own limit, 10 hand-overs, 11 many programs at once, 12 an
-    arbiter at rest. Containers are folders; no setting of the GPU is changed and no root is needed
-    (but for row 9)."""
+    7 memory, 8 failures, 10 hand-overs, 11 many programs at once, 12 an arbiter at rest. Containers
+    are folders; no setting of the GPU is changed and no root is needed."""
     try:
         about, lines = asyncio.run(measure(rows or tuple(ROWS), seconds, lease_ms, driver))
     except NoGpuError as error:

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Final
 
 from gpu_shim.bench.arbiter import come, hand_over, rest
-from gpu_shim.bench.cgroup import try_limit
 from gpu_shim.bench.figures import Line, busy_ns, gaps_ns, overlap_ns, quantile
 from gpu_shim.bench.stage import MS, Bench, Shim, StageOutcome, StageTenant
 from gpu_shim.policy.leases import LeaseSettings
@@ -219,13 +218,8 @@ async def failures(bench: Bench) -> list[Line]:
     return lines
 
 
-async def in_driver(bench: Bench) -> list[Line]:
-    """The driver's own cap per control group, from r615 on, without the shim."""
-    return [Line(9, "the driver's own limit", await try_limit(bench.stage), "1 % or 64 MiB")]
-
-
 Row = Callable[[Bench], Awaitable[Sequence[Line]]]
 ROWS: Final[dict[int, Row]] = {
     1: solo, 2: pairs, 3: idle, 4: crowds, 5: shapes, 6: latency, 7: memory, 8: failures,
-    9: in_driver, 10: hand_over, 11: come, 12: rest,
+    10: hand_over, 11: come, 12: rest,
 }  # fmt: skip

@@ -71,20 +71,24 @@ def test_memory_is_told_by_process(nvml: Nvml, card: FakeCard) -> None:
     assert nvml.processes(UUID) == {os.getpid(): 7 << 20}
 
 
-def test_a_limit_waits_while_the_driver_is_opened_anew(
+def test_a_call_waits_while_the_driver_is_opened_anew(
     nvml: Nvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = list[str]()
-    limiting = threading.Thread(target=nvml.limit_memory, args=(UUID, "/pod", 1))
+    asking = threading.Thread(target=nvml.minor, args=(UUID,))
 
     def shut_down() -> None:
-        limiting.start()
-        limiting.join(timeout=0.2)
+        asking.start()
+        asking.join(timeout=0.2)
         done.append("shut")
+
+    def answer(*_: object) -> int:
+        done.append("answered")
+        return 0
 
     monkeypatch.setattr(pynvml, "nvmlShutdown", shut_down)
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: done.append("opened"))
-    monkeypatch.setattr(pynvml, "nvmlDeviceSetMemoryLimits_v1", lambda *_: done.append("limited"))
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMinorNumber", answer)
     nvml.reopen()
-    limiting.join()
-    assert done == ["shut", "opened", "limited"]
+    asking.join()
+    assert done == ["shut", "opened", "answered"]
