@@ -37,6 +37,7 @@ _ELSEWHERE: Final = {
     "queue": _Elsewhere("extender.cli.questions", "queue", "List what waits, in order."),
     "shares": _Elsewhere("extender.cli.questions", "shares", "Show quotas, shares and use."),
     "whatif": _Elsewhere("extender.cli.questions", "whatif", "Show what a change would do."),
+    "web": _Elsewhere("extender.web.command", "web", "Show the answers as pages."),
     "preflight": _Elsewhere("extender.cli.preflight", "preflight", "Check a cluster."),
     "scenario": _Elsewhere("extender.cli.scenario", "scenario", "Decide on clusters in files."),
     "simulate": _Elsewhere(

@@ -1,0 +1,48 @@
+"""The command `ballast web`."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from typing import Any
+
+import click
+import structlog
+
+from extender.http.server import ListenError
+from extender.kube.errors import KubeError
+from extender.web.program import WebOptions, run
+
+
+@click.command()
+@click.option("--listen", default="127.0.0.1:0", show_default=True, help="Port 0: any free one.")
+@click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else ~/.kube/config.")
+@click.option("--context", default="", help="Context of the kubeconfig.")
+@click.option("-n", "--namespace", default="", help="Default: as the context says.")
+@click.option("--open", "opens_browser", is_flag=True, help="Open the URL in a browser.")
+def web(**given: Any) -> None:
+    """Show queue, shares, cards, evictions and what-if as pages in a browser.
+
+    Listens on loopback only and prints the URL, which has a random token. Every question goes to
+    the API server with the rights of the kubeconfig.
+    """
+    # What a person reads: the URL alone on standard output, and only what goes wrong beside it.
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    try:
+        asyncio.run(_until_told(WebOptions(**given)))
+    except (ListenError, KubeError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+async def _until_told(options: WebOptions) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    task = asyncio.ensure_future(run(options))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,57 @@
+"""Which requests are answered, and the headers that every answer carries.
+
+The pages listen on loopback, where every program of the machine and, by DNS rebinding, every web
+site can send requests. So a request must name the address that was printed as its Host, and its
+path must begin with the random token of the printed URL. The token is in the path, not in a cookie:
+browsers send cookies of one port to every other port of the host.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+#: Scripts, styles and pictures come from the pages' own address, and nothing is inline.
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def guard(token: str, hosts: Callable[[], frozenset[str]]) -> Middleware:
+    """A middleware that answers only requests with this token and one of these Host headers."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.headers.get("Host", "") not in hosts():
+            return refuse(421, "This address is not the one that ballast web printed.")
+        first = request.path.lstrip("/").partition("/")[0]
+        if not hmac.compare_digest(first.encode(), token.encode()):
+            return refuse(403, "Open the whole URL that ballast web printed; it has a token.")
+        try:
+            answer = await handler(request)
+        except web.HTTPException as error:
+            error.headers.update(HEADERS)
+            raise
+        answer.headers.update(HEADERS)
+        return answer
+
+    return check
+
+
+def refuse(status: int, text: str) -> web.Response:
+    """A refusal in one sentence."""
+    return web.Response(status=status, text=f"{text}\n", headers=HEADERS)

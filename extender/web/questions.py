@@ -1,0 +1,167 @@
+"""What the pages ask the API server, always under the identity of the user's kubeconfig.
+
+Nothing is kept between two questions, so that a right that is taken away has its effect at once.
+"""
+
+import asyncio
+import re
+from typing import Final, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from extender.api.kinds import GpuNode, GpuProject
+from extender.api.objects import Pod
+from extender.kube.client import Client
+from extender.kube.errors import KubeError, NotFound
+from extender.kube.resources import GPU_NODES, PODS, PROJECTS
+from extender.kube.transport import Call
+from extender.view.answers import Explanation, QueueList, ShareList, Simulation, SimulationSpec
+from extender.web.evictions import REASONS, Event, Fate, fate_of
+
+_ROOT: Final = "/apis/view.ballast.dev/v1alpha1"
+#: Explaining a workload takes a few dozen decisions.
+_DEADLINE_S: Final = 60.0
+#: Events on one page.
+_MOST_EVENTS: Final = 2000
+#: Pods that are looked up to tell whether they started.
+_MOST_FATES: Final = 100
+#: How the message of an error begins.
+_REQUEST: Final = re.compile(r"^(GET|POST) \S+: \d+ \w+: ")
+
+
+class _Events(msgspec.Struct):
+    items: list[Event] = []
+
+
+class NoAnswerError(Exception):
+    """The question has no answer; the message is for the reader. `status` is the HTTP code."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Questions(Protocol):
+    """What the pages ask. All methods raise NoAnswerError. An empty namespace means all of them."""
+
+    async def queue(self, namespace: str) -> QueueList:
+        """What waits, in order."""
+
+    async def explanation(self, namespace: str, name: str) -> Explanation:
+        """Why a workload waits."""
+
+    async def shares(self) -> ShareList:
+        """The figures of every queue."""
+
+    async def nodes(self) -> list[GpuNode]:
+        """The ledger of every node."""
+
+    async def namespaces(self) -> list[str]:
+        """Namespaces of projects, for suggestions; empty where the user may not read them."""
+
+    async def simulate(self, spec: SimulationSpec) -> Simulation:
+        """How the next decision would differ."""
+
+    async def evictions(self, namespace: str) -> tuple[list[Event], dict[str, Fate]]:
+        """Events about evictions, newest last, and by UID what became of their beneficiaries."""
+
+
+class ApiServer:
+    """The questions, sent to one API server."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def queue(self, namespace: str) -> QueueList:
+        """What waits, in order."""
+        path = (
+            f"{_ROOT}/namespaces/{_segment(namespace)}/queues" if namespace else f"{_ROOT}/queues"
+        )
+        return msgspec.json.decode(await self._ask(Call("GET", path)), type=QueueList)
+
+    async def explanation(self, namespace: str, name: str) -> Explanation:
+        """Why a workload waits, and what would let it start."""
+        path = f"{_ROOT}/namespaces/{_segment(namespace)}/explanations/{_segment(name)}"
+        return msgspec.json.decode(
+            await self._ask(Call("GET", path, deadline_s=_DEADLINE_S)), type=Explanation
+        )
+
+    async def shares(self) -> ShareList:
+        """The figures of every queue in each node pool."""
+        answer = await self._ask(Call("GET", f"{_ROOT}/shares"))
+        return msgspec.json.decode(answer, type=ShareList)
+
+    async def nodes(self) -> list[GpuNode]:
+        """The ledger of every node."""
+        try:
+            return (await self._client.list_all(GPU_NODES)).items
+        except KubeError as error:
+            raise _refused(error) from error
+
+    async def namespaces(self) -> list[str]:
+        """Namespaces that projects list; empty where the user may not read projects."""
+        try:
+            projects: list[GpuProject] = (await self._client.list_all(PROJECTS)).items
+        except KubeError:
+            return []
+        return sorted({name for each in projects for name in each.spec.namespaces})
+
+    async def simulate(self, spec: SimulationSpec) -> Simulation:
+        """How the next decision would differ; nothing is stored."""
+        body = {"spec": msgspec.to_builtins(spec)}
+        call = Call("POST", f"{_ROOT}/simulations", body=body, deadline_s=_DEADLINE_S)
+        return msgspec.json.decode(await self._ask(call), type=Simulation)
+
+    async def evictions(self, namespace: str) -> tuple[list[Event], dict[str, Fate]]:
+        """Events about evictions, and by UID whether each beneficiary started."""
+        path = f"/api/v1/namespaces/{_segment(namespace)}/events" if namespace else "/api/v1/events"
+        query = {
+            "fieldSelector": "reportingComponent=ballast-controller,involvedObject.kind=Pod",
+            "limit": str(_MOST_EVENTS),
+        }
+        answer = await self._ask(Call("GET", path, query=query, deadline_s=_DEADLINE_S))
+        events = msgspec.json.decode(answer, type=_Events).items
+        events = sorted((each for each in events if each.reason in REASONS), key=lambda e: e.when)
+        pods = {each.beneficiary.uid: each for each in events if each.beneficiary}
+        chosen = list(pods.items())[-_MOST_FATES:]
+        fates = await asyncio.gather(*(self._fate(each) for _, each in chosen))
+        return events, {uid: fate for (uid, _), fate in zip(chosen, fates, strict=True)}
+
+    async def _fate(self, event: Event) -> Fate:
+        """What became of the pod that the eviction was made for."""
+        about = event.beneficiary
+        assert about is not None
+        try:
+            pod: Pod | None = await self._client.get(PODS, about.name, about.namespace)
+        except NotFound:
+            pod = None
+        except KubeError:
+            return "unknown"
+        if pod is not None and pod.metadata.uid == about.uid:
+            return fate_of(pod)
+        query = {"fieldSelector": f"involvedObject.uid={about.uid},reason=Scheduled", "limit": "1"}
+        path = f"/api/v1/namespaces/{_segment(about.namespace)}/events"
+        answer = await self._ask(Call("GET", path, query=query))
+        return "started" if msgspec.json.decode(answer, type=_Events).items else "gone"
+
+    async def _ask(self, call: Call) -> bytes:
+        try:
+            return await self._client.send(call)
+        except KubeError as error:
+            raise _refused(error) from error
+
+
+def _segment(text: str) -> str:
+    """One segment of a path, whatever the user typed."""
+    return quote(text, safe="") if text not in (".", "..") else "%2E"
+
+
+def _refused(error: KubeError) -> NoAnswerError:
+    told = _REQUEST.sub("", error.message)
+    if "could not find the requested resource" in told or "page not found" in told:
+        told = (
+            "This cluster does not answer questions:"
+            " kubectl apply -k manifests/overlays/view installs what does."
+        )
+    return NoAnswerError(told, error.status or 503)

@@ -1,0 +1,157 @@
+"""`ballast web` on the real control plane, as a tenant and as an administrator, and in a browser.
+
+BALLAST_PICTURES=FOLDER writes the screenshots of the documentation there.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.integration.cycle.two_projects import Scene
+from tests.integration.view.test_questions import is_available
+from tests.integration.web.browser import CHROMIUM, open_page
+from tests.support.auditor import Auditor
+from tests.support.controlplane.handles import Cluster
+
+PAGES = ("queue", "shares", "cluster", "whatif", "evictions")
+START_S = 20
+
+
+@pytest.fixture
+async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
+    """Four nodes of four cards with `ballast view`; team-a and team-b may have eight each."""
+    async with Scene.open(cluster, n_nodes=4, cards=4) as opened:
+        view = opened.installation.view()
+        cluster.kubectl(
+            "create", "rolebinding", "ann", "--clusterrole=view", "--user=ann", "-n", "team-a"
+        )
+        try:
+            await asyncio.to_thread(view.start)
+            await opened.until(lambda: is_available(opened), "the APIService to be available")
+            yield opened
+        finally:
+            view.end()
+            cluster.kubectl("delete", "apiservice", "v1alpha1.view.ballast.dev")
+        await audited.finish()
+
+
+@asynccontextmanager
+async def pages(kubeconfig: str, namespace: str) -> AsyncIterator[str]:
+    """The URL that `ballast web` prints; the command ends with 0 when it is told to."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "extender", "web", "-n", namespace, "--kubeconfig", kubeconfig,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert process.stdout
+    try:
+        line = await asyncio.wait_for(process.stdout.readline(), START_S)
+        assert line.startswith(b"http://127.0.0.1:"), line
+        yield line.decode().strip()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), START_S) == 0
+
+
+async def fetch(url: str, **options: object) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session:
+        method = "POST" if "data" in options else "GET"
+        async with session.request(method, url, **options) as answer:  # type: ignore[arg-type]
+            return answer.status, await answer.text()
+
+
+async def test_pages_show_each_user_what_rbac_allows(scene: Scene, tmp_path: Path) -> None:
+    """team-b borrows; team-a takes back its quota; both want more."""
+    scene.submit_job("team-b", "theirs", 12, 1000)
+    await scene.until_bound("team-b", 12)
+    scene.submit_job("team-a", "first", 6, 1000)
+    await scene.until_bound("team-a", 6)
+    scene.submit_job("team-a", "part", 3, 250)
+    scene.submit_job("team-a", "second", 4, 1000)
+    scene.submit_job("team-b", "more", 3, 1000)
+    scene.submit_job("team-b", "huge", 1, 8000)
+    await scene.until(
+        lambda: any(reason == "Reclaimed" for reason, _ in scene.events("team-b")), "a reclaim"
+    )
+    await scene.until_decided(2)
+
+    tenant = scene.plane.kubeconfig_for("ann", ())
+    async with pages(tenant, "team-a") as url:
+        await _as_tenant(url)
+    async with pages(scene.plane.kubeconfig, "team-a") as url:
+        await _as_administrator(url)
+        if CHROMIUM is None:
+            pytest.skip("no chromium: pages were not opened in a browser (apt install chromium)")
+        await _in_a_browser(url, tmp_path)
+
+
+async def _as_tenant(url: str) -> None:
+    status, text = await fetch(url)
+    assert status == 200
+    assert "team-a/second" in text
+    assert "team-b/" not in text
+    status, text = await fetch(f"{url}workload/team-a/second")
+    assert (status, "OverFairShare" in text) == (200, True)
+    for path in ("queue?all=1", "queue?namespace=team-b", "workload/team-b/theirs", "cluster",
+                 "evictions?namespace=team-b", "evictions?all=1"):  # fmt: skip
+        status, text = await fetch(url + path)
+        assert status == 403, path
+        assert "forbidden" in text
+        assert "team-b/theirs" not in text
+    status, text = await fetch(f"{url}whatif", data={"project": "team-a"})
+    assert (status, "forbidden" in text) == (403, True)
+    status, text = await fetch(f"{url}shares")
+    assert (status, "team-b" in text) == (200, True)
+    # Another web site that has its name lead to us gets nothing.
+    status, _ = await fetch(url, headers={"Host": "rebound.example"})
+    assert status == 421
+
+
+async def _as_administrator(url: str) -> None:
+    status, text = await fetch(f"{url}queue?all=1")
+    assert status == 200
+    assert "team-a/second" in text
+    assert "team-b/" in text
+    status, text = await fetch(f"{url}cluster")
+    assert (status, "4 nodes, 16 cards" in text) == (200, True)
+    assert "team-a/first-" in text
+    status, text = await fetch(f"{url}evictions?all=1")
+    assert (status, "Reclaimed" in text) == (200, True)
+    assert "of another project" in text
+    assert "leaves for it" in text or "leave for it" in text
+    form = {"quota:team-a": "12", "was:team-a": "8", "quota:team-b": "4", "was:team-b": "8"}
+    status, text = await fetch(f"{url}whatif", data=form)
+    assert status == 200
+    assert "stops" in text
+    assert "team-a/second" in text
+    status, text = await fetch(f"{url}workload/team-a/nothing")
+    assert (status, "is called" in text) == (404, True)
+
+
+async def _in_a_browser(url: str, work: Path) -> None:
+    for page in (*PAGES, "workload/team-a/second"):
+        document, console = await asyncio.to_thread(open_page, url + page, work)
+        assert console == "", page
+        assert "<h1>" in document
+        is_refreshed = page in ("queue", "shares", "cluster", "evictions")
+        # The script takes the attribute away, so it was allowed to run.
+        assert ('id="pause" aria-pressed' in document) is is_refreshed, page
+    folder = Path(os.environ.get("BALLAST_PICTURES", work))
+    for name, page, size in (
+        ("queue", "queue?all=1", "1280,560"),
+        ("why", "workload/team-a/second", "1280,860"),
+        ("cluster", "cluster", "1280,520"),
+        ("shares", "shares", "1280,420"),
+    ):
+        picture = folder / f"web-{name}.png"
+        dark = name == "cluster"
+        await asyncio.to_thread(open_page, url + page, work, picture=picture, size=size, dark=dark)
+        assert 5_000 < picture.stat().st_size < 150_000, name
