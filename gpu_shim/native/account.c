@@ -23,7 +23,8 @@ static size_t n_entries, n_filled;
 static size_t place_of(enum account_kind kind, uint64_t key, size_t room)
 {
     uint64_t hash = (key ^ (uint64_t)kind << 56) * UINT64_C(0x9e3779b97f4a7c15);
-    return (size_t)(hash >> 20) & (room - 1);
+    /* The upper half: of addresses that are multiples of a large page the lower bits are alike. */
+    return (size_t)(hash >> 32) & (room - 1);
 }
 
 static struct entry *find(enum account_kind kind, uint64_t key)
@@ -209,21 +210,6 @@ bool account_view(int card, uint64_t *cap, uint64_t *used)
     *used = table_charged(client.table, card);
     client_unlock();
     return true;
-}
-
-bool account_next(enum account_kind kind, uint64_t from, uint64_t to, uint64_t *key)
-{
-    bool is_found = false;
-    client_lock();
-    for (size_t i = 0; i < n_entries && !is_found; i++) {
-        struct entry *entry = &entries[i];
-        is_found = entry->state == 1 && entry->kind == kind && entry->key >= from;
-        is_found = is_found && entry->key < to;
-        if (is_found)
-            *key = entry->key;
-    }
-    client_unlock();
-    return is_found;
 }
 
 bool account_lowest(enum account_kind kind, uint64_t from, uint64_t *key)

@@ -45,8 +45,4 @@ bool account_view(int card, uint64_t *cap, uint64_t *used);
 /* The lowest key of a kind from `from` on; false when there is none. */
 bool account_lowest(enum account_kind kind, uint64_t from, uint64_t *key);
 
-/* Keys of a kind within [from, to), one after another as they are dropped; false when there is none
- * left. */
-bool account_next(enum account_kind kind, uint64_t from, uint64_t to, uint64_t *key);
-
 #endif

@@ -201,19 +201,21 @@ HOOK(cuMemMap)(uint64_t at, size_t bytes, size_t offset, uint64_t handle, unsign
     int status = REAL(cuMemMap)(at, bytes, offset, handle, flags);
     if (!status) {
         account_count(ACCOUNT_PHYSICAL, handle, 1);
-        account_keep(ACCOUNT_MAPPING, at, -1, 0, handle);
+        account_keep(ACCOUNT_MAPPING, at, -1, bytes, handle);
     }
     return status;
 }
 
+/* The range is one of whole mappings, one after another; the driver refuses holes and parts. */
 HOOK(cuMemUnmap)(uint64_t at, size_t bytes)
 {
     int card;
-    uint64_t key, none, handle;
+    uint64_t key = at, mapped, handle;
     int status = REAL(cuMemUnmap)(at, bytes);
-    while (!status && account_next(ACCOUNT_MAPPING, at, at + bytes, &key)) {
-        if (account_drop(ACCOUNT_MAPPING, key, &card, &none, &handle))
-            let_go(handle);
+    while (!status && key - at < bytes &&
+           account_drop(ACCOUNT_MAPPING, key, &card, &mapped, &handle)) {
+        let_go(handle);
+        key += mapped;
     }
     return status;
 }

@@ -315,10 +315,12 @@ struct physical {
     int n_holds;
 };
 
+/* By address, in pages of 2 MiB; two mappings a multiple of 128 GiB apart do not fit. */
+enum { N_MAPPINGS = 65536 };
 static struct mapping {
-    uint64_t address;
+    uint64_t address, bytes;
     struct physical *physical;
-} mappings[4096];
+} mappings[N_MAPPINGS];
 
 int cuMemCreate(uint64_t *handle, size_t bytes, const void *properties, unsigned long long flags)
 {
@@ -346,46 +348,52 @@ int cuMemAddressReserve(uint64_t *at, size_t bytes, size_t align, uint64_t hint,
     (void)align, (void)hint, (void)flags;
     pthread_mutex_lock(&lock);
     *at = next_address;
-    next_address += bytes;
+    next_address += (bytes + 0x1fffff) & ~(uint64_t)0x1fffff;
     pthread_mutex_unlock(&lock);
     return 0;
 }
 
-int cuMemMap(uint64_t at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags)
+static struct mapping *slot_of(uint64_t at)
 {
-    (void)bytes, (void)offset, (void)flags;
-    struct physical *physical = (struct physical *)(uintptr_t)handle;
-    for (int i = 0; i < 4096; i++) {
-        if (!mappings[i].address) {
-            mappings[i] = (struct mapping){at, physical};
-            physical->n_holds++;
-            return 0;
-        }
-    }
-    return OUT_OF_MEMORY;
+    return &mappings[(at >> 21) % N_MAPPINGS];
 }
 
+int cuMemMap(uint64_t at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags)
+{
+    (void)offset, (void)flags;
+    struct mapping *mapping = slot_of(at);
+    if (mapping->address || !bytes)
+        return INVALID;
+    *mapping = (struct mapping){at, bytes, (struct physical *)(uintptr_t)handle};
+    mapping->physical->n_holds++;
+    return 0;
+}
+
+/* Whole mappings without a hole between them, or nothing is unmapped. */
 int cuMemUnmap(uint64_t at, size_t bytes)
 {
-    for (int i = 0; i < 4096; i++) {
-        if (mappings[i].address >= at && mappings[i].address < at + bytes) {
-            let_go(mappings[i].physical);
-            mappings[i].address = 0;
-        }
+    uint64_t end = at + bytes;
+    for (uint64_t next = at; next != end; next += slot_of(next)->bytes) {
+        if (next > end || slot_of(next)->address != next)
+            return INVALID;
+    }
+    for (uint64_t next = at; next != end;) {
+        struct mapping gone = *slot_of(next);
+        *slot_of(next) = (struct mapping){0};
+        let_go(gone.physical);
+        next += gone.bytes;
     }
     return 0;
 }
 
 int cuMemRetainAllocationHandle(uint64_t *handle, void *at)
 {
-    for (int i = 0; i < 4096; i++) {
-        if (mappings[i].address == (uint64_t)(uintptr_t)at) {
-            mappings[i].physical->n_holds++;
-            *handle = (uint64_t)(uintptr_t)mappings[i].physical;
-            return 0;
-        }
-    }
-    return INVALID;
+    struct mapping *mapping = slot_of((uint64_t)(uintptr_t)at);
+    if (mapping->address != (uint64_t)(uintptr_t)at)
+        return INVALID;
+    mapping->physical->n_holds++;
+    *handle = (uint64_t)(uintptr_t)mapping->physical;
+    return 0;
 }
 
 /* -- arrays ---------------------------------------------------------------------------------- */
