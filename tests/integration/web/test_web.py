@@ -127,6 +127,7 @@ async def _as_administrator(url: str) -> None:
     assert (status, "Reclaimed" in text) == (200, True)
     assert "of another project" in text
     assert "leaves for it" in text or "leave for it" in text
+    assert "<b>started</b>" in text
     form = {"quota:team-a": "12", "was:team-a": "8", "quota:team-b": "4", "was:team-b": "8"}
     status, text = await fetch(f"{url}whatif", data=form)
     assert status == 200
@@ -146,7 +147,7 @@ async def _in_a_browser(url: str, work: Path) -> None:
         assert ('id="pause" aria-pressed' in document) is is_refreshed, page
     folder = Path(os.environ.get("BALLAST_PICTURES", work))
     for name, page, size in (
-        ("queue", "queue?all=1", "1280,560"),
+        ("queue", "queue?all=1", "1400,620"),
         ("why", "workload/team-a/second", "1280,860"),
         ("cluster", "cluster", "1280,520"),
         ("shares", "shares", "1280,420"),

@@ -230,13 +230,14 @@ async def test_first_rows_of_a_large_cluster_come_within_a_second(
     pretend.ledger = [
         node(f"gpu-{i:04}", held=dict.fromkeys(range(i % 9), 500)) for i in range(5000)
     ]
-    started = time.perf_counter()
+    started_s, cpu_s = time.perf_counter(), time.process_time()
     _, text, _ = await get(page)
-    took_s = time.perf_counter() - started
+    took_s, cpu_s = time.perf_counter() - started_s, time.process_time() - cpu_s
     assert text.count("<tr") <= ROWS + 2
     assert f"1 to {ROWS} of" in text
-    print(f"{page}: {took_s:.3f} s, {len(text) / 1024:.0f} KiB")
-    assert took_s < 1.0
+    print(f"{page}: {took_s:.3f} s, {cpu_s:.3f} s of CPU, {len(text) / 1024:.0f} KiB")
+    # Client and server are one process here; its CPU time does not depend on other tests.
+    assert cpu_s < 1.0
     _, last, _ = await get(f"{page}?page=999999")
     assert f"{'10000 of 10000' if page == 'queue' else '5000 of 5000'}" in last
 
