@@ -78,7 +78,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.NO_TOPOLOGY_DOMAIN: "no one domain of the required topology level has room for all pods",
     Reason.POD_AFFINITY_UNMET: "nodes with room are barred by pod affinity or anti-affinity",
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "non-preemptible work runs within quota only",
-    Reason.OVER_FAIR_SHARE: "the project has its fair share, so nobody is stopped for it",
+    Reason.OVER_FAIR_SHARE: "the project has its fair share, so no pod is evicted for it",
     Reason.OVER_LIMIT: "the project or its department is at its limit",
     Reason.UNKNOWN_NODE_POOL: "the node pool asked for does not exist",
     Reason.UNKNOWN_PROJECT: "the project does not exist",

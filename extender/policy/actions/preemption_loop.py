@@ -91,7 +91,9 @@ class PreemptionLoop:
             return _not_yet(pending, "pods of it stop in this cycle, it grows in a later one")
         if session.snapshot.now_s < workload.waits_since + workload.preemption_delay_s:
             waits_s = workload.preemption_delay_s
-            return _not_yet(pending, f"nobody stops for it in the first {waits_s} s of its waiting")
+            return _not_yet(
+                pending, f"no pod is evicted for it in its first {waits_s} s of waiting"
+            )
         for request in self._requests(leaf, pending):
             rules = self.rules.rules_of(request)
             if isinstance(rules, Refused):

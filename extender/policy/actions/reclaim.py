@@ -123,7 +123,7 @@ class _Reclaim:
             return Refused(
                 Reason.OVER_FAIR_SHARE,
                 f"{request.key}: {leaf.project.name} is above its quota and close to its fair"
-                " share, nobody is stopped for the rest",
+                " share, so no pod is evicted for the rest",
             )
         precedence = self._precedence(request) if leaf.is_user else None
         preemptor = _Preemptor(leaf, surplus, need[GPU] > 0, precedence)
@@ -409,7 +409,7 @@ def _has_its_share(request: PreemptionRequest, bound: Amounts, lacks: Refused | 
     )
     if resource == GPU:
         has = has.removesuffix(" GPUs").removesuffix(" GPU")
-    share = f"{leaf.name} has {has} of its fair share of {most}, so nobody is stopped for it"
+    share = f"{leaf.name} has {has} of its fair share of {most}, so no pod is evicted for it"
     if lacks is not None and lacks.reason is Reason.INSUFFICIENT_GPU and lacks.detail:
         return Refused(Reason.OVER_FAIR_SHARE, f"{lacks.detail}; {share}")
     return Refused(Reason.OVER_FAIR_SHARE, f"{request.key}: needs {need}; {share}")

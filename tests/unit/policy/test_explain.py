@@ -227,7 +227,7 @@ def test_share_of_its_project_comes_after_the_want_of_a_place() -> None:
     assert refused.reason is Reason.OVER_FAIR_SHARE
     assert refused.detail == (
         "ns/job: needs 1 GPU; all 4 GPUs of the 2 ready nodes of pool default are taken;"
-        " a has 2 of its fair share of 2 GPUs, so nobody is stopped for it"
+        " a has 2 of its fair share of 2 GPUs, so no pod is evicted for it"
     )
 
 
