@@ -83,6 +83,22 @@ async def test_pages_show_each_user_what_rbac_allows(scene: Scene, tmp_path: Pat
     )
     await scene.until_decided(2)
 
+    # An eviction as the controller tells it, for a pod that is gone and never had a node.
+    gone = {
+        "metadata": {"name": "gone.1", "namespace": "team-a"},
+        "involvedObject": {
+            "apiVersion": "v1", "kind": "Pod", "name": "gone", "namespace": "team-a", "uid": "gone",
+        },
+        "reason": "WaitingForVictims",
+        "message": "1 pod leaves for it: other",
+        "type": "Normal",
+        "reportingComponent": "ballast-controller",
+        "reportingInstance": "test",
+        "action": "Schedule",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+    }  # fmt: skip
+    scene.admin.post("/api/v1/namespaces/team-a/events", gone)
+
     tenant = scene.plane.kubeconfig_for("ann", ())
     async with pages(tenant, "team-a") as url:
         await _as_tenant(url)
@@ -128,6 +144,7 @@ async def _as_administrator(url: str) -> None:
     assert "of another project" in text
     assert "leaves for it" in text or "leave for it" in text
     assert "<b>started</b>" in text
+    assert "1 workload was made room for and never started" in text
     form = {"quota:team-a": "12", "was:team-a": "8", "quota:team-b": "4", "was:team-b": "8"}
     status, text = await fetch(f"{url}whatif", data=form)
     assert status == 200
