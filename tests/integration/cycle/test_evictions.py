@@ -19,7 +19,8 @@ N_NODES, CARDS = 9, 8
 N_LEAVING = 60
 #: Seconds that every answer of the API server takes.
 SLOW_S = 0.2
-STOP_S = 6
+#: Seconds that the evicted pods take to end: even on a busy machine the others need less.
+STOP_S = 20
 #: Pods of a third project that must be bound before the reclaim is done.
 N_MEANWHILE = 3
 
