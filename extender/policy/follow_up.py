@@ -8,6 +8,7 @@ only if it still has its place then.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -289,18 +290,18 @@ class _Net:
             self.admissions.append(Admission(workload, tuple(placements), state))
 
     def _take(
-        self, workload: WorkloadView, pod: PodView, beneficiaries: Mapping[str, list[str]]
+        self, workload: WorkloadView, pod: PodView, beneficiaries: Mapping[str, dict[str, None]]
     ) -> None:
         """The pod leaves its place, unless it ends there."""
         end, victim = self._ends_at.get(pod.uid), self._victims[pod.uid]
         if end is not None and _is_same_place(pod, end):
             return
-        here = beneficiaries.get(pod.node, [])
-        everywhere = beneficiaries.get("", [])
+        here = beneficiaries.get(pod.node, {})
+        everywhere = beneficiaries[""]
         beneficiary, note = victim.beneficiary, victim.note
         if beneficiary and beneficiary not in everywhere:
-            others = [key for key in (*here, *everywhere) if key != workload.key]
-            beneficiary = others[0] if others else beneficiary
+            others = (key for key in chain(here, everywhere) if key != workload.key)
+            beneficiary = next(others, beneficiary)
         reason = victim.reason
         if end is not None and (
             isinstance(victim, Move) or self.rounds.may_move(pod, victim.reason)
@@ -321,14 +322,17 @@ class _Net:
             if isinstance(each, Eviction) and each.pod.uid == uid
         ][-1]
 
-    def _beneficiaries(self) -> dict[str, list[str]]:
-        """Workloads that get places that are still held, by node and (under "") all of them."""
-        found: dict[str, list[str]] = {"": []}
+    def _beneficiaries(self) -> dict[str, dict[str, None]]:
+        """Workloads that get places that are still held, by node and (under "") all of them.
+
+        Each set is a dict, which keeps the order of the admissions.
+        """
+        found: dict[str, dict[str, None]] = {"": {}}
         for admission in self.admissions:
             if admission.state == "nominated":
                 for placement in admission.placements:
-                    found.setdefault(placement.node, []).append(admission.workload.key)
-                found[""].append(admission.workload.key)
+                    found.setdefault(placement.node, {})[admission.workload.key] = None
+                found[""][admission.workload.key] = None
         return found
 
 
