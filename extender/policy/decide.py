@@ -127,11 +127,11 @@ def _reclaim_and_go_on(preemption: Preemption) -> None:
     session = preemption.session
     reclaim(preemption)
     session.has_reclaimed = True
-    is_anybody_next = session.is_reclaim_awaited or bool(session.deferred)
+    has_waiting_work = session.is_reclaim_awaited or bool(session.deferred)
     if session.deferred:
         session.settings.enter("allocate")
         allocate_deferred(preemption)
-    if is_anybody_next and "consolidate" in session.settings.stages:
+    if has_waiting_work and "consolidate" in session.settings.stages:
         session.settings.enter("consolidate")
         consolidate(preemption)
 

@@ -165,7 +165,7 @@ class Session:
         What may start now has to leave room for pods that are on their way out and still hold.
         """
         is_now, is_np = moment == "now", not workload.is_preemptible
-        if leaf.may_hold(amounts, is_np=is_np) and not (is_now and leaf.is_anybody_leaving()):
+        if leaf.may_hold(amounts, is_np=is_np) and not (is_now and leaf.has_leaving_pods()):
             return None
         for queue in leaf.chain:
             for resource in RESOURCES:
@@ -333,7 +333,7 @@ class Session:
         pool = self.snapshot.pools.get(held_pool(self.snapshot, pod))
         return pool.disruption_budget_s if pool is not None else 0
 
-    def is_anybody_leaving(self) -> bool:
+    def has_leaving_pods(self) -> bool:
         """Whether this cycle evicts or moves a pod."""
         return bool(self._evictions or self._moves)
 

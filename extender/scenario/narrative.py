@@ -100,19 +100,21 @@ def _evicted(evictions: Iterable[Eviction], names: dict[str, str]) -> Iterator[s
         keyed, key=lambda e: (e.beneficiary, e.workload, e.reason)
     ):
         found = list(group)
-        whom = f" for {names.get(beneficiary, beneficiary)}" if beneficiary else ""
+        receiver = f" for {names.get(beneficiary, beneficiary)}" if beneficiary else ""
         nodes = _list(sorted({each.pod.node for each in found}))
         verb = "leaves" if len(found) == 1 else "leave"
         who = _list([each.pod.uid for each in found])
-        yield f"{who} {verb} {nodes}{whom}: {reason}, {SENTENCES[reason]}."
+        yield f"{who} {verb} {nodes}{receiver}: {reason}, {SENTENCES[reason]}."
 
 
 def _moved(moves: Iterable[Move], names: dict[str, str]) -> Iterator[str]:
     for move in moves:
         pod, to = move.placement.pod, move.placement.node
-        whom = f" for {names.get(move.beneficiary, move.beneficiary)}" if move.beneficiary else ""
+        receiver = (
+            f" for {names.get(move.beneficiary, move.beneficiary)}" if move.beneficiary else ""
+        )
         where = f"moves from {pod.node} to {to}" if pod.node != to else f"moves within {to}"
-        yield f"{pod.uid} {where}{whom}: {move.reason}, {SENTENCES[move.reason]}."
+        yield f"{pod.uid} {where}{receiver}: {move.reason}, {SENTENCES[move.reason]}."
 
 
 def _unheard(world: World, outcome: Outcome) -> Iterator[str]:

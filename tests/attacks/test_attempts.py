@@ -29,7 +29,7 @@ async def test_nobody_else_is_touched_by(
     assert not succeeded, "\n".join(succeeded)
 
 
-async def test_nobody_else_is_touched_with_the_webhook_dead(
+async def test_no_other_namespace_is_touched_with_the_webhook_dead(
     stage: Stage, auditor: Auditor, tally: Tally
 ) -> None:
     succeeded = []

@@ -102,13 +102,13 @@ def _queue_up(
 
 @dataclass(slots=True)
 class _Round:
-    """One pool's turns. `is_anybody_blocked`: among those that reclaim may serve. `preempting`
+    """One pool's turns. `has_blocked_work`: among those that reclaim may serve. `preempting`
     knows what blocked workloads preemption may serve, where that stage is still to come."""
 
     session: Session
     pool: str
     may_defer: bool
-    is_anybody_blocked: bool = False
+    has_blocked_work: bool = False
     preempting: YieldToPreemption | None = None
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ class _Round:
         while (turn := turns.pop()) is not None:
             leaf, pending = turn
             key = pending.workload.key
-            if self.is_anybody_blocked and self._may_wait(leaf, pending):
+            if self.has_blocked_work and self._may_wait(leaf, pending):
                 holds_up = session.holds_up_queue(pending, self.pool)
                 session.deferred += [pending, *turns.pass_over(holds_up=holds_up)]
                 continue
@@ -136,7 +136,7 @@ class _Round:
                 # The first pool's reason is the one that its owner expects to read.
                 session.waits.setdefault(key, placed)
                 if self.may_defer and placed.reason in _LACKS_PLACE:
-                    self.is_anybody_blocked |= not self._is_above(leaf, pending)
+                    self.has_blocked_work |= not self._is_above(leaf, pending)
                 if self.preempting is not None and placed.reason in _LACKS_PLACE:
                     self.preempting.add(leaf, pending)
                 holds_up = session.holds_up_queue(pending, self.pool)

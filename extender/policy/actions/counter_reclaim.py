@@ -44,7 +44,7 @@ class CounterReclaim:
                     self.short[queue] = lacks
         if not self.short:
             return False
-        return self._does_anybody_waiting() or any(map(self._would_return, {u.w for u in units}))
+        return self._would_waiting_work() or any(map(self._would_return, {u.w for u in units}))
 
     def _robbed(self, victim_queue: Queue) -> Sequence[Queue]:
         """The victim queue's queues that are compared with the preemptor's, if it is above its
@@ -72,7 +72,7 @@ class CounterReclaim:
         needs = (candidates.amounts_of([p_of[pod.uid] for pod in chunk]) for chunk in chunks)
         return any(self._fits(candidates.leaves[w], need) for need in needs)
 
-    def _does_anybody_waiting(self) -> bool:
+    def _would_waiting_work(self) -> bool:
         """Whether such work waits and not all of it has room beside the plan."""
         session, pool = self.session, self.pool
         session.places.forget_failures(pool)

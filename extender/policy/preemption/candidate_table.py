@@ -161,7 +161,7 @@ class _Layout:
         candidates.most_pods = max(map(len, by_node), default=0)
         candidates.is_here = bytearray(b"\1" * len(pods))
         candidates.is_core = bytearray(len(pods))
-        candidates.nobody = bytearray(len(pods))
+        candidates.no_pods = bytearray(len(pods))
 
     def _mark_movable(self) -> None:
         candidates = self.candidates

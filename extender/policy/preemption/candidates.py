@@ -30,7 +30,7 @@ class Candidates:
     project (0: the lowest), `age` (the larger the older), `queue`, `is_first` 1 where its kind
     precedes training (see `first_kinds`); `of_first_kinds` lists by project those that do if they
     fit its quota. By queue: `has` (int64[3 * n]) is what it holds, `had` what it held at first.
-    `nobody` is 0 for every p. `budgets` counts what is stopped or moved against disruption
+    `no_pods` is 0 for every p. `budgets` counts what is stopped or moved against disruption
     budgets, `guarded` are the pods that these protect.
     """
 
@@ -68,7 +68,7 @@ class Candidates:
     queue: "array[int]" = field(default_factory=lambda: array("i"))
     has: "array[int]" = field(default_factory=lambda: array("q"))
     had: "array[int]" = field(default_factory=lambda: array("q"))
-    nobody: bytearray = field(default_factory=bytearray)
+    no_pods: bytearray = field(default_factory=bytearray)
     budgets: Budgets = field(default_factory=Budgets)
     guarded: list[int] = field(default_factory=list)
     _barred: set[int] = field(default_factory=set)

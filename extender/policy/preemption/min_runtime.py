@@ -23,7 +23,7 @@ def protected_by(
     now_s = session.snapshot.now_s
     minimums = {leaf: minimum_s(leaf.chain) for leaf in set(candidates.leaves)}
     if not any(minimums.values()):
-        return candidates.nobody
+        return candidates.no_pods
     protected = bytearray(len(candidates.pods))
     for w, (workload, leaf) in enumerate(zip(candidates.workloads, candidates.leaves, strict=True)):
         if not minimums[leaf]:

@@ -145,7 +145,7 @@ class CommittedSolutions:
     def _has_to_wait(self, request: PreemptionRequest, statement: Statement) -> bool:
         """Whether any place is, or may be, still held by a pod that leaves."""
         session, now = self.session, self.session.sim.now
-        if statement.units or statement.moving or session.is_anybody_leaving():
+        if statement.units or statement.moving or session.has_leaving_pods():
             return True
         if any(is_over(now, now.cards.ix[place.node]) for place in statement.placements):
             return True

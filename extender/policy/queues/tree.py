@@ -190,7 +190,7 @@ class Queue:
                 return False
         return True
 
-    def is_anybody_leaving(self) -> bool:
+    def has_leaving_pods(self) -> bool:
         """Whether anything is still held, in it or in all above it, by pods on their way out."""
         # What a queue has, all above it have too.
         top = self.chain[-1]

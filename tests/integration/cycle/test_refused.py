@@ -288,7 +288,7 @@ def with_claim(body: dict[str, Any], name: str) -> dict[str, Any]:
     return body
 
 
-async def test_pods_whose_volume_is_missing_have_nobody_evicted(scene: Scene) -> None:
+async def test_pods_whose_volume_is_missing_evict_no_pod(scene: Scene) -> None:
     path = "/apis/apps/v1/namespaces"
     scene.admin.post(f"{path}/team-b/replicasets", replica_set("works", "team-b", 4, 1000))
     await scene.until_bound("team-b", 4)

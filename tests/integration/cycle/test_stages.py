@@ -79,7 +79,7 @@ async def test_pods_under_a_disruption_budget_are_not_moved(scene: Scene) -> Non
 
     await scene.until(lambda: bool(reasons(scene, "team-b")), "a reason to wait")
     assert "ballast_control_eviction_refusals_total 0.0" in scene.metrics()
-    await scene.until(lambda: states() == ["bound", "bound"], "no place kept for anybody")
+    await scene.until(lambda: states() == ["bound", "bound"], "no place is kept")
     assert bound_on(scene, "team-a") == before
 
 

@@ -1,4 +1,4 @@
-"""What a process may send: nothing it says harms anybody but itself."""
+"""What a process may send: nothing it says harms another process."""
 
 import asyncio
 import contextlib

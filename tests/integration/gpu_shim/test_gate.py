@@ -71,7 +71,7 @@ async def test_strict_alone_has_its_share_and_no_more(scene: Scene) -> None:
 
 
 async def test_who_launches_through_an_open_gate_is_known_before_that(scene: Scene) -> None:
-    """Else nobody waits for its first kernels when the gate closes in the next moments."""
+    """Else its first kernels are not waited for when the gate closes in the next moments."""
     scene.container("a", "1/4")
     await (await scene.run("a", BUSY)).answer()
     second = await scene.run(
@@ -95,7 +95,7 @@ def n_waits(scene: Scene, name: str) -> int:
     return scene.table(name).tally().n_gate_waits
 
 
-async def test_where_time_is_not_sliced_nobody_waits_and_memory_is_held(scene: Scene) -> None:
+async def test_where_time_is_not_sliced_no_launch_waits_and_memory_is_held(scene: Scene) -> None:
     scene.arbiter.is_timed = False
     scene.container("a", "1/2", "1/2")
     scene.container("b", "1/2", "1/2")

@@ -282,7 +282,7 @@ async def test_an_arbiter_that_comes_back_finds_what_was_reserved(scene: Scene) 
     await until(lambda: scene.used_mib("a") == 40)
 
 
-async def test_who_died_while_nobody_was_there_is_freed_when_somebody_comes_back(
+async def test_memory_of_a_dead_process_is_freed_when_the_arbiter_comes_back(
     scene: Scene,
 ) -> None:
     scene.container("a", cap_mib=64)

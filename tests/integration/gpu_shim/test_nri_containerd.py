@@ -70,7 +70,7 @@ class Node:
         self.serving = asyncio.create_task(self.plugin.run())
 
     async def hang_up(self) -> None:
-        """Have nobody serve it."""
+        """Let nothing serve it."""
         assert self.serving is not None
         self.serving.cancel()
         with contextlib.suppress(asyncio.CancelledError):

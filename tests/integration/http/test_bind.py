@@ -172,7 +172,7 @@ async def test_a_gated_pod_is_not_bound(world: World) -> None:
     assert await world.rows("n1") == []
 
 
-async def test_an_answer_that_nobody_waits_for_is_a_bind_all_the_same(world: World) -> None:
+async def test_a_bind_whose_caller_has_gone_is_a_bind_all_the_same(world: World) -> None:
     await world.add_node("n1")
     pod = await world.add_pod("a")
     async with world.extender() as extender:

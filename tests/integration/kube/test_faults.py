@@ -242,9 +242,7 @@ async def test_reads_are_repeated_when_the_server_fails(fake: FakeApi, tmp_path:
     assert fake.n_seen("list") == 3
 
 
-async def test_a_write_is_not_repeated_when_nobody_knows_what_happened(
-    fake: FakeApi, tmp_path: Path
-) -> None:
+async def test_a_write_of_unknown_outcome_is_not_repeated(fake: FakeApi, tmp_path: Path) -> None:
     fake.writes = [BROKEN, POD]
     async with client_of(fake, tmp_path) as client:
         with pytest.raises(errors.Unavailable):

@@ -64,7 +64,7 @@ def _pods(api: Api) -> dict[str, int]:
     return counted
 
 
-def test_nobody_else_gets_the_priority_of_our_own_pods(api: Api) -> None:
+def test_no_other_pod_gets_the_priority_of_our_own(api: Api) -> None:
     def refusal() -> str:
         try:
             api.kubectl("create", f"-n{api.namespace}", "--dry-run=server", "-f-", stdin=POD)

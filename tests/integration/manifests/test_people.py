@@ -89,7 +89,7 @@ def test_who_may_only_look_at_groups_does_not_change_them(people: People) -> Non
     assert "cannot create resource" in people.refusal("view", *group)
 
 
-def test_nobody_but_administrators_sees_the_ledger_or_writes_a_status(people: People) -> None:
+def test_only_administrators_see_the_ledger_or_write_a_status(people: People) -> None:
     assert "forbidden" in people.refusal("admin", "get", "gpunodes").lower()
     with pytest.raises(subprocess.CalledProcessError):
         people.run("admin", "auth", "can-i", "patch", "gpupodgroups", "--subresource=status")

@@ -203,7 +203,7 @@ async def test_who_speaks_no_tls_is_let_go(build: Build) -> None:
     assert await server.review() == 200
 
 
-async def test_flood_of_large_bodies_takes_little_memory_and_holds_nobody_up(build: Build) -> None:
+async def test_flood_of_large_bodies_takes_little_memory_and_delays_no_other(build: Build) -> None:
     server = await build(USUAL)
     url = f"https://localhost:{server.connections.port}/mutate"
     connector = aiohttp.TCPConnector(ssl=server.trust, limit=0)
@@ -221,7 +221,9 @@ async def test_flood_of_large_bodies_takes_little_memory_and_holds_nobody_up(bui
         assert {await each for each in flood} <= {0, 408, 413}
 
 
-async def test_who_has_enough_connections_waits_for_more_and_holds_up_nobody(build: Build) -> None:
+async def test_caller_with_many_connections_waits_for_more_and_delays_no_other(
+    build: Build,
+) -> None:
     pacing = Pacing(a_second=0.001, a_request=0.0, at_once=3, enough=2, more_turns=2)
     server = await build(USUAL, pacing)
     enough = [await server.connect() for _ in range(2)]

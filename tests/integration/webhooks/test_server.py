@@ -146,7 +146,7 @@ async def test_pod_of_a_project_that_is_too_large_is_refused_in_words(
     assert response["uid"] == json.loads(REVIEW)["request"]["uid"]
 
 
-async def test_pod_of_nobodys_namespace_may_be_as_large_as_the_cluster_allows(
+async def test_pod_outside_projects_may_be_as_large_as_the_cluster_allows(
     running: Running,
 ) -> None:
     _, text = await running.post(large(7 * 2**20, "elsewhere"))

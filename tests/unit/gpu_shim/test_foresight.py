@@ -79,7 +79,7 @@ def test_who_drains_long_is_stopped_earlier_next_time_too() -> None:
     assert (grant.until_ns, grant.end_ns) == (2 * LEASE - 8 * MS, 2 * LEASE)
 
 
-def test_nobody_is_foreseen_where_the_card_is_nobodys_next() -> None:
+def test_no_turn_is_foreseen_where_no_lease_is_next() -> None:
     node = node_of(("a", "1/2", "1/2", "x"))
     assert node.pick("x", 0)["x"].name == "a"
     turn = ahead(node)
@@ -87,7 +87,7 @@ def test_nobody_is_foreseen_where_the_card_is_nobodys_next() -> None:
     assert turn.close_ns == LEASE
 
 
-def test_nothing_is_foreseen_of_a_card_that_is_nobodys_or_a_gangs() -> None:
+def test_nothing_is_foreseen_of_a_free_card_or_one_of_a_gang() -> None:
     node = node_of(("g", "1", "1", "xy"))
     assert foresee(node, "x", 0, is_closed=False) is None
     node.pick("x", 0)

@@ -23,7 +23,7 @@ def test_an_error_of_a_program_is_not_the_cards(health: Health, number: int) -> 
 
 
 @pytest.mark.parametrize("number", [48, 64, 74, 79, 95, 119, 140, 777])
-def test_an_error_of_the_card_or_one_that_nobody_knows_makes_it_unhealthy(
+def test_an_error_of_the_card_or_an_unknown_one_makes_it_unhealthy(
     health: Health, number: int
 ) -> None:
     health.saw_xid("GPU-0", number)

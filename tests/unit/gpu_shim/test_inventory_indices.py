@@ -24,7 +24,7 @@ def test_a_card_keeps_its_index_when_the_driver_numbers_anew() -> None:
     assert [device.health for device in kept] == ["Healthy", "Unhealthy", "Healthy"]
 
 
-def test_a_missing_card_that_nobody_has_goes_and_a_new_one_takes_its_place() -> None:
+def test_a_missing_card_without_pods_goes_and_a_new_one_takes_its_place() -> None:
     assert meaning(keep_indices(cards("a", "x"), cards("a", "b"), used={0})) == {0: "a", 1: "x"}
     kept = keep_indices(cards("a", "x"), cards("a", "b"), used={1})
     assert meaning(kept) == {0: "a", 1: "b", 2: "x"}
@@ -61,7 +61,7 @@ def test_one_card_for_two_indices_is_a_conflict() -> None:
 
 
 @pytest.mark.parametrize("running", [{}, {0: "gone"}])
-def test_cards_that_nobody_knows_are_left_out(running: dict[int, str]) -> None:
+def test_unknown_cards_are_left_out(running: dict[int, str]) -> None:
     found = settle(cards("a"), [Hold((0,), ("z",))], running)
     assert meaning(found.devices) == {0: "a"}
 
