@@ -1,4 +1,4 @@
-"""Text to integers and back: milli-GPU, milli-CPU, MiB. Strict: ASCII, canonical, exact.
+"""Text to integers and back: milli-GPU, milli-CPU, MiB; and ages. Strict: ASCII, canonical, exact.
 
 What these functions refuse is refused for a reason: `float()` accepts "nan", "0_5", "0.5\\n" and
 Arabic digits, and `re.match("...$")` accepts a trailing newline. Values outside the grammar raise
@@ -6,6 +6,7 @@ Arabic digits, and `re.match("...$")` accepts a trailing newline. Values outside
 """
 
 import re
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
@@ -183,6 +184,21 @@ def format_cpus(milli: int) -> str:
 def format_tenths(milli: int) -> str:
     """Milli-GPU with one decimal, rounded down: what a share is, or what a queue holds."""
     return f"{milli // MILLI_PER_GPU}.{milli % MILLI_PER_GPU // 100}"
+
+
+def format_age(since: str) -> str:
+    """How long ago a time in ISO 8601 was, as kubectl writes it: 5m, 3h20m, 2d4h; "-" for none."""
+    if not since:
+        return "-"
+    seconds = max(0, int((datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()))
+    parts: list[str] = []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        n, seconds = divmod(seconds, size)
+        if n or parts:
+            parts.append(f"{n}{unit}" if n else "")
+        if len(parts) == 2:
+            break
+    return "".join(parts) or "0s"
 
 
 def share_mib(milli: int, card_mib: int) -> int:

@@ -8,7 +8,6 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from extender.api.units import format_age
 from extender.cli.output import plain, wide_console
 from extender.kube.client import Client
 from extender.kube.connection import namespace_of
@@ -237,7 +237,7 @@ def _print_explanation(told: _Answer) -> None:
     if told.get("others"):
         out.print(f"[dim]the first of {told['others'] + 1} of that name[/dim]", soft_wrap=True)
     out.print()
-    since = f" for {_age(told['waitsSince'])}" if told.get("waitsSince") else ""
+    since = f" for {format_age(told['waitsSince'])}" if told.get("waitsSince") else ""
     line = f"{_STATES[told['state']]}{since}"
     if told.get("reason"):
         line += f"   {_safe(told['reason'])}"
@@ -303,7 +303,7 @@ def _print_queue(told: _Answer) -> None:
             each["request"],
             str(each["pods"]),
             _safe(each.get("workKind", "-")),
-            _age(each["waitsSince"]) if each.get("waitsSince") else "-",
+            format_age(each["waitsSince"]) if each.get("waitsSince") else "-",
             reason,
         )
     if not table.row_count:
@@ -358,20 +358,6 @@ def _table(*names: str) -> Table:
     for name in names:
         table.add_column(name, overflow="fold")
     return table
-
-
-def _age(since: str) -> str:
-    """How long ago, as kubectl writes it: 5m, 3h20m, 2d4h."""
-    then = datetime.fromisoformat(since)
-    seconds = max(0, int((datetime.now(UTC) - then).total_seconds()))
-    parts: list[str] = []
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        n, seconds = divmod(seconds, size)
-        if n or parts:
-            parts.append(f"{n}{unit}" if n else "")
-        if len(parts) == 2:
-            break
-    return "".join(parts) or "0s"
 
 
 def _nth(n: int) -> str:

@@ -47,11 +47,11 @@ def divide(long long surplus, const long long[::1] weight, const long long[::1] 
 
 cdef long long _give(long long surplus, int128 total, Claim* claims, Py_ssize_t n,
                      const long long[::1] granule, long long[::1] out) noexcept nogil:
-    """Satisfy the claims for no more than their part, round what the others get; returns what is left."""
+    """Satisfy who wants no more than its part, round what the others get; returns what is left."""
     cdef Py_ssize_t i = 0
     qsort(claims, n, sizeof(Claim), _by_appetite)
     # Invariant: claims[:i] have all they want, `surplus` and `total` are of claims[i:]; satisfying
-    # one makes the parts of the others no smaller, so no claim is looked at twice.
+    # one makes the parts of the others no smaller, so nobody has to be looked at twice.
     while i < n and <int128>claims[i].room * total <= <int128>surplus * claims[i].weight:
         out[claims[i].ix] = claims[i].room
         surplus -= claims[i].room

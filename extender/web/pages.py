@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 import jinja2
 from aiohttp import web
 
+from extender.api.units import format_age
 from extender.view.answers import QueueFigures, Waiting
 from extender.web import cards, changes
 from extender.web.evictions import lines
@@ -57,7 +57,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters["age"] = age
+        self._templates.filters["age"] = format_age
         self._templates.globals["bar"] = bar
 
     def app(self) -> web.Application:
@@ -227,21 +227,6 @@ class Pages:
             **values,
         )
         return web.Response(text=text, content_type="text/html", status=status)
-
-
-def age(since: str) -> str:
-    """How long ago, as kubectl writes it: 5m, 3h20m, 2d4h."""
-    if not since:
-        return "-"
-    seconds = max(0, int((datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()))
-    parts: list[str] = []
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        n, seconds = divmod(seconds, size)
-        if n or parts:
-            parts.append(f"{n}{unit}" if n else "")
-        if len(parts) == 2:
-            break
-    return "".join(parts) or "0s"
 
 
 def bar(gpus: str, scale: Decimal) -> float:

@@ -1,4 +1,6 @@
-"""Text to integers: what is accepted, exactly, and that nothing else is."""
+"""Text to integers: what is accepted, exactly, and that nothing else is; and ages."""
+
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -138,3 +140,16 @@ def test_shares_of_a_card_never_add_up_to_more_than_it_has() -> None:
     assert units.share_milli(1, 81_559) == 1
     assert units.share_milli(81_560, 81_559) > units.MILLI_PER_GPU
     assert units.share_milli(1, 0) > units.MILLI_PER_GPU
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0, "0s"), (59, "59s"), (300, "5m"), (12_000, "3h20m"), (187_200, "2d4h"), (86_405, "1d")],
+)
+def test_an_age_has_at_most_two_units(seconds: int, told: str) -> None:
+    assert units.format_age((datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()) == told
+
+
+def test_an_age_of_no_time_is_a_dash_and_the_future_is_now() -> None:
+    assert units.format_age("") == "-"
+    assert units.format_age((datetime.now(UTC) + timedelta(hours=1)).isoformat()) == "0s"
