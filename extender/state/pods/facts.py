@@ -191,7 +191,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     held = _held(pod)
     gang, compute, (checkpoint_s, weight), problem = _read_words(pod, asked)
     constraints, labels = read_constraints(pod), _share_labels(meta.labels or {})
-    problem = problem or _refuse_large(meta, constraints, labels)
+    problem = problem or _refuse_gate(pod, asked) or _refuse_large(meta, constraints, labels)
     kind = meta.label(names.LABEL_WORKLOAD_KIND)
     return PodFacts(
         uid=meta.uid,
@@ -293,6 +293,18 @@ def read_cards(text: str) -> tuple[CardShare, ...]:
             return ()
         cards.append(CardShare(int(found[1]), int(found[2]), int(found[3])))
     return tuple(cards)
+
+
+def _refuse_gate(pod: Pod, demand: Demand) -> Refused | None:
+    """Why a pod that asks for no GPU is not released: the ledger has nothing to reserve for it."""
+    if names.GATE not in pod.gates or demand.is_ours:
+        return None
+    meta = pod.metadata
+    return Refused(
+        Reason.INVALID_REQUEST,
+        f"{meta.namespace}/{meta.name}: it asks for no GPU: create it without the scheduling gate"
+        f" {names.GATE}",
+    )
 
 
 def _refuse_large(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from extender.api import names
 from tests.integration.cycle.two_projects import Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
@@ -76,3 +77,41 @@ async def test_more_compute_time_than_the_fraction_starts_nothing(scene: Scene) 
     pods = scene.admin.get("/api/v1/namespaces/team-a/pods")["items"]
     bound = [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName")]
     assert bound == ["neighbour"]
+
+
+async def test_gated_pod_that_asks_for_no_gpu_is_told_so_and_is_in_nothings_way(
+    scene: Scene,
+) -> None:
+    pod = workloads.bare_pod("no-gpu", "team-a", 1000)
+    resources = {"cpu": "100m", "memory": "64Mi"}
+    pod["spec"]["containers"][0]["resources"] = {"requests": resources, "limits": resources}
+    scene.admin.post("/api/v1/namespaces/team-a/pods", pod)
+
+    def placed() -> list[tuple[str, str]]:
+        found = scene.admin.get("/api/v1/namespaces/team-a/pods/no-gpu")["status"]
+        return [
+            (each["reason"], each["message"])
+            for each in found.get("conditions", ())
+            if each["type"] == names.CONDITION_PLACED
+        ]
+
+    await scene.until(lambda: bool(placed()), "a condition that says why")
+    ((reason, message),) = placed()
+    assert reason == "InvalidRequest"
+    assert "asks for no GPU" in message
+    assert ("InvalidRequest", "no-gpu") in scene.events("team-a")
+    scene.submit_pod("team-a", "with-gpu", 1000)
+    await scene.until_bound("team-a", 1)
+    assert "rows refused" not in scene.installation.control.log_path.read_text()
+
+
+async def test_a_launcher_that_asks_for_no_gpu_starts_beside_its_gang(scene: Scene) -> None:
+    scene.admin.post(
+        f"{workloads.API}/namespaces/team-a/gpupodgroups", workloads.pod_group("mpi", "team-a", 2)
+    )
+    launcher = workloads.bare_pod("launcher", "team-a", 1000, group="mpi", gated=False)
+    resources = {"cpu": "100m", "memory": "64Mi"}
+    launcher["spec"]["containers"][0]["resources"] = {"requests": resources, "limits": resources}
+    scene.admin.post("/api/v1/namespaces/team-a/pods", launcher)
+    scene.submit_job("team-a", "worker", 2, 1000, group="mpi")
+    await scene.until_bound("team-a", 3)

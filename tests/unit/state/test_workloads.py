@@ -104,6 +104,20 @@ def test_a_malformed_min_member_is_a_problem() -> None:
     assert workload.problem.reason is Reason.INVALID_REQUEST
 
 
+def test_a_gated_pod_that_asks_for_no_gpu_is_a_problem() -> None:
+    workload = only(pod("a").host("2", "1Gi").build())
+    assert workload.problem is not None
+    assert workload.problem.reason is Reason.INVALID_REQUEST
+    assert "asks for no GPU" in workload.problem.detail
+
+
+def test_a_launcher_without_gpu_and_gate_is_no_part_of_its_gang() -> None:
+    workers = [pod(f"worker-{ix}").needs(1000).gang("g", 2).build() for ix in range(2)]
+    workload = only(*workers, pod("launcher").host("1", "1Gi").gang("g", 2).direct().build())
+    assert workload.problem is None
+    assert {each.key for each in workload.pods} == {"team-a/worker-0", "team-a/worker-1"}
+
+
 def test_a_refused_request_is_a_problem_and_not_a_lost_pod() -> None:
     workload = only(pod("a").notes({"gpu-fraction": "half"}).host("2", "1Gi").build())
     assert workload.problem is not None
