@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that breaks connections on command: cut, refuse, stall, delay.
+"""A TCP proxy on loopback that breaks connections on command: cut, refuse, stall, delay, lose.
 
 It works on bytes, so TLS passes through untouched: the API server's certificate names 127.0.0.1,
 which is also where the proxy listens. Every fault is counted, so that a test can prove that it
@@ -35,9 +35,12 @@ class FaultProxy:
         self._server: asyncio.Server | None = None
         #: Seconds that each piece of an answer is held back.
         self.delay_s = 0.0
-        #: Connections accepted; and broken by `cut` or `refuse`.
+        #: Whether requests pass and each answer breaks its connection: an unknown outcome.
+        self.is_losing = False
+        #: Connections accepted; broken by `cut` or `refuse`; broken instead of an answer.
         self.n_accepted = 0
         self.n_cut = 0
+        self.n_lost = 0
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -138,6 +141,9 @@ class FaultProxy:
             if is_answer and self.delay_s:
                 await asyncio.sleep(self.delay_s)
             await self._flowing.wait()
+            if is_answer and self.is_losing:
+                self.n_lost += 1
+                raise ConnectionAbortedError("its answer is lost")
             sink.write(data)
             await sink.drain()
         sink.close()
