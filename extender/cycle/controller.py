@@ -25,6 +25,7 @@ from extender.cycle.keepers.inventory import InventoryKeeper
 from extender.cycle.keepers.namespaces import NamespaceKeeper
 from extender.cycle.keepers.volumes import VolumeReader
 from extender.cycle.past_use import PastUseKeeper
+from extender.cycle.pods.releaser import Releaser
 from extender.cycle.pods.writer import PodWriter
 from extender.cycle.recovery.repair import Recovery
 from extender.cycle.reports.report import STATUS_PERIOD_S, Reporter
@@ -187,16 +188,20 @@ class _Term:
         )
         self._unledgered = UnledgeredKeeper(state, pods, controller.recorder)
         self._evictor = Evictor(state, pods, controller.recorder)
-        self._committer = Committer(state, Ledger(client, state.gpu_node), pods, self._evictor)
+        self._releaser = Releaser(state, pods)
+        ledger = Ledger(client, state.gpu_node)
+        self._committer = Committer(state, ledger, self._releaser, self._evictor)
         self._volumes = VolumeReader(client, state)
         self._past_use = PastUseKeeper(state)
         self._reporter = Reporter(client, state, controller.recorder, self._past_use)
 
     async def run(self) -> None:
-        """Cycle after cycle until leading ends; evictions run beside them, and end with them."""
+        """Cycle after cycle until leading ends; releases and evictions run beside them, and end
+        with them."""
         try:
             await self._cycles()
         finally:
+            await self._releaser.close()
             await self._evictor.close()
             self._unledgered.close()
 

@@ -1,18 +1,20 @@
 """`python -m tests.bench [PART ...]`: all figures, or those of the parts named.
 
-The parts are shapes, quiet and memory; and, with a control plane, throughput, latency, admission.
+The parts are shapes, quiet and memory; and, with a control plane, throughput, latency, admission
+and reclaim.
 """
 
 import asyncio
 import sys
 
-from tests.bench import admission, latency, memory, quiet, shapes, throughput
+from tests.bench import admission, latency, memory, quiet, reclaim, shapes, throughput
 from tests.bench.figures import Figure, show
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.installation import install
 
 SIZES = (200, 1000)
-LIVE = ("throughput", "latency", "admission")
+VICTIMS = (200, 1000)
+LIVE = ("throughput", "latency", "admission", "reclaim")
 
 
 def main() -> None:
@@ -39,6 +41,9 @@ def _measure_live(parts: list[str]) -> list[Figure]:
             figures += asyncio.run(latency.measure(plane))
         if "admission" in parts:
             figures += asyncio.run(admission.measure(plane))
+        if "reclaim" in parts:
+            for n_victims in VICTIMS:
+                figures += asyncio.run(reclaim.measure(plane, n_victims))
     return figures
 
 

@@ -16,11 +16,20 @@ SCHEDULER = "ballast-scheduler"
 GATE = "ballast.dev/admission"
 HOLD = "bench.ballast.dev/hold"
 OWNER = "owner"
+ROLE = "bench.ballast.dev/role"
 
 
-def seed_nodes(plane: ControlPlane, count: int, cards: int = CARDS) -> list[str]:
-    """Ready nodes that kwok keeps alive, without the cost of making them one by one."""
-    nodes = GpuNodes(count, gpus=cards, memory_mib=CARD_MIB)
+def seed_nodes(
+    plane: ControlPlane,
+    count: int,
+    cards: int = CARDS,
+    prefix: str = "gpu-node",
+) -> list[str]:
+    """Ready nodes that kwok keeps alive, without the cost of making them one by one.
+
+    All carry the label `ROLE` with their prefix.
+    """
+    nodes = GpuNodes(count, gpus=cards, memory_mib=CARD_MIB, prefix=prefix, labels={ROLE: prefix})
     manifests = nodes.ready_manifests(now())
     for manifest in manifests:
         for figures in (manifest["status"]["capacity"], manifest["status"]["allocatable"]):
@@ -30,18 +39,27 @@ def seed_nodes(plane: ControlPlane, count: int, cards: int = CARDS) -> list[str]
 
 
 def seed_ledgers(
-    plane: ControlPlane, nodes: Sequence[str], pods_a_node: int = 0, namespace: str = ""
+    plane: ControlPlane,
+    nodes: Sequence[str],
+    pods_a_node: int = 0,
+    namespace: str = "",
+    *,
+    milli: int = 500,
+    project: str = "bench",
+    cards: int = CARDS,
 ) -> None:
-    """GpuNodes for `nodes`; with `pods_a_node` bound half-GPU pods and their rows on each."""
+    """GpuNodes for `nodes`; on each, `pods_a_node` bound pods of `milli` and their rows."""
     ledgers: list[dict[str, Any]] = []
     pods: list[dict[str, Any]] = []
     for node in nodes:
         rows = []
         for number in range(pods_a_node):
-            pod = _bound_pod(f"{node}-{number}", namespace, node)
-            pods.append(pod)
-            rows.append(_row(pod, number // 2))
-        ledgers.append(_ledger(node, rows))
+            gpu = {"ballast.dev/gpu-milli": str(milli)}
+            made = running_pod(f"{node}-{number}", namespace, node, gpu)
+            made["spec"] |= {"schedulerName": SCHEDULER, "priority": 50}
+            pods.append(made)
+            rows.append(_row(made, number * milli // 1000, milli, project))
+        ledgers.append(_ledger(node, rows, cards))
     plane.store.put("ballast.dev/gpunodes", ledgers)
     plane.store.put("pods", pods)
 
@@ -56,47 +74,23 @@ def make_owner(plane: ControlPlane, namespace: str) -> str:
 def gated_pod(name: str, namespace: str, milli: int, owner: str) -> dict[str, Any]:
     """A pod as the webhook leaves it; `owner` is of `make_owner`."""
     resources = {"cpu": "100m", "memory": "128Mi", "ballast.dev/gpu-milli": str(milli)}
-    pod = _pod(name, namespace, resources)
-    pod["metadata"]["ownerReferences"] = [
+    made = pod(name, namespace, resources)
+    made["metadata"]["ownerReferences"] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "name": OWNER, "uid": owner, "controller": True}
     ]
-    pod["spec"] |= {"schedulerName": SCHEDULER, "schedulingGates": [{"name": GATE}]}
-    return pod
+    made["spec"] |= {"schedulerName": SCHEDULER, "schedulingGates": [{"name": GATE}]}
+    return made
 
 
 def held_pod(name: str, namespace: str) -> dict[str, Any]:
     """A pod for the stock scheduler: one whole GPU, held by a gate that the benchmark removes."""
-    pod = _pod(name, namespace, {"cpu": "100m", "memory": "128Mi", "nvidia.com/gpu": "1"})
-    pod["spec"]["schedulingGates"] = [{"name": HOLD}]
-    return pod
+    made = pod(name, namespace, {"cpu": "100m", "memory": "128Mi", "nvidia.com/gpu": "1"})
+    made["spec"]["schedulingGates"] = [{"name": HOLD}]
+    return made
 
 
-def department() -> dict[str, Any]:
-    """The one department of a benchmark, with quota for everything."""
-    pools = [{"name": "default", "gpu": {"quota": 100000}}]
-    return _queue("GpuDepartment", "bench", {"nodePools": pools})
-
-
-def project(namespace: str) -> dict[str, Any]:
-    """The one project of a benchmark."""
-    pools = [{"name": "default", "gpu": {"quota": 100000}}]
-    return _queue(
-        "GpuProject",
-        "bench",
-        {"department": "bench", "namespaces": [namespace], "nodePools": pools},
-    )
-
-
-def _queue(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": "ballast.dev/v1alpha1",
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-
-
-def _pod(name: str, namespace: str, resources: dict[str, str]) -> dict[str, Any]:
+def pod(name: str, namespace: str, resources: dict[str, str]) -> dict[str, Any]:
+    """A pod of one container that ends at once when it is told to."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -118,41 +112,62 @@ def _pod(name: str, namespace: str, resources: dict[str, str]) -> dict[str, Any]
     }
 
 
-def _bound_pod(name: str, namespace: str, node: str) -> dict[str, Any]:
-    pod = _pod(name, namespace, {"cpu": "100m", "ballast.dev/gpu-milli": "500"})
-    pod["metadata"] |= {"uid": str(uuid.uuid4())}
-    pod["spec"] |= {
+def running_pod(name: str, namespace: str, node: str, gpu: dict[str, str]) -> dict[str, Any]:
+    """A pod as the store has it once it runs; `gpu` is the resource it asks for."""
+    made = pod(name, namespace, {"cpu": "100m"} | gpu)
+    made["metadata"] |= {"uid": str(uuid.uuid4())}
+    made["spec"] |= {
         "nodeName": node,
-        "schedulerName": SCHEDULER,
         "restartPolicy": "Always",
         "dnsPolicy": "ClusterFirst",
-        "priority": 50,
     }
-    pod["status"] = {
+    made["status"] = {
         "phase": "Running",
         "startTime": now(),
         "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": now()}],
     }
-    return pod
+    return made
 
 
-def _row(pod: dict[str, Any], card: int) -> dict[str, Any]:
+def department() -> dict[str, Any]:
+    """The one department of a benchmark, with quota for everything."""
+    pools = [{"name": "default", "gpu": {"quota": 100000}}]
+    return _queue("GpuDepartment", "bench", {"nodePools": pools})
+
+
+def project(namespace: str, quota: int = 100_000) -> dict[str, Any]:
+    """The project of a namespace, of its name."""
+    pools = [{"name": "default", "gpu": {"quota": quota}}]
+    spec = {"department": "bench", "namespaces": [namespace], "nodePools": pools}
+    return _queue("GpuProject", namespace, spec)
+
+
+def _queue(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "ballast.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def _row(pod: dict[str, Any], card: int, milli: int, project: str) -> dict[str, Any]:
     meta = pod["metadata"]
     return {
         "uid": meta["uid"],
         "namespace": meta["namespace"],
         "name": meta["name"],
-        "project": "bench",
-        "cards": [{"index": card, "milli": 500, "memoryMiB": CARD_MIB // 2}],
+        "project": project,
+        "cards": [{"index": card, "milli": milli, "memoryMiB": CARD_MIB * milli // 1000}],
         "state": "bound",
         "epoch": 1,
     }
 
 
-def _ledger(node: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _ledger(node: str, rows: list[dict[str, Any]], cards: int) -> dict[str, Any]:
     devices = [
         {"index": index, "memoryMiB": CARD_MIB, "model": "A100", "health": "Healthy"}
-        for index in range(CARDS)
+        for index in range(cards)
     ]
     return {
         "apiVersion": "ballast.dev/v1alpha1",

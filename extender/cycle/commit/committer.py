@@ -1,8 +1,8 @@
 """A plan becomes writes, in the one order that is safe to be cut off anywhere.
 
-Rows first, one write per node; then the gates of workloads that have all their rows; then
-evictions, each only while nominated rows hold the place it makes and the place of what is moved. If
-rows of a workload were refused, the workload is planned anew.
+Rows first, one write per node; then, beside the next cycles, the gates of workloads that have all
+their rows, and evictions, each only while nominated rows hold the place it makes and the place of
+what is moved. If rows of a workload were refused, the workload is planned anew.
 """
 
 from typing import Final
@@ -14,13 +14,14 @@ from extender.api.failpoint import reach
 from extender.api.kinds import Row
 from extender.cycle.commit.moves import HandOver
 from extender.cycle.evictions.evictor import Evictor
-from extender.cycle.pods.writer import PodWriter, Release
+from extender.cycle.pods.releaser import Releaser
+from extender.cycle.pods.writer import Release
 from extender.cycle.recovery.repair import Repairs
 from extender.cycle.rows import kept_row, row_of
 from extender.ledger.writer import Ledger, RowChange
 from extender.policy.plan import Admission, Plan
 from extender.state.cluster import ClusterState
-from extender.state.model import PodView, WorkloadView
+from extender.state.model import WorkloadView
 from extender.state.snapshot import Snapshot
 
 #: Admissions of one workload differ in their state: some places may be free and others left.
@@ -35,16 +36,16 @@ class Committer:
     """Carries plans and repairs out."""
 
     def __init__(
-        self, state: ClusterState, ledger: Ledger, writer: PodWriter, evictor: Evictor
+        self, state: ClusterState, ledger: Ledger, releaser: Releaser, evictor: Evictor
     ) -> None:
         self._state = state
         self._ledger = ledger
-        self._writer = writer
+        self._releaser = releaser
         self._evictor = evictor
         self._hand_over = HandOver(state)
 
     async def repair(self, repairs: Repairs) -> None:
-        """Write what recovery found, then release the pods of plans that are whole."""
+        """Write what recovery found, then queue the pods of plans that are whole for release."""
         changes = [RowChange("repairs", frees=repairs.frees, bound=repairs.bound)]
         changes += [
             RowChange(f"restore {row.uid}", rows={node: [row]})
@@ -53,8 +54,8 @@ class Committer:
         ]
         if repairs.frees or repairs.bound or repairs.restores:
             await self._write(changes)
-        if repairs.releases:
-            await self._writer.release(repairs.releases)
+        for project, releases in repairs.releases:
+            self._releaser.start(project, releases)
 
     async def hand_over(self) -> None:
         """Hand kept places to the successors that have come for them.
@@ -76,19 +77,21 @@ class Committer:
             reach("control.before-rows")
             lost = await self._write(changes)
             reach("control.after-rows")
-        releases = [
-            Release(self._now(placement.pod), placement.node, epoch)
+        released = [
+            admission
             for admission in plan.admissions
             if admission.state == "reserved" and _key_of(admission) not in lost
-            for placement in admission.placements
         ]
-        await self._writer.release(releases)
+        for admission in released:
+            releases = [Release(each.pod, each.node, epoch) for each in admission.placements]
+            self._releaser.start(admission.workload.project, releases)
         without_place = {
             key.removesuffix(_nominated("")) for key in lost if key.endswith(_nominated(""))
         }
         self._evictor.start(plan, snapshot, without_place)
-        if releases:
-            log.info("released pods", pods=len(releases), workloads=len(plan.admissions))
+        if released:
+            n_pods = sum(len(admission.placements) for admission in released)
+            log.info("releasing pods", pods=n_pods, workloads=len(released))
 
     def _changes_of(self, plan: Plan, snapshot: Snapshot, epoch: int) -> list[RowChange]:
         """The plan's rows: places of admissions, with those that are kept for what moves."""
@@ -128,10 +131,6 @@ class Committer:
             if pod.state == "nominated" and row is not None:
                 frees.setdefault(pod.node, []).append(row)
         return RowChange(workload.key, frees=frees)
-
-    def _now(self, pod: PodView) -> PodView:
-        """The pod as the model has it now, which may be newer than the snapshot."""
-        return self._state.pod(pod.uid) or pod
 
 
 def _key_of(admission: Admission) -> str:

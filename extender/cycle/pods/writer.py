@@ -5,7 +5,6 @@ the watch to bring our own writes back.
 """
 
 import asyncio
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -32,7 +31,7 @@ from extender.state.cluster import ClusterState
 from extender.state.model import PodView
 from extender.state.refusals import Refusals
 
-#: Patches under way at once: enough to keep the API server busy, too few to starve others.
+#: Revocations under way at once.
 WRITES_AT_ONCE: Final = 64
 
 Outcome = Literal["done", "stale", "gone", "refused", "failed"]
@@ -58,15 +57,16 @@ class PodWriter:
         #: Why the API server refused the release of a pod, by UID, until it is taken care of.
         self.denied: dict[str, str] = {}
 
-    async def release(self, releases: Iterable[Release]) -> list[Outcome]:
-        """Let reserved pods go; one that changed meanwhile stays for the next cycle's recovery."""
-        releases = list(releases)
-        if not releases:
-            return []
-        narrowing = Narrowing(self._state)
-        async with asyncio.TaskGroup() as tasks:
-            started = [tasks.create_task(self._release(each, narrowing)) for each in releases]
-        return [task.result() for task in started]
+    async def release(self, release: Release, narrowing: Narrowing) -> Outcome:
+        """Let a reserved pod go; one that changed meanwhile stays for the next cycle's recovery."""
+        reach("control.before-release")
+        pod = release.pod
+        nodes = narrowing.nodes_for(pod, release.node) if pod.is_gated else ()
+        patch = release_patch(pod, release.epoch, release.node, nodes)
+        outcome = await self._patch(pod, patch)
+        metrics.RELEASED.labels(outcome).inc()
+        reach("control.released")
+        return outcome
 
     async def revoke(
         self,
@@ -175,17 +175,6 @@ class PodWriter:
                 return False
         self._state.apply(Removed(Pod, uid, namespace, name))
         return True
-
-    async def _release(self, release: Release, narrowing: Narrowing) -> Outcome:
-        reach("control.before-release")
-        pod = release.pod
-        async with self._limit:
-            nodes = narrowing.nodes_for(pod, release.node) if pod.is_gated else ()
-            patch = release_patch(pod, release.epoch, release.node, nodes)
-            outcome = await self._patch(pod, patch)
-        metrics.RELEASED.labels(outcome).inc()
-        reach("control.released")
-        return outcome
 
     async def _patch(self, pod: PodView, patch: Patch) -> Outcome:
         try:

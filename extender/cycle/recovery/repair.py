@@ -38,12 +38,12 @@ log = structlog.get_logger(__name__)
 
 
 class Repairs(Struct):
-    """What the ledger has to write, and which pods may go. Rows by node."""
+    """What the ledger has to write, rows by node, and which pods may go, by project."""
 
     frees: dict[str, list[Row]] = field(default_factory=dict)
     bound: dict[str, set[str]] = field(default_factory=dict)
     restores: dict[str, list[Row]] = field(default_factory=dict)
-    releases: list[Release] = field(default_factory=list)
+    releases: list[tuple[str, list[Release]]] = field(default_factory=list)
 
     def free(self, node: str, row: Row) -> None:
         """Note a row that goes."""
@@ -161,11 +161,12 @@ class Recovery:
             if unfinished.is_partial:
                 await self._take_back(unfinished.workload.pods, repairs)
             else:
-                repairs.releases += [
+                releases = [
                     Release(pod, pod.node, pod.epoch)
                     for pod in unfinished.held
                     if not pod.is_terminating and pod.uid not in denied
                 ]
+                repairs.releases.append((unfinished.workload.project, releases))
 
     async def _take_back(self, pods: Iterable[PodView], repairs: Repairs) -> None:
         for pod in pods:

@@ -9,6 +9,7 @@ from extender.api.events import Removed, Synced, Upserted
 from extender.api.objects import Node, Pod
 from extender.cycle.controller import EPOCHS_PER_LEADER, Controller, ControlOptions, _Term
 from extender.cycle.keepers.inventory import InventoryKeeper
+from extender.cycle.pods.narrow import Narrowing
 from extender.cycle.pods.writer import PodWriter, Release
 from extender.http.claim import read_claim
 from extender.kube.client import Client
@@ -40,7 +41,8 @@ async def test_a_pod_that_a_patch_does_not_find_is_forgotten() -> None:
     client.merge_patch.side_effect = NotFound("gone")
     view = state.pod("uid-ghost")
     assert view is not None
-    assert await PodWriter(client, state).release([Release(view, "n1", 7)]) == ["gone"]
+    release = Release(view, "n1", 7)
+    assert await PodWriter(client, state).release(release, Narrowing(state)) == "gone"
     assert state.pod("uid-ghost") is None
     assert [(stray.row.uid, stray.is_confirmed) for stray in state.rows_to_free()] == [
         ("uid-ghost", True)

@@ -1,0 +1,221 @@
+"""A mass reclaim: how long it takes, and how long a pod that has nothing to do with it waits.
+
+A project without quota holds every GPU of its nodes; another one asks for all of them, within its
+quota. A third one creates a pod again and again meanwhile and has free nodes of its own. For the
+stock scheduler the second one's pods have a higher priority, so that it preempts, and so have the
+third one's. Same control plane, same nodes and pods, one after the other. A pod's time runs from
+its creation to the moment when a watcher sees it bound.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from extender.api.events import Event, Removed, Upserted
+from extender.api.objects import Pod
+from extender.kube.client import Client
+from extender.kube.reflector import Reflector
+from extender.kube.resources import PODS
+from tests.bench import cluster
+from tests.bench.figures import Figure, percentile
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.installation import Installation
+
+CARDS: Final = 8
+#: Between two pods of the bystander, in seconds, and how many it has before the reclaim begins.
+PERIOD_S: Final = 0.25
+N_BEFORE: Final = 40
+#: GPUs of the bystander's nodes: more than it can create pods meanwhile.
+BYSTANDER_NODES: Final = 125
+TIMEOUT_S: Final = 240.0
+#: Pods created at once.
+WRITERS: Final = 16
+
+HOLDER, TAKER, BYSTANDER = "holder", "taker", "bystander"
+PRIORITY_CLASS: Final = "bench-high"
+
+
+@dataclass(slots=True)
+class _Times:
+    """Monotonic seconds by pod name: when it was created here, seen bound, seen gone."""
+
+    created: dict[str, float] = field(default_factory=dict)
+    bound: dict[str, float] = field(default_factory=dict)
+    gone: dict[str, float] = field(default_factory=dict)
+
+    def note(self, event: Event) -> None:
+        """Take what a watcher of all pods sees."""
+        match event:
+            case Upserted(obj=Pod() as pod):
+                if pod.spec.node_name:
+                    self.bound.setdefault(pod.metadata.name, time.perf_counter())
+            case Removed(name=name):
+                self.gone.setdefault(name, time.perf_counter())
+            case _:
+                pass
+
+    def waits(self, names: list[str]) -> list[float]:
+        """From creation to being bound; a pod that is not bound yet counts until now."""
+        now = time.perf_counter()
+        return [self.bound.get(name, now) - self.created[name] for name in names]
+
+
+@dataclass(slots=True, frozen=True)
+class _Result:
+    """Seconds: until the last victim was gone, until the last taker was bound, and waits."""
+
+    evicted_s: float
+    bound_s: float
+    before: list[float]
+    meanwhile: list[float]
+
+
+async def measure(plane: ControlPlane, n_victims: int) -> list[Figure]:
+    """The figures of one reclaim; `n_victims` is a multiple of `CARDS`."""
+    stock = await _stock(plane, n_victims)
+    ours = await _ours(plane, n_victims)
+    name = f"reclaim of {n_victims} pods"
+    figures = [
+        Figure(f"{name}: last one gone", *_beside(ours.evicted_s, "s", stock.evicted_s)),
+        Figure(f"{name}: last of the others bound", *_beside(ours.bound_s, "s", stock.bound_s)),
+    ]
+    for percent in (50, 99):
+        calm = percentile(ours.before, percent)
+        during = percentile(ours.meanwhile, percent)
+        what = f"{name}: a bystander's pod, created to bound, p{percent}"
+        figures.append(Figure(f"{what}, beside no reclaim", *_beside(during, "s", calm)))
+        theirs = percentile(stock.meanwhile, percent)
+        figures.append(Figure(f"{what}, beside the stock scheduler", *_beside(during, "s", theirs)))
+    return figures
+
+
+def _beside(value: float, unit: str, reference: float) -> tuple[float, str, float]:
+    return round(value, 2), unit, round(reference, 2)
+
+
+async def _stock(plane: ControlPlane, n_victims: int) -> _Result:
+    holders, _ = _make_cluster(plane, n_victims)
+    pods = [
+        cluster.running_pod(f"{node}-{number}", HOLDER, node, {"nvidia.com/gpu": "1"})
+        for node in holders
+        for number in range(CARDS)
+    ]
+    plane.store.put("pods", pods)
+    priority = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": PRIORITY_CLASS},
+        "value": 1000,
+    }
+    plane.admin.post("/apis/scheduling.k8s.io/v1/priorityclasses", priority)
+    plane.start_kwok()
+    plane.start_scheduler(None)
+    spec = {"priorityClassName": PRIORITY_CLASS}
+    return await _run(plane, n_victims, {"nvidia.com/gpu": "1"}, spec)
+
+
+async def _ours(plane: ControlPlane, n_victims: int) -> _Result:
+    holders, others = _make_cluster(plane, n_victims)
+    cluster.seed_ledgers(plane, holders, CARDS, HOLDER, milli=1000, project=HOLDER, cards=CARDS)
+    cluster.seed_ledgers(plane, others, cards=CARDS)
+    path = "/apis/ballast.dev/v1alpha1"
+    plane.admin.post(f"{path}/gpudepartments", cluster.department())
+    for project, quota in ((HOLDER, 0), (TAKER, n_victims), (BYSTANDER, CARDS * len(others))):
+        plane.admin.post(f"{path}/gpuprojects", cluster.project(project, quota))
+    installation = Installation(plane)
+    try:
+        await asyncio.to_thread(installation.start)
+        spec = {
+            "schedulerName": cluster.SCHEDULER,
+            "schedulingGates": [{"name": cluster.GATE}],
+        }
+        return await _run(plane, n_victims, {"ballast.dev/gpu-milli": "1000"}, spec)
+    finally:
+        installation.stop()
+
+
+def _make_cluster(plane: ControlPlane, n_victims: int) -> tuple[list[str], list[str]]:
+    """The nodes that are full, and the bystander's."""
+    plane.kill("kube-scheduler")
+    plane.reset()
+    for namespace in (HOLDER, TAKER, BYSTANDER):
+        plane.make_namespace(namespace)
+    return (
+        cluster.seed_nodes(plane, n_victims // CARDS, CARDS, HOLDER),
+        cluster.seed_nodes(plane, BYSTANDER_NODES, CARDS, BYSTANDER),
+    )
+
+
+async def _run(
+    plane: ControlPlane, n_victims: int, gpu: Mapping[str, str], spec: dict[str, Any]
+) -> _Result:
+    """The reclaim, once the bystander's pods have been seen to start without it."""
+    times = _Times()
+    takers = [f"{TAKER}-{number}" for number in range(n_victims)]
+    async with await Client.connect(plane.kubeconfig) as client:
+        create = _Creator(client, times, dict(gpu), spec)
+        watch = asyncio.create_task(Reflector(client, PODS, times.note).run())
+        before = [f"{BYSTANDER}-before-{number}" for number in range(N_BEFORE)]
+        for name in before:
+            await create.pod(name, BYSTANDER, BYSTANDER)
+            await asyncio.sleep(PERIOD_S)
+        await _until(lambda: all(name in times.bound for name in before))
+        calm = times.waits(before)
+        meanwhile: list[str] = []
+        comers = asyncio.create_task(_come(create, meanwhile))
+        started = time.perf_counter()
+        await create.pods(takers, TAKER, HOLDER)
+        await _until(lambda: all(name in times.bound for name in takers))
+        comers.cancel()
+        with suppress(asyncio.CancelledError):
+            await comers
+        await _until(lambda: all(name in times.bound for name in meanwhile))
+        watch.cancel()
+    victims = [when for name, when in times.gone.items() if name.startswith(HOLDER)]
+    last_bound = max(times.bound[name] for name in takers)
+    return _Result(max(victims) - started, last_bound - started, calm, times.waits(meanwhile))
+
+
+@dataclass(slots=True, frozen=True)
+class _Creator:
+    """Creates pods of one GPU on the nodes of a role, and notes when."""
+
+    client: Client
+    times: _Times
+    gpu: dict[str, str]
+    spec: dict[str, Any]
+
+    async def pod(self, name: str, namespace: str, role: str) -> None:
+        """One pod; its time runs from before the request."""
+        pod = cluster.pod(name, namespace, {"cpu": "100m", "memory": "128Mi"} | self.gpu)
+        pod["spec"] |= self.spec | {"nodeSelector": {cluster.ROLE: role}}
+        self.times.created[name] = time.perf_counter()
+        await self.client.create(PODS, pod, namespace=namespace)
+
+    async def pods(self, names: list[str], namespace: str, role: str) -> None:
+        """Many, `WRITERS` at a time."""
+        limit = asyncio.Semaphore(WRITERS)
+
+        async def one(name: str) -> None:
+            async with limit:
+                await self.pod(name, namespace, role)
+
+        await asyncio.gather(*(one(name) for name in names))
+
+
+async def _come(create: _Creator, names: list[str]) -> None:
+    """The bystander's pods, one after the other until this is cancelled."""
+    for number in range(CARDS * BYSTANDER_NODES - N_BEFORE):
+        name = f"{BYSTANDER}-meanwhile-{number}"
+        await asyncio.shield(create.pod(name, BYSTANDER, BYSTANDER))
+        names.append(name)
+        await asyncio.sleep(PERIOD_S)
+
+
+async def _until(is_met: Any) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while not is_met():
+            await asyncio.sleep(0.1)
