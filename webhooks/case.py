@@ -83,6 +83,11 @@ class PodCase:
         pool = self.pools.get(self.pool_names[0])
         return pool is not None and pool.spec.time_slicing.mode == "Strict"
 
+    def lends_memory(self, pool_name: str) -> bool:
+        """Whether pods of this pool may use memory that no pod asked for."""
+        pool = self.pools.get(pool_name)
+        return pool is not None and pool.spec.memory_lending == "Enabled"
+
     @property
     def node_labels(self) -> Mapping[str, str]:
         """Labels that nodes must have for this kind of work, as the project says."""

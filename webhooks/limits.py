@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from extender.api import names
-from extender.api.demand import COMPUTE_LIMIT, pod_name
+from extender.api.demand import (
+    COMPUTE_LIMIT,
+    MEMORY_LIMIT,
+    MEMORY_LIMIT_KEYS,
+    first_of,
+    pod_name,
+)
 from extender.api.reasons import Reason, Refused
 from extender.api.units import (
     UnitError,
@@ -76,9 +82,16 @@ def check_node_labels(case: PodCase) -> Refused | None:
 def warnings(case: PodCase) -> Iterator[str]:
     """What is legal, and will not do what its author may expect."""
     notes = case.pod.metadata.annotations or {}
-    for key in ("gpu-fraction-limit", "gpu-memory-limit"):
-        if key in notes:
-            yield f"{key} has no effect: what a pod asks for is what it may use of a card's memory"
+    if "gpu-fraction-limit" in notes:
+        yield "gpu-fraction-limit has no effect: give gpu-memory and gpu-memory-limit, in MiB"
+    if first_of(notes, MEMORY_LIMIT_KEYS):
+        if not case.demand.gpu_memory_mib:
+            yield f"{MEMORY_LIMIT} has no effect without gpu-memory, the request in MiB"
+        elif pools := [pool for pool in case.pool_names if not case.lends_memory(pool)]:
+            yield (
+                f"{MEMORY_LIMIT} has no effect in node pool {pools[0]:.80}, which lends no memory:"
+                " an administrator can set its spec.memoryLending to Enabled"
+            )
     if "mps" in notes:
         yield f"mps has no effect: compute time is shared by {COMPUTE_LIMIT} and the pool's mode"
     unknown = [p for p in case.pool_names if p != names.DEFAULT_POOL and p not in case.pools]

@@ -20,6 +20,7 @@ from extender.api.demand import (
     pod_name,
     read_checkpoint,
     read_compute,
+    read_memory_limit,
     read_min_member,
     read_sub_groups,
     read_weight,
@@ -96,6 +97,7 @@ def check_request(pod: Pod, demand: Demand) -> Refused | None:
     try:
         fraction_container(pod)
         read_compute(pod, demand)
+        read_memory_limit(pod.metadata.annotations or {})
     except UnitError as error:
         return _invalid(pod, str(error))
     return None

@@ -306,5 +306,7 @@ def _of_nv_fraction(pod: Pod, name: str, words: Mapping[str, str]) -> Told:
     devices = words.get("gpus.devices", "1")
     count = parse_positive(devices, f"{_NV_PREFIX}{name}.gpus.devices")
     notes = _shares(count, mib=parse_memory(request))
+    if parse_memory(limit) > parse_memory(request):
+        notes[demand.MEMORY_LIMIT] = str(parse_memory(limit))
     ix = present.index(name)
     return Told(ix, notes | ({demand.FRACTION_CONTAINER: name} if ix else {}))

@@ -35,6 +35,9 @@ MEMORY: Final = "gpu-memory"
 _PREFIXED: Final = ((names.ANNOTATION_FRACTION, FRACTION), (names.ANNOTATION_MEMORY, MEMORY))
 DEVICES: Final = "gpu-fraction-num-devices"
 FRACTION_CONTAINER: Final = "gpu-fraction-container-name"
+#: How much of a card a request in MiB may use at most, ours first; then Run:ai's name.
+MEMORY_LIMIT: Final = "gpu-memory-limit"
+MEMORY_LIMIT_KEYS: Final = (names.ANNOTATION_MEMORY_LIMIT, MEMORY_LIMIT)
 MODEL_SELECTOR: Final = "nvidia.com/use-gputype"
 
 #: Labels that name a pod's project, ours first; then Run:ai's and KAI's.
@@ -307,6 +310,23 @@ def read_compute(pod: Pod, demand: Demand) -> tuple[int, int]:
             " that the pod asks for; lower it, or ask for a larger fraction"
         )
     return request, limit
+
+
+def read_memory_limit(annotations: Mapping[str, str]) -> int:
+    """MiB of each card that a pod which asks for MiB may use at most; 0: it states none.
+
+    Raises UnitError, also where the limit is below the request.
+    """
+    text = agreed(annotations, MEMORY_LIMIT_KEYS)
+    asked = agreed(annotations, (names.ANNOTATION_MEMORY, MEMORY))
+    if not text or not asked:
+        return 0
+    limit, request = parse_positive(text, MEMORY_LIMIT, _OF_MIB), parse_positive(asked, MEMORY)
+    if limit < request:
+        raise UnitError(
+            f"{MEMORY_LIMIT} is {limit} MiB, below {MEMORY}, {request}; raise it, or leave it out"
+        )
+    return limit
 
 
 def fraction_container(pod: Pod) -> int:

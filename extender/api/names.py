@@ -59,6 +59,8 @@ ANNOTATION_CARDS: Final = "ballast.dev/cards"
 #: A share of one card: "0.5" of it, or so many MiB of its memory.
 ANNOTATION_FRACTION: Final = "ballast.dev/gpu-fraction"
 ANNOTATION_MEMORY: Final = "ballast.dev/gpu-memory"
+#: So many MiB of the card may be used, where its pool lends memory that no pod asked for.
+ANNOTATION_MEMORY_LIMIT: Final = "ballast.dev/gpu-memory-limit"
 #: Guaranteed and greatest share of compute time on each of the pod's cards, in milli.
 ANNOTATION_COMPUTE_REQUEST: Final = "ballast.dev/gpu-compute-request"
 ANNOTATION_COMPUTE_LIMIT: Final = "ballast.dev/gpu-compute-limit"

@@ -104,6 +104,14 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     ] = "Fifo"
     time_based_fair_share: TimeBasedFairShare = field(default_factory=TimeBasedFairShare)
     time_slicing: TimeSlicing = field(default_factory=TimeSlicing)
+    memory_lending: Annotated[
+        Literal["Enabled", "Disabled"],
+        Meta(
+            description="Enabled: pods with the annotation gpu-memory-limit may also use, up to"
+            " that limit, equal parts of the memory that no pod asked for on their card. A pod"
+            " that is placed there later starts when its request is free."
+        ),
+    ] = "Disabled"
     disruption_budget_seconds: Annotated[
         Seconds,
         Meta(

@@ -44,6 +44,8 @@ class Agent:
     whole: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unmapped: frozenset[int] = frozenset()
     ledger: GpuNode | None = None
+    #: Whether the node's pool lends memory that no pod asked for.
+    is_lending: bool = False
     is_synced: bool = False
     is_running: Callable[[str], bool] = lambda _uid: False
     _changed: asyncio.Event = field(default_factory=asyncio.Event)

@@ -94,7 +94,10 @@ class Enforcer:
 
     def _ledger(self) -> CardUsers:
         agent = self.agent
-        return CardUsers(list(agent.tenants.values()), agent.tables(), agent.whole)
+        tenants = list(agent.tenants.values())
+        if self.sources.plugin is not None:
+            tenants = self.sources.plugin.lender.bounds()
+        return CardUsers(tenants, agent.tables(), agent.whole)
 
     def _started_bare(self) -> Iterable[Breach]:
         return self.sources.plugin.unprotected() if self.sources.plugin is not None else ()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from extender.api.events import Event, Removed, Synced, Upserted
-from extender.api.kinds import GpuNode, GpuNodePool, TimeSlicing
+from extender.api.kinds import GpuNode, GpuNodePool, GpuNodePoolSpec
 from extender.api.names import DEFAULT_POOL, LABEL_NODE_POOL
 from gpu_shim.agent.agent import Agent
 
@@ -13,7 +13,8 @@ from gpu_shim.agent.agent import Agent
 class Follower:
     """Tells the agent whatever changes, once both kinds are known.
 
-    With `is_by_pool` the node's pool says how time is dealt; a node without one slices none.
+    With `is_by_pool` the node's pool says how time is dealt and whether memory is lent; a node
+    without one does neither.
     `begin` is told of the GpuNode as it was found, ahead of everything else.
     """
 
@@ -21,7 +22,7 @@ class Follower:
     is_by_pool: bool
     begin: Callable[[GpuNode | None], None] | None = None
     node: GpuNode | None = None
-    pools: dict[str, TimeSlicing] = field(default_factory=dict)
+    pools: dict[str, GpuNodePoolSpec] = field(default_factory=dict)
     synced: set[type] = field(default_factory=set)
 
     def take(self, event: Event) -> None:
@@ -37,12 +38,14 @@ class Follower:
                 self.begin(self.node)
                 self.begin = None
             if self.is_by_pool:
-                self.agent.slice_by(self._rules())
+                rules = self._rules()
+                self.agent.is_lending = rules.memory_lending == "Enabled"
+                self.agent.slice_by(rules.time_slicing)
             self.agent.apply(self.node)
 
     def _upsert(self, obj: object) -> None:
         if isinstance(obj, GpuNodePool):
-            self.pools[obj.metadata.name] = obj.spec.time_slicing
+            self.pools[obj.metadata.name] = obj.spec
         elif isinstance(obj, GpuNode) and obj.metadata.name == self.agent.node:
             self.node = obj
 
@@ -52,7 +55,7 @@ class Follower:
         elif event.name == self.agent.node:
             self.node = None
 
-    def _rules(self) -> TimeSlicing:
-        """How the pool of this node slices time."""
+    def _rules(self) -> GpuNodePoolSpec:
+        """What the pool of this node says."""
         pool = self.node.metadata.label(LABEL_NODE_POOL) if self.node is not None else ""
-        return self.pools.get(pool or DEFAULT_POOL, TimeSlicing())
+        return self.pools.get(pool or DEFAULT_POOL, GpuNodePoolSpec())

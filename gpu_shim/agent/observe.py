@@ -81,9 +81,10 @@ class Figures(Collector):
     def _pods(self) -> Iterable[Sample]:
         agent, enforcer = self._parts.agent, self._parts.enforcer
         for tenant in agent.tenants.values():
-            table = agent.arbiter.containers[tenant.uid].table
+            container = agent.arbiter.containers[tenant.uid]
+            table = container.table
             tally = table.tally() if table else GateTally(0, 0, 0)
-            for at, card in enumerate(tenant.cards):
+            for at, card in enumerate(container.cards):
                 labels = (tenant.namespace, tenant.pod, card.uuid)
                 key = (tenant.uid, card.uuid)
                 yield "gpu_memory_used_bytes", labels, table.used_bytes(at) if table else 0

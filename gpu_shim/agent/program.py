@@ -153,7 +153,7 @@ class Program:
             self.holders = Holders(api, kubelet, self.cards, style)
             tasks.append(self.holders.run())
         if self.plugin is not None:
-            tasks.append(self.plugin.run())
+            tasks += [self.plugin.run(), self.plugin.lender.run()]
         if self.nvml is not None:
             tasks.append(HealthWatch(self.nvml, self.cards).run())
         if options.is_audited:

@@ -44,6 +44,13 @@ EXPORTED uint64_t pages_used(struct ballast_table *table, int card)
     return table_used(table, card);
 }
 
+/* Bytes that programs hold: what they reserved, less where contexts are smaller than their charge. */
+EXPORTED uint64_t pages_held(struct ballast_table *table, int card)
+{
+    uint64_t used = table_used(table, card), charged_bytes = table_charged(table, card);
+    return used < charged_bytes ? used : charged_bytes;
+}
+
 EXPORTED void pages_set_cap(struct ballast_table *table, int card, uint64_t bytes)
 {
     atomic_store(&table->cards[card].cap_bytes, bytes);

@@ -27,11 +27,14 @@ _FUNCTIONS: Final = (
     ("pages_set_overhead", _INT, ctypes.c_int64),
     ("pages_set_context", _INT, _U64),
     ("pages_used", _INT),
+    ("pages_held", _INT),
     ("pages_forget", _INT),
     ("pages_reconcile",),
     ("pages_reserve", _INT, _INT, _U64),
     ("pages_give_back", _INT, _INT, _U64),
 )
+#: Functions that return bytes.
+_LONG: Final = ("pages_used", "pages_held")
 
 
 class Library:
@@ -42,7 +45,7 @@ class Library:
         for name, *kinds in _FUNCTIONS:
             function = getattr(self._c, name)
             function.argtypes = [ctypes.c_void_p, *kinds]
-            function.restype = ctypes.c_uint64 if name == "pages_used" else ctypes.c_uint32
+            function.restype = ctypes.c_uint64 if name in _LONG else ctypes.c_uint32
 
     def call(self, name: str, page: "ctypes.Array[ctypes.c_char]", *arguments: int) -> int:
         """What the function of this name returns for the page and the arguments."""
@@ -122,6 +125,10 @@ class Table:
     def used_bytes(self, card: int) -> int:
         """What all processes together have reserved of a card."""
         return self._library.call("pages_used", self._page, card)
+
+    def held_bytes(self, card: int) -> int:
+        """The same, less where the driver says that contexts are smaller than their charge."""
+        return self._library.call("pages_held", self._page, card)
 
     def take_slot(self, pid: int, wish: int = -1) -> int:
         """A slot for a process, the one it had before where that is free or its own; -1: full."""

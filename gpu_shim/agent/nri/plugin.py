@@ -19,6 +19,7 @@ from extender.api.names import ANNOTATION_CARDS
 from extender.api.reasons import Reason
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.audit import Breach
+from gpu_shim.agent.lending import Lender, limit_of
 from gpu_shim.agent.nri.adjust import Delivery, deliver, is_protected, protect
 from gpu_shim.agent.nri.frames import FramingError
 from gpu_shim.agent.nri.session import NriSession, Refusal, RegistrationError
@@ -73,7 +74,11 @@ class NodePlugin:
     n_adjusted: int = 0
     #: Whether the runtime has said which containers run.
     is_told: bool = False
+    lender: Lender = field(init=False)
     _syncing: "tuple[dict[str, tuple[str, str]], dict[str, RunningContainer]] | None" = None
+
+    def __post_init__(self) -> None:
+        self.lender = Lender(self.agent)
 
     @property
     def is_connected(self) -> bool:
@@ -121,6 +126,7 @@ class NodePlugin:
         """Take in what runs already, in as many parts as it comes."""
         pods, containers = self._syncing or ({}, {})
         pods |= {pod.uid: (pod.namespace, pod.name) for pod in request.pods}
+        self.lender.limits |= {pod.uid: limit_of(pod.annotations) for pod in request.pods}
         of_sandbox = {pod.id: pod for pod in request.pods}
         for container in request.containers:
             pod = of_sandbox.get(container.pod_sandbox_id)
@@ -130,7 +136,7 @@ class NodePlugin:
             self._syncing = pods, containers
         else:
             self.pods, self.containers, self._syncing = pods, containers, None
-            self.is_told = True
+            self.is_told = self.lender.is_told = True
             self.agent.sweep()
         return pb.SynchronizeResponse(more=request.more)
 
@@ -138,6 +144,7 @@ class NodePlugin:
         """What the container gets; Refusal where its pod's row is not here or can't be served."""
         pod, container = request.pod, request.container
         self.pods[pod.uid] = (pod.namespace, pod.name)
+        self.lender.limits[pod.uid] = limit_of(pod.annotations)
         row = self.agent.row(pod.uid)
         if row is None and ANNOTATION_CARDS not in pod.annotations:
             return pb.CreateContainerResponse()
@@ -165,6 +172,7 @@ class NodePlugin:
         else:
             uid = request.pod.uid
             self.pods.pop(uid, None)
+            self.lender.limits.pop(uid, None)
             self.containers = {
                 key: seen for key, seen in self.containers.items() if seen.pod != uid
             }
@@ -183,6 +191,8 @@ class NodePlugin:
         tenant = self.agent.tenants.get(uid)
         if tenant is None:
             return deliver(self.agent.whole[uid], self.delivery, container)
+        if why := self.lender.shortage(uid):
+            raise Refusal(f"{pod.namespace}/{pod.name}: {why}")
         made = protect(self.agent.home(uid), container)
         uuids = [card.uuid for card in tenant.cards]
         made.MergeFrom(deliver(uuids, self.delivery, container))

@@ -133,6 +133,7 @@ class Slices:
         self.node = "n"
         self.rules = list[TimeSlicing]()
         self.applied = list[GpuNode | None]()
+        self.is_lending = False
 
     def slice_by(self, rules: TimeSlicing) -> None:
         self.rules.append(rules)
@@ -159,6 +160,25 @@ def test_nothing_is_told_before_everything_is_known() -> None:
     assert not agent.applied
     follower.take(Synced(GpuNodePool))
     assert [rules.mode for rules in agent.rules] == ["Strict"]
+
+
+def test_memory_is_lent_where_the_nodes_pool_says_so() -> None:
+    agent = Slices()
+    follower = Follower(agent, is_by_pool=True)  # type: ignore[arg-type]
+    lending = GpuNodePool(
+        metadata=ObjectMeta(name="a"), spec=GpuNodePoolSpec(memory_lending="Enabled")
+    )
+    said = []
+    for event in (
+        Synced(GpuNode),
+        Synced(GpuNodePool),
+        Upserted(lending),
+        Upserted(node_in("a")),
+        Removed(GpuNodePool, "u", "", "a"),
+    ):
+        follower.take(event)
+        said.append(agent.is_lending)
+    assert said == [False, False, False, True, False]
 
 
 def test_a_pools_mode_changes_live_and_other_nodes_are_not_looked_at() -> None:

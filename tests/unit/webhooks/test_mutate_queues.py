@@ -1,6 +1,7 @@
 """What a pod gets and may not have because of its project, department and node pools."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -196,6 +197,39 @@ def test_only_the_daemon_set_controller_makes_pods_of_daemon_sets(
 def test_words_that_we_do_not_follow_are_warned_of(key: str) -> None:
     (warning,) = decision_on(pod().noted(HALF | {key: "1"}), index({})).warnings
     assert warning.startswith(f"{key} has no effect")
+
+
+EIGHT = {"gpu-memory": "8192"}
+
+
+@pytest.mark.parametrize(
+    ("notes", "why"),
+    [
+        ({"gpu-memory-limit": "4096"}, "gpu-memory-limit is 4096 MiB, below gpu-memory, 8192"),
+        ({"gpu-memory-limit": "16Gi"}, 'gpu-memory-limit: .*for 8 GiB write "8192"'),
+        ({"gpu-memory-limit": "9000", "ballast.dev/gpu-memory-limit": "9001"}, "differ"),
+    ],
+)
+def test_a_memory_limit_that_is_no_limit_is_refused(notes: Body, why: str) -> None:
+    assert re.search(why, refusal(pod().noted(EIGHT | notes), index({})))
+
+
+LENDING: Body = {"memoryLending": "Enabled"}
+
+
+@pytest.mark.parametrize("key", ["gpu-memory-limit", "ballast.dev/gpu-memory-limit"])
+@pytest.mark.parametrize(
+    ("pools", "silent"),
+    [({}, "default"), ({"default": LENDING}, ""), ({"default": LENDING, "old": {}}, "old")],
+)
+def test_a_memory_limit_is_warned_of_where_a_pool_lends_no_memory(
+    key: str, pools: dict[str, Body], silent: str
+) -> None:
+    built = pod().noted(EIGHT | {key: "16384"})
+    warnings = decision_on(built, index({}, **pools)).warnings
+    assert [f"node pool {silent}, which lends no memory" in each for each in warnings] == (
+        [True] if silent else []
+    )
 
 
 def test_number_too_large_for_any_field_is_refused() -> None:

@@ -110,6 +110,13 @@ def test_share_goes_to_the_container_that_asked() -> None:
             },
             {"gpu-memory": "8192", "gpu-fraction-num-devices": "2"},
         ),
+        (
+            {
+                "nvidia.com/container.main.gpu-memory.request": "8Gi",
+                "nvidia.com/container.main.gpu-memory.limit": "16Gi",
+            },
+            {"gpu-memory": "8192", "gpu-memory-limit": "16384"},
+        ),
     ],
 )
 def test_annotations_of_others_are_told_in_ours(notes: Notes, expected: Notes) -> None:
