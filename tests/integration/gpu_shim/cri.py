@@ -228,6 +228,7 @@ plugin_config_path = "{self.root}/conf"
 enable = true
 [plugins."io.containerd.cri.v1.runtime"]
 restrict_oom_score_adj = true
+cdi_spec_dirs = ["{self.root}/cdi"]
 [plugins."io.containerd.cri.v1.images"]
 snapshotter = "native"
 [plugins."io.containerd.cri.v1.images".pinned_images]
