@@ -191,6 +191,11 @@ REFUSED_LATER = {
     "a bigger share": (notes(**{"gpu-fraction": "0.9"}), "", "delete the pod and create it again"),
     "no share": (notes(**{"gpu-fraction": None}), "", "delete the pod and create it again"),
     "compute": (notes(**{"gpu-compute-limit": "1"}), "", "delete the pod and create it again"),
+    "memory limit": (
+        notes(**{"gpu-memory-limit": "8192"}),
+        "",
+        "delete the pod and create it again",
+    ),
     "node pools": (notes(**{"ballast.dev/node-pools": "h100"}), "", "delete the pod and create"),
     "another project": (labels(**{"ballast.dev/project": "x"}), "", "a pod's project, kind, group"),
     "no project": (labels(**{"ballast.dev/project": None}), "", "a pod's project, kind, group"),
