@@ -26,7 +26,7 @@ export KEEP
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup controlplane node drivers gpu-kit image manifests demo test test-quick test-bounds
-.PHONY: test-crashes mutants e2e check bench lock clean
+.PHONY: test-crashes faults mutants e2e check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,11 @@ test-quick: setup ## what needs no control plane, in minutes: unit and property 
 
 test-crashes: controlplane ## kill every program at every failpoint, five times each
 	BALLAST_CRASH_REPEATS=5 $(PY) -m pytest tests/integration/faults $(ARGS)
+
+SEED ?= 1
+MINUTES ?= 18
+faults: controlplane ## faults under load, drawn from SEED=n, for MINUTES=n and more; audited
+	$(PY) -m tests.faults --seed $(SEED) --minutes $(MINUTES) $(ARGS)
 
 test-bounds: setup ## run what uses the kernels on ones built with bounds checks
 	@rm -rf $(CHECKED) && mkdir -p $(CHECKED)

@@ -1,0 +1,243 @@
+"""The faults. Each acts on a stage, puts back what it took, and says in a few words what it did.
+
+A fault ends when everything that it killed was started again; `trial` judges what happens then. A
+fault that had no effect raises NotDoneError, and is not counted.
+"""
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
+from random import Random
+from typing import Any, Final
+
+from tests.faults.load import FOLDERS, TOTAL, asking
+from tests.faults.stage import LEASE_S, NODES, Stage
+from tests.support.controlplane.admin import ApiRefusedError
+
+
+class NotDoneError(Exception):
+    """There was nothing that the fault could act on."""
+
+
+Act = Callable[[Stage, Random], Awaitable[str]]
+
+OURS: Final = ("control", "other", "serve", "webhooks")
+THEIRS: Final = ("kube-scheduler", "kube-apiserver", "etcd", "kube-controller-manager")
+#: Pods that are deleted by one request.
+FLOOD: Final = 1000
+#: How long a program that was stopped may need to say that it leads.
+LEADS_S: Final = 30.0
+#: How long a program may ask for nothing.
+LOSS_S: Final = 20.0
+#: How long the API server may need to take a write again.
+AGAIN_S: Final = 60.0
+
+
+async def _kill(name: str, stage: Stage, random: Random) -> str:
+    away_s = random.uniform(0, 3)
+    await asyncio.to_thread(stage.kill, name)
+    await asyncio.sleep(away_s)
+    await asyncio.to_thread(stage.start, name)
+    return f"away for {away_s:.1f} s"
+
+
+async def _stop(name: str, stage: Stage, random: Random) -> str:
+    asleep_s = random.uniform(1, 6)
+    stage.freeze(name)
+    await asyncio.sleep(asleep_s)
+    stage.thaw(name)
+    return f"asleep for {asleep_s:.1f} s"
+
+
+async def _two_leaders(stage: Stage, random: Random) -> str:
+    """The leader is stopped until the other one leads, and comes back believing that it leads."""
+    first = await asyncio.to_thread(stage.leader)
+    if first not in stage.programs:
+        raise NotDoneError(f"{first!r} leads")
+    stage.freeze(first)
+    try:
+        async with asyncio.timeout(LEADS_S):
+            while (second := await asyncio.to_thread(stage.leader)) == first:
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(random.uniform(0, LEASE_S))
+    finally:
+        stage.thaw(first)
+    return f"{first} came back while {second} led"
+
+
+async def _extender_and_webhooks(stage: Stage, random: Random) -> str:
+    away_s = random.uniform(1, 5)
+    for name in ("serve", "webhooks"):
+        stage.kill(name)
+    await asyncio.sleep(away_s)
+    for name in ("serve", "webhooks"):
+        stage.start(name)
+    return f"away for {away_s:.1f} s"
+
+
+# -- the store -----------------------------------------------------------------------------------
+
+
+async def _compaction(stage: Stage, _random: Random) -> str:
+    revision = await asyncio.to_thread(stage.plane.compact_etcd)
+    return f"up to revision {revision}"
+
+
+async def _all_watches_expire(stage: Stage, _random: Random) -> str:
+    revision = await asyncio.to_thread(stage.plane.forget_history)
+    return f"410 below revision {revision}"
+
+
+# -- objects -------------------------------------------------------------------------------------
+
+
+async def _node_again(stage: Stage, random: Random) -> str:
+    manifest = random.choice(NODES.manifests())
+    name = manifest["metadata"]["name"]
+    away_s = random.choice((0.0, 1.0, 4.0))
+    delete = functools.partial(stage.admin.delete, f"/api/v1/nodes/{name}")
+    await stage.insist(delete, AGAIN_S)
+    await asyncio.sleep(away_s)
+    create = functools.partial(stage.admin.ensure, "/api/v1/nodes", manifest)
+    await stage.insist(create, AGAIN_S)
+    # A kubelet registers itself again; kwok may leave such a node alone until its lease is over.
+    await asyncio.to_thread(stage.start, "kwok")
+    return f"{name} after {away_s:g} s"
+
+
+async def _pods_again(stage: Stage, random: Random) -> str:
+    """Bare pods are deleted at once and made again under their names, five times."""
+    namespace, n_pods, n_rounds = "team-c", 4, 5
+    folder = FOLDERS["Pod"].format(namespace)
+
+    def make(name: str, milli: int) -> None:
+        body = asking(milli)
+        body["metadata"] |= {"name": name}
+        body["metadata"]["annotations"][TOTAL] = str(milli)
+        body["spec"]["terminationGracePeriodSeconds"] = 0
+        stage.admin.ensure(folder, {"apiVersion": "v1", "kind": "Pod", **body})
+
+    for _ in range(n_rounds):
+        for ix in range(n_pods):
+            name = f"again-{ix}"
+            delete = functools.partial(stage.admin.delete, f"{folder}/{name}")
+            await stage.insist(delete, AGAIN_S)
+            make_again = functools.partial(make, name, random.choice((500, 1000)))
+            await stage.insist(make_again, AGAIN_S)
+        await asyncio.sleep(random.uniform(0, 0.7))
+    for ix in range(n_pods):
+        delete = functools.partial(stage.admin.delete, f"{folder}/again-{ix}")
+        await stage.insist(delete, AGAIN_S)
+    return f"{n_pods} pods {n_rounds} times"
+
+
+async def _many_deleted(stage: Stage, random: Random) -> str:
+    """A thousand small pods, some bound and most waiting, are deleted by one request."""
+    namespace = "team-a"
+    pods = FOLDERS["Pod"].format(namespace)
+    bodies: list[dict[str, Any]] = []
+    for ix in range(FLOOD):
+        body = asking(random.choice((100, 200)))
+        body["metadata"] |= {"name": f"flood-{ix}"}
+        body["metadata"]["labels"]["flood"] = "yes"
+        body["spec"]["terminationGracePeriodSeconds"] = 0
+        bodies.append({"apiVersion": "v1", "kind": "Pod", **body})
+    n_made = 0
+    try:
+        await asyncio.to_thread(stage.admin.post_all, pods, bodies)
+    except ApiRefusedError as refusal:
+        raise NotDoneError(f"not all pods were made: {refusal}") from refusal
+    finally:
+        found = await asyncio.to_thread(stage.items, f"{pods}?labelSelector=flood")
+        n_made = len(found)
+        selected = f"{pods}?labelSelector=flood"
+        await stage.insist(functools.partial(stage.admin.delete, selected), AGAIN_S)
+    n_bound = sum("nodeName" in each["spec"] for each in found)
+    return f"{n_made} pods, {n_bound} of them bound"
+
+
+# -- the network between our programs and the API server ------------------------------------------
+
+
+async def _cut(stage: Stage, random: Random) -> str:
+    n_cut = 0
+    for _ in range(5):
+        n_cut += sum(proxy.cut() for proxy in stage.proxies.values())
+        await asyncio.sleep(random.uniform(0, 0.5))
+    if not n_cut:
+        raise NotDoneError("no connection was open")
+    return f"{n_cut} connections"
+
+
+async def _refuse(stage: Stage, random: Random) -> str:
+    away_s = random.uniform(1, 6)
+    proxies = list(stage.proxies.values())
+    before = sum(proxy.n_cut for proxy in proxies)
+    for proxy in proxies:
+        proxy.refuse()
+    await asyncio.sleep(away_s)
+    for proxy in proxies:
+        proxy.restore()
+    return f"for {away_s:.1f} s, {sum(proxy.n_cut for proxy in proxies) - before} connections"
+
+
+async def _stall(stage: Stage, random: Random) -> str:
+    silent_s = random.uniform(2, 12)
+    for proxy in stage.proxies.values():
+        proxy.stall()
+    await asyncio.sleep(silent_s)
+    for proxy in stage.proxies.values():
+        proxy.restore()
+    return f"for {silent_s:.1f} s"
+
+
+async def _slow(stage: Stage, random: Random) -> str:
+    delay_s = random.uniform(0.1, 0.8)
+    for proxy in stage.proxies.values():
+        proxy.delay_s = delay_s
+    await asyncio.sleep(8)
+    for proxy in stage.proxies.values():
+        proxy.delay_s = 0.0
+    return f"{1000 * delay_s:.0f} ms later for 8 s"
+
+
+async def _lose_answers(stage: Stage, random: Random) -> str:
+    """Requests arrive and are carried out; the connection breaks instead of the answer."""
+    name = random.choice(("ballast-control", "ballast-scheduler", "other"))
+    proxy = stage.proxies[name]
+    before, lasts_s = proxy.n_lost, random.uniform(0.5, 4)
+    proxy.is_losing = True
+    try:
+        async with asyncio.timeout(LOSS_S):
+            await asyncio.sleep(lasts_s)
+            while proxy.n_lost == before:
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise NotDoneError(f"{name} asked for nothing") from None
+    finally:
+        proxy.is_losing = False
+    return f"{proxy.n_lost - before} answers to {name}"
+
+
+def _bound(act: Callable[[str, Stage, Random], Coroutine[Any, Any, str]], name: str) -> Act:
+    return functools.partial(act, name)
+
+
+#: By the name that is printed and counted. A restore begins a new audit: `trial` does it.
+KINDS: Final[dict[str, Act]] = {
+    **{f"kill {name}": _bound(_kill, name) for name in (*OURS, *THEIRS)},
+    **{f"stop {name}": _bound(_stop, name) for name in (*OURS, *THEIRS)},
+    "two leaders": _two_leaders,
+    "extender and webhooks away": _extender_and_webhooks,
+    "compaction": _compaction,
+    "all watches expire": _all_watches_expire,
+    "node made again": _node_again,
+    "pods made again": _pods_again,
+    "many pods deleted": _many_deleted,
+    "connections cut": _cut,
+    "connections refused": _refuse,
+    "silent network": _stall,
+    "slow answers": _slow,
+    "lost answers": _lose_answers,
+}
+RESTORE: Final = "restore"

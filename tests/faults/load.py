@@ -1,0 +1,205 @@
+"""Work that keeps coming and going while faults happen, written as people write it.
+
+The load keeps no books: what there is, it reads from the API server, so that objects which a
+restore of etcd brings back or takes away are seen as they are.
+"""
+
+import http.client
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from extender.api import names
+from tests.faults.stage import QUOTAS, Stage
+from tests.support.controlplane.admin import ApiRefusedError
+
+#: Where the load works; the project of the probes has its quota for itself.
+PROJECTS: Final = ("team-a", "team-b", "team-c")
+#: Milli-GPU that an object asks for with all its pods.
+TOTAL: Final = "faults.ballast.dev/total-milli"
+#: A project asks for this much of its quota, so that it borrows and others reclaim.
+GREED: Final = 1.6
+RUN_S: Final = "simulation.ballast.dev/run-seconds"
+STOP_S: Final = "simulation.ballast.dev/stop-seconds"
+#: What a request may end with while something is down.
+DOWN: Final = (OSError, http.client.HTTPException, ApiRefusedError)
+FOLDERS: Final = {
+    "Job": "/apis/batch/v1/namespaces/{}/jobs",
+    "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
+    "Pod": "/api/v1/namespaces/{}/pods",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One object of the load that is there."""
+
+    path: str
+    created_at: str
+    milli: int
+
+
+class Load:
+    """Draws what to submit and what to delete; each step is a few requests."""
+
+    def __init__(self, stage: Stage, random: Random) -> None:
+        self._stage = stage
+        self._random = random
+        self._number = 0
+        #: Objects created, deleted, and requests that failed while something was down.
+        self.n_created = 0
+        self.n_deleted = 0
+        self.n_failed = 0
+
+    def step(self) -> None:
+        """Submit something for one project, or delete something of it."""
+        project = self._random.choice(PROJECTS)
+        try:
+            held = self.held(project)
+            asked = sum(each.milli for each in held)
+            if asked < 1000 * QUOTAS[project] * GREED:
+                self._submit(project)
+            elif self._random.random() < 0.5:
+                self._delete(self._random.choice(held))
+        except DOWN:
+            self.n_failed += 1
+
+    def trim(self) -> None:
+        """Delete the newest objects of each project until the rest is within its quota.
+
+        Raises OSError or ApiRefusedError while the API server is away.
+        """
+        for project in PROJECTS:
+            held = sorted(self.held(project), key=lambda each: (each.created_at, each.path))
+            asked = 0
+            for each in held:
+                if asked + each.milli > 1000 * QUOTAS[project]:
+                    self._delete(each)
+                else:
+                    asked += each.milli
+
+    def held(self, project: str) -> list[Held]:
+        """The project's objects that have not ended."""
+        found = []
+        for kind, folder in FOLDERS.items():
+            path = folder.format(project)
+            for each in self._stage.items(path):
+                meta = each["metadata"]
+                milli = int(meta.get("annotations", {}).get(TOTAL, "0"))
+                is_gone = "deletionTimestamp" in meta or (kind == "Pod" and has_ended(each))
+                if milli and not is_gone:
+                    place = f"{path}/{meta['name']}"
+                    found.append(Held(place, meta["creationTimestamp"], milli))
+        return found
+
+    def _delete(self, held: Held) -> None:
+        self._stage.admin.delete(held.path)
+        self.n_deleted += 1
+
+    def _submit(self, project: str) -> None:
+        self._number += 1
+        draw = self._random.choice((_service, _service, _gang, _gang_job, _job, _job, _bare))
+        body = draw(f"{draw.__name__[1:].replace('_', '-')}-{self._number}", self._random)
+        self._stage.admin.post(FOLDERS[body["kind"]].format(project), body)
+        self.n_created += 1
+
+
+def has_ended(pod: dict[str, Any]) -> bool:
+    """Whether the pod's phase is final."""
+    return pod["status"].get("phase") in ("Succeeded", "Failed")
+
+
+def asking(milli: int, run_s: int = 0, stop_s: int = 0) -> dict[str, Any]:
+    """A pod template as a user writes it: whole GPUs in `nvidia.com/gpu`, or a fraction."""
+    notes = {}
+    if run_s:
+        notes[RUN_S] = str(run_s)
+    if stop_s:
+        notes[STOP_S] = str(stop_s)
+    amounts = {"cpu": "100m", "memory": "64Mi"}
+    limits = dict(amounts)
+    if milli % 1000:
+        notes["gpu-fraction"] = f"0.{milli:03d}".rstrip("0")
+    else:
+        limits["nvidia.com/gpu"] = str(milli // 1000)
+    container = {
+        "name": "main",
+        "image": "example.invalid/train",
+        "resources": {"requests": amounts, "limits": limits},
+    }
+    return {
+        "metadata": {"annotations": notes, "labels": {}},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": max(1, 10 * stop_s)},
+    }
+
+
+def _service(name: str, random: Random) -> dict[str, Any]:
+    """Pods that run until they are deleted; an evicted one is made again at once."""
+    n_pods, milli = random.choice(((3, 500), (4, 250), (2, 1000), (1, 2000), (5, 300), (1, 4000)))
+    template = asking(milli, stop_s=random.choice((0, 0, 2)))
+    return _replicas(name, n_pods, milli, template)
+
+
+def _gang(name: str, random: Random) -> dict[str, Any]:
+    """A gang that runs until it is deleted."""
+    n_pods, milli = random.choice(((4, 1000), (6, 500), (3, 2000)))
+    template = _grouped(asking(milli, stop_s=random.choice((0, 1))), name, n_pods)
+    return _replicas(name, n_pods, milli, template)
+
+
+def _gang_job(name: str, random: Random) -> dict[str, Any]:
+    """A Job of pods that run together."""
+    n_pods, milli = random.choice(((4, 1000), (2, 1000), (8, 500)))
+    template = asking(milli, run_s=random.randint(5, 25))
+    return _job_of(name, n_pods, milli, _grouped(template, name, n_pods))
+
+
+def _job(name: str, random: Random) -> dict[str, Any]:
+    """A Job whose pods need not run together."""
+    n_pods, milli = random.choice(((1, 1000), (3, 500), (2, 2000), (6, 250)))
+    return _job_of(name, n_pods, milli, asking(milli, run_s=random.randint(3, 20)))
+
+
+def _bare(name: str, random: Random) -> dict[str, Any]:
+    """A pod that nothing makes again."""
+    milli = random.choice((500, 1000, 1000))
+    body = asking(milli, run_s=random.randint(5, 40))
+    body["metadata"] |= {"name": name}
+    body["metadata"]["annotations"][TOTAL] = str(milli)
+    return {"apiVersion": "v1", "kind": "Pod", **body}
+
+
+def _grouped(template: dict[str, Any], group: str, n_pods: int) -> dict[str, Any]:
+    template["metadata"]["labels"][names.LABEL_POD_GROUP] = group
+    template["metadata"]["annotations"][names.ANNOTATION_MIN_MEMBER] = str(n_pods)
+    return template
+
+
+def _replicas(name: str, n_pods: int, milli: int, template: dict[str, Any]) -> dict[str, Any]:
+    template["metadata"]["labels"]["app"] = name
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name, "annotations": {TOTAL: str(n_pods * milli)}},
+        "spec": {
+            "replicas": n_pods,
+            "selector": {"matchLabels": {"app": name}},
+            "template": template,
+        },
+    }
+
+
+def _job_of(name: str, n_pods: int, milli: int, template: dict[str, Any]) -> dict[str, Any]:
+    template["spec"]["restartPolicy"] = "Never"
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "annotations": {TOTAL: str(n_pods * milli)}},
+        "spec": {
+            "parallelism": n_pods,
+            "completions": n_pods,
+            "backoffLimit": 6,
+            "ttlSecondsAfterFinished": 2,
+            "template": template,
+        },
+    }

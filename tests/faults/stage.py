@@ -1,0 +1,195 @@
+"""Everything that runs in a trial: a control plane, nodes, projects, and our programs.
+
+Two controllers, `serve`, and the webhooks; each reaches the API server through a proxy of its own,
+which can delay, cut, or lose answers.
+"""
+
+import asyncio
+import http.client
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from extender.api import names
+from tests.support import workloads
+from tests.support.auditor import Store
+from tests.support.controlplane.admin import ApiRefusedError
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.handles import Cluster, run_kubectl
+from tests.support.controlplane.nodes import GpuNodes
+from tests.support.controlplane.ports import LOOPBACK
+from tests.support.faultproxy import FaultProxy
+from tests.support.installation import MANIFESTS, SCHEDULER, Installation, Program, install
+from tests.support.webhook_config import KINDS, SHIPPED, webhook_configurations
+
+NODES: Final = GpuNodes(8, gpus=4)
+#: GPUs of each project; together less than the 32 of the nodes, so that quotas always fit.
+QUOTAS: Final = {"team-a": 10, "team-b": 8, "team-c": 6, "probe": 2}
+PROBE: Final = "probe"
+LEASE_S: Final = 3.0
+#: As in `kube-system`: what keeps the cluster together, in the order in which it starts.
+KUBERNETES: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+NODE_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+POLL_S: Final = 0.2
+
+
+class _Proxied(Installation):
+    """An installation of which each account has a proxy before the API server."""
+
+    def __init__(self, plane: ControlPlane, proxies: dict[str, FaultProxy]) -> None:
+        self._proxies = proxies
+        super().__init__(plane, lease_s=LEASE_S)
+
+    def kubeconfig(self, account: str) -> str:
+        return self.through(account, account)
+
+    def through(self, proxy: str, account: str) -> str:
+        """A kubeconfig of the account that goes through this proxy."""
+        return self._proxies[proxy].kubeconfig(super().kubeconfig(account), self._plane.work)
+
+
+class Stage:
+    """What faults act on. All programs are known by name, ours and those of Kubernetes."""
+
+    def __init__(self, plane: ControlPlane, proxies: dict[str, FaultProxy]) -> None:
+        self.plane = plane
+        self.admin = plane.admin
+        self.proxies = proxies
+        self.installation = _Proxied(plane, proxies)
+        other = self.installation.another_control(
+            "other", self.installation.through("other", "ballast-control")
+        )
+        self.programs: dict[str, Program] = {
+            "control": self.installation.control,
+            "other": other,
+            "serve": self.installation.serve,
+            "webhooks": self.installation.webhooks(plane.work / "webhook-certs"),
+        }
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls) -> AsyncIterator["Stage"]:
+        """A control plane with eight nodes of four cards, projects, and our programs, all ready."""
+        async with AsyncExitStack() as stack:
+            plane = ControlPlane()
+            await asyncio.to_thread(plane.start)
+            stack.callback(plane.stop)
+            await asyncio.to_thread(install, plane)
+            accounts = ("ballast-scheduler", "ballast-control", "ballast-webhooks", "other")
+            proxies = {
+                name: await stack.enter_async_context(FaultProxy(plane.url)) for name in accounts
+            }
+            stage = cls(plane, proxies)
+            stack.callback(stage._end)
+            await asyncio.to_thread(stage._start)
+            yield stage
+
+    @property
+    def store(self) -> Store:
+        """Where the auditor reads."""
+        return Store(f"http://{LOOPBACK}:{self.plane.ports.etcd_client}")
+
+    def leader(self) -> str:
+        """The name of the controller that holds the Lease."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
+        holder: str = self.admin.get(f"{path}/ballast-control")["spec"].get("holderIdentity", "")
+        return holder
+
+    # -- one program, ours or not -----------------------------------------------------------------
+
+    def kill(self, name: str) -> None:
+        """SIGKILL."""
+        if name in self.programs:
+            self.programs[name].kill()
+        else:
+            self.plane.kill(name)
+
+    def freeze(self, name: str) -> None:
+        """SIGSTOP."""
+        if name in self.programs:
+            self.programs[name].freeze()
+        else:
+            self.plane.freeze(name)
+
+    def thaw(self, name: str) -> None:
+        """SIGCONT."""
+        if name in self.programs:
+            self.programs[name].thaw()
+        else:
+            self.plane.thaw(name)
+
+    def start(self, name: str) -> None:
+        """Start it again; one of ours need not be ready yet."""
+        if name in self.programs:
+            self.programs[name].start_unready()
+            return
+        if name == "kwok":
+            # A new kwok waits until the node leases of the one before have run out.
+            self.plane.kill(name)
+            self.admin.delete(NODE_LEASES)
+        self.plane.restart(name)
+
+    def dead(self) -> list[str]:
+        """Programs that do not run."""
+        alive = self.plane.pids()
+        ours = [name for name, each in self.programs.items() if not each.is_alive]
+        return [*(name for name in KUBERNETES if name not in alive), *ours]
+
+    def drop_copy(self, copy: Path) -> None:
+        """Remove a copy of etcd's data, so that another can be made."""
+        shutil.rmtree(copy, ignore_errors=True)
+
+    # -- reading and writing ----------------------------------------------------------------------
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        """The objects of a list."""
+        found: list[dict[str, Any]] = self.admin.get(path)["items"]
+        return found
+
+    async def insist(self, act: Callable[[], object], within_s: float) -> bool:
+        """Try until the API server takes it; whether it did in time."""
+        deadline_s = time.monotonic() + within_s
+        while time.monotonic() < deadline_s:
+            try:
+                await asyncio.to_thread(act)
+            except (OSError, http.client.HTTPException, ApiRefusedError):
+                await asyncio.sleep(POLL_S)
+            else:
+                return True
+        return False
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        admin, plane = self.admin, self.plane
+        run_kubectl(plane, "apply", "--server-side", "-k", str(MANIFESTS / "policies"))
+        quota = sum(QUOTAS.values())
+        admin.post(f"{workloads.API}/gpudepartments", workloads.department("research", quota))
+        for name, gpus in QUOTAS.items():
+            plane.make_namespace(name)
+            body = workloads.project(name, "research", name, gpus)
+            admin.post(f"{workloads.API}/gpuprojects", body)
+        (plane.work / "webhook-certs").mkdir()
+        for name in ("control", "other", "serve", "webhooks"):
+            self.programs[name].start_unready()
+        plane.start_kwok()
+        Cluster(plane, "default", SCHEDULER).add_nodes(NODES)
+        for program in self.programs.values():
+            program.wait_ready()
+        self.installation.start_scheduler()
+        self._register_webhooks()
+
+    def _register_webhooks(self) -> None:
+        url = f"https://{LOOPBACK}:{self.programs['webhooks'].port}"
+        ca = (self.plane.work / "webhook-certs" / "ca.crt").read_bytes()
+        for kind, source in (("mutating", SHIPPED), ("validating", KINDS)):
+            for each in webhook_configurations(url, ca, source):
+                self.admin.post(f"{ADMISSION}/{kind}webhookconfigurations", each)
+
+    def _end(self) -> None:
+        for program in self.programs.values():
+            program.kill()

@@ -1,0 +1,248 @@
+"""A run: faults in an order drawn from the seed, the audit over it, and deadlines after each."""
+
+import asyncio
+import functools
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from random import Random
+from typing import Any, Final
+
+from extender.api import names
+from tests.faults.kinds import AGAIN_S, KINDS, RESTORE, NotDoneError
+from tests.faults.load import DOWN, FOLDERS, PROJECTS, Load, asking, has_ended
+from tests.faults.stage import PROBE, Stage
+from tests.faults.tally import Tally
+from tests.support import workloads
+from tests.support.auditor import Auditor
+
+#: Seconds between two steps of the load.
+STEP_S: Final = 0.4
+#: After a fault ended, a new pod within its project's quota is bound within this.
+PROBE_S: Final = 60.0
+#: After the load is within its quotas, everything that can run is bound within this.
+CHECK_S: Final = 120.0
+SETTLE_S: Final = 30.0
+#: Faults between two check points.
+STRETCH: Final = 8
+LOOK_S: Final = 0.5
+
+
+class Trial:
+    """One run with one seed; `run` prints a line for each fault."""
+
+    def __init__(self, stage: Stage, seed: int, kinds: tuple[str, ...]) -> None:
+        self.tally = Tally(kinds)
+        self._stage = stage
+        self._seed = seed
+        self._kinds = kinds
+        self._random = Random(seed)
+        self._load = Load(stage, Random(seed + 1))
+        self._auditor: Auditor | None = None
+        self._is_loading = True
+        self._n_probes = 0
+
+    async def run(self, ends_s: float) -> None:
+        """Every kind once, and again in other orders until the clock says `ends_s`."""
+        async with asyncio.TaskGroup() as tasks:
+            loading = tasks.create_task(self._keep_loading())
+            await asyncio.sleep(5)
+            try:
+                for n_done, kind in enumerate(self._draw(), 1):
+                    is_last = n_done >= len(self._kinds) and time.monotonic() >= ends_s
+                    await self._inject(kind)
+                    if is_last or n_done % STRETCH == 0:
+                        await self._check()
+                    if is_last:
+                        break
+            finally:
+                loading.cancel()
+        await self._end_audit(SETTLE_S)
+
+    def _draw(self) -> Iterator[str]:
+        while True:
+            yield from self._random.sample(self._kinds, len(self._kinds))
+
+    async def _keep_loading(self) -> None:
+        while True:
+            if self._is_loading:
+                await asyncio.to_thread(self._load.step)
+            await asyncio.sleep(STEP_S)
+
+    # -- one fault ---------------------------------------------------------------------------------
+
+    async def _inject(self, kind: str) -> None:
+        if self._auditor is None and kind != RESTORE:
+            await self._begin_audit()
+        act = self._restore if kind == RESTORE else functools.partial(KINDS[kind], self._stage)
+        try:
+            said = await act(self._random)
+        except (NotDoneError, *DOWN) as error:
+            said = f"NOT DONE: {error!r:.200}"
+        else:
+            self.tally.done[kind] += 1
+        back = await self._probe(kind)
+        ended = await asyncio.to_thread(self._revive)
+        self._say(kind, f"{said}; {back}{ended}")
+
+    async def _restore(self, random: Random) -> str:
+        """etcd goes back by some seconds; the audit of what was is closed before."""
+        copy = await asyncio.to_thread(self._stage.plane.copy_etcd)
+        age_s = random.uniform(2, 6)
+        await asyncio.sleep(age_s)
+        await self._end_audit(0)
+        is_bumped = random.random() < 0.5
+        self._is_loading = False
+        try:
+            restore = functools.partial(self._stage.plane.restore_etcd, copy, is_bumped=is_bumped)
+            await asyncio.to_thread(restore)
+            for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
+                await asyncio.to_thread(self._stage.start, name)
+        finally:
+            self._is_loading = True
+            await asyncio.to_thread(self._stage.drop_copy, copy)
+        await self._begin_audit()
+        return f"{age_s:.1f} s back, {'a higher' if is_bumped else 'an older'} revision"
+
+    def _revive(self) -> str:
+        """Start what ended by itself, which none of the programs may."""
+        dead = self._stage.dead()
+        for name in dead:
+            self.tally.misses.append(f"seed {self._seed}: {name} ended by itself")
+            self._stage.start(name)
+        return f"; ENDED BY ITSELF: {', '.join(dead)}" if dead else ""
+
+    # -- safety ------------------------------------------------------------------------------------
+
+    async def _begin_audit(self) -> None:
+        self._auditor = Auditor(self._stage.store, needs_binds=False)
+        await self._auditor.__aenter__()
+
+    async def _end_audit(self, settle_s: float) -> None:
+        if self._auditor is None:
+            return
+        verdict = await self._auditor.finish(settle_s=settle_s)
+        await self._auditor.__aexit__(None, None, None)
+        self._auditor = None
+        self.tally.add(verdict)
+        if not verdict.is_clean:
+            self._say("audit", str(verdict))
+
+    # -- liveness ----------------------------------------------------------------------------------
+
+    async def _probe(self, kind: str) -> str:
+        """Until a new pod of one GPU, within its project's quota, is bound."""
+        self._n_probes += 1
+        pods, name = FOLDERS["Pod"].format(PROBE), f"probe-{self._n_probes}"
+        body = asking(1000)
+        body["metadata"] |= {"name": name}
+        body["spec"]["terminationGracePeriodSeconds"] = 0
+        began_s = time.monotonic()
+        pod: dict[str, Any] = {}
+        while time.monotonic() - began_s < PROBE_S:
+            with suppress(*DOWN):
+                pod = await asyncio.to_thread(self._look_at_probe, pods, name, body)
+                if pod["spec"].get("nodeName"):
+                    break
+            await asyncio.sleep(0.1)
+        took_s = time.monotonic() - began_s
+        delete = functools.partial(self._stage.admin.delete, f"{pods}/{name}")
+        await self._stage.insist(delete, AGAIN_S)
+        if pod and pod["spec"].get("nodeName"):
+            return f"a new pod is bound after {took_s:.1f} s"
+        miss = f"a new pod is not bound in {PROBE_S:g} s: {_why(pod)}"
+        self.tally.misses.append(f"seed {self._seed}, {kind}: {miss}")
+        return f"MISS: {miss}"
+
+    def _look_at_probe(self, pods: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The probe, made if it is not there (yet, or any more after a restore)."""
+        if not self._stage.admin.has(f"{pods}/{name}"):
+            self._stage.admin.post(pods, {"apiVersion": "v1", "kind": "Pod", **body})
+        found: dict[str, Any] = self._stage.admin.get(f"{pods}/{name}")
+        return found
+
+    async def _check(self) -> None:
+        """With the load within its quotas, until all that can run is bound and rows are true."""
+        self._is_loading = False
+        began_s, wrong = time.monotonic(), ["the API server did not answer"]
+        is_trimmed = False
+        while wrong and time.monotonic() - began_s < CHECK_S:
+            with suppress(*DOWN):
+                if not is_trimmed:
+                    await asyncio.to_thread(self._load.trim)
+                    is_trimmed = True
+                wrong = await asyncio.to_thread(self._wrong)
+            await asyncio.sleep(LOOK_S)
+        self.tally.n_checked += 1
+        self._is_loading = True
+        if not wrong:
+            self._say(
+                "check", f"all that can run is bound after {time.monotonic() - began_s:.1f} s"
+            )
+            return
+        self.tally.misses.append(f"seed {self._seed}, check: {len(wrong)} wrong: {wrong[0]}")
+        self._say("check", "\n  ".join([f"MISS: after {CHECK_S:g} s", *wrong]))
+
+    def _wrong(self) -> list[str]:
+        """Pods that could run and are not bound, and rows that are not those of the bound pods."""
+        pods = [
+            pod
+            for project in (*PROJECTS, PROBE)
+            for pod in self._stage.items(FOLDERS["Pod"].format(project))
+            if not has_ended(pod) and "deletionTimestamp" not in pod["metadata"]
+        ]
+        rows = {
+            row["uid"]: f"row of {row['namespace']}/{row['name']} on {node['metadata']['name']}"
+            for node in self._stage.items(f"{workloads.API}/gpunodes")
+            for row in node["spec"]["rows"]
+        }
+        bound = {pod["metadata"]["uid"] for pod in pods if pod["spec"].get("nodeName")}
+        wrong = [f"{_key(pod)} is not bound: {_why(pod)}" for pod in _runnable(pods)]
+        wrong += [f"{said} without its bound pod" for uid, said in rows.items() if uid not in bound]
+        wrong += [
+            f"{_key(pod)} is bound without a row"
+            for pod in pods
+            if pod["metadata"]["uid"] in bound - rows.keys()
+        ]
+        return wrong
+
+    def _say(self, kind: str, text: str) -> None:
+        print(f"seed {self._seed}, {kind}: {text}", flush=True)
+
+
+def _runnable(pods: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Of the pods that are not bound, those whose gang has all its pods."""
+    present: dict[tuple[str, str], int] = {}
+    for pod in pods:
+        meta = pod["metadata"]
+        gang = meta["namespace"], meta["labels"].get(names.LABEL_POD_GROUP, "")
+        present[gang] = present.get(gang, 0) + 1
+    for pod in pods:
+        meta = pod["metadata"]
+        group = meta["labels"].get(names.LABEL_POD_GROUP, "")
+        needs = int(meta["annotations"].get(names.ANNOTATION_MIN_MEMBER, "1")) if group else 1
+        if not pod["spec"].get("nodeName") and present[meta["namespace"], group] >= needs:
+            yield pod
+
+
+def _key(pod: dict[str, Any]) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _why(pod: dict[str, Any]) -> str:
+    """What the pod's conditions say."""
+    if not pod:
+        return "it was never made"
+    said = [
+        f"{each['type']}={each.get('reason', '')}: {each.get('message', '')}"
+        for each in pod["status"].get("conditions", ())
+        if each["status"] == "False"
+    ]
+    return "; ".join(said) or f"no condition; {pod['spec'].get('schedulingGates')}"
+
+
+@asynccontextmanager
+async def opened(seed: int, kinds: tuple[str, ...]) -> AsyncIterator[Trial]:
+    """A trial on a stage of its own."""
+    async with Stage.open() as stage:
+        yield Trial(stage, seed, kinds)
