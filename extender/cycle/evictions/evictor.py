@@ -183,6 +183,8 @@ class Evictor:
         if outcome not in ("done", "gone"):
             return False
         reach("control.evicted")
+        if outcome == "gone":
+            return True  # it ended or was deleted before: an event would blame the beneficiary
         case.told.append(turn.eviction)
         self._tell(turn.eviction, case.beneficiary)
         return True

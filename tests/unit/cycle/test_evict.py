@@ -14,7 +14,7 @@ from extender.cycle.evictions.beneficiaries import RUNS_WITHIN_S
 from extender.cycle.evictions.evictor import AT_ONCE, Evictor
 from extender.cycle.evictions.protection import FIRST_S
 from extender.cycle.pods.writer import PodWriter
-from extender.kube.client import Evicted, EvictionRefused
+from extender.kube.client import Evicted, EvictionRefused, Gone
 from extender.policy.plan import Admission, Eviction, HeldBack, Move, Placement, Plan
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
@@ -29,6 +29,7 @@ class ApiServer:
 
     takes_s: float = 1.0
     refused: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     under_way: int = 0
@@ -40,6 +41,8 @@ class ApiServer:
         self.most_under_way = max(self.most_under_way, self.under_way)
         await asyncio.sleep(self.takes_s)
         self.under_way -= 1
+        if name in self.gone:
+            return Gone()
         return EvictionRefused(0.0, "no") if name in self.refused else Evicted()
 
     async def strategic_patch(self, *_: object) -> None:
@@ -50,10 +53,13 @@ class ApiServer:
 
 
 class Events:
-    """Takes events and forgets them."""
+    """Takes events and keeps the names that they are about."""
 
-    def record(self, *_: object) -> None:
-        pass
+    def __init__(self) -> None:
+        self.about: list[str] = []
+
+    def record(self, regarding: Any, *_: object) -> None:
+        self.about.append(regarding.name)
 
 
 class Stage:
@@ -70,7 +76,8 @@ class Stage:
         for obj in (project("team-a").build(), *self.victims, self.needy, ledger):
             self.state.apply(Upserted(obj))
         writer = PodWriter(api, self.state)  # type: ignore[arg-type]
-        self.evictor = Evictor(self.state, writer, Events())  # type: ignore[arg-type]
+        self.events = Events()
+        self.evictor = Evictor(self.state, writer, self.events)  # type: ignore[arg-type]
 
     def start(self, without_place: frozenset[str] = frozenset()) -> None:
         """Queue the eviction of all victims for `needy`, unless it is `without_place`."""
@@ -99,6 +106,14 @@ class Stage:
     def drop(self, gone: Pod) -> None:
         meta = gone.metadata
         self.state.apply(Removed(Pod, meta.uid, meta.namespace, meta.name))
+
+
+async def test_a_pod_that_was_deleted_before_its_eviction_is_not_said_to_be_evicted() -> None:
+    stage = Stage(2, ApiServer(gone={"v1"}))
+    stage.start()
+    await asyncio.sleep(5)
+    assert "v0" in stage.events.about
+    assert "v1" not in stage.events.about
 
 
 async def test_many_are_evicted_at_once_and_started_in_the_plans_order() -> None:
