@@ -78,6 +78,13 @@ def test_an_eviction_that_nothing_explains_is_judged_as_reclaim_at_the_end() -> 
     assert story.rest().broken == {"E2"}
 
 
+def test_an_eviction_that_nothing_explains_is_a_move_where_its_successors_place_is_kept() -> None:
+    story = borrowing(quota=2).node("n2").keep("p0", "n2").evict("p0")
+    assert story.rest().violations == []
+    story = borrowing(quota=2, owner="").node("n2").keep("p0", "n2", owner="uid-job").evict("p0")
+    assert "E2" in story.rest().broken
+
+
 def test_what_ended_by_itself_a_moment_ago_counts_for_the_decider() -> None:
     assert borrowing().end("p1").evict("p0", "Reclaimed").violations == []
     assert borrowing().end("p1").wait(10).evict("p0", "Reclaimed").broken == {"E2"}

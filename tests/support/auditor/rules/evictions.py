@@ -15,8 +15,9 @@ pod says what it was for:
   `nominated` row that keeps it is there when the pod is told to leave.
 - `GangStale`: always allowed.
 
-A marked eviction that no event explains is judged as reclaim when the audit ends; a deletion that
-none explains came from another program or a user.
+A marked eviction that no event explains (its controller may have been killed before it could tell)
+is judged when the audit ends: as a move if a place is kept for its successor, else as reclaim. A
+deletion that none explains came from another program or a user.
 """
 
 from collections import deque
@@ -168,6 +169,8 @@ class Evictions(Rule):
             return
         self.n_evictions += not case.is_certain
         subject, why = f"Pod {case.pod.key}", reason or "evicted, no event says why"
+        if not reason and case.is_kept:
+            reason = Reason.MOVED
         if reason == Reason.GANG_STALE:
             return
         if not case.pod.is_preemptible:
