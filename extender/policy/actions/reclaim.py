@@ -37,14 +37,10 @@ from typing import Final
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_tenths
 from extender.policy.actions.counter_reclaim import CounterReclaim
+from extender.policy.actions.held_turns import HeldTurns
 from extender.policy.actions.preemption_loop import DESERVES, LIMIT, PreemptionLoop, first_over
 from extender.policy.preemption.candidates import Candidates
-from extender.policy.preemption.eligibility import (
-    NOTHING,
-    SURPLUS_ONLY,
-    Eligibility,
-    EligibilityBuilder,
-)
+from extender.policy.preemption.eligibility import NOTHING, Eligibility, EligibilityBuilder
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
@@ -53,8 +49,6 @@ from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.tree import RESOURCES, Queue, larger
 from extender.policy.session import Session, format_amount, placed_amounts
 from extender.policy.workloads.first_kinds import FIRST_KINDS, size_of
-from extender.policy.workloads.gangs import least_pods
-from extender.policy.workloads.pending import has_waited_long
 from extender.state.model import GPU, UNLIMITED, Amounts, PodView
 
 _Precedence = tuple[bool, int]
@@ -68,10 +62,6 @@ _RuleKey = tuple[
     tuple[Queue, _Precedence] | None,
 ]
 
-#: Seconds for which work that is larger than its queue's share, and waited long until the queue had
-#: its turn, keeps its places against queues above their quota. Twelve hours let a long training end
-#: or save its work, and are half of what `held_lately` looks back on.
-TURN_S: Final = 43_200
 #: A floor above what any queue holds.
 _NEVER: Final = 1 << 60
 
@@ -104,19 +94,17 @@ class _Preemptor:
 class _Reclaim:
     session: Session
     pool: str
-    turns: "_HeldTurns" = field(init=False)
+    turns: HeldTurns = field(init=False)
     _rules: "dict[_RuleKey, _ReclaimRule]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.turns = _HeldTurns(self.session)
+        self.turns = HeldTurns(self.session)
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
         """The rules by which the request may take: first from inside a queue that has all it
         deserves, and only if that is not enough, from every queue."""
         leaf, workload, need = request.leaf, request.pending.workload, request.need
-        surplus = tuple([_surplus(queue, need) for queue in leaf.chain])
-        # No queue deserves less than its quota.
-        over = first_over(request, DESERVES) if any(map(any, surplus)) else None
+        over = first_over(request, DESERVES)
         if over is leaf:
             return _has_its_share(request, leaf.deserves, self.session.waits.get(request.key))
         if self._is_near_its_share(request):
@@ -125,6 +113,7 @@ class _Reclaim:
                 f"{request.key}: {leaf.project.name} is above its quota and close to its fair"
                 " share, so no pod is evicted for the rest",
             )
+        surplus = tuple([_surplus(queue, need) for queue in leaf.chain])
         precedence = self._precedence(request) if leaf.is_user else None
         preemptor = _Preemptor(leaf, surplus, need[GPU] > 0, precedence)
         refused = self.session.check_room(leaf, workload, need, "later")
@@ -193,7 +182,7 @@ class _ReclaimRule:
 
     session: Session
     pool: str
-    turns: "_HeldTurns"
+    turns: HeldTurns
     preemptor: _Preemptor
     inside: Queue | None
     is_for_host: bool
@@ -230,7 +219,9 @@ class _ReclaimRule:
                 for pod, protected in zip(candidates.pods, is_safe, strict=True)
             )
         is_safe = self._protect_what_precedes(candidates, is_safe)
-        return eligibility.finish(self.turns.protect(candidates, preemptor, is_safe))
+        return eligibility.finish(
+            self.turns.protect(candidates, preemptor.leaf, preemptor.surplus, is_safe)
+        )
 
     def _protect_what_precedes(self, candidates: Candidates, is_safe: bytearray) -> bytearray:
         """Work of the preemptor's project that precedes a user's work is safe from it."""
@@ -292,54 +283,18 @@ class _ReclaimRule:
         return True
 
 
-@dataclass(slots=True)
-class _HeldTurns:
-    """What has its turn in the pool: found once for all rules of the stage."""
-
-    session: Session
-    _in_turn: list[int] | None = None
-
-    def protect(
-        self, candidates: Candidates, preemptor: _Preemptor, is_safe: bytearray
-    ) -> bytearray:
-        """What has its turn is safe from preemptors above their quota; see `TURN_S`."""
-        if self._in_turn is None:
-            self._in_turn = [
-                w for w in range(len(candidates.workloads)) if self._has_turn(candidates, w)
-            ]
-        if not self._in_turn:
-            return is_safe
-        level_of, found = levels_of(preemptor.leaf), bytearray(is_safe)
-        for w in self._in_turn:
-            _, level = compared(candidates.leaves[w], level_of)
-            if level >= 0 and any(preemptor.surplus[level]):
-                for p in candidates.members[w]:
-                    found[p] = max(found[p], SURPLUS_ONLY)
-        return found
-
-    def _has_turn(self, candidates: Candidates, w: int) -> bool:
-        """Whether the workload, of which the minimum alone is larger than what a queue of its is
-        due, runs since it waited long for its turn."""
-        workload, now_s = candidates.workloads[w], self.session.snapshot.now_s
-        started_s = max(pod.started_at for pod in workload.pods)
-        if now_s - started_s >= TURN_S or not has_waited_long(workload, started_s):
-            return False
-        held = sorted(pod.held_milli for pod in workload.pods if pod.held_milli)
-        least = sum(held[: least_pods(workload)])
-        return any(least > queue.due[GPU] for queue in candidates.leaves[w].chain)
-
-
 def _reclaim_runtime(queues: Iterable[Queue]) -> int:
     return max(queue.reclaim_min_runtime_s for queue in queues)
 
 
 def _surplus(queue: Queue, more: Amounts) -> Amounts:
     """What the queue would hold above its quota with so much more, of what there is more of."""
-    gpu, cpu, memory = (
-        max(0, has + extra - quota) if extra else 0
-        for has, extra, quota in zip(queue.allocated, more, queue.quota, strict=True)
+    (gpu, cpu, memory), has, quota = more, queue.allocated, queue.quota
+    return (
+        gpu and max(0, has[0] + gpu - quota[0]),
+        cpu and max(0, has[1] + cpu - quota[1]),
+        memory and max(0, has[2] + memory - quota[2]),
     )
-    return gpu, cpu, memory
 
 
 def _has_more(

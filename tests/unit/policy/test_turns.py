@@ -1,6 +1,6 @@
 """Ties between queues go by what they held lately, and the odd GPU is not taken back."""
 
-from extender.policy.actions.reclaim import TURN_S
+from extender.policy.actions.held_turns import TURN_S
 from extender.policy.decide import decide
 from extender.policy.queues.usage import LATELY_HALF_LIFE_S, HeldLately
 from extender.state.model import LATELY
