@@ -2,14 +2,15 @@
 
 Each carries the resourceVersion it was decided on, so a stale writer gets a conflict instead of
 undoing a newer decision: this, with the compare-and-swap on rows, is what makes two live leaders
-harmless (reliability notes, rule 2).
+harmless (reliability notes, rule 2). All are strategic merge patches: the API server applies them
+without encoding and decoding the whole pod as JSON, as it does for a merge patch.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from extender.api.kinds import Row
-from extender.api.names import ANNOTATION_PLAN, ANNOTATION_REFUSED, ANNOTATION_REVOKED
+from extender.api.names import ANNOTATION_PLAN, ANNOTATION_REFUSED, ANNOTATION_REVOKED, GATE
 from extender.api.objects import NodeSelectorTerm
 from extender.state.model import PodView
 from extender.state.refusals import Refusals, write_refusals
@@ -23,7 +24,7 @@ def plan_text(epoch: int, node: str) -> str:
 
 
 def release_patch(pod: PodView, epoch: int, node: str, nodes: Sequence[str]) -> Patch:
-    """Merge patch that names the plan, and the first time removes our gate.
+    """Names the plan, and the first time removes our gate and no other.
 
     The first time is also the only one at which the pod's node affinity can be narrowed: to
     `nodes`, the planned node among them, which saves kube-scheduler its search of the cluster;
@@ -36,7 +37,7 @@ def release_patch(pod: PodView, epoch: int, node: str, nodes: Sequence[str]) -> 
         }
     }
     if pod.is_gated:
-        patch["spec"] = {"schedulingGates": [{"name": name} for name in pod.other_gates] or None}
+        patch["spec"] = {"schedulingGates": [{"$patch": "delete", "name": GATE}]}
         if nodes:
             terms = {"nodeSelectorTerms": _narrowed_terms(pod, nodes)}
             required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
@@ -52,7 +53,7 @@ def revoke_patch(
     keeps_plan: bool = False,
     refusals: Refusals | None = None,
 ) -> Patch:
-    """Merge patch that must land before the row of an unbound pod may be freed.
+    """The patch that must land before the row of an unbound pod may be freed.
 
     It moves the pod's resourceVersion on, so any release or Binding under way fails, and names
     the row, so that none begun later uses it. `keeps_plan`: the pod's plan is about another row.
@@ -67,7 +68,7 @@ def revoke_patch(
 
 
 def forget_plan_patch(pod: PodView) -> Patch:
-    """Merge patch that takes the plan off an unbound pod without a row: it waits for another."""
+    """Takes the plan off an unbound pod without a row: it waits for another."""
     return {
         "metadata": {
             "resourceVersion": pod.resource_version,

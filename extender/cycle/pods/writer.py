@@ -178,7 +178,7 @@ class PodWriter:
 
     async def _patch(self, pod: PodView, patch: Patch) -> Outcome:
         try:
-            after = await self._client.merge_patch(PODS, pod.name, patch, namespace=pod.namespace)
+            after = await self._client.strategic_patch(PODS, pod.name, patch, pod.namespace)
         except NotLeading:
             raise
         except Conflict:

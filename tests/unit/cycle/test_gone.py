@@ -38,7 +38,7 @@ async def test_a_pod_that_a_patch_does_not_find_is_forgotten() -> None:
     ghost = pod("ghost").needs(1000).build()
     state = state_of(ghost, gpu_node("n1", 1).holds(row(ghost, whole(0))).build())
     client = client_of()
-    client.merge_patch.side_effect = NotFound("gone")
+    client.strategic_patch.side_effect = NotFound("gone")
     view = state.pod("uid-ghost")
     assert view is not None
     release = Release(view, "n1", 7)
@@ -83,7 +83,7 @@ async def test_a_term_that_has_used_its_plan_numbers_ends() -> None:
     term._number = EPOCHS_PER_LEADER - 1
     with pytest.raises(NotLeading, match="plan numbers"):
         await term._cycle()
-    client.merge_patch.assert_not_called()
+    client.strategic_patch.assert_not_called()
 
 
 def test_plan_numbers_are_read_by_the_extender_and_exact_in_json() -> None:

@@ -35,9 +35,9 @@ def test_release_names_the_plan_and_carries_the_version_it_was_decided_on() -> N
 
 
 def test_release_removes_our_gate_and_keeps_those_of_others() -> None:
-    assert release_patch(pod(), 7, "n1", ())["spec"]["schedulingGates"] is None
-    others = release_patch(pod(other_gates=("x.dev/hold",)), 7, "n1", ())["spec"]["schedulingGates"]
-    assert others == [{"name": "x.dev/hold"}]
+    for view in (pod(), pod(other_gates=("x.dev/hold",))):
+        gates = release_patch(view, 7, "n1", ())["spec"]["schedulingGates"]
+        assert gates == [{"$patch": "delete", "name": "ballast.dev/admission"}]
 
 
 def named(*nodes: str) -> list[dict[str, object]]:
