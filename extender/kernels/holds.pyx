@@ -2,7 +2,8 @@
 """How many pods that ask for the same each node takes, and places held for them. Twin:
 `holds_twin`.
 
-Arguments are as in `nodes`. Who holds places in a table gives them back before anybody else looks.
+Arguments are as in `nodes`. A caller that holds places in a table gives them back before another
+one reads it.
 """
 
 from extender.kernels.cards cimport (

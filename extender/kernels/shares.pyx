@@ -22,8 +22,8 @@ def divide(long long surplus, const long long[::1] weight, const long long[::1] 
     """Give `surplus` milli to claimants by weight, none more than its room; returns what is left.
 
     All arrays are int64[n], in the order that breaks ties. out[i] is set to the grant. Claimants of
-    weight 0 get nothing. Whoever wants no more than its part gets what it wants, and the rest is
-    divided again. Parts that don't cover the wish are rounded down to the claimant's granule
+    weight 0 get nothing. A claimant that wants no more than its part gets what it wants, and the
+    rest is divided again. Parts below the wish are rounded down to the claimant's granule
     (1000: whole GPUs; 1: milli), and what that leaves goes out by largest remainder. The caller
     vouches that weights, rooms and surplus are at most 2**52 and n at most 2**20. O(n log n).
     """
@@ -47,11 +47,11 @@ def divide(long long surplus, const long long[::1] weight, const long long[::1] 
 
 cdef long long _give(long long surplus, int128 total, Claim* claims, Py_ssize_t n,
                      const long long[::1] granule, long long[::1] out) noexcept nogil:
-    """Satisfy who wants no more than its part, round what the others get; returns what is left."""
+    """Satisfy claims for no more than their part, round what others get; returns what is left."""
     cdef Py_ssize_t i = 0
     qsort(claims, n, sizeof(Claim), _by_appetite)
     # Invariant: claims[:i] have all they want, `surplus` and `total` are of claims[i:]; satisfying
-    # one makes the parts of the others no smaller, so nobody has to be looked at twice.
+    # one makes the parts of the others no smaller, so no claim is looked at twice.
     while i < n and <int128>claims[i].room * total <= <int128>surplus * claims[i].weight:
         out[claims[i].ix] = claims[i].room
         surplus -= claims[i].room
