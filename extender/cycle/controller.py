@@ -125,7 +125,7 @@ class Controller:
         try:
             await _Term(self, leadership.transitions).run()
         finally:
-            metrics.IS_LEADER.set(0)
+            metrics.end_term()
 
     async def read_live(self) -> None:
         """Take ledgers and pods as they are now: a watch may lag, after a freeze above all.

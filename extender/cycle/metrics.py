@@ -53,3 +53,12 @@ FOREIGN_GPUS = Gauge(
 PENDING = Gauge("ballast_control_pending_workloads", "Workloads that wait, by reason.", ["reason"])
 CACHE_SIZE = Gauge("ballast_control_cache_size", "Objects in the model.", ["type"])
 IS_LEADER = Gauge("ballast_control_is_leader", "1 while this replica decides.")
+
+
+def end_term() -> None:
+    """Withdraw what only a leader knows: a replica that leads no more would repeat it for ever."""
+    IS_LEADER.set(0)
+    CUT_WORKLOADS.set(0)
+    SCHEDULER_AWAY.set(0)
+    FOREIGN_GPUS.clear()
+    PENDING.clear()

@@ -17,7 +17,7 @@ replay that is held against it has to add as it does (`Published`, and the kerne
 
 1. How far does a node's CPU reach? To `left` comes what stays idle after as many pods m as fit, and
    the mean of the two counts. So CPU-heavy pods go where CPU is plenty.
-2. What will come? A node needn't take the next pod, it takes one that suits it. So its fragmentation
+2. What comes? A node needn't take the next pod, it takes one that suits it. So its fragmentation
    is the least `left` of the next four pods, as expected over all draws of four typical pods.
 3. Which card models run short? A model costs ten points times its pressure, which is the typical
    demand per free GPU that may serve it, as a multiple of the cluster's mean (`price_models`).

@@ -2,8 +2,8 @@
 
 Each carries the resourceVersion it was decided on, so a stale writer gets a conflict instead of
 undoing a newer decision: this, with the compare-and-swap on rows, is what makes two live leaders
-harmless (reliability notes, rule 2). All are strategic merge patches: the API server applies them
-without encoding and decoding the whole pod as JSON, as it does for a merge patch.
+harmless (reliability notes, rule 2). All are strategic merge patches, so that a release removes
+our gate whatever other gates the pod has.
 """
 
 from collections.abc import Sequence

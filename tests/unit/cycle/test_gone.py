@@ -1,19 +1,21 @@
 """What is gone is forgotten, and nothing is deleted that changed since it was looked at."""
 
 from typing import Any
-from unittest.mock import create_autospec
+from unittest.mock import AsyncMock, create_autospec
 
 import pytest
+from prometheus_client import REGISTRY
 
 from extender.api.events import Removed, Synced, Upserted
 from extender.api.objects import Node, Pod
+from extender.cycle import metrics
 from extender.cycle.controller import EPOCHS_PER_LEADER, Controller, ControlOptions, _Term
 from extender.cycle.keepers.inventory import InventoryKeeper
 from extender.cycle.pods.narrow import Narrowing
 from extender.cycle.pods.writer import PodWriter, Release
 from extender.http.claim import read_claim
 from extender.kube.client import Client
-from extender.kube.election import _first_transitions
+from extender.kube.election import Leadership, _first_transitions
 from extender.kube.errors import Conflict, NotFound, NotLeading
 from extender.ledger.rows import add_rows
 from extender.state.cluster import ClusterState
@@ -83,7 +85,34 @@ async def test_a_term_that_has_used_its_plan_numbers_ends() -> None:
     term._number = EPOCHS_PER_LEADER - 1
     with pytest.raises(NotLeading, match="plan numbers"):
         await term._cycle()
+    client.merge_patch.assert_not_called()
     client.strategic_patch.assert_not_called()
+
+
+async def test_a_replica_that_leads_no_more_withdraws_what_only_a_leader_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = client_of()
+    leadership = create_autospec(Leadership, instance=True, transitions=3)
+    monkeypatch.setattr(_Term, "run", AsyncMock(side_effect=NotLeading("the Lease ran out")))
+    gauges = {
+        "ballast_control_cut_workloads": metrics.CUT_WORKLOADS,
+        "ballast_control_scheduler_away": metrics.SCHEDULER_AWAY,
+        "ballast_control_foreign_gpus": metrics.FOREIGN_GPUS.labels("true"),
+        "ballast_control_pending_workloads": metrics.PENDING.labels("NoQuota"),
+    }
+    for gauge in gauges.values():
+        gauge.set(7)
+    controller = Controller(client, client, ControlOptions("me"))
+    with pytest.raises(NotLeading):
+        await controller._lead(leadership)
+    left = [
+        sample
+        for family in REGISTRY.collect()
+        for sample in family.samples
+        if sample.name in gauges and sample.value
+    ]
+    assert left == []
 
 
 def test_plan_numbers_are_read_by_the_extender_and_exact_in_json() -> None:
