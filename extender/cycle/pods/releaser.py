@@ -45,9 +45,7 @@ class Releaser:
         self._waiting.setdefault(project, deque()).append(new[::-1])
         self._narrowing = None
         for _ in range(min(len(new), AT_ONCE - len(self._tasks))):
-            task = asyncio.ensure_future(self._work())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.add(asyncio.create_task(self._work()))
 
     async def close(self) -> None:
         """Give up what has not been sent: this process leads no more."""
@@ -68,6 +66,8 @@ class Releaser:
                 log.exception("release broke", pod=release.pod.key)
             finally:
                 self._queued.discard(release.pod.uid)
+        # At once, so that `start` counts those alone that still take what is queued.
+        self._tasks = {task for task in self._tasks if task is not asyncio.current_task()}
 
     async def _release(self, release: Release) -> None:
         """Release the pod as the model has it now, if it still has the row of the plan."""

@@ -124,3 +124,17 @@ async def test_a_failure_ends_no_other_release(error: Exception) -> None:
     scene.start("a", "a2")
     await scene.settle()
     assert scene.releaser._writer.release.call_count == 2  # type: ignore[attr-defined]
+
+
+async def test_a_pod_that_is_queued_as_the_last_release_ends_is_sent() -> None:
+    names = [f"a{number}" for number in range(AT_ONCE)]
+    scene = Scene([*names, "next"])
+    scene.may_go.clear()
+    scene.start("a", *names)
+    await scene.settle()
+    scene.may_go.set()
+    while scene.releaser._queued:
+        await asyncio.sleep(0)
+    scene.start("a", "next")
+    await scene.settle()
+    assert scene.sent[-1] == "next"
