@@ -29,7 +29,8 @@ NODES: Final = GpuNodes(8, gpus=4)
 #: GPUs of each project; together less than the 32 of the nodes, so that quotas always fit.
 QUOTAS: Final = {"team-a": 10, "team-b": 8, "team-c": 6, "probe": 2}
 PROBE: Final = "probe"
-LEASE_S: Final = 3.0
+#: Shorter than in a cluster, so that leaders change often; longer than a busy machine stands still.
+LEASE_S: Final = 6.0
 #: As in `kube-system`: what keeps the cluster together, in the order in which it starts.
 KUBERNETES: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"

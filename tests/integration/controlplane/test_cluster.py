@@ -48,6 +48,26 @@ def test_pod_with_run_seconds_succeeds_by_itself(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("cluster", [None], indirect=True)
+def test_pod_that_succeeded_has_succeeded_until_it_is_gone(cluster: Cluster) -> None:
+    cluster.add_gpu_nodes(1)
+    manifest = json.loads(_pod("done", {"simulation.ballast.dev/run-seconds": "1"}))
+    manifest["metadata"]["finalizers"] = ["example.com/look-at-me"]
+    _create(cluster, json.dumps(manifest))
+    wait_for(lambda: _phase(cluster, "done") == "Succeeded", WITHIN_S, "pod done")
+    cluster.kubectl("delete", "pod", "done", f"-n{cluster.namespace}", "--wait=false")
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods/done"
+
+    def is_stopped() -> bool:
+        pod = cluster.control_plane.admin.get(path)
+        return bool(pod["metadata"]["deletionGracePeriodSeconds"] == 0)
+
+    wait_for(is_stopped, WITHIN_S, "pod stopped")
+    assert _phase(cluster, "done") == "Succeeded"
+    no_finalizers = '{"metadata": {"finalizers": null}}'
+    cluster.kubectl("patch", "pod", "done", f"-n{cluster.namespace}", "-p", no_finalizers)
+
+
+@pytest.mark.parametrize("cluster", [None], indirect=True)
 def test_deleted_pod_goes_away(cluster: Cluster) -> None:
     cluster.add_gpu_nodes(1)
     _create(cluster, _pod("gone"))

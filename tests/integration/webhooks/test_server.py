@@ -5,6 +5,7 @@ import gzip
 import json
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,10 +17,10 @@ import pytest_asyncio
 from extender.api.events import Synced
 from tests.support.admission import pod, review_body, usual_index
 from webhooks import certs
-from webhooks.body import MAX_BODY, MAX_OBJECT, SMALL
+from webhooks.body import LARGE_WITHIN_S, MAX_BODY, MAX_OBJECT, SMALL
 from webhooks.catalog import WATCHED
 from webhooks.projects import ProjectIndex
-from webhooks.server import Server
+from webhooks.server import BODY_DEADLINE_S, Server
 
 REVIEW = review_body(pod().noted({"gpu-fraction": "0.5"}).body)
 
@@ -53,22 +54,24 @@ class Running:
             return answer.status, await answer.text()
 
 
-@pytest_asyncio.fixture
-async def running(tmp_path: Path) -> AsyncIterator[Running]:
-    bundle = certs.load_or_make(tmp_path)
+@asynccontextmanager
+async def serving(
+    folder: Path, body_deadline_s: float = BODY_DEADLINE_S, large_within_s: float = LARGE_WITHIN_S
+) -> AsyncIterator[Running]:
+    """A server with these limits, until the block ends."""
+    bundle = certs.load_or_make(folder)
     clock, projects = Clock(), usual_index()
     projects.is_synced = False
-    server, context = (
-        Server(projects, now=clock, body_deadline_s=0.4, large_within_s=0.2),
-        certs.server_context(),
+    server = Server(
+        projects, now=clock, body_deadline_s=body_deadline_s, large_within_s=large_within_s
     )
-    certs.serve_with(context, tmp_path)
+    context = certs.server_context()
+    certs.serve_with(context, folder)
     server.bundle = bundle
     runner = server.runner()
     await runner.setup()
-    port = 0
     try:
-        site = aiohttp.web.TCPSite(runner, "127.0.0.1", port, ssl_context=context)
+        site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
         await site.start()
         port = runner.addresses[0][1]
         trust = ssl.create_default_context(cadata=bundle.ca.decode())
@@ -77,6 +80,19 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
             yield Running(f"https://127.0.0.1:{port}", client, clock, projects)
     finally:
         await runner.cleanup()
+
+
+@pytest_asyncio.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    async with serving(tmp_path) as server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def impatient(tmp_path: Path) -> AsyncIterator[Running]:
+    """A server that soon gives up a body that does not come."""
+    async with serving(tmp_path, body_deadline_s=0.4, large_within_s=0.2) as server:
+        yield server
 
 
 async def test_review_is_answered_with_its_uid(running: Running) -> None:
@@ -158,12 +174,12 @@ async def test_update_may_have_two_objects_of_that_size(running: Running) -> Non
     assert status == 200
 
 
-async def test_large_body_that_comes_too_slowly_is_answered_by_its_head(running: Running) -> None:
+async def test_large_body_that_comes_too_slowly_is_answered_by_its_head(impatient: Running) -> None:
     async def never_ending() -> AsyncIterator[bytes]:
         yield large(2 * SMALL)[: SMALL + 1]
         await asyncio.Event().wait()
 
-    async with running.client.post(f"{running.url}/mutate", data=never_ending()) as answer:
+    async with impatient.client.post(f"{impatient.url}/mutate", data=never_ending()) as answer:
         response = json.loads(await answer.text())["response"]
     assert not response["allowed"]
     assert "too many large objects" in response["status"]["message"]
@@ -198,12 +214,12 @@ async def test_compressed_body_is_refused_unread(running: Running) -> None:
     assert "without Content-Encoding" in text
 
 
-async def test_slow_body_is_given_up(running: Running) -> None:
+async def test_slow_body_is_given_up(impatient: Running) -> None:
     async def never_ending() -> AsyncIterator[bytes]:
         yield b"{"
         await asyncio.Event().wait()
 
-    async with running.client.post(f"{running.url}/mutate", data=never_ending()) as answer:
+    async with impatient.client.post(f"{impatient.url}/mutate", data=never_ending()) as answer:
         assert answer.status == 408
 
 

@@ -27,7 +27,7 @@ class Limits:
 
     lag_s: float = 5.0
     orphan_row_s: float = 60.0
-    kept_row_s: float = 90.0
+    kept_row_s: float = 120.0
     gang_bind_s: float = 30.0
     gang_stale_s: float = 60.0
     rest_s: float = 3.0
