@@ -77,6 +77,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "owner": "UID of the controller that makes the moved pod again.",
         "cpuMilli": "Thousandths of a CPU that the pod requests.",
         "memoryMiB": "MiB of host memory that the pod requests.",
+        "goneAt": "Unix seconds when the moved pod was seen to be gone; 0: not yet.",
     },
     "PastUse": {
         "gpuMilliSeconds": "Thousandths of a GPU times seconds.",

@@ -36,7 +36,7 @@ RowState = Literal["nominated", "reserved", "bound"]
 
 class MoveHold(
     Struct,
-    rename={"cpu_milli": "cpuMilli", "memory_mib": "memoryMiB"},
+    rename={"cpu_milli": "cpuMilli", "memory_mib": "memoryMiB", "gone_at": "goneAt"},
     kw_only=True,
     frozen=True,
     gc=False,
@@ -44,12 +44,14 @@ class MoveHold(
     """The successor for which a moved pod's row holds a place on the next node.
 
     `owner` is the UID of the pod's controller, which makes the successor. The rest is what the pod
-    asks of a node besides cards: it identifies the successor, and it is kept free for it.
+    asks of a node besides cards: it identifies the successor, and it is kept free for it. `gone_at`
+    is in unix seconds.
     """
 
     owner: Name
     cpu_milli: Natural = 0
     memory_mib: Natural = 0
+    gone_at: Natural = 0
 
 
 class Row(

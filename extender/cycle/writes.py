@@ -1,7 +1,8 @@
 """Many small writes side by side, of which none may hold up the others."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 import structlog
 
@@ -10,15 +11,19 @@ from extender.kube.errors import KubeError, NotFound, NotLeading
 log = structlog.get_logger(__name__)
 
 
-async def write_all(writes: Iterable[Awaitable[None]], *, at_once: int, what: str) -> bool:
+async def write_all(
+    writes: Iterable[Coroutine[Any, Any, None]], *, at_once: int, what: str
+) -> bool:
     """Do all of them, `at_once` at a time; returns whether all went well.
 
     What is gone meanwhile counts as well done: the watch will say so. Other failures are logged as
-    about `what`. Raises NotLeading, in a group, when this process may not write any more.
+    about `what`. Raises NotLeading, in a group, when this process may not write any more. A write
+    that was not begun when this ends, because of that or of a cancellation, is closed.
     """
+    todo = list(writes)
     limit = asyncio.Semaphore(at_once)
 
-    async def one(write: Awaitable[None]) -> bool:
+    async def one(write: Coroutine[Any, Any, None]) -> bool:
         async with limit:
             try:
                 await write
@@ -31,6 +36,10 @@ async def write_all(writes: Iterable[Awaitable[None]], *, at_once: int, what: st
                 return False
         return True
 
-    async with asyncio.TaskGroup() as tasks:
-        started = [tasks.create_task(one(write)) for write in writes]
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            started = [tasks.create_task(one(write)) for write in todo]
+    finally:
+        for write in todo:
+            write.close()
     return all(task.result() for task in started)

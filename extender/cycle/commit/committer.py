@@ -5,6 +5,7 @@ their rows, and evictions, each only while nominated rows hold the place it make
 what is moved. If rows of a workload were refused, the workload is planned anew.
 """
 
+import time
 from typing import Final
 
 import structlog
@@ -64,7 +65,7 @@ class Committer:
         snapshot that is taken at once shows no pod as waiting while a place is kept for it.
         """
         for _ in range(_HAND_OVERS):
-            changes = self._hand_over.changes()
+            changes = self._hand_over.changes(int(time.time()))
             if not changes:
                 return
             await self._write(changes)

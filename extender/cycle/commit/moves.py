@@ -4,12 +4,11 @@ A move keeps its place by a nominated row under the UID of the pod that leaves. 
 bound, so it may be replaced or freed at any time; all that is lost by that is the place.
 """
 
-import asyncio
-import time
 from collections.abc import Iterable
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from extender.api.kinds import Row
 from extender.cycle.rows import successor_row
@@ -21,9 +20,9 @@ from extender.state.upkeep.upkeep import KeptPlace
 
 #: How long a place is kept once its pod is gone. A ReplicaSet makes another at once; a Job waits
 #: 10 s after the first pod that failed, and every further time twice as long.
-KEPT_S: Final = 60.0
+KEPT_S: Final = 60
 #: How long in all: pods may take minutes to stop, and on a node that is lost they never do.
-KEPT_IN_ALL_S: Final = 900.0
+KEPT_IN_ALL_S: Final = 900
 
 _Pair = tuple[KeptPlace, PodView]
 
@@ -31,51 +30,70 @@ log = structlog.get_logger(__name__)
 
 
 class HandOver:
-    """Matches kept places with successors. Remembers only since when places are kept."""
+    """Matches kept places with successors. Since when a place is kept stands in its row."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._seen: dict[tuple[str, str, bool], float] = {}
 
-    def changes(self) -> list[RowChange]:
-        """What the ledger has to write: places for their successors, and places given up."""
-        kept = self._state.kept_places()
-        self._note(kept, asyncio.get_running_loop().time())
-        changes: list[RowChange] = []
+    def changes(self, now_s: int) -> list[RowChange]:
+        """What the ledger has to write: places for their successors, and places given up.
+
+        A place that stays is marked once its pod is gone, so that any leader knows since when.
+        """
+        late: list[KeptPlace] = []
+        kept: list[KeptPlace] = []
+        for place in self._state.kept_places():
+            (late if _is_late(place, now_s) else kept).append(place)
+        ready = {
+            workload.key: (workload, pairs)
+            for workload, pairs in self._pairs(kept)
+            if _may_start(workload, pairs)
+        }
+        taken = {place.row.uid for _, pairs in ready.values() for place, _ in pairs}
+        return [
+            *map(_give_up, late),
+            *(
+                _mark(place, now_s)
+                for place in kept
+                if _is_news(place) and place.row.uid not in taken
+            ),
+            *(_change_of(workload, pairs, now_s) for workload, pairs in ready.values()),
+        ]
+
+    def _pairs(self, places: Iterable[KeptPlace]) -> list[tuple[WorkloadView, list[_Pair]]]:
+        """By workload, places with the pod that may take each; a pod takes one."""
         pairs: dict[str, tuple[WorkloadView, list[_Pair]]] = {}
         taken: set[str] = set()
-        for place in kept:
-            if self._is_late(place):
-                log.info("kept place given up", pod=_name(place), node=place.node)
-                changes.append(
-                    RowChange(f"give up {_name(place)}", frees={place.node: [place.row]})
-                )
-                continue
+        for place in places:
             heirs = self._state.successors(place.row)
             heir = next((pod for pod in heirs if pod.uid not in taken), None)
             workload = self._state.workload_of(heir) if heir else None
             if heir is not None and workload is not None:
                 taken.add(heir.uid)
                 pairs.setdefault(workload.key, (workload, []))[1].append((place, heir))
-        return changes + [
-            _change_of(workload, found)
-            for workload, found in pairs.values()
-            if _may_start(workload, found)
-        ]
-
-    def _note(self, kept: Iterable[KeptPlace], now: float) -> None:
-        keys = {(place.node, place.row.uid, is_gone) for place in kept for is_gone in _told(place)}
-        self._seen = {key: self._seen.get(key, now) for key in keys}
-
-    def _is_late(self, place: KeptPlace) -> bool:
-        now, key = asyncio.get_running_loop().time(), (place.node, place.row.uid)
-        if now - self._seen[*key, False] > KEPT_IN_ALL_S:
-            return True
-        return place.is_gone and now - self._seen[*key, True] > KEPT_S
+        return list(pairs.values())
 
 
-def _told(place: KeptPlace) -> tuple[bool, ...]:
-    return (False, True) if place.is_gone else (False,)
+def _is_late(place: KeptPlace, now_s: int) -> bool:
+    if now_s - place.row.reserved_at > KEPT_IN_ALL_S:
+        return True
+    return place.move.gone_at > 0 and now_s - place.move.gone_at > KEPT_S
+
+
+def _is_news(place: KeptPlace) -> bool:
+    return place.is_gone and not place.move.gone_at
+
+
+def _mark(place: KeptPlace, now_s: int) -> RowChange:
+    """The place with a note since when its pod is gone; given up where no row may be any more."""
+    row = replace(place.row, move=replace(place.move, gone_at=now_s))
+    frees = {place.node: [place.row]}
+    return RowChange(f"mark {_name(place)}", rows={place.node: [row]}, frees=frees)
+
+
+def _give_up(place: KeptPlace) -> RowChange:
+    log.info("kept place given up", pod=_name(place), node=place.node)
+    return RowChange(f"give up {_name(place)}", frees={place.node: [place.row]})
 
 
 def _may_start(workload: WorkloadView, pairs: Iterable[_Pair]) -> bool:
@@ -89,10 +107,9 @@ def _may_start(workload: WorkloadView, pairs: Iterable[_Pair]) -> bool:
     return not is_below(workload.tree, workload.min_member, groups)
 
 
-def _change_of(workload: WorkloadView, pairs: Iterable[_Pair]) -> RowChange:
+def _change_of(workload: WorkloadView, pairs: Iterable[_Pair], now_s: int) -> RowChange:
     rows: dict[str, list[Row]] = {}
     frees: dict[str, list[Row]] = {}
-    now_s = int(time.time())
     for place, pod in pairs:
         rows.setdefault(place.node, []).append(successor_row(workload, pod, place.row, now_s))
         frees.setdefault(place.node, []).append(place.row)

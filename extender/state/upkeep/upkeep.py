@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from extender.api.kinds import CardShare, Row
+from extender.api.kinds import CardShare, MoveHold, Row
 from extender.state.fleet.foreign import ForeignPods
 from extender.state.model import PodView
 from extender.state.nodes import RowIndex
@@ -44,6 +44,7 @@ class KeptPlace(Struct, frozen=True):
 
     node: str
     row: Row
+    move: MoveHold
     is_gone: bool
 
 
@@ -146,7 +147,7 @@ class Upkeep:
     def kept_places(self) -> list[KeptPlace]:
         """Places kept for successors, by node."""
         found = [
-            KeptPlace(node, row, is_gone=self._facts_of(uid) is None)
+            KeptPlace(node, row, row.move, is_gone=self._facts_of(uid) is None)
             for uid in self._kept
             for node, row in self._rows.held_of(uid).items()
             if row.move is not None

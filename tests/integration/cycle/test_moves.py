@@ -1,6 +1,7 @@
 """Moves that a leader left half way: the next one finishes them, or frees what they keep."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -32,7 +33,7 @@ async def keep_place(scene: Scene, pod: dict[str, Any], node: str, card: int) ->
         cards=[CardShare(card, 1000, 81920)],
         state="nominated",
         epoch=1,
-        reserved_at=1,
+        reserved_at=int(time.time()),
         move=MoveHold(owner=owner["uid"], cpu_milli=100, memory_mib=64),
     )
     known = await scene.client.get(GPU_NODES, node)

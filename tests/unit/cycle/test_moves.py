@@ -1,13 +1,13 @@
 """Which pod gets the place kept for a moved pod's successor, and how long it is kept."""
 
-import asyncio
 from typing import Any
 
-import pytest
+from msgspec.structs import replace
 
 from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
 from extender.cycle.commit.moves import KEPT_IN_ALL_S, KEPT_S, HandOver
+from extender.ledger.rows import NodeBatch, settle
 from extender.ledger.writer import RowChange
 from extender.state.cluster import ClusterState
 from tests.support.builders import (
@@ -21,7 +21,7 @@ from tests.support.builders import (
     whole,
 )
 
-pytestmark = pytest.mark.looptime
+NOW = 1_800_000_000
 
 
 def leaving(name: str, group: str = "") -> Pod:
@@ -38,7 +38,7 @@ def moved(*names: str, group: str = "", more: Any = ()) -> ClusterState:
     state = ClusterState()
     pods = [leaving(name, group) for name in names]
     held = [row(each, whole(ix), "bound") for ix, each in enumerate(pods)]
-    kept = [kept_row(each, whole(ix)) for ix, each in enumerate(pods)]
+    kept = [replace(kept_row(each, whole(ix)), reserved_at=NOW) for ix, each in enumerate(pods)]
     ledgers = gpu_node("n1", 4).holds(*held).build(), gpu_node("n2", 4).holds(*kept).build()
     for obj in (project("team-a").build(), *pods, *ledgers, *more):
         state.apply(Upserted(obj))
@@ -55,58 +55,89 @@ def heirs(changes: list[RowChange]) -> list[tuple[str, str, list[int]]]:
     ]
 
 
-async def test_successor_gets_the_place_while_the_old_pod_still_leaves() -> None:
+def test_successor_gets_the_place_while_the_old_pod_still_leaves() -> None:
     state = moved("a")
     hand_over = HandOver(state)
-    assert hand_over.changes() == []
+    assert hand_over.changes(NOW) == []
     state.apply(Upserted(member("b").build()))
-    (change,) = hand_over.changes()
+    (change,) = hand_over.changes(NOW)
     assert heirs([change]) == [("a", "b", [0])]
     (new,) = change.rows["n2"]
     assert (new.state, new.move, new.epoch) == ("nominated", None, 1)
 
 
-async def test_two_places_go_to_two_pods() -> None:
+def test_two_places_go_to_two_pods() -> None:
     state = moved("a", "b")
     for name in ("c", "d"):
         state.apply(Upserted(member(name).build()))
-    assert heirs(HandOver(state).changes()) == [("a", "c", [0]), ("b", "d", [1])]
+    assert heirs(HandOver(state).changes(NOW)) == [("a", "c", [0]), ("b", "d", [1])]
 
 
-async def test_gang_gets_its_places_all_at_once() -> None:
+def test_gang_gets_its_places_all_at_once() -> None:
     state = moved("a", "b", group="g", more=[pod_group("g", 2).build()])
     hand_over = HandOver(state)
     state.apply(Upserted(member("c", "g").build()))
-    assert hand_over.changes() == []
+    assert hand_over.changes(NOW) == []
     state.apply(Upserted(member("d", "g").build()))
-    (change,) = hand_over.changes()
+    (change,) = hand_over.changes(NOW)
     assert heirs([change]) == [("a", "c", [0]), ("b", "d", [1])]
 
 
-async def test_pod_of_another_shape_gets_nothing() -> None:
+def test_pod_of_another_shape_gets_nothing() -> None:
     state = moved("a")
     state.apply(Upserted(pod("b").needs(500).build()))
-    assert HandOver(state).changes() == []
+    assert HandOver(state).changes(NOW) == []
 
 
-async def test_place_is_given_up_some_time_after_its_pod_is_gone() -> None:
+def gone(name: str) -> Removed:
+    return Removed(Pod, f"uid-{name}", "team-a", name)
+
+
+def carry_out(state: ClusterState, changes: list[RowChange]) -> None:
+    """Write the changes of n2 as the ledger would."""
+    ledger = state.gpu_nodes["n2"]
+    for change in changes:
+        batch = NodeBatch(adds=[(change.key, row) for row in change.rows.get("n2", ())])
+        batch.frees |= {row.identity for row in change.frees.get("n2", ())}
+        rows = list(settle(ledger, batch).rows)
+        ledger = replace(ledger, spec=replace(ledger.spec, rows=rows))
+    state.apply(Upserted(ledger))
+
+
+def test_place_is_given_up_some_time_after_its_pod_is_gone_whoever_leads() -> None:
     state = moved("a")
-    hand_over = HandOver(state)
-    hand_over.changes()
-    await asyncio.sleep(2 * KEPT_S)
-    assert hand_over.changes() == []
-    state.apply(Removed(Pod, "uid-a", "team-a", "a"))
-    assert hand_over.changes() == []
-    await asyncio.sleep(KEPT_S + 1)
-    (change,) = hand_over.changes()
+    went = NOW + 2 * KEPT_S
+    assert HandOver(state).changes(went) == []
+    state.apply(gone("a"))
+    carry_out(state, HandOver(state).changes(went))
+    assert HandOver(state).changes(went) == []
+    assert HandOver(state).changes(went + KEPT_S) == []
+    (change,) = HandOver(state).changes(went + KEPT_S + 1)
     assert [freed.name for freed in change.frees["n2"]] == ["a"]
     assert not change.rows
 
 
-async def test_place_is_given_up_when_its_pod_never_ends() -> None:
+def test_place_is_given_up_when_its_pod_never_ends() -> None:
     state = moved("a")
-    hand_over = HandOver(state)
-    hand_over.changes()
-    await asyncio.sleep(KEPT_IN_ALL_S + 1)
-    (change,) = hand_over.changes()
+    assert HandOver(state).changes(NOW + KEPT_IN_ALL_S) == []
+    (change,) = HandOver(state).changes(NOW + KEPT_IN_ALL_S + 1)
     assert [freed.name for freed in change.frees["n2"]] == ["a"]
+
+
+def test_marked_place_is_handed_over() -> None:
+    state = moved("a")
+    state.apply(gone("a"))
+    carry_out(state, HandOver(state).changes(NOW))
+    state.apply(Upserted(member("b").build()))
+    assert heirs(HandOver(state).changes(NOW + 10)) == [("a", "b", [0])]
+
+
+def test_place_on_a_card_that_fell_ill_is_given_up_once_its_pod_is_gone() -> None:
+    state = moved("a")
+    state.apply(gone("a"))
+    (ill, *others) = state.gpu_nodes["n2"].status.devices
+    ledger = state.gpu_nodes["n2"]
+    devices = [replace(ill, health="Unhealthy"), *others]
+    state.apply(Upserted(replace(ledger, status=replace(ledger.status, devices=devices))))
+    carry_out(state, HandOver(state).changes(NOW))
+    assert state.kept_places() == []
