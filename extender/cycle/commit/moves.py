@@ -61,10 +61,16 @@ class HandOver:
         ]
 
     def _pairs(self, places: Iterable[KeptPlace]) -> list[tuple[WorkloadView, list[_Pair]]]:
-        """By workload, places with the pod that may take each; a pod takes one."""
+        """By workload, places with the pod that may take each; a pod takes one.
+
+        None is taken before the pod that is moved was told to leave: it may stay after all, and
+        a pod of its owner that has waited all along is not its successor.
+        """
         pairs: dict[str, tuple[WorkloadView, list[_Pair]]] = {}
         taken: set[str] = set()
         for place in places:
+            if self._state.is_expected_to_leave(place.row.uid):
+                continue
             heirs = self._state.successors(place.row)
             heir = next((pod for pod in heirs if pod.uid not in taken), None)
             workload = self._state.workload_of(heir) if heir else None

@@ -66,6 +66,22 @@ def test_successor_gets_the_place_while_the_old_pod_still_leaves() -> None:
     assert (new.state, new.move, new.epoch) == ("nominated", None, 1)
 
 
+def test_a_pod_that_waits_does_not_take_the_place_before_the_moved_pod_is_told_to_leave() -> None:
+    stays = member("a", "").bound("n1").build()
+    kept = replace(kept_row(stays, whole(0)), reserved_at=NOW)
+    state = ClusterState()
+    ledgers = (
+        gpu_node("n1", 4).holds(row(stays, whole(0), "bound")).build(),
+        gpu_node("n2", 4).holds(kept).build(),
+    )
+    for obj in (project("team-a").build(), stays, member("b").build(), *ledgers):
+        state.apply(Upserted(obj))
+    state.expect_leaving(["uid-a"])
+    assert HandOver(state).changes(NOW) == []
+    state.apply(Upserted(leaving("a")))
+    assert heirs(HandOver(state).changes(NOW)) == [("a", "b", [0])]
+
+
 def test_two_places_go_to_two_pods() -> None:
     state = moved("a", "b")
     for name in ("c", "d"):
