@@ -1,6 +1,10 @@
 """What the controller counts: kube-scheduler's words where the meaning is the same."""
 
-from prometheus_client import Counter, Gauge, Histogram
+from typing import Final
+
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+
+from extender.cycle.queue_metrics import QueueMetrics
 
 CYCLES = Counter("ballast_control_cycles", "Cycles that ended, by result.", ["result"])
 CYCLE_SECONDS = Histogram(
@@ -24,7 +28,22 @@ CUT_STAGES = Counter(
 RELEASED = Counter(
     "ballast_control_released_pods", "Pods whose gate was removed, by result.", ["result"]
 )
-EVICTED = Counter("ballast_control_evicted_pods", "Pods evicted, by reason.", ["reason"])
+EVICTED = Counter(
+    "ballast_control_evicted_pods",
+    "Pods evicted, by reason, by the pod's project, and by the project that it leaves for.",
+    ["reason", "project", "beneficiary"],
+)
+LOST = Counter(
+    "ballast_control_lost_gpu_seconds",
+    "GPUs of evicted pods times the seconds since they last saved their work, and a restart.",
+    ["project"],
+)
+POD_WAITS = Histogram(
+    "ballast_control_pod_wait_seconds",
+    "Seconds from a pod's creation to its place, by project; once per place.",
+    ["project"],
+    buckets=[1, 10, 60, 300, 900, 3_600, 14_400, 43_200, 86_400],
+)
 EVICTION_REFUSALS = Counter(
     "ballast_control_eviction_refusals", "Evictions that a disruption budget refused."
 )
@@ -53,6 +72,8 @@ FOREIGN_GPUS = Gauge(
 PENDING = Gauge("ballast_control_pending_workloads", "Workloads that wait, by reason.", ["reason"])
 CACHE_SIZE = Gauge("ballast_control_cache_size", "Objects in the model.", ["type"])
 IS_LEADER = Gauge("ballast_control_is_leader", "1 while this replica decides.")
+QUEUES: Final = QueueMetrics()
+REGISTRY.register(QUEUES)
 
 
 def end_term() -> None:
@@ -62,3 +83,4 @@ def end_term() -> None:
     SCHEDULER_AWAY.set(0)
     FOREIGN_GPUS.clear()
     PENDING.clear()
+    QUEUES.clear()

@@ -13,6 +13,7 @@ import structlog
 from extender.api.events import Upserted
 from extender.api.failpoint import reach
 from extender.api.kinds import Row
+from extender.cycle import metrics
 from extender.cycle.commit.moves import HandOver
 from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.pods.releaser import Releaser
@@ -86,6 +87,7 @@ class Committer:
         for admission in released:
             releases = [Release(each.pod, each.node, epoch) for each in admission.placements]
             self._releaser.start(admission.workload.project, releases)
+            _count_waits(admission, snapshot.now_s)
         without_place = {
             key.removesuffix(_nominated("")) for key in lost if key.endswith(_nominated(""))
         }
@@ -132,6 +134,12 @@ class Committer:
             if pod.state == "nominated" and row is not None:
                 frees.setdefault(pod.node, []).append(row)
         return RowChange(workload.key, frees=frees)
+
+
+def _count_waits(admission: Admission, now_s: int) -> None:
+    waits = metrics.POD_WAITS.labels(admission.workload.project)
+    for placement in admission.placements:
+        waits.observe(max(0, now_s - placement.pod.created_at))
 
 
 def _key_of(admission: Admission) -> str:

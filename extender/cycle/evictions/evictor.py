@@ -20,6 +20,7 @@ import structlog
 
 from extender.api.failpoint import reach
 from extender.api.reasons import Reason
+from extender.api.units import MILLI_PER_GPU
 from extender.cycle import metrics
 from extender.cycle.evictions.beneficiaries import Beneficiaries, EvictionGroup, case_of
 from extender.cycle.evictions.events import EvictionEvents
@@ -29,6 +30,7 @@ from extender.cycle.pods.writer import Outcome, PodWriter
 from extender.kube.errors import NotLeading
 from extender.kube.recorder import EventRecorder
 from extender.policy.plan import Eviction, Move, Plan
+from extender.policy.preemption.lost_work import seconds_lost
 from extender.policy.queues.tree import held_pool
 from extender.policy.workloads.budget_deadlines import Deadlines
 from extender.policy.workloads.terminating import bound_s
@@ -46,12 +48,13 @@ log = structlog.get_logger(__name__)
 class _Turn:
     """One eviction of a case, which starts when those in `after` are over.
 
-    The pod has `grace_s` to end (None: what it asks for). `is_forced`: the deadline up to which
-    disruption budgets bind it has passed.
+    The pod loses `lost_s` seconds of its running, and has `grace_s` to end (None: what it asks
+    for). `is_forced`: the deadline up to which disruption budgets bind it has passed.
     """
 
     eviction: Eviction
     case: EvictionGroup
+    lost_s: int = 0
     grace_s: int | None = None
     is_forced: bool = False
     after: "Sequence[_Turn]" = ()
@@ -129,11 +132,14 @@ class Evictor:
     def _turn(self, eviction: Eviction, case: EvictionGroup, snapshot: Snapshot) -> _Turn:
         pod = eviction.pod
         project = snapshot.workloads[eviction.workload].project
-        most_s = bound_s(snapshot, project, held_pool(snapshot, pod))
+        pool = held_pool(snapshot, pod)
+        most_s = bound_s(snapshot, project, pool)
+        usual_s = snapshot.pools[pool].checkpoint_s if pool in snapshot.pools else 0
         is_stopped = eviction.reason is not Reason.MOVED
         return _Turn(
             eviction,
             case,
+            lost_s=seconds_lost(pod, snapshot.now_s, usual_s),
             grace_s=most_s if pod.grace_s > most_s else None,
             is_forced=is_stopped and self._deadlines.is_over(pod.uid, snapshot.now_s),
         )
@@ -186,7 +192,7 @@ class Evictor:
         if outcome == "gone":
             return True  # it ended or was deleted before: an event would blame the beneficiary
         case.told.append(turn.eviction)
-        self._tell(turn.eviction, case.beneficiary)
+        self._tell(turn, case.beneficiary)
         return True
 
     async def _end(self, turn: _Turn) -> Outcome:
@@ -222,9 +228,13 @@ class Evictor:
         unit = [each.pod.uid for each in case.evictions if each.workload == eviction.workload]
         self._protection.refuse(unit, asyncio.get_running_loop().time())
 
-    def _tell(self, eviction: Eviction, beneficiary: WorkloadView | None) -> None:
-        pod = eviction.pod
-        metrics.EVICTED.labels(eviction.reason).inc()
+    def _tell(self, turn: _Turn, beneficiary: WorkloadView | None) -> None:
+        eviction, pod = turn.eviction, turn.eviction.pod
+        workload = self._state.workload_of(pod)
+        project = workload.project if workload else ""
+        for_project = beneficiary.project if beneficiary else ""
+        metrics.EVICTED.labels(eviction.reason, project, for_project).inc()
+        metrics.LOST.labels(project).inc(pod.held_milli * turn.lost_s / MILLI_PER_GPU)
         log.info(
             "evicted pod",
             pod=pod.key,
@@ -232,7 +242,7 @@ class Evictor:
             beneficiary=eviction.beneficiary,
             milli=pod.held_milli,
         )
-        self._events.tell_victim(eviction, self._state.workload_of(pod), beneficiary)
+        self._events.tell_victim(eviction, workload, beneficiary)
 
     def _finish(self, case: EvictionGroup) -> None:
         """All turns of the case are over."""

@@ -89,7 +89,7 @@ class UnledgeredKeeper:
             grace_s=grace_s if grace_s < facts.grace_s else None,
         )
         if outcome == "done":
-            metrics.EVICTED.labels(Reason.UNLEDGERED).inc()
+            metrics.EVICTED.labels(Reason.UNLEDGERED, "", "").inc()
         log.info("evicted a pod without a row", pod=_key(facts), outcome=outcome)
 
 

@@ -18,7 +18,7 @@ from extender.api.events import Upserted
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject
 from extender.api.reasons import Reason
 from extender.cycle.keepers.own_groups import OwnGroups
-from extender.cycle.metrics import PENDING
+from extender.cycle.metrics import PENDING, QUEUES
 from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.pod_events import PodEvents
 from extender.cycle.reports.conditions import observed
@@ -102,6 +102,7 @@ class Reporter:
         self._forget_gone()
         self._tell_problems(problems)
         self._count_waits(plan)
+        QUEUES.look(plan, snapshot)
         self.is_behind |= await self._placed.write(snapshot, plan, changed, now)
         for note in self._wait_events.due(snapshot, plan, now):
             self._events.tell(note.pod, note.reason, note.note, owner_note=note.owner_note)
