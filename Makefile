@@ -26,7 +26,7 @@ export KEEP
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup controlplane node drivers gpu-kit image manifests demo test test-quick test-bounds
-.PHONY: test-crashes faults mutants e2e check bench lock clean
+.PHONY: test-crashes faults mutants e2e check bench reference site lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,10 +97,17 @@ check: setup ## lint, format, types, layers, kernels and prose, on the whole tre
 	$(VENV)/bin/lint-imports
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" cython-lint --max-line-length=100 $(PACKAGES)
 	$(PY) -m tests.tools.prose
+	$(VENV)/bin/mkdocs build --quiet --strict
 
 bench: controlplane ## measure; writes build/bench.json
 	@mkdir -p build
 	@$(PY) -m tests.bench $(ARGS)
+
+reference: setup ## write docs/reference anew from the code
+	@$(PY) -m tests.tools.reference --write
+
+site: setup ## make the documentation as a site in build/site; a link that leads nowhere fails
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
 
 lock: setup ## write requirements.lock anew from pyproject.toml
 	@$(PYTHON) -m venv build/uv

@@ -34,9 +34,13 @@ GPU_MILLI: Final = "ballast.dev/gpu-milli"
 #: The device plugin's resource, in whole cards.
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 
+#: The GpuProject whose quota the pod counts against; written at admission.
 LABEL_PROJECT: Final = "ballast.dev/project"
+#: The GpuDepartment of that project; written at admission.
 LABEL_DEPARTMENT: Final = "ballast.dev/department"
+#: `training`, `interactive`, `build` or `inference`: the priority class where the pod names none.
 LABEL_WORKLOAD_KIND: Final = "ballast.dev/workload-kind"
+#: The gang that the pod belongs to: the name of a GpuPodGroup of its namespace.
 LABEL_POD_GROUP: Final = "ballast.dev/pod-group"
 #: The leaf of its group's tree of sub-groups that the pod belongs to.
 LABEL_SUB_GROUP: Final = "ballast.dev/sub-group"
@@ -56,20 +60,24 @@ ANNOTATION_REVOKED: Final = "ballast.dev/revoked"
 ANNOTATION_REFUSED: Final = "ballast.dev/refused"
 #: The cards a pod holds, written by the Binding: `<index>:<milli>:<MiB>`, comma separated.
 ANNOTATION_CARDS: Final = "ballast.dev/cards"
-#: A share of one card: "0.5" of it, or so many MiB of its memory.
+#: A share of one card: "0.5" is half of its memory and of its time.
 ANNOTATION_FRACTION: Final = "ballast.dev/gpu-fraction"
+#: A share of one card, as so many MiB of its memory.
 ANNOTATION_MEMORY: Final = "ballast.dev/gpu-memory"
 #: So many MiB of the card may be used, where its pool lends memory that no pod asked for.
 ANNOTATION_MEMORY_LIMIT: Final = "ballast.dev/gpu-memory-limit"
-#: Guaranteed and greatest share of compute time on each of the pod's cards, in milli.
+#: Guaranteed share of compute time on each of the pod's cards, such as "0.25".
 ANNOTATION_COMPUTE_REQUEST: Final = "ballast.dev/gpu-compute-request"
+#: Greatest share of compute time on each of the pod's cards, such as "0.5".
 ANNOTATION_COMPUTE_LIMIT: Final = "ballast.dev/gpu-compute-limit"
 #: Node pools in order of preference, comma separated.
 ANNOTATION_NODE_POOLS: Final = "ballast.dev/node-pools"
-#: How near to one another the pods of a group must or should be: a GpuTopology's name (where
-#: several have the level), and levels by their node label. What the GpuPodGroup says comes first.
+#: The GpuTopology whose levels the next two annotations name; needed where several have the level.
 ANNOTATION_TOPOLOGY: Final = "ballast.dev/topology"
+#: All pods of the group run in one domain of this level, a node label. What the GpuPodGroup says
+#: comes first.
 ANNOTATION_TOPOLOGY_REQUIRED: Final = "ballast.dev/topology-required-level"
+#: The pods of the group run in one domain of this level where one has room.
 ANNOTATION_TOPOLOGY_PREFERRED: Final = "ballast.dev/topology-preferred-level"
 #: How many pods of the group must run together (creates the GpuPodGroup where there is none). On a
 #: GpuPodGroup with the same minMember: the pods have said so, and what they say now counts.

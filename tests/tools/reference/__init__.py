@@ -1,0 +1,1 @@
+"""The pages of docs/reference, generated from the code they describe."""

@@ -1,0 +1,42 @@
+"""docs/reference/labels.md: every name of ours on objects, from `extender.api.names`."""
+
+import re
+from pathlib import Path
+
+from extender.api import names
+
+INTRO = """# Labels, annotations and other names
+
+What Ballast reads or writes on pods, namespaces and nodes. Words of other
+schedulers that are read as well stand in [objects](../objects.md#what-a-pod-says).
+
+| name | kind | meaning |
+|---|---|---|
+"""
+_DEFINED = re.compile(r'((?:^#: ?.*\n)*)^([A-Z_]+): Final = "(ballast\.dev/[^"]+)"', re.MULTILINE)
+_KINDS = {
+    "LABEL": "label",
+    "ANNOTATION": "annotation",
+    "CONDITION": "condition",
+    "GATE": "scheduling gate",
+    "GPU": "resource",
+}
+
+
+def page() -> str:
+    """The page's text."""
+    source = Path(names.__file__).read_text("utf-8")
+    rows = [
+        f"| `{name}` | {_kind_of(constant)} | {_meaning(comment)} |"
+        for comment, constant, name in _DEFINED.findall(source)
+    ]
+    return INTRO + "\n".join(sorted(rows)) + "\n"
+
+
+def _kind_of(constant: str) -> str:
+    return _KINDS.get(constant.split("_", maxsplit=1)[0], "name")
+
+
+def _meaning(comment: str) -> str:
+    text = " ".join(line.removeprefix("#:").strip() for line in comment.splitlines())
+    return text.replace("|", "\\|")

@@ -1,0 +1,41 @@
+"""docs/reference/metrics.md: every metric of our programs, from the registry they fill."""
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+from prometheus_client import REGISTRY
+
+INTRO = """# Metrics
+
+Served at `/metrics` by `control`, `serve`, `view`, the webhooks and the node agents. Which
+of them to watch, and the alerts on them, stand in [operations](../operations.md).
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+"""
+#: Packages whose modules define metrics.
+_PACKAGES = ("extender", "webhooks", "gpu_shim")
+#: Modules that do something when they are imported.
+_PROGRAMS = "__main__"
+
+
+def page() -> str:
+    """The page's text. Imports every module of the three packages."""
+    for package in _PACKAGES:
+        _import_all(importlib.import_module(package))
+    rows = []
+    for collector in list(REGISTRY._collector_to_names):
+        for metric in collector.collect():
+            if metric.name.startswith("ballast_"):
+                labels = getattr(metric, "_labelnames", getattr(collector, "_labelnames", ()))
+                name = metric.name + ("_total" if metric.type == "counter" else "")
+                shown = ", ".join(f"`{each}`" for each in labels)
+                rows.append(f"| `{name}` | {metric.type} | {shown} | {metric.documentation} |")
+    return INTRO + "\n".join(sorted(rows)) + "\n"
+
+
+def _import_all(package: ModuleType) -> None:
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not found.name.endswith(_PROGRAMS):
+            importlib.import_module(found.name)

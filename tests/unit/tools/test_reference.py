@@ -1,0 +1,47 @@
+"""The generated pages are as generated, and the worked page prints what the command prints."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from extender.cli.scenario import scenario
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_reference_pages_are_as_generated() -> None:
+    # In a process of its own: the page on metrics imports every module.
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.tools.reference", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_label_has_a_meaning() -> None:
+    rows = re.findall(r"^\| `(ballast\.dev/.*)` \|.*\|(.*)\|$", _page("reference/labels.md"), re.M)
+    assert len(rows) > 25
+    assert [name for name, meaning in rows if not meaning.strip()] == []
+
+
+def test_every_metric_has_a_meaning() -> None:
+    rows = re.findall(r"^\| `(ballast_\w+)` \|.*\|(.*)\|$", _page("reference/metrics.md"), re.M)
+    assert len(rows) > 50
+    assert [name for name, meaning in rows if not meaning.strip()] == []
+
+
+def test_worked_page_shows_what_the_command_prints() -> None:
+    shown = CliRunner().invoke(scenario, ["show", str(ROOT / "examples" / "shares.yaml")])
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.strip() in _page("fair-share.md")
+
+
+def _page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text("utf-8")
