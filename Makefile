@@ -25,7 +25,7 @@ export KEEP
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup controlplane node drivers gpu-kit image manifests demo test test-quick test-bounds
+.PHONY: help setup controlplane node helm drivers gpu-kit image manifests release demo test test-quick test-bounds
 .PHONY: test-crashes faults mutants e2e check bench reference site lock clean
 
 help: ## list the targets
@@ -39,6 +39,9 @@ controlplane: setup ## make etcd, Kubernetes' programs and kwok, once, outside t
 node: setup ## make containerd and kubelet for a real node, once, outside the tree
 	@$(PY) -m tests.support.node build
 
+helm: setup ## make Helm for the tests of the chart, once, outside the tree
+	@$(PY) -m tests.support.helm
+
 drivers: setup ## fetch NVIDIA's libraries of three branches for tests (12 MB), outside the tree
 	@$(PY) -m tests.support.drivers $(ARGS)
 
@@ -47,6 +50,10 @@ gpu-kit: setup ## make build/gpu-kit for a machine with a GPU and no package ind
 
 image: setup ## make the container image as build/image/ballast.tar, without a registry
 	@$(PY) -m manifests.image $(ARGS)
+
+release: controlplane ## make image, manifests, chart, wheel, SBOM and checksums in build/release
+	@$(PY) -m manifests.release --kubectl \
+	    "$$($(PY) -c 'from tests.support.overlays import kubectl; print(kubectl())')" $(ARGS)
 
 manifests: controlplane ## write manifests/install.yaml anew
 	@$(PY) -m tests.support.overlays
