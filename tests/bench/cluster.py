@@ -14,7 +14,6 @@ CARD_MIB = 81920
 FRACTIONS = (250, 500, 750, 1000)
 SCHEDULER = "ballast-scheduler"
 GATE = "ballast.dev/admission"
-HOLD = "bench.ballast.dev/hold"
 OWNER = "owner"
 ROLE = "bench.ballast.dev/role"
 
@@ -82,11 +81,9 @@ def gated_pod(name: str, namespace: str, milli: int, owner: str) -> dict[str, An
     return made
 
 
-def held_pod(name: str, namespace: str) -> dict[str, Any]:
-    """A pod for the stock scheduler: one whole GPU, held by a gate that the benchmark removes."""
-    made = pod(name, namespace, {"cpu": "100m", "memory": "128Mi", "nvidia.com/gpu": "1"})
-    made["spec"]["schedulingGates"] = [{"name": HOLD}]
-    return made
+def whole_pod(name: str, namespace: str) -> dict[str, Any]:
+    """A pod for the stock scheduler: one whole GPU."""
+    return pod(name, namespace, {"cpu": "100m", "memory": "128Mi", "nvidia.com/gpu": "1"})
 
 
 def pod(name: str, namespace: str, resources: dict[str, str]) -> dict[str, Any]:

@@ -1,20 +1,23 @@
 """Pods per second from held to bound: ours with fractions, the stock scheduler with whole GPUs.
 
-Both start with all pods created and held by a gate. The clock runs from the moment the gates may
-fall (ours: the controller, frozen until then, goes on; stock: the first gate is removed by 64
-writers) until the last pod has a node: ours includes reading the pods and the plan. Same control
-plane, same nodes, one after the other.
+Both start with all pods created. Ours are held by their gates, and the controller is frozen; those
+of the stock scheduler have no gate, and kube-scheduler is frozen. The clock runs from the moment
+the frozen program goes on until the last pod has a node: ours includes reading the pods, the plan
+and the removal of every gate, stock's is its scheduling alone. Same control plane, same nodes, one
+after the other. CPU time is that of all processes but the benchmark's own.
 """
 
 import asyncio
 import time
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from extender.api.events import Event, Upserted
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
 from extender.kube.resources import PODS
 from tests.bench import cluster
+from tests.bench.cost import Cost, Meter
 from tests.bench.figures import Figure
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.installation import Installation
@@ -23,35 +26,65 @@ N_PODS = 2000
 TIMEOUT_S = 120.0
 #: A Lease that outlives the making of all pods.
 FROZEN_S = 90.0
-#: Patches under way at once, as in the controller.
-WRITERS = 64
 
 
-async def measure(plane: ControlPlane, n_nodes: int) -> list[Figure]:
+@dataclass(slots=True, frozen=True)
+class _Result:
+    """Seconds until the last of the pods was bound, and what that took."""
+
+    took_s: float
+    cost: Cost
+
+
+async def measure(plane: ControlPlane, n_nodes: int, n_pods: int = N_PODS) -> list[Figure]:
     """The figures for one size of cluster."""
-    stock = await _stock(plane, n_nodes)
-    ours = await _ours(plane, n_nodes)
-    name = f"pods bound per second, {n_nodes} nodes, {N_PODS} pods"
-    return [Figure(name, round(ours, 1), "pods/s", round(stock, 1))]
+    stock = await _stock(plane, n_nodes, n_pods)
+    ours = await _ours(plane, n_nodes, n_pods)
+    name = f"{n_nodes} nodes, {n_pods} pods"
+    rates = [round(n_pods / each.took_s, 1) for each in (ours, stock)]
+    cpu_ms = [round(each.cost.total_cpu_s * 1000 / n_pods, 2) for each in (ours, stock)]
+    writes = [round(each.cost.n_writes / n_pods, 2) for each in (ours, stock)]
+    return [
+        Figure(f"pods bound per second, {name}", rates[0], "pods/s", rates[1]),
+        Figure(f"CPU per pod over all processes, {name}", cpu_ms[0], "ms", cpu_ms[1]),
+        *_by_process(ours.cost, stock.cost, n_pods),
+        Figure(f"writes per pod, {name}", writes[0], "writes", writes[1]),
+        *(
+            Figure(f"  {user}: {resource}", round(n / n_pods, 2), "writes")
+            for (user, resource), n in sorted(ours.cost.writes.items())
+            if n >= n_pods / 50
+        ),
+    ]
 
 
-async def _stock(plane: ControlPlane, n_nodes: int) -> float:
+def _by_process(ours: Cost, stock: Cost, n_pods: int) -> list[Figure]:
+    return [
+        Figure(
+            f"  {process}",
+            round(spent * 1000 / n_pods, 2),
+            "ms",
+            round(stock.cpu_s.get(process, 0.0) * 1000 / n_pods, 2),
+        )
+        for process, spent in ours.cpu_s.items()
+    ]
+
+
+async def _stock(plane: ControlPlane, n_nodes: int, n_pods: int) -> _Result:
     plane.reset()
     plane.make_namespace("bench")
     plane.start_kwok()
-    plane.start_scheduler(None)
     cluster.seed_nodes(plane, n_nodes)
-    pods = [cluster.held_pod(f"p-{number}", "bench") for number in range(N_PODS)]
-    await asyncio.to_thread(plane.admin.post_all, "/api/v1/namespaces/bench/pods", pods)
-    async with await Client.connect(plane.kubeconfig) as client:
-        watch = asyncio.create_task(count_bound(client, N_PODS))
-        started = time.perf_counter()
-        await _remove_gates(client)
-        return N_PODS / (await asyncio.wait_for(watch, TIMEOUT_S) - started)
+    plane.start_scheduler(None)
+    plane.freeze("kube-scheduler")
+    try:
+        pods = [cluster.whole_pod(f"p-{number}", "bench") for number in range(n_pods)]
+        await asyncio.to_thread(plane.admin.post_all, "/api/v1/namespaces/bench/pods", pods)
+        return await _time(plane, {}, n_pods, lambda: plane.thaw("kube-scheduler"))
+    finally:
+        plane.kill("kube-scheduler")
 
 
-async def _ours(plane: ControlPlane, n_nodes: int) -> float:
-    plane.kill("kube-scheduler")
+async def _ours(plane: ControlPlane, n_nodes: int, n_pods: int) -> _Result:
     plane.reset()
     plane.make_namespace("bench")
     nodes = cluster.seed_nodes(plane, n_nodes)
@@ -65,16 +98,26 @@ async def _ours(plane: ControlPlane, n_nodes: int) -> float:
         owner = cluster.make_owner(plane, "bench")
         pods = [
             cluster.gated_pod(f"p-{number}", "bench", milli[number % len(milli)], owner)
-            for number in range(N_PODS)
+            for number in range(n_pods)
         ]
         await asyncio.to_thread(plane.admin.post_all, "/api/v1/namespaces/bench/pods", pods)
-        async with await Client.connect(plane.kubeconfig) as client:
-            watch = asyncio.create_task(count_bound(client, N_PODS))
-            started = time.perf_counter()
-            installation.control.thaw()
-            return N_PODS / (await asyncio.wait_for(watch, TIMEOUT_S) - started)
+        programs = {"control": installation.control.pid, "serve": installation.serve.pid}
+        return await _time(plane, programs, n_pods, installation.control.thaw)
     finally:
         installation.stop()
+
+
+async def _time(
+    plane: ControlPlane, programs: Mapping[str, int], n_pods: int, begin: Callable[[], None]
+) -> _Result:
+    """From `begin` to the last Binding; `programs` are the processes besides the plane's."""
+    async with await Client.connect(plane.kubeconfig) as client:
+        watch = asyncio.create_task(count_bound(client, n_pods))
+        meter = Meter({**programs, **plane.pids()}, plane.audit_log)
+        started = time.perf_counter()
+        begin()
+        took_s = await asyncio.wait_for(watch, TIMEOUT_S) - started
+        return _Result(took_s, meter.read())
 
 
 async def make_queues(plane: ControlPlane) -> None:
@@ -103,14 +146,3 @@ async def count_bound(client: Client, wanted: int) -> float:
         return time.perf_counter()
     finally:
         following.cancel()
-
-
-async def _remove_gates(client: Client) -> None:
-    limit = asyncio.Semaphore(WRITERS)
-    patch: dict[str, Any] = {"spec": {"schedulingGates": None}}
-
-    async def one(number: int) -> None:
-        async with limit:
-            await client.merge_patch(PODS, f"p-{number}", patch, namespace="bench")
-
-    await asyncio.gather(*(one(number) for number in range(N_PODS)))
