@@ -6,6 +6,7 @@ what is moved. If rows of a workload were refused, the workload is planned anew.
 """
 
 import time
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -72,29 +73,45 @@ class Committer:
             await self._write(changes)
 
     async def carry_out(self, plan: Plan, snapshot: Snapshot, epoch: int) -> None:
-        """Do what the plan says."""
+        """Do what the plan says; what takes free places goes before all that waits for victims."""
+        first, others = _in_order(plan.admissions)
         changes = self._changes_of(plan, snapshot, epoch)
+        keys = {*map(_key_of, first), *plan.drops}
+        now = [change for change in changes if change.key in keys]
+        await self._place(first, now, epoch, snapshot.now_s)
+        later = [change for change in changes if change.key not in keys]
+        lost = await self._place(others, later, epoch, snapshot.now_s)
+        without_place = {
+            key.removesuffix(_nominated("")) for key in lost if key.endswith(_nominated(""))
+        }
+        self._evictor.start(plan, snapshot, without_place)
+
+    async def _place(
+        self,
+        admissions: Iterable[Admission],
+        changes: Sequence[RowChange],
+        epoch: int,
+        now_s: int,
+    ) -> set[str]:
+        """Write the rows, then queue the pods whose rows landed; the keys of those that did not."""
         lost: set[str] = set()
         if changes:
             reach("control.before-rows")
-            lost = await self._write(changes)
+            lost = await self._write([*changes, self._marks_beside(changes)])
             reach("control.after-rows")
         released = [
             admission
-            for admission in plan.admissions
+            for admission in admissions
             if admission.state == "reserved" and _key_of(admission) not in lost
         ]
         for admission in released:
             releases = [Release(each.pod, each.node, epoch) for each in admission.placements]
             self._releaser.start(admission.workload.project, releases)
-            _count_waits(admission, snapshot.now_s)
-        without_place = {
-            key.removesuffix(_nominated("")) for key in lost if key.endswith(_nominated(""))
-        }
-        self._evictor.start(plan, snapshot, without_place)
+            _count_waits(admission, now_s)
         if released:
             n_pods = sum(len(admission.placements) for admission in released)
             log.info("releasing pods", pods=n_pods, workloads=len(released))
+        return lost
 
     def _changes_of(self, plan: Plan, snapshot: Snapshot, epoch: int) -> list[RowChange]:
         """The plan's rows: places of admissions, with those that are kept for what moves."""
@@ -114,6 +131,12 @@ class Committer:
         changes = [RowChange(key, rows=of) for key, of in rows.items() if of]
         drops = [self._drop(snapshot.workloads[key]) for key in plan.drops]
         return changes + [change for change in drops if change.frees]
+
+    def _marks_beside(self, changes: Iterable[RowChange]) -> RowChange:
+        """Rows of bound pods on the nodes that are written, which become `bound` by that write."""
+        nodes = {node for change in changes for node in (*change.rows, *change.frees)}
+        to_mark = self._state.rows_to_mark_bound()
+        return RowChange("bound", bound={at: to_mark[at] for at in nodes & to_mark.keys()})
 
     async def _write(self, changes: list[RowChange]) -> set[str]:
         """Commit to the ledger; returns the keys of changes that did not land."""
@@ -140,6 +163,21 @@ def _count_waits(admission: Admission, now_s: int) -> None:
     waits = metrics.POD_WAITS.labels(admission.workload.project)
     for placement in admission.placements:
         waits.observe(max(0, now_s - placement.pod.created_at))
+
+
+def _in_order(admissions: Iterable[Admission]) -> tuple[list[Admission], list[Admission]]:
+    """Workloads all of whose places are free and were kept for none of their pods; the others."""
+    states: dict[str, set[str]] = {}
+    for admission in admissions:
+        of = states.setdefault(admission.workload.key, set())
+        of.add(admission.state)
+        of.update(each.pod.state for each in admission.placements)
+    first: list[Admission] = []
+    others: list[Admission] = []
+    for admission in admissions:
+        waits = _NOMINATED in states[admission.workload.key]
+        (others if waits else first).append(admission)
+    return first, others
 
 
 def _key_of(admission: Admission) -> str:

@@ -1,0 +1,151 @@
+"""What is mended: a row of an unbound pod is freed only after a patch of the pod has landed."""
+
+import asyncio
+from typing import Any
+from unittest.mock import create_autospec
+
+import pytest
+
+from extender.api.events import Synced, Upserted
+from extender.api.kinds import Row
+from extender.api.objects import Condition, Node, Pod
+from extender.cycle.pods.writer import PodWriter
+from extender.cycle.recovery.repair import ABSENT_AFTER_S, MARK_AFTER_S, Recovery, Repairs
+from extender.kube.client import Client
+from extender.kube.errors import Conflict, NotFound
+from extender.kube.recorder import EventRecorder
+from extender.state.cluster import ClusterState
+from tests.support.builders import gpu_node, node, pod, project, row, whole
+
+pytestmark = pytest.mark.looptime
+
+BIND_TIMEOUT_S = 30.0
+
+
+class Ward:
+    """A model, and an API server that answers every patch as `answer` says."""
+
+    def __init__(self, *objects: Any) -> None:
+        self.state = ClusterState()
+        self.pods = {each.metadata.name: each for each in objects if isinstance(each, Pod)}
+        for each in (project("team-a").build(), *objects):
+            self.state.apply(Upserted(each))
+        for kind in (Pod, Node):
+            self.state.apply(Synced(kind))
+        self.patched: list[str] = []
+        self.error: Exception | None = None
+        self.client: Any = create_autospec(Client, instance=True)
+        self.client.strategic_patch.side_effect = self._patch
+        self.client.get.side_effect = NotFound("no such pod")
+        recorder = create_autospec(EventRecorder, instance=True)
+        writer = PodWriter(self.client, self.state)
+        self.recovery = Recovery(self.state, writer, recorder, BIND_TIMEOUT_S)
+
+    async def _patch(self, _resource: object, name: str, *_: object) -> Pod:
+        self.patched.append(name)
+        if self.error:
+            raise self.error
+        return self.pods[name]
+
+    async def pass_twice(self, seconds: float = ABSENT_AFTER_S + 1) -> Repairs:
+        """The repairs of the second of two passes, so much later."""
+        await self.recovery.plan()
+        await asyncio.sleep(seconds)
+        return await self.recovery.plan()
+
+
+def freed(repairs: Repairs) -> list[tuple[str, str]]:
+    """Node and pod of each row that is freed."""
+    rows: dict[str, list[Row]] = repairs.frees
+    return sorted((at, each.name) for at, listed in rows.items() for each in listed)
+
+
+def superseded() -> Ward:
+    """Pod `a` has a row of plan 1 on n1 and a newer one on n2."""
+    planned = pod("a").needs(1000).build()
+    return Ward(
+        planned,
+        gpu_node("n1", 1).holds(row(planned, whole(0), epoch=1)).build(),
+        gpu_node("n2", 1).holds(row(planned, whole(0), epoch=2)).build(),
+    )
+
+
+async def test_a_superseded_row_is_freed_after_its_pod_was_touched() -> None:
+    ward = superseded()
+    assert freed(await ward.pass_twice()) == [("n1", "a")]
+    assert ward.patched == ["a"]
+
+
+async def test_a_superseded_row_stays_while_its_pod_cannot_be_touched() -> None:
+    ward = superseded()
+    ward.error = Conflict("the pod changed")
+    assert freed(await ward.pass_twice()) == []
+    assert ward.patched == ["a"]
+
+
+def half_a_gang() -> Ward:
+    """Of a gang of two only `a` has its row."""
+    members = [pod(name).needs(1000).gang("g", 2).build() for name in ("a", "b")]
+    ledger = gpu_node("n1", 2).holds(row(members[0], whole(0), epoch=1)).build()
+    return Ward(*members, node("n1").gpus(2).build(), ledger)
+
+
+async def test_rows_of_half_a_gang_are_freed_after_their_pods_were_touched() -> None:
+    ward = half_a_gang()
+    assert freed(await ward.recovery.plan()) == [("n1", "a")]
+    assert ward.patched == ["a"]
+
+
+async def test_rows_of_half_a_gang_stay_while_their_pods_cannot_be_touched() -> None:
+    ward = half_a_gang()
+    ward.error = Conflict("the pod changed")
+    assert freed(await ward.recovery.plan()) == []
+
+
+async def test_a_row_without_a_pod_is_freed_after_a_live_read_and_not_at_once() -> None:
+    ghost = pod("ghost").needs(1000).build()
+    ward = Ward(gpu_node("n1", 1).holds(row(ghost, whole(0))).build())
+    assert freed(await ward.recovery.plan()) == []
+    ward.client.get.assert_not_called()
+    await asyncio.sleep(ABSENT_AFTER_S + 1)
+    assert freed(await ward.recovery.plan()) == [("n1", "ghost")]
+    assert ward.client.get.call_count == 1
+
+
+async def test_a_gang_of_which_one_pod_was_refused_loses_its_other_places_too() -> None:
+    first, second = (
+        pod(name).needs(1000).gang("g", 2).released("n1", 1).build() for name in ("a", "b")
+    )
+    first.status.conditions = [
+        Condition(type="PodScheduled", status="False", reason="Unschedulable", message="no ports")
+    ]
+    rows = [row(each, whole(at), epoch=1) for at, each in enumerate((first, second))]
+    ward = Ward(first, second, node("n1").gpus(2).build(), gpu_node("n1", 2).holds(*rows).build())
+    assert freed(await ward.pass_twice(BIND_TIMEOUT_S + 15)) == [("n1", "a"), ("n1", "b")]
+    assert sorted(ward.patched) == ["a", "b"]
+
+
+def bound_beside_a_stray() -> Ward:
+    """Pod `a` is bound and its row on n1 says reserved; a row on n1 has no pod."""
+    runs = pod("a").needs(1000).bound("n1").build()
+    ghost = pod("ghost").needs(1000).build()
+    rows = [row(runs, whole(0)), row(ghost, whole(1))]
+    return Ward(runs, node("n1").gpus(2).build(), gpu_node("n1", 2).holds(*rows).build())
+
+
+async def test_a_row_is_marked_bound_some_seconds_after_its_pod_was_bound() -> None:
+    runs = pod("a").needs(1000).bound("n1").build()
+    ward = Ward(runs, gpu_node("n1", 1).holds(row(runs, whole(0))).build())
+    assert (await ward.recovery.plan()).bound == {}
+    await asyncio.sleep(MARK_AFTER_S - 1)
+    assert (await ward.recovery.plan()).bound == {}
+    await asyncio.sleep(2)
+    assert (await ward.recovery.plan()).bound == {"n1": {"uid-a"}}
+
+
+async def test_a_row_is_marked_bound_with_another_write_to_its_node() -> None:
+    ward = bound_beside_a_stray()
+    repairs = await ward.pass_twice()
+    assert ABSENT_AFTER_S + 1 < MARK_AFTER_S
+    assert freed(repairs) == [("n1", "ghost")]
+    assert repairs.bound == {"n1": {"uid-a"}}
