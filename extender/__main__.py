@@ -159,7 +159,8 @@ async def _control(options: Any, metrics_listen: str) -> None:
         await Client.connect(options.kubeconfig or None, user_agent="ballast-control") as writer,
     ):
         controller = Controller(reader, writer, options)
-        listener = Listener(build_observation_app(controller), Address.parse(metrics_listen))
+        app = build_observation_app(controller, controller.is_alive)
+        listener = Listener(app, Address.parse(metrics_listen))
         await listener.open()
         try:
             async with asyncio.TaskGroup() as tasks:

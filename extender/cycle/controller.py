@@ -2,14 +2,15 @@
 
 Every replica watches and keeps a warm model; only the leader's loop writes. A cycle is: mend what
 was left half way, take a snapshot, decide (in a thread, so that watches and the Lease go on), carry
-the plan out, report. A cycle that fails is logged, counted and followed by another.
+the plan out. Releases, evictions and reports go on beside the next cycles. A cycle that fails is
+logged, counted and followed by another.
 """
 
 import asyncio
 import gc
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import structlog
 
@@ -28,6 +29,7 @@ from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.pods.releaser import Releaser
 from extender.cycle.pods.writer import PodWriter
 from extender.cycle.recovery.repair import Recovery
+from extender.cycle.reports.beside import Reports
 from extender.cycle.reports.report import STATUS_PERIOD_S, Reporter
 from extender.cycle.stage_clock import StageClock
 from extender.kube.client import Client
@@ -46,8 +48,13 @@ from extender.state.snapshot import Snapshot
 #: for as many terms as there are minutes in 17 years. A term that has used all of them ends.
 EPOCHS_PER_LEADER: Final = 1_000_000_000
 
-#: However much a cycle computed, the next one starts after this.
+#: However long a decision computed, the next cycle starts after this.
 _LONGEST_REST_S: Final = 1.0
+
+#: Between two looks of a replica that does not lead.
+_WARM_EVERY_S: Final = 30.0
+#: A decision that takes longer than this has no end: its budget is a second.
+_DECIDES_WITHIN_S: Final = 120.0
 
 log = structlog.get_logger(__name__)
 
@@ -84,6 +91,9 @@ class Controller:
             for resource in MODEL
         }
         self._reflectors = list(self._reflector_of.values())
+        self._is_leading = False
+        #: Since when a decision is under way, on the monotonic clock.
+        self.deciding_since: float | None = None
         self._namespaces = NamespaceKeeper(self._wake.set)
         self._reflectors.append(Reflector(reader, NAMESPACES, self._namespaces.deliver))
 
@@ -91,6 +101,12 @@ class Controller:
     def is_ready(self) -> bool:
         """Whether the model holds all there was at the start."""
         return all(self.state.has_synced(resource.kind) for resource in MODEL)
+
+    def is_alive(self) -> bool:
+        """Whether decisions come to an end. While one hangs, the Lease is renewed all the same, so
+        no other replica would ever take over."""
+        since = self.deciding_since
+        return since is None or time.monotonic() - since < _DECIDES_WITHIN_S
 
     def note_sizes(self) -> None:
         """Bring the gauges of the model's size up to date."""
@@ -114,17 +130,33 @@ class Controller:
                 tasks.create_task(reflector.run())
             tasks.create_task(self._recorder.run())
             await asyncio.gather(*(reflector.wait_synced() for reflector in self._reflectors))
+            # The first takes seconds in a large cluster: there is no Lease yet that it could lose.
+            self._warm_up()
             # What was listed stays: the collector need not walk it again in every cycle.
             gc.freeze()
             log.info("model filled", nodes=len(self.state.gpu_nodes))
+            tasks.create_task(self._stay_warm())
             tasks.create_task(election.run(self._lead))
+
+    def _warm_up(self) -> None:
+        """Bring the model up to date, so that a term begins with what has changed lately."""
+        self.state.snapshot(int(time.time()))
+
+    async def _stay_warm(self) -> NoReturn:
+        """While another replica leads, no cycle looks at the model."""
+        while True:
+            await asyncio.sleep(_WARM_EVERY_S)
+            if not self._is_leading:
+                self._warm_up()
 
     async def _lead(self, leadership: Leadership) -> None:
         self._writer.before_write = leadership.check
         metrics.IS_LEADER.set(1)
+        self._is_leading = True
         try:
             await _Term(self, leadership.transitions).run()
         finally:
+            self._is_leading = False
             metrics.end_term()
 
     async def read_live(self) -> None:
@@ -181,6 +213,8 @@ class _Term:
         self._number = 0
         self._has_read_live = False
         self._cut: frozenset[str] = frozenset()
+        #: CPU seconds that the last decision took. What runs beside the cycle is not in it.
+        self._decided_s = 0.0
         self._inventory = InventoryKeeper(client, state)
         pods = PodWriter(client, state)
         self._recovery = Recovery(
@@ -193,23 +227,24 @@ class _Term:
         self._committer = Committer(state, ledger, self._releaser, self._evictor)
         self._volumes = VolumeReader(client, state)
         self._past_use = PastUseKeeper(state)
-        self._reporter = Reporter(client, state, controller.recorder, self._past_use)
+        reporter = Reporter(client, state, controller.recorder, self._past_use)
+        self._reports = Reports(reporter)
 
     async def run(self) -> None:
-        """Cycle after cycle until leading ends; releases and evictions run beside them, and end
-        with them."""
+        """Cycle after cycle until leading ends; releases, evictions and reports run beside them,
+        and end with them."""
         try:
             await self._cycles()
         finally:
             await self._releaser.close()
             await self._evictor.close()
+            await self._reports.close()
             self._unledgered.close()
 
     async def _cycles(self) -> None:
         failures = 0
         options = self._controller.options
         while True:
-            started = time.process_time()
             is_over = False
             try:
                 await self._cycle()
@@ -230,12 +265,11 @@ class _Term:
             if is_over:
                 log.warning("stopped deciding: the Lease was not renewed in time")
                 raise NotLeading("the Lease was not renewed in time")  # the election tries again
-            busy_s = time.process_time() - started
             # About a third of one core: the API server and kube-scheduler want the rest.
-            rest_s = min(_LONGEST_REST_S, 2 * busy_s)
+            rest_s = min(_LONGEST_REST_S, 2 * self._decided_s)
             await asyncio.sleep(max(options.gap_s, rest_s, min(5.0, 0.2 * failures)))
             if not self._cut:
-                pause_s = STATUS_PERIOD_S if self._reporter.is_behind else options.tick_s
+                pause_s = STATUS_PERIOD_S if self._reports.is_behind else options.tick_s
                 await self._controller.wait_for_change(pause_s)
 
     async def _cycle(self) -> None:
@@ -260,15 +294,22 @@ class _Term:
         with _timed("snapshot"):
             snapshot = self._state.snapshot(int(time.time()))
         with _timed("decide"):
-            plan = await asyncio.to_thread(_decide, snapshot, self._settings())
+            plan = await self._decide(snapshot)
         self._note_cut(plan)
         plan = self._recovery.hold_back(plan)
         self._past_use.step(plan, snapshot)
         with _timed("commit"):
             epoch = self._first_epoch + self._number
             await self._committer.carry_out(plan, snapshot, epoch)
-        with _timed("report"):
-            await self._reporter.report(plan)
+        self._reports.start(plan)
+
+    async def _decide(self, snapshot: Snapshot) -> Plan:
+        self._controller.deciding_since = time.monotonic()
+        try:
+            plan, self._decided_s = await asyncio.to_thread(_decide, snapshot, self._settings())
+        finally:
+            self._controller.deciding_since = None
+        return plan
 
     def _settings(self) -> Settings:
         """What this cycle does, and when its time is up."""
@@ -290,12 +331,12 @@ class _Term:
             log.info("cycle cut short", workloads=len(plan.cut), stages=list(plan.cut_stages))
 
 
-def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
-    """The plan; each stage is timed."""
-    clock = StageClock()
+def _decide(snapshot: Snapshot, settings: Settings) -> tuple[Plan, float]:
+    """The plan, and the CPU seconds that it took; each stage is timed."""
+    started_s, clock = time.thread_time(), StageClock()
     plan = decide(snapshot, replace(settings, enter=clock.enter))
     clock.stop()
-    return plan
+    return plan, time.thread_time() - started_s
 
 
 def _timed(part: str) -> Any:

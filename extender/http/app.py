@@ -46,16 +46,28 @@ class Observed(Protocol):
         """Bring gauges up to date before metrics are shown."""
 
 
-def build_observation_app(observed: Observed) -> web.Application:
-    """Health and metrics alone, for a port of their own."""
+def _answers() -> bool:
+    """A program that answers is alive."""
+    return True
+
+
+def build_observation_app(
+    observed: Observed, is_alive: Callable[[], bool] = _answers
+) -> web.Application:
+    """Health and metrics alone, for a port of their own. Where the program is not `is_alive`,
+    `/healthz` says so with a 503, and its kubelet starts it again."""
     app = web.Application(middlewares=[_explain_errors])
-    _add_observation(app, observed)
+    _add_observation(app, observed, is_alive)
     return app
 
 
-def _add_observation(app: web.Application, verbs: Observed) -> None:
+def _add_observation(
+    app: web.Application, verbs: Observed, is_alive: Callable[[], bool] = _answers
+) -> None:
     async def healthz(_request: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        if is_alive():
+            return web.Response(text="ok\n")
+        return web.Response(status=503, text="a decision does not come to an end\n")
 
     async def readyz(_request: web.Request) -> web.Response:
         if verbs.is_ready:

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from extender.api.events import Removed, Synced, Upserted
+from extender.api.kinds import GpuNode
 from extender.api.objects import Node, Pod
 from extender.cycle import metrics
 from extender.cycle.controller import EPOCHS_PER_LEADER, Controller, ControlOptions, _Term
@@ -87,6 +88,21 @@ async def test_a_term_that_has_used_its_plan_numbers_ends() -> None:
         await term._cycle()
     client.merge_patch.assert_not_called()
     client.strategic_patch.assert_not_called()
+
+
+async def test_a_new_leader_reads_ledgers_and_pods_before_it_decides() -> None:
+    """Its watches may lag behind what the leader before it has written."""
+    client = client_of()
+    controller = Controller(client, client, ControlOptions("me"))
+    relisted: list[type] = []
+    for kind, reflector in controller._reflector_of.items():
+        relist = AsyncMock(side_effect=lambda kind=kind: relisted.append(kind))
+        reflector.relist = relist  # type: ignore[method-assign]
+    term = _Term(controller, transitions=3)
+    await term._cycle()
+    assert set(relisted) == {GpuNode, Pod}
+    await term._cycle()
+    assert len(relisted) == 2
 
 
 async def test_a_replica_that_leads_no_more_withdraws_what_only_a_leader_knows(

@@ -1,0 +1,55 @@
+"""Reports run beside the cycle: an API server that takes statuses slowly delays no decision."""
+
+import asyncio
+
+import structlog
+from prometheus_client import Counter
+
+from extender.cycle import metrics
+from extender.cycle.reports.report import Reporter
+from extender.kube.errors import NotLeading
+from extender.policy.plan import Plan
+
+_FAILURES = Counter("ballast_control_report_failures", "Reports that ended in an unexpected error.")
+
+log = structlog.get_logger(__name__)
+
+
+class Reports:
+    """One report at a time. A plan that comes while one is under way is not reported; the next
+    cycle's is, and says what holds then."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether another look is due soon."""
+        return self._reporter.is_behind or self._is_under_way
+
+    def start(self, plan: Plan) -> None:
+        """Report the plan; returns at once."""
+        if not self._is_under_way:
+            self._task = asyncio.create_task(self._report(plan))
+
+    async def close(self) -> None:
+        """Give up what is under way: this process leads no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    @property
+    def _is_under_way(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def _report(self, plan: Plan) -> None:
+        try:
+            with metrics.CYCLE_SECONDS.labels("report").time():
+                await self._reporter.report(plan)
+        except* NotLeading:
+            pass  # the election ends the term
+        except* Exception as errors:
+            # Statuses are written again when they change; the next report looks at everything.
+            _FAILURES.inc()
+            log.error("report broke", exc_info=errors)
