@@ -26,12 +26,10 @@ class Use:
     """What a queue's rows hold in one node pool, nominated ones too, in milli-GPU."""
 
     milli: int = 0
-    non_preemptible_milli: int = 0
 
     def add(self, other: "Use", sign: int) -> None:
         """Count `other` in (1) or out (-1)."""
         self.milli += sign * other.milli
-        self.non_preemptible_milli += sign * other.non_preemptible_milli
 
 
 NOTHING: Final = Use()
@@ -116,10 +114,7 @@ class Book:
         """What the project holds in the pool, by rows and by promises."""
         key = project, pool
         rows, promised = self._uses.get(key, NOTHING), self._promised.get(key, NOTHING)
-        return Use(
-            rows.milli + promised.milli,
-            rows.non_preemptible_milli + promised.non_preemptible_milli,
-        )
+        return Use(rows.milli + promised.milli)
 
     def department_of(self, project: str) -> str:
         """The project's department; empty where it names one that does not exist."""
@@ -223,7 +218,7 @@ class Book:
         pool = self._pool_of[node.metadata.name]
         for row in node.spec.rows:
             use = self._uses.setdefault((row.project, pool), Use())
-            use.add(Use(row.milli, row.milli if row.non_preemptible else 0), sign)
+            use.add(Use(row.milli), sign)
 
     def _count_again(self) -> None:
         """Match nodes with pools anew. Costs all rows; node pools change rarely."""

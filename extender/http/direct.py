@@ -103,8 +103,7 @@ class DirectPlacer:
         # No await from the judgement to the promise, so no two binds both pass on one share.
         refused = refuse_share(self._book, claim, pool, need)
         if refused is None:
-            hold = Use(need, 0 if claim.is_preemptible else need)
-            wish.promise.enter_context(self._book.promised(project, pool, hold))
+            wish.promise.enter_context(self._book.promised(project, pool, Use(need)))
             wish.project = project
         return refused
 

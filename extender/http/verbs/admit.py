@@ -22,26 +22,25 @@ def refuse_share(
     """Why the claim's project or its department may not take `need` milli more; None: it may.
 
     A queue may always use its quota: the published share is what its demand was then, and this pod
-    may be new. Work that cannot be preempted stays within quota (invariant Q1). `leaving` is what
-    victims of the same project give back. A department that does not exist sets no bound.
+    may be new. `leaving` is what victims of the same project give back. A department that does not
+    exist sets no bound.
     """
     project = book.queues.project_of(claim.facts.namespace, claim.facts.project)
     if isinstance(project, Refused):
         return project.reason
     views = book.queues.project_views
     use = book.use_of(project, pool)
-    refused = _refuse_level(book, claim, (views.get(project), pool), need, (use, leaving))
+    refused = _refuse_level(book, (views.get(project), pool), need, (use, leaving))
     department = book.department_of(project)
     if refused is not None or not department:
         return refused
     view = book.queues.department_views.get(department_queue(department))
     use = book.use_of_department(department, pool)
-    return _refuse_level(book, claim, (view, pool), need, (use, leaving))
+    return _refuse_level(book, (view, pool), need, (use, leaving))
 
 
 def _refuse_level(
     book: Book,
-    claim: PodClaim,
     where: tuple[QueueView | None, str],
     need: int,
     uses: tuple[Use, Use],
@@ -53,10 +52,6 @@ def _refuse_level(
     wanted = use.milli - leaving.milli + need
     if quota and wanted > quota.gpu.limit:
         return Reason.OVER_LIMIT
-    if not claim.is_preemptible:
-        fixed = use.non_preemptible_milli - leaving.non_preemptible_milli + need
-        if fixed > quota_milli:
-            return Reason.NON_PREEMPTIBLE_OVER_QUOTA
     if wanted > max(quota_milli, book.fair_share_of(view.name, pool) if view else 0):
         return Reason.OVER_FAIR_SHARE
     return None

@@ -140,11 +140,16 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def is_direct(self) -> bool:
-        """Whether the extender places the pod: it was never planned, and is no member of a group.
+        """Whether the extender places the pod: it was never planned, is no member of a group, and
+        may be evicted.
 
-        Pods of a group are planned together or not at all, whether they have our gate or not.
+        Pods of a group are planned together or not at all, whether they have our gate or not. Work
+        that may not be evicted stays within its quota, so one program alone counts it: the
+        extender could place such a pod while the controller gives the same quota to another.
         """
-        return not (self.is_gated or self.plan or self.was_revoked or self.group)
+        has_plan = self.is_gated or self.plan or self.was_revoked
+        is_preemptible = names.is_preemptible(self.priority, self.preemptibility)
+        return is_preemptible and not (has_plan or self.group)
 
 
 class HostHold(Struct, frozen=True, gc=False):

@@ -261,13 +261,11 @@ def test_a_direct_pod_stays_within_quota_or_fair_share(
         assert reasons(verdict.failed) == {"n1": Reason.OVER_FAIR_SHARE}
 
 
-def test_non_preemptible_work_stays_within_quota_whatever_the_share() -> None:
-    rows = [row(pod("h").build(), part(0, 600), non_preemptible=True)]
-    known = book(node("n1", *rows).build(), with_share("team-a", "8"))
+def test_work_that_may_not_be_evicted_is_never_placed_directly() -> None:
     fixed = claim(pod("a").direct().needs(500).kind("inference"))
-    assert reasons(filter_nodes(known, fixed, ["n1"]).failed) == {
-        "n1": Reason.NON_PREEMPTIBLE_OVER_QUOTA
-    }
+    verdict = filter_nodes(book(node("n1").build()), fixed, ["n1"])
+    assert verdict.kept == []
+    assert reasons(verdict.unresolvable) == {"n1": Reason.NOT_PLANNED}
 
 
 def test_a_limit_binds_even_below_the_share() -> None:
@@ -467,12 +465,12 @@ def test_a_ledger_made_anew_counts_from_its_first_version() -> None:
 
 
 def test_use_follows_rows_and_pools() -> None:
-    held = row(pod("h").build(), part(0, 500), non_preemptible=True)
+    held = row(pod("h").build(), part(0, 500))
     labelled = node("n1", held).labels({LABEL_NODE_POOL: "fast"}).build()
     known = book(labelled)
-    assert known.use_of("team-a", "fast") == Use(500, 500)
+    assert known.use_of("team-a", "fast") == Use(500)
     known.apply(Upserted(pool("fast", speed="high").build()))
-    assert known.use_of("team-a", "fast") == Use(500, 500)
+    assert known.use_of("team-a", "fast") == Use(500)
     known.apply(Removed(GpuNode, "uid-gpu-n1", "", "n1"))
     assert known.use_of("team-a", "fast") == Use()
     assert (len(known), known.pool_of("n1")) == (0, "")

@@ -406,6 +406,12 @@ def test_a_direct_pod_is_foreign_until_it_has_a_row() -> None:
     assert workloads_of(state)["team-a/a"].pods[0].state == "reserved"
 
 
+def test_a_pod_without_gate_that_may_not_be_evicted_waits_for_a_plan() -> None:
+    """The extender and the controller could give the same quota to two such pods at once."""
+    firm = pod("a").needs(500).direct().kind("inference").build()
+    assert only(firm).pods[0].state == "gated"
+
+
 def test_gates_of_others_are_told_apart_from_ours() -> None:
     gated = pod("a").needs(500).build()
     assert only(gated).pods[0].other_gates == ()
