@@ -25,8 +25,8 @@ export KEEP
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup controlplane node helm drivers gpu-kit image manifests release demo test test-quick test-bounds
-.PHONY: test-crashes faults mutants e2e check bench reference site lock clean
+# All targets that `make` lists.
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\# .*/\1/p' $(MAKEFILE_LIST))
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ SEED ?= 1
 MINUTES ?= 18
 faults: controlplane ## faults under load, drawn from SEED=n, for MINUTES=n and more; audited
 	$(PY) -m tests.faults --seed $(SEED) --minutes $(MINUTES) $(ARGS)
+
+HOURS ?= 12
+soak: controlplane ## faults that leave our programs alive, for HOURS=n; nothing may grow
+	$(PY) -m tests.faults --seed $(SEED) --hours $(HOURS) $(ARGS)
 
 test-bounds: setup ## run what uses the kernels on ones built with bounds checks
 	@rm -rf $(CHECKED) && mkdir -p $(CHECKED)

@@ -1,35 +1,46 @@
-"""`python -m tests.faults [--seed N] [--minutes M] [KIND ...]`: faults under load, judged."""
+"""`python -m tests.faults [--seed N] [--minutes M] [KIND ...]`: faults under load, judged.
+
+With `--hours N` it is a soak: for so long all faults that leave our programs alive, and nothing may
+grow in them or by them.
+"""
 
 import argparse
 import asyncio
 import sys
 import time
 
-from tests.faults.kinds import KINDS, RESTORE
+from tests.faults.growth import Growth
+from tests.faults.kinds import KINDS, OF_A_SOAK, RESTORE
 from tests.faults.trial import opened
 
 
 def main() -> int:
-    """Exit status: 1 if something was violated or missed, or the run proves nothing."""
+    """Exit status: 1 if something was violated, missed or grew, or the run proves nothing."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="draws faults and load")
     parser.add_argument("--minutes", type=float, default=20.0, help="go on at least so long")
+    parser.add_argument("--hours", type=float, default=0.0, help="a soak of so many hours")
     parser.add_argument("kinds", nargs="*", metavar="KIND", help="only these kinds")
     options = parser.parse_args()
     known = (*KINDS, RESTORE)
-    chosen = tuple(options.kinds) or known
+    chosen = tuple(options.kinds) or (OF_A_SOAK if options.hours else known)
     if unknown := set(chosen) - set(known):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
-    return asyncio.run(_run(options.seed, 60 * options.minutes, chosen))
+    growth = Growth() if options.hours else None
+    minutes = 60 * options.hours or options.minutes
+    return asyncio.run(_run(options.seed, 60 * minutes, chosen, growth))
 
 
-async def _run(seed: int, lasts_s: float, kinds: tuple[str, ...]) -> int:
+async def _run(seed: int, lasts_s: float, kinds: tuple[str, ...], growth: Growth | None) -> int:
     ends_s = time.monotonic() + lasts_s
-    async with opened(seed, kinds) as trial:
+    async with opened(seed, kinds, growth) as trial:
         await trial.run(ends_s)
+    found = growth.findings() if growth else []
+    for line in (*(growth.lines() if growth else ()), *(f"GROWTH {each}" for each in found)):
+        print(line, flush=True)
     for line in trial.tally.lines():
         print(line, flush=True)
-    return 0 if trial.tally.is_passed else 1
+    return 0 if trial.tally.is_passed and not found else 1
 
 
 if __name__ == "__main__":

@@ -241,3 +241,10 @@ KINDS: Final[dict[str, Act]] = {
     "lost answers": _lose_answers,
 }
 RESTORE: Final = "restore"
+
+#: What a soak injects: our programs live through all of it, so that what grows in them shows.
+OF_A_SOAK: Final = tuple(
+    kind
+    for kind in KINDS
+    if kind not in {f"kill {name}" for name in OURS} and kind != "extender and webhooks away"
+)

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final
 
 from extender.api import names
+from tests.faults.growth import Growth, memory_mib, open_files
 from tests.faults.kinds import AGAIN_S, KINDS, RESTORE, NotDoneError
 from tests.faults.load import DOWN, FOLDERS, PROJECTS, Load, asking, has_ended
 from tests.faults.stage import PROBE, Stage
@@ -23,16 +24,23 @@ PROBE_S: Final = 60.0
 #: After the load is within its quotas, everything that can run is bound within this.
 CHECK_S: Final = 120.0
 SETTLE_S: Final = 30.0
-#: Faults between two check points.
+#: Faults between two check points; of a soak, which takes a sample at each.
 STRETCH: Final = 8
+SOAK_STRETCH: Final = 4
 LOOK_S: Final = 0.5
+EVENTS: Final = "/apis/events.k8s.io/v1/events"
 
 
 class Trial:
     """One run with one seed; `run` prints a line for each fault."""
 
-    def __init__(self, stage: Stage, seed: int, kinds: tuple[str, ...]) -> None:
+    def __init__(
+        self, stage: Stage, seed: int, kinds: tuple[str, ...], growth: Growth | None = None
+    ) -> None:
+        """With `growth` it is a soak: what grows is sampled there."""
         self.tally = Tally(kinds)
+        self._growth = growth
+        self._stretch = STRETCH if growth is None else SOAK_STRETCH
         self._stage = stage
         self._seed = seed
         self._kinds = kinds
@@ -51,7 +59,7 @@ class Trial:
                 for n_done, kind in enumerate(self._draw(), 1):
                     is_last = n_done >= len(self._kinds) and time.monotonic() >= ends_s
                     await self._inject(kind)
-                    if is_last or n_done % STRETCH == 0:
+                    if is_last or n_done % self._stretch == 0:
                         await self._check()
                     if is_last:
                         break
@@ -179,9 +187,23 @@ class Trial:
             self._say(
                 "check", f"all that can run is bound after {time.monotonic() - began_s:.1f} s"
             )
+            if self._growth is not None:
+                self._growth.add(await asyncio.to_thread(self._sample))
             return
         self.tally.misses.append(f"seed {self._seed}, check: {len(wrong)} wrong: {wrong[0]}")
         self._say("check", "\n  ".join([f"MISS: after {CHECK_S:g} s", *wrong]))
+
+    def _sample(self) -> dict[str, float]:
+        """What a soak watches, as it is now; the last word of a name is its unit."""
+        sample: dict[str, float] = {}
+        for name, program in self._stage.programs.items():
+            sample[f"{name} MiB"] = memory_mib(program.pid)
+            sample[f"{name} files"] = open_files(program.pid)
+        ledgers = self._stage.items(f"{workloads.API}/gpunodes")
+        sample["rows"] = sum(len(each["spec"]["rows"]) for each in ledgers)
+        sample["pod groups"] = len(self._stage.items(f"{workloads.API}/gpupodgroups"))
+        sample["events"] = len(self._stage.items(EVENTS))
+        return sample
 
     def _wrong(self) -> list[str]:
         """Pods that could run and are not bound, and rows that are not those of the bound pods."""
@@ -242,7 +264,9 @@ def _why(pod: dict[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def opened(seed: int, kinds: tuple[str, ...]) -> AsyncIterator[Trial]:
-    """A trial on a stage of its own."""
+async def opened(
+    seed: int, kinds: tuple[str, ...], growth: Growth | None = None
+) -> AsyncIterator[Trial]:
+    """A trial on a stage of its own; a soak with `growth`."""
     async with Stage.open() as stage:
-        yield Trial(stage, seed, kinds)
+        yield Trial(stage, seed, kinds, growth)
