@@ -164,11 +164,14 @@ class PodWriter:
         return "done"
 
     async def is_absent(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether a live read finds no pod of this UID that still holds anything."""
+        """Whether a live read finds no pod of this UID that holds anything; no where it fails."""
         try:
             pod = await self._client.get(PODS, name, namespace)
         except NotFound:
             pass
+        except KubeError as error:
+            log.warning("pod not read", pod=f"{namespace}/{name}", error=str(error))
+            return False
         else:
             if pod.metadata.uid == uid and not pod.is_terminal:
                 self._state.apply(Upserted(pod))

@@ -108,17 +108,23 @@ class Recovery:
         self._forget("row", {f"{stray.node}/{stray.row.uid}" for stray in strays})
         async with asyncio.TaskGroup() as tasks:
             for stray in unsure[:_READS_AT_ONCE]:
-                tasks.create_task(self._free_if_certain(stray, repairs))
+                tasks.create_task(self._free_if_certain(stray, repairs, now))
 
-    async def _free_if_certain(self, stray: StrayRow, repairs: Repairs) -> None:
+    async def _free_if_certain(self, stray: StrayRow, repairs: Repairs, now: float) -> None:
         row = stray.row
         if stray.cause == "superseded":
             # The plan that the pod may carry names its newer row, and stays.
             pod = self._state.pod(row.uid)
-            if pod is not None and await self._writer.revoke(pod, stray.node, row, keeps_plan=True):
-                repairs.free(stray.node, row)
-        elif await self._writer.is_absent(row.namespace, row.name, row.uid):
+            is_certain = pod is not None and await self._writer.revoke(
+                pod, stray.node, row, keeps_plan=True
+            )
+        else:
+            is_certain = await self._writer.is_absent(row.namespace, row.name, row.uid)
+        if is_certain:
             repairs.free(stray.node, row)
+        else:
+            # Others have their turn before it is looked at again.
+            self._first_seen["row", f"{stray.node}/{row.uid}"] = now
 
     def _restore_lost(self, repairs: Repairs) -> None:
         """Restore deleted rows of bound pods, as their Bindings say."""

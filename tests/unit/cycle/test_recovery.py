@@ -12,7 +12,7 @@ from extender.api.objects import Condition, Node, Pod
 from extender.cycle.pods.writer import PodWriter
 from extender.cycle.recovery.repair import ABSENT_AFTER_S, MARK_AFTER_S, Recovery, Repairs
 from extender.kube.client import Client
-from extender.kube.errors import Conflict, NotFound
+from extender.kube.errors import Conflict, NotFound, Unavailable, Undecodable
 from extender.kube.recorder import EventRecorder
 from extender.state.cluster import ClusterState
 from tests.support.builders import gpu_node, node, pod, project, row, whole
@@ -110,6 +110,30 @@ async def test_a_row_without_a_pod_is_freed_after_a_live_read_and_not_at_once() 
     await asyncio.sleep(ABSENT_AFTER_S + 1)
     assert freed(await ward.recovery.plan()) == [("n1", "ghost")]
     assert ward.client.get.call_count == 1
+
+
+async def test_a_pod_that_cannot_be_read_keeps_its_row_and_ends_no_pass() -> None:
+    """As a pod that does not decode, of which the model knows nothing."""
+    poison = pod("poison").needs(1000).build()
+    ward = Ward(gpu_node("n1", 1).holds(row(poison, whole(0))).build())
+    ward.client.get.side_effect = Undecodable("pods: Expected `str`, got `int`")
+    assert freed(await ward.pass_twice()) == []
+    assert ward.client.get.call_count == 1
+
+
+async def test_rows_that_stay_unsure_do_not_keep_others_from_being_looked_up() -> None:
+    pods = [pod(f"p{at:02}").needs(1000).build() for at in range(40)]
+    rows = [row(each, whole(at)) for at, each in enumerate(pods)]
+    ward = Ward(gpu_node("n1", 40).holds(*rows).build())
+
+    async def read(_resource: object, name: str, _namespace: str) -> Pod:
+        if name < "p32":
+            raise Unavailable("no answer")
+        raise NotFound("no such pod")
+
+    ward.client.get.side_effect = read
+    assert freed(await ward.pass_twice()) == []
+    assert freed(await ward.recovery.plan()) == [("n1", f"p{at}") for at in range(32, 40)]
 
 
 async def test_a_gang_of_which_one_pod_was_refused_loses_its_other_places_too() -> None:
