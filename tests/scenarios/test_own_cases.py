@@ -1,4 +1,4 @@
-"""Our own cases: made from the Run:ai texts, and from the documentation of Determined."""
+"""Our own cases, made from the documentation of Run:ai, Determined and other schedulers."""
 
 import pytest
 
@@ -22,7 +22,13 @@ def test_what_no_other_text_has(case: Case) -> None:
     judge(case)
 
 
+@pytest.mark.parametrize("case", cases_in(OWN / "peers"), ids=lambda case: case.id)
+def test_as_documented_elsewhere(case: Case) -> None:
+    judge(case)
+
+
 def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "run-ai")) == 154
     assert len(cases_in(OWN / "determined")) == 13
     assert len(cases_in(OWN / "own")) >= 10
+    assert len(cases_in(OWN / "peers")) >= 120

@@ -5,15 +5,16 @@ is. Preemptor and victim queue are compared at the two queues just below the fir
 both: between projects of one department the projects, otherwise the departments, and so on for any
 number of levels. Queues give in two tiers: first what is above both share and quota; then, to a
 preemptor within its quota, what is above quota. Every queue below the one compared, down to the
-victim queue's own, must be above its share too. A queue that states no quota of CPU or memory has
-no part of them against GPU work within quota: its work without GPUs leaves where such work needs
-its CPU. "Above" is above in a resource that the victim holds; but GPUs above a quota are reclaimed
-only by work that asks for GPUs, since other work never lifts its queue above a quota of GPUs. A
-gang that cannot shrink is evicted whole even if its queue ends lower; but where the preemptor's
-queue ends above its quota, the victim queue may not end so far below its own that its work would
-reclaim it (`counter_reclaim`). The preemptor ends at or under what it deserves, and no queue above
-it passes what it deserves, or what it had already. Moving a pod does not change its queue's
-allocation, so a pod that can be moved may belong to any queue.
+victim queue's own, must be above its share too, and those that are above their quota give first:
+quotas of a department's projects may add up to more than its own. A queue that states no quota of
+CPU or memory has no part of them against GPU work within quota: its work without GPUs leaves where
+such work needs its CPU. "Above" is above in a resource that the victim holds; but GPUs above a
+quota are reclaimed only by work that asks for GPUs, since other work never lifts its queue above a
+quota of GPUs. A gang that cannot shrink is evicted whole even if its queue ends lower; but where
+the preemptor's queue ends above its quota, the victim queue may not end so far below its own that
+its work would reclaim it (`counter_reclaim`). The preemptor ends at or under what it deserves, and
+no queue above it passes what it deserves, or what it had already. Moving a pod does not change its
+queue's allocation, so a pod that can be moved may belong to any queue.
 
 So, while demand stays as it is and nothing else is freed, two sums strictly fall, the first before
 the second: what queues hold above both share and quota, and what they hold above quota. What was
@@ -208,7 +209,7 @@ class _ReclaimRule:
             ):
                 eligibility.add(0, is_mobile=victim_queue not in level_of)
                 continue
-            eligibility.add(1 if any(preemptor.surplus[level]) else 2, path, is_mobile=True)
+            eligibility.add(2, path, is_mobile=True)
             self._set_floors(eligibility, path, preemptor, level)
             for queue in path if is_for_host else ():
                 eligibility.set_floor(queue, 1, _without_unstated(queue.quota))
@@ -250,15 +251,16 @@ class _ReclaimRule:
         for queue in path:
             keep, quota = queue.share_to_keep, queue.quota
             owed = quota if preemptor.is_for_gpu else (_NEVER, *quota[1:])
+            surplus = preemptor.surplus[level]
             if queue is path[-1]:
-                peer, surplus = preemptor.leaf.chain[level], preemptor.surplus[level]
+                peer = preemptor.leaf.chain[level]
                 even = [not _has_more(queue, queue.allocated, peer, surplus, r) for r in RESOURCES]
                 gpu, cpu, memory = map(max, keep, quota, (_NEVER * is_even for is_even in even))
                 eligibility.set_floor(queue, 0, (gpu, cpu, memory))
-                eligibility.set_floor(queue, 1, owed)
+                eligibility.set_floor(queue, 1, (gpu, cpu, memory) if any(surplus) else owed)
             else:
-                eligibility.set_floor(queue, 0, keep)
-                eligibility.set_floor(queue, 1, _smaller(keep, owed))
+                eligibility.set_floor(queue, 0, larger(keep, quota))
+                eligibility.set_floor(queue, 1, keep if any(surplus) else _smaller(keep, owed))
 
     def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
         """Whether the preemptor's queues stay within what they deserve, with the cards it has
