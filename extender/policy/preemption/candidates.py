@@ -209,6 +209,16 @@ class Candidates:
         for w in {self.owner[p] for p in self.guarded}:
             self.refresh(w)
 
+    def is_kept_by_budget(self, p: int) -> bool:
+        """Whether budgets forbid that the pod is evicted, beside what is evicted already."""
+        pods = self.unit_of(p)
+        return bool(self.is_here[p]) and pods is not None and not self.may_evict(pods)
+
+    def spare(self, p: int, *, is_spared: bool) -> None:
+        """Let the pod not be chosen for a while, or let it be chosen again."""
+        self.is_here[p] = not is_spared
+        self.refresh(self.owner[p])
+
     def bar(self, w: int) -> None:
         """Nothing more is taken from the workload."""
         self._barred.add(w)

@@ -44,6 +44,7 @@ class NodeClearing:
         self._rule = rule
         self.with_moves = False
         self._n_evicted_instead = 0
+        self._kept: list[int] = []
 
     @property
     def eligibility(self) -> Eligibility:
@@ -74,6 +75,20 @@ class NodeClearing:
         return is_assigned
 
     def _assign_with_victims(self, pod: PodView, frame: NodeSet, costs: NodeCosts) -> bool:
+        """Try the cheapest node, then the next; a node on which a disruption budget forbids one of
+        the victims is offered again without that pod."""
+        spared: list[int] = []
+        is_assigned = self._try_nodes(pod, frame, costs, spared)
+        for p in spared:
+            self._set_spared(p, is_spared=False)
+        return is_assigned
+
+    def _set_spared(self, p: int, *, is_spared: bool) -> None:
+        """Leave the pod alone while room is made for one pod, or not any more."""
+        self._context.candidates.spare(p, is_spared=is_spared)
+        self._context.touched.extend(self._statement.nodes_of(self._context.candidates.owner[p]))
+
+    def _try_nodes(self, pod: PodView, frame: NodeSet, costs: NodeCosts, spared: list[int]) -> bool:
         statement, is_one_of_many = self._statement, len(self._request.chunk) > 1
         best: tuple[Cost, int] | None = None
         for _ in range(_MOST_TRIES):
@@ -82,6 +97,7 @@ class NodeClearing:
                 break
             mark = statement.checkpoint()
             self._n_evicted_instead = 0
+            self._kept.clear()
             if self._make(pod, frame, costs, costs.node_ixs[at]):
                 if self._n_evicted_instead == 0 or is_one_of_many:
                     return True
@@ -89,8 +105,13 @@ class NodeClearing:
                 if best is None or cost < best[0]:
                     best = cost, costs.node_ixs[at]
             statement.rollback(mark)
+            if not self._kept:
+                costs.refresh(self._context.touched, costs.epoch, is_undone=True)
+                costs.exclude(at)
+                continue
+            spared += self._kept
+            self._set_spared(self._kept[0], is_spared=True)
             costs.refresh(self._context.touched, costs.epoch, is_undone=True)
-            costs.exclude(at)
         costs.readmit()
         return best is not None and self._make(pod, frame, costs, best[1])
 
@@ -116,6 +137,7 @@ class NodeClearing:
                 continue
             unit = unit_without_moves(statement, eligibility, p)
             if unit is None:
+                self._note_budget(p)
                 return False
             statement.evict(unit)
         if statement.moving and self._moves_too_much():
@@ -126,6 +148,11 @@ class NodeClearing:
         statement.assign_to(pod, ix, frame)
         self.cleared.append(ix)
         return not displaced or self._relocate(displaced)
+
+    def _note_budget(self, p: int) -> None:
+        """The pod may not be evicted; if a budget forbids it, others may do."""
+        if self._context.candidates.is_kept_by_budget(p):
+            self._kept.append(p)
 
     def _moves_too_much(self) -> bool:
         rule, moving, candidates = self._rule, self._statement.moving, self._context.candidates
@@ -145,6 +172,7 @@ class NodeClearing:
         for p in largest_first(candidates, displaced):
             if p in statement.moving and statement.moving[p] is None:
                 if not move_or_evict(statement, eligibility, p):
+                    self._note_budget(p)
                     return False
                 if p not in statement.moving:
                     self._n_evicted_instead += 1

@@ -191,7 +191,7 @@ class Statement:
             sim.evict(self.ix_of(pod.node), pod, pod.cards)
         sim.discharge(candidates.leaves[unit.w], candidates.amounts_of(unit.pods), is_np=False)
         self._mark_evicted(unit, True)
-        self._note(mark, self._nodes_of(unit.w), Statement._mark_evicted, unit, False)
+        self._note(mark, self.nodes_of(unit.w), Statement._mark_evicted, unit, False)
 
     def keep(self, unit: EvictionUnit) -> None:
         """The unit, which was stopped, stays after all."""
@@ -202,7 +202,7 @@ class Statement:
             sim.reinstate(self.ix_of(pod.node), pod, pod.cards)
         sim.charge(candidates.leaves[unit.w], candidates.amounts_of(unit.pods), is_np=False)
         self._mark_evicted(unit, False)
-        self._note(mark, self._nodes_of(unit.w), Statement._mark_evicted, unit, True)
+        self._note(mark, self.nodes_of(unit.w), Statement._mark_evicted, unit, True)
 
     def unassign_for_move(self, p: int) -> None:
         """The pod leaves its place for another one, which is yet to be found."""
@@ -313,7 +313,7 @@ class Statement:
         self.touched.extend(nodes)
         self.log.append((mark, nodes, undo, args))
 
-    def _nodes_of(self, w: int) -> Sequence[int]:
+    def nodes_of(self, w: int) -> Sequence[int]:
         """Nodes of all pods of the workload: what one of them costs depends on the others."""
         ix, pods = self.session.sim.later.cards.ix, self.candidates.pods
         return [ix[pods[p].node] for p in self.candidates.members[w]]
