@@ -16,6 +16,9 @@ from extender.state import model as state
 from extender.state.nodes import NodeFacts, NodeTable
 
 HOSTNAME = "kubernetes.io/hostname"
+#: The label in which GPU feature discovery names the model.
+_MODEL_LABEL = "nvidia.com/gpu.product"
+_USUAL_MODEL = "A100"
 DEFAULT_POOL = "default"
 #: Queues of this priority have rank 0; those above it are served before.
 _USUAL_PRIORITY = 100
@@ -90,7 +93,7 @@ class Cluster:
 
     def _facts(self, node: Node) -> NodeFacts:
         cpu, memory = amounts.cpu(node.cpu), self.memory(node.memory)
-        labels = {HOSTNAME: node.name, **node.labels}
+        labels = {HOSTNAME: node.name, **_model_label(node), **node.labels}
         return NodeFacts(
             name=node.name,
             pool=_pool_of(self.case, labels),
@@ -112,10 +115,14 @@ def n_cards(node: Node) -> int:
     return 0 if node.mig.strategy == "mixed" else node.gpus
 
 
+def _model_label(node: Node) -> dict[str, str]:
+    return {} if node.gpu_model is UNSET else {_MODEL_LABEL: node.gpu_model}
+
+
 def _gpu_node(node: Node) -> GpuNode:
+    model = _USUAL_MODEL if node.gpu_model is UNSET else node.gpu_model
     devices = [
-        Device(index=at, memory_mib=node.gpu_memory_mib, model=node.gpu_model)
-        for at in range(n_cards(node))
+        Device(index=at, memory_mib=node.gpu_memory_mib, model=model) for at in range(n_cards(node))
     ]
     return GpuNode(metadata=ObjectMeta(name=node.name), status=GpuNodeStatus(devices=devices))
 

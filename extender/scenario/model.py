@@ -118,14 +118,14 @@ class Mig(Written, frozen=True, kw_only=True):
 
 
 class Node(Written, frozen=True, kw_only=True):
-    """A node and what it has."""
+    """A node and what it has. A model that is stated is a label of the node, too."""
 
     name: Name
     labels: dict[str, str] = {}
     taints: list[NodeTaint] = []
     gpus: Annotated[int, Meta(ge=0, le=_MOST_CARDS)] = 0
     gpu_memory_mib: Natural = field(default=16384, name="gpuMemoryMiB")
-    gpu_model: str = "A100"
+    gpu_model: Name | UnsetType = UNSET
     cpu: Amount = "64"
     memory: Amount = "256Gi"
     max_pods: Natural = 110
