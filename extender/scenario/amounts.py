@@ -4,27 +4,47 @@ A file may use so little memory that whole MiB would round it away ("750" bytes 
 scenario counts memory in the largest unit that is exact for it, MiB wherever rounding is harmless.
 """
 
+import json
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 from math import lcm
 from typing import Final
 
-from extender.api.units import UnitError, parse_cpu, parse_gpus, parse_quantity
-from extender.scenario.model import Amount, Case
+from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_gpus, parse_quantity
+from extender.scenario.model import MOST_CARDS, Amount, Case
 from extender.state.model import UNLIMITED
 
 MIB: Final = 1 << 20
 #: Units that are tried: decimal files come out as megabytes or kilobytes.
 _UNITS: Final = (MIB, 10**6, 1 << 10, 10**3, 1)
+#: Digits of "500m": below a million GPUs.
+_MOST_DIGITS: Final = 10
+#: Characters of a wrong value that a message repeats.
+_MOST_SHOWN: Final = 40
 #: All memory of a cluster must stay below what stands for unlimited, with room for sums.
 _MOST: Final = UNLIMITED >> 1
 
 
 @lru_cache(maxsize=4096, typed=True)
 def gpus(value: Amount) -> int:
-    """Milli-GPU: 2 -> 2000, 0.5 and "0.5" -> 500."""
-    return parse_gpus(_text(value))
+    """Milli-GPU: 2 -> 2000; 0.5, "0.5" and "500m" -> 500."""
+    text = _text(value)
+    milli = text.removesuffix("m")
+    is_milli = milli != text and milli.isascii() and milli.isdigit() and len(milli) < _MOST_DIGITS
+    return int(milli) if is_milli else parse_gpus(text)
+
+
+def cards(value: Amount) -> int:
+    """Cards of a node: a whole number."""
+    try:
+        n, rest = divmod(gpus(value), MILLI_PER_GPU)
+    except UnitError:
+        n, rest = -1, 0
+    if rest or not 0 <= n <= MOST_CARDS:
+        told = f"{json.dumps(value)[:_MOST_SHOWN]} is not accepted"
+        raise UnitError(f"{told}; accepted: whole numbers from 0 to {MOST_CARDS}")
+    return n
 
 
 @lru_cache(maxsize=4096, typed=True)

@@ -24,8 +24,8 @@ class Seated:
 
     @property
     def state(self) -> StartState:
-        """What the file says that it is."""
-        return self.task.state
+        """What it is as the first cycle begins: what the file says is bound runs then."""
+        return "running" if self.task.state == "bound" else self.task.state
 
 
 @dataclass(slots=True)

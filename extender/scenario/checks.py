@@ -33,6 +33,7 @@ _NODE: Final[dict[str, Read]] = {
     "memory": _bounded(amounts.quantity, _MOST_BYTES, "1Pi"),
 }
 _TASK: Final[dict[str, Read]] = {"gpu": amounts.gpus, **_NODE}
+_CARDS: Final[dict[str, Read]] = {"gpus": amounts.cards}
 _SHARE: Final[dict[str, Read]] = {
     "gpu": amounts.gpus,
     "cpu": amounts.cpu,
@@ -45,7 +46,7 @@ def wrong_amounts(case: Case) -> Iterator[str]:
     """One sentence for each amount that can't be read."""
     yield from _look("settings", "usageWeight", case.settings.usage_weight, amounts.fraction)
     for at, node in enumerate(case.nodes):
-        yield from _fields(f"nodes[{at}]", node, _NODE)
+        yield from _fields(f"nodes[{at}]", node, _CARDS | _NODE)
     for at, queue in enumerate(case.queues):
         yield from _in_queue(f"queues[{at}]", queue)
     yield from _in_jobs("jobs", case.jobs)
@@ -71,8 +72,10 @@ def _in_queue(place: str, queue: Queue) -> Iterator[str]:
 
 
 def _in_figures(place: str, figures: Figures, read: Read) -> Iterator[str]:
-    fields = {"quota": read, "limit": read, "weight": amounts.fraction}
-    yield from _fields(place, figures, fields)
+    bounds = {"quota": read, "limit": read}
+    for told in _fields(place, figures, bounds):
+        yield f"{told}, or null: unlimited"
+    yield from _fields(place, figures, {"weight": amounts.fraction})
 
 
 def _in_jobs(place: str, jobs: Iterable[Job]) -> Iterator[str]:

@@ -18,7 +18,6 @@ from extender.state.nodes import NodeFacts, NodeTable
 HOSTNAME = "kubernetes.io/hostname"
 #: The label in which GPU feature discovery names the model.
 _MODEL_LABEL = "nvidia.com/gpu.product"
-_USUAL_MODEL = "A100"
 DEFAULT_POOL = "default"
 #: Queues of this priority have rank 0; those above it are served before.
 _USUAL_PRIORITY = 100
@@ -112,7 +111,7 @@ class Cluster:
 
 def n_cards(node: Node) -> int:
     """Cards that can be asked for whole or in fractions: none where they are cut into instances."""
-    return 0 if node.mig.strategy == "mixed" else node.gpus
+    return 0 if node.mig.strategy == "mixed" else amounts.cards(node.gpus)
 
 
 def _model_label(node: Node) -> dict[str, str]:
@@ -120,9 +119,9 @@ def _model_label(node: Node) -> dict[str, str]:
 
 
 def _gpu_node(node: Node) -> GpuNode:
-    model = _USUAL_MODEL if node.gpu_model is UNSET else node.gpu_model
     devices = [
-        Device(index=at, memory_mib=node.gpu_memory_mib, model=model) for at in range(n_cards(node))
+        Device(index=at, memory_mib=node.gpu_memory_mib, model=node.model)
+        for at in range(n_cards(node))
     ]
     return GpuNode(metadata=ObjectMeta(name=node.name), status=GpuNodeStatus(devices=devices))
 
@@ -147,7 +146,7 @@ def _pools(case: Case) -> dict[str, state.PoolView]:
         has_preemption=settings.preemption,
         job_order=settings.job_order,
         reclaim_band_percent=settings.reclaim_band,
-        checkpoint_s=settings.checkpoint,
+        checkpoint_s=int(settings.checkpoint),
     )
     if not case.node_pools:
         return {usual.name: usual}
@@ -162,7 +161,7 @@ def _pools(case: Case) -> dict[str, state.PoolView]:
             has_preemption=settings.preemption if pool.preemption is UNSET else pool.preemption,
             job_order=settings.job_order,
             reclaim_band_percent=settings.reclaim_band,
-            checkpoint_s=settings.checkpoint,
+            checkpoint_s=int(settings.checkpoint),
         )
     return found
 
@@ -174,7 +173,8 @@ def _queue_view(cluster: Cluster, queue: Queue, age: int, weights: Weights) -> s
         raise ScenarioError(f"{case.id}: queue {queue.name}: parent: {told}")
     for name in (*queue.pools, *queue.node_pools):
         if name not in cluster.pools:
-            raise ScenarioError(f"{case.id}: queue {queue.name}: there is no node pool {name}")
+            told = f"there is no node pool {name}; there are: {', '.join(cluster.pools)}"
+            raise ScenarioError(f"{case.id}: queue {queue.name}: {told}")
     reading = _Reading(cluster, queue, weights)
     lineage = list(cluster.lineage(queue.name))
     if lineage[-1].parent is not None:

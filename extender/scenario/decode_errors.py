@@ -4,7 +4,7 @@ import datetime
 import functools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -125,9 +125,25 @@ def _words(kind: inspect.Type) -> Iterator[str]:
             yield from map(str, each.values)
 
 
+def _shape(types: Iterable[inspect.Type], value: object) -> str:
+    """What is accepted instead of the value: a mapping, a list, or true and false; else nothing."""
+    for each in types:
+        if isinstance(each, inspect.StructType) and not isinstance(value, dict):
+            return f"a mapping with {', '.join(field.encode_name for field in each.fields)}"
+        if isinstance(each, inspect.DictType) and not isinstance(value, dict):
+            return "a mapping"
+        if isinstance(each, inspect.ListType) and not isinstance(value, list):
+            return "a list"
+        if isinstance(each, inspect.BoolType) and not isinstance(value, bool):
+            return "true and false"
+    return ""
+
+
 def _accepted(kind: inspect.Type, value: object) -> str:
-    """The numbers or texts that are accepted, where only some are; else nothing."""
+    """The shape, numbers or texts that are accepted, where only some are; else nothing."""
     types = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    if shape := _shape(types, value):
+        return shape
     numbers = [t for t in types if isinstance(t, inspect.IntType | inspect.FloatType)]
     if numbers and numbers[0].ge is not None:
         is_whole = all(isinstance(each, inspect.IntType) for each in numbers)

@@ -22,7 +22,8 @@ _MOST_SECONDS: Final = 1_000_000_000
 #: Rounds take no time: a cluster has long come to rest.
 _MOST_ROUNDS: Final = 1000
 #: Cards of a node: a set of them is a word of 64 bits.
-_MOST_CARDS: Final = 64
+MOST_CARDS: Final = 64
+_USUAL_MODEL: Final = "A100"
 Name = Annotated[str, Meta(min_length=1)]
 Natural = Annotated[int, Meta(ge=0, le=MOST)]
 Weight = Annotated[int, Meta(ge=1, le=MAX_WEIGHT)]
@@ -31,9 +32,12 @@ Rank = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Seconds = (
     Annotated[int, Meta(ge=0, le=_MOST_SECONDS)] | Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
 )
+Duration = (
+    Annotated[int, Meta(ge=1, le=_MOST_SECONDS)] | Annotated[float, Meta(ge=1, le=_MOST_SECONDS)]
+)
 Kind = Literal["interactive", "build", "training", "inference"]
-#: What a file may say that a task is at the start.
-StartState = Literal["pending", "running", "nominated", "evicted"]
+#: What a file may say that a task is at the start; what is bound runs when the first cycle begins.
+StartState = Literal["pending", "bound", "running", "nominated", "evicted"]
 Status = Literal["pending", "bound", "running", "nominated", "evicted"]
 
 
@@ -73,10 +77,10 @@ class Settings(Written, frozen=True, kw_only=True):
     max_consolidation_victims: Natural | None = None
     reclaim_moves_victims: bool = True
     usage_weight: Amount = 1
-    usage_half_life: Count = 604_800
+    usage_half_life: Duration = 604_800
     over_quota_weights: bool = True
     reclaim_band: Annotated[int, Meta(ge=0, le=100)] = 0
-    checkpoint: Natural = 0
+    checkpoint: Seconds = 0
     job_order: JobOrder = "fifo"
 
 
@@ -123,7 +127,7 @@ class Node(Written, frozen=True, kw_only=True):
     name: Name
     labels: dict[str, str] = {}
     taints: list[NodeTaint] = []
-    gpus: Annotated[int, Meta(ge=0, le=_MOST_CARDS)] = 0
+    gpus: Amount = 0
     gpu_memory_mib: Natural = field(default=16384, name="gpuMemoryMiB")
     gpu_model: Name | UnsetType = UNSET
     cpu: Amount = "64"
@@ -132,6 +136,11 @@ class Node(Written, frozen=True, kw_only=True):
     mig: Mig = Mig()
     numa: dict[str, object] = {}
     unschedulable: bool = False
+
+    @property
+    def model(self) -> str:
+        """The model of its cards."""
+        return _USUAL_MODEL if self.gpu_model is UNSET else self.gpu_model
 
 
 class Figures(Written, frozen=True, kw_only=True):
@@ -236,7 +245,7 @@ class Task(Written, frozen=True, kw_only=True):
     order: Rank = 0
     gpu: Amount | UnsetType = UNSET
     gpu_memory: Natural | None = None
-    devices: Annotated[int, Meta(ge=1, le=_MOST_CARDS)] = 1
+    devices: Annotated[int, Meta(ge=1, le=MOST_CARDS)] = 1
     cpu: Amount = "1"
     memory: Amount = "1G"
     mig: dict[str, Natural] = {}

@@ -36,7 +36,7 @@ class UsageAccounts:
         """The accounts as the file has them."""
         settings = cluster.case.settings
         past = cls(
-            half_life_s=settings.usage_half_life,
+            half_life_s=int(settings.usage_half_life),
             is_counted=settings.usage_weight not in (0, "0"),
             capacity=_capacity(cluster),
         )

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from extender.api.units import MILLI_PER_GPU, share_milli
+from extender.scenario import amounts
 from extender.scenario.cluster import Cluster
 from extender.scenario.world import RunJob, RunTask, World
 from extender.state.model import GPU, QueueView
@@ -55,7 +56,7 @@ def _wants(world: World) -> dict[tuple[Owner, str], int]:
     card_mib = max((node.gpu_memory_mib for node in cluster.case.nodes), default=1)
     for node in cluster.case.nodes:
         pool = cluster.pool_of_node(node.name)
-        most_cards[pool] = max(most_cards[pool], node.gpus)
+        most_cards[pool] = max(most_cards[pool], amounts.cards(node.gpus))
     wants: Counter[tuple[Owner, str]] = Counter()
     for job in world.jobs.values():
         owner = job.spec.queue, job.spec.user

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from extender.api import names
 from extender.api.ledger import Device, GpuNodeSpec, GpuNodeStatus, Row
+from extender.scenario.amounts import cards
 from extender.scenario.model import Case, Figures, Job, Node, Queue
 from extender.scenario.run import run_cycle
 from extender.scenario.world import NOW_S, RunJob, RunTask, World
@@ -157,15 +158,15 @@ class Stored:
             **node.labels,
             "kubernetes.io/hostname": self._name(node.name),
             "pool": self.prefix,
-            "nvidia.com/gpu.count": str(node.gpus),
+            "nvidia.com/gpu.count": str(cards(node.gpus)),
             "nvidia.com/gpu.memory": str(node.gpu_memory_mib),
-            "nvidia.com/gpu.product": node.gpu_model,
+            "nvidia.com/gpu.product": node.model,
         }
         capacity = {
             "cpu": str(node.cpu),
             "memory": str(node.memory),
             "pods": str(node.max_pods),
-            names.GPU_MILLI: str(1000 * node.gpus),
+            names.GPU_MILLI: str(1000 * cards(node.gpus)),
         }
         ready = {
             "type": "Ready",
@@ -208,8 +209,8 @@ class Stored:
             if task.place.node == node.name and task.place.cards
         ]
         devices = [
-            Device(index=at, memory_mib=node.gpu_memory_mib, model=node.gpu_model)
-            for at in range(node.gpus)
+            Device(index=at, memory_mib=node.gpu_memory_mib, model=node.model)
+            for at in range(cards(node.gpus))
         ]
         status = GpuNodeStatus(devices=devices, cards=len(devices), healthy_cards=len(devices))
         body = _ours("GpuNode", self._name(node.name), msgspec.to_builtins(GpuNodeSpec.of(rows)))

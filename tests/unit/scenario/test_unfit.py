@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 
+from extender.scenario import amounts
+from extender.scenario.checks import wrong_amounts
+from extender.scenario.cluster import n_cards
 from extender.scenario.errors import ScenarioError
 from extender.scenario.load import case_of
-from tests.unit.scenario.written import entry, job, node, queue
+from extender.scenario.model import Amount
+from tests.unit.scenario.written import case, entry, job, node, queue
 
 
 def why(value: object) -> str:
@@ -18,8 +22,6 @@ def why(value: object) -> str:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"nodes": [node(gpus=65)]}, "nodes[0].gpus: 65 is not accepted; {} 0 to 64"),
-        ({"nodes": [{"name": "n", "gpus": "2"}]}, 'nodes[0].gpus: "2" is not accepted; {} 0 to 64'),
         (
             {"nodes": [node(gpuMemoryMiB=-1)]},
             "nodes[0].gpuMemoryMiB: -1 is not accepted; {} 0 to 1,000,000",
@@ -45,6 +47,52 @@ def why(value: object) -> str:
 )
 def test_number_out_of_range_is_answered_with_the_range(more: dict[str, Any], told: str) -> None:
     assert why(entry(**more)) == "f: " + told.format("accepted: whole numbers from")
+
+
+@pytest.mark.parametrize("gpus", [65, "65", -1, 1.5, "half", "500m"])
+def test_number_of_cards_is_whole_and_at_most_64(gpus: object) -> None:
+    (told,) = wrong_amounts(case(nodes=[{"name": "n", "gpus": gpus}]))
+    assert told.endswith(" is not accepted; accepted: whole numbers from 0 to 64")
+
+
+@pytest.mark.parametrize("gpus", [2, 2.0, "2", "2.0"])
+def test_number_of_cards_may_be_quoted(gpus: object) -> None:
+    written = case(nodes=[{"name": "n", "gpus": gpus}])
+    assert not list(wrong_amounts(written))
+    assert n_cards(written.nodes[0]) == 2
+
+
+@pytest.mark.parametrize("half", [0.5, "0.5", "500m"])
+def test_half_a_gpu_may_be_written_as_kubernetes_does(half: Amount) -> None:
+    written = case(jobs=[job(gpu=half)], queues=[queue(quota=half)])
+    assert not list(wrong_amounts(written))
+    assert amounts.gpus(half) == 500
+
+
+@pytest.mark.parametrize("quota", [-1, "unlimited", "8Gi", "m"])
+def test_wrong_quota_is_told_how_no_bound_is_written(quota: object) -> None:
+    (told,) = wrong_amounts(case(queues=[queue(quota=quota)]))
+    assert told.endswith("such as 4 or 2.5, or null: unlimited")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"settings": {"placement": "spread"}}, "settings.placement: {} a mapping with gpu, cpu"),
+        ({"nodePools": [{"name": "a", "match": "x"}]}, "nodePools[0].match: {} a mapping"),
+        ({"jobs": [job(nodePools="a")]}, "jobs[0].nodePools: {} a list"),
+        ({"jobs": [job(preemptible="no")]}, "jobs[0].preemptible: {} true and false"),
+        ({"rounds": 2}, "rounds: {} a mapping with until, after"),
+    ],
+)
+def test_wrong_shape_is_answered_with_the_right_one(more: dict[str, Any], told: str) -> None:
+    place, _, shape = told.partition(": {} ")
+    assert why(entry(**more)).startswith(f"f: {place}: ")
+    assert why(entry(**more)).endswith(f" is not accepted; accepted: {shape}")
+
+
+def test_half_life_of_a_month_is_accepted() -> None:
+    assert case(settings={"usageHalfLife": 2_592_000}).settings.usage_half_life == 2_592_000
 
 
 @pytest.mark.parametrize("seconds", [-1, 1e30, float("inf"), float("nan")])
@@ -89,4 +137,4 @@ def test_what_is_no_mapping_is_told_what_a_case_is() -> None:
 
 
 def test_long_value_is_cut() -> None:
-    assert "1" * 37 + "..." in why(entry(nodes=[{"name": "n", "gpus": "1" * 1000}]))
+    assert "1" * 37 + "..." in why(entry(nodes=[{"name": "n", "maxPods": "1" * 1000}]))

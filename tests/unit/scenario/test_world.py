@@ -26,6 +26,12 @@ def test_repeated_task_is_numbered_and_a_single_one_is_not() -> None:
     assert list(made.tasks) == ["a/t-0", "a/t-1", "b/t"]
 
 
+def test_what_the_file_says_is_bound_runs_as_the_first_cycle_begins() -> None:
+    task = {"name": "t", "state": "bound", "node": "n0"}
+    made = world(jobs=[job("j", tasks=[task])])
+    assert made.tasks["j/t"].place.status == "running"
+
+
 def test_jobs_without_age_are_a_minute_apart_and_the_first_is_oldest() -> None:
     created = world(jobs=[job("a"), job("b"), job("c")]).created_at()
     assert created["b"] - created["a"] == 60
