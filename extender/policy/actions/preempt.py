@@ -32,9 +32,9 @@ from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest, Statement
-from extender.policy.queues.tree import RESOURCES, Queue, larger, sum_amounts
-from extender.policy.session import Session, placed_amounts
-from extender.policy.workloads.first_kinds import FIRST_KINDS, size_of
+from extender.policy.queues.tree import Queue, larger, sum_amounts
+from extender.policy.session import Session
+from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts
 
@@ -45,41 +45,28 @@ def preempt(preemption: Preemption) -> None:
     for pool in session.pools_in_order():
         view = session.snapshot.pools[pool]
         if view.has_preemption and view.policy == "fairshare":
-            here = _with_victims(preemption, pool)
-            if here:
-                candidates = preemption.solver_of(pool).candidates
-                stage = _Preempt(session, candidates, EntitledWork(session, pool))
-                PreemptionLoop(preemption, pool, "preempt", stage).serve(here)
+            here = _with_victims(session, pool)
+            stage = _Preempt(session, EntitledWork(session, pool))
+            PreemptionLoop(preemption, pool, "preempt", stage).serve(here)
 
 
-def _with_victims(preemption: Preemption, pool: str) -> list[Pending]:
-    """The pending workloads with work that they precede in their project."""
-    session = preemption.session
+def _with_victims(session: Session, pool: str) -> list[Pending]:
+    """The pending workloads whose project runs work that they may precede."""
     here = [pending for pending in session.pending if pool in pending.pools]
-    best = max((pending.workload.priority for pending in here), default=0)
-    is_kind_first = any(pending.workload.kind in FIRST_KINDS for pending in here)
-    # Without any work of lower priority there is no need to build the candidates.
-    if not here or not (
-        is_kind_first or any(w.priority < best for w in session.snapshot.workloads.values())
-    ):
-        return []
-    worst: dict[Queue, int] = {}
-    candidates = preemption.solver_of(pool).candidates
-    for leaf, priority in zip(candidates.leaves, candidates.priority, strict=True):
-        project = leaf.project
-        worst[project] = min(priority, worst.get(project, priority))
-    with_training = {
-        leaf.project
-        for leaf, workload in zip(candidates.leaves, candidates.workloads, strict=True)
-        if workload.kind not in FIRST_KINDS
-    }
-    found = []
-    for pending in here:
-        project = session.queue_of(pending.workload, pool).project
-        is_by_kind = pending.workload.kind in FIRST_KINDS and project in with_training
-        is_by_priority = worst.get(project, best) < pending.workload.priority
-        if is_by_kind or is_by_priority:
-            found.append(pending)
+    lowest: dict[str, int] = {}
+    training: set[str] = set()
+    for workload in session.snapshot.workloads.values() if here else ():
+        if workload.is_preemptible and any(pod.state == "bound" for pod in workload.pods):
+            project, priority = workload.project, workload.priority
+            lowest[project] = min(priority, lowest.get(project, priority))
+            if workload.kind not in FIRST_KINDS:
+                training.add(project)
+    found = [
+        pending
+        for pending in here
+        if lowest.get(pending.workload.project, ANY_PRIORITY) < pending.workload.priority
+        or (pending.workload.kind in FIRST_KINDS and pending.workload.project in training)
+    ]
     # In strict order a workload without candidates may come before one with some.
     is_strict = session.snapshot.pools[pool].job_order == "strict-fifo"
     return here if found and is_strict else found
@@ -88,7 +75,6 @@ def _with_victims(preemption: Preemption, pool: str) -> list[Pending]:
 @dataclass(slots=True)
 class _Preempt:
     session: Session
-    candidates: Candidates
     entitled: EntitledWork
     _rules: "dict[tuple[Queue, int, bool], _PreemptRule]" = field(default_factory=dict)
 
@@ -98,36 +84,8 @@ class _Preempt:
         refused = self.session.check_room(leaf, workload, request.need, "later")
         if refused is not None and refused.reason is not Reason.OVER_LIMIT:
             return refused
-        return (self._rule(leaf.project, workload.priority, is_first=self._is_first(request)),)
-
-    def _is_first(self, request: PreemptionRequest) -> bool:
-        """Whether the workload precedes training: with all its pods it fits its project's quota
-        beside those of the first kinds that are of no lower priority."""
-        project, workload, candidates = (
-            request.leaf.project,
-            request.pending.workload,
-            self.candidates,
-        )
-        if workload.kind not in FIRST_KINDS:
-            return False
-        before = size_of(workload)
-        for w in candidates.of_first_kinds.get(project, ()):
-            other = candidates.workloads[w]
-            if (
-                candidates.is_first[w]
-                and other.priority >= workload.priority
-                and other.key != request.key
-            ):
-                before = sum_amounts((before, size_of(other)))
-        running = sum_amounts(
-            candidates.amounts_of(candidates.members[w])
-            for w in candidates.of_first_kinds.get(project, ())
-        )
-        started = placed_amounts(self.session.placed_now(request.key))
-        held = self.session.firsts.held(project)
-        return all(
-            held[r] - running[r] - started[r] + before[r] <= project.quota[r] for r in RESOURCES
-        )
+        is_first = self.session.firsts.is_first(workload, leaf.project)
+        return (self._rule(leaf.project, workload.priority, is_first=is_first),)
 
     def _rule(self, project: Queue, priority: int, *, is_first: bool) -> "_PreemptRule":
         key = project, priority, is_first

@@ -49,7 +49,6 @@ from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.common_ancestor import compared, levels_of
 from extender.policy.queues.tree import RESOURCES, Queue, larger
 from extender.policy.session import Session, format_amount, placed_amounts
-from extender.policy.workloads.first_kinds import FIRST_KINDS, size_of
 from extender.state.model import GPU, UNLIMITED, Amounts, PodView
 
 _Precedence = tuple[bool, int]
@@ -115,7 +114,8 @@ class _Reclaim:
                 " share, so no pod is evicted for the rest",
             )
         surplus = tuple([_surplus(queue, need) for queue in leaf.chain])
-        precedence = self._precedence(request) if leaf.is_user else None
+        is_first = leaf.is_user and self.session.firsts.is_first(workload, leaf.project)
+        precedence = (is_first, workload.priority) if leaf.is_user else None
         preemptor = _Preemptor(leaf, surplus, need[GPU] > 0, precedence)
         refused = self.session.check_room(leaf, workload, need, "later")
         if refused is not None:
@@ -127,16 +127,6 @@ class _Reclaim:
         if preemptor.is_for_gpu and not any(map(any, surplus)):
             return anywhere, self._rule(preemptor, None, is_for_host=True)
         return (anywhere,) if over is None else (self._rule(preemptor, over), anywhere)
-
-    def _precedence(self, request: PreemptionRequest) -> _Precedence:
-        workload, project = request.pending.workload, request.leaf.project
-        is_first = workload.kind in FIRST_KINDS and all(
-            has + more <= most
-            for has, more, most in zip(
-                self.session.firsts.held(project), size_of(workload), project.quota, strict=True
-            )
-        )
-        return is_first, workload.priority
 
     def _is_near_its_share(self, request: PreemptionRequest) -> bool:
         """Whether the request is above its project's quota, and within the band below its share."""

@@ -7,14 +7,12 @@ from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
-from operator import add, le, sub
 from typing import Final
 
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.lost_work import seconds_lost
-from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, held_amounts, sum_amounts
+from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, held_amounts
 from extender.policy.session import Session
-from extender.policy.workloads.first_kinds import FIRST_KINDS, size_of
 from extender.policy.workloads.gangs import has_topology
 from extender.state.model import PodView, WorkloadView
 
@@ -200,43 +198,23 @@ class _Layout:
         candidates.sync(candidates.queues)
         candidates.had = candidates.has[:]
 
-    def _mark_first_kinds(self) -> None:
-        """Those that fit the quota of their project with all their pods, the highest priority
-        first."""
-        candidates, firsts = self.candidates, self.session.firsts
-        for w, workload in enumerate(candidates.workloads):
-            if workload.kind in FIRST_KINDS:
-                candidates.of_first_kinds.setdefault(candidates.leaves[w].project, []).append(w)
-        for project, listed in candidates.of_first_kinds.items():
-            held = sum_amounts(candidates.amounts_of(candidates.members[w]) for w in listed)
-            total = tuple(map(sub, firsts.held(project), held))
-            listed.sort(
-                key=lambda w: (
-                    -candidates.priority[w],
-                    -candidates.age[w],
-                    candidates.workloads[w].key,
-                )
-            )
-            for w in listed:
-                more = tuple(map(add, total, size_of(candidates.workloads[w])))
-                if all(map(le, more, project.quota)):
-                    total, candidates.is_first[w] = more, 1
-
     def _lay_out_workloads(self) -> None:
         candidates, workloads = self.candidates, self.candidates.workloads
-        amounts, firsts = candidates.amounts, [listed[0] for listed in candidates.members]
+        amounts, lead = candidates.amounts, [listed[0] for listed in candidates.members]
         candidates.priority = array("i", [workload.priority for workload in workloads])
         candidates.age = array("q", [max(0, _EPOCH_END - each.created_at) for each in workloads])
         is_by_priority = self.session.snapshot.pools[self.pool].policy == "priority"
-        candidates.is_first = bytearray(len(workloads))
-        if not is_by_priority:
-            self._mark_first_kinds()
+        is_first = self.session.firsts.is_first
+        candidates.is_first = bytearray(
+            not is_by_priority and is_first(workload, leaf.project)
+            for workload, leaf in zip(workloads, candidates.leaves, strict=True)
+        )
         candidates.rank = array("i", _ranks(candidates, is_by_priority=is_by_priority))
         candidates.queue = array("i", [candidates.queue_ix[leaf] for leaf in candidates.leaves])
         candidates.surplus = array("i", [max(0, 1 - workload.min_member) for workload in workloads])
-        candidates.whole_lost = array("q", [candidates.lost[p] for p in firsts])
+        candidates.whole_lost = array("q", [candidates.lost[p] for p in lead])
         by_pod = list(zip(amounts[::3], amounts[1::3], amounts[2::3], strict=True))
-        candidates.whole_amounts = array("q", chain.from_iterable([by_pod[p] for p in firsts]))
+        candidates.whole_amounts = array("q", chain.from_iterable([by_pod[p] for p in lead]))
         candidates.is_stuck = bytearray(len(candidates.workloads))
 
 

@@ -27,11 +27,10 @@ class Candidates:
     workload has some, `may_move` 1 where a controller would create it again. By workload: `surplus`
     pods that may go one by one, `whole_lost` and `whole_amounts` of all that it may still give,
     `is_stuck` 1 where it can't go whole, `priority`, `rank` of its priority among those of its
-    project (0: the lowest), `age` (the larger the older), `queue`, `is_first` 1 where its kind
-    precedes training (see `first_kinds`); `of_first_kinds` lists by project those that do if they
-    fit its quota. By queue: `has` (int64[3 * n]) is what it holds, `had` what it held at first.
-    `no_pods` is 0 for every p. `budgets` counts what is stopped or moved against disruption
-    budgets, `guarded` are the pods that these protect.
+    project (0: the lowest), `age` (the larger the older), `queue`, `is_first` 1 where it precedes
+    training (see `first_kinds`). By queue: `has` (int64[3 * n]) is what it holds, `had` what it
+    held at first. `no_pods` is 0 for every p. `budgets` counts what is stopped or moved against
+    disruption budgets, `guarded` are the pods that these protect.
     """
 
     pods: list[PodView] = field(default_factory=list)
@@ -63,7 +62,6 @@ class Candidates:
     priority: "array[int]" = field(default_factory=lambda: array("i"))
     rank: "array[int]" = field(default_factory=lambda: array("i"))
     is_first: bytearray = field(default_factory=bytearray)
-    of_first_kinds: dict[Queue, list[int]] = field(default_factory=dict)
     age: "array[int]" = field(default_factory=lambda: array("q"))
     queue: "array[int]" = field(default_factory=lambda: array("i"))
     has: "array[int]" = field(default_factory=lambda: array("q"))

@@ -7,65 +7,131 @@ the quota is never evicted for training.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import add, le, sub
 from typing import Final
 
 from extender.policy.queues.tree import PoolQueues, Queue, held_amounts, held_pool, sum_amounts
 from extender.policy.workloads.gangs import live_pods
-from extender.state.model import Amounts, WorkloadView
+from extender.state.model import NOTHING, Amounts, WorkloadView
 from extender.state.snapshot import Snapshot
 
 #: Kinds of work that precede training, as long as they are within their project's quota.
 FIRST_KINDS: Final = ("inference", "interactive", "build")
 
 
+@dataclass(slots=True)
+class _Project:
+    """What work of the first kinds and non-preemptible work of a project holds in a node pool.
+
+    `held` is all of it, `held_by` the same by key of the workload. `running` are preemptible
+    workloads of the first kinds, and `first` those of them that precede training.
+    """
+
+    held: Amounts = NOTHING
+    held_by: dict[str, Amounts] = field(default_factory=dict)
+    running: dict[str, WorkloadView] = field(default_factory=dict)
+    first: dict[str, WorkloadView] | None = None
+
+    def count(self, key: str, amounts: Amounts) -> None:
+        """The workload holds so much more."""
+        self.held = _plus(self.held, amounts)
+        self.held_by[key] = _plus(self.held_by.get(key, NOTHING), amounts)
+
+
 @dataclass(slots=True, eq=False)
 class FirstKinds:
-    """What work of the first kinds and non-preemptible work hold, by project and node pool."""
+    """Work of the first kinds and non-preemptible work, by project and node pool."""
 
     snapshot: Snapshot
     queues: Mapping[str, PoolQueues]
-    _held: dict[Queue, list[int]] | None = None
-    _started: list[tuple[Queue, Amounts]] = field(default_factory=list)
+    _projects: dict[Queue, _Project] | None = None
+    _started: list[tuple[Queue, str, Amounts]] = field(default_factory=list)
 
     def held(self, project: Queue) -> Amounts:
-        """By the project in the pool of this queue; the first call costs a pass over all work."""
-        if self._held is None:
-            self._held = {}
-            for workload in self.snapshot.workloads.values():
-                if _is_counted(workload):
-                    self._count(workload)
-            for queue, amounts in self._started:
-                self._add(queue, amounts)
-        gpu, cpu, memory = self._held.get(project, (0, 0, 0))
-        return gpu, cpu, memory
+        """What they hold in the pool of this queue; the first call costs a pass over all work."""
+        return self._of(project).held
 
     def start(self, workload: WorkloadView, leaf: Queue, amounts: Amounts) -> None:
         """The workload is given places in this cycle."""
         if not _is_counted(workload):
             return
-        if self._held is None:
-            self._started.append((leaf.project, amounts))
+        if self._projects is None:
+            self._started.append((leaf.project, workload.key, amounts))
         else:
-            self._add(leaf.project, amounts)
+            self._of(leaf.project).count(workload.key, amounts)
 
-    def _count(self, workload: WorkloadView) -> None:
+    def is_first(self, workload: WorkloadView, project: Queue) -> bool:
+        """Whether the workload precedes training of its project.
+
+        It is of a first kind and fits the quota with all its pods, beside non-preemptible work and
+        the work of these kinds that comes before it: the higher priority first, then what runs,
+        the oldest first.
+        """
+        if workload.kind not in FIRST_KINDS:
+            return False
+        of = self._of(project)
+        first = self._first(project)
+        if workload.key in of.running:
+            return workload.key in first
+        before = [each for each in first.values() if each.priority >= workload.priority]
+        total = sum_amounts([self._fixed(of), *map(size_of, before)])
+        total = _minus(total, of.held_by.get(workload.key, NOTHING))
+        return all(map(le, _plus(total, size_of(workload)), project.quota))
+
+    def _first(self, project: Queue) -> Mapping[str, WorkloadView]:
+        """The running workloads that precede training."""
+        of = self._of(project)
+        if of.first is None:
+            of.first, total = {}, self._fixed(of)
+            for each in sorted(of.running.values(), key=_order):
+                more = _plus(total, size_of(each))
+                if all(map(le, more, project.quota)):
+                    total, of.first[each.key] = more, each
+        return of.first
+
+    def _fixed(self, of: _Project) -> Amounts:
+        """What is held besides the running workloads."""
+        return _minus(of.held, sum_amounts([of.held_by[key] for key in of.running]))
+
+    def _of(self, project: Queue) -> _Project:
+        if self._projects is None:
+            self._projects = {}
+            for workload in self.snapshot.workloads.values():
+                if _is_counted(workload):
+                    self._read(workload)
+            for queue, key, amounts in self._started:
+                self._of(queue).count(key, amounts)
+        return self._projects.setdefault(project, _Project())
+
+    def _read(self, workload: WorkloadView) -> None:
         for pod in live_pods(workload):
             pool = held_pool(self.snapshot, pod)
             queues = self.queues.get(pool)
             leaf = queues.leaf_of(workload) if queues is not None else None
             if queues is not None and leaf is not None:
-                self._add(leaf.project, held_amounts(pod, queues.smallest_card_mib))
-
-    def _add(self, project: Queue, amounts: Amounts) -> None:
-        assert self._held is not None
-        held = self._held.setdefault(project, [0, 0, 0])
-        for resource, amount in enumerate(amounts):
-            held[resource] += amount
+                of = self._of(leaf.project)
+                of.count(workload.key, held_amounts(pod, queues.smallest_card_mib))
+                if workload.is_preemptible:
+                    of.running[workload.key] = workload
 
 
 def size_of(workload: WorkloadView) -> Amounts:
     """What the workload holds once all its pods run; requests in MiB count as nothing."""
     return sum_amounts(held_amounts(pod, 0) for pod in workload.pods if not pod.is_terminating)
+
+
+def _order(workload: WorkloadView) -> tuple[int, int, str]:
+    return -workload.priority, workload.created_at, workload.key
+
+
+def _plus(one: Amounts, other: Amounts) -> Amounts:
+    gpu, cpu, memory = map(add, one, other)
+    return gpu, cpu, memory
+
+
+def _minus(one: Amounts, other: Amounts) -> Amounts:
+    gpu, cpu, memory = map(sub, one, other)
+    return gpu, cpu, memory
 
 
 def _is_counted(workload: WorkloadView) -> bool:
