@@ -6,7 +6,9 @@
 `candidates` belong to the same table. Cost: one pass over the cards, no allocation.
 """
 
-from extender.kernels.cards cimport card_need, cards_fit, cards_pick, cards_score, host_score
+from extender.kernels.cards cimport (
+    card_need, cards_fit, cards_pick, cards_room, cards_score, host_score,
+)
 
 #: Rules of placement, as `cards.pxd` has them.
 BINPACK, SPREAD, BEST_FIT, FIRST_FIT = range(4)
@@ -114,3 +116,27 @@ def pick_cards(cards, int ix, demand, int rule):
     cdef unsigned long long taken
     taken = cards_pick(&free[ix * stride], n_cards, demand.devices, need, rule)
     return [c for c in range(n_cards) if (taken >> c) & 1]
+
+
+def count_room(nodes, demand, const int[::1] candidates, int most, int[::1] out):
+    """Set out[i] (int32[m]) to how many such pods node `candidates[i]` takes, at most `most`."""
+    cdef object cards = nodes.cards
+    cdef const int[::1] free = cards.card_free, mib = cards.card_mib, n_cards = cards.n_cards
+    cdef const int[::1] slots = nodes.free_pods
+    cdef const long long[::1] free_cpu = nodes.free_cpu_milli, free_memory = nodes.free_memory_mib
+    cdef int devices = demand.devices, milli = demand.milli, want_mib = demand.gpu_memory_mib
+    cdef int stride = cards.stride, ix
+    cdef long long cpu = demand.cpu_milli, memory = demand.memory_mib, fitting
+    cdef Py_ssize_t at
+    with nogil:
+        for at in range(candidates.shape[0]):
+            ix = candidates[at]
+            fitting = max(0, min(most, slots[ix]))
+            if cpu > 0:
+                fitting = min(fitting, max(<long long>0, free_cpu[ix]) // cpu)
+            if memory > 0:
+                fitting = min(fitting, max(<long long>0, free_memory[ix]) // memory)
+            out[at] = cards_room(
+                &free[ix * stride], n_cards[ix], devices, card_need(milli, want_mib, mib[ix]),
+                <int>fitting,
+            )

@@ -32,7 +32,7 @@ def best_node(nodes: "Nodes", demand: "Need", candidates: "array[int]", rule: in
     """As `nodes.best_node`."""
     best, best_score = -1, -1
     for ix in candidates:
-        score = rate(nodes, ix, demand, rule)
+        score = _rate(nodes, ix, demand, rule)
         if score > best_score:
             best, best_score = ix, score
     return best
@@ -51,7 +51,17 @@ def pick_cards(cards: "Cards", ix: int, demand: "Need", rule: int) -> list[int]:
     return sorted(fitting[: demand.devices])
 
 
-def rate(nodes: "Nodes", ix: int, demand: "Need", rule: int) -> int:
+def count_room(
+    nodes: "Nodes", demand: "Need", candidates: "array[int]", most: int, out: "array[int]"
+) -> None:
+    """As `nodes.count_room`: found by trying one more each time."""
+    for at, ix in enumerate(candidates):
+        out[at] = 0
+        while out[at] < most and _takes(nodes, demand, ix, out[at] + 1):
+            out[at] += 1
+
+
+def _rate(nodes: "Nodes", ix: int, demand: "Need", rule: int) -> int:
     """The node's score for `demand` with everything that it must have, or -1."""
     if not _host_fits(nodes, ix, demand):
         return -1
@@ -60,6 +70,19 @@ def rate(nodes: "Nodes", ix: int, demand: "Need", rule: int) -> int:
     if not _fits(_free(nodes.cards, ix), demand.devices, _need(nodes.cards, ix, demand)):
         return -1
     return _score(nodes.cards, ix, demand, rule)
+
+
+def _takes(nodes: "Nodes", demand: "Need", ix: int, count: int) -> bool:
+    """Whether the node has what `count` pods need together, each of its cards once a pod."""
+    need = _need(nodes.cards, ix, demand)
+    free = _free(nodes.cards, ix) if need <= WHOLE else ()
+    slots = sum(min(count, max(0, milli) // need) for milli in free) if demand.devices else 0
+    return (
+        nodes.free_pods[ix] >= count
+        and (demand.cpu_milli == 0 or nodes.free_cpu_milli[ix] >= count * demand.cpu_milli)
+        and (demand.memory_mib == 0 or nodes.free_memory_mib[ix] >= count * demand.memory_mib)
+        and slots >= count * demand.devices
+    )
 
 
 def _free(cards: "Cards", ix: int) -> "array[int]":

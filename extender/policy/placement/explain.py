@@ -15,7 +15,6 @@ from extender.api.demand import Demand, mig_slices
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
 from extender.kernels import nodes as kernel
-from extender.kernels import nodes_bulk as bulk
 from extender.policy.placement.placer import Placer
 from extender.policy.workloads.gangs import groups_of, leaves_below
 from extender.policy.workloads.pending import Pending
@@ -161,9 +160,9 @@ class Shortages:
     def _count(self, crowd: _Crowd, demand: Demand, pool: str) -> int:
         """How many such pods fit now, up to as many as there are."""
         candidates = self.places.node_filter.candidates(pool, crowd.pod.constraints)
-        out_ix, out_cards = array("i", bytes(4 * crowd.count)), array("Q", bytes(8 * crowd.count))
-        now = self.places.sim.now
-        return bulk.fill_nodes(now, demand, candidates, kernel.FIRST_FIT, out_ix, out_cards)
+        counts = array("i", bytes(4 * len(candidates)))
+        kernel.count_room(self.places.sim.now, demand, candidates, crowd.count, counts)
+        return min(sum(counts), crowd.count)
 
     def _fitting(self, demand: Demand, candidates: "array[int]") -> list[int]:
         """The candidates with cards that take the demand."""

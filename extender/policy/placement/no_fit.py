@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from extender.api.demand import Demand
-from extender.kernels.holds import Holds, count_room
-from extender.kernels.nodes import BINPACK
+from extender.kernels.nodes import FIRST_FIT, best_node
 from extender.policy.placement.placer import Placer
 from extender.policy.workloads.pod_classes import Shape
 from extender.state.model import Constraints
@@ -17,7 +16,6 @@ class _Full:
     """A shape that had no place anywhere when so many of the nodes touched had been seen."""
 
     shape: Shape
-    holds: Holds
     n_seen: int = 0
 
 
@@ -42,8 +40,7 @@ class Fullness:
         elif self.places.pod_affinity:
             return False
         else:
-            holds = Holds(self.places.sim.later, demand, BINPACK)
-            known = self._known[key] = _Full(Shape(demand, constraints, 1), holds)
+            known = self._known[key] = _Full(Shape(demand, constraints, 1))
             nodes = self.places.node_filter.candidates(self.pool, constraints)
         if self._has_place(known, nodes):
             del self._known[key]
@@ -57,9 +54,6 @@ class Fullness:
 
     def _has_place(self, known: _Full, nodes: "array[int]") -> bool:
         demand, later = known.shape.demand, self.places.sim.later
-        if not demand.counted:
-            return known.holds.has_room(nodes)
-        counts = array("i", bytes(4 * len(nodes)))
-        count_room(later, demand, nodes, 1, counts)
-        pairs = zip(nodes, counts, strict=True)
-        return any(n and later.fits_counted(ix, demand) for ix, n in pairs)
+        if demand.counted:
+            nodes = array("i", [ix for ix in nodes if later.fits_counted(ix, demand)])
+        return best_node(later, demand, nodes, FIRST_FIT) >= 0

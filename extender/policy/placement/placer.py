@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 from extender.api.demand import Demand
 from extender.kernels import nodes as kernel
-from extender.policy.placement.batch import BatchRequest, find_alike
 from extender.policy.placement.fragmentation import Fragmentation
 from extender.policy.placement.node_filter import WHOLE_POOL, NodeFilter, NodeSet
 from extender.policy.placement.pod_affinity import PodAffinity
@@ -221,22 +220,47 @@ class Placer:
     ) -> list[Placement] | None:
         """Places for pods of one shape that belong together: where bin-pack doesn't say how, on as
         few nodes as there can be."""
-        first = pods[0]
-        rule = self._rule(first, pool)
-        is_packed = first.demand.wants_gpu and (
-            rule == kernel.BEST_FIT or self._is_fgd(first, pool)
-        )
+        first, table = pods[0], self.table(moment)
         candidates = self.node_filter.candidates(pool, first.constraints, frame)
-        wish = BatchRequest(first.demand, candidates, rule, len(pods), is_packed)
-        found = find_alike(self.table(moment), wish)
-        if len(found) < len(pods):
+        counts = array("i", bytes(4 * len(candidates)))
+        kernel.count_room(table, first.demand, candidates, len(pods), counts)
+        if sum(counts) < len(pods):
             return None
-        names = self.sim.now.cards.names
+        rule = self._rule(first, pool)
+        is_fgd = self._is_fgd(first, pool)
+        if first.demand.wants_gpu and (rule == kernel.BEST_FIT or is_fgd):
+            return self._place_on_few(
+                pods, pool, moment, dict(zip(candidates, counts, strict=True))
+            )
         placed = []
-        for pod, (ix, shares) in zip(pods, found, strict=True):
-            self.sim.hold(ix, pod, shares)
-            placed.append(Placement(pod, names[ix], shares))
+        for pod in pods:
+            ix = kernel.best_node(table, pod.demand, candidates, rule)
+            if ix < 0:
+                return None
+            placed.append(self.place_on(pod, ix, pool, moment))
         return placed
+
+    def _place_on_few(
+        self, pods: Sequence[PodView], pool: str, moment: Moment, rooms: dict[int, int]
+    ) -> list[Placement] | None:
+        """Places on as few nodes as there can be; `rooms` is how many of the pods each node takes.
+
+        As long as no node takes all that are left, one that takes most is filled; the rest goes
+        where it fits most tightly.
+        """
+        table, demand, rule = self.table(moment), pods[0].demand, self._rule(pods[0], pool)
+        placed: list[Placement] = []
+        while (n_left := len(pods) - len(placed)) and any(rooms.values()):
+            enough = [room for room in rooms.values() if room >= n_left]
+            room = min(enough) if enough else max(rooms.values())
+            alike_nodes = array("i", [ix for ix in rooms if rooms[ix] == room])
+            ix = kernel.best_node(table, demand, alike_nodes, rule)
+            rooms[ix] = 0
+            for pod in pods[len(placed) :]:
+                if not kernel.pick_cards(table.cards, ix, demand, rule):
+                    break
+                placed.append(self.place_on(pod, ix, pool, moment))
+        return placed if len(placed) == len(pods) else None
 
     def _without_instances(
         self, pod: PodView, pool: str, moment: Moment, frame: NodeSet

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from extender.kernels.holds import count_room
+from extender.kernels.nodes import count_room
 from extender.policy.placement.node_filter import WHOLE_POOL, NodeFilter, NodeSet
 from extender.policy.plan import Placement
 from extender.policy.workloads.gangs import has_topology, leaves_below

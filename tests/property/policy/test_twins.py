@@ -74,6 +74,10 @@ def test_node_kernels_agree_with_their_twins(table: NodeTable, demand: Demand, r
         cards = nodes.pick_cards(table.cards, ix, demand, rule)
         assert cards == nodes_twin.pick_cards(table.cards, ix, demand, rule)
         assert bool(cards) == bool(fits[ix] and demand.devices)
+    rooms, twin_rooms = array("i", [9] * n), array("i", [9] * n)
+    nodes.count_room(table, demand, candidates, 20, rooms)
+    nodes_twin.count_room(table, demand, candidates, 20, twin_rooms)
+    assert rooms == twin_rooms
 
 
 claims = st.lists(

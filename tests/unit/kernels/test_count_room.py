@@ -6,13 +6,13 @@ from types import ModuleType
 import pytest
 
 from extender.api.demand import Demand
-from extender.kernels import holds
+from extender.kernels import nodes
 from extender.state.nodes import NodeTable
 from tests.support.snapshots import demand_of
-from tests.twins import holds_twin
+from tests.twins import nodes_twin
 from tests.unit.kernels.test_nodes import table_with
 
-pytestmark = pytest.mark.parametrize("kernel", [holds, holds_twin], ids=["compiled", "twin"])
+pytestmark = pytest.mark.parametrize("kernel", [nodes, nodes_twin], ids=["compiled", "twin"])
 
 
 def rooms(kernel: ModuleType, table: NodeTable, demand: Demand, most: int = 100) -> list[int]:
@@ -47,15 +47,6 @@ def test_cpu_memory_and_slots_bound_the_count(kernel: ModuleType) -> None:
 def test_count_stops_at_what_was_asked_for(kernel: ModuleType) -> None:
     assert rooms(kernel, table_with([0] * 8), demand_of(1), most=3) == [3]
     assert rooms(kernel, table_with([]), demand_of(0), most=3) == [3]
-
-
-def test_whether_any_node_has_room_follows_the_table(kernel: ModuleType) -> None:
-    table = table_with([500], [1000, 1000], [1000, 0])
-    holds = kernel.Holds(table, demand_of(1), 0)
-    assert not holds.has_room(array("i", [0, 1]))
-    assert holds.has_room(array("i", [1, 2]))
-    table.cards.card_free[2 * table.cards.stride + 1] = 0
-    assert not holds.has_room(array("i", [0, 1, 2]))
 
 
 def test_memory_requests_are_counted_on_the_cards_of_each_node(kernel: ModuleType) -> None:
