@@ -14,7 +14,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from extender.api.reasons import Reason, Refused
-from extender.policy.placement.placer import has_room
 from extender.policy.plan import ALL_STAGES, Admission, Eviction, Move, Placement, Plan, State
 from extender.policy.queues.tree import tally_of
 from extender.policy.workloads.disruption_budgets import Budgets
@@ -39,7 +38,6 @@ class Rounds:
     nodes: NodeTable
     may_move_reclaimed: bool
     _plans: list[Plan] = field(default_factory=list)
-    _is_any_back: bool = False
     _before: dict[str, WorkloadView] = field(default_factory=dict)
     _now: Snapshot = field(init=False)
     _budgets: Budgets = field(default_factory=Budgets)
@@ -51,7 +49,7 @@ class Rounds:
         """Whether the last plan changed anything, so that another round may decide more. Where the
         first only gives free places, its stages have decided all that follows."""
         last = self._plans[-1]
-        has_changed = bool(last.evictions or last.moves or self._is_any_back)
+        has_changed = bool(last.evictions or last.moves)
         if len(self._plans) > 1:
             has_changed = has_changed or any(map(_is_new, last.admissions))
         return has_changed and len(self._plans) < MOST_ROUNDS
@@ -102,7 +100,6 @@ class Rounds:
                 self._hold(placement)
                 running = _running(placement, now_s)
                 after.set(admission.workload.key, placement.pod.uid, running)
-        self._put_back(after)
         for before, changed in after.changed(now_s):
             self._before.setdefault(before.key, before)
             after.tally.replace(before, changed)
@@ -118,21 +115,6 @@ class Rounds:
             orphans=self._now.orphans,
             held_lately=self._now.held_lately,
         )
-
-    def _put_back(self, after: "_Views") -> None:
-        """A pod that ends elsewhere stays where it was, if that place is free in the end."""
-        table, self._is_any_back = self.nodes, False
-        for key in sorted(self._before.keys() | after.keys()):
-            for pod in (self._before.get(key) or after.workloads[key]).pods:
-                end = after.pod(key, pod.uid) if pod.state == "bound" else None
-                if end is None or not end.node or _is_same_place(pod, end):
-                    continue
-                self._release(end)
-                at = table.cards.ix[pod.node]
-                if table.is_ready[at] and has_room(table, at, pod, pod.cards):
-                    after.set(key, pod.uid, pod)
-                    self._is_any_back, end = True, pod
-                table.hold(table.cards.ix[end.node], end.demand, end.cards)
 
     def _release(self, pod: PodView) -> None:
         ix = self.nodes.ix_of(pod.node)

@@ -2,8 +2,7 @@
 running.
 
 Pods on the move that have no new place get one, or are evicted. Then, the costliest first, each
-unit that would be evicted keeps running or moves instead if its pods can, and each victim is given
-back without which the preemptor still has its places.
+victim is given back without which the preemptor still has its places.
 """
 
 from collections import Counter
@@ -39,9 +38,7 @@ class PlanCheck(Protocol):
 class FillBack:
     """The victims of a statement.
 
-    `fullness` knows what has no place in the pool; `can_move`: a unit that would be evicted may
-    move instead. `n_evicted_instead` counts units that are evicted because one of their pods had
-    nowhere to move.
+    `fullness` knows what has no place in the pool.
     """
 
     request: PreemptionRequest
@@ -49,53 +46,19 @@ class FillBack:
     eligibility: Eligibility
     fullness: Fullness
     check: PlanCheck
-    can_move: bool
-    n_evicted_instead: int = 0
 
     def run(self) -> bool:
         """Decide about all of them; False if a pod can neither move nor be evicted."""
         statement = self.statement
         homeless = [p for p, place in statement.moving.items() if place is None]
         for p in largest_first(statement.candidates, homeless):
-            if p in statement.moving and statement.moving[p] is None:
-                if not move_or_evict(statement, self.eligibility, p):
-                    return False
-                self.n_evicted_instead += p not in statement.moving
-        for unit in self._costliest_first() if self.can_move else ():
-            if not all(map(self._has_no_other_place, unit.pods)):
-                self._move_instead(unit)
+            is_homeless = p in statement.moving and statement.moving[p] is None
+            if is_homeless and not move_or_evict(statement, self.eligibility, p):
+                return False
         self.give_back()
         if self.request.is_alike and len(statement.assignments) > 1:
             statement.reassign(self.request.chunk)
         return True
-
-    def _move_instead(self, unit: EvictionUnit) -> None:
-        """Let the unit go on: its pods stay where they can, the others move."""
-        statement, candidates = self.statement, self.statement.candidates
-        mark = statement.checkpoint()
-        statement.keep(unit)
-        if not candidates.is_legal(unit.w):
-            statement.rollback(mark)
-            return
-        displaced = []
-        for p in unit.pods:
-            pod = candidates.pods[p]
-            if statement.is_over(statement.ix_of(pod.node)):
-                if self._has_no_other_place(p):
-                    statement.rollback(mark)
-                    return
-                statement.unassign_for_move(p)
-                displaced.append(p)
-        if not all(statement.relocate(p) for p in largest_first(candidates, displaced)) or (
-            statement.is_for_limits and not self.check.is_allowed()
-        ):
-            statement.rollback(mark)
-
-    def _has_no_other_place(self, p: int) -> bool:
-        """Whether the pod has no other place."""
-        candidates = self.statement.candidates
-        pod = candidates.pods[p]
-        return not candidates.can_move(p) or self.fullness.is_full(pod.demand, pod.constraints)
 
     def give_back(self) -> None:
         """Give back each victim without which the preemptor still has its places."""
@@ -224,7 +187,7 @@ class FillBack:
         statement, pods = self.statement, self.statement.candidates.pods
         shape = self.request.shapes[0]
         # A pod that stays gives up its new place, which may be what the preemptor needs.
-        if not self.request.is_alike or statement.moving or statement.is_for_limits:
+        if not self.request.is_alike or statement.moving:
             return False
         if not self.fullness.is_full(shape.demand, shape.constraints):
             return False

@@ -13,7 +13,6 @@ def meet_limits(statement: Statement, eligibility: Eligibility) -> bool:
 
     The preemptor waits where a queue is over its limit already.
     """
-    statement.is_for_limits = False
     amounts, given = placed_amounts(statement.placements), statement.given()
     # No queue held more before than it holds now and all that was given.
     most = amounts[0] + given[0], amounts[1] + given[1], amounts[2] + given[2]
@@ -30,8 +29,6 @@ def _meet_limit(
     for r in RESOURCES:
         if not amounts[r] or before[r] + amounts[r] <= queue.limit[r]:
             continue
-        # A pod that is evicted for a limit must not be moved instead.
-        statement.is_for_limits = True
         if queue.allocated[r] + amounts[r] <= queue.limit[r]:
             continue
         if before[r] > queue.limit[r]:

@@ -1,7 +1,7 @@
 """Makes room for one pod at a time, on the node where that costs least."""
 
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from extender.kernels import nodes as node_kernel
@@ -22,11 +22,7 @@ _MOST_TRIES: Final = 512
 
 
 class NodeClearing:
-    """Makes room for the pods of one statement.
-
-    `cleared` are nodes on which room was made, in this order, and `refused` those on which it is
-    not to be made. `is_doubtful`: a pod was to move, had no place, and is evicted instead.
-    """
+    """Makes room for the pods of one statement, `with_moves` or by evictions alone."""
 
     def __init__(
         self,
@@ -35,9 +31,6 @@ class NodeClearing:
         request: PreemptionRequest,
         rule: PreemptionRule,
     ) -> None:
-        self.cleared: list[int] = []
-        self.refused: set[int] = set()
-        self.is_doubtful = False
         self._context = context
         self._statement = statement
         self._request = request
@@ -51,11 +44,6 @@ class NodeClearing:
         """Which pods may be evicted, and moved."""
         return self._context.eligibility(self._rule, with_moves=self.with_moves)
 
-    def begin(self, *, with_moves: bool, refused: Collection[int]) -> None:
-        """Make room in this way from here on: whether pods may move, and on which nodes not."""
-        self.with_moves = with_moves
-        self.refused = set(refused)
-
     def costs(self, shape: Shape, frame: NodeSet) -> NodeCosts:
         """What room for pods of the shape costs on each node."""
         return self._context.costs(self._rule, shape, frame, with_moves=self.with_moves)
@@ -66,13 +54,7 @@ class NodeClearing:
         if not fullness.is_full(pod.demand, pod.constraints) and self._statement.assign(pod, frame):
             return True
         costs = self.costs(Shape(pod.demand, pod.constraints, 1), frame)
-        for at, ix in enumerate(costs.node_ixs) if self.refused else ():
-            if ix in self.refused:
-                costs.exclude(at)
-        is_assigned = self._assign_with_victims(pod, frame, costs)
-        if self.refused:
-            costs.readmit()
-        return is_assigned
+        return self._assign_with_victims(pod, frame, costs)
 
     def _assign_with_victims(self, pod: PodView, frame: NodeSet, costs: NodeCosts) -> bool:
         """Try the cheapest node, then the next; a node on which a disruption budget forbids one of
@@ -146,7 +128,6 @@ class NodeClearing:
         if not is_sure and not self._fits(pod, ix):
             return False
         statement.assign_to(pod, ix, frame)
-        self.cleared.append(ix)
         return not displaced or self._relocate(displaced)
 
     def _note_budget(self, p: int) -> None:
@@ -174,9 +155,7 @@ class NodeClearing:
                 if not move_or_evict(statement, eligibility, p):
                     self._note_budget(p)
                     return False
-                if p not in statement.moving:
-                    self._n_evicted_instead += 1
-                    self.is_doubtful = True
+                self._n_evicted_instead += p not in statement.moving
         return True
 
     def _fits(self, pod: PodView, ix: int) -> bool:

@@ -2,7 +2,6 @@
 is known to fit nowhere."""
 
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from extender.api.demand import Demand
 from extender.policy.placement.no_fit import Fullness
@@ -14,9 +13,6 @@ from extender.policy.preemption.node_costs import NodeCosts
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.session import Session
 from extender.policy.workloads.pod_classes import Shape
-
-#: How many plans of a stage are made again elsewhere because the rule did not allow them.
-_MOST_RETRIES: Final = 64
 
 _CostKey = tuple[bool, Demand, int, int]
 
@@ -32,11 +28,8 @@ class _Known:
 
 
 class PoolContext:
-    """One node pool; all stages of a cycle share it.
-
-    `touched` are nodes on which anything changed, in order. `n_retries` is how many more plans of
-    the stage may be made again elsewhere.
-    """
+    """One node pool; all stages of a cycle share it. `touched` are nodes on which anything changed,
+    in order."""
 
     def __init__(self, session: Session, pool: str) -> None:
         self.session = session
@@ -44,7 +37,6 @@ class PoolContext:
         self.candidates: Candidates = find_candidates(session, pool)
         self.touched: list[int] = []
         self.fullness = Fullness(session.places, pool, self.touched)
-        self.n_retries = 0
         self._known: dict[PreemptionRule, _Known] = {}
         # Shapes of the candidates that have another place somewhere; the terms of all rules share
         # it.
@@ -54,7 +46,6 @@ class PoolContext:
     def begin(self) -> None:
         """A stage begins: queues and places may have changed since the last."""
         self.candidates.sync(self.candidates.queues)
-        self.n_retries = _MOST_RETRIES
         self.forget_failures()
         self.forget_costs()
 

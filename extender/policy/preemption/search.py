@@ -5,7 +5,7 @@ A `Search` is a `DomainPlacer`: inside each domain that is tried it makes room w
 free.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from extender.kernels.node_victims import IMPOSSIBLE
@@ -13,7 +13,6 @@ from extender.policy.placement.node_filter import WHOLE_POOL, NodeSet
 from extender.policy.plan import Placement
 from extender.policy.preemption.limits import meet_limits
 from extender.policy.preemption.make_room import NodeClearing
-from extender.policy.preemption.node_costs import Cost
 from extender.policy.preemption.pool_context import PoolContext
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solution import Solution
@@ -22,9 +21,6 @@ from extender.policy.workloads.pod_classes import placing_orders, shapes_of
 from extender.state.model import PodView
 from extender.state.nodes import NodeTable
 
-#: So often a plan that the rule does not allow is tried, each without the nodes that those before
-#: it cleared last.
-_MOST_REFUSALS: Final = 4
 #: So many pods are placed in every domain to see what that costs.
 _FEW_PODS: Final = 32
 
@@ -53,20 +49,14 @@ class Search:
     def run(self) -> bool:
         """Whether there is a plan: then the simulation holds it, otherwise nothing.
 
-        If a pod was to move and is evicted instead, a plan without moves may cost less.
+        Victims move where they can; if no such plan is allowed, all are evicted.
         """
-        mark = self.checkpoint()
-        best: tuple[Cost, bool, frozenset[int]] | None = None
         for with_moves in self._attempts():
-            self._clearing.is_doubtful = False
+            mark = self.checkpoint()
             if self._attempt(with_moves=with_moves):
-                if best is None and not self._clearing.is_doubtful:
-                    return True
-                cost = self.statement.cost()
-                if best is None or cost < best[0]:
-                    best = cost, with_moves, frozenset(self._clearing.refused)
+                return True
             self.rollback(mark)
-        return best is not None and self._attempt(with_moves=best[1], without=best[2])
+        return False
 
     def _attempts(self) -> Sequence[bool]:
         """Whether it is tried with moves, one attempt after the other."""
@@ -74,32 +64,16 @@ class Search:
             return (False,)
         return (True, False) if self.rule.can_evict else (True,)
 
-    def _attempt(self, *, with_moves: bool, without: Collection[int] = frozenset()) -> bool:
-        """Whether there is a plan of this kind that makes no room on the nodes `without`; if not,
-        the caller undoes what was tried.
-
-        Where the rule does not allow the plan, it may allow one that makes room elsewhere.
-        """
-        clearing, mark = self._clearing, self.checkpoint()
-        clearing.begin(with_moves=with_moves, refused=without)
-        for _ in range(_MOST_REFUSALS):
-            clearing.cleared.clear()
-            is_placed = self._place_all()
-            if not (
-                is_placed
-                and meet_limits(self.statement, clearing.eligibility)
-                and self._fill_back()
-            ):
-                return False
-            if self.solution.is_valid():
-                return True
-            self.was_forbidden = True
-            if not clearing.cleared or self.context.n_retries == 0:
-                return False
-            self.context.n_retries -= 1
-            clearing.refused.add(clearing.cleared[-1])
-            self.rollback(mark)
-        return False
+    def _attempt(self, *, with_moves: bool) -> bool:
+        """Whether there is a plan of this kind; if not, the caller undoes what was tried."""
+        self._clearing.with_moves = with_moves
+        eligibility = self._clearing.eligibility
+        if not self._place_all() or not meet_limits(self.statement, eligibility):
+            return False
+        if not self.solution.fill_back(self.solution, with_moves=with_moves).run():
+            return False
+        self.was_forbidden = not self.solution.is_valid()
+        return not self.was_forbidden
 
     def place_in(
         self, pods: Sequence[PodView], pool: str, frame: NodeSet
@@ -160,10 +134,3 @@ class Search:
             if candidates.is_here[p] and is_open:
                 table.give_back(table.cards.ix[pod.node], pod.demand, pod.cards)
         return table
-
-    def _fill_back(self) -> bool:
-        fill_back = self.solution.fill_back(self.solution, with_moves=self._clearing.with_moves)
-        if not fill_back.run():
-            return False
-        self._clearing.is_doubtful |= fill_back.n_evicted_instead > 0
-        return True

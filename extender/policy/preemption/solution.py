@@ -82,7 +82,6 @@ class Solution:
             context.eligibility(rule, with_moves=with_moves),
             context.fullness,
             check,
-            can_move=rule.can_move and rule.can_evict,
         )
 
 

@@ -76,9 +76,8 @@ class Statement:
     their steps.
 
     `assignments` are by uid, `units` by their first pod p, `moving` by p with the new place where
-    one is found. `is_for_limits`: some are stopped so that a queue stays within its limit.
-    `is_charged`: the plan is part of the cycle's, so the preemptor's queues hold what its places
-    do.
+    one is found. `is_charged`: the plan is part of the cycle's, so the preemptor's queues hold what
+    its places do.
     """
 
     session: Session
@@ -90,7 +89,6 @@ class Statement:
     assignments: dict[str, Assignment] = field(default_factory=dict)
     units: dict[int, EvictionUnit] = field(default_factory=dict)
     moving: dict[int, Placement | None] = field(default_factory=dict)
-    is_for_limits: bool = False
     is_charged: bool = False
 
     @property
