@@ -126,14 +126,12 @@ def _reclaim_and_go_on(preemption: Preemption) -> None:
     """Reclaim, and then serve the workloads that had to wait for it."""
     session = preemption.session
     reclaim(preemption)
-    session.has_reclaimed = True
-    has_waiting_work = session.is_reclaim_awaited or bool(session.deferred)
     if session.deferred:
         session.settings.enter("allocate")
         allocate_deferred(preemption)
-    if has_waiting_work and "consolidate" in session.settings.stages:
-        session.settings.enter("consolidate")
-        consolidate(preemption)
+        if "consolidate" in session.settings.stages:
+            session.settings.enter("consolidate")
+            consolidate(preemption)
 
 
 def _preempt_and_go_on(preemption: Preemption) -> None:

@@ -54,8 +54,7 @@ class Session:
 
     `pending` is everything that may still be placed, save `deferred`, which has its turn after
     reclaim, and `yielding`, which has it after preemption. `blocked` is what had no place in
-    `allocate`, by pool. `is_reclaim_awaited`: consolidation left a workload waiting until reclaim
-    `has_reclaimed`.
+    `allocate`, by pool.
     """
 
     snapshot: Snapshot
@@ -72,8 +71,6 @@ class Session:
     deferred: list[Pending] = field(default_factory=list)
     yielding: list[Pending] = field(default_factory=list)
     blocked: dict[str, list[tuple[Queue, Pending]]] = field(default_factory=dict)
-    is_reclaim_awaited: bool = False
-    has_reclaimed: bool = False
     has_preempted: bool = False
     waits: dict[str, Refused] = field(default_factory=dict)
     drops: list[str] = field(default_factory=list)

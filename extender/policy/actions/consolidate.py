@@ -3,8 +3,7 @@ resources are scattered gets a place. No pod is evicted without a new place in t
 
 Only preemptible pods that have run the minimum run times of their queues are moved. What is moved
 holds no more GPUs than the pending workload asks for, since a move costs a restart and the work
-since the last checkpoint. A workload that would lift its queue above its fair share is served after
-reclaim has served those within theirs.
+since the last checkpoint.
 
 Pods with GPUs that a pool spreads are apart on purpose, so a pending workload with GPUs is served
 where the pool's placement of GPU work is not `Spread`, and one without GPUs where that of CPU-only
@@ -20,10 +19,9 @@ from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
 from extender.kernels.sums import sum_idle
-from extender.policy.actions.preemption_loop import DESERVES, PreemptionLoop, first_over
+from extender.policy.actions.preemption_loop import PreemptionLoop
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import Eligibility, EligibilityBuilder
-from extender.policy.preemption.entitled import EntitledWork
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
@@ -56,13 +54,11 @@ class _Consolidate:
     session: Session
     pool: str
     rule: "_ConsolidateRule" = field(init=False)
-    entitled: EntitledWork = field(init=False)
     idle: "array[int]" = field(init=False)
 
     def __post_init__(self) -> None:
         session = self.session
         self.idle = _idle(session, self.pool)
-        self.entitled = EntitledWork(self.session, self.pool)
         self.rule = _ConsolidateRule(session, max_moves=session.settings.max_moves)
 
     def could_serve(self, pending: Pending) -> bool:
@@ -85,20 +81,7 @@ class _Consolidate:
         refused = session.check_room(request.leaf, workload, request.need, "later")
         if refused is not None:
             return refused
-        if first_over(request, DESERVES) is not None and self._is_reclaim_first():
-            session.is_reclaim_awaited = True
-            return Refused(
-                Reason.OVER_FAIR_SHARE,
-                f"{request.key}: no pod is moved for it while others wait within their shares",
-            )
         return (self.rule,)
-
-    def _is_reclaim_first(self) -> bool:
-        """Whether reclaim has yet to serve work that waits within its share."""
-        session = self.session
-        if session.has_reclaimed or "reclaim" not in session.settings.stages:
-            return False
-        return session.snapshot.pools[self.pool].has_preemption and self.entitled.is_waiting()
 
 
 @dataclass(slots=True, frozen=True, eq=False)

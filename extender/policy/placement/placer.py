@@ -20,7 +20,7 @@ from extender.policy.placement.topology import DomainPlacer, DomainSearch, Topol
 from extender.policy.plan import Placement
 from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.pending import Pending
-from extender.policy.workloads.pod_classes import Shape, alike, placing_orders, shapes_of
+from extender.policy.workloads.pod_classes import Shape, alike, in_packing_order, shapes_of
 from extender.state.card_shares import card_shares
 from extender.state.model import PlacementRule, PodView, PoolView, TopologyRule
 from extender.state.nodes import NodeTable
@@ -106,20 +106,17 @@ class Placer:
     ) -> list[Placement] | None:
         """Hold a place within the frame for every pod, or for none and return None."""
         mark = self.sim.checkpoint()
-        for in_order in placing_orders(pods):
-            placed: list[Placement] = []
-            for group in alike(in_order):
-                if len(group) > 1 and self._may_go_in_bulk(group):
-                    more = self._place_alike(group, pool, moment, frame)
-                else:
-                    more = self._place_singly(group, pool, moment, frame)
-                if more is None:
-                    self.sim.rollback(mark)
-                    break
-                placed += more
+        placed: list[Placement] = []
+        for group in alike(in_packing_order(pods)):
+            if len(group) > 1 and self._may_go_in_bulk(group):
+                more = self._place_alike(group, pool, moment, frame)
             else:
-                return placed
-        return None
+                more = self._place_singly(group, pool, moment, frame)
+            if more is None:
+                self.sim.rollback(mark)
+                return None
+            placed += more
+        return placed
 
     def place_pod(
         self, pod: PodView, pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL

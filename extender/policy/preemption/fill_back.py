@@ -6,25 +6,17 @@ victim is given back without which the preemptor still has its places.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from functools import partial
+from typing import Protocol
 
 from extender.policy.placement.no_fit import Fullness
-from extender.policy.plan import Placement
 from extender.policy.preemption.eligibility import Eligibility
 from extender.policy.preemption.relocation import largest_first, move_or_evict
-from extender.policy.preemption.statement import (
-    Assignment,
-    EvictionUnit,
-    PreemptionRequest,
-    Statement,
-)
-from extender.policy.workloads.pod_classes import placing_orders
+from extender.policy.preemption.statement import EvictionUnit, PreemptionRequest, Statement
+from extender.policy.workloads.pod_classes import in_packing_order
 from extender.state.model import GPU
-
-#: How often all victims are looked at; more than twice is rare.
-_MOST_PASSES: Final = 4
 
 
 class PlanCheck(Protocol):
@@ -63,26 +55,17 @@ class FillBack:
     def give_back(self) -> None:
         """Give back each victim without which the preemptor still has its places."""
         if not self._is_tight():
-            self._give_back_in_passes()
+            self._give_back_each()
 
     def review(self) -> None:
         """The same for a plan that was made when less was free than is now."""
         if not self._is_tight() or self._may_fit_now():
-            self._give_back_in_passes()
+            self._give_back_each()
 
-    def _give_back_in_passes(self) -> None:
-        # A pod that stays gives up its new place, and another victim may have been there.
-        for _ in range(_MOST_PASSES):
-            mark = self.statement.checkpoint()
-            self._give_back_once()
-            if self.statement.checkpoint() == mark:
-                return
-
-    def _give_back_once(self) -> None:
+    def _give_back_each(self) -> None:
         statement, candidates = self.statement, self.statement.candidates
         for unit in self._costliest_first():
-            if unit.pods[0] in statement.units:
-                self._give_back_one(unit)
+            self._give_back_one(unit.w, unit.pods, partial(statement.keep, unit))
         for p in sorted(
             statement.moving,
             key=lambda p: (
@@ -91,94 +74,47 @@ class FillBack:
                 candidates.pods[p].uid,
             ),
         ):
-            self._give_back_one(p)
+            self._give_back_one(candidates.owner[p], (p,), partial(statement.cancel_move, p))
 
-    def _give_back_one(self, victim: EvictionUnit | int) -> None:
-        """Let a unit, or a pod p that moves, stay if the preemptor has its places all the same."""
-        statement, candidates = self.statement, self.statement.candidates
-        mark = statement.checkpoint()
-        if not self._try_without(victim):
-            return
-        pods = victim.pods if isinstance(victim, EvictionUnit) else (victim,)
-        w = candidates.owner[pods[0]]
-        if not candidates.is_legal(w) or not self._is_allowed_with(pods):
-            statement.rollback(mark)
+    def _give_back_one(self, w: int, pods: Sequence[int], keep: Callable[[], None]) -> None:
+        """Let these pods of workload w stay if the preemptor has its places all the same."""
+        mark = self.statement.checkpoint()
+        keep()
+        is_legal = self.statement.candidates.is_legal(w)
+        if not (is_legal and self._make_way(pods) and self.check.is_allowed()):
+            self.statement.rollback(mark)
 
-    def _try_without(self, victim: EvictionUnit | int) -> bool:
-        """Whether the preemptor has its places without the victim, which stays then."""
-        statement = self.statement
-        pods = victim.pods if isinstance(victim, EvictionUnit) else (victim,)
-        mark = statement.checkpoint()
-        self._keep(victim)
-        if self._make_way(pods):
+    def _make_way(self, stay: Sequence[int]) -> bool:
+        """Whether the pods that stay have their places, once the preemptor's pods there are
+        elsewhere; what was tried in vain is for the caller to undo."""
+        statement, pods = self.statement, self.statement.candidates.pods
+        nodes = {pods[p].node for p in stay}
+        if not self._are_apart(stay):
+            # A pod with anti-affinity may be on any node of a domain.
+            nodes |= {placement.node for placement in statement.placements}
+        elif not self._is_over(nodes):
             return True
-        statement.rollback(mark)
-        return False
-
-    def _keep(self, victim: EvictionUnit | int) -> None:
-        if isinstance(victim, EvictionUnit):
-            self.statement.keep(victim)
-        else:
-            self.statement.cancel_move(victim)
-
-    def _is_allowed_with(self, stay: Iterable[int]) -> bool:
-        """Whether the plan is allowed as it is, and no pod placed in this cycle keeps away from
-        the pods that stay."""
-        return self.check.is_allowed() and self._are_apart(stay)
+        taken_back = [
+            statement.unassign(uid)
+            for uid, assignment in list(statement.assignments.items())
+            if assignment.placement.node in nodes
+        ]
+        frames = {each.placement.pod.uid: each.frame for each in taken_back}
+        in_order = in_packing_order([each.placement.pod for each in taken_back])
+        return (
+            all(statement.assign(pod, frames[pod.uid]) for pod in in_order)
+            and not self._is_over(nodes)
+            and self._are_apart(stay)
+        )
 
     def _are_apart(self, stay: Iterable[int]) -> bool:
+        """Whether no pod placed in this cycle keeps away from the pods that stay."""
         statement, pods = self.statement, self.statement.candidates.pods
         is_apart = statement.session.places.pod_affinity.is_apart
         return all(is_apart(pods[p], statement.ix_of(pods[p].node)) for p in stay)
 
-    def _make_way(self, stay: Collection[int]) -> bool:
-        """Whether the pods that stay have their places, once the preemptor's pods there are
-        elsewhere; what was tried in vain is for the caller to undo."""
-        pods = self.statement.candidates.pods
-        nodes = {pods[p].node for p in stay}
-        if not self._are_apart(stay):
-            # A pod with anti-affinity may be on any node of a domain.
-            nodes |= {placement.node for placement in self.statement.placements}
-        elif not self._is_over(nodes):
-            return True
-        mark = self.statement.checkpoint()
-        for only_overlapping in (False, True):
-            # Pods that are in no victim's way may be the peers that others need.
-            assignments = self._unassign_on(nodes, only_overlapping=only_overlapping)
-            if self._reassign(assignments) and not self._is_over(nodes) and self._are_apart(stay):
-                return True
-            self.statement.rollback(mark)
-        return False
-
-    def _unassign_on(
-        self, nodes: Collection[str], *, only_overlapping: bool = False
-    ) -> list[Assignment]:
-        """Take the places of the preemptor on these nodes back, or just those on cards of which
-        more is held than there is; returns them."""
-        return [
-            self.statement.unassign(uid)
-            for uid, assignment in list(self.statement.assignments.items())
-            if assignment.placement.node in nodes
-            and not (only_overlapping and self._is_free_of_others(assignment.placement))
-        ]
-
-    def _is_free_of_others(self, placement: Placement) -> bool:
-        """Whether its cards hold no more than they have."""
-        cards = self.statement.session.sim.later.cards
-        free = cards.free_of(cards.ix[placement.node])
-        return all(free[card.index] >= 0 for card in placement.cards)
-
     def _is_over(self, nodes: Iterable[str]) -> bool:
         return any(self.statement.is_over(self.statement.ix_of(node)) for node in nodes)
-
-    def _reassign(self, assignments: Sequence[Assignment]) -> bool:
-        mark = self.statement.checkpoint()
-        frames = {assignment.placement.pod.uid: assignment.frame for assignment in assignments}
-        for in_order in placing_orders([assignment.placement.pod for assignment in assignments]):
-            if all(self.statement.assign(pod, frames[pod.uid]) for pod in in_order):
-                return True
-            self.statement.rollback(mark)
-        return False
 
     def _is_tight(self) -> bool:
         """Whether no victim can stay for plain reasons: no node takes one pod more, in the one pool

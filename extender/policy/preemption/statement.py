@@ -18,7 +18,7 @@ from extender.policy.preemption.node_costs import Cost
 from extender.policy.queues.tree import Queue, frozen, sum_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
-from extender.policy.workloads.pod_classes import Shape, placing_orders
+from extender.policy.workloads.pod_classes import Shape
 from extender.state.model import Amounts, PodView
 from extender.state.nodes import NodeTable
 
@@ -136,15 +136,6 @@ class Statement:
             return False
         self._add_assignment(Assignment(placement, frame), mark)
         return True
-
-    def assign_all(self, pods: Sequence[PodView], frame: NodeSet) -> bool:
-        """The same for all of them, or none."""
-        mark = self.checkpoint()
-        for in_order in placing_orders(pods):
-            if all(self.assign(pod, frame) for pod in in_order):
-                return True
-            self.rollback(mark)
-        return False
 
     def assign_to(self, pod: PodView, ix: int, frame: NodeSet) -> None:
         """Give the pod a place on node `ix`, which has it later."""

@@ -1,6 +1,6 @@
 """What pods ask for, without their names: pods of one shape are placed alike, and fail alike."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 from msgspec import Struct
@@ -52,16 +52,6 @@ def in_packing_order(pods: Sequence[PodView]) -> list[PodView]:
     if len({pod.demand for pod in pods}) == 1:
         return list(pods)
     return sorted(pods, key=lambda pod: (-_size(pod.demand), -pod.demand.cpu_milli))
-
-
-def placing_orders(pods: Sequence[PodView]) -> Iterator[list[PodView]]:
-    """Orders in which to place the pods one by one, if those before did not do: first the packing
-    order; then, where just some need company that others may be, those come last."""
-    in_order = in_packing_order(pods)
-    yield in_order
-    last = [pod for pod in in_order if pod.constraints.pod_affinity]
-    if 0 < len(last) < len(pods):
-        yield [pod for pod in in_order if not pod.constraints.pod_affinity] + last
 
 
 def alike(pods: Sequence[PodView]) -> list[list[PodView]]:
