@@ -14,7 +14,7 @@ falls, and without new work the stage comes to an end.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
@@ -25,8 +25,7 @@ from extender.policy.preemption.eligibility import Eligibility, EligibilityBuild
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
-from extender.policy.preemption.statement import PreemptionRequest, Statement
-from extender.policy.queues.tree import Queue, sum_amounts
+from extender.policy.preemption.statement import PreemptionRequest
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU
@@ -59,7 +58,7 @@ class _Consolidate:
     def __post_init__(self) -> None:
         session = self.session
         self.idle = _idle(session, self.pool)
-        self.rule = _ConsolidateRule(session, max_moves=session.settings.max_moves)
+        self.rule = _ConsolidateRule(session)
 
     def could_serve(self, pending: Pending) -> bool:
         """Whether the pool packs such work, and as much is idle as it needs: a move makes nothing
@@ -85,31 +84,19 @@ class _Consolidate:
 
 
 @dataclass(slots=True, frozen=True, eq=False)
-class _ConsolidateRule:
-    session: Session
-    max_moves: int | None
-    reason: Reason = Reason.MOVED
-    needs_victims: bool = True
-    can_evict: bool = False
-    can_move: bool = True
-    is_move_bounded: bool = True
+class _ConsolidateRule(PreemptionRule):
+    reason = Reason.MOVED
+    can_evict = False
+    is_move_bounded = True
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
         """Pods of every queue may be moved, once they have run their minimum; none is evicted."""
         eligibility = EligibilityBuilder(candidates)
         for _ in candidates.queues:
             eligibility.add(0, is_mobile=True)
-        return eligibility.finish(protected_by(self.session, candidates, _longest_min_runtime))
-
-    def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
-        """Whether the queue may hold the places."""
-        amounts = sum_amounts(placement.amounts for placement in statement.placements)
-        workload = request.pending.workload
-        return self.session.check_room(request.leaf, workload, amounts, "later") is None
-
-    def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
-        """Nothing."""
-        return ""
+        return eligibility.finish(
+            protected_by(self.session, candidates, "reclaim_min_runtime_s", "preempt_min_runtime_s")
+        )
 
 
 def _idle(session: Session, pool: str) -> "array[int]":
@@ -121,8 +108,3 @@ def _idle(session: Session, pool: str) -> "array[int]":
     for _, cards in kept.cards if kept else ():
         idle[GPU] += sum(card.milli for card in cards)
     return idle
-
-
-def _longest_min_runtime(queues: Iterable[Queue]) -> int:
-    """Seconds. A move is neither a reclaim nor a preemption, and costs what either does."""
-    return max(max(each.reclaim_min_runtime_s, each.preempt_min_runtime_s) for each in queues)

@@ -15,7 +15,7 @@ Each plan replaces work by work that precedes it in the same project, so what th
 counted from the first in order, strictly improves, and the stage comes to an end.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
@@ -32,11 +32,10 @@ from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest, Statement
-from extender.policy.queues.tree import Queue, larger, sum_amounts
-from extender.policy.session import Session
+from extender.policy.queues.tree import Queue, larger
+from extender.policy.session import Session, placed_amounts
 from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending
-from extender.state.model import Amounts
 
 
 def preempt(preemption: Preemption) -> None:
@@ -97,26 +96,19 @@ class _Preempt:
                 project,
                 priority,
                 is_first,
-                max_moves=self.session.settings.max_moves,
             )
         return rule
 
 
 @dataclass(slots=True, frozen=True, eq=False)
-class _PreemptRule:
+class _PreemptRule(PreemptionRule):
     """For workloads of the project of this priority; `is_first`: they precede training."""
 
-    session: Session
     entitled: EntitledWork
     project: Queue
     priority: int
     is_first: bool
-    max_moves: int | None
-    reason: Reason = Reason.PREEMPTED
-    needs_victims: bool = True
-    can_evict: bool = True
-    can_move: bool = True
-    is_move_bounded: bool = False
+    reason = Reason.PREEMPTED
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
         """What the preemptor precedes may leave: work of lower priority, to one that `is_first`
@@ -126,7 +118,7 @@ class _PreemptRule:
         for victim_queue in candidates.queues:
             is_own = victim_queue.project is project
             eligibility.add(int(is_own), is_mobile=is_own)
-        is_safe = protected_by(self.session, candidates, _preempt_runtime)
+        is_safe = protected_by(self.session, candidates, "preempt_min_runtime_s")
         if any(candidates.is_first):
             is_safe = bytearray(
                 NOTHING
@@ -137,22 +129,13 @@ class _PreemptRule:
         return eligibility.finish(is_safe, ANY_PRIORITY if is_first else priority)
 
     def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
-        """As `PreemptionRule.validate`."""
-        workload, project = request.pending.workload, request.leaf.project
-        amounts = sum_amounts(placement.amounts for placement in statement.placements)
-        if self.session.check_room(request.leaf, workload, amounts, "later") is not None:
+        """Whether limits allow it, and no other project would reclaim at once what this gets."""
+        if not PreemptionRule.validate(self, request, statement):
             return False
-        return not workload.is_preemptible or self._may_hold(project, amounts, statement)
-
-    def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
-        """Nothing."""
-        return ""
-
-    def _may_hold(self, project: Queue, amounts: Amounts, statement: Statement) -> bool:
-        """Whether no other project would reclaim at once what this one gets."""
+        project = request.leaf.project
         bound = larger(project.deserves, statement.held_before(project))
-        return project.has_room(amounts, bound) or not self.entitled.is_waiting(outside=project)
-
-
-def _preempt_runtime(queues: Iterable[Queue]) -> int:
-    return max(queue.preempt_min_runtime_s for queue in queues)
+        return (
+            not request.pending.workload.is_preemptible
+            or project.has_room(placed_amounts(statement.placements), bound)
+            or not self.entitled.is_waiting(outside=project)
+        )

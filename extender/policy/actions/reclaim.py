@@ -30,7 +30,7 @@ fair shares a little. With `PoolView.reclaim_band_percent` a project above its q
 while it lacks more than that part of its share, in whole GPUs; free cards still fill the rest.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import gt
 from typing import Final
@@ -159,30 +159,28 @@ class _Reclaim:
                 preemptor,
                 inside,
                 is_for_host,
-                can_move=self.session.settings.moves_reclaimed,
-                max_moves=self.session.settings.max_moves,
             )
         return rule
 
 
 @dataclass(slots=True, frozen=True, eq=False)
-class _ReclaimRule:
+class _ReclaimRule(PreemptionRule):
     """For requests like that of `preemptor`; victims are `inside` a queue, or anywhere.
     `is_for_host`: CPU and memory are also taken from work without GPUs in queues that state no
     quota of them."""
 
-    session: Session
     pool: str
     turns: HeldTurns
     preemptor: _Preemptor
     inside: Queue | None
     is_for_host: bool
-    can_move: bool
-    max_moves: int | None
-    reason: Reason = Reason.RECLAIMED
-    needs_victims: bool = False
-    can_evict: bool = True
-    is_move_bounded: bool = False
+    reason = Reason.RECLAIMED
+    needs_victims = False
+
+    @property
+    def can_move(self) -> bool:
+        """Whether pods may be moved."""
+        return self.session.settings.moves_reclaimed
 
     def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
         """What both queues hold, and what they are entitled to."""
@@ -203,7 +201,7 @@ class _ReclaimRule:
             self._set_floors(eligibility, path, preemptor, level)
             for queue in path if is_for_host else ():
                 eligibility.set_floor(queue, 1, _without_unstated(queue.quota))
-        is_safe = protected_by(self.session, candidates, _reclaim_runtime)
+        is_safe = protected_by(self.session, candidates, "reclaim_min_runtime_s")
         if is_for_host:
             is_safe = bytearray(
                 NOTHING if _has_gpus(pod) else protected
@@ -256,7 +254,7 @@ class _ReclaimRule:
         """Whether the preemptor's queues stay within what they deserve, with the cards it has
         got."""
         leaf, amounts = request.leaf, placed_amounts(statement.placements)
-        if self.session.check_room(leaf, request.pending.workload, amounts, "later") is not None:
+        if not PreemptionRule.validate(self, request, statement):
             return False
         if all(queue.has_room(amounts, queue.quota) for queue in leaf.chain):
             # What is within quota is not reclaimed, and no queue deserves less.
@@ -273,10 +271,6 @@ class _ReclaimRule:
             if not queue.has_room(amounts, most):
                 return False
         return True
-
-
-def _reclaim_runtime(queues: Iterable[Queue]) -> int:
-    return max(queue.reclaim_min_runtime_s for queue in queues)
 
 
 def _surplus(queue: Queue, more: Amounts) -> Amounts:

@@ -26,8 +26,7 @@ from extender.policy.preemption.eligibility import NOTHING, Eligibility, Eligibi
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
-from extender.policy.preemption.statement import PreemptionRequest, Statement
-from extender.policy.queues.tree import Queue, sum_amounts
+from extender.policy.preemption.statement import PreemptionRequest
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, WorkloadView
@@ -183,19 +182,18 @@ class _Line:
 
 
 @dataclass(slots=True, frozen=True, eq=False)
-class _PriorityRule:
+class _PriorityRule(PreemptionRule):
     """For work of this priority, with GPUs or without: it may evict work of worse priority that is
     of the same sort."""
 
-    session: Session
     priority: int
     has_gpu: bool
-    reason: Reason = Reason.PREEMPTED
-    needs_victims: bool = True
-    can_evict: bool = True
-    can_move: bool = False
-    max_moves: int | None = None
-    is_move_bounded: bool = False
+    reason = Reason.PREEMPTED
+
+    @property
+    def can_move(self) -> bool:
+        """Whether pods may be moved."""
+        return False
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
         """As `PreemptionRule.eligibility`: all queues give."""
@@ -210,25 +208,11 @@ class _PriorityRule:
             is_protected if has_gpu[w] is self.has_gpu else NOTHING
             for w, is_protected in zip(
                 candidates.owner,
-                protected_by(self.session, candidates, _preempt_runtime),
+                protected_by(self.session, candidates, "preempt_min_runtime_s"),
                 strict=True,
             )
         )
         return eligibility.finish(is_safe, self.priority)
-
-    def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
-        """As `PreemptionRule.validate`: limits hold."""
-        amounts = sum_amounts(placement.amounts for placement in statement.placements)
-        workload = request.pending.workload
-        return self.session.check_room(request.leaf, workload, amounts, "later") is None
-
-    def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
-        """Nothing."""
-        return ""
-
-
-def _preempt_runtime(queues: Iterable[Queue]) -> int:
-    return max(queue.preempt_min_runtime_s for queue in queues)
 
 
 def _order(workload: WorkloadView) -> tuple[int, int, str]:

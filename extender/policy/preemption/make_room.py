@@ -137,7 +137,8 @@ class NodeClearing:
 
     def _moves_too_much(self) -> bool:
         rule, moving, candidates = self._rule, self._statement.moving, self._context.candidates
-        if rule.max_moves is not None and len(moving) > rule.max_moves:
+        max_moves = self._context.session.settings.max_moves
+        if max_moves is not None and len(moving) > max_moves:
             return True
         own = candidates.by_key.get(self._request.key)
         if any(candidates.owner[p] == own for p in moving):

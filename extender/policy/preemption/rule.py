@@ -1,55 +1,49 @@
 """The rule of a stage: which pods may be evicted or moved for a request, and for which solution."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 from extender.api.reasons import Reason, Refused
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import Eligibility
 from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.tree import Queue
+from extender.policy.session import Session, placed_amounts
 
 
-class PreemptionRule(Protocol):
+@dataclass(slots=True, frozen=True, eq=False)
+class PreemptionRule:
     """A stage makes one rule for all requests that may evict the same pods.
 
-    `needs_victims`: a request that fits without any victim is left to other stages. At most
-    `max_moves` pods are moved (None: no bound), and with `is_move_bounded` no more milli-GPU than
-    the request needs.
+    `reason` is why victims are evicted. With `needs_victims` a solution without a victim is left to
+    other stages. With `is_move_bounded` the moved pods hold no more milli-GPU than the request
+    needs.
     """
 
-    @property
-    def reason(self) -> Reason:
-        """Why victims are evicted."""
-
-    @property
-    def needs_victims(self) -> bool:
-        """Whether a solution without a victim is refused."""
-
-    @property
-    def can_evict(self) -> bool:
-        """Whether pods may be evicted."""
+    session: Session
+    reason: ClassVar[Reason]
+    needs_victims: ClassVar[bool] = True
+    can_evict: ClassVar[bool] = True
+    is_move_bounded: ClassVar[bool] = False
 
     @property
     def can_move(self) -> bool:
         """Whether pods may be moved."""
-
-    @property
-    def max_moves(self) -> int | None:
-        """How many pods may be moved for one request."""
-
-    @property
-    def is_move_bounded(self) -> bool:
-        """Whether the moved pods may hold no more milli-GPU than the request needs."""
+        return True
 
     def eligibility(self, candidates: Candidates) -> Eligibility:
         """The pods that may be evicted or moved, as arrays over the candidates."""
+        raise NotImplementedError
 
     def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
-        """Whether the finished solution is allowed."""
+        """Whether the finished solution is allowed: the queue may hold its places."""
+        amounts, workload = placed_amounts(statement.placements), request.pending.workload
+        return self.session.check_room(request.leaf, workload, amounts, "later") is None
 
     def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
         """What owners of a victim in queue `victim_queue` are told; may be empty."""
+        return ""
 
 
 class RuleSource(Protocol):
