@@ -190,7 +190,7 @@ class Scheduler:
 
     def _settle(self, card: str, now_ns: int) -> None:
         account, record = self.node.cards[card], self.cards[card]
-        if now_ns < record.peek_ns:
+        if self._resume(card, now_ns) or now_ns < record.peek_ns:
             return
         record.peek_ns = 0
         if not self._is_clear(card, now_ns):
@@ -207,6 +207,29 @@ class Scheduler:
                 self._release(card, now_ns)
             return
         self._begin(card, now_ns)
+
+    def _resume(self, card: str, now_ns: int) -> bool:
+        """Let a container that paused, and has work again before all its cards have drained, go on
+        with its lease."""
+        name = self.slots.state(card).holder
+        cards = self.node.cards_of.get(name, ())
+        if card not in cards or not all(self._is_paused(each, name, now_ns) for each in cards):
+            return False
+        for each in cards:
+            holder = self.node.cards[each].holder
+            assert holder is not None
+            self.cards[each].ended_ns = self.cards[each].peek_ns = 0
+            self._set(each, name, Gate.LEASED, holder.until_ns, now_ns)
+        return True
+
+    def _is_paused(self, card: str, name: str, now_ns: int) -> bool:
+        """Whether a busy container's lease was ended before its time and has not drained."""
+        account, state = self.node.cards[card], self.slots.state(card)
+        holder = account.holder
+        if holder is None or holder.name != name or state.holder != name:
+            return False
+        is_ended = bool(state.closed_ns or self.cards[card].ended_ns)
+        return is_ended and account.tenants[name].is_busy and now_ns < holder.until_ns
 
     def _is_clear(self, card: str, now_ns: int) -> bool:
         """Whether no work of a closed lease is left on the card; if so, ends that lease."""

@@ -109,6 +109,11 @@ class Bench:
         state, generation, _ = wire.GRANT.unpack_from(self.pages[name], at)
         return Gate(state), generation
 
+    def deadline(self, name: str, card: str) -> int:
+        """When the container's gate closes by itself; 0: never."""
+        at = wire.GRANTS_HEAD.size + self.cards[name].index(card) * wire.GRANT.size
+        return int(wire.GRANT.unpack_from(self.pages[name], at)[2])
+
     def open_on(self, card: str) -> set[str]:
         """Containers that may launch on a card."""
         return {
@@ -310,12 +315,17 @@ def test_a_gang_of_cards_that_no_other_wants_renews_without_closing(is_ahead: bo
     assert before[0][0] == Gate.OPEN
 
 
-def until_closed(bench: Bench) -> None:
-    """Until the gang's lease has ended; other containers drain at once."""
+def until_begun(bench: Bench) -> None:
+    """Until the gang has a lease; other containers drain at once."""
     while bench.gate("g", "x")[0] == Gate.CLOSED:
         bench.wait()
         for key, (name, _) in enumerate(bench.processes[1:], 1):
             bench.drain(key, bench.cards[name])
+
+
+def until_closed(bench: Bench) -> None:
+    """Until the gang's lease has ended."""
+    until_begun(bench)
     while bench.gate("g", "x")[0] != Gate.CLOSED:
         bench.wait()
 
@@ -346,6 +356,47 @@ def test_a_lease_that_ends_inside_a_collective_lets_the_peer_in(is_ahead: bool) 
         bench.drain(0, card)
     assert bench.open_on("y") == {"on-y"}
     assert bench.scheduler.cards["x"].n_late == 0
+
+
+def test_a_gang_that_pauses_and_goes_on_before_it_has_drained_keeps_its_lease(
+    is_ahead: bool,
+) -> None:
+    """Its gates are not left shut for the rest of a lease that it is charged for."""
+    bench = gang(is_ahead, "x", "y")
+    until_begun(bench)
+    lease = bench.scheduler.node.cards["x"].holder
+    assert lease is not None
+    bench.now += 60 * MS
+    for say in (bench.yields, bench.want):
+        for card in "xy":
+            say(0, card)
+    assert bench.open_on("x") == bench.open_on("y") == {"g"}
+    assert bench.deadline("g", "x") == bench.deadline("g", "y") == lease.until_ns
+
+
+def test_a_gang_that_has_work_again_while_its_peer_is_let_in_keeps_its_lease(
+    is_ahead: bool,
+) -> None:
+    bench = gang(is_ahead, "x", "y")
+    until_begun(bench)
+    lease = bench.scheduler.node.cards["x"].holder
+    assert lease is not None
+    bench.now += 60 * MS
+    for card in "xy":
+        bench.yields(0, card)
+    bench.wait()
+    assert bench.deadline("g", "y") < lease.until_ns
+    bench.want(0, "y")
+    assert bench.deadline("g", "x") == bench.deadline("g", "y") == lease.until_ns
+
+
+def test_a_container_that_paused_and_drained_has_no_lease_to_go_on_with(is_ahead: bool) -> None:
+    bench = two(is_ahead)
+    bench.now += 10 * MS
+    bench.yields(0)
+    bench.drain(0)
+    bench.want(0)
+    assert bench.open == {"b"}
 
 
 def test_a_gang_that_never_drains_is_overtaken_as_ever(is_ahead: bool) -> None:
