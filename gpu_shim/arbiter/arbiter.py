@@ -18,7 +18,8 @@ from typing import Final
 from gpu_shim.arbiter.container import Container, ContainerCard
 from gpu_shim.arbiter.fast_path.event_loop import EventLoop
 from gpu_shim.arbiter.scheduler.card_slots import CardSlots
-from gpu_shim.arbiter.scheduler.scheduler import GateObserver, Scheduler
+from gpu_shim.arbiter.scheduler.gate_observer import GateObserver
+from gpu_shim.arbiter.scheduler.scheduler import Scheduler
 from gpu_shim.policy.leases import LeaseSettings, Tenant
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol.pages import Library

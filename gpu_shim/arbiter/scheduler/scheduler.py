@@ -10,11 +10,11 @@ at the right moment; `handed_over` then charges the accounts with what happened.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Final, Protocol
+from typing import Final
 
 from gpu_shim.arbiter.fast_path.events import Events, Handover
 from gpu_shim.arbiter.scheduler.card_slots import CardSlots, SlotState
+from gpu_shim.arbiter.scheduler.gate_observer import GateObserver
 from gpu_shim.policy.foresight import Turn, foresee
 from gpu_shim.policy.gangs import Node
 from gpu_shim.policy.leases import IDLE, LeaseSettings
@@ -25,39 +25,29 @@ from gpu_shim.protocol.wire import Gate
 #: until it has.
 DRAIN_NS: Final = 2_000_000_000
 #: A lease of several cards may end inside a collective: one card's kernel waits for its peer, which
-#: waits at the gate of another. If the cards have not drained after this time, their gates open
-#: once more for `PEEK_NS`, enough for the peer to launch; then after twice the time, and so on.
+#: waits at the gate of another. If cards have not drained after this time, the gates of those that
+#: have (if none has, of all) open once more for `PEEK_NS`, enough for the peer to launch. If that
+#: ended the collective, the same may happen to the next; else it is after twice the time and so on.
 SPLIT_NS: Final = 20_000_000
 PEEK_NS: Final = 5_000_000
-
-
-class GateObserver(Protocol):
-    """Sees what containers wait for. Times are those of the event."""
-
-    def gate_opened(self, container: str, card: str, now_ns: int) -> None:
-        """A gate is open."""
-
-    def gate_closed(self, container: str, card: str) -> None:
-        """A gate is closed; `demand` follows."""
-
-    def demand(self, container: str, card: str, is_busy: bool, now_ns: int) -> None:
-        """Whether the container has work to launch."""
-
-    def forget(self, container: str) -> None:
-        """The container is gone."""
 
 
 @dataclass(slots=True)
 class CardRecord:
     """What the scheduler itself keeps of a card: the parked container, the turn that the fast path
     was told to carry out, and how often a container did not drain in time. `ended_ns` is when a
-    lease ended that has not drained; `peek_ns` (0: not) until when its gate is open once more."""
+    lease ended that has not drained; `peek_ns` (0: not) until when gates of its cards are open once
+    more."""
 
     parked: str = IDLE
     turn: Turn | None = None
     n_late: int = 0
     ended_ns: int = 0
     peek_ns: int = 0
+
+    def settled(self) -> None:
+        """The lease has drained, or goes on."""
+        self.ended_ns = self.peek_ns = 0
 
 
 @dataclass(slots=True)
@@ -97,7 +87,7 @@ class Scheduler:
             if record.parked == container:
                 record.parked = IDLE
             if self.node.cards[card].holder is None:
-                record.ended_ns = record.peek_ns = 0
+                record.settled()
         if self.observer is not None:
             self.observer.forget(container)
         self._change(cards)
@@ -192,7 +182,8 @@ class Scheduler:
         account, record = self.node.cards[card], self.cards[card]
         if self._resume(card, now_ns) or now_ns < record.peek_ns:
             return
-        record.peek_ns = 0
+        if record.peek_ns:
+            self._end_peek(self.slots.state(card).holder, now_ns)
         if not self._is_clear(card, now_ns):
             return
         holder = account.holder
@@ -218,7 +209,7 @@ class Scheduler:
         for each in cards:
             holder = self.node.cards[each].holder
             assert holder is not None
-            self.cards[each].ended_ns = self.cards[each].peek_ns = 0
+            self.cards[each].settled()
             self._set(each, name, Gate.LEASED, holder.until_ns, now_ns)
         return True
 
@@ -236,6 +227,8 @@ class Scheduler:
         state, holder = self.slots.state(card), self.node.cards[card].holder
         if not state.closed_ns:
             return True
+        if now_ns < self.cards[card].peek_ns:
+            return False
         n_awaited, record = self._n_awaited(card, state), self.cards[card]
         if n_awaited and now_ns < self._give_up_ns(card, state.closed_ns):
             return False
@@ -243,7 +236,7 @@ class Scheduler:
             self._peek(state.holder, now_ns)
             return False
         record.n_late += bool(n_awaited)
-        record.ended_ns = 0
+        record.settled()
         if holder is not None and holder.name == state.holder:
             self.node.cards[card].drained(holder.name, now_ns - state.closed_ns)
             self.node.end(card, now_ns)
@@ -299,20 +292,34 @@ class Scheduler:
 
     def _give_up_ns(self, card: str, closed_ns: int) -> int:
         """Until when a closed gate waits for its processes to drain, or opens once more."""
-        ended_ns = self.cards[card].ended_ns or closed_ns
-        if len(self.node.cards_of.get(self.slots.state(card).holder, ())) < 2:
+        ended_ns, name = self.cards[card].ended_ns or closed_ns, self.slots.state(card).holder
+        if len(self.node.cards_of.get(name, ())) < 2:
             return ended_ns + self.drain_ns
-        # 20 ms after the lease ended, then 40 ms after that peek, and so on.
-        wait_ns = max(SPLIT_NS, closed_ns - ended_ns)
-        return min(closed_ns + wait_ns, ended_ns + self.drain_ns)
+        states = [self.slots.state(each) for each in self._closing(name)]
+        last_ns = max(state.closed_ns for state in states)
+        left = [state for state in states if state.n_awaited]
+        is_stuck = len(left) == len(states) or any(state.closed_ns < last_ns for state in left)
+        wait_ns = max(SPLIT_NS, last_ns - ended_ns) if is_stuck else SPLIT_NS
+        return min(last_ns + wait_ns, ended_ns + self.drain_ns)
 
     def _peek(self, container: str, now_ns: int) -> None:
-        """Open the gates once more, for peers of a collective that has begun on another card."""
-        for card in self._closing(container):
+        """Open gates once more, for peers of a collective that has begun on another card."""
+        closing = self._closing(container)
+        drained = [card for card in closing if not self.slots.state(card).n_awaited]
+        for card in closing:
             record = self.cards[card]
             record.ended_ns = record.ended_ns or self._closed_ns(card)
             record.peek_ns = now_ns + PEEK_NS
-            self._set(card, container, Gate.LEASED, record.peek_ns, now_ns)
+        for card in drained or closing:
+            self._set(card, container, Gate.LEASED, now_ns + PEEK_NS, now_ns)
+
+    def _end_peek(self, container: str, now_ns: int) -> None:
+        """Close the gates that were open once more."""
+        for card in self.node.cards_of.get(container, ()):
+            record = self.cards[card]
+            if record.peek_ns and not self._closed_ns(card):
+                self._set(card, container, Gate.CLOSED, 0, now_ns)
+            record.peek_ns = 0
 
     def _release(self, card: str, now_ns: int) -> None:
         """End the holder's lease: park it if no container wants the card, else close its gate."""
@@ -387,8 +394,3 @@ class Scheduler:
             self.observer.demand(container, card, is_busy, now_ns)
         else:
             self.observer.gate_opened(container, card, now_ns)
-
-
-def claim_of(name: str, request_milli: int, limit_milli: int) -> Claim:
-    """A container's claim as the ledger's row says it."""
-    return Claim(name, Fraction(request_milli, 1000), Fraction(limit_milli, 1000))

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.arbiter.container import ContainerCard
-from gpu_shim.arbiter.scheduler.scheduler import GateObserver
+from gpu_shim.arbiter.scheduler.gate_observer import GateObserver
 from gpu_shim.home import furnish, preloaded, socket_path
 from gpu_shim.policy.leases import LeaseSettings
 from gpu_shim.policy.shares import Claim

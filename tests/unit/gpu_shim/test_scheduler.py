@@ -3,14 +3,16 @@
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 
 import pytest
 
 from gpu_shim.arbiter.fast_path.handover import Handover
 from gpu_shim.arbiter.scheduler.card_slots import CardSlots
-from gpu_shim.arbiter.scheduler.scheduler import Scheduler, claim_of
+from gpu_shim.arbiter.scheduler.scheduler import Scheduler
 from gpu_shim.policy.foresight import Turn
 from gpu_shim.policy.leases import LeaseSettings
+from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol import wire
 from gpu_shim.protocol.wire import Gate, Kind, Message
 
@@ -45,9 +47,8 @@ class Bench:
         page = (ctypes.c_char * wire.GRANTS_SIZE)()
         self.pages[name], self.cards[name] = page, cards
         with self.deciding():
-            assert (
-                self.scheduler.admit(claim_of(name, request, limit), tuple(cards), self.now) == ""
-            )
+            claim = Claim(name, Fraction(request, 1000), Fraction(limit, 1000))
+            assert self.scheduler.admit(claim, tuple(cards), self.now) == ""
             slot = self.slots.add(name, ctypes.addressof(page), tuple(cards))
         self.join(name, slot)
 
@@ -356,6 +357,25 @@ def test_a_lease_that_ends_inside_a_collective_lets_the_peer_in(is_ahead: bool) 
         bench.drain(0, card)
     assert bench.open_on("y") == {"on-y"}
     assert bench.scheduler.cards["x"].n_late == 0
+
+
+def test_only_peers_that_wait_are_let_in_and_never_later_where_that_helped(is_ahead: bool) -> None:
+    """The card whose kernel waits gets no further launch, so that the cards come to an end."""
+    bench = gang(is_ahead, "x", "y")
+    until_closed(bench)
+    bench.drain(0, "y")
+    bench.wait()
+    assert bench.open_on("y") == {"g"}
+    assert bench.open_on("x") == set()
+    bench.drain(0, "x")
+    bench.wait()
+    # The peer launched more than the collective, whose next one the first has not launched yet.
+    assert bench.open_on("x") == bench.open_on("y") == set()
+    closed = bench.now
+    bench.wait()
+    assert bench.now == closed + 20 * MS
+    assert bench.open_on("x") == {"g"}
+    assert bench.open_on("y") == set()
 
 
 def test_a_gang_that_pauses_and_goes_on_before_it_has_drained_keeps_its_lease(
