@@ -37,6 +37,7 @@ _ELSEWHERE: Final = {
     "queue": _Elsewhere("extender.cli.questions", "queue", "List what waits, in order."),
     "shares": _Elsewhere("extender.cli.questions", "shares", "Show quotas, shares and use."),
     "whatif": _Elsewhere("extender.cli.questions", "whatif", "Show what a change would do."),
+    "report": _Elsewhere("extender.cli.report", "report", "Tell what was used."),
     "web": _Elsewhere("extender.web.command", "web", "Show the answers as pages."),
     "preflight": _Elsewhere("extender.cli.preflight", "preflight", "Check a cluster."),
     "scenario": _Elsewhere("extender.cli.scenario", "scenario", "Decide on clusters in files."),
@@ -126,6 +127,13 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
     default=1.0,
     show_default=True,
     help="Seconds to decide in; what is left over comes first in the next cycle.",
+)
+@click.option(
+    "--usage-period",
+    "usage_period_s",
+    default=60.0,
+    show_default=True,
+    help="Seconds between two writes of the usage books.",
 )
 def control(identity: str, metrics_listen: str, **given: Any) -> None:
     """Decide what runs: the fair-share cycle, one leader at a time."""

@@ -125,6 +125,17 @@ DEFINITIONS: Final = (
         ("btopo",),
         (Column("Widest Level", ".spec.levels[0].nodeLabel"), _AGE),
     ),
+    Definition(
+        kinds.GpuUsage,
+        "gpuusages",
+        ("gu",),
+        (
+            Column("Account", ".spec.account"),
+            Column("Of", ".spec.name"),
+            Column("Day", ".spec.day"),
+            _AGE,
+        ),
+    ),
 )
 
 

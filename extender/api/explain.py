@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 _GPUS: Final = "as a number of GPUs"
+_AMOUNTS: Final = "Thousandths of a GPU times seconds"
 
 #: Struct -> field as it stands in YAML -> description.
 TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -50,6 +51,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "rows": "One row per pod that holds or is about to hold cards of the node.",
         "pods": "Pods that hold cards of the node; nominated rows are not counted.",
         "used": f"What these pods hold, {_GPUS}.",
+        "changedAt": "Unix seconds when the rows last changed.",
     },
     "GpuNodeStatus": {
         "devices": "The node's cards.",
@@ -68,6 +70,15 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "GpuProject": {"spec": "The namespaces of the project, and what its pods may have."},
     "GpuTopology": {"spec": "The levels of nearness."},
+    "GpuUsage": {"spec": "The amounts of the day."},
+    "GpuUsageSpec": {
+        "account": "Project or NodePool: what the record is about.",
+        "name": "Name of the GpuProject or GpuNodePool; empty for pods of no project.",
+        "day": "The day in UTC, as 2026-10-01.",
+        "countedTo": "Unix seconds up to which everything that was held is in the record.",
+        "lines": "What was held, by user, node pool and card model.",
+        "overQuota": "The part of it above the project's quota, by node pool.",
+    },
     "HostUse": {
         "fairShare": "What the queue is entitled to now.",
         "allocated": "What the queue's pods hold.",
@@ -78,6 +89,10 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "cpuMilli": "Thousandths of a CPU that the pod requests.",
         "memoryMiB": "MiB of host memory that the pod requests.",
         "goneAt": "Unix seconds when the moved pod was seen to be gone; 0: not yet.",
+    },
+    "OverQuota": {
+        "nodePool": "Name of the GpuNodePool.",
+        "held": f"{_AMOUNTS} that were held above the quota, for each hour of the day.",
     },
     "PastUse": {
         "gpuMilliSeconds": "Thousandths of a GPU times seconds.",
@@ -120,5 +135,12 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "computeLimitMilli": "Thousandths of each card's time that the pod gets at most.",
         "nonPreemptible": "Whether the pod may not be evicted for others.",
         "state": "nominated: victims have to leave first; reserved: may be bound; bound: is bound.",
+    },
+    "UsageLine": {
+        "user": "The pods' label ballast.dev/user; empty without one, * for users beyond 256.",
+        "nodePool": "Name of the GpuNodePool.",
+        "model": "Model of the cards.",
+        "held": f"{_AMOUNTS} that were held, for each hour of the day.",
+        "lost": f"{_AMOUNTS} of work that evictions cost, for each hour of the day.",
     },
 }

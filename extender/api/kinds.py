@@ -4,8 +4,8 @@ Quotas are written by people, so they are numbers of GPUs or Kubernetes quantiti
 with `extender.api.units`. Field docs here become the descriptions that `kubectl explain` shows
 (`extender.api.crd`).
 
-The kinds live in `queue_kinds`, `pool_kinds`, `group_kinds` and, written by programs, `ledger`; all
-of them are found here.
+The kinds live in `queue_kinds`, `pool_kinds`, `group_kinds` and, written by programs, `ledger` and
+`usage_kinds`; all of them are found here.
 
 What people write omits defaults. A status is written whole: it goes out as a merge patch, which
 would keep an old value wherever the new one is a default and so left out.
@@ -67,6 +67,7 @@ from extender.api.queue_kinds import (
     QueueSummary,
     Seconds,
 )
+from extender.api.usage_kinds import GpuUsage, GpuUsageSpec, OverQuota, UsageLine
 
 __all__ = [
     "KINDS",
@@ -90,6 +91,8 @@ __all__ = [
     "GpuProjectSpec",
     "GpuTopology",
     "GpuTopologySpec",
+    "GpuUsage",
+    "GpuUsageSpec",
     "HostFigures",
     "HostUse",
     "JobOrder",
@@ -97,6 +100,7 @@ __all__ = [
     "KubeQuantity",
     "MinRuntime",
     "MoveHold",
+    "OverQuota",
     "PastUse",
     "Placement",
     "PlacementRule",
@@ -114,6 +118,7 @@ __all__ = [
     "TimeSlicingMode",
     "TopologyConstraint",
     "TopologyLevel",
+    "UsageLine",
     "WorkloadWeight",
     "api_version_of",
 ]
@@ -125,6 +130,7 @@ KINDS: tuple[type[Struct], ...] = (
     GpuPodGroup,
     GpuNode,
     GpuTopology,
+    GpuUsage,
 )
 
 

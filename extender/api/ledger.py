@@ -105,18 +105,22 @@ class Row(
 
 
 class GpuNodeSpec(Struct, rename="camel", kw_only=True):
-    """The rows of the node. `pods` and `used` sum them up and are written with them."""
+    """The rows of the node. `pods` and `used` sum them up and are written with them.
+
+    `changed_at` is in unix seconds: a row that is not there any more held its cards until then.
+    """
 
     rows: list[Row] = field(default_factory=list)
     pods: Natural | UnsetType = UNSET
     used: str | UnsetType = UNSET
+    changed_at: Natural = 0
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> "GpuNodeSpec":
+    def of(cls, rows: Sequence[Row], changed_at: int = 0) -> "GpuNodeSpec":
         """These rows and their sums; a nominated row holds nothing yet."""
         held = [row for row in rows if row.state != "nominated"]
         used = format_gpus(sum(row.milli for row in held))
-        return cls(rows=list(rows), pods=len(held), used=used)
+        return cls(rows=list(rows), pods=len(held), used=used, changed_at=changed_at)
 
 
 class Device(

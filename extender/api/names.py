@@ -91,6 +91,12 @@ ANNOTATION_CHECKPOINT: Final = "ballast.dev/checkpoint-seconds"
 #: the GpuPodGroup says comes first.
 ANNOTATION_WEIGHT: Final = "ballast.dev/weight"
 
+# -- on GpuUsages -----------------------------------------------------------------------------
+
+#: The day of the record, as 2026-10-01, and its month.
+LABEL_DAY: Final = "ballast.dev/day"
+LABEL_MONTH: Final = "ballast.dev/month"
+
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
 

@@ -17,22 +17,25 @@ from typing import Any, Final
 import msgspec
 
 from extender.api.explain import TEXTS
+from extender.api.usage_kinds import HOURS
 
 #: A decoded JSON schema, or a part of a manifest.
 Json = dict[str, Any]
 
 #: Struct -> the key that tells two entries of a list of it apart (`x-kubernetes-list-type: map`).
-LIST_KEYS: Final = {
+LIST_KEYS: Final[Mapping[str, str | Sequence[str]]] = {
     "CardShare": "index",
     "Condition": "type",
     "Device": "index",
     "ForeignHold": "uid",
     "KindSelector": "workloadKind",
+    "OverQuota": "nodePool",
     "PoolFigures": "name",
     "PoolUse": "name",
     "Row": "uid",
     "SubGroup": "name",
     "TopologyLevel": "nodeLabel",
+    "UsageLine": ("user", "nodePool", "model"),
 }
 #: Longest list of each Struct. A kubelet runs 110 pods by default and at most some hundreds.
 MAX_ITEMS: Final = {
@@ -41,16 +44,18 @@ MAX_ITEMS: Final = {
     "Device": 64,
     "ForeignHold": 64,
     "KindSelector": 4,
+    "OverQuota": 64,
     "PoolFigures": 64,
     "PoolUse": 64,
     "Row": 1024,
     "SubGroup": 64,
     "TopologyLevel": 16,
+    "UsageLine": 1024,
 }
 #: Structs that mean something by their absence, so they are not made for their defaults.
 ABSENT: Final = ("", "HostFigures")
 #: Kinds that only programs write.
-MACHINE_WRITTEN: Final = ("GpuNode",)
+MACHINE_WRITTEN: Final = ("GpuNode", "GpuUsage")
 #: Lists of plain strings hold each once and at most this many.
 MAX_STRINGS: Final = 256
 MAX_LABELS: Final = 32
@@ -70,6 +75,10 @@ FORMS: Final[Mapping[tuple[str, str], Json]] = {
     ("Condition", "status"): {"enum": ["True", "False", "Unknown"]},
     ("Condition", "observedGeneration"): {"minimum": 0},
     ("Condition", "lastTransitionTime"): {"format": "date-time"},
+    ("GpuUsageSpec", "day"): {"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"},
+    ("OverQuota", "held"): {"minItems": HOURS, "maxItems": HOURS},
+    ("UsageLine", "held"): {"minItems": HOURS, "maxItems": HOURS},
+    ("UsageLine", "lost"): {"minItems": HOURS, "maxItems": HOURS},
 }
 
 
@@ -184,10 +193,13 @@ class _Converter:
         items = self.convert(found["items"], field) | ITEM_SCHEMAS.get(field, {})
         name = found["items"].get("$ref", "")
         if name:
-            keys = [LIST_KEYS[name]]
+            keys = LIST_KEYS[name]
+            keys = [keys] if isinstance(keys, str) else list(keys)
             kind = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys}
         else:
-            kind = {"x-kubernetes-list-type": "set"}
+            # Figures may repeat, names may not.
+            is_figures = items.get("type") == "integer"
+            kind = {"x-kubernetes-list-type": "atomic" if is_figures else "set"}
         longest = MAX_ITEMS.get(name, MAX_STRINGS)
         return {"type": "array", "maxItems": longest, **kind, "items": items}
 

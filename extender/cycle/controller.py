@@ -43,6 +43,8 @@ from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
+from extender.usage.books import PERIOD_S, UsageBooks
+from extender.usage.meter import KEPT_S, UsageMeter
 
 #: Epochs are lease transitions times this, plus the cycle's number: years of cycles, and below 2^53
 #: for as many terms as there are minutes in 17 years. A term that has used all of them ends.
@@ -74,6 +76,8 @@ class ControlOptions:
     gap_s: float = 0.02
     #: Time to decide in one cycle; what is left over comes first in the next.
     cycle_budget_s: float = 1.0
+    #: Time between two writes of the usage books.
+    usage_period_s: float = PERIOD_S
 
 
 class Controller:
@@ -84,6 +88,7 @@ class Controller:
         self._writer = writer
         self._options = options
         self.state = ClusterState()
+        self.meter = UsageMeter(self.state.user_of)
         self._wake = asyncio.Event()
         self._recorder = EventRecorder(writer, options.identity)
         self._reflector_of: dict[type, Reflector[Any]] = {
@@ -129,6 +134,7 @@ class Controller:
             for reflector in self._reflectors:
                 tasks.create_task(reflector.run())
             tasks.create_task(self._recorder.run())
+            tasks.create_task(self._forget_use())
             await asyncio.gather(*(reflector.wait_synced() for reflector in self._reflectors))
             # The first takes seconds in a large cluster: there is no Lease yet that it could lose.
             self._warm_up()
@@ -166,7 +172,16 @@ class Controller:
         """
         await asyncio.gather(*(self._reflector_of[each].relist() for each in (GpuNode, Pod)))
 
+    async def _forget_use(self) -> None:
+        """Keep no more of what was held than a new leader may have to book; a leader sees to that
+        itself."""
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            if not self._is_leading:
+                self.meter.forget(int(time.time()) - KEPT_S)
+
     def _deliver(self, event: Event) -> None:
+        self.meter.observe(event, int(time.time()))
         self.state.apply(event)
         self._wake.set()
 
@@ -221,21 +236,25 @@ class _Term:
             state, pods, controller.recorder, controller.options.bind_timeout_s
         )
         self._unledgered = UnledgeredKeeper(state, pods, controller.recorder)
-        self._evictor = Evictor(state, pods, controller.recorder)
+        self._evictor = Evictor(state, pods, controller.recorder, controller.meter)
         self._releaser = Releaser(state, pods)
         ledger = Ledger(client, state.gpu_node)
         self._committer = Committer(state, ledger, self._releaser, self._evictor)
         self._volumes = VolumeReader(client, state)
         self._past_use = PastUseKeeper(state)
+        self._books = UsageBooks(client, controller.meter, controller.options.usage_period_s)
         reporter = Reporter(client, state, controller.recorder, self._past_use)
         self._reports = Reports(reporter)
 
     async def run(self) -> None:
-        """Cycle after cycle until leading ends; releases, evictions and reports run beside them,
-        and end with them."""
+        """Cycle after cycle until leading ends; releases, evictions, reports and usage books run
+        beside them, and end with them."""
+        books = asyncio.create_task(self._books.run())
         try:
             await self._cycles()
         finally:
+            books.cancel()
+            await asyncio.gather(books, return_exceptions=True)
             await self._releaser.close()
             await self._evictor.close()
             await self._reports.close()
@@ -298,6 +317,7 @@ class _Term:
         self._note_cut(plan)
         plan = self._recovery.hold_back(plan)
         self._past_use.step(plan, snapshot)
+        self._books.queues = snapshot.queues
         with _timed("commit"):
             epoch = self._first_epoch + self._number
             await self._committer.carry_out(plan, snapshot, epoch)

@@ -4,6 +4,7 @@ from typing import Final
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 
+from extender.cycle.pool_metrics import PoolMetrics
 from extender.cycle.queue_metrics import QueueMetrics
 
 CYCLES = Counter("ballast_control_cycles", "Cycles that ended, by result.", ["result"])
@@ -58,6 +59,11 @@ USELESS_EVICTIONS = Counter(
     "ballast_control_useless_evictions",
     "Evictions whose beneficiary ended before it ran, or did not run within 600 s.",
 )
+SETTLED_EVICTIONS = Counter(
+    "ballast_control_settled_evictions",
+    "Evicted pods by their project, the project that they left for, and whether that work ran.",
+    ["project", "beneficiary", "ran"],
+)
 SCHEDULER_AWAY = Gauge(
     "ballast_control_scheduler_away",
     "1 while kube-scheduler answers for no released pod.",
@@ -74,6 +80,8 @@ CACHE_SIZE = Gauge("ballast_control_cache_size", "Objects in the model.", ["type
 IS_LEADER = Gauge("ballast_control_is_leader", "1 while this replica decides.")
 QUEUES: Final = QueueMetrics()
 REGISTRY.register(QUEUES)
+POOLS: Final = PoolMetrics()
+REGISTRY.register(POOLS)
 
 
 def end_term() -> None:
@@ -84,3 +92,4 @@ def end_term() -> None:
     FOREIGN_GPUS.clear()
     PENDING.clear()
     QUEUES.clear()
+    POOLS.clear()

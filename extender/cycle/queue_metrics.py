@@ -28,7 +28,16 @@ _GAUGES: Final[Mapping[str, str]] = {
     "ballast_queue_owed_gpus": "The smaller of fair share and request.",
     "ballast_queue_held_gpus": "GPUs that reserved and bound pods of the queue hold.",
     "ballast_queue_borrowed_gpus": "GPUs that the queue holds above its quota.",
+    "ballast_queue_non_preemptible_gpus": "GPUs that the queue's non-preemptible pods hold.",
 }
+#: What is added up second by second, since this replica leads.
+_SUMS: Final[Mapping[str, str]] = {
+    "ballast_queue_deprived_gpu_seconds": "GPU-seconds that the queue held less than it was owed.",
+    "ballast_queue_in_quota_gpu_seconds": "GPU-seconds that the queue held within its quota.",
+    "ballast_queue_over_quota_gpu_seconds": "GPU-seconds that the queue held above its quota.",
+}
+#: In the order of `_SUMS`.
+_Rates = tuple[int, int, int]
 
 
 class QueueMetrics(Collector):
@@ -41,13 +50,13 @@ class QueueMetrics(Collector):
     def __init__(self) -> None:
         self._shares: dict[_Key, QueueShare] = {}
         self._waits: Counter[tuple[str, str]] = Counter()
-        self._deprived_milli_s: dict[_Key, int] = {}
+        self._milli_s: dict[_Key, _Rates] = {}
         self._looked_at_s = 0
 
     def look(self, plan: Plan, snapshot: Snapshot) -> None:
         """Take the figures of the plan, and count what queues were deprived of since the last."""
         elapsed_s = max(0, snapshot.now_s - self._looked_at_s) if self._shares else 0
-        lacked = {key: _lacks(share) * elapsed_s for key, share in self._shares.items()}
+        added = {key: _rates(share) for key, share in self._shares.items()}
         self._looked_at_s = snapshot.now_s
         self._shares = {
             key: share
@@ -55,9 +64,10 @@ class QueueMetrics(Collector):
             if key[0] in snapshot.queues
             and (share.quota[GPU] or share.requested[GPU] or share.allocated[GPU])
         }
-        before = self._deprived_milli_s
-        self._deprived_milli_s = {
-            key: before.get(key, 0) + lacked.get(key, 0) for key in self._shares
+        before = self._milli_s
+        self._milli_s = {
+            key: _advanced(before.get(key, (0, 0, 0)), added.get(key, (0, 0, 0)), elapsed_s)
+            for key in self._shares
         }
         self._waits = Counter(
             (workload.project, refused.reason)
@@ -67,7 +77,7 @@ class QueueMetrics(Collector):
 
     def clear(self) -> None:
         """Forget everything: this replica leads no more."""
-        self._shares, self._waits, self._deprived_milli_s = {}, Counter(), {}
+        self._shares, self._waits, self._milli_s = {}, Counter(), {}
 
     def collect(self) -> Iterable[Metric]:
         """All families; called by Prometheus' client at each scrape."""
@@ -78,14 +88,11 @@ class QueueMetrics(Collector):
             for name, milli in _figures(share):
                 families[name].add_metric(key, milli / MILLI_PER_GPU)
         yield from families.values()
-        deprived = CounterMetricFamily(
-            "ballast_queue_deprived_gpu_seconds",
-            "GPU-seconds that the queue held less than it was owed, since this replica leads.",
-            labels=_LABELS,
-        )
-        for key, milli_s in self._deprived_milli_s.items():
-            deprived.add_metric(key, milli_s / MILLI_PER_GPU)
-        yield deprived
+        for at, (name, text) in enumerate(_SUMS.items()):
+            family = CounterMetricFamily(name, text, labels=_LABELS)
+            for key, sums in self._milli_s.items():
+                family.add_metric(key, sums[at] / MILLI_PER_GPU)
+            yield family
         waits = GaugeMetricFamily(
             "ballast_queue_pending_workloads",
             "Workloads of the project that wait, by reason.",
@@ -108,11 +115,21 @@ def _figures(share: QueueShare) -> Iterator[tuple[str, int]]:
     yield "ballast_queue_owed_gpus", _owed(share)
     yield "ballast_queue_held_gpus", held
     yield "ballast_queue_borrowed_gpus", max(0, held - quota)
+    yield "ballast_queue_non_preemptible_gpus", share.allocated_non_preemptible[GPU]
 
 
 def _owed(share: QueueShare) -> int:
     return min(share.fair_share[GPU], share.requested[GPU])
 
 
-def _lacks(share: QueueShare) -> int:
-    return max(0, _owed(share) - share.allocated[GPU])
+def _rates(share: QueueShare) -> _Rates:
+    """What a second adds to each of `_SUMS`."""
+    held, quota = share.allocated[GPU], share.quota[GPU]
+    return max(0, _owed(share) - held), min(held, quota), max(0, held - quota)
+
+
+def _advanced(sums: _Rates, rates: _Rates, elapsed_s: int) -> _Rates:
+    deprived, in_quota, over = (
+        so_far + rate * elapsed_s for so_far, rate in zip(sums, rates, strict=True)
+    )
+    return deprived, in_quota, over

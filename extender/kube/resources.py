@@ -15,6 +15,7 @@ from extender.api.kinds import (
     GpuPodGroup,
     GpuProject,
     GpuTopology,
+    GpuUsage,
 )
 from extender.api.objects import (
     Lease,
@@ -104,6 +105,7 @@ NODE_POOLS = Resource(GpuNodePool, _OURS, "gpunodepools", is_namespaced=False)
 POD_GROUPS = Resource(GpuPodGroup, _OURS, "gpupodgroups")
 GPU_NODES = Resource(GpuNode, _OURS, "gpunodes", is_namespaced=False)
 TOPOLOGIES = Resource(GpuTopology, _OURS, "gputopologies", is_namespaced=False)
+USAGES = Resource(GpuUsage, _OURS, "gpuusages", is_namespaced=False)
 
 #: What the model of the cluster is made of, in the order in which it is listed.
 MODEL: Final[tuple[Resource[Any], ...]] = (

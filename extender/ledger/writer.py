@@ -7,6 +7,7 @@ and `ClusterState.unfinished()` finds it.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -180,9 +181,11 @@ class Ledger:
 
     async def _write(self, current: GpuNode, rows: Sequence[Row]) -> GpuNode:
         node = current.metadata.name
+        # Never before an earlier change, whatever the clocks of the writers say.
+        changed_at = max(int(time.time()), current.spec.changed_at)
         patch = {
             "metadata": {"resourceVersion": current.metadata.resource_version},
-            "spec": to_builtins(GpuNodeSpec.of(rows)),
+            "spec": to_builtins(GpuNodeSpec.of(rows, changed_at)),
         }
         self._seen[node] = written = await self._client.merge_patch(GPU_NODES, node, patch)
         _WRITES.inc()

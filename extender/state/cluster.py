@@ -248,6 +248,11 @@ class ClusterState:
         """Pods that wait and could take the place that the row of a moved pod keeps, in order."""
         return self._workloads.successors(row)
 
+    def user_of(self, uid: str) -> str | None:
+        """The user that the live pod names, empty where it names none; None: no such pod."""
+        facts = self._workloads.facts.get(uid)
+        return facts.user if facts else None
+
     def owner_of(self, pod: PodView) -> str:
         """UID of the controller that would make the live pod again; empty where there is none."""
         facts = self._workloads.facts.get(pod.uid)

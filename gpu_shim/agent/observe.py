@@ -15,6 +15,7 @@ from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.enforce import Enforcer
 from gpu_shim.agent.health import Health
 from gpu_shim.agent.nri.plugin import NodePlugin
+from gpu_shim.agent.tenants import live
 from gpu_shim.agent.waits import Waits
 from gpu_shim.protocol.pages import GateTally
 
@@ -35,6 +36,11 @@ _FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...], bool]]] = {
     "gpu_due_seconds": ("Time the pod was due while it was busy.", _POD, True),
     "gpu_overrun_seconds": ("Time its work went on after its leases.", _POD, True),
     "gpu_unknown_calls": ("Calls of entry points that the library does not know.", _POD, True),
+    "gpu_pod_info": (
+        "1; the pod holds the card or a part of it, by the ledger.",
+        (*_POD, "index", "project"),
+        False,
+    ),
     "gpu_card_memory_bytes": ("Memory of the card that programs can have.", _CARD, False),
     "gpu_card_info": ("1; says what kind of card it is.", (*_CARD, "model"), False),
     "gpu_card_healthy": ("1 where the card may be given to pods.", _CARD, False),
@@ -73,7 +79,7 @@ class Figures(Collector):
         for name, (text, labels, is_counter) in _FIGURES.items():
             kind = CounterMetricFamily if is_counter else GaugeMetricFamily
             found[name] = kind(f"ballast_{name}", text, labels=labels)
-        for source in (self._pods, self._cards, self._own):
+        for source in (self._pods, self._rows, self._cards, self._own):
             for name, labels, value in source():
                 found[name].add_metric(list(labels), value)  # type: ignore[attr-defined]
         return found.values()
@@ -105,6 +111,15 @@ class Figures(Collector):
             yield "gpu_held_seconds", labels, account.held_ns / _SECOND
             yield "gpu_due_seconds", labels, float(account.due_ns / _SECOND)
             yield "gpu_overrun_seconds", labels, account.overrun_ns / _SECOND
+
+    def _rows(self) -> Iterable[Sample]:
+        """Pods that hold cards, whole ones too."""
+        uuids = {device.index: device.uuid for device in self._parts.agent.devices}
+        for row in live(self._parts.agent.rows):
+            for card in row.cards:
+                place = (uuids.get(card.index, ""), str(card.index))
+                labels = (row.namespace, row.name, *place, row.project)
+                yield "gpu_pod_info", labels, 1
 
     def _cards(self) -> Iterable[Sample]:
         for device in self._parts.agent.devices:

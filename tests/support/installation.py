@@ -104,8 +104,16 @@ class Program:
 class Installation:
     """`serve` beside kube-scheduler, one controller or more, and the webhooks where asked for."""
 
-    def __init__(self, plane: ControlPlane, *, lease_s: float = 15.0, bind_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        lease_s: float = 15.0,
+        bind_s: float = 30.0,
+        usage_s: float = 60.0,
+    ) -> None:
         self._plane = plane
+        self._usage_s = usage_s
         self._lease_s = lease_s
         self._bind_s = bind_s
         self.serve = self._serve()
@@ -122,6 +130,7 @@ class Installation:
             f"--identity={name}",
             f"--lease-duration={self._lease_s}",
             f"--bind-timeout={self._bind_s}",
+            f"--usage-period={self._usage_s}",
         ]
         return Program(name, argv, port, self._log(name))
 

@@ -1,7 +1,8 @@
 """The workloads that victims leave for: whether they still wait, and whether they ran."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -68,6 +69,7 @@ class _Awaited:
     """Evictions for beneficiaries that have yet to run.
 
     `uids` are its pods that were not seen bound, `released` those that kube-scheduler may bind.
+    `victims` are how many pods of which project left for this `project`.
     """
 
     key: str
@@ -75,6 +77,14 @@ class _Awaited:
     released: set[str]
     n_evicted: int
     until: float
+    project: str
+    victims: Mapping[str, int]
+
+    def settle(self, *, has_run: bool) -> None:
+        """Count the evictions as those of use, or of none."""
+        for victim, n_pods in self.victims.items():
+            ran = "yes" if has_run else "no"
+            metrics.SETTLED_EVICTIONS.labels(victim, self.project, ran).inc(n_pods)
 
 
 class Beneficiaries:
@@ -110,9 +120,15 @@ class Beneficiaries:
     def watch(self, case: EvictionGroup, now: float) -> None:
         """Pods were evicted for the case: note whether its beneficiary runs."""
         uids = {uid for uid, _ in case.seats}
-        if uids:
-            awaited = _Awaited(case.key, uids, set(), len(case.told), now + RUNS_WITHIN_S)
-            self._awaited.append(awaited)
+        if uids and case.beneficiary is not None:
+            workloads = (self._state.workload_of(each.pod) for each in case.told)
+            victims = Counter(each.project if each else "" for each in workloads)
+            self._awaited.append(
+                _Awaited(
+                    case.key, uids, set(), len(case.told), now + RUNS_WITHIN_S,
+                    case.beneficiary.project, victims,
+                )
+            )  # fmt: skip
 
     def review(self, now: float) -> None:
         """Count the evictions that turned out to be useless; costs what is awaited."""
@@ -129,12 +145,15 @@ class Beneficiaries:
                 awaited.uids.discard(uid)
             elif pod is None or pod.is_terminating or is_late:
                 metrics.USELESS_EVICTIONS.inc(awaited.n_evicted)
+                awaited.settle(has_run=False)
                 log.warning(
                     "evicted for a workload that did not run",
                     workload=awaited.key,
                     victims=awaited.n_evicted,
                 )
                 return True
+        if not awaited.uids:
+            awaited.settle(has_run=True)
         return not awaited.uids
 
     def _states_of(self, uids: Iterable[str]) -> Iterable[str]:

@@ -12,6 +12,7 @@ dry run accepted all of it.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -37,6 +38,7 @@ from extender.policy.workloads.terminating import bound_s
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
 from extender.state.snapshot import Snapshot
+from extender.usage.meter import UsageMeter
 
 #: Evictions under way at once.
 AT_ONCE: Final = 24
@@ -64,8 +66,11 @@ class _Turn:
 class Evictor:
     """Carries evictions out beside the cycle, as long as this process leads."""
 
-    def __init__(self, state: ClusterState, writer: PodWriter, recorder: EventRecorder) -> None:
+    def __init__(
+        self, state: ClusterState, writer: PodWriter, recorder: EventRecorder, meter: UsageMeter
+    ) -> None:
         self._state = state
+        self._meter = meter
         self._writer = writer
         self._events = EvictionEvents(state, PodEvents(state, recorder))
         self._protection = Protection()
@@ -234,7 +239,9 @@ class Evictor:
         project = workload.project if workload else ""
         for_project = beneficiary.project if beneficiary else ""
         metrics.EVICTED.labels(eviction.reason, project, for_project).inc()
-        metrics.LOST.labels(project).inc(pod.held_milli * turn.lost_s / MILLI_PER_GPU)
+        lost_milli_s = pod.held_milli * turn.lost_s
+        metrics.LOST.labels(project).inc(lost_milli_s / MILLI_PER_GPU)
+        self._meter.lose(pod.node, pod.uid, lost_milli_s, int(time.time()))
         log.info(
             "evicted pod",
             pod=pod.key,

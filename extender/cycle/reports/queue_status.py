@@ -16,11 +16,11 @@ from extender.api.kinds import (
 from extender.api.objects import Condition
 from extender.api.reasons import Reason
 from extender.api.units import format_gpus
+from extender.cycle.pool_metrics import PoolSums
 from extender.cycle.reports.conditions import OVER_QUOTA, VALID, condition
 from extender.policy.plan import QueueShare
 from extender.state.model import CPU, GPU, MEMORY, UNLIMITED
 from extender.state.problems import Problem
-from extender.state.snapshot import Snapshot
 
 #: (pods that wait, pods that are bound)
 PodCounts = tuple[int, int]
@@ -90,29 +90,16 @@ def _summary(shares: Sequence[QueueShare], pods: PodCounts) -> QueueSummary:
     )
 
 
-def pool_statuses(snapshot: Snapshot) -> dict[str, GpuNodePoolStatus]:
-    """Capacity, use and fragments of every pool; O(cards)."""
-    sums = {name: [0, 0, 0, 0] for name in snapshot.pools}
-    table = snapshot.nodes
-    cards = table.cards
-    for ix in cards.ix.values():
-        total = sums.get(table.pool[ix])
-        if total is None:
-            continue
-        capacity = cards.capacity_milli[ix]
-        free = [milli for milli in cards.free_of(ix) if milli > 0]
-        total[0] += 1
-        total[1] += capacity
-        total[2] += capacity - sum(free)
-        total[3] += sum(milli for milli in free if milli < 1000)
+def pool_statuses(sums: Mapping[str, PoolSums]) -> dict[str, GpuNodePoolStatus]:
+    """Capacity, use and fragments of every pool."""
     return {
         name: GpuNodePoolStatus(
-            nodes=nodes,
-            capacity=format_gpus(capacity),
-            allocated=format_gpus(allocated),
-            fragmented=format_gpus(fragmented),
+            nodes=of.nodes,
+            capacity=format_gpus(of.capacity),
+            allocated=format_gpus(of.held),
+            fragmented=format_gpus(of.free_pieces),
         )
-        for name, (nodes, capacity, allocated, fragmented) in sums.items()
+        for name, of in sums.items()
     }
 
 

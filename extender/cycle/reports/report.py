@@ -18,9 +18,10 @@ from extender.api.events import Upserted
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject
 from extender.api.reasons import Reason
 from extender.cycle.keepers.own_groups import OwnGroups
-from extender.cycle.metrics import PENDING, QUEUES
+from extender.cycle.metrics import PENDING, POOLS, QUEUES
 from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.pod_events import PodEvents
+from extender.cycle.pool_metrics import PoolSums, pool_sums
 from extender.cycle.reports.conditions import observed
 from extender.cycle.reports.group_status import ended_status, group_status
 from extender.cycle.reports.placed import PlacedConditions
@@ -83,11 +84,11 @@ class Reporter:
         self._looked_at = now
         snapshot = self._state.snapshot(int(time.time()))
         changed = self._seen.look(snapshot, plan)
-        problems = self._state.problems()
+        problems, sums = self._state.problems(), pool_sums(snapshot)
         all_well = await self._own_groups.keep(snapshot, changed, now)
         statuses = [
             *self._queue_statuses(snapshot, plan, problems),
-            *self._pool_statuses(snapshot, problems),
+            *self._pool_statuses(sums, problems),
             *self._group_statuses(snapshot, plan, changed),
         ]
         due = [
@@ -103,6 +104,7 @@ class Reporter:
         self._tell_problems(problems)
         self._count_waits(plan)
         QUEUES.look(plan, snapshot)
+        POOLS.look(plan, snapshot, sums)
         self.is_behind |= await self._placed.write(snapshot, plan, changed, now)
         for note in self._wait_events.due(snapshot, plan, now):
             self._events.tell(note.pod, note.reason, note.note, owner_note=note.owner_note)
@@ -157,9 +159,9 @@ class Reporter:
             yield _Target(resource, name), status
 
     def _pool_statuses(
-        self, snapshot: Snapshot, problems: list[Problem]
+        self, sums: Mapping[str, PoolSums], problems: list[Problem]
     ) -> Iterable[tuple["_Target", msgspec.Struct]]:
-        for name, status in pool_statuses(snapshot).items():
+        for name, status in pool_statuses(sums).items():
             pool = self._state.node_pools.get(name)
             if pool is not None:
                 found = _problems_of(pool, problems)

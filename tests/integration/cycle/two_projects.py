@@ -33,8 +33,11 @@ class Scene:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, cluster: Cluster, n_nodes: int, cards: int) -> AsyncIterator["Scene"]:
-        """`n_nodes` with `cards` each; each project has half of them as quota."""
+    async def open(
+        cls, cluster: Cluster, n_nodes: int, cards: int, *, usage_s: float = 60.0
+    ) -> AsyncIterator["Scene"]:
+        """`n_nodes` with `cards` each; each project has half of them as quota. Usage books are
+        written every `usage_s` seconds."""
         plane = cluster.control_plane
         quota = n_nodes * cards
         plane.admin.post(f"{workloads.API}/gpudepartments", workloads.department("research", quota))
@@ -42,7 +45,7 @@ class Scene:
             plane.make_namespace(name)
             body = workloads.project(name, "research", name, quota // 2)
             plane.admin.post(f"{workloads.API}/gpuprojects", body)
-        installation = Installation(plane, lease_s=LEASE_S, bind_s=BIND_S)
+        installation = Installation(plane, lease_s=LEASE_S, bind_s=BIND_S, usage_s=usage_s)
         try:
             await asyncio.to_thread(cluster.add_gpu_nodes, n_nodes, cards)
             await asyncio.to_thread(installation.start)

@@ -100,7 +100,9 @@ def test_every_list_and_text_and_map_is_bounded() -> None:
         match node.get("type"):
             case "array":
                 assert node["maxItems"] > 0
-                assert node["x-kubernetes-list-type"] in ("map", "set")
+                is_figures = node["items"]["type"] == "integer"
+                allowed = ("atomic",) if is_figures else ("map", "set")
+                assert node["x-kubernetes-list-type"] in allowed
             case "string":
                 assert "enum" in node or node["maxLength"] > 0
             case "object" if "additionalProperties" in node:
@@ -119,9 +121,10 @@ def test_policy_of_figures_has_the_patterns_of_the_programs() -> None:
         assert f"matches(r'^{pattern}$')" in policy
 
 
-def test_only_the_project_must_have_a_spec() -> None:
+def test_only_projects_and_usage_records_must_have_a_spec() -> None:
     required = {d.kind.__name__: schema(d.kind).get("required") for d in crd.DEFINITIONS}
-    assert required == {name: ["spec"] if name == "GpuProject" else None for name in required}
+    stated = ("GpuProject", "GpuUsage")
+    assert required == {name: ["spec"] if name in stated else None for name in required}
 
 
 @pytest.mark.parametrize("definition", crd.DEFINITIONS, ids=lambda d: d.plural)

@@ -60,7 +60,8 @@ def test_sums_of_the_rows_go_with_them() -> None:
     rows = [Row(uid=s, namespace="n", name=s, cards=cards, state=s) for s in states]
     spec = kinds.GpuNodeSpec.of(rows)
     assert (spec.rows, spec.pods, spec.used) == (rows, 2, "1")
-    assert msgspec.to_builtins(kinds.GpuNodeSpec.of([])) == {"rows": [], "pods": 0, "used": "0"}
+    empty = {"rows": [], "pods": 0, "used": "0", "changedAt": 7}
+    assert msgspec.to_builtins(kinds.GpuNodeSpec.of([], 7)) == empty
 
 
 def test_cards_are_counted_beside_the_devices() -> None:

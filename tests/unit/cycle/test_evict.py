@@ -18,6 +18,7 @@ from extender.kube.client import Evicted, EvictionRefused, Gone
 from extender.policy.plan import Admission, Eviction, HeldBack, Move, Placement, Plan
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
+from extender.usage.meter import UsageMeter
 from tests.support.builders import gpu_node, pod, project, row, whole
 
 pytestmark = pytest.mark.looptime
@@ -77,7 +78,8 @@ class Stage:
             self.state.apply(Upserted(obj))
         writer = PodWriter(api, self.state)  # type: ignore[arg-type]
         self.events = Events()
-        self.evictor = Evictor(self.state, writer, self.events)  # type: ignore[arg-type]
+        meter = UsageMeter(self.state.user_of)
+        self.evictor = Evictor(self.state, writer, self.events, meter)  # type: ignore[arg-type]
 
     def start(self, without_place: frozenset[str] = frozenset()) -> None:
         """Queue the eviction of all victims for `needy`, unless it is `without_place`."""

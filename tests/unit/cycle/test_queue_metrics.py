@@ -53,7 +53,10 @@ def test_projects_have_their_figures_and_users_have_none() -> None:
         f"owed_gpus{of}": 4,
         f"held_gpus{of}": 2.5,
         f"borrowed_gpus{of}": 0.5,
+        f"non_preemptible_gpus{of}": 0,
         f"deprived_gpu_seconds_total{of}": 0,
+        f"in_quota_gpu_seconds_total{of}": 0,
+        f"over_quota_gpu_seconds_total{of}": 0,
         'pending_workloads{queue="a",reason="NonPreemptibleOverQuota"}': 1,
     }
 

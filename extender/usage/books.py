@@ -1,0 +1,204 @@
+"""The leader's hand on the books: GpuUsage objects, one per account and day.
+
+An account is a project or a node pool. A record says up to which second all that its account held
+is in it, and is written by compare-and-swap, so that nothing is counted twice: whatever became of
+an earlier write or leader, counting goes on from the stamp that stands in the API.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import structlog
+from msgspec import to_builtins
+from prometheus_client import Counter, Gauge
+
+from extender.api.failpoint import reach
+from extender.api.kinds import GpuUsage
+from extender.api.names import LABEL_DAY, LABEL_MONTH
+from extender.kube.client import Client
+from extender.kube.errors import KubeError, NotFound, NotLeading
+from extender.kube.resources import USAGES
+from extender.state.model import QueueView
+from extender.usage.integral import (
+    DAY_S,
+    HOUR_S,
+    Counted,
+    count_holds,
+    count_losses,
+    count_over_quota,
+    day_of,
+)
+from extender.usage.meter import KEPT_S, Hold, Loss, UsageMeter
+from extender.usage.record import NODE_POOL, PROJECT, Account, empty_record, extended, record_name
+
+#: Seconds between two bookings.
+PERIOD_S: Final = 60.0
+#: What happened less than this many seconds ago is left for the next booking: the watch may lag.
+SETTLE_S: Final = 10
+#: Days for which records are kept.
+KEPT_DAYS: Final = 400
+#: Months before those that are looked through for records to delete.
+_PRUNED_MONTHS: Final = 3
+#: An account without a record is counted from so long before the last booking, not for ever.
+_REACH_S: Final = 3600
+
+_COUNTED_TO = Gauge(
+    "ballast_usage_counted_to_timestamp_seconds",
+    "Up to when the leader has written what was held; 0 elsewhere.",
+)
+_FAILURES = Counter("ballast_usage_failures", "Bookings that could not be written as a whole.")
+
+log = structlog.get_logger(__name__)
+
+
+class UsageBooks:
+    """The books in one term of office."""
+
+    def __init__(self, client: Client, meter: UsageMeter, period_s: float = PERIOD_S) -> None:
+        self._client = client
+        self._meter = meter
+        self._period_s = period_s
+        self._records: dict[str, GpuUsage] | None = None
+        self._stamps: dict[Account, int] = {}
+        self._floor_s = 0
+        self._pruned_on = ""
+        #: As the last cycle had them; nothing is booked before the first.
+        self.queues: Mapping[str, QueueView] | None = None
+
+    async def run(self) -> None:
+        """Book for as long as this process leads; ends by cancellation too."""
+        try:
+            while True:
+                try:
+                    await self.keep(int(time.time()))
+                except NotLeading:
+                    return
+                except KubeError as error:
+                    self._fail(error)
+                except Exception:
+                    self._records = None
+                    _FAILURES.inc()
+                    log.exception("booking broke")
+                await asyncio.sleep(1.0 if self.queues is None else self._period_s)
+        finally:
+            _COUNTED_TO.set(0)
+
+    async def keep(self, now_s: int) -> None:
+        """Write what was held since the last booking. Raises KubeError."""
+        if self.queues is None:
+            return
+        until_s = now_s - SETTLE_S
+        if self._records is None:
+            await self._load(until_s)
+        self._meter.name_users()
+        counted = await asyncio.to_thread(self._count, tuple(self._meter.holds()), until_s)
+        for account, figures in counted.items():
+            await self._write(account, figures, until_s)
+        self._meter.forget(now_s - KEPT_S)
+        _COUNTED_TO.set(until_s)
+        today = day_of(now_s)
+        if self._pruned_on != today:
+            await self._prune(now_s)
+            self._pruned_on = today
+
+    def _fail(self, error: KubeError) -> None:
+        """What stands in the API is not known for sure: read it again before the next booking."""
+        self._records = None
+        _FAILURES.inc()
+        log.warning("usage was not written", error=str(error))
+
+    async def _load(self, until_s: int) -> None:
+        """Read how far each account was counted. Without any record the books begin now."""
+        records: dict[str, GpuUsage] = {}
+        stamps: dict[Account, int] = {}
+        oldest = day_of(until_s - DAY_S)
+        selector = f"{LABEL_MONTH} in ({_month_before(until_s, 1)},{day_of(until_s)[:7]})"
+        async for page in self._client.pages(USAGES, label_selector=selector):
+            for record in page.items:
+                spec = record.spec
+                account = spec.account, spec.name
+                stamps[account] = max(stamps.get(account, 0), spec.counted_to)
+                if spec.day >= oldest:
+                    records[record.metadata.name] = record
+        self._records, self._stamps = records, stamps
+        self._floor_s = max(stamps.values()) - _REACH_S if stamps else until_s
+
+    def _count(self, holds: tuple[Hold, ...], until_s: int) -> dict[Account, Counted]:
+        """What each account held since its stamp; accounts that held nothing are left out."""
+        by_account: dict[Account, list[Hold]] = {}
+        for hold in holds:
+            by_account.setdefault((PROJECT, hold.project), []).append(hold)
+            by_account.setdefault((NODE_POOL, hold.node_pool), []).append(hold)
+        losses = self._meter.losses()
+        found: dict[Account, Counted] = {}
+        for account, held in by_account.items():
+            lost = [loss for loss in losses if account in _accounts_of(loss)]
+            counted = self._figures(account, held, lost, until_s)
+            if counted.hours():
+                found[account] = counted
+        return found
+
+    def _figures(
+        self, account: Account, holds: list[Hold], losses: list[Loss], until_s: int
+    ) -> Counted:
+        start_s = self._stamps.get(account, self._floor_s)
+        counted = Counted(
+            held=count_holds(holds, start_s, until_s), lost=count_losses(losses, start_s, until_s)
+        )
+        kind, name = account
+        if kind == PROJECT:
+            queue = (self.queues or {}).get(name)
+            quotas = {pool: of.gpu.quota for pool, of in queue.pools.items()} if queue else {}
+            counted.over_quota = count_over_quota(holds, quotas, start_s, until_s)
+        return counted
+
+    async def _write(self, account: Account, counted: Counted, until_s: int) -> None:
+        """One record for each day that the time since the last booking touches, in order."""
+        assert self._records is not None
+        for day in sorted({day_of(hour * HOUR_S) for hour in counted.hours()}):
+            name = record_name(day, account)
+            record = self._records.get(name)
+            spec = extended(record.spec if record else empty_record(day, account), counted, until_s)
+            body: dict[str, object] = {"spec": to_builtins(spec)}
+            if record is None:
+                labels = {LABEL_DAY: day, LABEL_MONTH: day[:7]}
+                body["metadata"] = {"name": name, "labels": labels}
+                written = await self._client.create(USAGES, body)
+            else:
+                body["metadata"] = {"resourceVersion": record.metadata.resource_version}
+                written = await self._client.merge_patch(USAGES, name, body)
+            reach("usage.written")
+            self._records[name] = written
+            self._stamps[account] = written.spec.counted_to
+
+    async def _prune(self, now_s: int) -> None:
+        """Delete the records of days that are longer ago than any is kept."""
+        first_kept = day_of(now_s - KEPT_DAYS * DAY_S)
+        then_s = now_s - KEPT_DAYS * DAY_S
+        months = ",".join(_month_before(then_s, back) for back in range(_PRUNED_MONTHS + 1))
+        selector = f"{LABEL_MONTH} in ({months})"
+        listed = await self._client.list_all(USAGES, label_selector=selector)
+        for record in listed.items:
+            if record.spec.day < first_kept:
+                try:
+                    await self._client.delete(USAGES, record.metadata.name, uid=record.metadata.uid)
+                except NotFound:
+                    continue
+        recent = day_of(now_s - 2 * DAY_S)
+        records = self._records or {}
+        self._records = {name: each for name, each in records.items() if each.spec.day >= recent}
+
+
+def _accounts_of(loss: Loss) -> tuple[Account, Account]:
+    return (PROJECT, loss.hold.project), (NODE_POOL, loss.hold.node_pool)
+
+
+def _month_before(unix_s: int, n_months: int) -> str:
+    """The month that is `n_months` before that of this time, as 2026-10."""
+    first = datetime.fromtimestamp(unix_s, UTC).replace(day=1)
+    for _ in range(n_months):
+        first = (first - timedelta(days=1)).replace(day=1)
+    return first.strftime("%Y-%m")

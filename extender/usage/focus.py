@@ -1,0 +1,111 @@
+"""Rows with the columns of the FinOps foundation's FOCUS 1.0, for programs that add up bills: pure.
+
+One row for each day, project, user, node pool and card model, and for its part in quota and above
+it. What FOCUS requires and a cluster of one's own does not have is said in the same words in every
+row.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+from extender.usage.prices import Prices
+from extender.usage.report import PER_GPU_HOUR, Report
+
+#: What the report must be divided by.
+BY: Final = ("day", "project", "user", "pool", "model")
+
+_SAME: Final = {
+    "BillingAccountId": "ballast",
+    "BillingAccountName": "GPU cluster",
+    "ChargeCategory": "Usage",
+    "ChargeClass": "",
+    "ChargeFrequency": "Usage-Based",
+    "ConsumedUnit": "GPU-Hours",
+    "InvoiceIssuerName": "GPU cluster",
+    "PricingUnit": "GPU-Hours",
+    "ProviderName": "GPU cluster",
+    "PublisherName": "GPU cluster",
+    "ServiceCategory": "Compute",
+    "ServiceName": "GPU",
+}
+_OWN: Final = (
+    "BilledCost",
+    "BillingCurrency",
+    "BillingPeriodEnd",
+    "BillingPeriodStart",
+    "ChargeDescription",
+    "ChargePeriodEnd",
+    "ChargePeriodStart",
+    "ConsumedQuantity",
+    "ContractedCost",
+    "ContractedUnitPrice",
+    "EffectiveCost",
+    "ListCost",
+    "ListUnitPrice",
+    "PricingCategory",
+    "PricingQuantity",
+    "SkuId",
+    "SubAccountId",
+    "SubAccountName",
+    "x_NodePool",
+    "x_User",
+)
+COLUMNS: Final = tuple(sorted((*_SAME, *_OWN)))
+#: Digits of quantities and amounts of money.
+_DIGITS: Final = Decimal("0.000001")
+
+
+def focus_rows(report: Report, month: str, prices: Prices) -> Iterator[dict[str, str]]:
+    """The rows of the report, which is divided by `BY`; columns as `COLUMNS` names them."""
+    for (day, project, user, pool, model), amounts in report.rows.items():
+        for is_over_quota, held in ((False, amounts.in_quota), (True, amounts.over_quota)):
+            if not held:
+                continue
+            price = prices.per_hour(model, is_over_quota=is_over_quota)
+            quantity = _text(Decimal(held) / PER_GPU_HOUR)
+            cost, what = _text(held * price / PER_GPU_HOUR), "above" if is_over_quota else "within"
+            yield (
+                _SAME
+                | _period(month, day)
+                | {
+                    "BilledCost": cost,
+                    "BillingCurrency": prices.currency,
+                    "ChargeDescription": f"GPU time {what} quota",
+                    "ConsumedQuantity": quantity,
+                    "ContractedCost": cost,
+                    "ContractedUnitPrice": str(price),
+                    "EffectiveCost": cost,
+                    "ListCost": cost,
+                    "ListUnitPrice": str(price),
+                    "PricingCategory": "Dynamic" if is_over_quota else "Standard",
+                    "PricingQuantity": quantity,
+                    "SkuId": f"{model or 'gpu'}/{what}-quota",
+                    "SubAccountId": project,
+                    "SubAccountName": project,
+                    "x_NodePool": pool,
+                    "x_User": user,
+                }
+            )
+
+
+def _period(month: str, day: str) -> dict[str, str]:
+    """The month and the day; ends are not part of them."""
+    first = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
+    after = (first + timedelta(days=31)).replace(day=1)
+    today = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
+    return {
+        "BillingPeriodStart": _iso(first),
+        "BillingPeriodEnd": _iso(after),
+        "ChargePeriodStart": _iso(today),
+        "ChargePeriodEnd": _iso(today + timedelta(days=1)),
+    }
+
+
+def _iso(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _text(amount: Decimal) -> str:
+    return str(amount.quantize(_DIGITS))

@@ -1,0 +1,157 @@
+"""Sums over usage records, with prices where there are any, and their check: pure.
+
+What a project held above its quota in an hour and node pool is divided over its users and card
+models in proportion to what they held in that hour, to the unit: the largest remainders round up.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
+
+from msgspec import Struct
+
+from extender.api.kinds import GpuUsageSpec
+from extender.api.usage_kinds import HOURS
+from extender.usage.integral import HOUR_S, day_of
+from extender.usage.prices import Prices
+from extender.usage.record import PROJECT
+
+#: Milli-GPU-seconds in a GPU-hour.
+PER_GPU_HOUR: Final = 3_600_000
+#: What a report may be divided by.
+DIMENSIONS: Final = ("project", "user", "pool", "model", "day")
+
+#: Values of the dimensions that were asked for, in that order.
+Key = tuple[str, ...]
+#: (day, hour, node pool)
+_Hour = tuple[str, int, str]
+
+
+class Cell(Struct, frozen=True, gc=False):
+    """One line's hour in milli-GPU-seconds: `in_quota` and `over_quota` were held, together all."""
+
+    project: str
+    user: str
+    pool: str
+    model: str
+    day: str
+    hour: int
+    in_quota: int
+    over_quota: int
+    lost: int
+
+
+@dataclass(slots=True)
+class Amounts:
+    """Milli-GPU-seconds, and what those held cost (exact; 0 without prices)."""
+
+    in_quota: int = 0
+    over_quota: int = 0
+    lost: int = 0
+    charge: Decimal = Decimal(0)
+
+    @property
+    def held(self) -> int:
+        """In quota and above it."""
+        return self.in_quota + self.over_quota
+
+    def add(self, cell: Cell, prices: Prices | None) -> None:
+        """Count the cell in."""
+        self.in_quota += cell.in_quota
+        self.over_quota += cell.over_quota
+        self.lost += cell.lost
+        if prices is not None:
+            self.charge += _charge(cell, prices)
+
+
+@dataclass(slots=True)
+class Report:
+    """The rows of a report by the dimensions `by`, in order, and their total.
+
+    `pools_held` is what the node pools' own records hold in all. `differing` are the hours in which
+    the projects' sum is not what the pool held; the hour of the last booking is left out, since it
+    may be written in part.
+    """
+
+    by: tuple[str, ...]
+    rows: dict[Key, Amounts] = field(default_factory=dict)
+    total: Amounts = field(default_factory=Amounts)
+    pools_held: int = 0
+    counted_to: int = 0
+    differing: list[_Hour] = field(default_factory=list)
+
+
+def make_report(
+    records: Sequence[GpuUsageSpec], by: Sequence[str], prices: Prices | None = None
+) -> Report:
+    """Sum up the records, which are of projects and of node pools."""
+    report = Report(tuple(by))
+    rows: dict[Key, Amounts] = {}
+    for record in records:
+        report.counted_to = max(report.counted_to, record.counted_to)
+        if record.account != PROJECT:
+            report.pools_held += sum(sum(line.held) for line in record.lines)
+            continue
+        for cell in cells_of(record):
+            key = tuple(getattr(cell, dimension) for dimension in by)
+            rows.setdefault(key, Amounts()).add(cell, prices)
+            report.total.add(cell, prices)
+    report.rows = dict(sorted(rows.items()))
+    report.differing = _differing(records, report.counted_to)
+    return report
+
+
+def cells_of(record: GpuUsageSpec) -> Iterator[Cell]:
+    """Every line and hour of a project's record in which anything was held or lost."""
+    over = {each.node_pool: each.held for each in record.over_quota}
+    for hour in range(HOURS):
+        held = [line.held[hour] for line in record.lines]
+        parts = [0] * len(held)
+        for pool, amounts in over.items():
+            here = [ix for ix, line in enumerate(record.lines) if line.node_pool == pool]
+            divided = divide(amounts[hour], [held[ix] for ix in here])
+            for ix, part in zip(here, divided, strict=True):
+                parts[ix] = part
+        for line, all_of, part in zip(record.lines, held, parts, strict=True):
+            if all_of or line.lost[hour]:
+                yield Cell(
+                    record.name, line.user, line.node_pool, line.model, record.day, hour,
+                    all_of - part, part, line.lost[hour],
+                )  # fmt: skip
+
+
+def divide(amount: int, weights: Sequence[int]) -> list[int]:
+    """`amount` in parts as large as `weights` are, in integers whose sum is `amount`.
+
+    No part is larger than its weight where `amount` is no more than all weights together. Without
+    any weight nothing is divided: all parts are 0.
+    """
+    whole = sum(weights)
+    if not whole:
+        return [0] * len(weights)
+    parts = [amount * weight // whole for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda ix: -(amount * weights[ix] % whole))
+    for ix in by_remainder[: amount - sum(parts)]:
+        parts[ix] += 1
+    return parts
+
+
+def _charge(cell: Cell, prices: Prices) -> Decimal:
+    """What the cell costs, without rounding to cents."""
+    own = cell.in_quota * prices.per_hour(cell.model, is_over_quota=False)
+    borrowed = cell.over_quota * prices.per_hour(cell.model, is_over_quota=True)
+    return (own + borrowed) / PER_GPU_HOUR
+
+
+def _differing(records: Iterable[GpuUsageSpec], counted_to: int) -> list[_Hour]:
+    """Hours in which the projects' records and the node pool's do not agree."""
+    sums: dict[_Hour, int] = {}
+    for record in records:
+        sign = 1 if record.account == PROJECT else -1
+        for line in record.lines:
+            for hour, amount in enumerate(line.held):
+                key = record.day, hour, line.node_pool
+                sums[key] = sums.get(key, 0) + sign * amount
+    last = day_of(counted_to), counted_to // HOUR_S % HOURS
+    return [key for key, rest in sorted(sums.items()) if rest and key[:2] != last]

@@ -1,0 +1,146 @@
+"""Reports of the usage books: sums, prices, how what is above quota is divided, and the check."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.api.kinds import GpuUsageSpec, OverQuota, UsageLine
+from extender.cli import report as command
+from extender.usage.focus import BY, COLUMNS, focus_rows
+from extender.usage.prices import PriceError, Prices, read_prices
+from extender.usage.report import Report, divide, make_report
+
+HOUR = 3_600_000
+#: 2026-10-01 12:00 UTC.
+NOON_S = 1790856000
+PRICES = """
+currency: EUR
+gpuHour: "2.00"
+overQuotaGpuHour: "0.50"
+models: {H100: {gpuHour: "4.00"}}
+"""
+
+
+def by_hour(**amounts: int) -> list[int]:
+    return [amounts.get(f"h{hour}", 0) for hour in range(24)]
+
+
+def line(user: str, model: str = "A100", **amounts: int) -> UsageLine:
+    return UsageLine(user=user, node_pool="default", model=model, held=by_hour(**amounts))
+
+
+def project(name: str, *lines: UsageLine, **over: int) -> GpuUsageSpec:
+    held = [OverQuota(node_pool="default", held=by_hour(**over))] if over else []
+    return GpuUsageSpec(
+        account="Project", name=name, day="2026-10-01", counted_to=NOON_S,
+        lines=list(lines), over_quota=held,
+    )  # fmt: skip
+
+
+def pool(*lines: UsageLine) -> GpuUsageSpec:
+    return GpuUsageSpec(
+        account="NodePool", name="default", day="2026-10-01", counted_to=NOON_S,
+        lines=list(lines),
+    )  # fmt: skip
+
+
+RECORDS = [
+    project("ads", line("ann", h1=2 * HOUR), line("bo", "H100", h1=HOUR), h1=HOUR),
+    project("search", line("", h1=HOUR, h2=HOUR)),
+    pool(line("", h1=3 * HOUR, h2=HOUR), line("", "H100", h1=HOUR)),
+]
+
+
+def test_projects_have_what_they_held_in_quota_and_above_it() -> None:
+    made = make_report(RECORDS, ["project"])
+    held = {key: (each.in_quota, each.over_quota) for key, each in made.rows.items()}
+    assert held == {("ads",): (2 * HOUR, HOUR), ("search",): (2 * HOUR, 0)}
+    assert made.total.held == made.pools_held == 5 * HOUR
+    assert made.differing == []
+
+
+def test_what_is_above_quota_is_divided_by_what_was_held_in_that_hour() -> None:
+    made = make_report(RECORDS, ["project", "user"])
+    over = {key: each.over_quota for key, each in made.rows.items()}
+    assert over == {("ads", "ann"): HOUR * 2 // 3, ("ads", "bo"): HOUR // 3, ("search", ""): 0}
+
+
+@given(st.lists(st.integers(0, 10**9), max_size=6), st.integers(0, 10**10))
+def test_parts_add_up_and_none_is_more_than_was_held(weights: list[int], amount: int) -> None:
+    amount = min(amount, sum(weights))
+    parts = divide(amount, weights)
+    assert sum(parts) == amount
+    assert all(0 <= part <= weight for part, weight in zip(parts, weights, strict=True))
+
+
+def test_a_record_that_was_deleted_shows_in_the_check() -> None:
+    made = make_report(RECORDS[1:], ["project"])
+    assert made.differing == [("2026-10-01", 1, "default")]
+    assert "differ at 2026-10-01 01:00" in command.check_line(made)
+
+
+def test_the_hour_of_the_last_booking_may_be_written_in_part() -> None:
+    last = project("ads", line("ann", h1=HOUR))
+    last.counted_to = NOON_S - 10 * 3600 - 1800  # 01:30
+    assert make_report([last], ["project"]).differing == []
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Prices:
+    (tmp_path / "prices.yaml").write_text(PRICES)
+    return read_prices(tmp_path / "prices.yaml")
+
+
+def test_charges_are_by_model_and_by_quota(prices: Prices) -> None:
+    made = make_report(RECORDS, ["project"], prices)
+    # ann: 4/3 h at 2.00 and 2/3 h at 0.50; bo: 2/3 h at 4.00 and 1/3 h at 4.00, which names none.
+    assert round(made.rows["ads",].charge, 2) == round(8 / 3 + 1 / 3 + 4, 2)
+
+
+@pytest.mark.parametrize("text", ['gpuHour: "-1"', 'gpuHour: "two"', "gpuHours: '2'", "[", "1"])
+def test_prices_that_are_none_are_refused_with_a_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "prices.yaml").write_text(text)
+    with pytest.raises(PriceError, match=r"prices\.yaml: "):
+        read_prices(tmp_path / "prices.yaml")
+
+
+def test_focus_rows_add_up_to_what_was_held(prices: Prices) -> None:
+    rows = list(focus_rows(make_report(RECORDS, BY), "2026-10", prices))
+    assert all(tuple(sorted(row)) == COLUMNS for row in rows)
+    assert sum(float(row["ConsumedQuantity"]) for row in rows) == pytest.approx(5, abs=1e-5)
+    assert {row["BillingPeriodEnd"] for row in rows} == {"2026-11-01T00:00:00Z"}
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+    async def read(*_: object) -> list[GpuUsageSpec]:
+        return RECORDS
+
+    monkeypatch.setattr(command, "_read", read)
+    result = CliRunner().invoke(command.report, ["usage", "--month", "2026-10", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_the_same_figures_in_every_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, table, words = run(monkeypatch)
+    assert code == 0
+    assert "ads          2.00        1.00  3.00  0.00" in table
+    assert "sum of the projects = what the node pools held: 5.00 GPU-hours" in words
+    _, text, _ = run(monkeypatch, "-o", "csv", "--by", "project")
+    told = list(csv.DictReader(io.StringIO(text)))
+    assert told[0]["over_quota_gpu_seconds"] == "3600.000"
+    _, text, _ = run(monkeypatch, "-o", "json")
+    assert json.loads(text)["total"]["inQuotaMilliGpuSeconds"] == 4 * HOUR
+    _, text, _ = run(monkeypatch, "-o", "focus")
+    assert len(list(csv.DictReader(io.StringIO(text)))) == 5
+
+
+def test_what_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "is not one of project" in run(monkeypatch, "--by", "team")[2]
+    assert isinstance(make_report([], ["project"]), Report)
+    assert "no records" in command.check_line(make_report([], ["project"]))
