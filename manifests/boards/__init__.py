@@ -1,0 +1,1 @@
+"""Grafana boards, generated: `python -m manifests.boards --write`. Not looked at in Grafana yet."""

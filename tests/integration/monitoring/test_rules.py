@@ -1,0 +1,195 @@
+"""Every rule in Debian's promtool: it is understood, fires where it should, and only there."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.integration.monitoring.prometheus import program, rules, write_rules
+
+Series = dict[str, str]
+
+
+def _evictions(project: str, beneficiary: str) -> str:
+    labels = f'project="{project}",beneficiary="{beneficiary}",reason="Reclaimed"'
+    return f"ballast_control_evicted_pods_total{{{labels}}}"
+
+
+#: Alert -> (series that fire it, series that do not), a sample a minute for two hours.
+CASES: dict[str, tuple[Series, Series]] = {
+    "BallastNobodyDecides": (
+        {'ballast_control_is_leader{pod="a"}': "0x120"},
+        {
+            'ballast_control_is_leader{pod="a"}': "0x120",
+            'ballast_control_is_leader{pod="b"}': "1x120",
+        },
+    ),
+    "BallastCyclesFail": (
+        {
+            'ballast_control_cycles_total{result="done"}': "0+10x120",
+            'ballast_control_cycles_total{result="failed"}': "0+5x120",
+        },
+        {
+            'ballast_control_cycles_total{result="done"}': "0+10x120",
+            'ballast_control_cycles_total{result="failed"}': "0+1x120",
+        },
+    ),
+    "BallastCyclesAreCut": (
+        {"ballast_control_cut_workloads": "3x120"},
+        {"ballast_control_cut_workloads": "3x10 0x110"},
+    ),
+    "BallastCacheIsOld": (
+        {"ballast_kube_reflector_heard_timestamp_seconds": "0x120"},
+        {"ballast_kube_reflector_heard_timestamp_seconds": "0+60x120"},
+    ),
+    "BallastExtenderFails": (
+        {
+            'ballast_extender_requests_total{verb="bind",result="done"}': "0+10x120",
+            'ballast_extender_requests_total{verb="bind",result="failed"}': "0+1x120",
+        },
+        {'ballast_extender_requests_total{verb="bind",result="done"}': "0+10x120"},
+    ),
+    "BallastExtenderIsSlow": (
+        {
+            'ballast_extender_request_duration_seconds_bucket{verb="bind",le="1"}': "0x120",
+            'ballast_extender_request_duration_seconds_bucket{verb="bind",le="5"}': "0+9x120",
+            'ballast_extender_request_duration_seconds_bucket{verb="bind",le="+Inf"}': "0+9x120",
+        },
+        {
+            'ballast_extender_request_duration_seconds_bucket{verb="bind",le="1"}': "0+9x120",
+            'ballast_extender_request_duration_seconds_bucket{verb="bind",le="+Inf"}': "0+9x120",
+        },
+    ),
+    "BallastBindsTimeOut": (
+        {"ballast_control_revoked_rows_total": "0+2x120"},
+        {"ballast_control_revoked_rows_total": "0x60 1x60"},
+    ),
+    "BallastSchedulerIsAway": (
+        {"ballast_control_scheduler_away": "1x120"},
+        {"ballast_control_scheduler_away": "0x120"},
+    ),
+    "BallastProjectIsBelowItsQuota": (
+        {
+            'ballast_queue_held_gpus{queue="a",node_pool="p"}': "2x120",
+            'ballast_queue_quota_gpus{queue="a",node_pool="p"}': "4x120",
+            'ballast_queue_owed_gpus{queue="a",node_pool="p"}': "3x120",
+        },
+        {
+            'ballast_queue_held_gpus{queue="a",node_pool="p"}': "2x120",
+            'ballast_queue_quota_gpus{queue="a",node_pool="p"}': "4x120",
+            'ballast_queue_owed_gpus{queue="a",node_pool="p"}': "2x120",
+        },
+    ),
+    "BallastEvictsInVain": (
+        {"ballast_control_useless_evictions_total": "0x60 0+1x60"},
+        {"ballast_control_useless_evictions_total": "0x60 3x60"},
+    ),
+    "BallastPodsHoldGpusWithoutARow": (
+        {'ballast_control_foreign_gpus{managed="true"}': "1x120"},
+        {'ballast_control_foreign_gpus{managed="false"}': "1x120"},
+    ),
+    "BallastWebhooksAreAway": (
+        {'apiserver_admission_webhook_fail_open_count{name="pods.ballast.dev"}': "0+1x120"},
+        {'apiserver_admission_webhook_fail_open_count{name="pods.other.dev"}': "0+1x120"},
+    ),
+    "BallastWorkWaitsForEver": (
+        {'ballast_queue_pending_workloads{queue="a",reason="UnknownNodePool"}': "1x120"},
+        {'ballast_queue_pending_workloads{queue="a",reason="OverFairShare"}': "1x120"},
+    ),
+    "BallastJobNearsItsBackoffLimit": (
+        {
+            'kube_job_status_failed{namespace="n",job_name="j"}': "4x120",
+            'kube_job_status_active{namespace="n",job_name="j"}': "1x120",
+        },
+        {
+            'kube_job_status_failed{namespace="n",job_name="j"}': "7x120",
+            'kube_job_status_active{namespace="n",job_name="j"}': "0x120",
+        },
+    ),
+    "BallastQuotasExceedCapacity": (
+        {
+            'ballast_queue_quota_gpus{queue="a",node_pool="p"}': "4x120",
+            'ballast_queue_quota_gpus{queue="b",node_pool="p"}': "5x120",
+            'ballast_pool_gpus{node_pool="p",state="held"}': "8x120",
+        },
+        {
+            'ballast_queue_quota_gpus{queue="a",node_pool="p"}': "4x120",
+            'ballast_queue_quota_gpus{queue="department/d",node_pool="p"}': "8x120",
+            'ballast_pool_gpus{node_pool="p",state="held"}': "8x120",
+        },
+    ),
+    "BallastBorrowersJitter": (
+        {
+            _evictions("a", "b"): "0+1x120",
+            _evictions("b", "a"): "0+1x120",
+        },
+        {_evictions("a", "b"): "0+1x120", _evictions("b", "c"): "0+1x120"},
+    ),
+    "BallastGpusIdleWhileWorkWaits": (
+        {
+            'ballast_pool_idle_while_waiting_gpu_seconds_total{node_pool="p"}': "0+120x120",
+            'ballast_pool_gpus{node_pool="p",state="held"}': "10x120",
+        },
+        {
+            'ballast_pool_idle_while_waiting_gpu_seconds_total{node_pool="p"}': "0+30x120",
+            'ballast_pool_gpus{node_pool="p",state="held"}': "10x120",
+        },
+    ),
+    "BallastUsageBooksAreBehind": (
+        {
+            'ballast_usage_counted_to_timestamp_seconds{pod="a"}': "1x120",
+            'ballast_usage_counted_to_timestamp_seconds{pod="b"}': "0x120",
+        },
+        {
+            'ballast_usage_counted_to_timestamp_seconds{pod="a"}': "0+60x120",
+            'ballast_usage_counted_to_timestamp_seconds{pod="b"}': "0x120",
+        },
+    ),
+    "BallastCardIsUnhealthy": (
+        {'ballast_gpu_card_healthy{card="GPU-1"}': "0x120"},
+        {'ballast_gpu_card_healthy{card="GPU-1"}': "1x120"},
+    ),
+}
+
+
+def test_promtool_understands_every_rule(tmp_path: Path) -> None:
+    told = _promtool("check", "rules", str(write_rules(tmp_path)))
+    assert f"{len(rules('alert')) + len(rules('record'))} rules found" in told
+
+
+def test_every_alert_fires_where_it_should_and_only_there(tmp_path: Path) -> None:
+    assert CASES.keys() == {each["alert"] for each in rules("alert")}
+    tests = [
+        _test(alert, series, fires=fires)
+        for alert, cases in CASES.items()
+        for series, fires in zip(cases, (True, False), strict=True)
+    ]
+    body = {"rule_files": [str(write_rules(tmp_path))], "tests": tests}
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(body), "utf-8")
+    assert "SUCCESS" in _promtool("test", "rules", str(tmp_path / "tests.yaml"))
+
+
+def _test(alert: str, series: Series, *, fires: bool) -> dict[str, Any]:
+    """Whether the alert is firing after two hours."""
+    expr = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) > bool 0'
+    return {
+        "name": f"{alert} {'fires' if fires else 'is quiet'}",
+        "interval": "1m",
+        "input_series": [{"series": name, "values": text} for name, text in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": expr,
+                "eval_time": "2h",
+                "exp_samples": [{"labels": "{}", "value": 1}] if fires else [],
+            }
+        ],
+    }
+
+
+def _promtool(*arguments: str) -> str:
+    ended = subprocess.run(
+        [program("promtool"), *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout + ended.stderr

@@ -1,0 +1,59 @@
+"""Alerts have their runbooks, and boards are as their generator makes them."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from manifests.boards import __main__ as generator
+from manifests.boards.boards import BOARDS
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_boards_are_as_generated() -> None:
+    assert generator.differences() == []
+
+
+def test_a_board_that_was_edited_by_hand_is_named(tmp_path: Path) -> None:
+    for name, text in generator.rendered().items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "ballast-queue.json").write_text("{}")
+    (tmp_path / "mine.json").write_text("{}")
+    assert generator.differences(tmp_path) == ["ballast-queue.json", "mine.json"]
+    told = subprocess.run(
+        [sys.executable, "-m", "manifests.boards", "--check"], cwd=ROOT, check=False
+    )
+    assert told.returncode == 0
+
+
+def test_the_overlay_brings_every_board() -> None:
+    overlay = yaml.safe_load((generator.FOLDER.parent / "kustomization.yaml").read_text("utf-8"))
+    (maps,) = overlay["configMapGenerator"]
+    assert {Path(each).name for each in maps["files"]} == set(generator.rendered())
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda each: each.uid)
+def test_panels_do_not_overlap_and_use_the_variables_of_their_board(board: object) -> None:
+    (made,) = [each.as_json() for each in BOARDS if each is board]
+    places = [(each["gridPos"]["x"], each["gridPos"]["y"]) for each in made["panels"]]
+    assert len(set(places)) == len(places)
+    known = {each["name"] for each in made["templating"]["list"]}
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(made["panels"])))
+    assert used <= known
+
+
+def test_every_runbook_belongs_to_an_alert() -> None:
+    text = (ROOT / "docs" / "runbooks.md").read_text("utf-8")
+    (rule,) = yaml.safe_load_all((generator.FOLDER.parent / "alerts.yaml").read_text("utf-8"))
+    alerts = {
+        each["alert"]
+        for group in rule["spec"]["groups"]
+        for each in group["rules"]
+        if "alert" in each
+    }
+    assert set(re.findall(r"^## (\w+)$", text, re.MULTILINE)) == alerts
