@@ -28,7 +28,8 @@ Seat = tuple[str, str]
 class EvictionGroup:
     """The evictions of one plan for one beneficiary (None: the pods leave for no other workload).
 
-    `seats` are the places that the plan nominated for it. `dropped` says why the evictions that
+    `seats` are the places that the plan nominated for it, `projects` those of the victims by UID.
+    `dropped` says why the evictions that
     have not started are given up; `told` are those that were accepted, `forced` the UIDs of pods
     that budgets bind no more.
     """
@@ -37,6 +38,7 @@ class EvictionGroup:
     seats: tuple[Seat, ...]
     evictions: Sequence[Eviction]
     n_open: int
+    projects: Mapping[str, str]
     dropped: str = ""
     told: list[Eviction] = field(default_factory=list)
     forced: set[str] = field(default_factory=set)
@@ -61,7 +63,8 @@ def case_of(plan: Plan, snapshot: Snapshot, evictions: Sequence[Eviction]) -> Ev
         if admission.state == "nominated" and admission.workload.key == key
         for placement in admission.placements
     )
-    return EvictionGroup(snapshot.workloads.get(key), seats, evictions, len(evictions))
+    projects = {each.pod.uid: snapshot.workloads[each.workload].project for each in evictions}
+    return EvictionGroup(snapshot.workloads.get(key), seats, evictions, len(evictions), projects)
 
 
 @dataclass(slots=True)
@@ -121,8 +124,7 @@ class Beneficiaries:
         """Pods were evicted for the case: note whether its beneficiary runs."""
         uids = {uid for uid, _ in case.seats}
         if uids and case.beneficiary is not None:
-            workloads = (self._state.workload_of(each.pod) for each in case.told)
-            victims = Counter(each.project if each else "" for each in workloads)
+            victims = Counter(case.projects[each.pod.uid] for each in case.told)
             self._awaited.append(
                 _Awaited(
                     case.key, uids, set(), len(case.told), now + RUNS_WITHIN_S,

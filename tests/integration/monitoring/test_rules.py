@@ -1,5 +1,6 @@
 """Every rule in Debian's promtool: it is understood, fires where it should, and only there."""
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,32 @@ def test_every_alert_fires_where_it_should_and_only_there(tmp_path: Path) -> Non
     ]
     body = {"rule_files": [str(write_rules(tmp_path))], "tests": tests}
     (tmp_path / "tests.yaml").write_text(yaml.safe_dump(body), "utf-8")
+    assert "SUCCESS" in _promtool("test", "rules", str(tmp_path / "tests.yaml"))
+
+
+def test_figures_of_cards_are_joined_with_pods_as_the_guide_says(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "operations.md").read_text("utf-8")
+    (expr,) = re.findall(r"^label_replace\(ballast_gpu_pod_info.*$", guide, re.MULTILINE)
+    info = 'ballast_gpu_pod_info{{namespace="n",pod="{pod}",card="GPU-{card}",instance="agent"}}'
+    used = 'DCGM_FI_DEV_GPU_UTIL{{UUID="GPU-{card}",instance="dcgm"}}'
+    series = {
+        info.format(pod="a", card=1): "1",
+        info.format(pod="b", card=1): "1",
+        info.format(pod="c", card=2): "1",
+        used.format(card=1): "70",
+        used.format(card=2): "5",
+    }
+    check = {
+        "expr": f"sum by (pod) ({expr})",
+        "eval_time": "0",
+        "exp_samples": [
+            {"labels": f'{{pod="{pod}"}}', "value": value}
+            for pod, value in (("a", 70), ("b", 70), ("c", 5))
+        ],
+    }
+    listed = [{"series": name, "values": text} for name, text in series.items()]
+    test = {"interval": "1m", "input_series": listed, "promql_expr_test": [check]}
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump({"tests": [test]}), "utf-8")
     assert "SUCCESS" in _promtool("test", "rules", str(tmp_path / "tests.yaml"))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
 from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
@@ -16,6 +17,7 @@ from extender.cycle.evictions.protection import FIRST_S
 from extender.cycle.pods.writer import PodWriter
 from extender.kube.client import Evicted, EvictionRefused, Gone
 from extender.policy.plan import Admission, Eviction, HeldBack, Move, Placement, Plan
+from extender.policy.preemption.lost_work import RESTART_S
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
 from extender.usage.meter import UsageMeter
@@ -78,8 +80,8 @@ class Stage:
             self.state.apply(Upserted(obj))
         writer = PodWriter(api, self.state)  # type: ignore[arg-type]
         self.events = Events()
-        meter = UsageMeter(self.state.user_of)
-        self.evictor = Evictor(self.state, writer, self.events, meter)  # type: ignore[arg-type]
+        self.meter = UsageMeter(self.state.user_of)
+        self.evictor = Evictor(self.state, writer, self.events, self.meter)  # type: ignore[arg-type]
 
     def start(self, without_place: frozenset[str] = frozenset()) -> None:
         """Queue the eviction of all victims for `needy`, unless it is `without_place`."""
@@ -213,6 +215,45 @@ async def test_evictions_for_a_beneficiary_that_ends_before_it_runs_are_counted(
     stage.drop(stage.needy)
     stage.evictor.review()
     assert metrics.USELESS_EVICTIONS._value.get() == before + 2
+
+
+def settled(ran: str) -> float:
+    labels = {"project": "team-a", "beneficiary": "team-a", "ran": ran}
+    found = REGISTRY.get_sample_value("ballast_control_settled_evictions_total", labels)
+    return found or 0
+
+
+async def test_evictions_are_told_apart_by_whether_the_beneficiary_ran() -> None:
+    before = settled("yes"), settled("no")
+    stage = Stage(2, ApiServer())
+    stage.start()
+    await asyncio.sleep(5)
+    stage.evictor.review()
+    assert (settled("yes"), settled("no")) == before
+    for each in stage.victims:
+        stage.drop(each)
+    bound = row(stage.needy, whole(0), "bound")
+    stage.state.apply(Upserted(gpu_node("n1", 2).version(9).holds(bound).build()))
+    stage.evictor.review()
+    assert (settled("yes"), settled("no")) == (before[0] + 2, before[1])
+
+    lost = Stage(2, ApiServer())
+    lost.start()
+    await asyncio.sleep(5)
+    lost.drop(lost.needy)
+    lost.evictor.review()
+    assert settled("no") == before[1] + 2
+
+
+async def test_work_that_an_eviction_costs_stands_in_the_usage_books() -> None:
+    stage = Stage(1, ApiServer())
+    ledger = stage.state.gpu_node("n1")
+    stage.meter.observe(Upserted(ledger), 900)
+    stage.start()
+    await asyncio.sleep(5)
+    (loss,) = stage.meter.losses()
+    assert loss.hold.uid == stage.victims[0].metadata.uid
+    assert loss.milli_s >= 1000 * RESTART_S
 
 
 async def test_evictions_for_a_beneficiary_that_does_not_run_in_time_are_counted() -> None:
