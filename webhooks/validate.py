@@ -19,6 +19,7 @@ from extender.api.demand import (
     fraction_container,
     pod_name,
     read_checkpoint,
+    read_run,
     read_compute,
     read_memory_limit,
     read_min_member,
@@ -71,6 +72,7 @@ def check_words(pod: Pod) -> Refused | None:
         min_member = read_min_member(meta.annotations, meta.labels)
         read_sub_groups(meta.annotations, min_member)
         read_checkpoint(meta.annotations)
+        read_run(pod)
         read_weight(meta.annotations)
         _check_node_pools(meta.annotation(names.ANNOTATION_NODE_POOLS))
     except UnitError as error:

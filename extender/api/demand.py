@@ -257,6 +257,16 @@ def read_checkpoint(annotations: Mapping[str, str] | None) -> int | None:
     return 0 if text == "0" else parse_positive(text, names.ANNOTATION_CHECKPOINT, _OF_SECONDS)
 
 
+def read_run(pod: Pod) -> int | None:
+    """Seconds for which the pod runs once it has started, as it says itself: what it expects, and
+    no more than its `activeDeadlineSeconds`. None where it says neither. Raises UnitError."""
+    key = names.ANNOTATION_EXPECTED_RUN
+    text = first_of(pod.metadata.annotations, (key,))
+    expected_s = parse_positive(text, key, _OF_SECONDS) if text else None
+    deadline_s = pod.spec.active_deadline_seconds
+    return min((each for each in (expected_s, deadline_s) if each), default=None)
+
+
 def read_weight(annotations: Mapping[str, str] | None) -> int:
     """Weight of the pod's workload beside others, or 0 where it states none; raises UnitError."""
     text = first_of(annotations, (names.ANNOTATION_WEIGHT,))

@@ -87,6 +87,9 @@ ANNOTATION_MIN_MEMBER: Final = "ballast.dev/min-member"
 ANNOTATION_SUB_GROUPS: Final = "ballast.dev/sub-groups"
 #: Every how many seconds of running the pod saves its work: a stop costs what came after the last.
 ANNOTATION_CHECKPOINT: Final = "ballast.dev/checkpoint-seconds"
+#: For how many seconds the pod is expected to run once it has started. What the GpuPodGroup says
+#: comes first.
+ANNOTATION_EXPECTED_RUN: Final = "ballast.dev/expected-run-seconds"
 #: Weight of the workload beside others of its project, in node pools of policy DemandWeighted. What
 #: the GpuPodGroup says comes first.
 ANNOTATION_WEIGHT: Final = "ballast.dev/weight"

@@ -187,6 +187,7 @@ class PodSpec(Struct, rename="camel", gc=False, kw_only=True):
     priority_class_name: str = ""
     preemption_policy: str = ""
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None

@@ -32,6 +32,7 @@ from extender.api.demand import (
     read_counted,
     read_min_member,
     read_plugin_cards,
+    read_run,
     read_sub_groups,
     read_weight,
 )
@@ -79,7 +80,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     and `nearness` are what its annotations ask for. `plan` is the controller's annotation;
     `written_cards` what its Binding says it holds. `owner` is the UID of the controller that would
     make it again; `checkpoint_s` is 0 where the pod does not say how often it saves its work, and
-    `weight` where it states none.
+    `weight` where it states none; `run_s` is None where it does not say how long it runs.
     `plugin_cards` are whole cards that the device plugin gives it; `is_mirror`: kubelet made it.
     `held_cpu_milli` and `held_memory_mib` are what kubelet gave it, which an in-place resize may
     leave above the demand for a while.
@@ -122,6 +123,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     written_cards: str
     checkpoint_s: int | None = None
     weight: int = 0
+    run_s: int | None = None
     maker: OwnerReference | None = None
     told: str = ""
     plugin_cards: int = 0
@@ -194,7 +196,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     meta, spec, gates = pod.metadata, pod.spec, pod.gates
     asked = _host_demand(pod) if isinstance(demand, Refused) else demand
     held = _held(pod)
-    gang, compute, (checkpoint_s, weight), problem = _read_words(pod, asked)
+    gang, compute, (checkpoint_s, weight, run_s), problem = _read_words(pod, asked)
     constraints, labels = read_constraints(pod), _share_labels(meta.labels or {})
     problem = problem or _refuse_gate(pod, asked) or _refuse_large(meta, constraints, labels)
     kind = meta.label(names.LABEL_WORKLOAD_KIND)
@@ -236,6 +238,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         written_cards=meta.annotation(names.ANNOTATION_CARDS),
         checkpoint_s=checkpoint_s,
         weight=weight,
+        run_s=run_s,
         maker=_share_maker(meta),
         told=_read_told(pod),
         priority_class=spec.priority_class_name,
@@ -251,12 +254,13 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
 
 def _read_words(
     pod: Pod, demand: Demand
-) -> tuple[tuple[int, SubGroups], tuple[int, int], tuple[int | None, int], Refused | None]:
+) -> tuple[tuple[int, SubGroups], tuple[int, int], tuple[int | None, int, int | None], Refused | None]:
     """The (minMember, sub-groups) that the pod states, its (guaranteed, greatest) compute share,
-    (seconds between its saves, weight), and what is wrong."""
+    (seconds between its saves, weight, seconds that it runs), and what is wrong."""
     meta, refused = pod.metadata, None
     min_member = weight = 0
     checkpoint_s: int | None = None
+    run_s: int | None = None
     sub_groups: SubGroups = ()
     compute = min(demand.milli, MILLI_PER_GPU), MILLI_PER_GPU
     try:
@@ -266,9 +270,10 @@ def _read_words(
         compute = read_compute(pod, demand)
         checkpoint_s = read_checkpoint(meta.annotations)
         weight = read_weight(meta.annotations)
+        run_s = read_run(pod)
     except UnitError as error:
         refused = Refused(Reason.INVALID_REQUEST, f"{meta.namespace}/{meta.name}: {error}")
-    return (min_member, sub_groups), compute, (checkpoint_s, weight), refused
+    return (min_member, sub_groups), compute, (checkpoint_s, weight, run_s), refused
 
 
 def _is_holder(meta: ObjectMeta) -> bool:

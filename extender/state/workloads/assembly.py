@@ -99,7 +99,7 @@ class Assembly:
             created_at=_created_at(facts, group),
             pods=pods,
             max_concurrent_pods=spec.max_concurrent_pods,
-            expected_run_s=spec.expected_run_seconds,
+            expected_run_s=spec.expected_run_seconds or _run_of(facts),
             user=users[0] if users else "",
             tree=tree,
             preemption_delay_s=spec.preemption_delay_seconds,
@@ -335,6 +335,12 @@ def _refusal_of(facts: Listed) -> Refused | None:
             detail = f"{detail}: {fact.refusals.why}" if fact.refusals.why else detail
             return Refused(Reason.PLACEMENT_REFUSED, detail)
     return None
+
+
+def _run_of(facts: Listed) -> int | None:
+    """Seconds for which the workload runs by its pods' words; None unless each says so."""
+    runs = [fact.run_s for fact in facts]
+    return max((run_s for run_s in runs if run_s is not None), default=None) if all(runs) else None
 
 
 def _grace_of(spec: GpuPodGroupSpec) -> int | None:

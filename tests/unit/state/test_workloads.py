@@ -488,6 +488,25 @@ def test_a_pod_says_how_often_it_saves_its_work(said: str, checkpoint_s: int | N
     assert found.checkpoint_s == checkpoint_s
 
 
+@pytest.mark.parametrize(
+    ("said", "deadline_s", "run_s"),
+    [("7200", None, 7200), ("", 600, 600), ("7200", 600, 600), ("60", 600, 60), ("2h", None, None)],
+)
+def test_a_pod_says_how_long_it_runs(said: str, deadline_s: int | None, run_s: int | None) -> None:
+    made = pod("a").needs(500).notes({names.ANNOTATION_EXPECTED_RUN: said} if said else {}).build()
+    made = replace(made, spec=replace(made.spec, active_deadline_seconds=deadline_s))
+    assert only(made).expected_run_s == run_s
+
+
+def test_a_workload_runs_as_long_as_the_longest_of_its_pods_if_each_says_so() -> None:
+    def member(name: str, said: str) -> Pod:
+        notes = {names.ANNOTATION_EXPECTED_RUN: said} if said else {}
+        return pod(name).needs(500).gang("g", 2).notes(notes).build()
+
+    assert only(member("a", "60"), member("b", "90")).expected_run_s == 90
+    assert only(member("a", "60"), member("b", "")).expected_run_s is None
+
+
 @pytest.mark.parametrize(("said", "weight"), [("3", 3), ("0", 1), ("1001", 1), ("", 1)])
 def test_a_pod_states_the_weight_of_its_workload(said: str, weight: int) -> None:
     notes = {names.ANNOTATION_WEIGHT: said}
