@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from extender.api.units import format_age
+from extender.cli import forecasts
 from extender.cli.output import plain, wide_console
 from extender.kube.client import Client
 from extender.kube.connection import namespace_of
@@ -251,6 +252,8 @@ def _print_explanation(told: _Answer) -> None:
             f"  {_nth(place['inProject'])} of {place['ofProject']} in its project,"
             f" {_nth(place['inPool'])} of {place['ofPool']} in its node pool"
         )
+    if told.get("forecast"):
+        out.print(f"\nFORECAST  {_safe(forecasts.in_full(told['forecast']))}", soft_wrap=True)
     if told.get("queue"):
         out.print()
         _print_shares([told["queue"]])
@@ -292,7 +295,8 @@ def _as_of(told: _Answer) -> str:
 
 
 def _print_queue(told: _Answer) -> None:
-    table = _table("POS", "WORKLOAD", "PROJECT", "USER", "GPUS", "PODS", "KIND", "WAITED", "REASON")
+    table = _table("POS", "WORKLOAD", "PROJECT", "USER", "GPUS", "PODS", "KIND", "WAITED", "REASON",
+                   "FORECAST", "SURE")  # fmt: skip
     for each in told.get("items", ()):
         reason = f"[red]{_safe(each['reason'])}[/red]" if each.get("never") else each["reason"]
         table.add_row(
@@ -305,11 +309,17 @@ def _print_queue(told: _Answer) -> None:
             _safe(each.get("workKind", "-")),
             format_age(each["waitsSince"]) if each.get("waitsSince") else "-",
             reason,
+            *_forecast(each),
         )
     if not table.row_count:
         click.echo("Nothing waits.", err=True)
         return
     wide_console(_WIDTH).print(table)
+
+
+def _forecast(each: _Answer) -> tuple[str, str]:
+    forecast = each.get("forecast")
+    return (forecasts.when(forecast), forecasts.how_sure(forecast)) if forecast else ("-", "-")
 
 
 def _print_shares(items: Iterable[_Answer]) -> None:

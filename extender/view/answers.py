@@ -13,6 +13,8 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 #: `never`: no node of its pools could hold it, or no limit would let it, whatever leaves.
 State = Literal["runs", "starting", "waits", "never"]
+#: What can be said of when a workload starts; `extender.view.forecast` has the rules.
+Word = Literal["promised", "forecast", "no forecast"]
 Outcome = Literal["yes", "no", "not tried"]
 
 
@@ -75,6 +77,20 @@ class Place(Answer):
     of_pool: int
 
 
+class Forecast(Answer):
+    """When a workload starts: within the interval, or not known and why.
+
+    Of the last `checked` answers with this word in its project that came due, `held` were true.
+    """
+
+    word: Word
+    earliest: str = ""
+    latest: str = ""
+    message: str = ""
+    checked: int = 0
+    held: int = 0
+
+
 class Explanation(Answer, kw_only=True):
     """Why a workload waits, and what would let it start.
 
@@ -102,6 +118,7 @@ class Explanation(Answer, kw_only=True):
     help: str = ""
     place: Place | None = None
     queue: QueueFigures | None = None
+    forecast: Forecast | None = None
     checks: list[Check] = []
     ways_out: list[WayOut] = []
     nodes: list[str] = []
@@ -124,6 +141,7 @@ class Waiting(Answer, kw_only=True):
     priority: int = 0
     waits_since: str = ""
     message: str = ""
+    forecast: Forecast | None = None
     never: bool = False
 
 

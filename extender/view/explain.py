@@ -22,10 +22,10 @@ from extender.view.line import NOT_IN_LINE, as_time, place_of
 from extender.view.picture import (
     BadChangeError,
     Picture,
-    admission_of,
     asked_milli,
     is_limited,
     leaving,
+    starts,
     waits,
 )
 
@@ -187,15 +187,6 @@ def _or_none(milli: int) -> str:
 
 
 # -- ways out --------------------------------------------------------------------------------
-
-
-def starts(plan: Plan, workload: WorkloadView) -> bool:
-    """Whether the plan has a place for the workload's minimum, free or about to be."""
-    given = admission_of(plan, workload.key)
-    if given is None:
-        return False
-    live = sum(not waits(pod) for pod in workload.pods)
-    return live + len(given.placements) >= workload.min_member
 
 
 def _ways_out(picture: Picture, workload: WorkloadView, refused: Refused) -> Iterator[WayOut]:

@@ -93,3 +93,8 @@ def waiting(picture: Picture, namespace: str = "") -> Iterator[Waiting]:
 def as_time(unix_s: int) -> str:
     """RFC 3339 in UTC; empty for 0, which is not known."""
     return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if unix_s else ""
+
+
+def as_unix_s(time: str) -> int:
+    """The unix seconds of `as_time`; 0 for what is not known."""
+    return int(datetime.fromisoformat(time).timestamp()) if time else 0

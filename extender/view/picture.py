@@ -40,6 +40,15 @@ class Picture:
         """What is decided on it."""
         return self.decided()
 
+    @cached_property
+    def without_budgets(self) -> Plan:
+        """What is decided once disruption budgets hold nothing back any more."""
+        if not self.snapshot.budgets:
+            return self.plan
+        pods = (pod for each in self.snapshot.workloads.values() for pod in each.pods)
+        ends = {pod.uid: self.snapshot.now_s for pod in pods if pod.budgets}
+        return decide(self._copy(), replace(self.settings, budget_ends=ends))
+
     @property
     def is_decided(self) -> bool:
         """Whether its plan was asked for."""
@@ -157,6 +166,15 @@ def imagined(
 def admission_of(plan: Plan, key: str) -> Admission | None:
     """What the plan gives the workload, if anything."""
     return next((each for each in plan.admissions if each.workload.key == key), None)
+
+
+def starts(plan: Plan, workload: WorkloadView) -> bool:
+    """Whether the plan has a place for the workload's minimum, free or about to be."""
+    given = admission_of(plan, workload.key)
+    if given is None:
+        return False
+    live = sum(not waits(pod) for pod in workload.pods)
+    return live + len(given.placements) >= workload.min_member
 
 
 def leaving(plan: Plan) -> list[Eviction | Move]:

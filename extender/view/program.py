@@ -28,6 +28,7 @@ from extender.kube.resources import MODEL
 from extender.policy.plan import Settings
 from extender.state.cluster import ClusterState
 from extender.view.answers import AsOf
+from extender.view.forecaster import Forecaster
 from extender.view.front_proxy import read_front_proxy
 from extender.view.line import as_time
 from extender.view.picture import Picture
@@ -119,8 +120,9 @@ async def _serve(client: Client, options: ViewOptions) -> None:
         trusted = certificate.read_bytes()
         ca = folder / "front-proxy.crt"
         ca.write_text(proxy.ca, encoding="utf-8")
+        forecaster = Forecaster(lambda: view.take()[0])
         listener = Listener(
-            Questions(view).app(),
+            Questions(view, forecaster).app(),
             Address.parse(options.listen),
             TlsFiles(str(certificate), str(key), str(ca)),
             proxy.names or None,
@@ -135,3 +137,4 @@ async def _serve(client: Client, options: ViewOptions) -> None:
             await register(client, trusted)
             _log.info("answering", nodes=len(view.state.gpu_nodes))
             tasks.create_task(listener.run())
+            tasks.create_task(forecaster.run())

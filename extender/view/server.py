@@ -13,11 +13,13 @@ import structlog
 from aiohttp import web
 from prometheus_client import Counter, Histogram
 
+from extender.state.model import WorkloadView
 from extender.view.answers import (
     API_VERSION,
     GROUP,
     VERSION,
     AsOf,
+    Forecast,
     QueueList,
     ShareList,
     Simulation,
@@ -71,6 +73,13 @@ class Pictures(Protocol):
         """The reason that the controller gave the workload's pods; empty where it gave none."""
 
 
+class Forecasts(Protocol):
+    """Where the server gets when workloads start."""
+
+    def tell(self, picture: Picture, workload: WorkloadView) -> Forecast:
+        """When a workload that waits starts."""
+
+
 class NotFoundError(Exception):
     """What is asked about does not exist; the message says what."""
 
@@ -78,8 +87,9 @@ class NotFoundError(Exception):
 class Questions:
     """Answers one question after the other, each in a thread, so that health is always told."""
 
-    def __init__(self, pictures: Pictures) -> None:
+    def __init__(self, pictures: Pictures, forecasts: Forecasts) -> None:
         self._pictures = pictures
+        self._forecasts = forecasts
         self._turn = asyncio.Lock()
         self._n_waiting = 0
 
@@ -112,6 +122,8 @@ class Questions:
                 )
             published = self._pictures.published(workload.key)
             told = explain(picture, workload, as_of, others=others, published=published)
+            if told.waiting_pods:
+                told.forecast = self._forecasts.tell(picture, workload)
             if not told.agrees:
                 _DISAGREEMENTS.inc()
             return told
@@ -123,7 +135,12 @@ class Questions:
         namespace = request.match_info.get("ns", "")
 
         def answer(picture: Picture, as_of: AsOf) -> object:
-            return QueueList(as_of=as_of, items=list(waiting(picture, namespace)))
+            items = list(waiting(picture, namespace))
+            for each in items:
+                if each.workload:
+                    workload = picture.snapshot.workloads[each.workload]
+                    each.forecast = self._forecasts.tell(picture, workload)
+            return QueueList(as_of=as_of, items=items)
 
         return await self._answer("queues", answer)
 

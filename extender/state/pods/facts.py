@@ -252,9 +252,13 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     )
 
 
+#: Seconds between its saves, weight, seconds that it runs.
+_Plans = tuple[int | None, int, int | None]
+
+
 def _read_words(
     pod: Pod, demand: Demand
-) -> tuple[tuple[int, SubGroups], tuple[int, int], tuple[int | None, int, int | None], Refused | None]:
+) -> tuple[tuple[int, SubGroups], tuple[int, int], _Plans, Refused | None]:
     """The (minMember, sub-groups) that the pod states, its (guaranteed, greatest) compute share,
     (seconds between its saves, weight, seconds that it runs), and what is wrong."""
     meta, refused = pod.metadata, None

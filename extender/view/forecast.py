@@ -1,0 +1,264 @@
+"""When a workload starts, in one of three words, and how often they held. Pure.
+
+- `promised`: with it, its project and the queues above hold no more than their quotas, and the
+  decision of this moment has a place for it. It starts once victims are gone and budgets let them.
+- `forecast`: all work that it depends on states how long it runs, and a run ahead says when.
+- `no forecast`: neither; the message says why.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from msgspec.structs import replace as replaced
+
+from extender.api.units import format_gpus
+from extender.policy.placement.explain import NEVER
+from extender.policy.plan import Admission
+from extender.state.model import DISRUPTION_BUDGET_S, GPU, WorkloadView, max_grace_s
+from extender.state.snapshot import Snapshot
+from extender.view.ahead import HORIZON_S
+from extender.view.answers import Forecast, Word
+from extender.view.line import NOT_IN_LINE, as_time, as_unix_s
+from extender.view.picture import Picture, asked_milli, starts, waits
+
+#: From the last victim's end to the last pod's binding: two cycles, rows, releases and Bindings.
+START_S: Final = 60
+#: A forecast begins where the run ahead has the start, and ends so much later: half of the wait
+#: again for what is yet to be submitted, and five minutes. docs/figures.md says how often it held.
+LATER_PERCENT: Final = 50
+LATER_S: Final = 300
+#: More workloads than these are not run ahead: it would take more than half a core for minutes.
+MOST_WORKLOADS: Final = 2000
+#: Work of this kind is not expected to end, so it need not say when.
+ENDLESS: Final = "inference"
+#: Forecasts of one project and word that are remembered after they came due.
+REMEMBERED: Final = 200
+
+
+@dataclass(slots=True, frozen=True)
+class Outlook:
+    """What a run ahead from `made_s` (unix seconds) has found: when each workload starts, of those
+    `seen`. `is_too_large`: nothing was run."""
+
+    made_s: int
+    starts: Mapping[str, int] = field(default_factory=dict)
+    seen: frozenset[str] = frozenset()
+    is_too_large: bool = False
+
+
+def unstated_of(snapshot: Snapshot, workloads: Iterable[WorkloadView]) -> Counter[str]:
+    """Milli-GPU, by node pool, of pods that do not say how long they run or ran longer."""
+    found: Counter[str] = Counter()
+    for workload in workloads:
+        for pod in workload.pods:
+            milli = pod.held_milli or pod.demand.total_milli
+            if not milli or pod.is_terminating or workload.kind == ENDLESS:
+                continue
+            run_s = workload.expected_run_s
+            if run_s is not None and (
+                not pod.started_at or pod.started_at + run_s > snapshot.now_s
+            ):
+                continue
+            ix = snapshot.nodes.ix_of(pod.node) if pod.node else None
+            for pool in workload.pools if ix is None else (snapshot.nodes.pool[ix],):
+                found[pool] += milli
+    return found
+
+
+def promises(picture: Picture) -> dict[str, Forecast]:
+    """What is promised on this picture, by workload key; costs a decision or two."""
+    now_s, snapshot = picture.snapshot.now_s, picture.snapshot
+    found: dict[str, Forecast] = {}
+    held = {key: share.allocated[GPU] for key, share in picture.plan.shares.items()}
+    bound_s = _leaving_s(picture) + START_S
+    budget_s = _budget_s(picture)
+    for admission in _in_line(picture):
+        workload = snapshot.workloads[admission.workload.key]
+        if not _is_within_quota(picture, admission, held):
+            continue
+        is_now = starts(picture.plan, workload)
+        latest_s = now_s + bound_s + (0 if is_now else budget_s)
+        message = "within quota" if is_now else "within quota, once disruption budgets let go"
+        found[workload.key] = Forecast("promised", as_time(now_s), as_time(latest_s), message)
+    return found
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """What can be said of all that waits on one picture, beside what a run ahead has found."""
+
+    picture: Picture
+    outlook: Outlook | None
+
+    @cached_property
+    def promised(self) -> dict[str, Forecast]:
+        """What is promised, by workload key."""
+        return promises(self.picture)
+
+    @cached_property
+    def unstated(self) -> Counter[str]:
+        """Milli-GPU by node pool of pods that do not say how long they run."""
+        snapshot = self.picture.snapshot
+        return unstated_of(snapshot, snapshot.workloads.values())
+
+    def unstated_beside(self, workload: WorkloadView) -> int:
+        """The same of all but the workload in its node pools, the pool that has most: when work
+        starts does not depend on how long it runs itself."""
+        own = unstated_of(self.picture.snapshot, [workload])
+        return max((self.unstated[pool] - own[pool] for pool in workload.pools), default=0)
+
+    def of(self, workload: WorkloadView) -> Forecast:
+        """What is said of a workload that waits; a new object each time."""
+        promised = self.promised.get(workload.key)
+        if promised is not None:
+            return replaced(promised)
+        why = self._why_none(workload)
+        if why or self.outlook is None:
+            return Forecast("no forecast", message=why)
+        start_s, made_s = self.outlook.starts[workload.key], self.outlook.made_s
+        latest_s = start_s + (start_s - made_s) * LATER_PERCENT // 100 + LATER_S
+        message = "by the run times that are stated, if nothing else is submitted that goes first"
+        return Forecast("forecast", as_time(start_s), as_time(latest_s), message)
+
+    def _why_none(self, workload: WorkloadView) -> str:
+        refused, outlook = self.picture.plan.waits.get(workload.key), self.outlook
+        if refused is not None and refused.reason in NOT_IN_LINE:
+            return "it waits for its owner, not for a place"
+        if refused is not None and NEVER in refused.detail:
+            return "it will never start as it is"
+        milli = self.unstated_beside(workload)
+        if milli:
+            return (
+                f"pods with {format_gpus(milli)} GPUs in its node pools do not state how long they"
+                " run, or have run longer (annotation ballast.dev/expected-run-seconds)"
+            )
+        return _why_not_run(outlook, workload.key)
+
+
+def _why_not_run(outlook: Outlook | None, key: str) -> str:
+    """Why a run ahead does not say when the workload starts; empty where it does."""
+    if outlook is not None and outlook.is_too_large:
+        return f"more than {MOST_WORKLOADS} workloads run or wait"
+    if outlook is None or key not in outlook.seen:
+        return "it came after the last look ahead; ask again in a minute"
+    if key not in outlook.starts:
+        return f"by the run times that are stated, not within {HORIZON_S // 3600} hours"
+    return ""
+
+
+def _in_line(picture: Picture) -> Iterator[Admission]:
+    """What has a place now, or would if disruption budgets were over: in the order decided."""
+    plan = picture.without_budgets
+    for admission in plan.admissions:
+        workload = picture.snapshot.workloads.get(admission.workload.key)
+        if workload is not None and starts(plan, workload):
+            yield admission
+
+
+def _is_within_quota(
+    picture: Picture, admission: Admission, held: dict[tuple[str, str], int]
+) -> bool:
+    """Whether every queue above the workload stays within its quota with it; then it is counted."""
+    snapshot, workload = picture.snapshot, admission.workload
+    ix = snapshot.nodes.ix_of(admission.placements[0].node)
+    pool = snapshot.nodes.pool[ix] if ix is not None else ""
+    # A nominated pod's place is in what its queue holds by its row, but not in what is allocated.
+    milli = asked_milli(workload, is_waiting_only=True)
+    lineage, queue = [], snapshot.queues.get(workload.project)
+    while queue is not None:
+        lineage.append((queue.name, pool))
+        queue = snapshot.queues.get(queue.parent)
+    for key in lineage:
+        share = picture.plan.shares.get(key)
+        if share is None or held[key] + milli > share.quota[GPU]:
+            return False
+    for key in lineage:
+        held[key] += milli
+    return bool(lineage)
+
+
+def _leaving_s(picture: Picture) -> int:
+    """The longest that anything which leaves, or is about to, may take to end, in seconds."""
+    snapshot, plan = picture.snapshot, picture.without_budgets
+    uids = {each.pod.uid for each in plan.evictions}
+    uids |= {move.placement.pod.uid for move in plan.moves}
+    grace_s = 0
+    for workload in snapshot.workloads.values():
+        for pod in workload.pods:
+            if pod.is_terminating or pod.uid in uids:
+                queue = snapshot.queues.get(workload.project)
+                pool = next((snapshot.pools.get(name) for name in workload.pools), None)
+                grace_s = max(grace_s, min(pod.grace_s, max_grace_s(queue, pool)))
+    return grace_s
+
+
+def _budget_s(picture: Picture) -> int:
+    """The longest that disruption budgets hold back a stop."""
+    snapshot = picture.snapshot
+    stated = [pool.disruption_budget_s for pool in snapshot.pools.values()]
+    stated += [q.disruption_budget_s for q in snapshot.queues.values() if q.disruption_budget_s]
+    return max(stated, default=DISRUPTION_BUDGET_S)
+
+
+@dataclass(slots=True)
+class _Given:
+    """The first forecast that a workload got, for pods with these UIDs; times are unix seconds."""
+
+    word: Word
+    project: str
+    earliest_s: int
+    latest_s: int
+    uids: frozenset[str]
+
+
+@dataclass(slots=True)
+class HitRate:
+    """Whether forecasts held, by word and project: of the last `REMEMBERED` that came due each.
+
+    The first forecast of a workload counts, and later ones do not replace it. It held if the
+    workload started in its interval. A workload that is gone before it started does not count.
+    """
+
+    _given: dict[str, _Given] = field(default_factory=dict)
+    _outcomes: dict[tuple[Word, str], deque[bool]] = field(default_factory=dict)
+
+    def give(self, workload: WorkloadView, forecast: Forecast) -> None:
+        """The workload got this forecast."""
+        uids = frozenset(pod.uid for pod in workload.pods)
+        known = self._given.get(workload.key)
+        if forecast.word != "no forecast" and (known is None or not known.uids & uids):
+            span_s = as_unix_s(forecast.earliest), as_unix_s(forecast.latest)
+            given = _Given(forecast.word, workload.project, *span_s, uids)
+            self._given[workload.key] = given
+
+    def review(self, picture: Picture) -> Iterator[tuple[Word, bool]]:
+        """Each forecast that has come due by the picture, and whether it held."""
+        snapshot = picture.snapshot
+        for key, given in list(self._given.items()):
+            workload = snapshot.workloads.get(key)
+            pods = workload.pods if workload else ()
+            if workload is None or not given.uids & {pod.uid for pod in pods}:
+                del self._given[key]
+                continue
+            n_live = sum(pod.state in ("bound", "reserved") for pod in pods)
+            is_started = n_live >= workload.min_member or not any(map(waits, pods))
+            if not is_started and snapshot.now_s <= given.latest_s:
+                continue
+            del self._given[key]
+            started = [pod.started_at for pod in pods if pod.started_at]
+            start_s = max(started, default=snapshot.now_s)
+            has_held = is_started and given.earliest_s <= start_s <= given.latest_s
+            outcomes = self._outcomes.setdefault(
+                (given.word, given.project), deque(maxlen=REMEMBERED)
+            )
+            outcomes.append(has_held)
+            yield given.word, has_held
+
+    def tell(self, forecast: Forecast, project: str) -> Forecast:
+        """The forecast with how often those of its word held in the project."""
+        outcomes = self._outcomes.get((forecast.word, project), ())
+        forecast.checked, forecast.held = len(outcomes), sum(outcomes)
+        return forecast

@@ -1,0 +1,91 @@
+"""Looks ahead again and again, beside the answers, and counts how often forecasts held.
+
+A look is a run of decisions in a thread that rests as long as it works, so it takes half a core at
+most. What it has found is lost when the program ends, and so is how often forecasts held.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from prometheus_client import Counter, Histogram
+
+from extender.state.model import WorkloadView
+from extender.view.ahead import Ahead
+from extender.view.answers import Forecast
+from extender.view.forecast import MOST_WORKLOADS, Foresight, HitRate, Outlook
+from extender.view.picture import Picture
+
+#: From the end of one look to the next: forecasts are of hours.
+EVERY_S: Final = 60.0
+
+_CAME_DUE = Counter(
+    "ballast_view_forecasts_total",
+    "Forecasts that came due, by their word, and whether the workload started in the interval.",
+    ["word", "outcome"],
+)
+_LOOK_SECONDS = Histogram(
+    "ballast_view_look_ahead_seconds",
+    "Time of one look ahead, its rests included.",
+    buckets=(0.1, 1, 3, 10, 30, 100, 300),
+)
+
+_log = structlog.get_logger(__name__)
+
+
+class Forecaster:
+    """What is to be said of when workloads start. `take` gives the cluster of this moment."""
+
+    def __init__(self, take: Callable[[], Picture]) -> None:
+        self._take = take
+        self._outlook: Outlook | None = None
+        self._hits = HitRate()
+        self._last: Foresight | None = None
+
+    def tell(self, picture: Picture, workload: WorkloadView) -> Forecast:
+        """When the workload starts, and how often such an answer held in its project."""
+        if self._last is None or self._last.picture is not picture:
+            self._last = Foresight(picture, self._outlook)
+        return self._hits.tell(self._last.of(workload), workload.project)
+
+    async def run(self) -> None:
+        """Look ahead until cancelled."""
+        while True:
+            picture = self._take()
+            with _LOOK_SECONDS.time():
+                foresight = await asyncio.to_thread(look_ahead, picture)
+            self._outlook = foresight.outlook
+            for word, has_held in self._hits.review(picture):
+                _CAME_DUE.labels(word, "held" if has_held else "missed").inc()
+            for key in picture.plan.waits:
+                workload = picture.snapshot.workloads.get(key)
+                if workload is not None:
+                    self._hits.give(workload, foresight.of(workload))
+            await asyncio.sleep(EVERY_S)
+
+
+def look_ahead(picture: Picture) -> Foresight:
+    """What a run ahead finds on the picture; blocks, at half a core."""
+    foresight = Foresight(picture, None)
+    snapshot = picture.snapshot
+    seen = frozenset(snapshot.workloads)
+    is_too_large = len(seen) > MOST_WORKLOADS
+    starts: dict[str, int] = {}
+    # A run is worth its time where what waits depends on stated run times only.
+    waiting = (snapshot.workloads[key] for key in picture.plan.waits if key in seen)
+    if not is_too_large and any(not foresight.unstated_beside(each) for each in waiting):
+        starts = dict(Ahead(picture, pause=_Rest()).run())
+    return Foresight(picture, Outlook(snapshot.now_s, starts, seen, is_too_large))
+
+
+class _Rest:
+    """Sleeps for as long as it was not called: the thread works half of the time."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    def __call__(self) -> None:
+        time.sleep(time.monotonic() - self._since)
+        self._since = time.monotonic()
