@@ -19,10 +19,10 @@ from extender.api.demand import (
     fraction_container,
     pod_name,
     read_checkpoint,
-    read_run,
     read_compute,
     read_memory_limit,
     read_min_member,
+    read_run,
     read_sub_groups,
     read_weight,
 )
