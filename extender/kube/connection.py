@@ -83,6 +83,11 @@ class Connection:
         """The server's URL without a slash at its end."""
         return str(self._configuration.host).rstrip("/")
 
+    @property
+    def has_certificate(self) -> bool:
+        """Whether a client certificate proves who we are."""
+        return bool(self._configuration.cert_file)
+
     def options(self) -> dict[str, Any]:
         """What every request must pass on to aiohttp besides its own arguments."""
         told = {

@@ -20,9 +20,15 @@ from extender.web.program import WebOptions, run
 @click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else ~/.kube/config.")
 @click.option("--context", default="", help="Context of the kubeconfig.")
 @click.option("-n", "--namespace", default="", help="Default: as the context says.")
+@click.option(
+    "--behind-proxy",
+    "is_behind_proxy",
+    is_flag=True,
+    help="Ask each question with the token that a proxy in front passes on; in a cluster.",
+)
 @click.option("--open", "opens_browser", is_flag=True, help="Open the URL in a browser.")
 def web(**given: Any) -> None:
-    """Show queue, shares, cards, evictions and what-if as pages in a browser.
+    """Show your work, projects, queue, cards, evictions, usage and what-if in a browser.
 
     Listens on loopback only and prints the URL, which has a random token. Every question goes to
     the API server with the rights of the kubeconfig.

@@ -1,9 +1,14 @@
 """Which requests are answered, and the headers that every answer carries.
 
+On a person's machine (`guard`):
+
 The pages listen on loopback, where every program of the machine and, by DNS rebinding, every web
 site can send requests. So a request must name the address that was printed as its Host, and its
 path must begin with the random token of the printed URL. The token is in the path, not in a cookie:
 browsers send cookies of one port to every other port of the host.
+
+Behind a proxy that logs users in (`guard_behind_proxy`) each request brings its user's
+token for the API server. A form must come from these pages, since the login is in a cookie.
 """
 
 import hmac
@@ -41,15 +46,29 @@ def guard(token: str, hosts: Callable[[], frozenset[str]]) -> Middleware:
         first = request.path.lstrip("/").partition("/")[0]
         if not hmac.compare_digest(first.encode(), token.encode()):
             return refuse(403, "Open the whole URL that ballast web printed; it has a token.")
-        try:
-            answer = await handler(request)
-        except web.HTTPException as error:
-            error.headers.update(HEADERS)
-            raise
-        answer.headers.update(HEADERS)
-        return answer
+        return await _with_headers(request, handler)
 
     return check
+
+
+@web.middleware
+async def guard_behind_proxy(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answers no form that another site has sent; the browser says where it comes from."""
+    origin = request.headers.get("Origin", "").partition("://")[2]
+    if request.method != "GET" and origin != request.headers.get("Host", ""):
+        return refuse(403, "This form does not come from the pages of ballast web.")
+    return await _with_headers(request, handler)
+
+
+async def _with_headers(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        answer = await handler(request)
+    except web.HTTPException as error:
+        error.headers.update(HEADERS)
+        raise
+    if not answer.prepared:
+        answer.headers.update(HEADERS)
+    return answer
 
 
 def refuse(status: int, text: str) -> web.Response:

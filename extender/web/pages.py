@@ -1,243 +1,224 @@
-"""The pages: each asks, shapes the answer, and renders one template."""
+"""The pages about the cluster: each asks, and says what its template is to show."""
 
-import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-import jinja2
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from extender.api.units import format_age
 from extender.view.answers import QueueFigures, Waiting
 from extender.web import cards, changes
+from extender.web.answering import Answering, Told
 from extender.web.evictions import lines
-from extender.web.guard import guard
+from extender.web.identity import Asker
+from extender.web.people import PeoplePages
 from extender.web.questions import NoAnswerError, Questions
+from extender.web.tables import ROWS, ordered, paging
 
-#: Rows of one page of a long table: the first useful content must not wait for ten thousand.
-ROWS: Final = 200
-_HERE: Final = Path(__file__).parent
+_STATIC: Final = Path(__file__).parent / "static"
 _MAX_FORM: Final = 2**18
 #: Width of a bar in the units of its SVG.
 BAR: Final = 240
 
-_Page = Callable[[web.Request], Awaitable[web.Response]]
-
-
-@dataclass(slots=True, frozen=True)
-class Reader:
-    """For which kubeconfig the pages are: its namespace and the words to show."""
-
-    namespace: str
-    context: str = ""
+_WAITING: Final = {
+    "position": lambda each: each.position,
+    "workload": lambda each: each.workload,
+    "project": lambda each: each.project,
+    "user": lambda each: each.user,
+    "gpus": lambda each: float(each.request),
+    "pods": lambda each: each.pods,
+    "waits": lambda each: each.waits_since,
+    "reason": lambda each: each.reason,
+}
+_NODES: Final = {
+    "node": lambda row: row.name,
+    "free": lambda row: row.free_milli,
+    "pieces": lambda row: row.fragment_milli,
+    "pods": lambda row: row.n_pods,
+    "model": lambda row: row.model,
+}
+_SHARES: Final = {
+    "queue": lambda each: each.queue,
+    "quota": lambda each: _number(each.quota),
+    "limit": lambda each: _number(each.limit),
+    "owed": lambda each: _number(each.fair_share),
+    "held": lambda each: _number(each.held),
+    "borrowed": lambda each: _number(each.borrowed),
+    "waiting": lambda each: _number(each.waiting),
+}
 
 
 class Pages:
-    """The application of `ballast web`."""
+    """The application of `ballast web`, below the path `root` (empty, or "/" and a token).
 
-    def __init__(
-        self,
-        questions: Questions,
-        reader: Reader,
-        token: str,
-        hosts: Callable[[], frozenset[str]],
-    ) -> None:
-        self._questions = questions
-        self._reader = reader
-        self._token = token
-        self._hosts = hosts
-        self._templates = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(_HERE / "templates"),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters["age"] = format_age
-        self._templates.globals["bar"] = bar
+    `asker` says under whose identity a request asks; `namespace` is shown unless another is named.
+    """
+
+    def __init__(self, asker: Asker, namespace: str, root: str, guard: Middleware) -> None:
+        self._asker = asker
+        self._namespace = namespace
+        self._root = root
+        self._guard = guard
+        self._people = PeoplePages(asker, namespace)
+        self._answering = Answering({"age": format_age}, {"root": root, "bar": bar})
 
     def app(self) -> web.Application:
-        """The HTTP surface, below the token."""
-        app = web.Application(
-            client_max_size=_MAX_FORM, middlewares=[guard(self._token, self._hosts)]
-        )
-        root = f"/{self._token}"
-        app.router.add_get(root, self._to_queue)
-        app.router.add_get(f"{root}/", self._to_queue)
-        app.router.add_get(f"{root}/queue", self._told(self.queue))
-        app.router.add_get(f"{root}/workload/{{ns}}/{{name}}", self._told(self.workload))
-        app.router.add_get(f"{root}/shares", self._told(self.shares))
-        app.router.add_get(f"{root}/cluster", self._told(self.cluster))
-        app.router.add_get(f"{root}/whatif", self._told(self.whatif))
-        app.router.add_post(f"{root}/whatif", self._told(self.whatif))
-        app.router.add_get(f"{root}/evictions", self._told(self.evictions))
-        app.router.add_static(f"{root}/static", _HERE / "static")
+        """The HTTP surface."""
+        app = web.Application(client_max_size=_MAX_FORM, middlewares=[self._guard])
+        answer, root = self._answering.answer, self._root
+        for path in dict.fromkeys((root or "/", f"{root}/")):
+            app.router.add_get(path, self._to_mine)
+        for path, page in (
+            ("mine", self._people.mine),
+            ("project/{name}", self._people.project),
+            ("usage", self._people.usage),
+            ("queue", self.queue),
+            ("workload/{ns}/{name}", self.workload),
+            ("shares", self.shares),
+            ("cluster", self.cluster),
+            ("whatif", self.whatif),
+            ("evictions", self.evictions),
+        ):
+            app.router.add_get(f"{root}/{path}", answer(page))
+        app.router.add_post(f"{root}/whatif", answer(self.whatif))
+        app.router.add_static(f"{root}/static", _STATIC)
+        app.on_shutdown.append(self._answering.close)
         return app
 
     # -- pages -------------------------------------------------------------------------------
 
-    async def queue(self, request: web.Request) -> web.Response:
+    async def queue(self, request: web.Request) -> Told:
         """What waits, in order, filtered by reason and words, in pages of `ROWS`."""
-        namespace, is_all = self._where(request)
-        told = await self._questions.queue("" if is_all else namespace)
+        ask, (namespace, is_all) = self._asker(request), self._where(request)
+        told = await ask.queue("" if is_all else namespace)
         words = request.query.get("q", "").strip()
         reason = request.query.get("reason", "")
         found = [each for each in told.items if _matches(each, words)]
         reasons = Counter(each.reason for each in found)
         shown = [each for each in found if not reason or each.reason == reason]
-        paging = _paging(request, len(shown))
-        return self._render(
-            request,
-            "queue.html",
-            command=f"kubectl ballast queue {'-A' if is_all else f'-n {namespace}'}",
-            as_of=told.as_of,
-            items=shown[paging["first"] : paging["last"]],
-            n_all=len(told.items),
-            reasons=reasons.most_common(),
-            reason=reason,
-            words=words,
-            namespace=namespace,
-            is_all=is_all,
-            namespaces=await self._questions.namespaces(),
-            paging=paging,
-        )
+        rows = ordered(shown, _WAITING, request.query.get("sort", ""))
+        part = paging(request.query.get("page", ""), len(rows))
+        values = {
+            "items": rows[part["first"] : part["last"]],
+            "n_all": len(told.items),
+            "reasons": reasons.most_common(),
+            "reason": reason,
+            "words": words,
+            "paging": part,
+            **await _places(ask, namespace, is_all=is_all),
+        }
+        command = f"kubectl ballast queue {'-A' if is_all else f'-n {namespace}'}"
+        return Told("queue.html", command, values, told, told.as_of)
 
-    async def workload(self, request: web.Request) -> web.Response:
+    async def workload(self, request: web.Request) -> Told:
         """Why one workload waits, and the ways out that were tried."""
         namespace, name = request.match_info["ns"], request.match_info["name"]
-        told = await self._questions.explanation(namespace, name)
-        return self._render(
-            request,
-            "workload.html",
-            command=f"kubectl ballast why {name} -n {namespace}",
-            as_of=told.as_of,
-            told=told,
-        )
+        told = await self._asker(request).explanation(namespace, name)
+        command = f"kubectl ballast why {name} -n {namespace}"
+        return Told("workload.html", command, {"told": told}, told, told.as_of)
 
-    async def shares(self, request: web.Request) -> web.Response:
+    async def shares(self, request: web.Request) -> Told:
         """Quota, fair share and what is held, by queue."""
-        told = await self._questions.shares()
-        return self._render(
-            request,
-            "shares.html",
-            command="kubectl ballast shares",
-            as_of=told.as_of,
-            items=_tree(told.items),
-            scale=_scale(told.items),
-        )
+        told = await self._asker(request).shares()
+        rows = ordered(_tree(told.items), _SHARES, request.query.get("sort", ""))
+        values = {"items": rows, "scale": _scale(told.items)}
+        return Told("shares.html", "kubectl ballast shares", values, told, told.as_of)
 
-    async def cluster(self, request: web.Request) -> web.Response:
+    async def cluster(self, request: web.Request) -> Told:
         """Nodes and cards, in pages of `ROWS`."""
-        found = cards.rows(await self._questions.nodes())
+        found = cards.rows(await self._asker(request).nodes())
         words = request.query.get("q", "").strip()
         shown = [row for row in found if words in row.name or words in row.model]
-        paging = _paging(request, len(shown))
-        return self._render(
-            request,
-            "cluster.html",
-            command="kubectl get gpunodes",
-            totals=cards.totals(shown),
-            rows=shown[paging["first"] : paging["last"]],
-            words=words,
-            paging=paging,
-        )
+        rows = ordered(shown, _NODES, request.query.get("sort", ""))
+        part = paging(request.query.get("page", ""), len(rows))
+        totals = cards.totals(shown)
+        rows = rows[part["first"] : part["last"]]
+        values = {"totals": totals, "rows": rows, "words": words, "paging": part}
+        data = {"totals": totals, "nodes": [row.node for row in rows], "of": len(shown)}
+        return Told("cluster.html", "kubectl get gpunodes", values, data)
 
-    async def whatif(self, request: web.Request) -> web.Response:
+    async def whatif(self, request: web.Request) -> Told:
         """The form, and below it what the changed world would bring."""
+        ask = self._asker(request)
         form = {key: str(value) for key, value in (await request.post()).items()}
         told, wrong, status, command = None, "", 200, "kubectl ballast whatif --help"
         if request.method == "POST":
             try:
                 spec = changes.read(form)
                 command = changes.command(spec)
-                told = await self._questions.simulate(spec)
+                told = await ask.simulate(spec)
             except changes.FormError as error:
                 wrong, status = str(error), 422
             except NoAnswerError as error:
                 wrong, status = str(error), error.status
-        shares = await self._questions.shares()
-        return self._render(
-            request,
-            "whatif.html",
-            status=status,
-            command=command,
-            as_of=told.status.as_of if told and told.status else shares.as_of,
-            projects=[each for each in shares.items if not each.queue.startswith("department/")],
-            form=form,
-            wrong=wrong,
-            told=told.status if told else None,
-        )
+        shares = await ask.shares()
+        values = {
+            "projects": [each for each in shares.items if not _is_department(each)],
+            "form": form,
+            "wrong": wrong,
+            "told": told.status if told else None,
+        }
+        as_of = told.status.as_of if told and told.status else shares.as_of
+        data = told or {"message": wrong}
+        return Told("whatif.html", command, values, data, as_of, status)
 
-    async def evictions(self, request: web.Request) -> web.Response:
+    async def evictions(self, request: web.Request) -> Told:
         """What was stopped lately, for what, and whether that started."""
-        namespace, is_all = self._where(request)
-        events, fates = await self._questions.evictions("" if is_all else namespace)
+        ask, (namespace, is_all) = self._asker(request), self._where(request)
+        events, fates = await ask.evictions("" if is_all else namespace)
         stopped = lines(events, fates, are_stops=True)
         made_for = lines(events, fates, are_stops=False)
-        return self._render(
-            request,
-            "evictions.html",
-            command=f"kubectl get events {'-A' if is_all else f'-n {namespace}'}"
-            " --field-selector reportingComponent=ballast-controller",
-            stopped=stopped[:ROWS],
-            n_stopped=len(stopped),
-            made_for=made_for[:ROWS],
-            n_useless=sum(line.is_useless for line in made_for),
-            namespace=namespace,
-            is_all=is_all,
-            namespaces=await self._questions.namespaces(),
-        )
+        values = {
+            "stopped": stopped[:ROWS],
+            "n_stopped": len(stopped),
+            "made_for": made_for[:ROWS],
+            "n_useless": sum(line.is_useless for line in made_for),
+            **await _places(ask, namespace, is_all=is_all),
+        }
+        where = "-A" if is_all else f"-n {namespace}"
+        chosen = "--field-selector reportingComponent=ballast-controller"
+        data = {"stopped": stopped, "madeRoomFor": made_for}
+        return Told("evictions.html", f"kubectl get events {where} {chosen}", values, data)
 
     # -- what they share ---------------------------------------------------------------------
 
-    async def _to_queue(self, _request: web.Request) -> web.Response:
-        raise web.HTTPFound(f"/{self._token}/queue")
-
-    def _told(self, page: _Page) -> _Page:
-        """The page, or one that says why there is no answer."""
-
-        async def answer(request: web.Request) -> web.Response:
-            try:
-                return await page(request)
-            except NoAnswerError as error:
-                return self._render(
-                    request, "refused.html", status=error.status, message=str(error), command=""
-                )
-
-        return answer
+    async def _to_mine(self, _request: web.Request) -> web.Response:
+        raise web.HTTPFound(f"{self._root}/mine")
 
     def _where(self, request: web.Request) -> tuple[str, bool]:
         """The namespace that is asked about, and whether all of them are."""
-        namespace = request.query.get("namespace", "").strip() or self._reader.namespace
+        namespace = request.query.get("namespace", "").strip() or self._namespace
         return namespace, request.query.get("all", "") == "1"
 
-    def _render(
-        self, request: web.Request, template: str, status: int = 200, **values: Any
-    ) -> web.Response:
-        values = {"as_of": None} | values
-        text = self._templates.get_template(template).render(
-            root=f"/{self._token}",
-            page=template.removesuffix(".html"),
-            reader=self._reader,
-            query=request.query,
-            **values,
-        )
-        return web.Response(text=text, content_type="text/html", status=status)
+
+async def _places(ask: Questions, namespace: str, *, is_all: bool) -> dict[str, Any]:
+    """What the form for the namespace shows."""
+    projects = await ask.projects()
+    known = sorted({name for each in projects for name in each.spec.namespaces})
+    return {"namespace": namespace, "is_all": is_all, "namespaces": known}
 
 
 def bar(gpus: str, scale: Decimal) -> float:
     """Where so many GPUs lie on a bar, in the units of its SVG."""
-    return round(float(min(Decimal(gpus or "0") / scale, Decimal(1)) * BAR), 1)
+    return round(float(min(_number(gpus) / scale, Decimal(1)) * BAR), 1)
+
+
+def _number(gpus: str) -> Decimal:
+    """GPUs as answers write them; what is unlimited is more than any other."""
+    return Decimal("Infinity") if gpus == "unlimited" else Decimal(gpus or "0")
 
 
 def _scale(items: list[QueueFigures]) -> Decimal:
     """GPUs at the end of every bar, so that bars can be compared; never 0."""
-    shown = [figure for each in items for figure in (each.quota, each.fair_share, each.held)]
-    return max([Decimal(1), *(Decimal(figure) for figure in shown)])
+    shown = (_number(f) for each in items for f in (each.quota, each.fair_share, each.held))
+    return max([Decimal(1), *(figure for figure in shown if figure.is_finite())])
+
+
+def _is_department(each: QueueFigures) -> bool:
+    return each.queue.startswith("department/")
 
 
 def _tree(items: list[QueueFigures]) -> list[QueueFigures]:
@@ -255,12 +236,3 @@ def _tree(items: list[QueueFigures]) -> list[QueueFigures]:
 
 def _matches(each: Waiting, words: str) -> bool:
     return not words or words in each.workload or words in each.project or words in each.user
-
-
-def _paging(request: web.Request, n: int) -> dict[str, int]:
-    """First and last row of the page that is asked for, and how many pages there are."""
-    n_pages = max(1, math.ceil(n / ROWS))
-    text = request.query.get("page", "1")
-    page = min(max(1, int(text) if text.isdecimal() and len(text) < 8 else 1), n_pages)
-    first = (page - 1) * ROWS
-    return {"page": page, "pages": n_pages, "first": first, "last": min(first + ROWS, n), "n": n}

@@ -1,4 +1,4 @@
-"""`ballast web`: the pages on loopback, until Ctrl-C."""
+"""`ballast web`: the pages on loopback, until Ctrl-C or the pod's end."""
 
 import asyncio
 import secrets
@@ -8,10 +8,15 @@ from dataclasses import dataclass
 import click
 
 from extender.http.server import Address, Listener, ListenError
+from extender.kube.borrowed import check_no_credentials
 from extender.kube.client import Client
-from extender.kube.connection import namespace_of
-from extender.web.pages import Pages, Reader
+from extender.kube.connection import Connection, Source, namespace_of
+from extender.web.guard import guard, guard_behind_proxy
+from extender.web.identity import each_user, one_user
+from extender.web.pages import Pages
 from extender.web.questions import ApiServer
+
+_AGENT = "ballast-web"
 
 
 @dataclass(slots=True, frozen=True)
@@ -23,6 +28,7 @@ class WebOptions:
     context: str = ""
     namespace: str = ""
     opens_browser: bool = False
+    is_behind_proxy: bool = False
 
 
 async def run(options: WebOptions) -> None:
@@ -30,24 +36,31 @@ async def run(options: WebOptions) -> None:
     address = Address.parse(options.listen)
     if not address.is_loopback:
         raise ListenError(
-            f"{options.listen} can be reached from other hosts, and the pages have the rights of"
-            " your kubeconfig: listen on 127.0.0.1"
+            f"{options.listen} can be reached from other hosts, and asks for no login: listen on"
+            " 127.0.0.1, behind a proxy in the same pod where others are to reach it"
         )
+    if options.is_behind_proxy:
+        await _serve_each_user(options, address)
+    else:
+        await _serve_one_user(options, address)
+
+
+async def _serve_one_user(options: WebOptions, address: Address) -> None:
     namespace = options.namespace or namespace_of(options.kubeconfig, options.context)
     connected = await Client.connect(
-        options.kubeconfig or None, context=options.context or None, user_agent="ballast-web"
+        options.kubeconfig or None, context=options.context or None, user_agent=_AGENT
     )
     async with connected as client:
-        token = secrets.token_urlsafe(24)
+        root = f"/{secrets.token_urlsafe(24)}"
         hosts: frozenset[str] = frozenset()
-        pages = Pages(ApiServer(client), Reader(namespace, options.context), token, lambda: hosts)
+        pages = Pages(one_user(ApiServer(client)), namespace, root, guard(root[1:], lambda: hosts))
         listener = Listener(pages.app(), address)
         await listener.open()
         try:
             host = f"[{address.host}]" if ":" in address.host else address.host
             shown = f"{host}:{listener.port}"
             hosts = frozenset((shown, f"localhost:{listener.port}"))
-            url = f"http://{shown}/{token}/"
+            url = f"http://{shown}{root}/"
             click.echo(url)
             click.echo("The URL has the rights of your kubeconfig. Ctrl-C ends it.", err=True)
             if options.opens_browser:
@@ -55,3 +68,20 @@ async def run(options: WebOptions) -> None:
             await asyncio.Event().wait()
         finally:
             await listener.close()
+
+
+async def _serve_each_user(options: WebOptions, address: Address) -> None:
+    source = Source(options.kubeconfig, options.context, _AGENT)
+    connection = await Connection.open(source)
+    try:
+        await check_no_credentials(connection)
+        pages = Pages(each_user(connection), options.namespace, "", guard_behind_proxy)
+        listener = Listener(pages.app(), address)
+        await listener.open()
+        try:
+            click.echo(f"http://{address.host}:{listener.port}/")
+            await asyncio.Event().wait()
+        finally:
+            await listener.close()
+    finally:
+        await connection.close()

@@ -1,4 +1,4 @@
-"""What the pages ask the API server, always under the identity of the user's kubeconfig.
+"""What the pages ask the API server, always under the identity of their user.
 
 Nothing is kept between two questions, so that a right that is taken away has its effect at once.
 """
@@ -16,8 +16,16 @@ from extender.kube.client import Client
 from extender.kube.errors import KubeError, NotFound
 from extender.kube.resources import GPU_NODES, PODS, PROJECTS
 from extender.kube.transport import Call
-from extender.view.answers import Explanation, QueueList, ShareList, Simulation, SimulationSpec
+from extender.view.answers import (
+    GROUP,
+    Explanation,
+    QueueList,
+    ShareList,
+    Simulation,
+    SimulationSpec,
+)
 from extender.web.evictions import REASONS, Event, Fate, fate_of
+from extender.web.usage import UsageRecord
 
 _ROOT: Final = "/apis/view.ballast.dev/v1alpha1"
 #: Explaining a workload takes a few dozen decisions.
@@ -26,8 +34,29 @@ _DEADLINE_S: Final = 60.0
 _MOST_EVENTS: Final = 2000
 #: Pods that are looked up to tell whether they started.
 _MOST_FATES: Final = 100
+#: Namespaces that are looked through for those of the user: each costs a question.
+MOST_NAMESPACES: Final = 64
+#: Pages of usage records.
+_MOST_PAGES: Final = 40
 #: How the message of an error begins.
 _REQUEST: Final = re.compile(r"^(GET|POST) \S+: \d+ \w+: ")
+
+
+class _Allowed(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Allowed
+
+
+class _ListMeta(msgspec.Struct, rename={"next": "continue"}):
+    next: str = ""
+
+
+class _Records(msgspec.Struct):
+    items: list[UsageRecord] = []
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
 
 
 class _Events(msgspec.Struct):
@@ -57,8 +86,17 @@ class Questions(Protocol):
     async def nodes(self) -> list[GpuNode]:
         """The ledger of every node."""
 
-    async def namespaces(self) -> list[str]:
-        """Namespaces of projects, for suggestions; empty where the user may not read them."""
+    async def projects(self) -> list[GpuProject]:
+        """The projects; empty where the user may not read them."""
+
+    async def readable(self, namespaces: list[str]) -> list[str]:
+        """Those in which the user may ask for the queue, of the first `MOST_NAMESPACES`."""
+
+    async def pods(self, namespace: str) -> list[Pod]:
+        """The pods of one namespace."""
+
+    async def usage(self, month: str) -> list[UsageRecord]:
+        """The records of a month, such as 2026-10."""
 
     async def simulate(self, spec: SimulationSpec) -> Simulation:
         """How the next decision would differ."""
@@ -99,13 +137,53 @@ class ApiServer:
         except KubeError as error:
             raise _refused(error) from error
 
-    async def namespaces(self) -> list[str]:
-        """Namespaces that projects list; empty where the user may not read projects."""
+    async def projects(self) -> list[GpuProject]:
+        """The projects; empty where the user may not read them."""
         try:
-            projects: list[GpuProject] = (await self._client.list_all(PROJECTS)).items
-        except KubeError:
-            return []
-        return sorted({name for each in projects for name in each.spec.namespaces})
+            return (await self._client.list_all(PROJECTS)).items
+        except KubeError as error:
+            if error.status == 403:
+                return []
+            raise _refused(error) from error
+
+    async def readable(self, namespaces: list[str]) -> list[str]:
+        """Those in which the user may ask for the queue, of the first `MOST_NAMESPACES`."""
+        asked = namespaces[:MOST_NAMESPACES]
+        may = await asyncio.gather(*map(self._may_read, asked))
+        return [name for name, is_allowed in zip(asked, may, strict=True) if is_allowed]
+
+    async def _may_read(self, namespace: str) -> bool:
+        attributes = {
+            "namespace": namespace, "verb": "list", "group": GROUP, "resource": "queues",
+        }  # fmt: skip
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        call = Call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
+        return msgspec.json.decode(await self._ask(call), type=_Review).status.allowed
+
+    async def pods(self, namespace: str) -> list[Pod]:
+        """The pods of one namespace."""
+        try:
+            return (await self._client.list_all(PODS, namespace=namespace)).items
+        except KubeError as error:
+            raise _refused(error) from error
+
+    async def usage(self, month: str) -> list[UsageRecord]:
+        """The records of a month, a page at a time."""
+        found: list[UsageRecord] = []
+        query = {"labelSelector": f"ballast.dev/month={month}", "limit": "500"}
+        for _ in range(_MOST_PAGES):
+            path = "/apis/ballast.dev/v1alpha1/gpuusages"
+            answer = await self._ask(Call("GET", path, query=query, deadline_s=_DEADLINE_S))
+            page = msgspec.json.decode(answer, type=_Records)
+            found += page.items
+            if not page.metadata.next:
+                break
+            query = query | {"continue": page.metadata.next}
+        return found
 
     async def simulate(self, spec: SimulationSpec) -> Simulation:
         """How the next decision would differ; nothing is stored."""

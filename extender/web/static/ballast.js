@@ -1,27 +1,18 @@
-// Asks for the same page again and puts in what is new. Waits while the page is hidden, paused, or
-// a field has the focus. Without this script the pages are complete, and stay as they were loaded.
+// Takes the page again whenever the server sends it (server-sent events), and puts in what is new.
+// Nothing is taken while the page is hidden, paused, or a field has the focus. Without this script
+// the pages are complete, and stay as they were loaded.
 "use strict";
 
-const seconds = Number(document.getElementById("main").dataset.refresh || 0);
 const pause = document.getElementById("pause");
+let stream = null;
 let paused = false;
 
-async function refresh() {
+function put(text) {
   const active = document.activeElement;
   const main = document.getElementById("main");
-  if (paused || document.hidden || ["INPUT", "SELECT"].includes(active && active.tagName)) return;
-  let answer;
-  try {
-    answer = await fetch(location.href, { cache: "no-store" });
-  } catch {
-    document.body.classList.add("stale");
-    return;
-  }
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  const next = fresh.getElementById("main");
-  if (!next) return;
-  document.body.classList.remove("stale");
-  if (next.innerHTML === main.innerHTML) return;
+  if (["INPUT", "SELECT"].includes(active && active.tagName)) return;
+  const next = new DOMParser().parseFromString(text, "text/html").getElementById("main");
+  if (!next || next.innerHTML === main.innerHTML) return;
   const links = (root) => Array.from(root.querySelectorAll("a, button, .wide"));
   const at = links(main).indexOf(active);
   const lefts = Array.from(main.querySelectorAll(".wide"), (each) => each.scrollLeft);
@@ -30,12 +21,29 @@ async function refresh() {
   if (at >= 0 && links(next)[at]) links(next)[at].focus({ preventScroll: true });
 }
 
-if (seconds) {
+function follow() {
+  const wanted = !paused && !document.hidden;
+  if (!wanted && stream) {
+    stream.close();
+    stream = null;
+  } else if (wanted && !stream) {
+    stream = new EventSource(location.href);
+    stream.onmessage = (event) => {
+      document.body.classList.remove("stale");
+      put(event.data);
+    };
+    stream.onerror = () => document.body.classList.add("stale");
+  }
+}
+
+if (document.getElementById("main").dataset.live) {
   pause.hidden = false;
   pause.addEventListener("click", () => {
     paused = !paused;
     pause.setAttribute("aria-pressed", String(paused));
     pause.textContent = paused ? "Go on" : "Pause";
+    follow();
   });
-  setInterval(refresh, seconds * 1000);
+  document.addEventListener("visibilitychange", follow);
+  follow();
 }

@@ -1,12 +1,13 @@
 """Answers for the pages, made in memory; what the API server gives is tested in integration."""
 
-from extender.api.kinds import GpuNode, GpuNodeSpec, GpuNodeStatus
+from extender.api.kinds import GpuNode, GpuNodeSpec, GpuNodeStatus, GpuProject, GpuProjectSpec
 from extender.api.ledger import CardShare, Device, Row
-from extender.api.objects import ObjectMeta
+from extender.api.objects import ObjectMeta, Pod
 from extender.view.answers import (
     AsOf,
     Check,
     Explanation,
+    Forecast,
     Metadata,
     Place,
     QueueFigures,
@@ -20,6 +21,7 @@ from extender.view.answers import (
 )
 from extender.web.evictions import Event, Fate
 from extender.web.questions import NoAnswerError
+from extender.web.usage import UsageRecord
 
 NOW = AsOf("2026-01-01T00:00:00Z", "8871")
 
@@ -38,6 +40,7 @@ def waiting(n: int, *, workload: str = "team-a/train") -> list[Waiting]:
             work_kind="training",
             priority=50,
             waits_since="2026-01-01T00:00:00Z",
+            forecast=Forecast("no forecast", message="nothing says how long it runs"),
             message="needs 8 GPUs on one node in each of 4 pods; most free on one is 1 (gpu-07)",
         )
         for i in range(n)
@@ -80,6 +83,8 @@ class Pretend:
         self.ledger = [node("gpu-00", held={0: 1000, 1: 250}), node("gpu-01", sick=3)]
         self.events: list[Event] = []
         self.fates: dict[str, Fate] = {}
+        self.running: list[Pod] = []
+        self.records: list[UsageRecord] = []
         self.asked: list[str] = []
         self.spec: SimulationSpec | None = None
         self.refused: NoAnswerError | None = None
@@ -114,6 +119,7 @@ class Pretend:
             place=Place(1, 2, 3, 4),
             queue=_figures("team-a"),
             checks=[Check("room now", "no", "none free"), Check("preemption", "not tried", "off")],
+            forecast=Forecast("promised", NOW.time, NOW.time, "within quota", 9, 7),
             ways_out=[WayOut("minMember is 2 or less", "2 GPUs of <b>search</b> taken")],
         )
 
@@ -127,9 +133,25 @@ class Pretend:
         self._ask("nodes")
         return self.ledger
 
-    async def namespaces(self) -> list[str]:
-        """Suggestions."""
-        return ["team-a"]
+    async def projects(self) -> list[GpuProject]:
+        """One project with one namespace."""
+        spec = GpuProjectSpec(department="research", namespaces=["team-a"])
+        return [GpuProject(metadata=ObjectMeta(name="team-a"), spec=spec)]
+
+    async def readable(self, namespaces: list[str]) -> list[str]:
+        """All of them."""
+        self._ask("readable")
+        return namespaces
+
+    async def pods(self, namespace: str) -> list[Pod]:
+        """What was put into `running`."""
+        self._ask(f"pods {namespace}")
+        return self.running
+
+    async def usage(self, month: str) -> list[UsageRecord]:
+        """What was put into `records`."""
+        self._ask(f"usage {month}")
+        return self.records
 
     async def simulate(self, spec: SimulationSpec) -> Simulation:
         """Nothing differs."""

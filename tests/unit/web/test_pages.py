@@ -13,14 +13,26 @@ import pytest
 from aiohttp import web
 
 from extender.web.evictions import Event
-from extender.web.guard import POLICY
-from extender.web.pages import ROWS, Pages, Reader
+from extender.web.guard import POLICY, guard
+from extender.web.identity import one_user
+from extender.web.pages import Pages
 from extender.web.questions import NoAnswerError
+from extender.web.tables import ROWS
 from tests.unit.web.pretend import Pretend, node, waiting
 
 TOKEN = "a-token"
 LOOPBACK = "127.0.0.1"
-PAGES = ("queue", "workload/team-a/train", "shares", "cluster", "whatif", "evictions")
+PAGES = (
+    "mine",
+    "project/team-a",
+    "usage",
+    "queue",
+    "workload/team-a/train",
+    "shares",
+    "cluster",
+    "whatif",
+    "evictions",
+)
 
 Get = Callable[..., Awaitable[tuple[int, str, dict[str, str]]]]
 
@@ -33,7 +45,8 @@ def pretend() -> Pretend:
 @pytest.fixture
 async def get(pretend: Pretend) -> AsyncIterator[Get]:
     hosts: set[str] = set()
-    pages = Pages(pretend, Reader("team-a"), TOKEN, lambda: frozenset(hosts))
+    checked = guard(TOKEN, lambda: frozenset(hosts))
+    pages = Pages(one_user(pretend), "team-a", f"/{TOKEN}", checked)
     runner = web.AppRunner(pages.app())
     await runner.setup()
     await web.TCPSite(runner, LOOPBACK, 0).start()

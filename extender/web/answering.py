@@ -1,0 +1,134 @@
+"""How a page answers: as HTML, as JSON, or as a stream that sends it again when it has changed.
+
+A request's Accept header says which. JSON has the answers as the API server gave them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+import msgspec
+from aiohttp import web
+
+from extender.cli import forecasts
+from extender.view.answers import AsOf
+from extender.web.guard import HEADERS
+from extender.web.questions import NoAnswerError
+
+_HERE: Final = Path(__file__).parent
+#: A stream asks again after so long, and ends after so many times: the browser begins a new one.
+EVERY_S: Final = 5.0
+ROUNDS: Final = 120
+#: Streams at once; a page without one stays as it is, until the browser asks again.
+MOST_STREAMS: Final = 64
+
+
+@dataclass(slots=True, frozen=True)
+class Told:
+    """What a page has to say: `values` for its template, `data` for programs.
+
+    `command` says the same in a terminal.
+    """
+
+    template: str
+    command: str
+    values: dict[str, Any] = field(default_factory=dict)
+    data: object = None
+    as_of: AsOf | None = None
+    status: int = 200
+
+
+Page = Callable[[web.Request], Awaitable[Told]]
+
+
+class Answering:
+    """Makes answers of what pages tell. `everywhere` are values that every template knows."""
+
+    def __init__(self, filters: dict[str, Any], everywhere: dict[str, Any]) -> None:
+        self._everywhere = everywhere
+        self._n_streams = 0
+        self._closing = asyncio.Event()
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(filters)
+        self._templates.filters["when"] = forecasts.when
+        self._templates.filters["how_sure"] = forecasts.how_sure
+
+    async def close(self, _app: web.Application) -> None:
+        """End every stream."""
+        self._closing.set()
+
+    def answer(self, page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """A handler for the page."""
+
+        async def handler(request: web.Request) -> web.StreamResponse:
+            accepted = request.headers.get("Accept", "")
+            if request.method == "GET" and accepted.startswith("text/event-stream"):
+                return await self._stream(request, page)
+            told = await _told(request, page)
+            if "application/json" in accepted and "text/html" not in accepted:
+                body = msgspec.json.encode(told.data)
+                return web.Response(body=body, content_type="application/json", status=told.status)
+            text = self._html(request, told)
+            return web.Response(text=text, content_type="text/html", status=told.status)
+
+        return handler
+
+    async def _stream(self, request: web.Request, page: Page) -> web.StreamResponse:
+        """Server-sent events: the page, whenever it differs from what was sent last."""
+        if self._n_streams >= MOST_STREAMS:
+            return web.Response(status=503, text="too many streams are open\n")
+        answer = web.StreamResponse(headers=HEADERS | {"X-Accel-Buffering": "no"})
+        answer.content_type = "text/event-stream"
+        self._n_streams += 1
+        try:
+            await answer.prepare(request)
+            last = ""
+            for _ in range(ROUNDS):
+                text = self._html(request, await _told(request, page))
+                if text != last:
+                    lines = "".join(f"data: {line}\n" for line in text.splitlines())
+                    await answer.write(f"{lines}\n".encode())
+                    last = text
+                if await self._is_closing():
+                    break
+        except ConnectionError:
+            pass  # the page was left
+        finally:
+            self._n_streams -= 1
+        return answer
+
+    async def _is_closing(self) -> bool:
+        try:
+            await asyncio.wait_for(self._closing.wait(), EVERY_S)
+        except TimeoutError:
+            return False
+        return True
+
+    def _html(self, request: web.Request, told: Told) -> str:
+        values = self._everywhere | {
+            "page": told.template.removesuffix(".html"),
+            "query": request.query,
+            "sort": request.query.get("sort", ""),
+            "command": told.command,
+            "as_of": told.as_of,
+        }
+        return self._templates.get_template(told.template).render(**values | told.values)
+
+
+async def _told(request: web.Request, page: Page) -> Told:
+    """What the page tells, or why there is no answer."""
+    try:
+        return await page(request)
+    except NoAnswerError as error:
+        data = {"message": str(error), "code": error.status}
+        values = {"message": str(error)}
+        return Told("refused.html", "", values, data, status=error.status)

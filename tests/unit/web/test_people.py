@@ -1,0 +1,201 @@
+"""The pages that a person begins with, and each page as JSON, as a stream, and in another order."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+
+from extender.web import answering
+from extender.web.guard import guard_behind_proxy
+from extender.web.identity import one_user
+from extender.web.pages import Pages
+from extender.web.questions import NoAnswerError
+from extender.web.usage import UsageRecord, by_project, by_user
+from tests.support.builders import pod
+from tests.unit.web.pretend import Pretend, node, waiting
+
+LOOPBACK = "127.0.0.1"
+HOUR = 3_600_000
+
+Ask = Callable[..., Awaitable[tuple[int, str]]]
+
+
+@pytest.fixture
+def pretend() -> Pretend:
+    return Pretend()
+
+
+@pytest.fixture
+async def url(pretend: Pretend) -> AsyncIterator[str]:
+    pages = Pages(one_user(pretend), "team-a", "", guard_behind_proxy)
+    runner = web.AppRunner(pages.app(), shutdown_timeout=5)
+    await runner.setup()
+    await web.TCPSite(runner, LOOPBACK, 0).start()
+    yield f"http://{LOOPBACK}:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def ask(url: str) -> AsyncIterator[Ask]:
+    async with aiohttp.ClientSession() as session:
+
+        async def send(path: str, method: str = "GET", **options: Any) -> tuple[int, str]:
+            async with session.request(method, f"{url}/{path}", **options) as answer:
+                return answer.status, await answer.text()
+
+        yield send
+
+
+def record(name: str, *lines: tuple[str, int, int], over: int = 0) -> UsageRecord:
+    """A project's day: (user, hours held, hours lost) in one hour of it."""
+    made = [
+        {"user": user, "nodePool": "default", "held": [0, held * HOUR], "lost": [lost * HOUR]}
+        for user, held, lost in lines
+    ]
+    spec = {
+        "account": "Project", "name": name, "day": "2026-10-01", "lines": made,
+        "overQuota": [{"held": [over * HOUR]}],
+    }  # fmt: skip
+    return msgspec.convert({"metadata": {}, "spec": spec}, UsageRecord)
+
+
+async def test_my_work_is_what_waits_runs_and_was_stopped_with_forecasts(
+    ask: Ask, pretend: Pretend
+) -> None:
+    pretend.items = [*waiting(1), *waiting(1, workload="team-b/theirs")]
+    member = pod("run-1").needs(500).gang("train", 2).of("team-a").bound("gpu-07")
+    pretend.running = [member.build(), pod("idle").needs(500).build()]
+    status, text = await ask("mine")
+    assert status == 200
+    assert "team-a/train-0" in text
+    assert "team-b/theirs" not in text
+    assert "no forecast" in text
+    assert "try ways out" in text
+    assert "team-a/train<" in text
+    assert "gpu-07" in text
+    assert "/idle" not in text
+    assert "kubectl ballast queue -n team-a" in text
+
+
+async def test_a_project_shows_figures_and_users(ask: Ask, pretend: Pretend) -> None:
+    pretend.running = [pod("a").needs(1000).user("bo").of("team-a").bound("n").build()]
+    _, text = await ask("project/team-a")
+    figures = dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]+)</dd>", text))
+    assert (figures["Quota"], figures["Owed now"], figures["Borrowed"]) == ("8", "10", "4")
+    assert re.search(r">bo</th><td class=\"n\">1.0<", text)
+    assert re.search(r">ann</th><td class=\"n\">0.0</td><td class=\"n\">24.0<", text)
+    status, text = await ask("project/nothing")
+    assert (status, "no project nothing" in text) == (404, True)
+
+
+async def test_usage_sums_a_month_by_project_and_by_user(ask: Ask, pretend: Pretend) -> None:
+    pretend.records = [record("a", ("ann", 3, 1), ("bo", 5, 0), over=2), record("b", ("eve", 1, 0))]
+    project = by_project(pretend.records)
+    assert [(s.name, s.held, s.borrowed, s.lost) for s in project] == [
+        ("a", 8, 2, 1),
+        ("b", 1, 0, 0),
+    ]
+    assert [(s.name, s.held) for s in by_user(pretend.records, "a")] == [("bo", 5), ("ann", 3)]
+    _, text = await ask("usage?month=2026-10")
+    assert "9.0 GPU-hours on 1 day" in text
+    _, text = await ask("usage?month=2026-10&project=a")
+    assert text.index("bo") < text.index("ann")
+    assert "eve" not in text
+    await ask("usage?month=;DROP")
+    assert [each for each in pretend.asked if "DROP" in each] == []
+
+
+async def test_a_cluster_without_usage_records_says_so(ask: Ask, pretend: Pretend) -> None:
+    pretend.refused = NoAnswerError("the server could not find the requested resource", 404)
+    status, text = await ask("usage")
+    assert (status, "keeps no usage records" in text) == (200, True)
+
+
+@pytest.mark.parametrize(
+    ("page", "key"),
+    [("mine", "waiting"), ("project/team-a", "queues"), ("usage", "items"), ("queue", "items"),
+     ("workload/team-a/train", "waysOut"), ("shares", "items"), ("cluster", "nodes"),
+     ("evictions", "stopped")],
+)  # fmt: skip
+async def test_every_page_is_json_for_a_program_that_asks_for_it(
+    ask: Ask, page: str, key: str
+) -> None:
+    status, text = await ask(page, headers={"Accept": "application/json"})
+    assert status == 200
+    assert key in json.loads(text)
+    _, text = await ask(page, headers={"Accept": "text/html,application/json;q=0.9"})
+    assert text.startswith("<!doctype html>")
+
+
+async def test_a_refusal_is_json_too(ask: Ask, pretend: Pretend) -> None:
+    pretend.refused = NoAnswerError("forbidden", 403)
+    status, text = await ask("queue", headers={"Accept": "application/json"})
+    assert (status, json.loads(text)) == (403, {"message": "forbidden", "code": 403})
+
+
+async def test_a_stream_sends_the_page_again_only_when_it_has_changed(
+    url: str, pretend: Pretend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "EVERY_S", 0.01)
+    headers = {"Accept": "text/event-stream"}
+    async with (
+        aiohttp.ClientSession(headers=headers, read_bufsize=2**20) as session,
+        session.get(f"{url}/shares") as answer,
+    ):
+        assert answer.content_type == "text/event-stream"
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+
+        async def event() -> str:
+            lines = []
+            while (line := (await answer.content.readline()).decode()).strip():
+                lines.append(line.removeprefix("data: "))
+            return "".join(lines)
+
+        first = await event()
+        assert first.startswith("<!doctype html>")
+        asked = len(pretend.asked)
+        while len(pretend.asked) < asked + 3:
+            await asyncio.sleep(0)
+        pretend.refused = NoAnswerError("later", 503)
+        # The next event is the changed page: the rounds between sent nothing.
+        assert "later" in await event()
+
+
+async def test_streams_are_bounded_and_end_with_the_program(
+    url: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "MOST_STREAMS", 1)
+    headers = {"Accept": "text/event-stream"}
+    async with aiohttp.ClientSession(headers=headers) as session, session.get(f"{url}/shares"):
+        status, _ = await ask("shares", headers=headers)
+        assert status == 503
+    # The fixture's cleanup would wait for a stream that goes on.
+
+
+async def test_tables_have_the_order_of_the_heading_that_was_chosen(
+    ask: Ask, pretend: Pretend
+) -> None:
+    pretend.ledger = [node("a", held={0: 500}), node("b", cards=2), node("c", held={0: 200})]
+    # a has 7.5 GPUs free, b 2 and c 7.8; by default most pieces come first.
+    for sort, names in (("free", "bac"), ("-free", "cab"), ("node", "abc"), ("nothing", "cab")):
+        _, text = await ask(f"cluster?sort={sort}")
+        assert "".join(re.findall(r'<th scope="row">([abc])</th>', text)) == names, sort
+    _, text = await ask("cluster?sort=free&q=")
+    assert 'aria-sort="ascending"' in text
+    assert "sort=-free" in text
+
+
+async def test_a_form_of_another_site_is_refused(ask: Ask, url: str, pretend: Pretend) -> None:
+    form = {"project": "a"}
+    for origin in ("https://evil.example", "null", ""):
+        status, _ = await ask("whatif", "POST", data=form, headers={"Origin": origin})
+        assert status == 403
+    assert pretend.spec is None
+    status, _ = await ask("whatif", "POST", data=form, headers={"Origin": url})
+    assert status == 200
