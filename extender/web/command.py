@@ -26,6 +26,7 @@ from extender.web.program import WebOptions, run
     is_flag=True,
     help="Ask each question with the token that a proxy in front passes on; in a cluster.",
 )
+@click.option("--metrics-listen", default="", help="Health and metrics; default: nowhere.")
 @click.option("--open", "opens_browser", is_flag=True, help="Open the URL in a browser.")
 def web(**given: Any) -> None:
     """Show your work, projects, queue, cards, evictions, usage and what-if in a browser.

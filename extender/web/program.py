@@ -3,10 +3,12 @@
 import asyncio
 import secrets
 import webbrowser
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import click
 
+from extender.http.app import build_observation_app
 from extender.http.server import Address, Listener, ListenError
 from extender.kube.borrowed import check_no_credentials
 from extender.kube.client import Client
@@ -29,6 +31,16 @@ class WebOptions:
     namespace: str = ""
     opens_browser: bool = False
     is_behind_proxy: bool = False
+    metrics_listen: str = ""
+
+
+class _Running:
+    """What health and metrics see of it: nothing has to be filled before it answers."""
+
+    is_ready = True
+
+    def note_sizes(self) -> None:
+        """There are no gauges of its size."""
 
 
 async def run(options: WebOptions) -> None:
@@ -71,17 +83,18 @@ async def _serve_one_user(options: WebOptions, address: Address) -> None:
 
 
 async def _serve_each_user(options: WebOptions, address: Address) -> None:
-    source = Source(options.kubeconfig, options.context, _AGENT)
-    connection = await Connection.open(source)
-    try:
+    async with AsyncExitStack() as stack:
+        connection = await Connection.open(Source(options.kubeconfig, options.context, _AGENT))
+        stack.push_async_callback(connection.close)
         await check_no_credentials(connection)
+        if options.metrics_listen:
+            where = Address.parse(options.metrics_listen)
+            observed = Listener(build_observation_app(_Running()), where)
+            await observed.open()
+            stack.push_async_callback(observed.close)
         pages = Pages(each_user(connection), options.namespace, "", guard_behind_proxy)
         listener = Listener(pages.app(), address)
         await listener.open()
-        try:
-            click.echo(f"http://{address.host}:{listener.port}/")
-            await asyncio.Event().wait()
-        finally:
-            await listener.close()
-    finally:
-        await connection.close()
+        stack.push_async_callback(listener.close)
+        click.echo(f"http://{address.host}:{listener.port}/")
+        await asyncio.Event().wait()

@@ -28,7 +28,8 @@ def open_page(
         "--hide-scrollbars",
         f"--user-data-dir={work / 'profile'}",
         f"--window-size={size}",
-        "--virtual-time-budget=2000",
+        # A stream never ends, so virtual time would stand still.
+        "--timeout=2000",
         *(["--blink-settings=preferredColorScheme=0"] if dark else []),
         *([f"--screenshot={picture}"] if picture else ["--dump-dom"]),
         url,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import yaml
 
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.view.test_questions import is_available
@@ -21,7 +22,7 @@ from tests.integration.web.browser import CHROMIUM, open_page
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
 
-PAGES = ("queue", "shares", "cluster", "whatif", "evictions")
+PAGES = ("mine", "project/team-a", "usage", "queue", "shares", "cluster", "whatif", "evictions")
 START_S = 20
 
 
@@ -44,10 +45,11 @@ async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Scene]:
 
 
 @asynccontextmanager
-async def pages(kubeconfig: str, namespace: str) -> AsyncIterator[str]:
+async def pages(kubeconfig: str, namespace: str, *options: str) -> AsyncIterator[str]:
     """The URL that `ballast web` prints; the command ends with 0 when it is told to."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "extender", "web", "-n", namespace, "--kubeconfig", kubeconfig,
+        *options,
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
@@ -102,6 +104,7 @@ async def test_pages_show_each_user_what_rbac_allows(scene: Scene, tmp_path: Pat
     tenant = scene.plane.kubeconfig_for("ann", ())
     async with pages(tenant, "team-a") as url:
         await _as_tenant(url)
+    await _behind_a_proxy(scene, tmp_path)
     async with pages(scene.plane.kubeconfig, "team-a") as url:
         await _as_administrator(url)
         if CHROMIUM is None:
@@ -129,6 +132,43 @@ async def _as_tenant(url: str) -> None:
     # Another web site that has its name lead to us gets nothing.
     status, _ = await fetch(url, headers={"Host": "rebound.example"})
     assert status == 421
+
+
+async def _behind_a_proxy(scene: Scene, work: Path) -> None:
+    """As in a cluster: the program has no credentials, and each request brings a token."""
+    kubectl = scene.cluster.kubectl
+    kubectl("create", "serviceaccount", "eve", "-n", "team-a")
+    kubectl("create", "rolebinding", "eve", "--clusterrole=view", "--serviceaccount=team-a:eve",
+            "-n", "team-a")  # fmt: skip
+    config = yaml.safe_load(Path(scene.plane.kubeconfig).read_text())
+    for context in config["contexts"]:
+        context["context"].pop("user")
+    config["users"] = []
+    anonymous = work / "anonymous.kubeconfig"
+    anonymous.write_text(yaml.safe_dump(config))
+    login = yaml.safe_load(
+        Path(scene.plane.kubeconfig_for_service_account("team-a", "eve")).read_text()
+    )
+    token = {"Authorization": f"Bearer {login['users'][0]['user']['token']}"}
+    admin = {"Impersonate-User": "root", "Impersonate-Group": "system:masters"}
+    async with pages(str(anonymous), "", "--behind-proxy") as url:
+        status, text = await fetch(f"{url}mine", headers=token)
+        assert (status, "team-a/second" in text) == (200, True), text
+        assert "team-b/" not in text
+        status, text = await fetch(f"{url}project/team-a", headers=token)
+        assert (status, "GPUs waited for" in text) == (200, True)
+        for path in ("queue?all=1", "queue?namespace=team-b", "mine?namespace=team-b", "cluster",
+                     "workload/team-b/theirs", "evictions?all=1"):  # fmt: skip
+            # Words of impersonation that a user adds do not reach the API server.
+            for headers in (token, token | admin):
+                status, text = await fetch(url + path, headers=headers)
+                assert (status, "team-b/theirs" in text) == (403, False), path
+        status, text = await fetch(f"{url}project/team-b", headers=token)
+        assert (status, "forbidden" in text, "team-b/theirs" in text) == (200, True, False)
+        for headers in ({}, admin, {"X-Forwarded-User": "root"}, {"Authorization": "Bearer none"}):
+            status, text = await fetch(f"{url}shares", headers=headers)
+            assert status == 401
+            assert "team-" not in text
 
 
 async def _as_administrator(url: str) -> None:
@@ -159,11 +199,12 @@ async def _in_a_browser(url: str, work: Path) -> None:
         document, console = await asyncio.to_thread(open_page, url + page, work)
         assert console == "", page
         assert "<h1>" in document
-        is_refreshed = page in ("queue", "shares", "cluster", "evictions")
+        is_refreshed = page in ("mine", "project/team-a", "queue", "shares", "cluster", "evictions")
         # The script takes the attribute away, so it was allowed to run.
         assert ('id="pause" aria-pressed' in document) is is_refreshed, page
     folder = Path(os.environ.get("BALLAST_PICTURES", work))
     for name, page, size in (
+        ("mine", "mine", "1280,900"),
         ("queue", "queue?all=1", "1400,620"),
         ("why", "workload/team-a/second", "1280,860"),
         ("cluster", "cluster", "1280,520"),

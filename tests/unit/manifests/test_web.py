@@ -1,0 +1,56 @@
+"""The overlay `web` with its login: no account of ours can ask anything."""
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.overlays import MANIFESTS, Document, of_kind, rendered, rendered_text
+
+DIGEST = "sha256:" + "0" * 64
+
+
+@pytest.fixture
+def with_login(tmp_path: Path) -> list[Document]:
+    """As docs/web.md has it."""
+    path = {each: os.path.relpath(MANIFESTS / each, tmp_path)
+            for each in ("overlays/web", "components/web-login")}  # fmt: skip
+    kustomization = {
+        "resources": [path["overlays/web"]],
+        "components": [path["components/web-login"]],
+        "images": [{"name": "oauth2-proxy", "newName": "example.com/proxy", "digest": DIGEST}],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    return list(yaml.safe_load_all(rendered_text(tmp_path)))
+
+
+def test_the_pages_have_no_token_and_no_rights() -> None:
+    (deployment,) = of_kind(rendered("web"), "Deployment")
+    assert deployment["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    (account,) = of_kind(rendered("web"), "ServiceAccount")
+    assert account["automountServiceAccountToken"] is False
+    kinds = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
+    assert of_kind(rendered("web"), *kinds) == []
+    (config,) = of_kind(rendered("web"), "ConfigMap")
+    assert "users" not in yaml.safe_load(config["data"]["kubeconfig"])
+
+
+def test_only_the_login_is_reached_and_it_passes_tokens_on(with_login: list[Document]) -> None:
+    (deployment,) = of_kind(with_login, "Deployment")
+    containers = {
+        each["name"]: each for each in deployment["spec"]["template"]["spec"]["containers"]
+    }
+    assert containers["login"]["image"] == f"example.com/proxy@{DIGEST}"
+    assert "--pass-authorization-header=true" in containers["login"]["args"]
+    assert "--upstream=http://127.0.0.1:8080/" in containers["login"]["args"]
+    assert {"--behind-proxy", "--listen=127.0.0.1:8080"} <= set(containers["web"]["args"])
+    (login,) = containers["login"]["ports"]
+    (service,) = of_kind(with_login, "Service")
+    assert service["spec"]["ports"][0]["targetPort"] == login["containerPort"]
+    (policy,) = of_kind(with_login, "NetworkPolicy")
+    assert policy["spec"]["ingress"] == [{"ports": [{"protocol": "TCP", "port": 4180}]}]
+    for each in containers.values():
+        context = each["securityContext"]
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["allowPrivilegeEscalation"] is False
