@@ -118,8 +118,7 @@ class Foresight:
         why = self._why_none(workload)
         if why or self.outlook is None:
             return Forecast("no forecast", message=why)
-        start_s, made_s = self.outlook.starts[workload.key], self.outlook.made_s
-        latest_s = start_s + (start_s - made_s) * LATER_PERCENT // 100 + LATER_S
+        start_s, latest_s = span_of(self.outlook.made_s, self.outlook.starts[workload.key])
         message = "by the run times that are stated, if nothing else is submitted that goes first"
         return Forecast("forecast", as_time(start_s), as_time(latest_s), message)
 
@@ -136,6 +135,11 @@ class Foresight:
                 " run, or have run longer (annotation ballast.dev/expected-run-seconds)"
             )
         return _why_not_run(outlook, workload.key)
+
+
+def span_of(made_s: int, start_s: int) -> tuple[int, int]:
+    """The interval of a forecast that was made at `made_s`, where a run ahead has the start."""
+    return start_s, start_s + (start_s - made_s) * LATER_PERCENT // 100 + LATER_S
 
 
 def _why_not_run(outlook: Outlook | None, key: str) -> str:
