@@ -93,6 +93,10 @@ ANNOTATION_EXPECTED_RUN: Final = "ballast.dev/expected-run-seconds"
 #: Weight of the workload beside others of its project, in node pools of policy DemandWeighted. What
 #: the GpuPodGroup says comes first.
 ANNOTATION_WEIGHT: Final = "ballast.dev/weight"
+#: "true" on a pod that waits at the gate, or on its GpuPodGroup: the pod gets no place until the
+#: annotation is gone. It keeps its age, so its turn comes where it would have come.
+ANNOTATION_HOLD: Final = "ballast.dev/hold"
+HOLD: Final = "true"
 
 # -- on GpuUsages -----------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ class Reason(StrEnum):
     INVALID_REQUEST = "InvalidRequest"
     PRIORITY_CLASS_NOT_ALLOWED = "PriorityClassNotAllowed"
     HELD_BY_OTHER_GATE = "HeldByOtherGate"
+    HELD_BY_OWNER = "HeldByOwner"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     WAITING_FOR_TURN = "WaitingForTurn"
     #: Its pods name a group of which nothing tells the size.
@@ -86,6 +87,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.PRIORITY_CLASS_NOT_ALLOWED: "the project does not allow the priority class",
     Reason.INVALID_REQUEST: "the GPU request is not understood",
     Reason.HELD_BY_OTHER_GATE: "a scheduling gate that is not ours holds its pods",
+    Reason.HELD_BY_OWNER: "the annotation ballast.dev/hold holds its pods",
     Reason.WAITING_FOR_VICTIMS: "its place is held until the pods that leave it are gone",
     Reason.WAITING_FOR_TURN: "workloads before it are decided first",
     Reason.GANG_SIZE_UNKNOWN: "nothing says how many pods of the group must run together",
@@ -143,6 +145,7 @@ HELP: dict[Reason, str] = {
     Reason.PRIORITY_CLASS_NOT_ALLOWED: "Name a priority class that the project allows.",
     Reason.INVALID_REQUEST: "Create the pod again with a request that is accepted.",
     Reason.HELD_BY_OTHER_GATE: "The controller of that scheduling gate has to remove it.",
+    Reason.HELD_BY_OWNER: "Let it go on with kubectl ballast resume; it has kept its age.",
     Reason.WAITING_FOR_VICTIMS: "Its place is kept; it starts when they have stopped.",
     Reason.WAITING_FOR_TURN: "It is tried again in every cycle.",
     Reason.PLACEMENT_REFUSED: "See why kube-scheduler refuses it; it is planned again by itself.",

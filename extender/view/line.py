@@ -22,6 +22,7 @@ NOT_IN_LINE: Final = frozenset(
         Reason.INVALID_REQUEST,
         Reason.PRIORITY_CLASS_NOT_ALLOWED,
         Reason.HELD_BY_OTHER_GATE,
+        Reason.HELD_BY_OWNER,
         Reason.CLAIMS_NOT_MET,
     }
 )

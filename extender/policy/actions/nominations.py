@@ -2,12 +2,13 @@
 
 A nomination stands until its place is free (it then becomes a reservation of that place) or can no
 longer come free: the node is gone, no pod is leaving it, or the queue may no longer hold it. The
-oldest nomination is served first. Runs before shares are divided, on the snapshot's own table.
+oldest nomination is served first. One whose owner holds it meanwhile is given up. Runs before shares are divided, on the snapshot's own table.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from extender.api.names import ANNOTATION_HOLD
 from extender.api.reasons import Reason, Refused
 from extender.policy.placement.placer import Moment, has_room
 from extender.policy.plan import Placement
@@ -81,6 +82,8 @@ def _may_still(session: Session, promise: _Promise, moment: Moment) -> bool:
         for p in workload.pods
     )
     if n_live + len(promise.pods) < workload.min_member:
+        return False
+    if any(ANNOTATION_HOLD in pod.other_gates for pod in promise.pods):
         return False
     places = _places(session, promise)
     if len(places) < len(promise.pods) or not all(nodes.is_ready[ix] for _, ix in places):

@@ -30,7 +30,11 @@ from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts, PodView, WorkloadView
 
 #: Reasons for which none of a workload can start until its owner does something.
-_CANNOT_START: Final = (Reason.GANG_INCOMPLETE, Reason.HELD_BY_OTHER_GATE)
+_CANNOT_START: Final = (
+    Reason.GANG_INCOMPLETE,
+    Reason.HELD_BY_OTHER_GATE,
+    Reason.HELD_BY_OWNER,
+)
 
 
 def set_fair_shares(session: Session) -> None:

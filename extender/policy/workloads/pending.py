@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from extender.api.names import ANNOTATION_HOLD
 from extender.api.reasons import Reason, Refused
 from extender.policy.plan import Placement
 from extender.policy.queues.tree import PoolQueues, held_pool, pod_amounts, startable, sum_amounts
@@ -259,6 +260,12 @@ def why_too_few(pending: Pending, gated: Sequence[PodView]) -> Refused:
     """Why the pods that could start are none, or not enough."""
     key, n_live, least = pending.workload.key, pending.n_live, least_pods(pending.workload)
     held = sorted({gate for pod in gated for gate in pod.other_gates})
+    if ANNOTATION_HOLD in held:
+        n = sum(ANNOTATION_HOLD in pod.other_gates for pod in gated)
+        told = f"{n} of its {len(gated)} waiting pods" if n < len(gated) else "its waiting pods"
+        return Refused(
+            Reason.HELD_BY_OWNER, f"{key}: the annotation {ANNOTATION_HOLD} holds {told}"
+        )
     if held:
         return Refused(Reason.HELD_BY_OTHER_GATE, f"{key}: held by {', '.join(held)}")
     if not pending.waiting and pending.nodes:

@@ -81,6 +81,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     `written_cards` what its Binding says it holds. `owner` is the UID of the controller that would
     make it again; `checkpoint_s` is 0 where the pod does not say how often it saves its work, and
     `weight` where it states none; `run_s` is None where it does not say how long it runs.
+    `is_held`: its owner does not want it to start yet.
     `plugin_cards` are whole cards that the device plugin gives it; `is_mirror`: kubelet made it.
     `held_cpu_milli` and `held_memory_mib` are what kubelet gave it, which an in-place resize may
     leave above the demand for a while.
@@ -134,6 +135,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     grace_s: int = _GRACE_S
     has_begun: bool = True
     is_ready: bool = True
+    is_held: bool = False
 
     @property
     def is_controlled(self) -> bool:
@@ -189,6 +191,11 @@ def is_ours(pod: Pod, demand: Demand | Refused) -> bool:
 def group_of(pod: Pod) -> str:
     """The name of the pod's group, empty without one."""
     return first_of(pod.metadata.labels, GROUP_LABELS)
+
+
+def is_held(meta: ObjectMeta) -> bool:
+    """Whether the annotation on the pod or GpuPodGroup says that its pods are not to start."""
+    return meta.annotation(names.ANNOTATION_HOLD) == names.HOLD
 
 
 def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
@@ -249,6 +256,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         grace_s=_grace_of(spec),
         has_begun=pod.status.phase != "Pending",
         is_ready=_is_ready(pod),
+        is_held=is_held(meta),
     )
 
 

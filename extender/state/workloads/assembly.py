@@ -121,7 +121,8 @@ class Assembly:
         if facts.claims and not facts.node:
             _, _, affinities = judge_volumes("", facts.claims, self.volumes, facts.namespace)
             constraints = share(structs.replace(constraints, volumes=affinities))
-        return PodView(
+        state = _state_of(facts, row)
+        view = PodView(
             uid=facts.uid,
             namespace=facts.namespace,
             name=facts.name,
@@ -130,7 +131,7 @@ class Assembly:
             budgets=self._budgets.binding(facts),
             resource_version=facts.resource_version,
             demand=facts.demand,
-            state=_state_of(facts, row),
+            state=state,
             is_gated=facts.is_gated,
             is_released=row is not None and facts.plan == f"{row.epoch} {node}",
             is_direct=facts.is_direct,
@@ -154,6 +155,7 @@ class Assembly:
             grace_s=facts.grace_s,
             constraints=constraints,
         )
+        return held(view) if facts.is_held else view
 
     def _denial_of(self, facts: Listed) -> Refused | None:
         denials = (self.denials.get(fact.uid) for fact in facts if not fact.node)
@@ -275,6 +277,15 @@ class Assembly:
             )
             for fact in facts
         )
+
+
+def held(pod: PodView) -> PodView:
+    """The pod as it is while its owner holds it: as behind one more gate, unless it has cards."""
+    if not pod.is_gated or pod.state not in ("gated", "nominated"):
+        return pod
+    if names.ANNOTATION_HOLD in pod.other_gates:
+        return pod
+    return structs.replace(pod, other_gates=(*pod.other_gates, names.ANNOTATION_HOLD))
 
 
 def kind_of(facts: Listed) -> str:

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from extender.api.kinds import GpuPodGroup, Row
 from extender.state.model import PodView, WorkloadView
 from extender.state.nodes import NodeTable
-from extender.state.pods.facts import PodFacts
+from extender.state.pods.facts import PodFacts, is_held
 from extender.state.tally import Tally
 from extender.state.trees import is_below, without_succeeded
 from extender.state.workloads.asked_labels import AskedLabels
-from extender.state.workloads.assembly import RANK, Assembly, repeats_pods
+from extender.state.workloads.assembly import RANK, Assembly, held, repeats_pods
 from extender.state.workloads.finished import Finished
 from extender.state.workloads.members import Members, workload_key
 from extender.state.workloads.staleness import Gangs
@@ -246,6 +246,8 @@ class Workloads:
         facts = sorted((self.facts[uid] for uid in uids), key=lambda fact: (fact.name, fact.uid))
         group = self.groups.get(key) if facts[0].group else None
         pods = self._pods_of(key, facts, self._assembly.node_labels_of(facts, group))
+        if group is not None and is_held(group.metadata):
+            pods = tuple(map(held, pods))
         view = self._assembly.workload(key, facts, group, pods)
         succeeded = self._finished.count(key, facts) if view.is_group else None
         if succeeded:
@@ -299,7 +301,8 @@ def _is_held(pod: PodView) -> bool:
 def _say_the_same(before: GpuPodGroup, after: GpuPodGroup) -> bool:
     """Whether nothing differs that a workload's view is made of."""
     same = before.metadata.uid == after.metadata.uid and before.spec == after.spec
-    return same and repeats_pods(before) == repeats_pods(after)
+    is_as_held = is_held(before.metadata) == is_held(after.metadata)
+    return same and is_as_held and repeats_pods(before) == repeats_pods(after)
 
 
 def _are_below(view: WorkloadView, groups: list[str]) -> bool:

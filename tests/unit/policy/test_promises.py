@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from extender.api.names import ANNOTATION_HOLD
 from extender.api.reasons import Reason, Refused
 from extender.policy.decide import decide
 from tests.support.snapshots import Cluster, counts, statuses
@@ -181,3 +182,14 @@ def test_further_pods_of_a_moved_workload_find_places_of_their_own() -> None:
     more = replace(workload.pods[1], uid="job-2", name="job-2")
     cluster.workloads["ns/job"] = replace(workload, pods=(*workload.pods, more))
     assert statuses(decide(cluster.snapshot())) == {"job-2": "reserved"}
+
+
+def test_promise_to_work_that_its_owner_holds_is_given_up() -> None:
+    cluster = promised()
+    two_cards(cluster)
+    workload = cluster.workloads["ns/a-job"]
+    pods = tuple(replace(pod, other_gates=(ANNOTATION_HOLD,)) for pod in workload.pods)
+    cluster.workloads["ns/a-job"] = replace(workload, pods=pods)
+    plan = decide(cluster.snapshot())
+    assert plan.drops == ["ns/a-job"]
+    assert not plan.admissions
