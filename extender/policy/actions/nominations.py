@@ -1,8 +1,9 @@
 """Nominations of earlier cycles: pods in state `nominated`.
 
 A nomination stands until its place is free (it then becomes a reservation of that place) or can no
-longer come free: the node is gone, no pod is leaving it, or the queue may no longer hold it. The
-oldest nomination is served first. One whose owner holds it meanwhile is given up. Runs before shares are divided, on the snapshot's own table.
+longer come free: the node is gone, no pod is leaving it, the queue may no longer hold it, or the
+owner holds the workload meanwhile. The oldest nomination is served first. Runs before shares are
+divided, on the snapshot's own table.
 """
 
 from collections.abc import Sequence
