@@ -3,20 +3,21 @@
 Imports stay inside the commands, so that asking for help costs no Kubernetes client.
 """
 
-import asyncio
 import contextlib
 import importlib
 import importlib.util
 import os
-import secrets
 import signal
-import socket
 import sys
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    import asyncio
 
 #: Research, which the image leaves out.
 _LAB: Final = "extender.lab"
@@ -36,8 +37,20 @@ _ELSEWHERE: Final = {
     "why": _Elsewhere("extender.cli.questions", "why", "Say why work waits."),
     "queue": _Elsewhere("extender.cli.questions", "queue", "List what waits, in order."),
     "shares": _Elsewhere("extender.cli.questions", "shares", "Show quotas, shares and use."),
-    "whatif": _Elsewhere("extender.cli.questions", "whatif", "Show what a change would do."),
     "report": _Elsewhere("extender.cli.report", "report", "Tell what was used."),
+    "top": _Elsewhere("extender.cli.top", "top", "Show what holds GPUs now."),
+    "history": _Elsewhere("extender.cli.history", "history", "Show what happened to work."),
+    "whatif": _Elsewhere("extender.view.command", "whatif", "Show what a change would do."),
+    "run": _Elsewhere("extender.cli.submit", "run", "Create a Job for GPUs."),
+    "hold": _Elsewhere("extender.cli.hold", "hold", "Keep work that waits from starting."),
+    "resume": _Elsewhere("extender.cli.hold", "resume", "Let held work start."),
+    "convert": _Elsewhere(
+        "extender.cli.convert", "convert", "Turn other schedulers' objects into ours."
+    ),
+    "snapshot": _Elsewhere(
+        "extender.cli.snapshot", "snapshot", "Write the cluster as a scenario file."
+    ),
+    "completion": _Elsewhere("extender.cli.completion", "completion", "Complete in a shell."),
     "web": _Elsewhere("extender.web.command", "web", "Show the answers as pages."),
     "preflight": _Elsewhere("extender.cli.preflight", "preflight", "Check a cluster."),
     "scenario": _Elsewhere("extender.cli.scenario", "scenario", "Decide on clusters in files."),
@@ -51,6 +64,15 @@ _ELSEWHERE: Final = {
 }
 
 
+#: Commands as the help lists them.
+_SECTIONS: Final = (
+    ("Questions", ("why", "queue", "shares", "top", "history", "whatif", "web")),
+    ("Work", ("run", "hold", "resume")),
+    ("Files", ("scenario", "simulate", "snapshot", "convert", _REPLAY, "bench")),
+    ("Machines", ("preflight", "gpu", "time-slicing", "completion")),
+)
+
+
 def _has_lab() -> bool:
     return importlib.util.find_spec(_LAB) is not None
 
@@ -59,8 +81,18 @@ class _Commands(click.Group):
     """Loads a command when it is called for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """What people call; programs of an installation can be called and are not listed."""
         absent = set() if _has_lab() else {_REPLAY}
-        return sorted({*super().list_commands(ctx), *_ELSEWHERE} - absent)
+        return sorted(_ELSEWHERE.keys() - absent)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands and flags; click's own would import every command for its help."""
+        found = [
+            CompletionItem(name, help=_ELSEWHERE[name].help)
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         known = _ELSEWHERE.get(cmd_name)
@@ -75,28 +107,26 @@ class _Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands: programs apart from what people call."""
-        for title, is_program in (("Commands", False), ("Programs of an installation", True)):
-            rows = [
-                (name, self._help_of(name))
-                for name in self.list_commands(ctx)
-                if (name in self.commands) is is_program
-            ]
+        """The list of commands that people call, by what they are for; none is imported."""
+        there = set(self.list_commands(ctx))
+        for title, names in _SECTIONS:
+            rows = [(name, _ELSEWHERE[name].help) for name in names if name in there]
             with formatter.section(title):
                 formatter.write_dl(rows)
 
-    def _help_of(self, name: str) -> str:
-        known = _ELSEWHERE.get(name)
-        return known.help if known else self.commands[name].get_short_help_str(limit=70)
 
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 not done or bad news, 2 wrong usage; why: 3 waits, 4 will never"
+    " start.",
+)
 @click.version_option(package_name="ballast")
 def main() -> None:
     """GPU sharing and fair share for Kubernetes, on the stock kube-scheduler."""
 
 
-@main.command()
+@main.command(hidden=True)
 @click.option("--listen", default="127.0.0.1:8888", show_default=True, help="Where the verbs are.")
 @click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
 @click.option("--tls-cert", default="", help="Certificate file; needed off loopback.")
@@ -112,7 +142,7 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
     _run(run(ServeOptions(**given, **names)))  # type: ignore[arg-type]
 
 
-@main.command()
+@main.command(hidden=True)
 @click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
 @click.option("--namespace", default="ballast-system", show_default=True, help="Of the Lease.")
 @click.option("--identity", default="", help="Default: host name and a random end.")
@@ -137,6 +167,9 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
 )
 def control(identity: str, metrics_listen: str, **given: Any) -> None:
     """Decide what runs: the fair-share cycle, one leader at a time."""
+    import secrets  # noqa: PLC0415
+    import socket  # noqa: PLC0415
+
     from extender.cycle.controller import ControlOptions  # noqa: PLC0415
     from extender.kube.anew import run_anew  # noqa: PLC0415
 
@@ -145,7 +178,7 @@ def control(identity: str, metrics_listen: str, **given: Any) -> None:
     _run(run_anew(lambda: _control(options, metrics_listen)))
 
 
-@main.command()
+@main.command(hidden=True)
 @click.option("--listen", default="127.0.0.1:8443", show_default=True, help="For kube-apiserver.")
 @click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
 @click.option("--metrics-listen", default="127.0.0.1:8890", show_default=True)
@@ -156,7 +189,16 @@ def view(**given: Any) -> None:
     _run(run(ViewOptions(**given)))
 
 
+def complete_for_kubectl() -> None:
+    """The program `kubectl_complete-ballast`, which kubectl calls with the words that are typed."""
+    from extender.cli.completion import answer_kubectl  # noqa: PLC0415
+
+    sys.stdout.write(answer_kubectl(main, sys.argv[1:]))
+
+
 async def _control(options: Any, metrics_listen: str) -> None:
+    import asyncio  # noqa: PLC0415
+
     from extender.cycle.controller import Controller  # noqa: PLC0415
     from extender.http.app import build_observation_app  # noqa: PLC0415
     from extender.http.server import Address, Listener  # noqa: PLC0415
@@ -180,6 +222,8 @@ async def _control(options: Any, metrics_listen: str) -> None:
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
     """Run until it ends, SIGTERM or SIGINT; a start that can't be as asked is one sentence."""
+    import asyncio  # noqa: PLC0415
+
     from extender.api.logs import configure  # noqa: PLC0415
     from extender.http.server import ListenError  # noqa: PLC0415
     from extender.http.tls import TlsError  # noqa: PLC0415
@@ -201,6 +245,8 @@ def _first(errors: BaseExceptionGroup[Exception]) -> str:
 
 
 async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+    import asyncio  # noqa: PLC0415
+
     task = asyncio.ensure_future(work)
     with _signals(task), contextlib.suppress(asyncio.CancelledError):
         await task
@@ -208,6 +254,8 @@ async def _until_told(work: Coroutine[Any, Any, None]) -> None:
 
 @contextlib.contextmanager
 def _signals(task: "asyncio.Future[None]") -> Iterator[None]:
+    import asyncio  # noqa: PLC0415
+
     loop = asyncio.get_running_loop()
     told = (signal.SIGTERM, signal.SIGINT)
     for number in told:

@@ -5,11 +5,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 #: The file name that stands for standard output.
 STDOUT: Final = "-"
@@ -68,8 +70,17 @@ class Output:
         return self.json_to != STDOUT
 
 
-def bar() -> Progress:
+def bar() -> "Progress":
     """A bar on standard error; nothing where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     return Progress(
         TextColumn("{task.description:28}"),
         BarColumn(),
@@ -81,8 +92,10 @@ def bar() -> Progress:
     )
 
 
-def wide_console(width: int) -> Console:
+def wide_console(width: int) -> "Console":
     """The terminal; elsewhere as wide as the widest table: a table that is cut is no table."""
+    from rich.console import Console
+
     return Console() if sys.stdout.isatty() else Console(width=width)
 
 

@@ -85,12 +85,13 @@ class Client(Transport):
         *,
         context: str | None = None,
         user_agent: str = "ballast",
+        headers: tuple[tuple[str, str], ...] = (),
     ) -> Self:
         """A client by kubeconfig, else $KUBECONFIG, else the pod's service account.
 
         Makes no request yet. Raises Misconfigured.
         """
-        source = Source(kubeconfig or "", context or "", user_agent)
+        source = Source(kubeconfig or "", context or "", user_agent, headers)
         return cls(await Connection.open(source))
 
     async def __aenter__(self) -> Self:

@@ -38,6 +38,8 @@ class Source:
     kubeconfig: str = ""
     context: str = ""
     user_agent: str = "ballast"
+    #: Sent with every request, such as those by which an identity is impersonated.
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 #: What reading a configuration raises where the file is not what it should be; the library looks
@@ -61,7 +63,7 @@ class Connection:
     def __init__(self, source: Source, configuration: Any) -> None:
         self._source = source
         self._configuration = configuration
-        self._session = _open_session(configuration, source.user_agent)
+        self._session = _open_session(configuration, source)
         self._retired: list[aiohttp.ClientSession] = []
         self._renewing = asyncio.Lock()
         self._renewed_at = 0.0
@@ -118,7 +120,7 @@ class Connection:
                 fresh = await _read_configuration(self._source)
             except Misconfigured as error:
                 raise Unauthorized(f"credentials are refused, and {error.message}") from error
-            session = _open_session(fresh, self._source.user_agent)
+            session = _open_session(fresh, self._source)
             # Requests under way finish on the pool that they started on.
             self._retired.append(self._session)
             self._configuration, self._session = fresh, session
@@ -176,7 +178,7 @@ def _check_address(url: str) -> None:
         raise ValueError(f"server {url!r} is not an address such as https://10.0.0.1:6443")
 
 
-def _open_session(configuration: Any, user_agent: str) -> aiohttp.ClientSession:
+def _open_session(configuration: Any, source: Source) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(
         limit=0,  # writes are limited by the client; watches must never wait for a slot
         ssl=_tls_context(configuration),
@@ -189,11 +191,12 @@ def _open_session(configuration: Any, user_agent: str) -> aiohttp.ClientSession:
         proxy=_proxy_for(configuration.host or ""),
         read_bufsize=READ_BUFFER_BYTES,
         # Compressing lists costs both sides more than the network between them.
-        headers={
-            "User-Agent": user_agent,
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-        },
+        headers=[
+            ("User-Agent", source.user_agent),
+            ("Accept", "application/json"),
+            ("Accept-Encoding", "identity"),
+            *source.headers,
+        ],
     )
     # aiohttp would send a PUT or DELETE again when a kept connection turns out closed: such a
     # second write would not pass the leader's fence.

@@ -3,7 +3,7 @@
 GPUs are decimal strings ("2.5"), as in the status of our kinds; times are RFC 3339.
 """
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -136,6 +136,7 @@ class Waiting(Answer, kw_only=True):
     pods: int
     reason: str
     workload: str = ""
+    is_group: bool = False
     user: str = ""
     work_kind: str = ""
     priority: int = 0
@@ -196,7 +197,8 @@ class SimulationSpec(Answer, kw_only=True, forbid_unknown_fields=True):
 class Change(Answer):
     """What becomes of one workload in one picture and not in the other.
 
-    `what` is `starts`, `waits`, `stops`, `moves` or `cannot move`.
+    `what` is `starts`, `waits`, `stops`, `moves` or `cannot move`; `lost` are the GPU-hours of work
+    that have to be done again, of what stops or moves.
     """
 
     what: str
@@ -205,10 +207,11 @@ class Change(Answer):
     pods: int
     request: str
     message: str = ""
+    lost: str = ""
 
 
 class SimulationStatus(Answer, kw_only=True):
-    """How the decision differs from the one without the change."""
+    """How the decision differs from the one without the change; what is lost in GPU-hours."""
 
     as_of: AsOf
     changes: list[Change] = []
@@ -216,6 +219,8 @@ class SimulationStatus(Answer, kw_only=True):
     held_after: str
     waiting_before: str
     waiting_after: str
+    lost_before: str = "0"
+    lost_after: str = "0"
     stops: int = 0
     queues: list[QueueFigures] = []
 
@@ -228,3 +233,13 @@ class Simulation(Answer, kw_only=True):
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: SimulationSpec = msgspec.field(default_factory=SimulationSpec)
     status: SimulationStatus | None = None
+
+
+class SnapshotOfCluster(Answer, kw_only=True):
+    """The cluster of now as a scenario file, in `scenario`."""
+
+    api_version: str = API_VERSION
+    kind: str = "Snapshot"
+    metadata: Metadata
+    as_of: AsOf
+    scenario: dict[str, Any]

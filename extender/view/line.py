@@ -85,6 +85,7 @@ def waiting(picture: Picture, namespace: str = "") -> Iterator[Waiting]:
         )
         if is_named:
             told.workload, told.user = key, workload.user
+            told.is_group = workload.is_group
             told.work_kind, told.priority = workload.kind, workload.priority
             told.waits_since = as_time(workload.waits_since or workload.created_at)
             told.message = refused.detail.removeprefix(f"{key}: ") or SENTENCES[refused.reason]

@@ -20,20 +20,26 @@ from extender.view.answers import (
     VERSION,
     AsOf,
     Forecast,
+    Metadata,
     QueueList,
     ShareList,
     Simulation,
+    SnapshotOfCluster,
 )
 from extender.view.explain import explain, find
 from extender.view.figures import all_figures
+from extender.view.file_names import Names
 from extender.view.line import waiting
 from extender.view.picture import BadChangeError, Picture
 from extender.view.simulate import simulate
+from extender.view.snapshot_file import as_file
 
 #: Questions that wait for their turn; a further one is told to come again.
 MOST_WAITING: Final = 32
 _MAX_BODY: Final = 2**20
 _JSON: Final = "application/json"
+#: The one snapshot there is.
+NOW: Final = "now"
 
 _ANSWERS = Counter("ballast_view_answers_total", "Answers given.", ["resource", "code"])
 _SECONDS = Histogram(
@@ -56,6 +62,7 @@ _RESOURCES: Final = (
     ("queues", "Queue", True, ["list"]),
     ("shares", "Share", False, ["list"]),
     ("simulations", "Simulation", False, ["create"]),
+    ("snapshots", "Snapshot", False, ["get"]),
 )
 
 
@@ -107,6 +114,7 @@ class Questions:
         app.router.add_get(f"{root}/queues", self.queue)
         app.router.add_get(f"{root}/shares", self.shares)
         app.router.add_post(f"{root}/simulations", self.simulation)
+        app.router.add_get(f"{root}/snapshots/{NOW}", self.snapshot)
         return app
 
     async def explanation(self, request: web.Request) -> web.Response:
@@ -161,6 +169,16 @@ class Questions:
             return asked
 
         return await self._answer("simulations", answer, status=201)
+
+    async def snapshot(self, request: web.Request) -> web.Response:
+        """The cluster of now as a scenario file; with `?anonymous=true` its names are hashed."""
+        names = Names(is_anonymous=request.query.get("anonymous") == "true")
+
+        def answer(picture: Picture, as_of: AsOf) -> object:
+            told = as_file(picture, names)
+            return SnapshotOfCluster(metadata=Metadata(NOW), as_of=as_of, scenario=told)
+
+        return await self._answer("snapshots", answer)
 
     async def _answer(
         self, resource: str, answer: Callable[[Picture, AsOf], object], status: int = 200

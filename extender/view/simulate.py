@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping
 
 from extender.api.units import MILLI_PER_GPU, format_gpus, parse_gpus
-from extender.state.model import WorkloadView
+from extender.policy.plan import Eviction, Move
+from extender.policy.preemption.lost_work import seconds_lost
+from extender.state.model import PodView, WorkloadView
 from extender.view.answers import AsOf, Change, Job, SimulationSpec, SimulationStatus
 from extender.view.figures import all_figures
-from extender.view.picture import BadChangeError, Picture, imagined, waits
+from extender.view.picture import BadChangeError, Picture, imagined, leaving, waits
 
 
 def simulate(picture: Picture, spec: SimulationSpec, as_of: AsOf) -> SimulationStatus:
@@ -21,6 +23,8 @@ def simulate(picture: Picture, spec: SimulationSpec, as_of: AsOf) -> SimulationS
         held_after=format_gpus(_held(changed)),
         waiting_before=format_gpus(_waiting(picture)),
         waiting_after=format_gpus(_waiting(changed)),
+        lost_before=format_hours(_lost(picture)),
+        lost_after=format_hours(_lost(changed) + _lost_by_drain(picture, spec)),
         queues=list(all_figures(changed.plan, changed.snapshot)),
     )
 
@@ -94,21 +98,64 @@ def _changes(before: Picture, after: Picture, spec: SimulationSpec) -> Iterator[
             for pod in held
             if any(before.snapshot.budgets.get(name, 1) < 1 for name in pod.budgets)
         ]
+        gone = [pod for pod in held if not pod.is_controlled]
         if blocked:
             message = f"its disruption budget {blocked[0].budgets[0]} lets none go"
             milli = sum(pod.held_milli for pod in blocked)
             yield _change("cannot move", workload.key, before, len(blocked), milli, message)
-        gone = [pod for pod in held if not pod.is_controlled]
         if gone:
             milli = sum(pod.held_milli for pod in gone)
-            message = "nothing makes its pod again"
-            yield _change("stops", workload.key, before, len(gone), milli, message)
+            told = _change(
+                "stops", workload.key, before, len(gone), milli, "nothing makes its pod again"
+            )
+            told.lost = format_hours(sum(lost_milli_seconds(before, pod) for pod in gone))
+            yield told
 
 
 def _change(what: str, key: str, picture: Picture, pods: int, milli: int, message: str) -> Change:
     workload = picture.snapshot.workloads.get(key)
     project = workload.project if workload else ""
-    return Change(what, key, project, pods, format_gpus(milli), message)
+    told = Change(what, key, project, pods, format_gpus(milli), message)
+    leave = {"stops": picture.plan.evictions, "moves": picture.plan.moves}.get(what, ())
+    pods_of = [_pod_of(each) for each in leave if each.workload == key]
+    if pods_of:
+        told.lost = format_hours(sum(lost_milli_seconds(picture, pod) for pod in pods_of))
+    return told
+
+
+def _pod_of(each: Eviction | Move) -> PodView:
+    return each.pod if isinstance(each, Eviction) else each.placement.pod
+
+
+def lost_milli_seconds(picture: Picture, pod: PodView) -> int:
+    """Milli-GPU times seconds of the pod's work that a stop wastes, its restart included."""
+    snapshot = picture.snapshot
+    ix = snapshot.nodes.ix_of(pod.node)
+    pool = snapshot.pools.get(snapshot.nodes.pool[ix]) if ix is not None else None
+    return pod.held_milli * seconds_lost(pod, snapshot.now_s, pool.checkpoint_s if pool else 0)
+
+
+def format_hours(milli_seconds: int) -> str:
+    """GPU-hours with one decimal, rounded up: what is lost is never shown as nothing."""
+    tenths = -(-milli_seconds * 10 // (MILLI_PER_GPU * 3600))
+    return f"{tenths // 10}.{tenths % 10}" if tenths else "0"
+
+
+def _lost(picture: Picture) -> int:
+    """What the plan's evictions and moves waste, in milli-GPU times seconds."""
+    return sum(lost_milli_seconds(picture, _pod_of(each)) for each in leaving(picture.plan))
+
+
+def _lost_by_drain(before: Picture, spec: SimulationSpec) -> int:
+    """What the pods lose that the drain stops, whether or not they are made again."""
+    drained = set(spec.drain)
+    budgets = before.snapshot.budgets
+    return sum(
+        lost_milli_seconds(before, pod)
+        for workload in before.snapshot.workloads.values()
+        for pod in workload.pods
+        if pod.node in drained and all(budgets.get(name, 1) > 0 for name in pod.budgets)
+    )
 
 
 def _fates(picture: Picture) -> dict[str, dict[str, tuple[int, int, str]]]:

@@ -1,0 +1,133 @@
+"""Asking an API server from a command: one sentence on standard error where that fails."""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import click
+
+from extender.api.demand import GROUP_LABELS
+from extender.cli.flags import Scope, Where
+from extender.cli.output import plain
+from extender.kube.client import Client
+from extender.kube.connection import namespace_of
+from extender.kube.errors import KubeError, NotFound, RequestRefused, Unavailable
+from extender.kube.transport import Call
+
+VIEW: Final = "/apis/view.ballast.dev/v1alpha1"
+#: Explaining a workload takes a few dozen decisions.
+DEADLINE_S: Final = 60.0
+#: Kubernetes lists in pages of 500, as kubectl does.
+_PAGE: Final = "500"
+#: How the message of an error begins.
+_REQUEST: Final = re.compile(r"^(GET|POST|PATCH|PUT|DELETE) \S+: \d+ \w+: ")
+
+Answer = dict[str, Any]
+T = TypeVar("T")
+
+
+def ask(where: Where, work: Callable[[Client], Awaitable[T]]) -> T:
+    """What `work` returns, given a client; raises ClickException where there is no answer."""
+    try:
+        return asyncio.run(_ask(where, work))
+    except NotFound as error:
+        raise click.ClickException(plain(_of_missing(said(error)))) from None
+    except Unavailable as error:
+        raise click.ClickException(f"no answer: {plain(error.message)}") from None
+    except KubeError as error:
+        raise click.ClickException(plain(said(error))) from None
+
+
+async def _ask(where: Where, work: Callable[[Client], Awaitable[T]]) -> T:
+    connected = await Client.connect(
+        where.kubeconfig or None,
+        context=where.context or None,
+        user_agent="kubectl-ballast",
+        headers=where.headers,
+    )
+    async with connected as client:
+        return await work(client)
+
+
+def answer_to(where: Where, call: Call) -> Answer:
+    """The JSON that the API server answers; raises ClickException where there is none."""
+
+    async def work(client: Client) -> Answer:
+        found: Answer = json.loads(await client.send(call))
+        return found
+
+    return ask(where, work)
+
+
+def get_view(where: Where, path: str, query: Mapping[str, str] | None = None) -> Answer:
+    """An answer of `ballast view`; raises ClickException where there is none."""
+    return answer_to(where, Call("GET", f"{VIEW}{path}", query=query or {}, deadline_s=DEADLINE_S))
+
+
+def space_of(scope: Scope, where: Where) -> str:
+    """The namespace asked for, by flag or context; empty for all."""
+    if scope.is_all:
+        return ""
+    return scope.namespace or namespace_of(where.kubeconfig, where.context)
+
+
+async def listed(
+    client: Client, path: str, *, selector: str = "", fields: str = ""
+) -> list[Answer]:
+    """The items of a list, page by page."""
+    query = {"limit": _PAGE}
+    query |= {"labelSelector": selector} if selector else {}
+    query |= {"fieldSelector": fields} if fields else {}
+    items: list[Answer] = []
+    while True:
+        told = json.loads(await client.send(Call("GET", path, query=query, deadline_s=DEADLINE_S)))
+        items += told["items"]
+        token = told["metadata"].get("continue")
+        if not token:
+            return items
+        query["continue"] = token
+
+
+async def listed_or_none(client: Client, path: str, **options: str) -> list[Answer] | None:
+    """As `listed`; None where the user may not list them, or there is no such kind."""
+    try:
+        return await listed(client, path, **options)
+    except (RequestRefused, NotFound):
+        return None
+
+
+def path_of(plural: str, namespace: str, root: str = "/api/v1") -> str:
+    """Where the objects of a namespace are, or of all where that is empty."""
+    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
+
+
+async def keys_of(client: Client, namespace: str, selector: str) -> set[str]:
+    """Keys (`namespace/name`) of the workloads that have a pod with these labels."""
+    found = set()
+    for pod in await listed(client, path_of("pods", namespace), selector=selector):
+        found.add(key_of(pod))
+    return found
+
+
+def key_of(pod: Answer) -> str:
+    """The key of the workload that the pod belongs to: of its group, else its own."""
+    meta = pod["metadata"]
+    labels = meta.get("labels") or {}
+    group = next((labels[each] for each in GROUP_LABELS if labels.get(each)), "")
+    return f"{meta['namespace']}/{group or meta['name']}"
+
+
+def said(error: KubeError) -> str:
+    """What the API server said, without the request that it said it of."""
+    return _REQUEST.sub("", error.message)
+
+
+def _of_missing(told: str) -> str:
+    if "could not find the requested resource" in told or "page not found" in told:
+        return (
+            "this cluster does not answer questions: kubectl apply -k manifests/overlays/view"
+            " installs what does"
+        )
+    return told

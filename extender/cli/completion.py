@@ -1,0 +1,56 @@
+"""Completion in shells: scripts for `ballast`, and the program that kubectl asks for its plugin.
+
+click makes the scripts and knows commands and flags; names come from the cluster in time, or not.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import click
+from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
+
+if TYPE_CHECKING:
+    from click import Command
+
+_SHELLS: Final = ("bash", "zsh", "fish")
+#: What the end of kubectl's answer says: complete nothing else, such as names of files.
+_NO_FILES: Final = ":4"
+_FILES: Final = ":0"
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script that makes a shell complete `ballast`.
+
+    \b
+    bash:    source <(ballast completion bash)
+    zsh:     source <(ballast completion zsh)
+    fish:    ballast completion fish | source
+    kubectl: kubectl completes `kubectl ballast` by itself where kubectl_complete-ballast is on the
+             PATH, which it is where this program was installed by pip
+    """
+    found = get_completion_class(shell)
+    assert found is not None, shell
+    root = ctx.find_root()
+    click.echo(found(root.command, {}, "ballast", "_BALLAST_COMPLETE").source())
+
+
+def answer_kubectl(command: "Command", words: list[str]) -> str:
+    """What kubectl is told to the words typed after `kubectl ballast`, of which the last is being
+    typed: one possible word on each line, then what to do with them."""
+    *before, last = words or [""]
+    found = _Kubectl(command, {}, "kubectl ballast", "").get_completions(before, last)
+    is_file = any(item.type in ("file", "dir") for item in found)
+    lines = [_line(item) for item in found if item.type == "plain"]
+    return "".join(f"{line}\n" for line in (*lines, _FILES if is_file else _NO_FILES))
+
+
+def _line(item: CompletionItem) -> str:
+    return f"{item.value}\t{item.help}" if item.help else str(item.value)
+
+
+class _Kubectl(ShellComplete):
+    """Completion without a shell: kubectl does what a shell's script would do."""
+
+    name = "kubectl"

@@ -1,0 +1,167 @@
+"""The command `ballast whatif`: on the cluster of now, by `ballast view`, or on a scenario file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from extender.cli.flags import How, Where, cluster_flags, output_flags
+from extender.cli.names import complete_project
+
+if TYPE_CHECKING:
+    from extender.view.picture import Picture
+
+#: What becomes of work: the sign before its line.
+_SIGNS: Final = {
+    "starts": "[green]+[/green]",
+    "stops": "[red]-[/red]",
+    "moves": "[yellow]~[/yellow]",
+    "waits": "[yellow].[/yellow]",
+    "cannot move": "[red]![/red]",
+}
+
+
+@click.command()
+@click.option(
+    "--quota", "quotas", multiple=True, metavar="PROJECT=GPUS", help="Another quota.",
+    shell_complete=complete_project,
+)  # fmt: skip
+@click.option(
+    "--limit", "limits", multiple=True, metavar="PROJECT=GPUS", help="Another limit.",
+    shell_complete=complete_project,
+)  # fmt: skip
+@click.option("--drain", multiple=True, metavar="NODE", help="The node is drained.")
+@click.option("--add-nodes", multiple=True, metavar="NODE=COUNT", help="More nodes like NODE.")
+@click.option(
+    "--job", "jobs", multiple=True, metavar="PROJECT=PODSxGPUS", help="A job, such as a=4x1."
+)
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Decide on this scenario file instead of the cluster.",
+)
+@output_flags("table", "json", "yaml")
+@cluster_flags
+def whatif(file: Path | None, how: How, where: Where, **given: tuple[str, ...]) -> None:
+    """Show how the next decision would differ; nothing is changed.
+
+    Every option may be given more than once. A project may be written PROJECT/NODEPOOL. Exit code 1
+    if work would stop or a drain would hang, which makes it a check for a change of quotas.
+    """
+    from extender.cli.exits import BAD, OK
+    from extender.cli.show import show_object
+
+    spec = _spec(given)
+    told = _on_file(file, spec) if file else _on_cluster(where, spec)
+    show_object(how, told, _print, "simulation")
+    worst = {change["what"] for change in told["status"].get("changes", ())}
+    raise SystemExit(BAD if worst & {"stops", "cannot move"} else OK)
+
+
+def _spec(given: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    spec = {
+        "quotas": dict(_pair(each, "--quota") for each in given["quotas"]),
+        "limits": dict(_pair(each, "--limit") for each in given["limits"]),
+        "drain": list(given["drain"]),
+        "addNodes": [_added(each) for each in given["add_nodes"]],
+        "jobs": [_job(each) for each in given["jobs"]],
+    }
+    if not any(spec.values()):
+        raise click.UsageError("say what is to be different; see --help")
+    return spec
+
+
+def _on_cluster(where: Where, spec: dict[str, Any]) -> dict[str, Any]:
+    from extender.cli.ask import DEADLINE_S, VIEW, answer_to
+    from extender.kube.transport import Call
+
+    call = Call("POST", f"{VIEW}/simulations", body={"spec": spec}, deadline_s=DEADLINE_S)
+    return answer_to(where, call)
+
+
+def _on_file(path: Path, spec: dict[str, Any]) -> dict[str, Any]:
+    """The same answer, on the first case of the file; raises ClickException."""
+    import msgspec
+
+    from extender.view.answers import AsOf, Simulation, SimulationSpec
+    from extender.view.picture import BadChangeError
+    from extender.view.simulate import simulate
+
+    try:
+        asked = msgspec.convert(spec, SimulationSpec)
+        status = simulate(_picture_of(path), asked, AsOf("", ""))
+    except (BadChangeError, msgspec.ValidationError) as error:
+        raise click.ClickException(str(error)) from None
+    told: dict[str, Any] = msgspec.to_builtins(Simulation(spec=asked, status=status))
+    return told
+
+
+def _picture_of(path: Path) -> "Picture":
+    from extender.scenario.errors import ScenarioError
+    from extender.scenario.load import load
+    from extender.scenario.snapshot import settings_now, take_snapshot
+    from extender.scenario.world import World
+    from extender.view.picture import Picture
+
+    loaded = load([path])
+    if loaded.broken:
+        raise click.ClickException(loaded.broken[0].why)
+    try:
+        world = World.of(loaded.cases[0])
+    except ScenarioError as error:
+        raise click.ClickException(f"{path}: {error}") from None
+    return Picture(take_snapshot(world), settings_now(world))
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, figure = text.rpartition("=")
+    if not equals or not name or not figure:
+        raise click.BadParameter(f"{text!r} is not NAME=NUMBER, such as a=8", param_hint=option)
+    return name, figure
+
+
+def _added(text: str) -> dict[str, Any]:
+    like, count = _pair(text, "--add-nodes")
+    if not count.isdecimal():
+        raise click.BadParameter(f"{count!r} is not a number", param_hint="--add-nodes")
+    return {"like": like, "count": int(count)}
+
+
+def _job(text: str) -> dict[str, Any]:
+    project, size = _pair(text, "--job")
+    pods, times, gpus = size.partition("x")
+    if not times or not pods.isdecimal():
+        told = f"{text!r} is not PROJECT=PODSxGPUS, such as a=4x1 or a=1x0.5"
+        raise click.BadParameter(told, param_hint="--job")
+    return {"project": project, "pods": int(pods), "gpus": gpus}
+
+
+def _print(told: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from extender.cli.output import wide_console
+    from extender.cli.show import WIDTH, safe
+
+    status, out = told["status"], wide_console(WIDTH)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for change in status.get("changes", ()):
+        lost = f"loses {change['lost']} GPU-h" if change.get("lost") else ""
+        table.add_row(
+            f" {_SIGNS.get(change['what'], ' ')}",
+            safe(change["workload"]),
+            safe(change["what"]),
+            f"{change['request']} GPU",
+            lost,
+            safe(change.get("message", "")),
+        )
+    if table.row_count:
+        out.print(table)
+    else:
+        out.print("The next decision would be the same.")
+    out.print(
+        f"held {status['heldBefore']} -> {status['heldAfter']} GPUs,"
+        f" waiting {status['waitingBefore']} -> {status['waitingAfter']} GPUs,"
+        f" lost {status.get('lostBefore', '0')} -> {status.get('lostAfter', '0')} GPU-hours"
+    )
+    click.echo("One decision was made on a changed copy; nothing was changed.", err=True)

@@ -1,0 +1,376 @@
+"""The cluster of this moment as a scenario file, on which `ballast scenario show` and `simulate`
+decide as the cluster does.
+
+What a file cannot say is left out, and counted in `about`: work behind a hold or a gate of others,
+work that its own mistakes keep from starting, affinities with several terms, and what only the
+leader's memory has.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from extender.api.units import MILLI_PER_GPU, format_gpus
+from extender.scenario import model as file
+from extender.state.model import Constraints, Figures, GroupView, PodView, QueueView, WorkloadView
+from extender.view.file_names import Names
+from extender.view.picture import Picture, is_limited, waits
+
+#: On every node of the file: the pool that it is in.
+_POOL_LABEL: Final = "ballast.dev/node-pool"
+#: The job that stands for cards that no workload of the file holds, and that are not free.
+_TAKEN: Final = "not-available"
+#: Departments, projects, and nothing below: users' queues are made of the jobs.
+_USUAL_PRIORITY: Final = 100
+
+
+def as_file(picture: Picture, names: Names) -> dict[str, Any]:
+    """The scenario as values that JSON and YAML can say."""
+    return _Writer(picture, names).write()
+
+
+@dataclass(slots=True)
+class _Writer:
+    """One picture on its way into a file; `left_out` counts what a file cannot say."""
+
+    picture: Picture
+    names: Names
+    left_out: Counter[str] = field(default_factory=Counter)
+    taken: dict[str, str] = field(default_factory=dict)
+
+    def write(self) -> dict[str, Any]:
+        snapshot = self.picture.snapshot
+        workloads = sorted(
+            snapshot.workloads.values(), key=lambda each: (each.created_at, each.key)
+        )
+        self._name_jobs(workloads)
+        jobs = [job for each in workloads if (job := self._job(each)) is not None]
+        nodes = [self._node(name, ix) for name, ix in sorted(snapshot.nodes.cards.ix.items())]
+        if seized := list(self._seized()):
+            jobs.append(
+                file.Job(name=_TAKEN, namespace=_TAKEN, priority=1000, preemptible=False,
+                         tasks=seized)
+            )  # fmt: skip
+        case = file.Case(
+            scenario="v1",
+            id="snapshot",
+            about=self._about(),
+            settings=self._settings(),
+            topologies=[
+                file.Topology(name=name, levels=[file.Level(label=label) for label in labels])
+                for name, labels in sorted(snapshot.topologies.items())
+            ],
+            node_pools=self._pools(),
+            nodes=nodes,
+            queues=[self._queue(view) for view in self._queues()],
+            jobs=jobs,
+            budgets=list(self._budgets(workloads)),
+        )
+        told: dict[str, Any] = _without_defaults(case)
+        return told
+
+    # -- the cluster -------------------------------------------------------------------------
+
+    def _settings(self) -> file.Settings:
+        """Those of the pool with the most nodes: a file has one reclaim band and one order."""
+        pools, n_in = self.picture.snapshot.pools, Counter(self.picture.snapshot.nodes.pool)
+        usual = max(pools.values(), key=lambda pool: (n_in[pool.name], pool.name), default=None)
+        if usual is None:
+            return file.Settings()
+        same = [
+            (pool.reclaim_band_percent, pool.checkpoint_s, pool.job_order)
+            for pool in pools.values()
+        ]
+        if len(set(same)) > 1:
+            self.left_out["settings of node pools other than " + usual.name] += 1
+        weight = usual.usage_weight_milli
+        return file.Settings(
+            reclaim_band=usual.reclaim_band_percent,
+            checkpoint=usual.checkpoint_s,
+            job_order=usual.job_order,
+            usage_weight=1 if weight is None else weight / 1000,
+        )
+
+    def _pools(self) -> list[file.Pool]:
+        return [
+            file.Pool(
+                name=pool.name,
+                match={_POOL_LABEL: pool.name},
+                policy=pool.policy,
+                preemption=pool.has_preemption,
+                placement=file.Placement(gpu=pool.gpu_placement, cpu=pool.cpu_placement),
+            )
+            for _, pool in sorted(self.picture.snapshot.pools.items())
+        ]
+
+    def _node(self, name: str, ix: int) -> file.Node:
+        table = self.picture.snapshot.nodes
+        cards, held = table.cards, self._held_on(name)
+        labels = {key: self.names.value(key, value) for key, value in table.labels[ix].items()}
+        counted = Counter(table.free_counted[ix] or {})
+        for pod in held:
+            counted.update(dict(pod.demand.counted))
+        cpu_milli = table.free_cpu_milli[ix] + sum(pod.demand.cpu_milli for pod in held)
+        memory_mib = table.free_memory_mib[ix] + sum(pod.demand.memory_mib for pod in held)
+        return file.Node(
+            name=self.names.node(name),
+            labels={**labels, _POOL_LABEL: table.pool[ix]},
+            taints=[
+                file.NodeTaint(key=t.key, value=t.value, effect=t.effect)  # type: ignore[arg-type]
+                for t in table.taints[ix]
+            ],
+            gpus=cards.n_cards[ix],
+            gpu_memory_mib=cards.card_mib[ix],
+            gpu_model=cards.model[ix],
+            cpu=f"{max(0, cpu_milli)}m",
+            memory=f"{max(0, memory_mib)}Mi",
+            max_pods=max(0, table.free_pods[ix] + len(held)),
+            mig=file.Mig(instances={key: n for key, n in sorted(counted.items()) if n > 0}),
+            unschedulable=not table.is_ready[ix],
+        )
+
+    def _held_on(self, node: str) -> list[PodView]:
+        return [
+            pod
+            for workload in self.picture.snapshot.workloads.values()
+            for pod in workload.pods
+            if pod.node == node
+        ]
+
+    def _seized(self) -> Iterator[file.Task]:
+        """Parts of cards that are neither free nor held by a workload: sick cards, and cards of
+        pods that Ballast did not place."""
+        cards = self.picture.snapshot.nodes.cards
+        for name, ix in sorted(cards.ix.items()):
+            held: Counter[int] = Counter()
+            for pod in self._held_on(name):
+                held.update({card.index: card.milli for card in pod.cards})
+            for card in range(cards.n_cards[ix]):
+                free = max(0, cards.card_free[ix * cards.stride + card])
+                milli = MILLI_PER_GPU - free - held[card]
+                if milli > 0:
+                    yield file.Task(
+                        name=f"{self.names.node(name)}-{card}",
+                        state="running",
+                        node=self.names.node(name),
+                        cards=[str(card)],
+                        gpu=format_gpus(milli),
+                        cpu="0",
+                        memory="0",
+                    )
+
+    # -- queues ------------------------------------------------------------------------------
+
+    def _queues(self) -> list[QueueView]:
+        """Departments before their projects, the oldest first: a file tells age by order."""
+        views = [
+            view for view in self.picture.snapshot.queues.values() if "/user/" not in view.name
+        ]
+        return sorted(views, key=lambda view: (bool(view.parent), view.created_at, view.name))
+
+    def _queue(self, view: QueueView) -> file.Queue:
+        pools = {
+            pool: file.QueuePool(
+                gpu=_figures(figures.gpu, format_gpus),
+                cpu=_figures(figures.cpu, lambda milli: f"{milli}m"),
+                memory=_figures(figures.memory, lambda mib: f"{mib}Mi"),
+            )
+            for pool, figures in sorted(view.pools.items())
+        }
+        ranks = {figures.rank for figures in view.pools.values()} or {0}
+        if len(ranks) > 1:
+            self.left_out["ranks of a queue that differ by node pool"] += 1
+        used = [figures.gpu.usage_ppm for figures in view.pools.values()]
+        return file.Queue(
+            name=self.names.queue(view.name),
+            parent=self.names.queue(view.parent) if view.parent else None,
+            priority=_USUAL_PRIORITY - min(ranks),
+            pools=pools,
+            usage=file.Usage(gpu=max(used, default=0) / 1_000_000),
+            reclaim_min_runtime=view.reclaim_min_runtime_s,
+            preempt_min_runtime=view.preempt_min_runtime_s,
+        )
+
+    # -- work --------------------------------------------------------------------------------
+
+    def _name_jobs(self, workloads: Iterable[WorkloadView]) -> None:
+        """Names of jobs are unique in a file: those of several namespaces have theirs in front."""
+        n_of = Counter(self.names.job(each.name) for each in workloads)
+        for each in workloads:
+            name = self.names.job(each.name)
+            space = self.names.namespace(each.namespace)
+            self.taken[each.key] = name if n_of[name] == 1 else f"{space}.{name}"
+
+    def _job(self, workload: WorkloadView) -> file.Job | None:
+        if workload.problem is not None:
+            self.left_out["workloads that cannot start as they are"] += 1
+            if not any(pod.node for pod in workload.pods):
+                return None
+        now_s = self.picture.snapshot.now_s
+        tasks = [task for pod in workload.pods if (task := self._task(workload, pod)) is not None]
+        if not tasks:
+            return None
+        started = [pod.started_at for pod in workload.pods if pod.node and pod.started_at]
+        saves = [pod.checkpoint_s for pod in workload.pods if pod.checkpoint_s is not None]
+        return file.Job(
+            name=self.taken[workload.key],
+            tasks=tasks,
+            queue=self.names.queue(workload.project),
+            namespace=self.names.namespace(workload.namespace),
+            priority=workload.priority,
+            preemptible=workload.is_preemptible,
+            kind=workload.kind,  # type: ignore[arg-type]
+            node_pools=list(workload.pools),
+            user=self.names.user(workload.user),
+            max_concurrent_pods=workload.max_concurrent_pods,
+            expected_run=workload.expected_run_s,
+            checkpoint=saves[0] if saves else None,
+            weight=workload.weight,
+            age=max(0, now_s - workload.created_at),
+            running_for=max(0, now_s - min(started)) if started else 0,
+            preemption_delay=workload.preemption_delay_s,
+            stale=self._stale(workload),
+            group=_group(workload.tree, workload.min_member),
+        )
+
+    def _stale(self, workload: WorkloadView) -> file.Stale | None:
+        if workload.stale_since is None:
+            return None
+        since = max(0, self.picture.snapshot.now_s - workload.stale_since)
+        return file.Stale(for_=since, grace=workload.stale_grace_s)
+
+    def _task(self, workload: WorkloadView, pod: PodView) -> file.Task | None:
+        """The pod; None where a file cannot say how it is."""
+        demand, is_waiting = pod.demand, waits(pod) or not pod.node
+        if is_waiting and pod.is_terminating:
+            return None
+        if is_waiting and pod.other_gates:
+            self.left_out["pods that a hold or a gate of others keeps from starting"] += 1
+            return None
+        if not is_waiting and demand.devices and not pod.cards:
+            self.left_out["running pods whose cards are not known"] += 1
+            return None
+        asked: dict[str, Any] = {"gpu": format_gpus(demand.milli * demand.devices)}
+        if demand.gpu_memory_mib:
+            asked = {"gpu_memory": demand.gpu_memory_mib, "devices": demand.devices}
+        elif demand.milli != MILLI_PER_GPU and demand.devices > 1:
+            asked = {"gpu": format_gpus(demand.milli), "devices": demand.devices}
+        state = "pending"
+        if pod.node:
+            state = "evicted" if pod.is_terminating else "running"
+            state = "nominated" if pod.state == "nominated" else state
+        return file.Task(
+            name=self.names.pod(pod.name),
+            state=state,  # type: ignore[arg-type]
+            node=self.names.node(pod.node) if pod.node else None,
+            cards=[str(card.index) for card in pod.cards],
+            group=pod.group if workload.tree and workload.tree.children else "",
+            order=pod.order,
+            cpu=f"{demand.cpu_milli}m",
+            memory=f"{demand.memory_mib}Mi",
+            resources=dict(demand.counted),
+            **asked,
+            **self._constraints(pod.constraints if is_waiting else Constraints()),
+        )
+
+    def _constraints(self, found: Constraints) -> dict[str, Any]:
+        terms = found.affinity.node_selector_terms if found.affinity else []
+        rules: list[file.Requirement] = []
+        if len(terms) == 1 and not terms[0].match_fields:
+            rules = [
+                file.Requirement(
+                    key=rule.key,
+                    operator=rule.operator,  # type: ignore[arg-type]
+                    values=[self.names.value(rule.key, value) for value in rule.values or ()],
+                )
+                for rule in terms[0].match_expressions or ()
+            ]
+        elif terms:
+            self.left_out["node affinities with several terms or with fields"] += 1
+        said = (found.gpu_models, found.pod_affinity, found.pod_anti_affinity, found.volumes,
+                found.only_nodes, found.barred)  # fmt: skip
+        if any(said):
+            self.left_out["GPU models, pod affinity, volumes and refused nodes of pods"] += 1
+        return {
+            "node_selector": {
+                key: self.names.value(key, value) for key, value in found.node_selector
+            },
+            "node_affinity": rules,
+            "tolerations": [
+                file.Toleration(key=t.key, operator=t.operator, value=t.value, effect=t.effect)  # type: ignore[arg-type]
+                for t in found.tolerations
+            ],
+        }
+
+    def _budgets(self, workloads: Iterable[WorkloadView]) -> Iterator[file.Budget]:
+        """Each budget keeps as many pods as it would not let go now."""
+        jobs: dict[str, list[str]] = {}
+        n_up: Counter[str] = Counter()
+        for workload in workloads:
+            for name in {name for pod in workload.pods for name in pod.budgets}:
+                jobs.setdefault(name, []).append(self.taken[workload.key])
+                n_up[name] += sum(
+                    pod.state == "bound" and not pod.is_terminating for pod in workload.pods
+                )
+        for key, covered in sorted(jobs.items()):
+            space, _, name = key.partition("/")
+            allowed = self.picture.snapshot.budgets.get(key, 0)
+            yield file.Budget(
+                name=self.names.job(name),
+                namespace=self.names.namespace(space),
+                jobs=covered,
+                min_available=max(0, n_up[key] - allowed),
+            )
+
+    def _about(self) -> str:
+        listed = [f"{n} x {what}" for what, n in sorted(self.left_out.items())]
+        return f"Not in this file: {'; '.join(listed)}." if listed else ""
+
+
+def _figures(given: Figures, say: Any) -> file.Figures:
+    return file.Figures(
+        quota=say(given.quota) if is_limited(given.quota) else None,
+        limit=say(given.limit) if is_limited(given.limit) else None,
+        weight=given.weight,
+    )
+
+
+def _group(tree: GroupView | None, min_member: int) -> file.Group:
+    if tree is None:
+        return file.Group(min=min_member)
+    near = tree.topology
+    return file.Group(
+        name=tree.name,
+        min=tree.min_member,
+        min_groups=tree.min_groups,
+        topology=file.Nearness(name=near.topology, required=near.required, preferred=near.preferred)
+        if near
+        else None,
+        children=[_group(child, child.min_member) for child in tree.children],
+    )
+
+
+def _without_defaults(struct: msgspec.Struct) -> Any:
+    """The struct as values, with what has its default left out, so that people can read it."""
+    told: dict[str, Any] = {}
+    for each in msgspec.structs.fields(struct):
+        value = getattr(struct, each.name)
+        usual = each.default
+        if each.default_factory is not msgspec.NODEFAULT:
+            usual = each.default_factory()
+        if value != usual:
+            told[each.encode_name] = _plain(value)
+    return told
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return _without_defaults(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value
