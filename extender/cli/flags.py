@@ -7,7 +7,7 @@ Kubernetes client: what a command needs, it imports when it runs.
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import click
 
@@ -79,7 +79,7 @@ def cluster_flags(command: Command) -> Command:
         click.option("--context", default="", help="Context of the kubeconfig."),
         click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else ~/.kube/config."),
     )
-    return _with(run, options)
+    return _with(run, options, command)
 
 
 def output_flags(*formats: str) -> Callable[[Command], Command]:
@@ -98,7 +98,7 @@ def output_flags(*formats: str) -> Callable[[Command], Command]:
             click.option("--no-headers", is_flag=True, help="Leave out the line of headers."),
             format_flag(accepted),
         )
-        return _with(run, options)
+        return _with(run, options, command)
 
     return decorate
 
@@ -122,7 +122,7 @@ def scope_flags(command: Command) -> Command:
         click.option("-A", "--all-namespaces", "is_all", is_flag=True, help="All namespaces."),
         namespace_flag,
     )
-    return _with(run, options)
+    return _with(run, options, command)
 
 
 namespace_flag = click.option(
@@ -133,7 +133,8 @@ selector_flag = click.option(
 )
 
 
-def _with(command: Any, options: Iterable[Callable[[Any], Any]]) -> Any:
+def _with(run: Any, options: Iterable[Callable[[Any], Any]], _as: Command) -> Command:
+    """`run` with the options; its type is that of the command that it stands for."""
     for option in options:
-        command = option(command)
-    return command
+        run = option(run)
+    return cast(Command, run)

@@ -1,0 +1,125 @@
+"""Reading a foreign object so that no field of it is forgotten: what is not taken is reported."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Manifest = dict[str, Any]
+
+#: What the API server writes, which says nothing that could be lost.
+_SERVER: Final = frozenset(
+    {
+        "apiVersion",
+        "kind",
+        "status",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "metadata.resourceVersion",
+        "metadata.generation",
+        "metadata.creationTimestamp",
+        "metadata.managedFields",
+        "metadata.selfLink",
+        "metadata.finalizers",
+        "metadata.ownerReferences",
+        "metadata.annotations.kubectl.kubernetes.io/last-applied-configuration",
+    }
+)
+_USUAL: Final = "there is no counterpart"
+
+
+@dataclass(slots=True, frozen=True)
+class Lost:
+    """A field of an object that has no counterpart, or not the same one, and why."""
+
+    object: str
+    field: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.object}: {self.field}: {self.why}"
+
+
+@dataclass(slots=True)
+class Converted:
+    """What came of some foreign objects. `notes` are decisions that a person should know."""
+
+    objects: list[Manifest] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class Fields:
+    """One foreign object. `take` reads a field and counts it as carried over."""
+
+    def __init__(self, told: Mapping[str, Any], named: str = "") -> None:
+        self._told = told
+        meta = told.get("metadata") or {}
+        space = f"{meta['namespace']}/" if meta.get("namespace") else ""
+        self.named = named or f"{told.get('kind', 'object')} {space}{meta.get('name', '')}"
+        self._taken: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """metadata.name."""
+        return str((self._told.get("metadata") or {}).get("name", ""))
+
+    @property
+    def namespace(self) -> str:
+        """metadata.namespace, empty where there is none."""
+        return str((self._told.get("metadata") or {}).get("namespace", ""))
+
+    def take(self, path: str, absent: Any = None) -> Any:
+        """The value at a path such as `spec.resources.gpu`, with all that is in it."""
+        self._taken.add(path)
+        found: Any = self._told
+        for key in path.split("."):
+            if not isinstance(found, Mapping) or key not in found:
+                return absent
+            found = found[key]
+        return found
+
+    def lost(self, why: Mapping[str, str]) -> Iterator[Lost]:
+        """What was not taken, leaf by leaf; `why` has reasons by the beginning of a path.
+
+        A value that is empty, false or None says nothing, and is not lost.
+        """
+        for path, value in _leaves("", self._told):
+            if _says_nothing(value) or self._is_taken(path):
+                continue
+            reason = next((text for start, text in why.items() if path.startswith(start)), _USUAL)
+            yield Lost(self.named, f"{path}={_short(value)}", reason)
+
+    def _is_taken(self, path: str) -> bool:
+        known = self._taken | _SERVER
+        return any(path == each or path.startswith(f"{each}.") for each in known)
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, each in value.items():
+            yield from _leaves(f"{path}.{key}" if path else str(key), each)
+    else:
+        yield path, value
+
+
+def _says_nothing(value: Any) -> bool:
+    return value is None or value is False or value in ("", 0, [], {})
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def documents_of(told: Any) -> Iterator[Manifest]:
+    """The objects in a decoded document: itself, or the items of a List."""
+    if isinstance(told, Sequence) and not isinstance(told, str):
+        for each in told:
+            yield from documents_of(each)
+    elif isinstance(told, Mapping):
+        items = told.get("items")
+        if isinstance(items, list):
+            yield from documents_of(items)
+        else:
+            yield dict(told)

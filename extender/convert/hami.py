@@ -1,0 +1,142 @@
+"""HAMi: pods that ask for parts of a GPU by resources, as pods that ask by annotations.
+
+HAMi has no queues: projects are yours to write.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from extender.api.demand import COMPUTE_LIMIT, COMPUTE_REQUEST, DEVICES
+from extender.api.names import ANNOTATION_FRACTION, ANNOTATION_MEMORY, NVIDIA_GPU
+from extender.convert.fields import Converted, Fields, Lost, Manifest
+from extender.convert.templates import (
+    cleaned,
+    containers_of,
+    drop_scheduler,
+    is_workload,
+    note,
+    template_of,
+)
+
+
+@dataclass(slots=True, frozen=True)
+class Words:
+    """The resources by which a vGPU is asked for."""
+
+    number: str
+    memory: str
+    cores: str
+    percentage: str = ""
+
+
+_HAMI: Final = Words(
+    "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores", "nvidia.com/gpumem-percentage"
+)
+SCHEDULERS: Final = ("hami-scheduler", "vgpu-scheduler", "4pd-scheduler")
+#: Annotations that steer HAMi, and why Ballast has none like them.
+_WHY: Final = {
+    "hami.io/node-scheduler-policy": "placement of the GpuNodePool says so for all its pods",
+    "hami.io/gpu-scheduler-policy": "placement of the GpuNodePool says so for all its pods",
+    "nvidia.com/nouse-gputype": "use nvidia.com/use-gputype, or a node pool without that model",
+    "nvidia.com/use-gpuuuid": "a pod does not choose cards: use a node pool",
+    "nvidia.com/nouse-gpuuuid": "a pod does not choose cards: use a node pool",
+    "nvidia.com/vgpu-mode": "Ballast's own library holds the cap",
+    "hami.io/vgpu-mode": "Ballast's own library holds the cap",
+}
+_ENVS: Final = {
+    "CUDA_OVERSUBSCRIBE": "memory that no pod asked for is lent by memoryLending of the pool",
+    "GPU_CORE_UTILIZATION_POLICY": "timeSlicing of the GpuNodePool says how time is divided",
+    "CUDA_TASK_PRIORITY": "use a priority class",
+}
+
+
+def convert(objects: Iterable[Manifest]) -> Converted:
+    """All of them as ours."""
+    done = Converted()
+    for told in objects:
+        if is_workload(told):
+            made = cleaned(told)
+            template = template_of(made)
+            drop_scheduler(template, SCHEDULERS)
+            change(template, _HAMI, Fields(told).named, done)
+            done.objects.append(made)
+        elif told.get("kind") == "ConfigMap":
+            _config(told, done)
+        else:
+            done.notes.append(f"{Fields(told).named} is no object of HAMi's: left out")
+    return done
+
+
+def change(template: Manifest, words: Words, named: str, done: Converted) -> None:
+    """Turn the resources of the template's containers into annotations of its pods."""
+    _look_at_notes(template, named, done)
+    asked = [(each, _take(each, words)) for each in containers_of(template)]
+    asked = [(each, given) for each, given in asked if given]
+    if not asked:
+        return
+    if len(asked) > 1:
+        why = "one container of a pod shares a card here: the first that asks is taken"
+        done.lost.append(Lost(named, "GPUs of a further container", why))
+    container, given = asked[0]
+    number = int(given.get(words.number, 1))
+    mib, percent = given.get(words.memory), given.get(words.percentage)
+    cores = int(given.get(words.cores, 0))
+    if not mib and (not percent or int(percent) >= 100):
+        limits = container.setdefault("resources", {}).setdefault("limits", {})
+        limits[NVIDIA_GPU] = str(number)
+        if 0 < cores < 100:
+            why = "whole GPUs have all their time; ask for a part of a GPU to have a part of it"
+            done.lost.append(Lost(named, f"{words.cores}={cores}", why))
+        return
+    if mib:
+        note(template, ANNOTATION_MEMORY, str(int(mib)))
+    else:
+        note(template, ANNOTATION_FRACTION, f"{int(percent or 0) / 100:g}")
+    if number > 1:
+        note(template, DEVICES, str(number))
+    if 0 < cores < 100:
+        note(template, COMPUTE_REQUEST, f"{cores / 100:g}")
+        note(template, COMPUTE_LIMIT, f"{cores / 100:g}")
+
+
+def _take(container: Manifest, words: Words) -> dict[str, Any]:
+    """What the container asks for by these words, taken out of its resources."""
+    found: dict[str, Any] = {}
+    resources = container.get("resources") or {}
+    for part in ("requests", "limits"):
+        amounts = resources.get(part) or {}
+        for word in (words.number, words.memory, words.cores, words.percentage):
+            if word and word in amounts:
+                found[word] = amounts.pop(word)
+        if part in resources and not amounts:
+            del resources[part]
+    if "resources" in container and not resources:
+        del container["resources"]
+    return found
+
+
+def _look_at_notes(template: Manifest, named: str, done: Converted) -> None:
+    notes = (template.get("metadata") or {}).get("annotations") or {}
+    for key, why in _WHY.items():
+        if key in notes:
+            done.lost.append(Lost(named, f"{key}={notes.pop(key)}", why))
+    for container in containers_of(template):
+        for env in container.get("env") or ():
+            if why := _ENVS.get(env["name"], ""):
+                done.lost.append(Lost(named, f"env {env['name']}={env.get('value')}", why))
+
+
+def _config(told: Manifest, done: Converted) -> None:
+    """The device plugin's configuration: what it scales has no counterpart."""
+    named = Fields(told).named
+    text = " ".join(map(str, (told.get("data") or {}).values()))
+    for word, why in (
+        ("deviceMemoryScaling", "cards are not given out above their memory: see memoryLending"),
+        ("devicememoryscaling", "cards are not given out above their memory: see memoryLending"),
+        ("deviceSplitCount", "a card is shared by as many pods as their requests allow"),
+        ("devicesplitcount", "a card is shared by as many pods as their requests allow"),
+        ("migstrategy", "MIG instances are asked for by their resource names"),
+    ):
+        if word in text:
+            done.lost.append(Lost(named, word, why))

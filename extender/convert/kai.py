@@ -1,0 +1,200 @@
+"""KAI Scheduler: Queue, PodGroup, Topology, SchedulingShard, and work that its scheduler has.
+
+Labels of pods (`kai.scheduler/queue`, `gpu-fraction` and so on) are read by Ballast as they are.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from extender.api.names import API_VERSION
+from extender.convert.fields import Converted, Fields, Lost, Manifest
+from extender.convert.queues import Draft, build, namespaces_by, whole
+from extender.convert.templates import cleaned, drop_scheduler, is_workload, template_of
+
+#: What a live cluster is asked for.
+LIVE: Final = (
+    "/apis/scheduling.run.ai/v2/queues",
+    "/apis/scheduling.run.ai/v2alpha2/podgroups",
+    "/apis/kai.scheduler/v1alpha1/topologies",
+    "/apis/kai.scheduler/v1/schedulingshards",
+)
+SCHEDULERS: Final = ("kai-scheduler", "runai-scheduler")
+QUEUE_LABELS: Final = ("kai.scheduler/queue", "runai/queue")
+#: On nodes and pods: the shard, which is a node pool here.
+_POOL_LABEL: Final = "kai.scheduler/node-pool"
+_UNLIMITED: Final = -1
+_DURATION_S: Final = {"h": 3600, "m": 60, "s": 1}
+
+#: Why a field has no counterpart, by the beginning of its path.
+_WHY: Final = {
+    "spec.priority": "queues have no priority of their own; a rank per node pool is near to it",
+    "spec.kValue": "past usage is weighed by timeBasedFairShare of the GpuNodePool",
+    "spec.queueDepthPerAction": "a cycle looks at every workload until its time is up",
+    "spec.args": "Ballast takes no arguments of KAI's scheduler",
+    "spec.markUnschedulable": "Ballast tells the reason on the pods and goes on trying",
+    "spec.schedulingBackoff": "Ballast tries again in every cycle",
+}
+
+
+def convert(objects: Iterable[Manifest]) -> Converted:
+    """All of them as ours."""
+    done, listed = Converted(), list(objects)
+    drafts: list[Draft] = []
+    for told in listed:
+        group = str(told.get("apiVersion", "")).partition("/")[0]
+        kind = told.get("kind") if group in ("scheduling.run.ai", "kai.scheduler") else ""
+        if kind == "Queue":
+            drafts.append(_queue(told, done))
+        elif kind == "PodGroup":
+            done.objects.append(_pod_group(told, done))
+        elif kind == "Topology":
+            done.objects.append(_topology(told, done))
+        elif kind == "SchedulingShard":
+            done.objects.append(_shard(told, done))
+        elif is_workload(told):
+            made = cleaned(told)
+            drop_scheduler(template_of(made), SCHEDULERS)
+            done.objects.append(made)
+        else:
+            done.notes.append(f"{Fields(told).named} is no object of KAI's: left out")
+    by_name = {draft.name: draft for draft in drafts}
+    for queue, space in namespaces_by(listed, QUEUE_LABELS):
+        if queue in by_name:
+            by_name[queue].namespaces.append(space)
+    build(drafts, done, has_namespaces=False)
+    return done
+
+
+def _queue(told: Manifest, done: Converted) -> Draft:
+    """Quotas: -1 is any number. CPU is in milli-CPU and memory in MB (10^6 bytes)."""
+    each = Fields(told)
+    draft = Draft(each.name, each.named, parent=each.take("spec.parentQueue", "") or "")
+    each.take("spec.displayName")
+    for resource in ("gpu", "cpu", "memory"):
+        path = f"spec.resources.{resource}"
+        quota, limit = each.take(f"{path}.quota"), each.take(f"{path}.limit")
+        weight = each.take(f"{path}.overQuotaWeight")
+        if quota == _UNLIMITED and resource == "gpu":
+            why = "a quota of any number: every GPU would be its own; give it a number"
+            done.lost.append(Lost(each.named, f"{path}.quota=-1", why))
+            quota = 0
+        draft.set(
+            "",
+            resource,
+            quota=_amount(resource, quota),
+            limit=_amount(resource, limit),
+            overQuotaWeight=_weight(each, f"{path}.overQuotaWeight", weight, done),
+        )
+    runtime = {
+        "reclaimSeconds": _seconds(each.take("spec.reclaimMinRuntime")),
+        "preemptSeconds": _seconds(each.take("spec.preemptMinRuntime")),
+    }
+    draft.min_runtime = {key: value for key, value in runtime.items() if value}
+    done.lost += each.lost(_WHY)
+    return draft
+
+
+def _amount(resource: str, value: Any) -> Any:
+    """The figure as ours has it; None where it states nothing. CPU quotas of 0 bind nothing there
+    that Ballast would count, so only figures above 0 are carried over for CPU and memory."""
+    if value is None or value == _UNLIMITED:
+        return None
+    if resource == "gpu":
+        return whole(float(value))
+    if not value:
+        return None
+    return f"{int(value)}m" if resource == "cpu" else f"{int(value)}M"
+
+
+def _weight(each: Fields, path: str, value: Any, done: Converted) -> int | None:
+    if value is None or value == 1:
+        return None
+    if float(value) != int(value):
+        done.lost.append(Lost(each.named, f"{path}={value}", "weights are whole: rounded up"))
+        return int(float(value)) + 1
+    return int(value)
+
+
+def _seconds(text: Any) -> int:
+    """Seconds of a Go duration such as "1h30m"."""
+    total, digits = 0, ""
+    for sign in str(text or ""):
+        if sign.isdecimal():
+            digits += sign
+        elif sign in _DURATION_S and digits:
+            total += int(digits) * _DURATION_S[sign]
+            digits = ""
+    return total
+
+
+def _pod_group(told: Manifest, done: Converted) -> Manifest:
+    each = Fields(told)
+    spec: Manifest = {"minMember": each.take("spec.minMember", 1) or 1}
+    if queue := each.take("spec.queue"):
+        spec["project"] = queue
+    if name := each.take("spec.priorityClassName"):
+        spec["priorityClassName"] = name
+    word = each.take("spec.preemptibility", "")
+    if word:
+        spec["preemptibility"] = "NonPreemptible" if word.startswith("non") else "Preemptible"
+    if near := _nearness(each.take("spec.topologyConstraint")):
+        spec["topologyConstraint"] = near
+    sub_groups = [_sub_group(child) for child in each.take("spec.subGroups") or ()]
+    if sub_groups:
+        spec["subGroups"] = sub_groups
+    for key in (*QUEUE_LABELS, _POOL_LABEL):
+        each.take(f"metadata.labels.{key}")
+    done.lost += each.lost(_WHY)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "GpuPodGroup",
+        "metadata": {"name": each.name, "namespace": each.namespace},
+        "spec": spec,
+    }
+
+
+def _sub_group(child: Manifest) -> Manifest:
+    told: Manifest = {"name": child["name"], "minMember": child.get("minMember", 1)}
+    if child.get("parent"):
+        told["parent"] = child["parent"]
+    if near := _nearness(child.get("topologyConstraint")):
+        told["topologyConstraint"] = near
+    return told
+
+
+def _nearness(given: Any) -> Manifest:
+    known = ("topology", "requiredTopologyLevel", "preferredTopologyLevel")
+    return {key: given[key] for key in known if (given or {}).get(key)}
+
+
+def _topology(told: Manifest, done: Converted) -> Manifest:
+    each = Fields(told)
+    levels = [{"nodeLabel": level["nodeLabel"]} for level in each.take("spec.levels") or ()]
+    done.lost += each.lost(_WHY)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "GpuTopology",
+        "metadata": {"name": each.name},
+        "spec": {"levels": levels},
+    }
+
+
+def _shard(told: Manifest, done: Converted) -> Manifest:
+    each = Fields(told)
+    value = each.take("spec.partitionLabelValue", "")
+    spec: Manifest = {"nodeSelector": {_POOL_LABEL: value}} if value else {}
+    rules = {"binpack": "BinPack", "spread": "Spread"}
+    placement = {
+        resource: rules[rule]
+        for resource in ("gpu", "cpu")
+        if (rule := each.take(f"spec.placementStrategy.{resource}")) in rules
+    }
+    if placement:
+        spec["placement"] = placement
+    done.lost += each.lost(_WHY)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "GpuNodePool",
+        "metadata": {"name": value or "default"},
+        "spec": spec,
+    }

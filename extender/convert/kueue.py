@@ -1,0 +1,204 @@
+"""Kueue: ClusterQueue, Cohort, ResourceFlavor, LocalQueue, Topology, and Jobs that it suspends.
+
+A ClusterQueue becomes a project, its cohort the department, a flavor a node pool, and the
+namespaces of its LocalQueues those of the project.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from extender.api.names import API_VERSION, DEFAULT_POOL, NVIDIA_GPU
+from extender.convert.fields import Converted, Fields, Lost, Manifest
+from extender.convert.queues import Draft, build, dns_name, whole
+from extender.convert.templates import cleaned, is_workload
+
+_GROUP: Final = "kueue.x-k8s.io"
+LIVE: Final = (
+    "/apis/kueue.x-k8s.io/v1beta1/clusterqueues",
+    "/apis/kueue.x-k8s.io/v1beta1/cohorts",
+    "/apis/kueue.x-k8s.io/v1beta1/resourceflavors",
+    "/apis/kueue.x-k8s.io/v1beta1/localqueues",
+    "/apis/kueue.x-k8s.io/v1beta1/topologies",
+    "/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses",
+)
+#: Ours of a resource that Kueue counts. Others are not counted by Ballast.
+_RESOURCES: Final = {NVIDIA_GPU: "gpu", "cpu": "cpu", "memory": "memory"}
+_QUEUE_NAME: Final = f"{_GROUP}/queue-name"
+
+_WHY: Final = {
+    "spec.admissionChecks": "Ballast has no admission checks",
+    "spec.flavorFungibility": "node pools are tried in the order that the project prefers them",
+    "spec.namespaceSelector": "a project lists its namespaces by name",
+    "spec.queueingStrategy": "jobOrder of the GpuNodePool says whether later work may pass",
+    "spec.preemption": "Ballast's rules are fixed: reclaim by share, preemption by priority",
+    "spec.stopPolicy": "kubectl ballast hold keeps work waiting",
+    "spec.admissionScope": "past use is weighed by timeBasedFairShare of the GpuNodePool",
+    "spec.nodeTaints": "taint the nodes; Ballast obeys taints and adds no tolerations",
+    "spec.tolerations": "Ballast adds no tolerations to pods: state them in the pods",
+    "spec.topologyName": "pods ask for nearness by annotation or GpuPodGroup",
+}
+
+
+def convert(objects: Iterable[Manifest]) -> Converted:
+    """All of them as ours."""
+    done = Converted()
+    drafts: dict[str, Draft] = {}
+    local: list[tuple[str, str]] = []
+    for told in objects:
+        kind = told.get("kind") if str(told.get("apiVersion", "")).startswith(_GROUP) else ""
+        if kind in ("ClusterQueue", "Cohort"):
+            draft = _queue(told, done, is_cohort=kind == "Cohort")
+            drafts[draft.name] = draft
+        elif kind == "ResourceFlavor":
+            _flavor(told, done)
+        elif kind == "LocalQueue":
+            local.append(_local(told, done))
+        elif kind == "Topology":
+            _topology(told, done)
+        elif kind == "WorkloadPriorityClass":
+            _priority(told, done)
+        elif is_workload(told):
+            done.objects.append(_workload(told))
+        else:
+            done.notes.append(f"{Fields(told).named} is no object of Kueue's: left out")
+    for queue, space in local:
+        if queue in drafts:
+            drafts[queue].namespaces.append(space)
+    build(drafts.values(), done, has_namespaces=True)
+    return done
+
+
+def _queue(told: Manifest, done: Converted, *, is_cohort: bool) -> Draft:
+    each = Fields(told)
+    above = "parent" if is_cohort else "cohort"
+    found = [each.take(f"spec.{key}", "") for key in (f"{above}Name", above)]
+    # A cohort and a ClusterQueue may be called alike.
+    name = f"cohort:{each.name}" if is_cohort else each.name
+    parent = next((f"cohort:{text}" for text in found if text), "")
+    draft = Draft(name, each.named, parent=parent)
+    weight = each.take("spec.fairSharing.weight")
+    for group in each.take("spec.resourceGroups") or ():
+        for flavor in group.get("flavors") or ():
+            for told_of in flavor.get("resources") or ():
+                _figures(draft, flavor["name"], told_of, weight, done)
+    done.lost += each.lost(_WHY)
+    return draft
+
+
+def _figures(draft: Draft, flavor: str, told: Manifest, weight: Any, done: Converted) -> None:
+    resource = _RESOURCES.get(told["name"])
+    where = f"flavor {flavor}: {told['name']}"
+    if resource is None:
+        done.lost.append(Lost(draft.named, where, "Ballast counts GPUs, CPU and memory"))
+        return
+    quota, borrowing = told.get("nominalQuota", 0), told.get("borrowingLimit")
+    limit = None if borrowing is None else _sum(quota, borrowing)
+    if borrowing is not None and limit is None:
+        why = "the sum of this and the quota cannot be written: no limit"
+        done.lost.append(Lost(draft.named, f"{where}.borrowingLimit={borrowing}", why))
+    if told.get("lendingLimit") is not None:
+        why = "what is not used may be borrowed whole, and comes back by reclaim"
+        done.lost.append(Lost(draft.named, f"{where}.lendingLimit={told['lendingLimit']}", why))
+    if resource == "gpu":
+        quota = whole(float(quota))
+    draft.set(_pool(flavor), resource, quota=quota, limit=limit)
+    if resource == "gpu" and weight is not None and _milli(weight) != 1000:
+        milli = _milli(weight)
+        if milli % 1000:
+            why = "weights are whole numbers: rounded up"
+            done.lost.append(Lost(draft.named, f"spec.fairSharing.weight={weight}", why))
+        draft.set(_pool(flavor), "gpu", overQuotaWeight=-(-milli // 1000))
+
+
+def _sum(quota: Any, more: Any) -> Any:
+    """The sum of two quantities that have the same suffix, or none; else None."""
+    one, two = str(quota), str(more)
+    suffix = one.lstrip("0123456789.")
+    if suffix != two.lstrip("0123456789."):
+        return None
+    total = whole(float(one.removesuffix(suffix) or 0) + float(two.removesuffix(suffix) or 0))
+    return f"{total}{suffix}" if suffix else total
+
+
+def _milli(weight: Any) -> int:
+    text = str(weight)
+    return int(text[:-1]) if text.endswith("m") else round(float(text) * 1000)
+
+
+def _pool(flavor: str) -> str:
+    return DEFAULT_POOL if flavor in ("default", "default-flavor") else dns_name(flavor)
+
+
+def _flavor(told: Manifest, done: Converted) -> None:
+    each = Fields(told)
+    labels = each.take("spec.nodeLabels") or {}
+    done.lost += each.lost(_WHY)
+    if not labels and _pool(each.name) == DEFAULT_POOL:
+        return
+    if not labels:
+        why = "a flavor without node labels selects every node: the pool needs labels of its nodes"
+        done.lost.append(Lost(each.named, "spec.nodeLabels", why))
+    done.objects.append(
+        {
+            "apiVersion": API_VERSION,
+            "kind": "GpuNodePool",
+            "metadata": {"name": _pool(each.name)},
+            "spec": {"nodeSelector": dict(labels)},
+        }
+    )
+
+
+def _local(told: Manifest, done: Converted) -> tuple[str, str]:
+    each = Fields(told)
+    queue = str(each.take("spec.clusterQueue", ""))
+    done.lost += each.lost(_WHY)
+    return queue, each.namespace
+
+
+def _topology(told: Manifest, done: Converted) -> None:
+    each = Fields(told)
+    levels = [{"nodeLabel": level["nodeLabel"]} for level in each.take("spec.levels") or ()]
+    done.lost += each.lost(_WHY)
+    done.objects.append(
+        {
+            "apiVersion": API_VERSION,
+            "kind": "GpuTopology",
+            "metadata": {"name": each.name},
+            "spec": {"levels": levels},
+        }
+    )
+
+
+def _priority(told: Manifest, done: Converted) -> None:
+    """As a PriorityClass of Kubernetes, which is what Ballast orders by."""
+    each = Fields(told)
+    value = each.take("value", 0)
+    made: Manifest = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": each.name},
+        "value": value,
+        # Work of Kueue's priority classes is queued by them, and kube-scheduler evicts for none.
+        "preemptionPolicy": "Never",
+    }
+    if text := each.take("description", ""):
+        made["description"] = text
+    if value >= 100:
+        done.notes.append(f"{each.named}: priorities of 100 and above are not preemptible here")
+    done.objects.append(made)
+    done.lost += each.lost(_WHY)
+
+
+def _workload(told: Manifest) -> Manifest:
+    """The Job without Kueue's queue label, and not suspended: Ballast holds its pods by a gate."""
+    made = cleaned(told)
+    labels = made["metadata"].get("labels") or {}
+    name = labels.pop(f"{_GROUP}/priority-class", "")
+    labels.pop(_QUEUE_NAME, None)
+    if not labels:
+        made["metadata"].pop("labels", None)
+    if made["kind"] == "Job":
+        made["spec"].pop("suspend", None)
+        if name:
+            made["spec"]["template"].setdefault("spec", {})["priorityClassName"] = name
+    return made

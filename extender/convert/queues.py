@@ -1,0 +1,162 @@
+"""Queues of other schedulers on their way to GpuDepartments and GpuProjects.
+
+Ballast has two levels. A tree that is deeper keeps its leaves, which become projects, and its first
+level, which becomes departments; what is between is left out and reported.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from extender.api.names import API_VERSION, DEFAULT_POOL
+from extender.convert.fields import Converted, Lost, Manifest
+
+#: The department of projects that have none where they come from.
+LONE: Final = "default"
+_NOT_A_NAME: Final = re.compile(r"[^a-z0-9-]+")
+
+Figures = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Draft:
+    """One queue: figures by node pool, each `gpu`, `cpu`, `memory` with quota, limit and weight.
+
+    `name` may begin with a word and a colon, where two kinds of queues may be called alike."""
+
+    name: str
+    named: str
+    parent: str = ""
+    pools: dict[str, dict[str, Figures]] = field(default_factory=dict)
+    ranks: dict[str, int] = field(default_factory=dict)
+    namespaces: list[str] = field(default_factory=list)
+    default_pools: list[str] = field(default_factory=list)
+    min_runtime: dict[str, int] = field(default_factory=dict)
+
+    def set(self, pool: str, resource: str, **figures: Any) -> None:
+        """Figures of one resource; None stands for a figure that is not stated."""
+        given = {key: value for key, value in figures.items() if value is not None}
+        self.pools.setdefault(pool or DEFAULT_POOL, {}).setdefault(resource, {}).update(given)
+
+
+def build(drafts: Iterable[Draft], into: Converted, *, has_namespaces: bool) -> None:
+    """Departments and projects of the drafts; a project without a namespace is reported unless
+    where it comes from queues belong to no namespace by themselves (`has_namespaces` False: then
+    it is reported too, once for all)."""
+    by_name = {draft.name: draft for draft in drafts}
+    parents = {draft.parent for draft in by_name.values() if draft.parent}
+    leaves = [draft for draft in by_name.values() if draft.name not in parents]
+    departments: dict[str, list[Draft]] = {}
+    for leaf in leaves:
+        top, between = _top_of(leaf, by_name)
+        departments.setdefault(top or LONE, []).append(leaf)
+        for each in between:
+            told = "Ballast has two levels, departments and projects: this level is left out"
+            into.lost.append(Lost(by_name[each].named, "its level", told))
+    for name, projects in departments.items():
+        own = by_name.get(name) if name in parents else None
+        into.objects.append(_department(name, own, projects))
+    for name, projects in departments.items():
+        into.objects += (_project(leaf, name) for leaf in projects)
+    into.lost = list(dict.fromkeys(into.lost))
+    bare = [leaf for leaf in leaves if not leaf.namespaces]
+    for leaf in bare if has_namespaces else ():
+        into.lost.append(Lost(leaf.named, "namespaces", "none is known; list them in the project"))
+    if bare and not has_namespaces:
+        listed = ", ".join(sorted(leaf.name for leaf in bare))
+        into.lost.append(
+            Lost("projects", "namespaces",
+                 f"queues have none there, projects here have: list them for {listed}")
+        )  # fmt: skip
+
+
+def _top_of(leaf: Draft, by_name: dict[str, Draft]) -> tuple[str, list[str]]:
+    """The name of its first level (empty: it has none above it), and the levels in between."""
+    above: list[str] = []
+    at = leaf.parent
+    while at and at not in above:
+        above.append(at)
+        at = by_name[at].parent if at in by_name else ""
+    if not above:
+        return "", []
+    return above[-1], [name for name in above[:-1] if name in by_name]
+
+
+def _department(name: str, own: Draft | None, projects: list[Draft]) -> Manifest:
+    pools = _pools(own) if own is not None and own.pools else _sums(projects)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "GpuDepartment",
+        "metadata": {"name": _bare(name)},
+        "spec": {"nodePools": pools},
+    }
+
+
+def _project(draft: Draft, department: str) -> Manifest:
+    spec: Manifest = {"department": _bare(department), "nodePools": _pools(draft)}
+    if draft.namespaces:
+        spec["namespaces"] = sorted(set(draft.namespaces))
+    if draft.default_pools:
+        spec["defaultNodePools"] = draft.default_pools
+    if draft.min_runtime:
+        spec["minRuntime"] = draft.min_runtime
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "GpuProject",
+        "metadata": {"name": _bare(draft.name)},
+        "spec": spec,
+    }
+
+
+def _pools(draft: Draft) -> list[Manifest]:
+    found = []
+    for pool, resources in sorted(draft.pools.items()):
+        told: Manifest = {"name": dns_name(pool)}
+        told |= {name: figures for name, figures in resources.items() if figures}
+        if rank := draft.ranks.get(pool):
+            told["rank"] = rank
+        found.append(told)
+    return found
+
+
+def _sums(projects: list[Draft]) -> list[Manifest]:
+    """A department that states nothing has what its projects have, so that it takes nothing from
+    them; where one of them has any number, so has the department, as none is stated."""
+    quotas: dict[str, float] = {}
+    for project in projects:
+        for pool, resources in project.pools.items():
+            quota = resources.get("gpu", {}).get("quota", 0)
+            quotas[pool] = quotas.get(pool, 0) + float(quota)
+    return [
+        {"name": dns_name(pool), "gpu": {"quota": whole(total)}}
+        for pool, total in sorted(quotas.items())
+    ]
+
+
+def whole(number: float) -> float | int:
+    """3.0 -> 3, and three decimals at most: a milli-GPU is the smallest part there is."""
+    rounded = round(number, 3)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def dns_name(name: str) -> str:
+    """The name as Kubernetes takes it: small letters, digits and '-'."""
+    return _NOT_A_NAME.sub("-", name.lower()).strip("-")[:63] or "unnamed"
+
+
+def _bare(name: str) -> str:
+    return dns_name(name.rpartition(":")[2])
+
+
+def namespaces_by(objects: Iterable[Manifest], keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """(queue, namespace) of every object or pod template that names a queue by one of these
+    labels."""
+    for told in objects:
+        space = (told.get("metadata") or {}).get("namespace", "")
+        template = ((told.get("spec") or {}).get("template") or {}).get("metadata") or {}
+        for meta in (told.get("metadata") or {}, template):
+            labels = meta.get("labels") or {}
+            for key in keys:
+                if space and labels.get(key):
+                    yield str(labels[key]), space

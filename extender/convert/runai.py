@@ -1,0 +1,177 @@
+"""Run:ai: departments and projects as its REST API lists them or as its CRDs, and its work.
+
+Labels and annotations of pods (`runai/queue`, `gpu-fraction` and so on) are read by Ballast as they
+are.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from extender.api.names import NVIDIA_GPU
+from extender.convert.fields import Converted, Fields, Lost, Manifest
+from extender.convert.queues import Draft, build, dns_name, whole
+from extender.convert.templates import cleaned, drop_scheduler, is_workload, note, template_of
+
+SCHEDULERS: Final = ("runai-scheduler", "kai-scheduler")
+#: None, low, medium, high, lowest: as its API numbers over-quota priorities.
+_MOST_WEIGHT: Final = 3
+_UNLIMITED: Final = (None, -1)
+
+_WHY: Final = {
+    "schedulingRules": "Ballast ends no work for its age or idleness",
+    "nodeTypes": "nodeAffinity of the GpuProject says which labels a kind of work must use",
+    "enforceRunaiScheduler": "Ballast takes every GPU pod of a project's namespace",
+    "spec.interactiveJob": "Ballast ends no work for its age or idleness",
+    "spec.trainingJob": "Ballast ends no work for its age or idleness",
+    "spec.nodeAffinity": "nodeAffinity of the GpuProject says which labels a kind of work must use",
+    "range": "priority within a department is rank here",
+}
+#: What the API says of a project besides what was asked for.
+_TOLD: Final = (
+    "id", "clusterId", "createdAt", "updatedAt", "deletedAt", "createdBy", "updatedBy", "phase",
+    "description", "parent", "effective", "overtimeData", "quotaStatus", "totalResources", "status",
+    "tenantId", "permittedResources", "resourcesStatus",
+)  # fmt: skip
+
+
+def convert(objects: Iterable[Manifest]) -> Converted:
+    """All of them as ours."""
+    done, listed = Converted(), list(_flat(objects))
+    drafts: list[Draft] = []
+    departments = {
+        str(each.get("id")): str(each["name"]) for each in listed if _is_department(each)
+    }
+    for told in listed:
+        kind = told.get("kind", "")
+        if "resources" in told and "name" in told:
+            drafts.append(_of_api(told, departments, done))
+        elif kind in ("Project", "Department") and "run.ai" in str(told.get("apiVersion")):
+            drafts.append(_of_object(told, done))
+        elif kind == "RunaiJob":
+            done.objects.append(_runai_job(told, done))
+        elif is_workload(told):
+            made = cleaned(told)
+            drop_scheduler(template_of(made), SCHEDULERS)
+            done.objects.append(made)
+        else:
+            done.notes.append(f"{Fields(told).named} is no object of Run:ai's: left out")
+    build(drafts, done, has_namespaces=True)
+    return done
+
+
+def _flat(objects: Iterable[Manifest]) -> Iterable[Manifest]:
+    """The API answers `{"projects": [...]}` and `{"departments": [...]}`."""
+    for told in objects:
+        lists: list[list[Manifest]] = [
+            told[key] for key in ("departments", "projects") if isinstance(told.get(key), list)
+        ]
+        if not lists:
+            yield told
+        for each in lists:
+            yield from each
+
+
+def _is_department(told: Manifest) -> bool:
+    """Whether it is a department of the API: a project has a namespace, or a parent."""
+    is_project = {"requestedNamespace", "parentId", "departmentId"} & told.keys() or (
+        told.get("status") or {}
+    ).get("namespace")
+    return "resources" in told and "name" in told and not is_project
+
+
+def _of_api(told: Manifest, departments: dict[str, str], done: Converted) -> Draft:
+    is_department = _is_department(told)
+    each = Fields(told, f"{'department' if is_department else 'project'} {told['name']}")
+    each.take("name")
+    for key in _TOLD:
+        each.take(key)
+    above = str(each.take("parentId") or each.take("departmentId") or "")
+    draft = Draft(_key(told["name"], is_department=is_department), each.named)
+    if not is_department and above:
+        draft.parent = _key(departments.get(above, above), is_department=True)
+    space = each.take("requestedNamespace") or (told.get("status") or {}).get("namespace")
+    if not is_department:
+        # What it makes where no name is given.
+        draft.namespaces = [space or f"runai-{told['name']}"]
+    draft.default_pools = [dns_name(pool) for pool in each.take("defaultNodePools") or ()]
+    for figures in each.take("resources") or ():
+        _figures(draft, figures, done)
+    done.lost += each.lost(_WHY)
+    return draft
+
+
+def _key(name: str, *, is_department: bool) -> str:
+    return f"department:{name}" if is_department else name
+
+
+def _figures(draft: Draft, told: Manifest, done: Converted) -> None:
+    pool = (told.get("nodePool") or {}).get("name", "default")
+    for resource in ("gpu", "cpu", "memory"):
+        given = told.get(resource) or {}
+        quota, limit = given.get("deserved"), given.get("limit")
+        if resource == "gpu" and quota in _UNLIMITED and quota is not None:
+            why = "a quota of any number: every GPU would be its own; give it a number"
+            done.lost.append(Lost(draft.named, f"{pool}.gpu.deserved={quota}", why))
+            quota = 0
+        draft.set(
+            pool,
+            resource,
+            quota=_amount(resource, quota, given),
+            limit=_amount(resource, limit, given),
+            overQuotaWeight=_weight(given.get("overQuotaWeight")),
+        )
+    if rank := told.get("priority"):
+        done.lost.append(Lost(draft.named, f"{pool}.priority={rank}", _WHY["range"]))
+
+
+def _amount(resource: str, value: Any, given: Manifest) -> Any:
+    if value in _UNLIMITED:
+        return None
+    if resource == "gpu":
+        return whole(float(value))
+    if not value:
+        return None
+    if resource == "cpu":
+        return f"{int(value)}m"
+    unit = {"mib": "Mi", "gib": "Gi", "mb": "M", "gb": "G"}.get(
+        str(given.get("units", "Mib")).lower(), "Mi"
+    )
+    return f"{int(value)}{unit}"
+
+
+def _weight(value: Any) -> int | None:
+    return None if value in (None, 1) else max(0, min(_MOST_WEIGHT, int(value)))
+
+
+def _of_object(told: Manifest, done: Converted) -> Draft:
+    """A Project or Department of older clusters."""
+    each = Fields(told)
+    is_department = told["kind"] == "Department"
+    draft = Draft(_key(each.name, is_department=is_department), each.named)
+    if above := each.take("spec.department") or each.take("spec.departmentName"):
+        draft.parent = _key(str(above), is_department=True)
+    if not is_department:
+        draft.namespaces = [(told.get("status") or {}).get("namespace") or f"runai-{each.name}"]
+    quota = each.take("spec.deservedGpus", 0) or 0
+    limit = each.take("spec.maxAllowedGpus")
+    draft.set(
+        "", "gpu", quota=whole(float(quota)),
+        limit=None if limit in _UNLIMITED else whole(float(limit)),
+    )  # fmt: skip
+    done.lost += each.lost(_WHY)
+    return draft
+
+
+def _runai_job(told: Manifest, done: Converted) -> Manifest:
+    """A RunaiJob has a Job's spec; fractions stand in annotations that Ballast reads."""
+    made = cleaned(told)
+    made["apiVersion"], made["kind"] = "batch/v1", "Job"
+    template = template_of(made)
+    drop_scheduler(template, SCHEDULERS)
+    for key in ("gpu-fraction", "gpu-memory"):
+        value = (made["metadata"].get("annotations") or {}).get(key)
+        if value:
+            note(template, key, str(value))
+    if NVIDIA_GPU not in str(template) and "gpu-" not in str(template):
+        done.lost.append(Lost(Fields(told).named, "GPUs", "its pods ask for none"))
+    return made

@@ -1,0 +1,281 @@
+"""Slurm: accounts as `sacctmgr dump` or `sacctmgr -P show assoc` write them, and batch scripts.
+
+An account becomes a project and the account above it the department; a script with `#SBATCH` lines
+becomes a Job in which the script runs.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from extender.api.names import (
+    ANNOTATION_MIN_MEMBER,
+    ANNOTATION_NODE_POOLS,
+    API_VERSION,
+    LABEL_POD_GROUP,
+    LABEL_PROJECT,
+    LABEL_WORKLOAD_KIND,
+    NVIDIA_GPU,
+)
+from extender.convert.fields import Converted, Lost, Manifest
+from extender.convert.queues import Draft, build, dns_name
+
+_LINE: Final = re.compile(r"^(Cluster|Parent|Account|User)\s*-\s*'?([^':]*)'?(?::(.*))?$", re.I)
+_GPUS: Final = re.compile(r"gres/gpu(?::[^=,]+)?=([0-9]+)", re.I)
+_GRES: Final = re.compile(r"gpu(?::([a-z0-9_.-]+))?(?::([0-9]+))?$", re.I)
+_NUMBER: Final = re.compile(r"(?:([a-z0-9_-]+):)?([0-9]+)", re.I)
+_SBATCH: Final = re.compile(r"^#SBATCH\s+(\S.*?)\s*$")
+_ROOT: Final = "root"
+#: Written in a Job where the script names no image: Slurm runs on the node's own files.
+IMAGE: Final = "IMAGE"
+
+#: Options of associations that carry nothing over, and why.
+_WHY: Final = {
+    "grpjobs": "Ballast counts GPUs, not jobs",
+    "grpsubmitjobs": "Ballast counts GPUs, not jobs",
+    "maxjobs": "Ballast counts GPUs, not jobs",
+    "maxsubmitjobs": "Ballast counts GPUs, not jobs",
+    "maxwall": "Ballast ends no work for its age",
+    "grpwall": "Ballast ends no work for its age",
+    "maxtresperjob": "one workload may use all that its project may",
+    "maxtresminsperjob": "one workload may use all that its project may",
+    "grptresmins": "there are no budgets of GPU-minutes; past use bends shares",
+    "qos": "priority classes and preemptibility say what a QOS says",
+    "defaultqos": "priority classes and preemptibility say what a QOS says",
+    "priority": "priority classes order work",
+}
+_CARRIED: Final = frozenset(
+    {"description", "organization", "fairshare", "share", "grptres", "cluster", "account", "user",
+     "parentname", "par name", "partition", "defaultaccount", "adminlevel", "wckeys", "lft", "rgt",
+     "coordinator", "def qos", "parentid"}
+)  # fmt: skip
+
+
+def convert(texts: Mapping[str, str]) -> Converted:
+    """The texts of files, by their names, as ours."""
+    done = Converted()
+    drafts: dict[str, Draft] = {}
+    for name, text in texts.items():
+        if "#SBATCH" in text:
+            done.objects += _script(name, text, done)
+        elif "|" in text.partition("\n")[0]:
+            _associations(_table(text), drafts, done)
+        else:
+            _associations(_dump(text), drafts, done)
+    build(drafts.values(), done, has_namespaces=False)
+    return done
+
+
+# -- accounts --------------------------------------------------------------------------------
+
+
+def _table(text: str) -> Iterator[dict[str, str]]:
+    """Lines of `sacctmgr -P show assoc`, whose first line names the columns."""
+    head, *lines = [line for line in text.splitlines() if line.strip()]
+    keys = [key.strip().lower().replace(" ", "") for key in head.split("|")]
+    for line in lines:
+        yield dict(zip(keys, (cell.strip() for cell in line.split("|")), strict=False))
+
+
+def _dump(text: str) -> Iterator[dict[str, str]]:
+    """Lines of `sacctmgr dump`: `Parent - 'x'` says above what the lines after it stand."""
+    parent = ""
+    for line in text.splitlines():
+        found = _LINE.match(line.strip())
+        if found is None:
+            continue
+        kind, name, rest = found[1].lower(), found[2].strip(), found[3] or ""
+        parts = (part.partition("=") for part in rest.split(":"))
+        options = {key.lower(): value.strip("'") for key, equals, value in parts if equals}
+        if kind == "parent":
+            parent = name
+        elif kind == "account":
+            yield {**options, "account": name, "parentname": parent}
+        elif kind == "user":
+            yield {**options, "account": parent, "user": name}
+
+
+def _associations(
+    lines: Iterator[dict[str, str]], drafts: dict[str, Draft], done: Converted
+) -> None:
+    for line in lines:
+        account, user = line.get("account", ""), line.get("user", "")
+        if not account or account == _ROOT:
+            continue
+        named = f"user {user} of account {account}" if user else f"account {account}"
+        if user:
+            _user(line, named, done)
+            continue
+        draft = drafts.setdefault(account, Draft(account, named))
+        parent = line.get("parentname") or line.get("parname") or ""
+        draft.parent = "" if parent == _ROOT else parent
+        share = line.get("fairshare") or line.get("share") or ""
+        if share.isdecimal() and int(share) != 1:
+            draft.set("", "gpu", overQuotaWeight=int(share))
+        gpus = _GPUS.search(line.get("grptres", ""))
+        if gpus:
+            # Slurm guarantees nothing: what an account may have at most is a limit, and its share
+            # of what there is comes from its weight.
+            draft.set("", "gpu", quota=0, limit=int(gpus[1]))
+        else:
+            draft.set("", "gpu", quota=0)
+        _report(line, named, done)
+
+
+def _user(line: dict[str, str], named: str, done: Converted) -> None:
+    """Users of a project share it equally; what Slurm says of one of them is reported."""
+    share = line.get("fairshare") or line.get("share") or ""
+    if share not in ("", "1", "parent"):
+        done.lost.append(Lost(named, f"fairshare={share}", "users of a project share it equally"))
+    if line.get("grptres"):
+        done.lost.append(Lost(named, f"grptres={line['grptres']}", "users have no limits"))
+    _report(line, named, done)
+
+
+def _report(line: dict[str, str], named: str, done: Converted) -> None:
+    for key, value in line.items():
+        if value in ("", "-1") or key in _CARRIED:
+            continue
+        why = next((text for start, text in _WHY.items() if key.startswith(start)), "")
+        done.lost.append(Lost(named, f"{key}={value}", why or "there is no counterpart"))
+
+
+# -- batch scripts ---------------------------------------------------------------------------
+
+#: Short options of sbatch -> long ones.
+_LONG: Final = {
+    "J": "job-name", "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "t": "time",
+    "p": "partition", "A": "account", "o": "output", "e": "error", "q": "qos", "G": "gpus",
+    "a": "array", "d": "dependency", "D": "chdir", "w": "nodelist", "x": "exclude",
+    "C": "constraint",
+}  # fmt: skip
+_SILENT: Final = frozenset({"output", "error", "open-mode", "parsable"})
+_WHY_NOT: Final = {
+    "qos": "use a priority class",
+    "array": "use an Indexed Job",
+    "dependency": "a Job waits for no other: use a workflow engine",
+    "nodelist": "use a node pool",
+    "exclude": "use a node pool",
+    "constraint": "use a node pool or a node selector",
+    "exclusive": "ask for all the GPUs of a node",
+    "mail-user": "there is no mail",
+    "mail-type": "there is no mail",
+    "chdir": "set workingDir in the container",
+    "requeue": "an evicted Job's pods are made again",
+    "signal": "an evicted pod has its termination grace period",
+}
+
+
+def _script(name: str, text: str, done: Converted) -> list[Manifest]:
+    options = _options(text)
+    job = dns_name(options.pop("job-name", name.rpartition("/")[2].partition(".")[0]))
+    named = f"script {name}"
+    pods, gpus = _size(options, named, done)
+    seconds = _seconds(options.pop("time", ""))
+    labels = {LABEL_WORKLOAD_KIND: "training"}
+    notes: dict[str, str] = {}
+    if account := options.pop("account", ""):
+        labels[LABEL_PROJECT] = dns_name(account)
+    if partition := options.pop("partition", ""):
+        notes[ANNOTATION_NODE_POOLS] = ",".join(dns_name(each) for each in partition.split(","))
+    if pods > 1 or seconds:
+        labels[LABEL_POD_GROUP], notes[ANNOTATION_MIN_MEMBER] = job, str(pods)
+    container = {
+        "name": job[:63],
+        "image": IMAGE,
+        "command": ["/bin/bash", "-c", text],
+        "resources": _resources(options, gpus),
+    }
+    why = "Slurm runs on the node's files, a pod in an image: put its name here"
+    done.lost.append(Lost(named, "image", why))
+    for key, value in options.items():
+        if key not in _SILENT:
+            told = _WHY_NOT.get(key, "there is no counterpart")
+            done.lost.append(Lost(named, f"--{key}={value}" if value else f"--{key}", told))
+    made = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": job},
+        "spec": {
+            **({"parallelism": pods, "completions": pods} if pods > 1 else {}),
+            **({"activeDeadlineSeconds": seconds} if seconds else {}),
+            "template": {
+                "metadata": {"labels": labels, **({"annotations": notes} if notes else {})},
+                "spec": {"restartPolicy": "Never", "containers": [container]},
+            },
+        },
+    }
+    if not seconds:
+        return [made]
+    spec = {"minMember": pods, "expectedRunSeconds": seconds}
+    group = {
+        "apiVersion": API_VERSION,
+        "kind": "GpuPodGroup",
+        "metadata": {"name": job},
+        "spec": spec,
+    }
+    return [group, made]
+
+
+def _options(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        match = _SBATCH.match(line)
+        if match is None:
+            continue
+        told = match[1].partition(" #")[0].strip()
+        if told.startswith("--"):
+            key, _, value = told[2:].replace("=", " ", 1).partition(" ")
+        else:
+            key, value = _LONG.get(told[1:2], told[1:2]), told[2:].strip().removeprefix("=")
+        found[key] = value.strip().strip("\"'")
+    return found
+
+
+def _size(options: dict[str, str], named: str, done: Converted) -> tuple[int, int]:
+    """(pods, GPUs of each): one pod for each node."""
+    pods = int(options.pop("nodes", "1").partition("-")[0])
+    tasks = options.pop("ntasks-per-node", "") or options.pop("ntasks", "")
+    if tasks and tasks != "1" and tasks != str(pods):
+        why = "one pod for each node: start its processes there with torchrun or mpirun"
+        done.lost.append(Lost(named, f"tasks={tasks}", why))
+    gpus = 0
+    for key in ("gpus-per-node", "gres", "gpus-per-task", "gpus"):
+        text = options.pop(key, "")
+        if not text:
+            continue
+        found = _GRES.search(text) if "gpu" in text else _NUMBER.fullmatch(text)
+        number = int(found[2] or 1) if found else 0
+        if found and found[1]:
+            why = "annotation nvidia.com/use-gputype or a node pool names a model"
+            done.lost.append(Lost(named, f"--{key}={text}", why))
+        gpus = -(-number // pods) if key == "gpus" else number
+    return pods, gpus
+
+
+def _resources(options: dict[str, str], gpus: int) -> dict[str, Any]:
+    requests = {}
+    if cpus := options.pop("cpus-per-task", ""):
+        requests["cpu"] = cpus
+    if memory := options.pop("mem", ""):
+        number, unit = memory.rstrip("KMGTkmgt"), memory[-1:].upper()
+        requests["memory"] = f"{number}{unit}i" if unit in "KMGT" and unit else f"{number}Mi"
+    told: dict[str, Any] = {"requests": requests} if requests else {}
+    if gpus:
+        told["limits"] = {NVIDIA_GPU: str(gpus)}
+    return told
+
+
+def _seconds(text: str) -> int:
+    """Seconds of Slurm's times: minutes, minutes:seconds, [days-]hours[:minutes[:seconds]]."""
+    if not text or not re.fullmatch(r"[0-9:-]+", text):
+        return 0
+    days, dash, rest = text.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    if dash:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+    elif len(parts) == 3:
+        hours, minutes, seconds = parts
+    else:
+        hours, minutes, seconds = 0, parts[0], parts[1] if len(parts) > 1 else 0
+    return int(days or 0) * 86_400 + hours * 3600 + minutes * 60 + seconds

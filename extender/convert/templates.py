@@ -1,0 +1,84 @@
+"""Pod templates, whatever has them: where they are in an object, and what all conversions do."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any, Final
+
+from extender.convert.fields import Manifest
+
+#: Kinds that carry a pod template, and where it is; a pod is its own.
+_TEMPLATES: Final = {
+    "Pod": (),
+    "Job": ("spec", "template"),
+    "Deployment": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "ReplicaSet": ("spec", "template"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+}
+_MINE: Final = ("v1", "apps/v1", "batch/v1")
+#: Written by the API server into what it gives out, and refused or meaningless in what it is given.
+_WRITTEN: Final = (
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "managedFields",
+    "selfLink",
+    "ownerReferences",
+    "finalizers",
+)
+
+
+def is_workload(told: Manifest) -> bool:
+    """Whether it is one of Kubernetes' own kinds that has a pod template."""
+    return told.get("kind") in _TEMPLATES and told.get("apiVersion") in _MINE
+
+
+def cleaned(told: Manifest) -> Manifest:
+    """A copy that can be created: without status and what the API server wrote."""
+    made = copy.deepcopy(told)
+    made.pop("status", None)
+    meta = made.get("metadata") or {}
+    for key in _WRITTEN:
+        meta.pop(key, None)
+    return made
+
+
+def template_of(told: Manifest) -> Manifest:
+    """The pod template, in place: changing it changes the object."""
+    found: Any = told
+    for key in _TEMPLATES[told["kind"]]:
+        found = found.setdefault(key, {})
+    result: Manifest = found
+    return result
+
+
+def containers_of(template: Manifest) -> Iterator[Manifest]:
+    """Its containers, in place, those that run before the others first."""
+    spec = template.get("spec") or {}
+    yield from spec.get("initContainers") or ()
+    yield from spec.get("containers") or ()
+
+
+def drop_scheduler(template: Manifest, names: tuple[str, ...]) -> None:
+    """Leave the choice of the scheduler to Ballast where the template names a peer's."""
+    spec = template.get("spec") or {}
+    if spec.get("schedulerName") in names:
+        del spec["schedulerName"]
+
+
+def note(template: Manifest, key: str, value: str) -> None:
+    """Set an annotation of the pods."""
+    meta = template.setdefault("metadata", {})
+    annotations = meta.get("annotations") or {}
+    annotations[key] = value
+    meta["annotations"] = annotations
+
+
+def label(template: Manifest, key: str, value: str) -> None:
+    """Set a label of the pods."""
+    meta = template.setdefault("metadata", {})
+    labels = meta.get("labels") or {}
+    labels[key] = value
+    meta["labels"] = labels

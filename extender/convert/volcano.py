@@ -1,0 +1,197 @@
+"""Volcano: Queue, PodGroup, vcjob, and vGPUs.
+
+A vcjob becomes one Job for each of its tasks, in one GpuPodGroup with a sub-group for each.
+"""
+
+import copy
+from collections.abc import Iterable
+from typing import Any, Final
+
+from extender.api.names import (
+    API_VERSION,
+    LABEL_POD_GROUP,
+    LABEL_PROJECT,
+    LABEL_SUB_GROUP,
+    NVIDIA_GPU,
+)
+from extender.convert.fields import Converted, Fields, Lost, Manifest
+from extender.convert.hami import Words, change
+from extender.convert.queues import Draft, build, dns_name, namespaces_by, whole
+from extender.convert.templates import cleaned, drop_scheduler, is_workload, label, template_of
+
+LIVE: Final = (
+    "/apis/scheduling.volcano.sh/v1beta1/queues",
+    "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    "/apis/batch.volcano.sh/v1alpha1/jobs",
+)
+SCHEDULERS: Final = ("volcano",)
+_VGPU: Final = Words("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores")
+_QUEUE_KEYS: Final = ("volcano.sh/queue-name", "scheduling.volcano.sh/queue-name")
+#: Volcano makes it, and it has everything that names no queue.
+_ROOT: Final = ("root", "")
+
+_WHY: Final = {
+    "spec.reclaimable": "what a project borrows can be taken back from every project",
+    "spec.affinity": "a node pool selects nodes by labels",
+    "spec.extendClusters": "Ballast schedules one cluster",
+    "spec.type": "there is one kind of queue",
+    "spec.dequeueStrategy": "jobOrder of the GpuNodePool says whether later work may pass",
+    "spec.priority": "queues have no priority of their own; a rank per node pool is near to it",
+    "spec.minResources": "the pods of a group say what they ask for",
+    "spec.networkTopology": "use topologyConstraint with a GpuTopology",
+    "spec.plugins": "a Job has no plugins: names of hosts come from an Indexed Job and a Service",
+    "spec.policies": "a Job restarts by its backoffLimit and podFailurePolicy",
+    "spec.volumes": "state the volumes in the pod template",
+    "spec.runningEstimate": "expectedRunSeconds of the GpuPodGroup",
+}
+
+
+def convert(objects: Iterable[Manifest]) -> Converted:
+    """All of them as ours."""
+    done, listed = Converted(), list(objects)
+    drafts: dict[str, Draft] = {}
+    used: list[tuple[str, str]] = list(namespaces_by(listed, _QUEUE_KEYS))
+    for told in listed:
+        group, kind = str(told.get("apiVersion", "")).partition("/")[0], told.get("kind")
+        if group == "scheduling.volcano.sh" and kind == "Queue":
+            draft = _queue(told, done)
+            if draft.name not in _ROOT:
+                drafts[draft.name] = draft
+        elif group == "scheduling.volcano.sh" and kind == "PodGroup":
+            done.objects.append(_pod_group(told, done, used))
+        elif group == "batch.volcano.sh" and kind == "Job":
+            done.objects += _job(told, done, used)
+        elif is_workload(told):
+            made = cleaned(told)
+            template = template_of(made)
+            drop_scheduler(template, SCHEDULERS)
+            change(template, _VGPU, Fields(told).named, done)
+            done.objects.append(made)
+        else:
+            done.notes.append(f"{Fields(told).named} is no object of Volcano's: left out")
+    for queue, space in used:
+        if queue in drafts and space:
+            drafts[queue].namespaces.append(space)
+    build(drafts.values(), done, has_namespaces=False)
+    return done
+
+
+def _queue(told: Manifest, done: Converted) -> Draft:
+    each = Fields(told)
+    parent = str(each.take("spec.parent", "") or "")
+    draft = Draft(each.name, each.named, parent="" if parent in _ROOT else parent)
+    weight = each.take("spec.weight", 1)
+    guarantee = each.take("spec.guarantee.resource") or {}
+    deserved = each.take("spec.deserved") or {}
+    capability = each.take("spec.capability") or {}
+    if told.get("spec", {}).get("reclaimable") is True:
+        each.take("spec.reclaimable")
+    for name in sorted({*guarantee, *deserved, *capability}):
+        resource = {NVIDIA_GPU: "gpu", "cpu": "cpu", "memory": "memory"}.get(name)
+        if resource is None:
+            why = "Ballast counts GPUs, CPU and memory"
+            done.lost.append(Lost(each.named, f"resource {name}", why))
+            continue
+        if name in guarantee:
+            why = "no GPU is kept idle for its owner: what is lent comes back by reclaim"
+            done.lost.append(Lost(each.named, f"spec.guarantee.resource.{name}", why))
+        quota = deserved.get(name, guarantee.get(name))
+        limit = capability.get(name)
+        if resource == "gpu":
+            quota = None if quota is None else whole(float(quota))
+            limit = None if limit is None else whole(float(limit))
+        draft.set("", resource, quota=quota, limit=limit)
+    draft.set("", "gpu", overQuotaWeight=None if weight == 1 else weight)
+    if told.get("spec", {}).get("reclaimable") is False:
+        done.lost.append(Lost(each.named, "spec.reclaimable=False", _WHY["spec.reclaimable"]))
+    done.lost += each.lost(_WHY)
+    return draft
+
+
+def _pod_group(told: Manifest, done: Converted, used: list[tuple[str, str]]) -> Manifest:
+    each = Fields(told)
+    spec: Manifest = {"minMember": max(1, each.take("spec.minMember", 1) or 1)}
+    if (queue := each.take("spec.queue")) and queue != "default":
+        spec["project"] = dns_name(queue)
+        used.append((queue, each.namespace))
+    if name := each.take("spec.priorityClassName"):
+        spec["priorityClassName"] = name
+    if tasks := each.take("spec.minTaskMember"):
+        spec["subGroups"] = [
+            {"name": dns_name(task), "minMember": n} for task, n in sorted(tasks.items())
+        ]
+    done.lost += each.lost(_WHY)
+    return _group(each, spec)
+
+
+def _group(each: Fields, spec: Manifest) -> Manifest:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "GpuPodGroup",
+        "metadata": {"name": each.name, "namespace": each.namespace or "default"},
+        "spec": spec,
+    }
+
+
+def _job(told: Manifest, done: Converted, used: list[tuple[str, str]]) -> list[Manifest]:
+    each = Fields(told)
+    tasks = each.take("spec.tasks") or []
+    least = each.take("spec.minAvailable") or sum(task.get("replicas", 1) for task in tasks)
+    queue, priority = each.take("spec.queue"), each.take("spec.priorityClassName")
+    retries, ttl = each.take("spec.maxRetry"), each.take("spec.ttlSecondsAfterFinished")
+    each.take("spec.schedulerName")
+    # A plugin without arguments is an empty list, and is wanted all the same.
+    for plugin in each.take("spec.plugins") or {}:
+        done.lost.append(Lost(each.named, f"spec.plugins.{plugin}", _WHY["spec.plugins"]))
+    spec: Manifest = {"minMember": least}
+    if queue and queue != "default":
+        spec["project"] = dns_name(queue)
+        used.append((queue, each.namespace))
+    if priority:
+        spec["priorityClassName"] = priority
+    if len(tasks) > 1:
+        spec["subGroups"] = [
+            {"name": dns_name(task["name"]),
+             "minMember": task.get("minAvailable", task.get("replicas", 1))}
+            for task in tasks
+        ]  # fmt: skip
+        least_of_all = sum(each_of["minMember"] for each_of in spec["subGroups"])
+        if least < least_of_all:
+            why = "every task keeps its own minimum here: the sum of them is the group's"
+            done.lost.append(Lost(each.named, f"spec.minAvailable={least}", why))
+            spec["minMember"] = least_of_all
+    made = [_group(each, spec)]
+    for task in tasks:
+        made.append(_task(each, task, queue, done, is_one_of_many=len(tasks) > 1))
+        made[-1]["spec"] |= {"backoffLimit": retries} if retries is not None else {}
+        made[-1]["spec"] |= {"ttlSecondsAfterFinished": ttl} if ttl is not None else {}
+    done.lost += each.lost(_WHY)
+    return made
+
+
+def _task(
+    each: Fields, task: Manifest, queue: Any, done: Converted, *, is_one_of_many: bool
+) -> Manifest:
+    template = copy.deepcopy(task.get("template") or {})
+    drop_scheduler(template, SCHEDULERS)
+    change(template, _VGPU, each.named, done)
+    label(template, LABEL_POD_GROUP, each.name)
+    if queue and queue != "default":
+        label(template, LABEL_PROJECT, dns_name(queue))
+    if is_one_of_many:
+        label(template, LABEL_SUB_GROUP, dns_name(task["name"]))
+    spec = template.setdefault("spec", {})
+    if spec.get("restartPolicy", "Always") == "Always":
+        spec["restartPolicy"] = "Never"
+    for key in ("policies", "maxRetry", "topologyPolicy", "dependsOn"):
+        if task.get(key):
+            why = "a Job restarts by its backoffLimit and podFailurePolicy, and waits for no other"
+            done.lost.append(Lost(each.named, f"tasks.{task['name']}.{key}", why))
+    n = task.get("replicas", 1)
+    name = f"{each.name}-{dns_name(task['name'])}" if is_one_of_many else each.name
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": each.namespace or "default"},
+        "spec": {"parallelism": n, "completions": n, "template": template},
+    }

@@ -1,0 +1,266 @@
+"""Queues of KAI, Kueue, Run:ai, Volcano and Slurm as departments and projects."""
+
+import pytest
+
+from extender.convert import kai, kueue, runai, slurm, volcano
+from tests.unit.convert.accepted import assert_accepted, lost, objects, of_kind
+
+KAI = """
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: research, uid: u1, generation: 3}
+spec:
+  displayName: Research
+  resources:
+    cpu: {quota: -1, limit: -1, overQuotaWeight: 1}
+    gpu: {quota: 24, limit: 32, overQuotaWeight: 2}
+    memory: {quota: -1, limit: -1, overQuotaWeight: 1}
+status: {allocated: {}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: vision}
+spec:
+  parentQueue: research
+  priority: 100
+  reclaimMinRuntime: 1h30m
+  resources:
+    cpu: {quota: 64000, limit: -1, overQuotaWeight: 1}
+    gpu: {quota: 8.5, limit: -1, overQuotaWeight: 1}
+    memory: {quota: 512000, limit: -1, overQuotaWeight: 1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: team-v, labels: {kai.scheduler/queue: vision}}
+spec: {schedulerName: kai-scheduler, containers: [{name: c, image: i}]}
+"""
+
+
+def test_kai_queues_become_department_and_project() -> None:
+    done = kai.convert(objects(KAI))
+    assert_accepted(done)
+    department = of_kind(done, "GpuDepartment")["research"]["spec"]["nodePools"]
+    assert department == [
+        {"name": "default", "gpu": {"quota": 24, "limit": 32, "overQuotaWeight": 2}}
+    ]
+    project = of_kind(done, "GpuProject")["vision"]["spec"]
+    assert project["department"] == "research"
+    assert project["namespaces"] == ["team-v"]
+    assert project["minRuntime"] == {"reclaimSeconds": 5400}
+    (pool,) = project["nodePools"]
+    assert (pool["gpu"], pool["cpu"], pool["memory"]) == (
+        {"quota": 8.5},
+        {"quota": "64000m"},
+        {"quota": "512000M"},
+    )
+    # The pod is Ballast's now, and its label is read as it is.
+    assert "schedulerName" not in of_kind(done, "Pod")["p"]["spec"]
+    assert [each.partition(": ")[2].partition(":")[0] for each in lost(done)] == [
+        "spec.priority=100"
+    ]
+
+
+def test_level_between_department_and_project_is_left_out_and_told() -> None:
+    text = "\n---\n".join(
+        f"{{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {{name: {name}}},"
+        f" spec: {{parentQueue: '{parent}', resources: {{gpu: {{quota: 4}}}}}}}}"
+        for name, parent in (("top", ""), ("middle", "top"), ("leaf", "middle"))
+    )
+    done = kai.convert(objects(text))
+    assert_accepted(done)
+    assert of_kind(done, "GpuProject")["leaf"]["spec"]["department"] == "top"
+    assert list(of_kind(done, "GpuDepartment")) == ["top"]
+    assert any(each.startswith("Queue middle: its level") for each in lost(done))
+
+
+def test_quota_of_any_number_is_told_and_not_made_up() -> None:
+    text = """
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: q}
+spec: {resources: {gpu: {quota: -1, limit: -1}}}
+"""
+    done = kai.convert(objects(text))
+    assert_accepted(done)
+    assert of_kind(done, "GpuProject")["q"]["spec"]["nodePools"][0]["gpu"] == {"quota": 0}
+    assert any("quota=-1" in each for each in lost(done))
+
+
+KUEUE = """
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ResourceFlavor
+metadata: {name: a100}
+spec:
+  nodeLabels: {nvidia.com/gpu.product: A100}
+  nodeTaints: [{key: gpu, effect: NoSchedule}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: vision}
+spec:
+  cohortName: research
+  namespaceSelector: {}
+  queueingStrategy: StrictFIFO
+  fairSharing: {weight: "2"}
+  preemption: {reclaimWithinCohort: Any}
+  resourceGroups:
+  - coveredResources: [cpu, nvidia.com/gpu, pods]
+    flavors:
+    - name: a100
+      resources:
+      - {name: cpu, nominalQuota: 9}
+      - {name: nvidia.com/gpu, nominalQuota: 8, borrowingLimit: 4, lendingLimit: 2}
+      - {name: pods, nominalQuota: 100}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: LocalQueue
+metadata: {name: user-queue, namespace: team-v}
+spec: {clusterQueue: vision}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: WorkloadPriorityClass
+metadata: {name: high}
+value: 90
+description: soon
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: train
+  namespace: team-v
+  labels: {kueue.x-k8s.io/queue-name: user-queue, kueue.x-k8s.io/priority-class: high, mine: x}
+spec:
+  suspend: true
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
+
+
+def test_kueue_cluster_queue_becomes_project_flavor_pool_and_cohort_department() -> None:
+    done = kueue.convert(objects(KUEUE))
+    assert_accepted(done)
+    project = of_kind(done, "GpuProject")["vision"]["spec"]
+    assert project["department"] == "research"
+    assert project["namespaces"] == ["team-v"]
+    (pool,) = project["nodePools"]
+    assert pool["name"] == "a100"
+    assert pool["gpu"] == {"quota": 8, "limit": 12, "overQuotaWeight": 2}
+    assert pool["cpu"] == {"quota": 9}
+    assert of_kind(done, "GpuDepartment")["research"]["spec"]["nodePools"] == [
+        {"name": "a100", "gpu": {"quota": 8}}
+    ]
+    selector = of_kind(done, "GpuNodePool")["a100"]["spec"]["nodeSelector"]
+    assert selector == {"nvidia.com/gpu.product": "A100"}
+    job = of_kind(done, "Job")["train"]
+    assert job["metadata"]["labels"] == {"mine": "x"}
+    assert "suspend" not in job["spec"]
+    assert job["spec"]["template"]["spec"]["priorityClassName"] == "high"
+    assert of_kind(done, "PriorityClass")["high"]["value"] == 90
+    told = lost(done)
+    for word in ("lendingLimit=2", "pods", "StrictFIFO", "spec.preemption", "spec.nodeTaints"):
+        assert any(word in each for each in told), (word, told)
+
+
+RUNAI = """
+departments:
+- {id: "4", name: research, resources: [
+    {nodePool: {id: 1, name: default}, gpu: {deserved: 16, limit: -1, overQuotaWeight: 2}}]}
+---
+projects:
+- id: "22"
+  name: vision
+  parentId: "4"
+  requestedNamespace: runai-vision
+  schedulingRules: {trainingJobTimeLimitSeconds: 3600}
+  defaultNodePools: [default]
+  resources:
+  - nodePool: {id: 1, name: default}
+    gpu: {deserved: 8, limit: 12, overQuotaWeight: 3}
+    cpu: {deserved: 1000, limit: null, overQuotaWeight: 1}
+    memory: {deserved: 2048, limit: null, overQuotaWeight: 1, units: Mib}
+"""
+
+
+def test_runai_api_export_becomes_departments_and_projects() -> None:
+    done = runai.convert(objects(RUNAI))
+    assert_accepted(done)
+    project = of_kind(done, "GpuProject")["vision"]["spec"]
+    assert project["department"] == "research"
+    assert project["namespaces"] == ["runai-vision"]
+    assert project["defaultNodePools"] == ["default"]
+    (pool,) = project["nodePools"]
+    assert pool["gpu"] == {"quota": 8, "limit": 12, "overQuotaWeight": 3}
+    assert (pool["cpu"], pool["memory"]) == ({"quota": "1000m"}, {"quota": "2048Mi"})
+    assert [each for each in lost(done) if "trainingJobTimeLimitSeconds=3600" in each] == lost(done)
+
+
+def test_runai_objects_of_older_clusters() -> None:
+    text = """
+apiVersion: run.ai/v2
+kind: Project
+metadata: {name: nlp}
+spec: {deservedGpus: 4, department: research, nodeAffinityInteractive: [a]}
+"""
+    done = runai.convert(objects(text))
+    assert_accepted(done)
+    project = of_kind(done, "GpuProject")["nlp"]["spec"]
+    assert project["namespaces"] == ["runai-nlp"]
+    assert project["nodePools"][0]["gpu"] == {"quota": 4}
+    assert any("nodeAffinityInteractive" in each for each in lost(done))
+
+
+VOLCANO = """
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: vision}
+spec:
+  weight: 4
+  reclaimable: true
+  parent: root
+  deserved: {nvidia.com/gpu: "8", cpu: "32"}
+  capability: {nvidia.com/gpu: "12", memory: 512Gi}
+  guarantee: {resource: {nvidia.com/gpu: "2"}}
+"""
+
+
+def test_volcano_queue_becomes_project() -> None:
+    done = volcano.convert(objects(VOLCANO))
+    assert_accepted(done)
+    (pool,) = of_kind(done, "GpuProject")["vision"]["spec"]["nodePools"]
+    assert pool["gpu"] == {"quota": 8, "limit": 12, "overQuotaWeight": 4}
+    assert (pool["cpu"], pool["memory"]) == ({"quota": "32"}, {"limit": "512Gi"})
+    told = lost(done)
+    assert any("guarantee" in each for each in told)
+    assert any("namespaces" in each for each in told)
+    assert not any("reclaimable" in each for each in told)
+
+
+DUMP = """
+# To edit this file start with a cluster line
+Cluster - 'gpu':Fairshare=1:QOS='normal'
+Parent - 'root'
+Account - 'physics':Description='physics':Organization='uni':Fairshare=30:GrpTRES=gres/gpu=16
+Parent - 'physics'
+Account - 'optics':Description='optics':Organization='uni':Fairshare=2:MaxJobs=10
+Parent - 'optics'
+User - 'ann':DefaultAccount='optics':Fairshare=5
+"""
+TABLE = """Account|User|Share|GrpTRES|ParentName|QOS
+root||1|||normal
+physics||30|gres/gpu=16|root|normal
+optics||2||physics|
+optics|ann|5|||"""
+
+
+@pytest.mark.parametrize("text", [DUMP, TABLE])
+def test_slurm_accounts_become_departments_and_projects(text: str) -> None:
+    done = slurm.convert({"accounts": text})
+    assert_accepted(done)
+    department = of_kind(done, "GpuDepartment")["physics"]["spec"]["nodePools"][0]
+    assert department["gpu"] == {"quota": 0, "limit": 16, "overQuotaWeight": 30}
+    project = of_kind(done, "GpuProject")["optics"]["spec"]
+    assert project["department"] == "physics"
+    assert project["nodePools"][0]["gpu"] == {"quota": 0, "overQuotaWeight": 2}
+    assert any(each.startswith("user ann of account optics: fairshare=5") for each in lost(done))

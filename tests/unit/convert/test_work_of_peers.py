@@ -1,0 +1,209 @@
+"""Work of peers as Jobs, groups and annotations of ours."""
+
+import msgspec
+import pytest
+
+from extender.api import names
+from extender.api.demand import Demand, read_demand
+from extender.api.objects import Pod
+from extender.convert import hami, kai, slurm, volcano
+from extender.convert.fields import Manifest
+from extender.kube.resources import PODS
+from extender.kube.wire import decode_object
+from tests.unit.convert.accepted import assert_accepted, lost, objects, of_kind
+
+
+def demand_of(template: Manifest) -> Demand:
+    """What Ballast reads in a converted pod template."""
+    meta = {"name": "p", "namespace": "n", **template.get("metadata", {})}
+    pod = decode_object(PODS, msgspec.json.encode({"metadata": meta, "spec": template["spec"]}))
+    assert isinstance(pod, Pod)
+    demand = read_demand(pod)
+    assert isinstance(demand, Demand), demand
+    return demand
+
+
+HAMI = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: gpu-pod
+  namespace: team
+  annotations: {hami.io/node-scheduler-policy: binpack, nvidia.com/use-gputype: A100}
+spec:
+  schedulerName: hami-scheduler
+  containers:
+  - name: c
+    image: ubuntu
+    env: [{name: CUDA_OVERSUBSCRIBE, value: "true"}]
+    resources:
+      limits: {nvidia.com/gpu: 2, nvidia.com/gpumem: 3000, nvidia.com/gpucores: 30, cpu: 4}
+"""
+
+
+def test_hami_memory_and_cores_become_annotations_that_ballast_reads() -> None:
+    done = hami.convert(objects(HAMI))
+    assert_accepted(done)
+    pod = of_kind(done, "Pod")["gpu-pod"]
+    assert pod["spec"]["containers"][0]["resources"] == {"limits": {"cpu": 4}}
+    demand = demand_of(pod)
+    assert (demand.devices, demand.gpu_memory_mib) == (2, 3000)
+    assert pod["metadata"]["annotations"]["gpu-compute-request"] == "0.3"
+    assert pod["metadata"]["annotations"]["nvidia.com/use-gputype"] == "A100"
+    told = lost(done)
+    assert len(told) == 2
+    assert any("node-scheduler-policy=binpack" in each for each in told)
+    assert any("CUDA_OVERSUBSCRIBE" in each for each in told)
+
+
+@pytest.mark.parametrize(
+    ("limits", "milli"),
+    [
+        ("{nvidia.com/gpu: 1, nvidia.com/gpumem-percentage: 25}", 250),
+        ("{nvidia.com/gpu: 1, nvidia.com/gpumem-percentage: 100}", 1000),
+        ("{nvidia.com/gpu: 1}", 1000),
+    ],
+)
+def test_hami_percentage_becomes_fraction_and_all_of_it_a_whole_gpu(
+    limits: str, milli: int
+) -> None:
+    container = f"{{name: c, image: i, resources: {{limits: {limits}}}}}"
+    text = f"""
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: j, namespace: n, uid: x}}
+spec: {{template: {{spec: {{containers: [{container}]}}}}}}
+"""
+    done = hami.convert(objects(text))
+    job = of_kind(done, "Job")["j"]
+    assert "uid" not in job["metadata"]
+    assert demand_of(job["spec"]["template"]).milli == milli
+    assert not done.lost
+
+
+VCJOB = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: mpi, namespace: team}
+spec:
+  minAvailable: 3
+  schedulerName: volcano
+  queue: vision
+  maxRetry: 4
+  plugins: {ssh: [], svc: []}
+  tasks:
+  - replicas: 1
+    name: master
+    policies: [{event: TaskCompleted, action: CompleteJob}]
+    template: {spec: {restartPolicy: OnFailure, containers: [{name: m, image: i}]}}
+  - replicas: 2
+    name: worker
+    template:
+      spec:
+        containers:
+        - name: w
+          image: i
+          resources: {limits: {volcano.sh/vgpu-number: 1, volcano.sh/vgpu-memory: 2048}}
+"""
+
+
+def test_volcano_job_becomes_a_job_for_each_task_in_one_group() -> None:
+    done = volcano.convert(objects(VCJOB))
+    assert_accepted(done)
+    group = of_kind(done, "GpuPodGroup")["mpi"]["spec"]
+    assert group["minMember"] == 3
+    assert group["subGroups"] == [
+        {"name": "master", "minMember": 1},
+        {"name": "worker", "minMember": 2},
+    ]
+    jobs = of_kind(done, "Job")
+    worker = jobs["mpi-worker"]["spec"]
+    assert (worker["parallelism"], worker["completions"], worker["backoffLimit"]) == (2, 2, 4)
+    labels = worker["template"]["metadata"]["labels"]
+    assert labels[names.LABEL_POD_GROUP] == "mpi"
+    assert labels[names.LABEL_SUB_GROUP] == "worker"
+    assert labels[names.LABEL_PROJECT] == "vision"
+    assert demand_of(worker["template"]).gpu_memory_mib == 2048
+    told = lost(done)
+    for word in ("spec.plugins", "tasks.master.policies"):
+        assert any(word in each for each in told), (word, told)
+
+
+def test_kai_pod_group_and_topology() -> None:
+    text = """
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: pg, namespace: team, labels: {kai.scheduler/queue: vision}}
+spec:
+  minMember: 4
+  queue: vision
+  priorityClassName: train
+  preemptibility: non-preemptible
+  topologyConstraint: {topology: net, requiredTopologyLevel: rack}
+  subGroups: [{name: a, minMember: 2}, {name: b, parent: a, minMember: 2}]
+  schedulingBackoff: -1
+---
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: net}
+spec: {levels: [{nodeLabel: zone}, {nodeLabel: rack}]}
+---
+apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: h100}
+spec: {partitionLabelValue: h100, placementStrategy: {gpu: spread, cpu: binpack}, kValue: 0.5}
+"""
+    done = kai.convert(objects(text))
+    assert_accepted(done)
+    group = of_kind(done, "GpuPodGroup")["pg"]["spec"]
+    assert group["preemptibility"] == "NonPreemptible"
+    assert group["topologyConstraint"] == {"topology": "net", "requiredTopologyLevel": "rack"}
+    assert group["subGroups"][1] == {"name": "b", "parent": "a", "minMember": 2}
+    pool = of_kind(done, "GpuNodePool")["h100"]["spec"]
+    assert pool["nodeSelector"] == {"kai.scheduler/node-pool": "h100"}
+    assert pool["placement"] == {"gpu": "Spread", "cpu": "BinPack"}
+    assert len(lost(done)) == 2
+
+
+SCRIPT = """#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH -A optics
+#SBATCH -p h100
+#SBATCH --nodes=4
+#SBATCH --gres=gpu:a100:8
+#SBATCH --cpus-per-task=16
+#SBATCH --mem=128G
+#SBATCH -t 1-02:30:00
+#SBATCH --array=1-4
+#SBATCH --output=out.txt
+srun python train.py
+"""
+
+
+def test_slurm_script_becomes_a_gang_that_says_how_long_it_runs() -> None:
+    done = slurm.convert({"jobs/train.sh": SCRIPT})
+    assert_accepted(done)
+    assert of_kind(done, "GpuPodGroup")["train"]["spec"] == {
+        "minMember": 4,
+        "expectedRunSeconds": 95_400,
+    }
+    job = of_kind(done, "Job")["train"]["spec"]
+    assert (job["parallelism"], job["activeDeadlineSeconds"]) == (4, 95_400)
+    template = job["template"]
+    assert demand_of(template).devices == 8
+    requests = template["spec"]["containers"][0]["resources"]["requests"]
+    assert requests == {"cpu": "16", "memory": "128Gi"}
+    assert template["metadata"]["labels"][names.LABEL_PROJECT] == "optics"
+    assert template["metadata"]["annotations"][names.ANNOTATION_NODE_POOLS] == "h100"
+    told = lost(done)
+    assert any("array=1-4" in each for each in told)
+    assert any("image" in each for each in told)
+    assert not any("output" in each for each in told)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 5400), ("10:30", 630), ("2:00:00", 7200), ("1-12", 129_600), ("UNLIMITED", 0)],
+)
+def test_times_of_slurm(text: str, seconds: int) -> None:
+    assert slurm._seconds(text) == seconds
