@@ -116,7 +116,8 @@ def _change(what: str, key: str, picture: Picture, pods: int, milli: int, messag
     workload = picture.snapshot.workloads.get(key)
     project = workload.project if workload else ""
     told = Change(what, key, project, pods, format_gpus(milli), message)
-    leave = {"stops": picture.plan.evictions, "moves": picture.plan.moves}.get(what, ())
+    kind = {"stops": Eviction, "moves": Move}.get(what)
+    leave = [each for each in leaving(picture.plan) if kind is not None and type(each) is kind]
     pods_of = [_pod_of(each) for each in leave if each.workload == key]
     if pods_of:
         told.lost = format_hours(sum(lost_milli_seconds(picture, pod) for pod in pods_of))

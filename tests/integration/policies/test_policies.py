@@ -233,6 +233,13 @@ def test_tenant_may_write_what_is_its_own(tenants: Tenants) -> None:
     tenants.patch("held", {"metadata": {"labels": {"app": "x"}, "annotations": {"note": "y"}}})
 
 
+@pytest.mark.parametrize("value", ["true", None])
+def test_tenant_may_hold_a_waiting_pod_and_let_it_go_on(
+    tenants: Tenants, value: str | None
+) -> None:
+    tenants.patch("held", notes(**{"ballast.dev/hold": value}))
+
+
 def test_gated_pod_that_shares_a_gpu_is_made(tenants: Tenants) -> None:
     tenants.create(pod())
 

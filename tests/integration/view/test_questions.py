@@ -3,17 +3,23 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.cycle.two_projects import Scene
+from tests.integration.webhooks.conftest import CONFIGURATIONS
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
+from tests.support.controlplane.ports import LOOPBACK
 from tests.support.installation import Program
+from tests.support.webhook_config import webhook_configurations
 
 ROOT = "/apis/view.ballast.dev/v1alpha1"
 
@@ -23,6 +29,7 @@ class Asking(Scene):
 
     view: Program
     tenant: str
+    editor: str
 
     async def ballast(self, *args: str, kubeconfig: str = "") -> subprocess.CompletedProcess[str]:
         """The command as people call it; the administrator unless said otherwise."""
@@ -52,9 +59,12 @@ async def scene(cluster: Cluster, audited: Auditor) -> AsyncIterator[Asking]:
         assert isinstance(opened, Asking)
         opened.view = opened.installation.view()
         opened.tenant = opened.plane.kubeconfig_for("ann", ())
-        cluster.kubectl(
-            "create", "rolebinding", "ann", "--clusterrole=view", "--user=ann", "-n", "team-a"
-        )
+        opened.editor = opened.plane.kubeconfig_for("eve", ())
+        for user, role in (("ann", "view"), ("eve", "edit")):
+            cluster.kubectl(
+                "create", "rolebinding", user, f"--clusterrole={role}", f"--user={user}",
+                "-n", "team-a",
+            )  # fmt: skip
         try:
             await asyncio.to_thread(opened.view.start)
             await opened.until(lambda: is_available(opened), "the APIService to be available")
@@ -71,7 +81,8 @@ def is_available(scene: Scene) -> bool:
     return any((each["type"], each["status"]) == ("Available", "True") for each in conditions)
 
 
-async def test_questions_of_a_tenant_and_of_an_administrator(scene: Asking) -> None:
+@pytest.mark.timeout(240)
+async def test_questions_of_a_tenant_and_of_an_administrator(scene: Asking, tmp_path: Path) -> None:
     scene.submit_job("team-b", "theirs", 2, 1000)
     await scene.until_bound("team-b", 2)
     scene.submit_job("team-a", "first", 2, 1000)
@@ -93,6 +104,11 @@ async def test_questions_of_a_tenant_and_of_an_administrator(scene: Asking) -> N
 
     await _ask_as_tenant(scene)
     await _ask_as_administrator(scene)
+    await _list_as_kubectl_does(scene)
+    await _decide_on_a_snapshot(scene, tmp_path)
+    await _hold_and_resume(scene)
+    await _run_a_job(scene, tmp_path)
+    await _convert(scene, tmp_path)
 
 
 async def _ask_as_tenant(scene: Asking) -> None:
@@ -134,6 +150,8 @@ async def _ask_as_administrator(scene: Asking) -> None:
     assert changed.returncode == 1, changed.stderr
     assert "stops" in changed.stdout
     assert "team-a/second" in changed.stdout
+    # The work of the pod that stops is lost: it says nothing of saves.
+    assert re.search(r"lost 0 -> 0\.[1-9] GPU-hours", changed.stdout), changed.stdout
     node = scene.admin.get("/api/v1/nodes")["items"][0]["metadata"]["name"]
     more = await scene.answer("whatif", "--add-nodes", f"{node}=1")
     starts = [each["workload"] for each in more["status"]["changes"] if each["what"] == "starts"]
@@ -150,3 +168,197 @@ async def _ask_as_administrator(scene: Asking) -> None:
     missing = await scene.ballast("why", "nothing", "-n", "team-a")
     assert missing.returncode == 1
     assert 'is called "nothing"' in missing.stderr
+
+
+async def _list_as_kubectl_does(scene: Asking) -> None:
+    """kubectl's flags, and what a tenant and an administrator see of what holds GPUs."""
+    names = await scene.ballast("queue", "-n", "team-a", "-o", "name", kubeconfig=scene.tenant)
+    assert sorted(names.stdout.split()) == ["gpuproject.ballast.dev/team-b", *_pods(scene)]
+    bare = await scene.ballast("queue", "-A", "--no-headers")
+    assert not bare.stdout.startswith("POS")
+    assert len(bare.stdout.splitlines()) == 2
+    chosen = await scene.answer("queue", "-A", "-l", "job-name=second")
+    assert [each["project"] for each in chosen["items"]] == ["team-a"]
+    wide = await scene.ballast("queue", "-A", "-o", "wide")
+    assert "MESSAGE" in wide.stdout
+    assert "fair share" in wide.stdout
+    # --as: the administrator sees what the tenant may see.
+    refused = await scene.ballast(
+        "queue", "-A", "--as", "ann", "--as-group", "system:authenticated"
+    )
+    assert "forbidden" in refused.stderr
+    again = await scene.ballast("shares", "--as", "ann", "--as-group", "system:authenticated")
+    assert again.returncode == 0, again.stderr
+
+    projects = await scene.answer("top", kubeconfig=scene.tenant)
+    held = {each["name"]: each["allocated"] for each in projects["items"]}
+    assert held == {"research": "4", "team-a": "2", "team-b": "2"}
+    pods = await scene.answer("top", "pods", "-n", "team-a", kubeconfig=scene.tenant)
+    assert [each["held"] for each in pods["items"]] == ["1", "1"]
+    hidden = await scene.ballast("top", "nodes", kubeconfig=scene.tenant)
+    assert "forbidden" in hidden.stderr
+    nodes = await scene.answer("top", "nodes")
+    assert [(each["held"], each["free"], each["pods"]) for each in nodes["items"]] == [
+        ("2", "0", 2),
+        ("2", "0", 2),
+    ]
+    gpus = await scene.ballast("top", "gpus")
+    assert len(gpus.stdout.splitlines()) == 5
+
+    told = await scene.answer("history", "job/first", "-n", "team-a", kubeconfig=scene.tenant)
+    happened = [each["what"] for each in told["items"]]
+    assert happened.count("Created") == 2
+    assert happened.count("Started") == 2
+    none = await scene.answer("history", "-n", "team-a", "--evictions", kubeconfig=scene.tenant)
+    assert none["items"] == []
+
+
+def _pods(scene: Asking) -> list[str]:
+    """What waits in team-a, as kubectl names it."""
+    listed = scene.admin.get("/api/v1/namespaces/team-a/pods")["items"]
+    return sorted(
+        f"pod/{each['metadata']['name']}" for each in listed if not each["spec"].get("nodeName")
+    )
+
+
+async def _decide_on_a_snapshot(scene: Asking, folder: Path) -> None:
+    """A file of now gives the answers that the cluster gives."""
+    refused = await scene.ballast("snapshot", kubeconfig=scene.tenant)
+    assert "forbidden" in refused.stderr
+    taken = await scene.ballast("snapshot")
+    assert taken.returncode == 0, taken.stderr
+    file = folder / "now.yaml"
+    file.write_text(taken.stdout)
+    shown = await scene.ballast("scenario", "show", str(file), "--json")
+    assert shown.returncode == 0, shown.stderr
+    (cycle,) = json.loads(shown.stdout)[0]["cycles"]
+    assert (cycle["placed"], cycle["leaving"]) == ([], [])
+    (second,) = (name.removeprefix("pod/") for name in _pods(scene))
+    asked = await scene.answer("why", second, "-n", "team-a")
+    (said,) = (line for line in cycle["waiting"] if second in line)
+    assert asked["reason"] in said, (asked, said)
+    figures = {each["queue"]: each for each in cycle["shares"] if each["resource"] == "gpu"}
+    shares = await scene.answer("shares")
+    for each in shares["items"]:
+        assert float(figures[each["queue"]]["allocated"]) == float(each["held"]), (figures, each)
+    same = await scene.ballast(
+        "whatif", "--file", str(file), "--quota", "team-a=3", "--quota", "team-b=1"
+    )
+    assert same.returncode == 1, same.stderr
+    assert "stops" in same.stdout
+    days = await scene.ballast("simulate", str(file), "--days", "0.01")
+    assert days.returncode == 0, days.stderr
+
+    hashed = await scene.ballast("snapshot", "--anonymous", "-o", "json")
+    assert not re.search(r"team-a|team-b|second|research", hashed.stdout), hashed.stdout
+    (folder / "hashed.json").write_text(hashed.stdout)
+    shown = await scene.ballast("scenario", "show", str(folder / "hashed.json"), "--json")
+    (cycle,) = json.loads(shown.stdout)[0]["cycles"]
+    assert (cycle["placed"], len(cycle["waiting"])) == ([], 2)
+
+
+async def _hold_and_resume(scene: Asking) -> None:
+    """Held work does not start although there is room, and then starts in its turn."""
+    refused = await scene.ballast("hold", "job/second", "-n", "team-a", kubeconfig=scene.tenant)
+    assert "forbidden" in refused.stderr
+    held = await scene.ballast("hold", "job/second", "-n", "team-a", kubeconfig=scene.editor)
+    assert held.returncode == 0, held.stderr
+    assert held.stdout == f"{_pods(scene)[0]} held\n"
+
+    async def reason() -> str:
+        told = await scene.answer("why", "second", "-n", "team-a", kubeconfig=scene.tenant)
+        return str(told["reason"])
+
+    await scene.until(lambda: asyncio.run(reason()) == "HeldByOwner", "why to say who holds it")
+    scene.cluster.kubectl("delete", "job", "first", "-n", "team-a")
+    await scene.until_bound("team-a", 0)
+    await scene.until_decided(3)
+    assert not (await scene.look("team-a")).bound
+    missing = await scene.ballast("hold", "first", "-n", "team-a", kubeconfig=scene.editor)
+    assert missing.returncode == 1
+    assert "nothing called first waits" in missing.stderr
+    resumed = await scene.ballast("resume", "-l", "job-name=second", "-n", "team-a",
+                                  kubeconfig=scene.editor)  # fmt: skip
+    assert resumed.stdout.endswith(" resumed\n"), resumed.stderr
+    await scene.until_bound("team-a", 1)
+
+
+@asynccontextmanager
+async def _webhooks(scene: Asking, folder: Path) -> AsyncIterator[None]:
+    """Pods are made as users write them, and admitted as they are where Ballast is installed."""
+    webhooks = scene.installation.webhooks(folder)
+    await asyncio.to_thread(webhooks.start)
+    for space in ("team-a", "team-b"):
+        scene.cluster.kubectl(
+            "label", "namespace", space, "ballast.dev/managed=true", "--overwrite"
+        )
+    url = f"https://{LOOPBACK}:{webhooks.port}"
+    try:
+        for document in webhook_configurations(url, (folder / "ca.crt").read_bytes()):
+            scene.admin.post(CONFIGURATIONS, document)
+        yield
+    finally:
+        scene.cluster.kubectl("delete", "mutatingwebhookconfiguration", "ballast-webhooks")
+        webhooks.kill()
+
+
+async def _run_a_job(scene: Asking, folder: Path) -> None:
+    """A gang that says how long it runs, as a tenant with the role edit makes it."""
+    words = ["run", "gang", "--image", "example", "--gpus", "0.5", "--pods", "2"]
+    words += ["--run-time", "2h", "--checkpoint", "30m", "--project", "team-a"]
+    dry = await scene.ballast(*words, "--dry-run=server", kubeconfig=scene.editor)
+    assert dry.returncode == 0, dry.stderr
+    assert dry.stdout == "job.batch/gang created (server dry run)\n"
+    refused = await scene.ballast(*words, "--dry-run=server", kubeconfig=scene.tenant)
+    assert "forbidden" in refused.stderr
+    async with _webhooks(scene, folder):
+        made = await scene.ballast(*words, kubeconfig=scene.editor)
+        assert made.returncode == 0, made.stderr
+        group = scene.get("namespaces/team-a/gpupodgroups/gang")
+        assert group["spec"] == {"minMember": 2, "expectedRunSeconds": 7200}
+        assert group["metadata"]["ownerReferences"][0]["name"] == "gang"
+        await scene.until_bound("team-a", 3)
+        again = await scene.ballast(*words, kubeconfig=scene.editor)
+        assert again.returncode == 1
+        assert "already exists" in again.stderr
+
+
+async def _convert(scene: Asking, folder: Path) -> None:
+    """What is converted is accepted by the API server."""
+    (folder / "kai.yaml").write_text(KAI)
+    done = await scene.ballast("convert", "--from", "kai", "-f", str(folder / "kai.yaml"))
+    assert done.returncode == 1
+    assert "spec.priority=5: queues have no priority" in done.stderr
+    made = scene.cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=done.stdout)
+    assert made.split() == [
+        word
+        for name in ("gpudepartment.ballast.dev/top", "gpuproject.ballast.dev/leaf",
+                     "gputopology.ballast.dev/net")
+        for word in (name, "created", "(server", "dry", "run)")
+    ]  # fmt: skip
+    live = await scene.ballast("convert", "--from", "kueue")
+    assert live.returncode == 1
+    assert "no objects of kueue's" in live.stderr
+
+
+KAI = """
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: top}
+spec: {resources: {gpu: {quota: 8, limit: -1}}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: leaf}
+spec:
+  parentQueue: top
+  priority: 5
+  resources:
+    gpu: {quota: 4, limit: 6, overQuotaWeight: 2}
+    memory: {quota: 64000, limit: -1}
+---
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: net}
+spec: {levels: [{nodeLabel: zone}, {nodeLabel: rack}]}
+"""
