@@ -39,6 +39,7 @@ class Program:
         self.port = port
         self._argv = [sys.executable, "-m", *argv]
         self._log_path = log_path
+        self._log_starts = log_path.stat().st_size if log_path.exists() else 0
         self._process = self._make("")
 
     @property
@@ -90,8 +91,12 @@ class Program:
 
     @property
     def log_path(self) -> Path:
-        """Where its output goes."""
+        """Where its output goes, after that of programs of the same name before it."""
         return self._log_path
+
+    def read_log(self) -> str:
+        """Its own output, of all its lives."""
+        return self._log_path.read_bytes()[self._log_starts :].decode(errors="replace")
 
     def _make(self, failpoint: str) -> Process:
         env = dict(os.environ, PYTHONUNBUFFERED="1")

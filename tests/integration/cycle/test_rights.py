@@ -102,7 +102,7 @@ async def test_gated_pod_that_asks_for_no_gpu_is_told_so_and_is_in_nothings_way(
     assert ("InvalidRequest", "no-gpu") in scene.events("team-a")
     scene.submit_pod("team-a", "with-gpu", 1000)
     await scene.until_bound("team-a", 1)
-    assert "rows refused" not in scene.installation.control.log_path.read_text()
+    assert "rows refused" not in scene.installation.control.read_log()
 
 
 async def test_a_launcher_that_asks_for_no_gpu_starts_beside_its_gang(scene: Scene) -> None:
