@@ -1,7 +1,8 @@
 """Fixtures every test may use: the real control plane, and the shared material.
 
 One control plane serves the session, and each worker where there are several. `api` empties it
-for each test that asks, which costs tens of milliseconds; `cluster` adds kube-scheduler and kwok.
+for each test that asks, which costs a third of a millisecond per object; `cluster` adds
+kube-scheduler and kwok.
 A test that uses any of them carries the marker `controlplane`; when the programs cannot be had it
 fails, it is not skipped.
 """

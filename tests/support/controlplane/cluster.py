@@ -266,11 +266,8 @@ class ControlPlane:
     def reset(self) -> int:
         """Make everything run again and bring the content back to the baseline.
 
-        Watchers of the API see the deletions. Returns how many objects were in the way. Ends
-        kube-scheduler: on a busy machine it can keep a pod in its cache that was bound and deleted
-        at once, and has no room on that node any more.
+        Watchers of the API see the deletions. Returns how many objects were in the way.
         """
-        self.kill("kube-scheduler")
         for name in ORDER[:3]:
             process = self._process(name)
             if process.is_frozen:
