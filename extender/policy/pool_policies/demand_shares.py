@@ -7,18 +7,17 @@ served in order (`_Demand.order`), and the others get their non-preemptible part
 """
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Final
 
 from extender.api.units import MILLI_PER_GPU
 from extender.kernels import shares
-from extender.policy.pool_policies.eviction_units import next_unit
 from extender.policy.queues.fairshare import children_first, fit_weights, granules
 from extender.policy.queues.tree import PoolQueues, Queue, held_pool, pod_amounts
 from extender.policy.session import Session
-from extender.policy.workloads.gangs import is_satisfied, least_pods
+from extender.policy.workloads.gangs import is_satisfied, least_pods, unit_of
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, UNLIMITED, PodView, WorkloadView
 
@@ -245,11 +244,22 @@ def _core_of(
 ) -> Sequence[PodView]:
     """What is left of the pods `here` once all surplus has gone: the rest leaves together."""
     while True:
-        unit = next_unit(workload, live, here)
+        unit = _next_unit(workload, live, here)
         rest = _without(here, unit)
         if not rest or len(rest) + len(unit) > len(here):
             return here
         live, here = _without(live, unit), rest
+
+
+def _next_unit(
+    workload: WorkloadView, live: Collection[PodView], here: Iterable[PodView]
+) -> Collection[PodView]:
+    """The smallest unit around any of the pods; around the first of those where it is one of
+    several. Pods of one group are alike in this."""
+    by_group: dict[str, PodView] = {}
+    for pod in here:
+        by_group.setdefault(pod.group, pod)
+    return min((unit_of(workload, live, pod) for pod in by_group.values()), key=len)
 
 
 def _without(pods: Iterable[PodView], gone: Iterable[PodView]) -> list[PodView]:

@@ -22,15 +22,20 @@ elsewhere, so no workload gives back anything before all such pools have started
 it goes on above a share as long as no other work is given its place.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
 from extender.api.units import format_gpus, format_tenths
 from extender.policy.actions.chunk_grant import grant
 from extender.policy.placement.placer import Moment
+from extender.policy.plan import Eviction
 from extender.policy.pool_policies.demand_shares import divide_by_demand
-from extender.policy.pool_policies.eviction_units import ShrinkUnit, evictable, may_stay, units_in
-from extender.policy.preemption.statement import is_over
+from extender.policy.preemption.candidate_table import find_candidates
+from extender.policy.preemption.candidates import Candidates
+from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY
+from extender.policy.preemption.min_runtime import protected_by
+from extender.policy.preemption.statement import EvictionUnit, Statement
 from extender.policy.queues.fairshare import children_first, demands, set_dues, sum_requests
 from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, frozen
 from extender.policy.session import Session
@@ -68,16 +73,17 @@ def share_by_demand(session: Session, pool: str, waiting: Iterable[Pending]) -> 
     place."""
     waiting = list(waiting)
     if "reclaim" in session.settings.stages and session.snapshot.pools[pool].has_preemption:
-        leaving = list(_shrink(session, pool))
+        surplus = _Surplus(session, pool)
+        surplus.evict()
         session.places.forget_failures(pool)
         # A workload that gives pods back starts none in the same cycle.
-        giving = {unit.leaf for unit in leaving}
+        giving = surplus.leaves()
         below = [p for p in waiting if session.queue_of(p.workload, pool) not in giving]
         others = [p for p in waiting if session.queue_of(p.workload, pool) in giving]
         before = [(pending, set(pending.nodes)) for pending in below]
         left = _start(session, pool, below, "later") + others
-        _keep_idle_places(session, leaving)
-        _plan_evictions(session, leaving, before)
+        surplus.keep_idle_places()
+        surplus.plan(before)
         return left
     if pool in session.leaving_pools:
         return _start(session, pool, waiting, "later")
@@ -137,65 +143,121 @@ def _bound(leaf: Queue, pending: Pending, amounts: Amounts) -> Refused | None:
     return None
 
 
-def _shrink(session: Session, pool: str) -> Iterator[ShrinkUnit]:
-    """Evict what workloads hold above their shares, in the simulation: no more than it takes."""
-    beside, queues = session.places.pod_affinity, session.queues[pool]
-    if not any(q.allocated[GPU] > q.share[GPU] for q in queues.by_workload.values()):
-        return
-    lonely = beside.unsatisfied()
-    for workload in evictable(session, pool):
-        leaf = queues.by_workload[workload.key]
-        going: list[ShrinkUnit] = []
-        for unit in units_in(session, pool, workload):
-            if leaf.allocated[GPU] <= leaf.share[GPU]:
-                break
-            if not unit.amounts[GPU]:
+@dataclass(slots=True)
+class _Surplus:
+    """What the workloads of a pool hold above their shares, evicted in the simulation."""
+
+    session: Session
+    pool: str
+    candidates: Candidates = field(init=False)
+    statement: Statement = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.candidates = find_candidates(self.session, self.pool)
+        self.statement = Statement(self.session, self.pool, self.candidates, [])
+
+    def evict(self) -> None:
+        """Evict what is above the shares: no more than it takes, of each workload what has run
+        least first."""
+        candidates, is_giving = self.candidates, self.session.is_giving
+        is_safe = protected_by(self.session, candidates, "reclaim_min_runtime_s")
+        for w in sorted(range(len(candidates.workloads)), key=candidates.priority.__getitem__):
+            if candidates.leaves[w].share[GPU] < candidates.leaves[w].allocated[GPU] and (
+                not is_giving(candidates.workloads[w].key)
+            ):
+                self._evict_from(w, is_safe)
+
+    def leaves(self) -> set[Queue]:
+        """The queues of the workloads that give."""
+        return {self.candidates.leaves[unit.w] for unit in self.statement.units.values()}
+
+    def keep_idle_places(self) -> None:
+        """Keep victims that may use other pools as well if no other work was given their place:
+        once evicted they would ask in all of these pools, and change the shares there."""
+        candidates, statement = self.candidates, self.statement
+        beside = self.session.places.pod_affinity
+        for unit in reversed(list(statement.units.values())):
+            if len(candidates.workloads[unit.w].pools) < 2:
                 continue
-            unit.evict(session)
-            if beside.leaves_unsatisfied(lonely):
-                # A pod that is given a place in this cycle needs these pods beside it.
-                unit.keep(session)
+            mark = statement.checkpoint()
+            statement.keep(unit)
+            places = [
+                (candidates.pods[p], statement.ix_of(candidates.pods[p].node)) for p in unit.pods
+            ]
+            chain = candidates.leaves[unit.w].chain
+            if (
+                not candidates.is_legal(unit.w)
+                or any(statement.is_over(ix) for _, ix in places)
+                or any(queue.allocated[r] > queue.limit[r] for queue in chain for r in RESOURCES)
+                or not all(beside.is_apart(pod, ix) for pod, ix in places)
+            ):
+                statement.rollback(mark)
+
+    def plan(self, served: Sequence[tuple[Pending, set[str]]]) -> None:
+        """Put the evictions into the plan, each for a workload that was given a place on its node.
+
+        `served` are workloads with the pods that had a place before.
+        """
+        preemptors: dict[str, str] = {}
+        for pending, had in served:
+            for uid, node in pending.nodes.items():
+                if uid not in had:
+                    preemptors.setdefault(node, pending.workload.key)
+        for unit in self.statement.units.values():
+            pods = [self.candidates.pods[p] for p in unit.pods]
+            workload, leaf = self.candidates.workloads[unit.w], self.candidates.leaves[unit.w]
+            preemptor = next((preemptors[p.node] for p in pods if p.node in preemptors), "")
+            held, share = format_tenths(leaf.held[GPU]), format_tenths(leaf.share[GPU])
+            note = f"{leaf.name} holds {held} GPUs of its share of {share}"
+            for pod in pods:
+                self.session.evict(Eviction(pod, workload.key, Reason.RECLAIMED, preemptor, note))
+
+    def _evict_from(self, w: int, is_safe: bytearray) -> None:
+        """Evict unit by unit until the workload has its share, and then keep what it may."""
+        statement, candidates, leaf = self.statement, self.candidates, self.candidates.leaves[w]
+        beside = self.session.places.pod_affinity
+        unsatisfied, evicted = beside.unsatisfied(), list[EvictionUnit]()
+        while leaf.allocated[GPU] > leaf.share[GPU]:
+            unit = self._next_unit(w, is_safe)
+            if unit is None:
                 break
-            going.append(unit)
-        for unit in reversed(going[:]):
-            fits = leaf.allocated[GPU] + unit.amounts[GPU] <= leaf.share[GPU]
-            if fits and may_stay(unit, going):
-                unit.keep(session)
-                going.remove(unit)
-        yield from going
+            mark = statement.checkpoint()
+            statement.evict(unit)
+            if beside.leaves_unsatisfied(unsatisfied):
+                # A pod that is given a place in this cycle needs these pods beside it.
+                statement.rollback(mark)
+                break
+            evicted.append(unit)
+        for unit in reversed(evicted):
+            mark = statement.checkpoint()
+            statement.keep(unit)
+            if leaf.allocated[GPU] > leaf.share[GPU] or not candidates.is_legal(w):
+                statement.rollback(mark)
 
+    def _next_unit(self, w: int, is_safe: bytearray) -> EvictionUnit | None:
+        """The smallest unit with GPUs that may be evicted, of equal ones that of the pod that has
+        run least; what budgets protect is noted."""
+        candidates = self.candidates
+        with_gpus = [p for p in candidates.members[w] if candidates.amounts[3 * p + GPU]]
+        leaving = set(self.statement.leaving())
+        ruled_out = [p for p in candidates.guarded if p in with_gpus and p not in leaving]
+        self._note_held_back(w, [p for p in ruled_out if not candidates.is_here[p]])
+        with_gpus = [p for p in with_gpus if candidates.is_here[p]]
+        with_gpus.sort(key=lambda p: (-candidates.pods[p].started_at, candidates.pods[p].key))
+        units = [unit for p in with_gpus if (unit := candidates.unit_of(p)) is not None]
+        pods = min(units, key=len, default=())
+        is_whole = len(pods) == candidates.n_live[w]
+        least = SURPLUS_ONLY if is_whole else NOTHING
+        if not pods or any(is_safe[p] >= least for p in pods):
+            return None
+        self._note_held_back(w, pods)
+        if not candidates.may_evict(pods):
+            return None
+        return EvictionUnit(pods, w, 0, is_below=False, is_whole=is_whole, lost=0)
 
-def _keep_idle_places(session: Session, leaving: list[ShrinkUnit]) -> None:
-    """Keep victims that may use other pools as well if no other work was given their place: once
-    evicted they would ask in all of these pools, and change the shares there."""
-    later = session.sim.later
-    for unit in reversed(leaving[:]):
-        if len(unit.workload.pools) < 2 or not may_stay(unit, leaving):
-            continue
-        unit.keep(session)
-        is_in_the_way = any(is_over(later, later.cards.ix[pod.node]) for pod in unit.pods)
-        is_too_much = any(q.allocated[r] > q.limit[r] for q in unit.leaf.chain for r in RESOURCES)
-        if is_in_the_way or is_too_much or not unit.is_apart(session):
-            unit.evict(session)
-        else:
-            leaving.remove(unit)
-
-
-def _plan_evictions(
-    session: Session, leaving: Iterable[ShrinkUnit], served: Sequence[tuple[Pending, set[str]]]
-) -> None:
-    """Put the evictions into the plan, each for a workload that was given a place on its node.
-
-    `served` are workloads with the pods that had a place before.
-    """
-    preemptors: dict[str, str] = {}
-    for pending, had in served:
-        for uid, node in pending.nodes.items():
-            if uid not in had:
-                preemptors.setdefault(node, pending.workload.key)
-    for unit in leaving:
-        found = (preemptors[pod.node] for pod in unit.pods if pod.node in preemptors)
-        preemptor = next(found, "")
-        held, share = format_tenths(unit.leaf.held[GPU]), format_tenths(unit.leaf.share[GPU])
-        note = f"{unit.leaf.name} holds {held} GPUs of its share of {share}"
-        unit.plan_eviction(session, Reason.RECLAIMED, preemptor, note)
+    def _note_held_back(self, w: int, pods: Sequence[int]) -> None:
+        """Budgets keep those of the pods that they do not let go together."""
+        candidates = self.candidates
+        if not candidates.may_evict(pods):
+            held = [candidates.pods[p] for p in pods]
+            self.session.hold_back(held, [candidates.workloads[w]] * len(held))

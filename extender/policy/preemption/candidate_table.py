@@ -54,7 +54,6 @@ class _Layout:
     pools: Sequence[str]
     by_node: list[list[_Listed]]
     _entered: list[tuple[WorkloadView, Queue, int]] = field(default_factory=list)
-    _leaves: dict[tuple[str, str], Queue | None] = field(default_factory=dict)
 
     def add(self, workload: WorkloadView) -> None:
         """Gather the workload's pods in the pool, if it may be touched at all."""
@@ -96,10 +95,7 @@ class _Layout:
             entered.append((workload, leaf, 1))
 
     def _leaf_of(self, workload: WorkloadView) -> Queue | None:
-        key = workload.project, workload.user
-        if key not in self._leaves:
-            self._leaves[key] = self.session.queues[self.pool].leaf_of(workload)
-        return self._leaves[key]
+        return self.session.queues[self.pool].leaf_of(workload)
 
     def finish(self) -> None:
         """Lay out the arrays."""

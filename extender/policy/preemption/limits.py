@@ -8,8 +8,8 @@ from extender.policy.session import placed_amounts
 from extender.state.model import Amounts
 
 
-def meet_limits(statement: Statement, eligibility: Eligibility) -> bool:
-    """Whether the preemptor's queues stay within their limits, once work inside them is stopped.
+def meet_limits(leaf: Queue, statement: Statement, eligibility: Eligibility) -> bool:
+    """Whether the preemptor's queues stay within their limits, once work inside is stopped.
 
     The preemptor waits where a queue is over its limit already.
     """
@@ -18,7 +18,7 @@ def meet_limits(statement: Statement, eligibility: Eligibility) -> bool:
     most = amounts[0] + given[0], amounts[1] + given[1], amounts[2] + given[2]
     return all(
         queue.has_room(most, queue.limit) or _meet_limit(statement, eligibility, queue, amounts)
-        for queue in statement.request.leaf.limited
+        for queue in leaf.limited
     )
 
 

@@ -74,7 +74,7 @@ class CommittedSolutions:
         placements, had = statement.placements, candidates.had
         amounts = placed_amounts(placements)
         rest = session.admit(request.pending, placements, self.pool, state, amounts)
-        statement.is_charged = True
+        statement.charged_to = request
         self._all.append(_Committed(solution, placements))
         self.has_new_plan = True
         self._is_counted = False

@@ -68,7 +68,7 @@ class Search:
         """Whether there is a plan of this kind; if not, the caller undoes what was tried."""
         self._clearing.with_moves = with_moves
         eligibility = self._clearing.eligibility
-        if not self._place_all() or not meet_limits(self.statement, eligibility):
+        if not self._place_all() or not meet_limits(self.request.leaf, self.statement, eligibility):
             return False
         if not self.solution.fill_back(self.solution, with_moves=with_moves).run():
             return False

@@ -22,7 +22,7 @@ class Solution:
         self.request = request
         self.rule = rule
         self.statement = Statement(
-            context.session, context.pool, context.candidates, context.touched, request
+            context.session, context.pool, context.candidates, context.touched
         )
         # Pods that lack the peers that their affinity asks for, whatever is done here.
         self._unsatisfied = context.session.places.pod_affinity.unsatisfied()

@@ -76,20 +76,19 @@ class Statement:
     their steps.
 
     `assignments` are by uid, `units` by their first pod p, `moving` by p with the new place where
-    one is found. `is_charged`: the plan is part of the cycle's, so the preemptor's queues hold what
-    its places do.
+    one is found. `charged_to`: the plan is part of the cycle's, so the queues of this request hold
+    what its places do.
     """
 
     session: Session
     pool: str
     candidates: Candidates
     touched: list[int]
-    request: PreemptionRequest
     log: list[Step] = field(default_factory=list)
     assignments: dict[str, Assignment] = field(default_factory=dict)
     units: dict[int, EvictionUnit] = field(default_factory=dict)
     moving: dict[int, Placement | None] = field(default_factory=dict)
-    is_charged: bool = False
+    charged_to: PreemptionRequest | None = None
 
     @property
     def placements(self) -> list[Placement]:
@@ -165,7 +164,7 @@ class Statement:
         assignment = self.assignments.pop(uid)
         ix = self.ix_of(assignment.placement.node)
         self.session.sim.unhold(ix, assignment.placement.pod, assignment.placement.cards)
-        if self.is_charged:
+        if self.charged_to:
             gpu, cpu, memory = assignment.placement.amounts
             self._charge(ix, (-gpu, -cpu, -memory))
         self._note(mark, (ix,), Statement._put_assignment, uid, assignment)
@@ -248,13 +247,14 @@ class Statement:
 
     def _charge(self, ix: int, amounts: Amounts) -> None:
         """The preemptor holds so much more on node `ix`."""
-        session, workload = self.session, self.request.pending.workload
+        assert self.charged_to is not None
+        session, workload = self.session, self.charged_to.pending.workload
         leaf = session.queue_of(workload, session.snapshot.nodes.pool[ix])
         session.sim.charge(leaf, amounts, is_np=not workload.is_preemptible)
 
     def _add_assignment(self, assignment: Assignment, mark: int) -> None:
         uid, ix = assignment.placement.pod.uid, self.ix_of(assignment.placement.node)
-        if self.is_charged:
+        if self.charged_to:
             # So much memory is more of a small card than of a large one.
             self._charge(ix, assignment.placement.amounts)
         self.assignments[uid] = assignment

@@ -147,9 +147,10 @@ def test_a_budget_binds_moves_even_beyond_the_deadline() -> None:
 
 
 @pytest.mark.parametrize("policy", ["priority", "demand-weighted"])
-def test_other_policies_obey_budgets_too(policy: str) -> None:
+@pytest.mark.parametrize("left", [0, 1])
+def test_other_policies_obey_budgets_too(policy: str, left: int) -> None:
     cluster = borrowed(policy)
-    cluster.budgets["ns/web"] = 1
+    cluster.budgets["ns/web"] = left
     for at in range(8):
         cluster.job(f"owner-{at}", "b", priority=90)
     plan = decide(cluster.snapshot())
