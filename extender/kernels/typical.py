@@ -1,4 +1,4 @@
-"""The tables that the kernel `fragments` reads: pods that are expected, and two measures of them.
+"""The tables that the kernel `fragments` reads: pods that are expected, and a measure of them.
 
 Typical pods say what arrives, in which proportions; nothing else is known of the future. What one
 of them, m, leaves idle on a node is its `left(m)`:
@@ -10,24 +10,14 @@ of them, m, leaves idle on a node is its `left(m)`:
 typical pods. A pod goes where fragmentation falls most, by the integer score
 trunc(100 / (1 + e^(-fall / 1000 milli))). That integer is part of the algorithm: near a fall of 0 a
 point is 40 milli, most nodes tie, and the first of them in a fixed order is packed full. Sums are
-exact here. The published simulator adds doubles, whose rounding decides where nothing changes; a
-replay that is held against it has to add as it does (`Published`, and the kernel of that name).
+exact here.
 
-**frag** (ours) asks three things more.
-
-1. How far does a node's CPU reach? To `left` comes what stays idle after as many pods m as fit, and
-   the mean of the two counts. So CPU-heavy pods go where CPU is plenty.
-2. What comes? A node needn't take the next pod, it takes one that suits it. So its fragmentation
-   is the least `left` of the next four pods, as expected over all draws of four typical pods.
-3. Which card models run short? A model costs ten points times its pressure, which is the typical
-   demand per free GPU that may serve it, as a multiple of the cluster's mean (`price_models`).
-
-A point is 40 milli here too. Memory is not part of either measure; it must fit, that is all.
+Memory is not part of the measure; it must fit, that is all.
 """
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,15 +27,6 @@ from extender.api.units import MILLI_PER_GPU
 MOST_MODELS: Final = 64
 ALL_MODELS: Final = (1 << MOST_MODELS) - 1
 MOST_TYPES: Final = 512
-_MOST_CARDS: Final = 64
-_POINT_MILLI: Final = 40
-_DRAWS: Final = 4
-#: Weights of `frag` add up to this.
-_TOTAL_WEIGHT: Final = 1 << 12
-#: Chances of `frag` are out of this: times 2 x 64 cards of 1000 milli they fit the kernel's int64.
-_CASES: Final = 1 << 24
-_POINTS_PER_MEAN_PRESSURE: Final = 10
-_PRECISION: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,25 +82,6 @@ class Fragments:
 
 
 @dataclass(slots=True)
-class Published:
-    """FGD's measure as its authors' simulator has it: columns as in Typical, rows as in Fragments.
-
-    `share` is each type's part of all typical pods; `waste` (float64[n]) is in milli.
-    """
-
-    cpu_milli: "array[int]"
-    devices: "array[int]"
-    milli: "array[int]"
-    models: "array[int]"
-    share: "array[float]"
-    model_ix: "array[int]"
-    waste: "array[float]" = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.waste = array("d", bytes(8 * len(self.model_ix)))
-
-
-@dataclass(slots=True)
 class Scores:
     """Scores of one demand on every node: int32[n] each, see `fragments.score_nodes`."""
 
@@ -137,71 +99,10 @@ def fgd_measure(pods: Sequence[TypicalPod]) -> Typical:
     total = sum(pod.weight for pod in pods)
     logistic = (math.log(point / (100 - point)) for point in range(1, 100))
     steps = array("q", (math.ceil(MILLI_PER_GPU * total * fall) for fall in logistic))
-    return _table(pods, draws=1, is_deep=False, chance=range(total + 1), steps=steps)
+    return measure_of(pods, draws=1, is_deep=False, chance=range(total + 1), steps=steps)
 
 
-def published_measure(pods: Sequence[TypicalPod], n_pods: int, model_ix: "array[int]") -> Published:
-    """FGD's measure in doubles, when the pods are typical of `n_pods`.
-
-    A share is divided twice, as in the published simulator: both divisions round.
-    """
-    held = sum(pod.weight for pod in pods) / n_pods
-    table = fgd_measure(pods)
-    share = array("d", (pod.weight / n_pods / held for pod in pods))
-    return Published(table.cpu_milli, table.devices, table.milli, table.models, share, model_ix)
-
-
-def frag_measure(pods: Sequence[TypicalPod]) -> Typical:
-    """The measure of frag; a score is a number of points of 40 milli, the same amount added."""
-    weighed = _scale(pods)
-    chance = [rest**_DRAWS * _CASES // _TOTAL_WEIGHT**_DRAWS for rest in range(_TOTAL_WEIGHT + 1)]
-    point = 2 * _CASES * _POINT_MILLI
-    most = _MOST_CARDS * MILLI_PER_GPU // _POINT_MILLI
-    steps = array("q", (at * point - point // 2 for at in range(-most, most + 1)))
-    return _table(weighed, draws=_DRAWS, is_deep=True, chance=chance, steps=steps)
-
-
-def price_models(pods: Sequence[TypicalPod], free_milli: Mapping[int, int]) -> "array[int]":
-    """Points that a card of each model costs (int32[64]), by the free milli of each model.
-
-    The pressure on a model is the sum, over the typical pods that may use it, of the GPU they ask
-    for to the free GPU that they may use; the price is ten times its relation to the whole
-    cluster's. Where no pod names models, all models cost the same.
-    """
-    demand: dict[int, int] = {}
-    for pod in pods:
-        demand[pod.models] = demand.get(pod.models, 0) + pod.weight * pod.devices * pod.milli
-    price = array("i", [0]) * MOST_MODELS
-    asked, free = sum(demand.values()), sum(free_milli.values())
-    pressure = dict.fromkeys(free_milli, 0)
-    for models, milli in demand.items():
-        usable = [model for model in free_milli if models >> model & 1]
-        room = sum(free_milli[model] for model in usable)
-        for model in usable if room else ():
-            pressure[model] += milli * _PRECISION // room
-    for model, pressed in pressure.items() if asked else ():
-        scaled = _POINTS_PER_MEAN_PRESSURE * pressed * free // asked
-        price[model] = min((scaled + _PRECISION // 2) // _PRECISION, 1 << 30)
-    return price
-
-
-def _scale(pods: Sequence[TypicalPod]) -> list[TypicalPod]:
-    """The pods with weights that add up to `_TOTAL_WEIGHT`, by largest remainder; none with 0."""
-    total = sum(pod.weight for pod in pods)
-    shares = [divmod(pod.weight * _TOTAL_WEIGHT, total) for pod in pods]
-    short = _TOTAL_WEIGHT - sum(share for share, _ in shares)
-    by_rest = sorted(range(len(pods)), key=lambda at: (-shares[at][1], at))
-    weights = [share for share, _ in shares]
-    for at in by_rest[:short]:
-        weights[at] += 1
-    return [
-        TypicalPod(pod.cpu_milli, pod.devices, pod.milli, weight, pod.models)
-        for pod, weight in zip(pods, weights, strict=True)
-        if weight
-    ]
-
-
-def _table(
+def measure_of(
     pods: Sequence[TypicalPod],
     *,
     draws: int,
@@ -209,6 +110,8 @@ def _table(
     chance: Iterable[int],
     steps: "array[int]",
 ) -> Typical:
+    """The pods by columns; raises ValueError where there are none or too many, or one asks for
+    cards but for less than 1 or more than 1000 milli."""
     if not 0 < len(pods) <= MOST_TYPES:
         raise ValueError(f"{len(pods)} typical pods; between 1 and {MOST_TYPES} are possible")
     if any(pod.devices and not 0 < pod.milli <= MILLI_PER_GPU for pod in pods):

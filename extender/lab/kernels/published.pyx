@@ -6,7 +6,7 @@ Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, and their simul
 `fgd_score.go`. Where a placement changes nothing their sums before and after still differ in the
 last bit, which makes a score of 49 or 50: so rounding decides who is first, and results can only be
 held against theirs with the same rounding. Only replays use this; `fragments` adds exactly.
-Arguments are as there, but for `published`, a Published of `extender.kernels.typical`.
+Arguments are as there, but for `published`, a Published of `extender.lab.openb.measures`.
 """
 
 from libc.math cimport exp

@@ -1,7 +1,7 @@
 """The policies of the openb replay: given the next pod, which node and which cards it gets.
 
 Six are those of the FGD paper (Weng et al., USENIX ATC 2023), by their published reference
-simulator; `frag` is ours, and `extender.kernels.typical` tells its rule. All see the same: what the
+simulator; `frag` is ours, and `measures` tells its rule. All see the same: what the
 nodes have left, the pod, and which kinds of pods are typical. A pod that is placed stays.
 
 Pods only arrive, so between two pods of one shape few nodes change. The scores of each shape are
@@ -18,16 +18,10 @@ from extender.api.demand import Demand
 from extender.api.kinds import CardShare
 from extender.api.units import MILLI_PER_GPU
 from extender.kernels import fragments, nodes
-from extender.kernels.typical import (
-    MOST_MODELS,
-    Fragments,
-    Scores,
-    frag_measure,
-    price_models,
-    published_measure,
-)
+from extender.kernels.typical import MOST_MODELS, Fragments, Scores
 from extender.lab.kernels import baselines, published
 from extender.lab.openb.data import OpenbCluster, OpenbTrace, PodKind
+from extender.lab.openb.measures import frag_measure, price_models, published_measure
 
 _NO_PRICE: Final = array("i", [0]) * MOST_MODELS
 _BINPACK: Final = 0
@@ -208,7 +202,7 @@ class FgdPolicy(_Measuring):
 
 
 class FragPolicy(_Measuring):
-    """Our own; the rule is told in `extender.kernels.typical`."""
+    """Our own; the rule is told in `measures`."""
 
     name = "frag"
 

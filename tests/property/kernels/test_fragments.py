@@ -14,10 +14,9 @@ from extender.kernels.typical import (
     Scores,
     TypicalPod,
     fgd_measure,
-    frag_measure,
-    published_measure,
 )
 from extender.lab.kernels import baselines, published
+from extender.lab.openb.measures import frag_measure, published_measure
 from extender.state.nodes import NodeTable
 from tests.property.policy.test_twins import demands, tables
 from tests.twins import baselines_twin, fragments_twin, published_twin

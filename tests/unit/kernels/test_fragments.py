@@ -16,8 +16,8 @@ from extender.kernels.typical import (
     Typical,
     TypicalPod,
     fgd_measure,
-    frag_measure,
 )
+from extender.lab.openb.measures import frag_measure
 from extender.state.nodes import NodeFacts, NodeTable
 from tests.twins import fragments_twin as twin
 

@@ -6,8 +6,9 @@ from types import ModuleType
 import pytest
 
 from extender.api.demand import Demand
-from extender.kernels.typical import ALL_MODELS, Scores, TypicalPod, published_measure
+from extender.kernels.typical import ALL_MODELS, Scores, TypicalPod
 from extender.lab.kernels import published as compiled
+from extender.lab.openb.measures import published_measure
 from tests.twins import published_twin as twin
 from tests.unit.kernels.herds import Case, Place
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from extender.kernels.typical import TypicalPod, fgd_measure, frag_measure, price_models
+from extender.kernels.typical import TypicalPod, fgd_measure
+from extender.lab.openb.measures import frag_measure, price_models
 
 T4, G2 = 0b01, 0b10
 
