@@ -14,13 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from extender.api.reasons import Reason, Refused
-from extender.policy.actions.chunk_grant import has_place_in
+from extender.policy.actions.chunk_grant import grant_chunk, has_place_in
 from extender.policy.actions.yield_to_preemption import YieldToPreemption, is_preempt_next
-from extender.policy.placement.placer import Moment
-from extender.policy.plan import State
 from extender.policy.preemption.solver import Preemption
 from extender.policy.queues.tree import Queue
-from extender.policy.session import Session, placed_amounts
+from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending, why_behind
 from extender.state.model import PodView
 
@@ -192,22 +190,22 @@ class _Round:
             session.cut(key, "allocate")
             return Refused(Reason.WAITING_FOR_TURN, f"{key}: the cycle had no time left for it")
         if session.reservations.in_pool(pool) is None:
-            refused = self._try_chunks(leaf, pending)
+            refused = self._try_chunks(pending)
         else:
             with session.reservations.lifted_for(pending, pool):
-                refused = self._try_chunks(leaf, pending)
+                refused = self._try_chunks(pending)
         if isinstance(refused, Refused) and refused.reason in _LACKS_PLACE:
             return self._keep_or_tell(leaf, pending, refused)
         return refused
 
-    def _try_chunks(self, leaf: Queue, pending: Pending) -> Pending | Refused | None:
+    def _try_chunks(self, pending: Pending) -> Pending | Refused | None:
         """Admit the first chunk that has a place; or why the very first has none."""
-        first = self._try_chunk(leaf, pending, pending.chunk)
+        first = self._try_chunk(pending, pending.chunk)
         if not isinstance(first, Refused) or len(pending.waiting) == 1:
             return first
         for at, chunk in enumerate(pending.chunks()):
             if 0 < at < _MOST_TRIES:
-                placed = self._try_chunk(leaf, pending, chunk)
+                placed = self._try_chunk(pending, chunk)
                 if not isinstance(placed, Refused):
                     return placed
         return first
@@ -229,36 +227,15 @@ class _Round:
             )
         return refused
 
-    def _try_chunk(
-        self, leaf: Queue, pending: Pending, chunk: Sequence[PodView]
-    ) -> Pending | Refused | None:
+    def _try_chunk(self, pending: Pending, chunk: Sequence[PodView]) -> Pending | Refused | None:
         """Admit the chunk now, or else on places that are being left; or why it has to wait."""
         session, pool = self.session, self.pool
-        least = pending.need() if chunk is pending.chunk else pending.need_of(chunk)
-        refused: Refused | None = None
-        moments: tuple[Moment, ...] = (
-            ("now", "later") if pool in session.leaving_pools else ("now",)
-        )
-        for moment in moments:
-            why = session.check_room(leaf, pending.workload, least, moment)
-            if why is None and moment == "later" and self._may_start_elsewhere(pending, chunk):
-                break
-            if why is None:
-                mark = session.sim.checkpoint()
-                placed = session.places.place_chunk(pending, pool, moment, chunk)
-                if placed is None:
-                    why = session.shortages.explain(pending, pool, chunk)
-                else:
-                    amounts = placed_amounts(placed)
-                    if amounts != least:
-                        why = session.check_room(leaf, pending.workload, amounts, moment)
-                    if why is None:
-                        state: State = "reserved" if moment == "now" else "nominated"
-                        return session.admit(pending, placed, pool, state, amounts)
-                    session.sim.rollback(mark)
-            refused = refused or why
-        assert refused is not None
-        return refused
+        now = grant_chunk(session, pending, chunk, (pool, "now"))
+        is_any_leaving = pool in session.leaving_pools and isinstance(now, Refused)
+        if not is_any_leaving or self._may_start_elsewhere(pending, chunk):
+            return now
+        later = grant_chunk(session, pending, chunk, (pool, "later"))
+        return now if isinstance(later, Refused) else later
 
     def _may_start_elsewhere(self, pending: Pending, chunk: Sequence[PodView]) -> bool:
         """Whether a pool that it would use next has a place now: better than waiting here."""

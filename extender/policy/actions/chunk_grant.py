@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from extender.api.reasons import Refused
 from extender.policy.placement.placer import Moment
-from extender.policy.queues.tree import Queue, sum_amounts
-from extender.policy.session import Session
+from extender.policy.plan import State
+from extender.policy.queues.tree import Queue
+from extender.policy.session import Session, placed_amounts
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts, PodView
 
@@ -14,41 +15,52 @@ Bound = Callable[[Queue, Pending, Amounts], Refused | None]
 
 
 def grant(
+    session: Session, pending: Pending, pool: str, moment: Moment, bound: Bound | None = None
+) -> Pending | Refused | None:
+    """Admit the next chunk in the pool, or the first of its others that has a place; or why the
+    next has none. Otherwise as `grant_chunk`."""
+    first: Refused | None = None
+    for chunk in pending.chunks():
+        granted = grant_chunk(session, pending, chunk, (pool, moment), bound)
+        if not isinstance(granted, Refused):
+            return granted
+        first = first or granted
+    assert first is not None
+    return first
+
+
+def grant_chunk(
     session: Session,
     pending: Pending,
-    pool: str,
-    moment: Moment,
-    *,
+    chunk: Sequence[PodView],
+    where: tuple[str, Moment],
     bound: Bound | None = None,
-    chunks: Iterable[Sequence[PodView]] | None = None,
 ) -> Pending | Refused | None:
-    """Admit the next chunk in the pool, reserved or (`later`) nominated; or why it has to wait.
+    """Admit the chunk in the pool, reserved or (`later`) nominated; or why it has to wait.
 
-    Returns what still waits of the workload afterwards. `bound` may refuse before anything is held;
-    `chunks` are tried instead of those that come next.
+    Returns what still waits of the workload afterwards. `bound` may refuse before anything is held.
     """
+    pool, moment = where
     leaf = session.queue_of(pending.workload, pool)
 
     def check(amounts: Amounts) -> Refused | None:
         why = bound(leaf, pending, amounts) if bound else None
         return why or session.check_room(leaf, pending.workload, amounts, moment)
 
-    refused: Refused | None = None
-    for chunk in pending.chunks() if chunks is None else chunks:
-        why = check(pending.need_of(chunk))
-        if why is None:
-            mark = session.sim.checkpoint()
-            placed = session.places.place_chunk(pending, pool, moment, chunk)
-            if placed is not None:
-                # So much memory is more of a small card than of the largest.
-                why = check(sum_amounts(placement.amounts for placement in placed))
-                if why is None:
-                    state = "reserved" if moment == "now" else "nominated"
-                    return session.admit(pending, placed, pool, state)  # type: ignore[arg-type]
-                session.sim.rollback(mark)
-        refused = refused or why or session.shortages.explain(pending, pool)
-    assert refused is not None
-    return refused
+    need = pending.need() if chunk is pending.chunk else pending.need_of(chunk)
+    if (why := check(need)) is not None:
+        return why
+    mark = session.sim.checkpoint()
+    placed = session.places.place_chunk(pending, pool, moment, chunk)
+    if placed is None:
+        return session.shortages.explain(pending, pool, chunk)
+    amounts = placed_amounts(placed)
+    # So much memory is more of a small card than of the largest.
+    if amounts != need and (why := check(amounts)) is not None:
+        session.sim.rollback(mark)
+        return why
+    state: State = "reserved" if moment == "now" else "nominated"
+    return session.admit(pending, placed, pool, state, amounts)
 
 
 def has_place_in(
@@ -60,13 +72,9 @@ def has_place_in(
 ) -> bool:
     """Whether any of the pools has places for the chunk, and its queue there room; holds none."""
     need = pending.need_of(chunk)
-    for pool in pools:
-        leaf = session.queues[pool].leaf_of(pending.workload)
-        if leaf is None or session.check_room(leaf, pending.workload, need, moment) is not None:
-            continue
-        mark = session.sim.checkpoint()
-        placed = session.places.place_chunk(pending, pool, moment, chunk)
-        session.sim.rollback(mark)
-        if placed is not None:
-            return True
-    return False
+    return any(
+        (leaf := session.queues[pool].leaf_of(pending.workload)) is not None
+        and session.check_room(leaf, pending.workload, need, moment) is None
+        and session.places.has_place(pending, pool, moment, chunk)
+        for pool in pools
+    )

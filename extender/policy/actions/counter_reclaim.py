@@ -73,18 +73,14 @@ class CounterReclaim:
         return any(self._fits(candidates.leaves[w], need) for need in needs)
 
     def _would_waiting_work(self) -> bool:
-        """Whether such work waits and not all of it has room beside the plan."""
+        """Whether such work waits that has no room beside the plan."""
         session, pool = self.session, self.pool
         session.places.forget_failures(pool)
-        mark = session.sim.checkpoint()
-        is_any_left = False
         for pending in (*session.pending, *session.deferred):
             leaf = session.queues[pool].leaf_of(pending.workload)
             if leaf is None or pool not in pending.pools or pending is self.request.pending:
                 continue
-            if self._fits(leaf, pending.need()):
-                is_any_left = session.places.place_chunk(pending, pool, "later") is None
-            if is_any_left:
-                break
-        session.sim.rollback(mark)
-        return is_any_left
+            is_fitting = self._fits(leaf, pending.need())
+            if is_fitting and not session.places.has_place(pending, pool, "later"):
+                return True
+        return False

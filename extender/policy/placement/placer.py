@@ -86,6 +86,15 @@ class Placer:
             self._remember(shapes, pool, moment)
         return placed
 
+    def has_place(
+        self, pending: Pending, pool: str, moment: Moment, chunk: Sequence[PodView] | None = None
+    ) -> bool:
+        """Whether `place_chunk` finds places; holds none."""
+        mark = self.sim.checkpoint()
+        placed = self.place_chunk(pending, pool, moment, chunk)
+        self.sim.rollback(mark)
+        return placed is not None
+
     def lay_out(
         self,
         pending: Pending,

@@ -100,14 +100,11 @@ class Reservations:
 
     def blocks(self, pending: Pending, pool: str) -> bool:
         """Whether the workload would have a place now, were none kept for another."""
-        kept, sim = self._kept.get(pool), self.future.sim
+        kept = self._kept.get(pool)
         if kept is None or self._may_use(kept, pending, pool):
             return False
         with self._lifted(kept, pool):
-            mark = sim.checkpoint()
-            placed = self.future.places.place_chunk(pending, pool, "now")
-            sim.rollback(mark)
-        return placed is not None
+            return self.future.places.has_place(pending, pool, "now")
 
     def take_back(self, leaf: Queue, pending: Pending, pool: str, ended: Sequence[End]) -> TakeBack:
         """What the workload could take back once these have ended and it starts."""

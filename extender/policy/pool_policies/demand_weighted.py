@@ -120,7 +120,7 @@ def _start(
 
 def _try(session: Session, pending: Pending, pool: str, moment: Moment) -> Pending | Refused | None:
     """Start the next chunk of the workload; as `grant`."""
-    given = grant(session, pending, pool, moment, bound=_bound)
+    given = grant(session, pending, pool, moment, _bound)
     if isinstance(given, Refused):
         session.waits.setdefault(pending.workload.key, given)
     elif given is None:
