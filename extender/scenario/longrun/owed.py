@@ -6,7 +6,7 @@ whole GPUs, past use counts for nothing, and a policy other than fair share chan
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from extender.api.units import MILLI_PER_GPU, share_milli
 from extender.scenario import amounts
@@ -58,14 +58,36 @@ def _wants(world: World) -> dict[tuple[Owner, str], int]:
         pool = cluster.pool_of_node(node.name)
         most_cards[pool] = max(most_cards[pool], amounts.cards(node.gpus))
     wants: Counter[tuple[Owner, str]] = Counter()
-    for job in world.jobs.values():
-        owner = job.spec.queue, job.spec.user
-        for task in _wanted(job):
-            fitting = (pool for pool in job.pools if task.demand.devices <= most_cards[pool])
-            waits_in = next(fitting, "")
-            pool = cluster.pool_of_node(task.held.node) if task.held.node else waits_in
-            wants[owner, pool] += demand_milli(task, card_mib)
+    firm = _Firm(cluster)
+    tasks = [(job, task) for job in world.jobs.values() for task in _wanted(job)]
+    for job, task in sorted(tasks, key=lambda each: not each[1].held.node):
+        fitting = (pool for pool in job.pools if task.demand.devices <= most_cards[pool])
+        waits_in = next(fitting, "")
+        pool = cluster.pool_of_node(task.held.node) if task.held.node else waits_in
+        milli = demand_milli(task, card_mib)
+        if job.spec.is_preemptible or firm.take(job.spec.queue, pool, milli, task.held.node):
+            wants[(job.spec.queue, job.spec.user), pool] += milli
     return wants
+
+
+@dataclass(slots=True)
+class _Firm:
+    """Non-preemptible work: where shares are fair, nothing is owed to what waits beyond quota."""
+
+    cluster: Cluster
+    _held: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def take(self, queue: str, pool: str, milli: int, node: str) -> bool:
+        """Whether so much more counts, which runs on the node or (if none) waits."""
+        names = [each.name for each in self.cluster.lineage(queue)]
+        quotas = {name: self.cluster.queue_views[name].pools for name in names}
+        if not node and pool and self.cluster.pools[pool].policy == "fairshare":
+            for name in names:
+                if self._held[name, pool] + milli > quotas[name][pool].gpu.quota:
+                    return False
+        for name in names:
+            self._held[name, pool] += milli
+        return True
 
 
 def _wanted(job: RunJob) -> Iterable[RunTask]:

@@ -174,7 +174,12 @@ class _Run:
             self.meter.count(_owner(self._job_named(name)), "ended")
             self.world.finish([name])
         for name, change in happening.set.items():
+            before = self.world.jobs.get(name)
+            owner = None if before is None else _owner(before)
             self.world.change(name, change)
+            job = self.world.jobs[name]
+            for task in job.tasks if _owner(job) != owner else ():
+                self._work[task.id].since_s = self.now_s
         return True
 
     def _job_named(self, name: str) -> RunJob:

@@ -9,7 +9,8 @@ class TaskProgress:
 
     It has `run_s` of work (None: it never ends), saves it after every `every_s` of running (0:
     never), and after a stop it holds its cards for `restart_s` before it goes on from the last
-    save. `held_s` is how long it has held its cards in all its runs.
+    save. `held_s` is how long it has held its cards in all its runs. What it held before `since_s`
+    was another owner's.
     """
 
     run_s: int | None
@@ -19,6 +20,7 @@ class TaskProgress:
     held_s: int = 0
     n_stops: int = 0
     started_s: int = 0
+    since_s: int = 0
 
     def start(self, now_s: int) -> int | None:
         """It runs from now on; returns when it will finish if nothing stops it."""
@@ -34,19 +36,22 @@ class TaskProgress:
 
     def stop(self, now_s: int) -> int:
         """It is stopped and keeps what it saved; returns the seconds that were held in vain, of
-        those since the simulation began at 0."""
+        those since `since_s`."""
         ran_s = now_s - self.started_s
         worked_s = max(0, ran_s - self._load_s())
         kept_s = worked_s // self.every_s * self.every_s if self.every_s else 0
         self.saved_s += kept_s
         self.held_s += ran_s
         self.n_stops += 1
-        return min(ran_s - kept_s, now_s - max(0, self.started_s))
+        return min(ran_s - kept_s, self._counted_s(now_s))
 
     def finish(self, now_s: int) -> int:
         """Its work is done; returns the seconds of its last run that were held in vain."""
         self.held_s += now_s - self.started_s
-        return self._load_s()
+        return min(self._load_s(), self._counted_s(now_s))
+
+    def _counted_s(self, now_s: int) -> int:
+        return now_s - max(self.since_s, self.started_s)
 
     def _load_s(self) -> int:
         return self.restart_s if self.n_stops else 0

@@ -9,6 +9,7 @@ from extender.scenario.faults import faults_of
 from extender.scenario.load import case_of
 from extender.scenario.longrun.report import SimulationReport, misses
 from extender.scenario.longrun.simulate import simulate
+from extender.scenario.longrun.work import TaskProgress
 from tests.unit.scenario.written import Entry, entry, job, node, queue
 
 
@@ -72,6 +73,39 @@ def test_a_task_that_goes_on_needs_its_time_to_load_and_ends_so_much_later() -> 
     assert (b.ended, b.evictions) == (1, 1)
     assert b.held == (3000 + 60) * 1000
     assert b.lost == 60 * 1000
+
+
+def test_no_more_is_lost_for_loading_than_was_held() -> None:
+    work = TaskProgress(600, restart_s=60)
+    work.start(0)
+    assert work.stop(100) == 100
+    work.start(200)
+    # Its gang ends while it still loads.
+    assert work.finish(210) == 10
+
+
+def test_what_a_job_held_for_another_project_is_not_lost_by_its_new_one() -> None:
+    report = run(
+        nodes=[node(gpus=1)],
+        queues=[queue("a", quota=1), queue("b"), queue("c")],
+        jobs=[job("old", "b", on="n0")],
+        arrivals=[line(at=5000, run=600)],
+        simulate={"events": [{"at": 4000, "set": {"old": {"queue": "c"}}}]},
+    )
+    assert (report.queues["b"].lost, report.queues["b"].held) == (0, 4_000_000)
+    assert report.queues["c"].evictions == 1
+    assert report.queues["c"].lost == 1_000_000
+
+
+def test_nothing_is_owed_to_non_preemptible_work_beyond_quota() -> None:
+    report = run(
+        days=0.1,
+        nodes=[node(gpus=4)],
+        queues=[queue("a", quota=1)],
+        jobs=[job("firm", "a", n=3, preemptible=False, group={"min": 1})],
+    )
+    a = report.as_json()["queues"]["a"]
+    assert (a["owedGpuHours"], a["heldGpuHours"], a["deprivedGpuHours"]) == (2.4, 2.4, 0)
 
 
 def test_kept_jobs_are_replaced_as_they_end() -> None:
