@@ -1,7 +1,9 @@
-"""Random clusters run until nothing changes: every rule holds in every cycle, and they do rest.
+"""Random clusters run until nothing changes: every rule holds in every cycle, they do rest, and no
+pod was evicted that runs again then.
 
 $BALLAST_CYCLES says how many cycles are decided in all. Where it says nothing, 2,000 on the same
-clusters every time; else on new ones. Needless victims are rare, and counted: `MOST_NEEDLESS`.
+clusters every time; else on new ones. Needless victims and evictions in vain are rare, and counted:
+`MOST_NEEDLESS` and `MOST_IN_VAIN`.
 """
 
 import math
@@ -26,6 +28,8 @@ CYCLES = int(os.environ.get("BALLAST_CYCLES", "2000"))
 IS_REPEATED = "BALLAST_CYCLES" not in os.environ
 #: Needless victims per thousand.
 MOST_NEEDLESS = 5
+#: Per thousand, where reclaim may move what has another place: pods that run again at rest.
+MOST_IN_VAIN = 5
 #: Clusters between two looks at how many cycles they took.
 N_AT_A_TIME = 50
 #: Seconds: three per hundred cycles are plenty, and Hypothesis may take five minutes to shrink.
@@ -60,6 +64,7 @@ def explore(clusters: st.SearchStrategy[Entry], n_cycles: int) -> None:
     for at in count(start):
         if n_done >= n_cycles:
             assert victims.are_within_budget(), victims
+            assert victims.n_in_vain <= MOST_IN_VAIN * victims.n_movable / 1000 + 3, victims
             return
 
         @seed(at)
@@ -79,10 +84,13 @@ def explore(clusters: st.SearchStrategy[Entry], n_cycles: int) -> None:
 
 @dataclass
 class Victims:
-    """Pods that were evicted or moved, and how many of them could have stayed."""
+    """Pods that were evicted or moved, and how many of them could have stayed. Of `n_movable`,
+    which might have been moved instead of evicted, `n_in_vain` run again at rest."""
 
     n: int = 0
     n_needless: int = 0
+    n_movable: int = 0
+    n_in_vain: int = 0
     #: Sum over clusters of the square of the needless ones: those of one cluster have one cause.
     squares: int = 0
 
@@ -91,6 +99,12 @@ class Victims:
         self.n += n
         self.n_needless += n_needless
         self.squares += n_needless**2
+
+    def add_evicted(self, world: World, evicted: set[str]) -> None:
+        """Count the pods that were evicted on their way to this rest."""
+        tasks = [world.tasks[id_] for id_ in evicted if id_ in world.tasks]
+        self.n_movable += len(evicted)
+        self.n_in_vain += sum(task.place.status == "running" for task in tasks)
 
     def are_within_budget(self) -> bool:
         """Whether there may be no more needless ones per thousand than the budget: what was seen
@@ -108,7 +122,7 @@ def run_to_rest(entry: Entry, victims: Victims) -> int:
     """
     world = World.of(case_of(entry, "random"))
     last: Outcome | None = None
-    n_deciding, promised = 0, set[str]()
+    n_deciding, promised, evicted = 0, set[str](), set[str]()
     n_victims = n_needless = 0
     for cycle in range(1, 2 * len(world.tasks) + 3):
         outcome = run_cycle(world, cycle, time.perf_counter_ns)
@@ -116,9 +130,12 @@ def run_to_rest(entry: Entry, victims: Victims) -> int:
         assert not broken, broken
         n_victims += len(outcome.plan.evictions) + len(outcome.plan.moves)
         n_needless += len(list(needless_victims(world, outcome)))
+        evicted |= {eviction.pod.uid for eviction in outcome.plan.evictions}
         changes = [(id_, after.status) for id_, _, after in outcome.changed()]
         if not changes:
             victims.add(n_victims, n_needless)
+            if world.cluster.case.settings.reclaim_moves_victims:
+                victims.add_evicted(world, evicted)
             return cycle
         n_deciding += any(id_ not in promised for id_, _ in changes)
         assert n_deciding <= len(world.tasks), f"cycle {cycle} still decides: {changes}"
@@ -126,6 +143,16 @@ def run_to_rest(entry: Entry, victims: Victims) -> int:
         world.settle(outcome.after)
         last = outcome
     raise AssertionError(f"after {cycle} cycles it still changes: {changes}")
+
+
+def test_a_pod_that_runs_again_at_rest_was_evicted_in_vain() -> None:
+    task: Entry = {"name": "t", "gpu": 1, "state": "running", "node": "n"}
+    jobs = [{"name": name, "queue": "q", "tasks": [task]} for name in ("a", "b")]
+    jobs[1]["tasks"] = [{"name": "t", "gpu": 1}]
+    entry: Entry = {"scenario": "v1", "id": "x", "nodes": [{"name": "n", "gpus": 1}], "jobs": jobs}
+    victims = Victims()
+    victims.add_evicted(World.of(case_of(entry, "x")), {"a/t", "b/t"})
+    assert (victims.n_movable, victims.n_in_vain) == (2, 1)
 
 
 def test_budget_is_missed_by_many_clusters_and_not_by_one() -> None:
