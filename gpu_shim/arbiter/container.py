@@ -243,7 +243,7 @@ class Container:
         if self.table is None:
             self._adopt()
         assert self.table is not None
-        connection.table_slot = self.table.take_slot(connection.pid, message.card)
+        connection.table_slot = self.table.take_slot(connection.pid, message.slot, message.value)
         answer = Message(Kind.WELCOME, value=max(connection.table_slot, 0)).encode()
         fds = [self.table.fd, self.grants.fd]
         try:

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "client.h"
 #include "driver.h"
-#include "files.h"
+#include "shared_file.h"
 #include "short_slice.h"
 
 #include <errno.h>
@@ -124,19 +124,6 @@ static struct ballast_table *private_table(void)
 
 /* -- connection ------------------------------------------------------------------------------ */
 
-static void *map_checked(int file, size_t size, int protection)
-{
-    struct stat about;
-    if (file_of(file, &about) || (size_t)about.st_size < size)
-        return NULL;
-    void *at = mmap(NULL, size, protection, MAP_SHARED, file, 0);
-    if (at != MAP_FAILED && *(uint32_t *)at == BALLAST_MAGIC)
-        return at;
-    if (at != MAP_FAILED)
-        munmap(at, size);
-    return NULL;
-}
-
 /* One message with at most two descriptors. */
 static ssize_t exchange(int to, struct ballast_message *message, int *files, int n, bool is_send)
 {
@@ -172,7 +159,7 @@ static void adopt(struct ballast_table *table, int slot, int file)
 {
     client_lock();
     struct ballast_table *before = client.table;
-    bool is_same = table_fd >= 0 && client.slot == slot;
+    bool is_same = table_fd >= 0 && client.slot == slot && is_same_file(table_fd, file);
     for (int card = 0; before && !is_same && card < client.n_cards; card++)
         table_charge(table, slot, card, before->slots[client.slot].used_bytes[card]);
     client.table = table;
@@ -192,10 +179,12 @@ static void set_line(int to)
     pthread_mutex_unlock(&sending);
 }
 
-static bool connect_arbiter(void)
+/* `is_heard`: the arbiter was there and let us say HELLO. */
+static bool connect_as(uint32_t version, bool *is_heard)
 {
+    size_t table_size = sizeof *client.table, grants_size = sizeof(struct ballast_grants);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct ballast_message message = {.kind = BALLAST_HELLO, .value = BALLAST_VERSION};
+    struct ballast_message message = {.kind = BALLAST_HELLO, .value = version};
     struct timeval patience = {2, 0};
     int files[2] = {-1, -1}, to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     memcpy(address.sun_path, socket_path, sizeof address.sun_path);
@@ -205,19 +194,25 @@ static bool connect_arbiter(void)
     setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (to < 0 || connect(to, (struct sockaddr *)&address, sizeof address))
         goto refused;
-    message.card = table_fd >= 0 ? (uint8_t)client.slot : 0;
-    if (exchange(to, &message, &table_fd, table_fd >= 0, true) != sizeof message ||
-        exchange(to, &message, files, 2, false) != sizeof message)
+    if (table_fd >= 0 && version > BALLAST_FEW_SLOTS_UNTIL)
+        message.slot = (uint16_t)client.slot;
+    else if (table_fd >= 0 && client.slot < BALLAST_FEW_SLOTS)
+        message.card = (uint8_t)client.slot;
+    if (exchange(to, &message, &table_fd, table_fd >= 0, true) != sizeof message)
+        goto refused;
+    *is_heard = true;
+    if (exchange(to, &message, files, 2, false) != sizeof message)
         goto refused;
     if (message.kind != BALLAST_WELCOME || message.value >= BALLAST_MAX_SLOTS)
         goto refused;
-    void *table = map_checked(files[0], sizeof *client.table, PROT_READ | PROT_WRITE);
-    void *grants = map_checked(files[1], sizeof(struct ballast_grants), PROT_READ);
-    if (!table || !grants) {
+    void *table = map_checked(files[0], table_end(BALLAST_FEW_SLOTS), &table_size,
+                              PROT_READ | PROT_WRITE);
+    void *grants = map_checked(files[1], grants_size, &grants_size, PROT_READ);
+    if (!table || !grants || table_end((int)message.value + 1) > table_size) {
         if (table)
-            munmap(table, sizeof *client.table);
+            munmap(table, table_size);
         if (grants)
-            munmap(grants, sizeof(struct ballast_grants));
+            munmap(grants, grants_size);
         goto refused;
     }
     adopt(table, (int)message.value, files[0]);
@@ -235,6 +230,14 @@ refused:
     if (to >= 0)
         close(to);
     return false;
+}
+
+/* An arbiter of the release before hangs up on a version that it does not know. */
+static bool connect_arbiter(void)
+{
+    bool is_heard = false;
+    return connect_as(BALLAST_VERSION, &is_heard) ||
+           (is_heard && connect_as(BALLAST_OLDEST, &is_heard));
 }
 
 bool client_send(enum ballast_kind kind, int card, uint32_t value)

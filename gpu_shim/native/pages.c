@@ -29,14 +29,14 @@ EXPORTED uint32_t pages_set_gate(struct ballast_grants *grants, int card, uint32
     return generation;
 }
 
-EXPORTED int pages_forget(struct ballast_table *table, int slot)
+EXPORTED int pages_forget(struct ballast_table *table, int slot, int n_slots)
 {
-    return table_forget(table, slot);
+    return table_forget(table, slot, n_slots);
 }
 
-EXPORTED int pages_reconcile(struct ballast_table *table)
+EXPORTED int pages_reconcile(struct ballast_table *table, int n_slots)
 {
-    return table_reconcile(table);
+    return table_reconcile(table, n_slots);
 }
 
 EXPORTED uint64_t pages_used(struct ballast_table *table, int card)

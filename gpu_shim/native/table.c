@@ -87,14 +87,14 @@ uint64_t table_charged(struct ballast_table *table, int card)
     return known(card) ? charged(account, atomic_load(&account->word)) : 0;
 }
 
-bool table_reconcile(struct ballast_table *table)
+bool table_reconcile(struct ballast_table *table, int n_slots)
 {
     for (int card = 0; card < BALLAST_MAX_CARDS; card++) {
         bool is_settled = false;
         for (int attempt = 0; attempt < 1000 && !is_settled; attempt++) {
             uint64_t word = atomic_load(&table->cards[card].word), sum = 0;
             uint32_t n_pending = 0;
-            for (int slot = 0; slot < BALLAST_MAX_SLOTS; slot++) {
+            for (int slot = 0; slot < n_slots; slot++) {
                 /* In this order: a change that begins after the first line moves the word. */
                 n_pending += atomic_load(&table->slots[slot].n_pending);
                 sum += atomic_load(&table->slots[slot].used_bytes[card]);
@@ -108,7 +108,7 @@ bool table_reconcile(struct ballast_table *table)
     return true;
 }
 
-bool table_forget(struct ballast_table *table, int slot)
+bool table_forget(struct ballast_table *table, int slot, int n_slots)
 {
     struct ballast_slot *gone = &table->slots[slot];
     bool was_changing = atomic_exchange(&gone->n_pending, 0) != 0;
@@ -118,5 +118,5 @@ bool table_forget(struct ballast_table *table, int slot)
             subtract(&table->cards[card], used);
     }
     atomic_store(&gone->pid, 0);
-    return !was_changing || table_reconcile(table);
+    return !was_changing || table_reconcile(table, n_slots);
 }

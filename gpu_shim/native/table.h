@@ -19,12 +19,12 @@ uint64_t table_used(struct ballast_table *table, int card);
 /* The same with overhead; never below 0. */
 uint64_t table_charged(struct ballast_table *table, int card);
 
-/* Free what a process that is gone had. Called by the arbiter. False: something moved all the
- * time, call table_reconcile later. */
-bool table_forget(struct ballast_table *table, int slot);
+/* Free what a process that is gone had. Called by the arbiter, whose table has so many slots. False:
+ * something moved all the time, call table_reconcile later. */
+bool table_forget(struct ballast_table *table, int slot, int n_slots);
 
 /* Make the accounts the sum of the slots, if nothing moves meanwhile. */
-bool table_reconcile(struct ballast_table *table);
+bool table_reconcile(struct ballast_table *table, int n_slots);
 
 /* Bytes as they are charged: from 1 MiB on the driver takes whole pages of 2 MiB. */
 static inline uint64_t table_rounded(uint64_t bytes)

@@ -24,14 +24,15 @@
 #include <stdint.h>
 
 #define BALLAST_MAGIC 0x53414c42u
-/* The arbiter also speaks OLDEST: running containers keep their library when it is upgraded. Since 1
- * the table has `context_bytes`, which was reserved, and `overhead_bytes` may be negative. */
-#ifndef BALLAST_VERSION
-#define BALLAST_VERSION 2u
-#endif
+/* Both sides speak all versions from OLDEST on: running containers keep their library when the agent
+ * is upgraded, or goes back to the release before. Since 1 the table has `context_bytes`, which was
+ * reserved, and `overhead_bytes` may be negative; since 2 it has more slots than FEW_SLOTS. */
+#define BALLAST_VERSION 3u
 #define BALLAST_OLDEST 1u
 #define BALLAST_MAX_CARDS 16
-#define BALLAST_MAX_SLOTS 256
+#define BALLAST_MAX_SLOTS 2048
+#define BALLAST_FEW_SLOTS 256
+#define BALLAST_FEW_SLOTS_UNTIL 2u
 
 /* One card of the container. `word` is what all its processes have reserved, in the lower 48 bits,
  * and above them a count of changes, so that a reader sees whether anything moved meanwhile. */
@@ -58,6 +59,7 @@ struct ballast_slot {
     uint64_t reserved[3];
 };
 
+/* One that an arbiter of version 1 or 2 made ends after FEW_SLOTS slots. */
 struct ballast_table {
     uint32_t magic, version, n_cards, n_slots;
     uint64_t reserved[6];
@@ -100,10 +102,11 @@ enum ballast_kind {
     BALLAST_DRAINED = 5,
 };
 
-/* `value` is the version in HELLO, the slot in WELCOME, else the grant's generation. */
+/* `value` is the version in HELLO, the slot in WELCOME, else the grant's generation. A HELLO that
+ * brings a table says in `slot` which one the process had there, up to version 2 in `card`. */
 struct ballast_message {
     uint8_t kind, card;
-    uint16_t reserved;
+    uint16_t slot;
     uint32_t value;
     uint64_t pid;
 };

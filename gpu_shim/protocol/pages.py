@@ -28,8 +28,8 @@ _FUNCTIONS: Final = (
     ("pages_set_context", _INT, _U64),
     ("pages_used", _INT),
     ("pages_held", _INT),
-    ("pages_forget", _INT),
-    ("pages_reconcile",),
+    ("pages_forget", _INT, _INT),
+    ("pages_reconcile", _INT),
     ("pages_reserve", _INT, _INT, _U64),
     ("pages_give_back", _INT, _INT, _U64),
 )
@@ -81,16 +81,19 @@ class Table:
         uuids = list(uuids)
         is_new = fd < 0
         self.fd = _fresh("ballast-table", wire.TABLE_SIZE) if is_new else fd
+        #: Of a table that is there, its size says it: what is in it a tenant may have written.
+        size = os.fstat(self.fd).st_size
+        self.n_slots = (size - wire.SLOTS_AT) // wire.SLOT.size
         if is_new:
             fcntl.fcntl(self.fd, _ADD_SEALS, _FIXED | _NO_SEALS)
-        self._map, self._page = _map(self.fd, wire.TABLE_SIZE)
+        self._map, self._page = _map(self.fd, size)
         words = memoryview(self._map).cast("I")
         self._long_words = memoryview(self._map).cast("Q")
         #: The first word of every slot: its process.
         self._owners = words[self._slot_at(0) // 4 :: wire.SLOT.size // 4]
         #: Mostly free: the one after that which was taken last.
         self._next_slot = 0
-        head = (wire.MAGIC, wire.VERSION, len(uuids), wire.MAX_SLOTS)
+        head = (wire.MAGIC, wire.VERSION, len(uuids), self.n_slots)
         wire.TABLE_HEAD.pack_into(self._map, 0, *head)
         for card, uuid in enumerate(uuids):
             at = wire.TABLE_HEAD.size + card * wire.ACCOUNT.size
@@ -105,7 +108,7 @@ class Table:
         try:
             seals = int(fcntl.fcntl(fd, _GET_SEALS))
             is_writable = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
-            is_whole = os.fstat(fd).st_size == wire.TABLE_SIZE
+            is_whole = os.fstat(fd).st_size in (wire.TABLE_SIZE, wire.SMALL_TABLE_SIZE)
             return is_writable and is_whole and seals == _FIXED | _NO_SEALS
         except OSError:
             return False
@@ -130,18 +133,22 @@ class Table:
         """The same, less where the driver says that contexts are smaller than their charge."""
         return self._library.call("pages_held", self._page, card)
 
-    def take_slot(self, pid: int, wish: int = -1) -> int:
-        """A slot for a process, the one it had before where that is free or its own; -1: full."""
+    def take_slot(self, pid: int, wish: int = -1, version: int = wire.VERSION) -> int:
+        """A slot for a process whose library speaks `version`; -1: full.
+
+        It is the one that the process had before (`wish`) if that is free or its own.
+        """
+        n_known = self.n_slots if version >= wire.MANY_SLOTS_SINCE else wire.FEW_SLOTS
         slot = self._next_slot
-        if 0 <= wish < wire.MAX_SLOTS and self._owners[wish] in (0, pid):
+        if 0 <= wish < n_known and self._owners[wish] in (0, pid):
             slot = wish
-        elif self._owners[slot]:
-            owners = self._owners.tolist()
+        elif slot >= n_known or self._owners[slot]:
+            owners = self._owners[:n_known].tolist()
             if 0 not in owners:
                 return -1
             slot = owners.index(0)
         self._owners[slot] = pid
-        self._next_slot = (slot + 1) % wire.MAX_SLOTS
+        self._next_slot = (slot + 1) % self.n_slots
         return slot
 
     def owners(self) -> list[tuple[int, int]]:
@@ -150,11 +157,11 @@ class Table:
 
     def forget(self, slot: int) -> bool:
         """Free what a process that is gone had; False: reconcile later."""
-        return bool(self._library.call("pages_forget", self._page, slot))
+        return bool(self._library.call("pages_forget", self._page, slot, self.n_slots))
 
     def reconcile(self) -> bool:
         """Make the accounts the sums of the slots; False where something moved meanwhile."""
-        return bool(self._library.call("pages_reconcile", self._page))
+        return bool(self._library.call("pages_reconcile", self._page, self.n_slots))
 
     def tally(self) -> GateTally:
         """Figures of all slots, of past and present processes."""
@@ -169,7 +176,7 @@ class Table:
         return range(first, first + 4)
 
     def _slot_at(self, slot: int) -> int:
-        return wire.TABLE_HEAD.size + wire.MAX_CARDS * wire.ACCOUNT.size + slot * wire.SLOT.size
+        return wire.SLOTS_AT + slot * wire.SLOT.size
 
 
 class Grants:

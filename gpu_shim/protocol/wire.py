@@ -19,11 +19,14 @@ from enum import IntEnum
 from typing import Final
 
 MAGIC: Final = 0x53414C42
-VERSION: Final = 2
-#: Running containers keep their library when it is upgraded.
+VERSION: Final = 3
+#: Running containers keep their library when the agent is upgraded.
 OLDEST: Final = 1
 MAX_CARDS: Final = 16
-MAX_SLOTS: Final = 256
+MAX_SLOTS: Final = 2048
+#: A library older than `MANY_SLOTS_SINCE` knows these, and so does a table that was made then.
+FEW_SLOTS: Final = 256
+MANY_SLOTS_SINCE: Final = 3
 
 ACCOUNT: Final = struct.Struct("<48sQQqQ")
 SLOT: Final = struct.Struct("<II16QQQQQ24x")
@@ -32,7 +35,9 @@ GRANT: Final = struct.Struct("<IIQ48x")
 GRANTS_HEAD: Final = struct.Struct("<IIIIQQ32x")
 MESSAGE: Final = struct.Struct("<BBHIQ")
 
-TABLE_SIZE: Final = TABLE_HEAD.size + MAX_CARDS * ACCOUNT.size + MAX_SLOTS * SLOT.size
+SLOTS_AT: Final = TABLE_HEAD.size + MAX_CARDS * ACCOUNT.size
+TABLE_SIZE: Final = SLOTS_AT + MAX_SLOTS * SLOT.size
+SMALL_TABLE_SIZE: Final = SLOTS_AT + FEW_SLOTS * SLOT.size
 GRANTS_SIZE: Final = GRANTS_HEAD.size + MAX_CARDS * GRANT.size
 
 
@@ -56,26 +61,32 @@ class Kind(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class Message:
-    """`value` is the version in HELLO, the slot in WELCOME, else the grant's generation."""
+    """`value` is the version in HELLO, the slot in WELCOME, else the grant's generation.
+
+    `slot` is the one that a process had before its HELLO; up to version 2 it stands in `card`.
+    """
 
     kind: Kind
     card: int = 0
     value: int = 0
     pid: int = 0
+    slot: int = 0
 
     def encode(self) -> bytes:
         """As it goes over the socket."""
-        return MESSAGE.pack(self.kind, self.card, 0, self.value, self.pid)
+        return MESSAGE.pack(self.kind, self.card, self.slot, self.value, self.pid)
 
 
 def decode(data: bytes, n_cards: int) -> Message | None:
     """The message of a process, or None where it is not one that a process may send."""
     if len(data) != MESSAGE.size:
         return None
-    kind, card, reserved, value, pid = MESSAGE.unpack(data)
-    if reserved or kind not in (Kind.HELLO, Kind.WANT, Kind.YIELD, Kind.DRAINED):
+    kind, card, slot, value, pid = MESSAGE.unpack(data)
+    has_slot = kind == Kind.HELLO and value >= MANY_SLOTS_SINCE
+    if (slot and not has_slot) or kind not in (Kind.HELLO, Kind.WANT, Kind.YIELD, Kind.DRAINED):
         return None
     if kind == Kind.HELLO:
         is_spoken = OLDEST <= value <= VERSION
-        return Message(Kind.HELLO, card, value, pid) if is_spoken else None
+        wish = slot if has_slot else card
+        return Message(Kind.HELLO, 0, value, pid, wish) if is_spoken else None
     return Message(Kind(kind), card, value) if card < n_cards else None

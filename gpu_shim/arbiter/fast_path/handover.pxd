@@ -13,7 +13,7 @@ cdef extern from "pages.h" nogil:
         pass
     ctypedef struct message_t:
         uint8_t kind, card
-        uint16_t reserved
+        uint16_t slot
         uint32_t value
     const int BALLAST_MAX_CARDS
     const int BALLAST_WANT, BALLAST_YIELD, BALLAST_DRAINED

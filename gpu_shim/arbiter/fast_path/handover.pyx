@@ -8,11 +8,12 @@ scheduler decides. The only I/O is setting gates. `Handover` is driven by an exp
 need no thread; `EventLoop` drives it by messages and the clock.
 """
 
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from gpu_shim.arbiter.fast_path cimport linux
+from gpu_shim.arbiter.fast_path.slots cimport one_more, take_event
 
 from gpu_shim.arbiter.fast_path.events import CardState, Events
 from gpu_shim.arbiter.fast_path.events import Handover as Done
@@ -104,29 +105,6 @@ cdef void open_successor(ArbiterState *state, CardSlot *card, uint64_t now_ns) n
     card.did_open_ns = now_ns
     card.successor = -1
     state.has_events = True
-
-
-# -- slots -----------------------------------------------------------------------------------------
-
-cdef int one_more(void **slots, int *n, size_t size) noexcept nogil:
-    """The number of a slot added at the end; -1 without memory."""
-    cdef void *grown = realloc(slots[0], <size_t>(n[0] + 1) * size)
-    if not grown:
-        return -1
-    slots[0] = grown
-    n[0] += 1
-    return n[0] - 1
-
-
-cdef int take_event(ArbiterState *state, int begin, Connection *into) noexcept nogil:
-    """The first connection from `begin` on with an event, which is taken; -1: there is none."""
-    cdef int slot
-    for slot in range(begin, state.n_connections):
-        if state.connections[slot].container >= 0 and state.connections[slot].has_event:
-            into[0] = state.connections[slot]
-            state.connections[slot].has_event = False
-            return slot
-    return -1
 
 
 cdef class Handover:
@@ -256,7 +234,7 @@ cdef class Handover:
         cdef uint32_t bit
         cdef CardSlot *card
         cdef bint is_late
-        if message.reserved or message.card >= of.n_cards:
+        if message.slot or message.card >= of.n_cards:
             return False
         bit = <uint32_t>1 << message.card
         card = &self.state.cards[of.card[message.card]]

@@ -46,7 +46,7 @@ static void answer(int to)
 {
     struct ballast_message message = {.kind = roll(4) ? BALLAST_WELCOME : (uint8_t)roll(256),
                                       .card = (uint8_t)roll(256),
-                                      .value = (uint32_t)roll(roll(2) ? 300 : UINT32_MAX)};
+                                      .value = (uint32_t)roll(roll(2) ? 2100 : UINT32_MAX)};
     int files[2] = {some_file(sizeof(struct ballast_table)),
                     some_file(sizeof(struct ballast_grants))};
     int n = roll(4) ? 2 : (int)roll(3), brought[2] = {-1, -1};

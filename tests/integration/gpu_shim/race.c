@@ -37,7 +37,7 @@ static void *play(void *which)
     }
     /* Every other one dies with what it has. */
     if (slot % 2)
-        table_forget(&table, slot);
+        table_forget(&table, slot, BALLAST_MAX_SLOTS);
     else
         table_give_back(&table, slot, 0, held);
     return NULL;
@@ -54,7 +54,7 @@ int main(void)
     /* A process that was killed in a change: the account has it, the slot does not. */
     table.cards[0].word += 5;
     table.slots[0].n_pending = 1;
-    bool is_settled = table_forget(&table, 0);
+    bool is_settled = table_forget(&table, 0, BALLAST_MAX_SLOTS);
     printf("refused %d, over %d, left %llu\n", n_refused, n_over,
            (unsigned long long)table_used(&table, 0));
     return !n_refused || n_over || !is_settled || table_used(&table, 0);

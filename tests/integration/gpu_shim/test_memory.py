@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_shim.arbiter.container import ContainerCard
-from gpu_shim.home import furnish
-from gpu_shim.native.build import build
 from gpu_shim.policy.leases import LeaseSettings
-from gpu_shim.protocol import wire
 from tests.integration.gpu_shim.containers import Scene, until
-from tests.support.fakecuda import UUID
 
 WAYS = ("plain", "managed", "pitched", "queued", "array", "physical")
 OUT_OF_MEMORY = 2
@@ -416,19 +411,3 @@ tell([failed, resident() - before, memory()[0]])
     failed, grown, free = await scene.ask("a", code)
     assert (failed, free) == (0, 64)
     assert grown < 1 << 20
-
-
-async def test_a_library_of_the_version_before_is_held_to_its_cap(
-    scene: Scene, tmp_path: Path
-) -> None:
-    build(tmp_path / "old", flags=(f"-DBALLAST_VERSION={wire.OLDEST}u",))
-    furnish(scene.home("a"), tmp_path / "old", (ContainerCard(UUID, 64),))
-    scene.container("a", cap_mib=64)
-    old, new = "begin(); plain(40 * MIB); tell(1); hear(); tell(plain(30 * MIB)[0])", "b"
-    program = await scene.run("a", old)
-    await program.answer()
-    assert scene.used_mib("a") == 40
-    scene.container(new, cap_mib=64)
-    assert await scene.ask(new, "begin(); tell(plain(64 * MIB)[0])") == 0
-    await program.say()
-    assert await program.answer() == 2
