@@ -44,11 +44,10 @@ EXPORTED uint64_t pages_used(struct ballast_table *table, int card)
     return table_used(table, card);
 }
 
-/* Bytes that programs hold: what they reserved, less where contexts are smaller than their charge. */
+/* Bytes that programs hold by the driver's figures, modules and what no hook saw included. */
 EXPORTED uint64_t pages_held(struct ballast_table *table, int card)
 {
-    uint64_t used = table_used(table, card), charged_bytes = table_charged(table, card);
-    return used < charged_bytes ? used : charged_bytes;
+    return table_charged(table, card);
 }
 
 EXPORTED void pages_set_cap(struct ballast_table *table, int card, uint64_t bytes)

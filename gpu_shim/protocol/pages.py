@@ -130,7 +130,7 @@ class Table:
         return self._library.call("pages_used", self._page, card)
 
     def held_bytes(self, card: int) -> int:
-        """The same, less where the driver says that contexts are smaller than their charge."""
+        """What they hold of it by the driver's figures: modules and what no hook saw included."""
         return self._library.call("pages_held", self._page, card)
 
     def take_slot(self, pid: int, wish: int = -1, version: int = wire.VERSION) -> int:

@@ -128,8 +128,8 @@ int main(int n_arguments, char **arguments)
     listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (bind(listening, (struct sockaddr *)&address, sizeof address) || listen(listening, 16))
         return 2;
+    int n_files = count_files(), n_taken = 0;
     pthread_create(&thread, NULL, arbiter, NULL);
-    int n_files = 0, n_taken = 0;
     for (long left = atol(arguments[2]); left; left--) {
         struct ballast_table *own = client.table = private_table();
         if (left % 16 == 0)
@@ -152,8 +152,6 @@ int main(int n_arguments, char **arguments)
             fd = -1;
         }
         start_anew(own);
-        if (!n_files)
-            n_files = count_files();
     }
     shutdown(listening, SHUT_RDWR);
     pthread_join(thread, NULL);

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpu_shim.arbiter.container import MIB
 from gpu_shim.policy.leases import LeaseSettings
 from tests.integration.gpu_shim.containers import Scene, until
 
@@ -246,6 +247,16 @@ async def test_contexts_and_what_no_hook_saw_are_charged(scene: Scene) -> None:
     scene.table("a").set_overhead(0, 4 << 20)
     await program.say()
     assert await program.answer() == [[60, 64], OUT_OF_MEMORY]
+
+
+async def test_what_no_hook_saw_is_held_too_and_not_lent_to_others(scene: Scene) -> None:
+    scene.container("a")
+    program = await scene.run("a", "begin(); plain(20 * MIB); tell(1); hear()")
+    await program.answer()
+    table = scene.table("a")
+    for more_mib in (5, 0, -5):
+        table.set_overhead(0, more_mib * MIB)
+        assert table.held_bytes(0) == (20 + more_mib) * MIB
 
 
 async def test_without_an_arbiter_the_configured_cap_still_holds(scene: Scene) -> None:
