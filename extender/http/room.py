@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Final
 
 #: Binds under way at once: enough to keep the API server busy.
-AT_ONCE: Final = 64
+AT_ONCE: Final = 32
 #: Longest wait for one to end. kube-scheduler waits for filter for 5 s (httpTimeout).
 WAIT_S: Final = 2.0
 

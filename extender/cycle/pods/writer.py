@@ -32,7 +32,7 @@ from extender.state.model import PodView
 from extender.state.refusals import Refusals
 
 #: Revocations under way at once.
-WRITES_AT_ONCE: Final = 64
+WRITES_AT_ONCE: Final = 32
 
 Outcome = Literal["done", "stale", "gone", "refused", "failed"]
 
