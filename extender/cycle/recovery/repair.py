@@ -31,7 +31,7 @@ from extender.state.upkeep.upkeep import StrayRow
 ABSENT_AFTER_S: Final = 2.0
 #: A row that says `reserved` of a bound pod is as good as one that says `bound`: the controller
 #: marks it with another write to its node, and after this long with one of its own.
-MARK_AFTER_S: Final = 5.0
+MARK_AFTER_S: Final = 2.0
 #: Live reads per pass.
 _READS_AT_ONCE: Final = 32
 #: Seconds between two looks at released pods that are not bound.

@@ -6,7 +6,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from extender.api.events import Synced, Upserted
+from extender.api.events import Removed, Synced, Upserted
 from extender.api.kinds import Row
 from extender.api.objects import Condition, Node, Pod
 from extender.cycle.pods.writer import PodWriter
@@ -149,14 +149,6 @@ async def test_a_gang_of_which_one_pod_was_refused_loses_its_other_places_too() 
     assert sorted(ward.patched) == ["a", "b"]
 
 
-def bound_beside_a_stray() -> Ward:
-    """Pod `a` is bound and its row on n1 says reserved; a row on n1 has no pod."""
-    runs = pod("a").needs(1000).bound("n1").build()
-    ghost = pod("ghost").needs(1000).build()
-    rows = [row(runs, whole(0)), row(ghost, whole(1))]
-    return Ward(runs, node("n1").gpus(2).build(), gpu_node("n1", 2).holds(*rows).build())
-
-
 async def test_a_row_is_marked_bound_some_seconds_after_its_pod_was_bound() -> None:
     runs = pod("a").needs(1000).bound("n1").build()
     ward = Ward(runs, gpu_node("n1", 1).holds(row(runs, whole(0))).build())
@@ -168,8 +160,11 @@ async def test_a_row_is_marked_bound_some_seconds_after_its_pod_was_bound() -> N
 
 
 async def test_a_row_is_marked_bound_with_another_write_to_its_node() -> None:
-    ward = bound_beside_a_stray()
-    repairs = await ward.pass_twice()
-    assert ABSENT_AFTER_S + 1 < MARK_AFTER_S
-    assert freed(repairs) == [("n1", "ghost")]
+    runs = pod("a").needs(1000).bound("n1").build()
+    ended = pod("b").needs(1000).bound("n1").build()
+    rows = [row(runs, whole(0)), row(ended, whole(1), "bound")]
+    ward = Ward(runs, ended, node("n1").gpus(2).build(), gpu_node("n1", 2).holds(*rows).build())
+    ward.state.apply(Removed(Pod, "uid-b", "team-a", "b", "7"))
+    repairs = await ward.recovery.plan()
+    assert freed(repairs) == [("n1", "b")]
     assert repairs.bound == {"n1": {"uid-a"}}
