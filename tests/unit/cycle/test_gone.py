@@ -1,5 +1,6 @@
 """What is gone is forgotten, and nothing is deleted that changed since it was looked at."""
 
+import asyncio
 from typing import Any
 from unittest.mock import AsyncMock, create_autospec
 
@@ -85,7 +86,8 @@ async def test_a_term_that_has_used_its_plan_numbers_ends() -> None:
     term = _Term(Controller(client, client, ControlOptions("me")), transitions=3)
     term._number = EPOCHS_PER_LEADER - 1
     with pytest.raises(NotLeading, match="plan numbers"):
-        await term._cycle()
+        async with asyncio.timeout(5):
+            await term._cycle()
     client.merge_patch.assert_not_called()
     client.strategic_patch.assert_not_called()
 
