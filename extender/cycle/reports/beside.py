@@ -3,14 +3,11 @@
 import asyncio
 
 import structlog
-from prometheus_client import Counter
 
 from extender.cycle import metrics
 from extender.cycle.reports.report import Reporter
-from extender.kube.errors import NotLeading
+from extender.kube.errors import KubeError, NotLeading
 from extender.policy.plan import Plan
-
-_FAILURES = Counter("ballast_control_report_failures", "Reports that ended in an unexpected error.")
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +46,9 @@ class Reports:
                 await self._reporter.report(plan)
         except* NotLeading:
             pass  # the election ends the term
+        except* KubeError as errors:
+            metrics.CYCLES.labels("failed").inc()
+            log.warning("report failed", errors=[str(error) for error in errors.exceptions])
         except* Exception as errors:
-            # Statuses are written again when they change; the next report looks at everything.
-            _FAILURES.inc()
+            metrics.CYCLES.labels("broken").inc()
             log.error("report broke", exc_info=errors)

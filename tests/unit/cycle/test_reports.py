@@ -6,9 +6,10 @@ from unittest.mock import create_autospec
 
 import pytest
 
+from extender.cycle import metrics
 from extender.cycle.reports.beside import Reports
 from extender.cycle.reports.report import Reporter
-from extender.kube.errors import NotLeading
+from extender.kube.errors import NotLeading, Unavailable
 from extender.policy.plan import Plan
 
 
@@ -50,6 +51,7 @@ async def test_a_slow_report_is_not_waited_for_and_no_other_starts_beside_it() -
     "error",
     [
         RuntimeError("a bug"),
+        Unavailable("no answer"),
         NotLeading("the Lease was not renewed"),
         ExceptionGroup("writes", [NotLeading("the Lease was not renewed")]),
     ],
@@ -61,6 +63,15 @@ async def test_a_report_that_fails_is_followed_by_another(error: Exception) -> N
     reports.start(Plan())
     await settle()
     assert reporter.report.call_count == 2
+
+
+async def test_a_report_that_breaks_counts_as_a_broken_cycle() -> None:
+    """So that its alert fires."""
+    before = metrics.CYCLES.labels("broken")._value.get()
+    reports, _ = reports_of(RuntimeError("a bug"))
+    reports.start(Plan())
+    await settle()
+    assert metrics.CYCLES.labels("broken")._value.get() == before + 1
 
 
 async def test_what_is_under_way_is_given_up_with_the_term() -> None:
