@@ -228,8 +228,8 @@ class _Term:
         self._number = 0
         self._has_read_live = False
         self._cut: frozenset[str] = frozenset()
-        #: CPU seconds that the last decision took. What runs beside the cycle is not in it.
-        self._decided_s = 0.0
+        #: CPU seconds of the last snapshot and decision. What runs beside the cycle is not in it.
+        self._computed_s = 0.0
         self._inventory = InventoryKeeper(client, state)
         pods = PodWriter(client, state)
         self._recovery = Recovery(
@@ -285,7 +285,7 @@ class _Term:
                 log.warning("stopped deciding: the Lease was not renewed in time")
                 raise NotLeading("the Lease was not renewed in time")  # the election tries again
             # About a third of one core: the API server and kube-scheduler want the rest.
-            rest_s = min(_LONGEST_REST_S, 2 * self._decided_s)
+            rest_s = min(_LONGEST_REST_S, 2 * self._computed_s)
             await asyncio.sleep(max(options.gap_s, rest_s, min(5.0, 0.2 * failures)))
             if not self._cut:
                 pause_s = STATUS_PERIOD_S if self._reports.is_behind else options.tick_s
@@ -310,8 +310,10 @@ class _Term:
             await self._committer.hand_over()
         self._evictor.review()
         # From here on no await until the snapshot is taken.
+        started_s = time.thread_time()
         with _timed("snapshot"):
             snapshot = self._state.snapshot(int(time.time()))
+        self._computed_s = time.thread_time() - started_s
         with _timed("decide"):
             plan = await self._decide(snapshot)
         self._note_cut(plan)
@@ -326,9 +328,10 @@ class _Term:
     async def _decide(self, snapshot: Snapshot) -> Plan:
         self._controller.deciding_since = time.monotonic()
         try:
-            plan, self._decided_s = await asyncio.to_thread(_decide, snapshot, self._settings())
+            plan, took_s = await asyncio.to_thread(_decide, snapshot, self._settings())
         finally:
             self._controller.deciding_since = None
+        self._computed_s += took_s
         return plan
 
     def _settings(self) -> Settings:
