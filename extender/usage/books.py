@@ -93,10 +93,11 @@ class UsageBooks:
         until_s = now_s - SETTLE_S
         if self._records is None:
             await self._load(until_s)
-        self._meter.name_users()
         counted = await asyncio.to_thread(self._count, tuple(self._meter.holds()), until_s)
         for account, figures in counted.items():
             await self._write(account, figures, until_s)
+        # Accounts that were not written held nothing.
+        self._floor_s = until_s
         self._meter.forget(now_s - KEPT_S)
         _COUNTED_TO.set(until_s)
         today = day_of(now_s)
@@ -128,15 +129,18 @@ class UsageBooks:
 
     def _count(self, holds: tuple[Hold, ...], until_s: int) -> dict[Account, Counted]:
         """What each account held since its stamp; accounts that held nothing are left out."""
-        by_account: dict[Account, list[Hold]] = {}
+        self._meter.name_users(holds)
+        held: dict[Account, list[Hold]] = {}
         for hold in holds:
-            by_account.setdefault((PROJECT, hold.project), []).append(hold)
-            by_account.setdefault((NODE_POOL, hold.node_pool), []).append(hold)
-        losses = self._meter.losses()
+            for account in _accounts_of(hold):
+                held.setdefault(account, []).append(hold)
+        lost: dict[Account, list[Loss]] = {}
+        for loss in self._meter.losses():
+            for account in _accounts_of(loss.hold):
+                lost.setdefault(account, []).append(loss)
         found: dict[Account, Counted] = {}
-        for account, held in by_account.items():
-            lost = [loss for loss in losses if account in _accounts_of(loss)]
-            counted = self._figures(account, held, lost, until_s)
+        for account, of_account in held.items():
+            counted = self._figures(account, of_account, lost.get(account, []), until_s)
             if counted.hours():
                 found[account] = counted
         return found
@@ -144,7 +148,7 @@ class UsageBooks:
     def _figures(
         self, account: Account, holds: list[Hold], losses: list[Loss], until_s: int
     ) -> Counted:
-        start_s = self._stamps.get(account, self._floor_s)
+        start_s = max(self._stamps.get(account, 0), self._floor_s)
         counted = Counted(
             held=count_holds(holds, start_s, until_s), lost=count_losses(losses, start_s, until_s)
         )
@@ -192,8 +196,8 @@ class UsageBooks:
         self._records = {name: each for name, each in records.items() if each.spec.day >= recent}
 
 
-def _accounts_of(loss: Loss) -> tuple[Account, Account]:
-    return (PROJECT, loss.hold.project), (NODE_POOL, loss.hold.node_pool)
+def _accounts_of(hold: Hold) -> tuple[Account, Account]:
+    return (PROJECT, hold.project), (NODE_POOL, hold.node_pool)
 
 
 def _month_before(unix_s: int, n_months: int) -> str:

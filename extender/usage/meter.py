@@ -4,7 +4,7 @@ A row holds its cards from its `reservedAt` until the `changedAt` of the revisio
 more. Both stand in the ledger, so every replica that sees these revisions comes to the same.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -84,9 +84,9 @@ class UsageMeter:
         self._ended = [hold for hold in self._ended if (hold.until or 0) >= before_s]
         self._losses = [loss for loss in self._losses if loss.at >= before_s]
 
-    def name_users(self) -> None:
+    def name_users(self, holds: Iterable[Hold]) -> None:
         """Ask again for the users of pods that were not known when their rows came."""
-        for hold in self.holds():
+        for hold in holds:
             if hold.user is None:
                 hold.user = self._user_of(hold.uid)
 

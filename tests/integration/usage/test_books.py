@@ -86,7 +86,7 @@ async def test_the_books_agree_to_the_unit_with_an_integral_over_etcd(
         await asyncio.to_thread(other.start)
         try:
             await _run_work(scene, books)
-            (stopped,) = [time.time()]
+            stopped = time.time()
             await scene.until(
                 lambda: books.stamps("NodePool").get("default", 0) > stopped, "all to be counted"
             )

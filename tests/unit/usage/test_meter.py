@@ -75,7 +75,7 @@ def test_the_user_is_found_when_the_pod_is_seen_later_than_its_row() -> None:
     users["p"] = "ann"
     seen.observe(revision(101, row("q", 500, 100)), NOW_S)
     users["q"] = "bo"
-    seen.name_users()
+    seen.name_users(seen.holds())
     assert {each.uid: each.user for each in seen.holds()} == {"p": "ann", "q": "bo"}
 
 
