@@ -172,8 +172,6 @@ def test_every_alert_fires_where_it_should_and_only_there(tmp_path: Path) -> Non
 
 
 def test_figures_of_cards_are_joined_with_pods_as_the_guide_says(tmp_path: Path) -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "operations.md").read_text("utf-8")
-    (expr,) = re.findall(r"^label_replace\(ballast_gpu_pod_info.*$", guide, re.MULTILINE)
     info = 'ballast_gpu_pod_info{{namespace="n",pod="{pod}",card="GPU-{card}",instance="agent"}}'
     used = 'DCGM_FI_DEV_GPU_UTIL{{UUID="GPU-{card}",instance="dcgm"}}'
     series = {
@@ -183,18 +181,48 @@ def test_figures_of_cards_are_joined_with_pods_as_the_guide_says(tmp_path: Path)
         used.format(card=1): "70",
         used.format(card=2): "5",
     }
+    expr = f"sum by (pod) ({_of_guide('operations', 'label_replace')})"
+    _expect(tmp_path, expr, series, {'{pod="a"}': 70, '{pod="b"}': 70, '{pod="c"}': 5})
+
+
+def test_a_budget_of_gpu_hours_is_an_alert_as_the_guide_says(tmp_path: Path) -> None:
+    name = 'ballast_queue_{part}_gpu_seconds_total{{queue="{queue}",node_pool="p"}}'
+    hours, seconds = 10 * 24, 10 * 3600
+    series = {
+        # 20 GPUs for ten days are 4,800 hours, and 25 above the quota are 6,000 more.
+        name.format(part="in_quota", queue="a"): f"0+{20 * 3600}x{hours}",
+        name.format(part="over_quota", queue="a"): f"0+{25 * 3600}x{hours}",
+        name.format(part="in_quota", queue="b"): f"0+{seconds}x{hours}",
+        name.format(part="over_quota", queue="b"): f"0x{hours}",
+    }
+    budget = _of_guide("usage", "sum by")
+    _expect(tmp_path, f"({budget}) > bool 0", series, {'{queue="a"}': 1}, "1h", "10d")
+
+
+def _of_guide(page: str, start: str) -> str:
+    """The expression that stands in the page and begins so."""
+    text = (Path(__file__).parents[3] / "docs" / f"{page}.md").read_text("utf-8")
+    (found,) = re.findall(rf"^{start}.*$", text, re.MULTILINE)
+    return str(found)
+
+
+def _expect(
+    folder: Path,
+    expr: str,
+    series: Series,
+    values: dict[str, int],
+    interval: str = "1m",
+    at: str = "0",
+) -> None:
     check = {
-        "expr": f"sum by (pod) ({expr})",
-        "eval_time": "0",
-        "exp_samples": [
-            {"labels": f'{{pod="{pod}"}}', "value": value}
-            for pod, value in (("a", 70), ("b", 70), ("c", 5))
-        ],
+        "expr": expr,
+        "eval_time": at,
+        "exp_samples": [{"labels": labels, "value": value} for labels, value in values.items()],
     }
     listed = [{"series": name, "values": text} for name, text in series.items()]
-    test = {"interval": "1m", "input_series": listed, "promql_expr_test": [check]}
-    (tmp_path / "tests.yaml").write_text(yaml.safe_dump({"tests": [test]}), "utf-8")
-    assert "SUCCESS" in _promtool("test", "rules", str(tmp_path / "tests.yaml"))
+    test = {"interval": interval, "input_series": listed, "promql_expr_test": [check]}
+    (folder / "tests.yaml").write_text(yaml.safe_dump({"tests": [test]}), "utf-8")
+    assert "SUCCESS" in _promtool("test", "rules", str(folder / "tests.yaml"))
 
 
 def _test(alert: str, series: Series, *, fires: bool) -> dict[str, Any]:
