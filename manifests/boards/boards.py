@@ -1,4 +1,7 @@
-"""The four boards: projects, queue and waits, cluster and fragments, machinery."""
+"""The four boards: projects, queue and waits, cluster and fragments, machinery.
+
+Not looked at in Grafana.
+"""
 
 from collections.abc import Sequence
 from typing import Final

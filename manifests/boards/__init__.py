@@ -1,1 +1,0 @@
-"""Grafana boards, generated: `python -m manifests.boards --write`. Not looked at in Grafana yet."""
