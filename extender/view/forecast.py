@@ -2,7 +2,8 @@
 
 - `promised`: with it, its project and the queues above hold no more than their quotas, and the
   decision of this moment has a place for it. It starts once victims are gone and budgets let them.
-- `forecast`: all work that it depends on states how long it runs, and a run ahead says when.
+- `forecast`: all work that it depends on states how long it runs, and a run ahead says when; or
+  the decision of this moment has a place for it above its quota.
 - `no forecast`: neither; the message says why.
 """
 
@@ -68,8 +69,9 @@ def unstated_of(snapshot: Snapshot, workloads: Iterable[WorkloadView]) -> Counte
     return found
 
 
-def promises(picture: Picture) -> dict[str, Forecast]:
-    """What is promised on this picture, by workload key; costs a decision or two."""
+def placed(picture: Picture) -> dict[str, Forecast]:
+    """What is said of work that has its place on this picture, by workload key: within quota a
+    promise, above it a forecast. Costs a decision or two."""
     now_s, snapshot = picture.snapshot.now_s, picture.snapshot
     found: dict[str, Forecast] = {}
     held = {key: share.allocated[GPU] for key, share in picture.plan.shares.items()}
@@ -77,12 +79,15 @@ def promises(picture: Picture) -> dict[str, Forecast]:
     budget_s = _budget_s(picture)
     for admission in _in_line(picture):
         workload = snapshot.workloads[admission.workload.key]
-        if not _is_within_quota(picture, admission, held):
+        is_now, is_owed = starts(picture.plan, workload), _is_within_quota(picture, admission, held)
+        if not (is_now or is_owed):
             continue
-        is_now = starts(picture.plan, workload)
         latest_s = now_s + bound_s + (0 if is_now else budget_s)
-        message = "within quota" if is_now else "within quota, once disruption budgets let go"
-        found[workload.key] = Forecast("promised", as_time(now_s), as_time(latest_s), message)
+        word: Word = "promised" if is_owed else "forecast"
+        message = "within quota" if is_owed else "it has its place, above its quota"
+        if not is_now:
+            message += ", once disruption budgets let go"
+        found[workload.key] = Forecast(word, as_time(now_s), as_time(latest_s), message)
     return found
 
 
@@ -94,9 +99,9 @@ class Foresight:
     outlook: Outlook | None
 
     @cached_property
-    def promised(self) -> dict[str, Forecast]:
-        """What is promised, by workload key."""
-        return promises(self.picture)
+    def placed(self) -> dict[str, Forecast]:
+        """What is said of work that has its place, by workload key."""
+        return placed(self.picture)
 
     @cached_property
     def unstated(self) -> Counter[str]:
@@ -112,9 +117,9 @@ class Foresight:
 
     def of(self, workload: WorkloadView) -> Forecast:
         """What is said of a workload that waits; a new object each time."""
-        promised = self.promised.get(workload.key)
-        if promised is not None:
-            return replaced(promised)
+        placed_now = self.placed.get(workload.key)
+        if placed_now is not None:
+            return replaced(placed_now)
         why = self._why_none(workload)
         if why or self.outlook is None:
             return Forecast("no forecast", message=why)
@@ -263,6 +268,6 @@ class HitRate:
 
     def tell(self, forecast: Forecast, project: str) -> Forecast:
         """The forecast with how often those of its word held in the project."""
-        outcomes = self._outcomes.get((forecast.word, project), ())
+        outcomes = tuple(self._outcomes.get((forecast.word, project), ()))
         forecast.checked, forecast.held = len(outcomes), sum(outcomes)
         return forecast

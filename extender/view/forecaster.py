@@ -54,16 +54,25 @@ class Forecaster:
         """Look ahead until cancelled."""
         while True:
             picture = self._take()
-            with _LOOK_SECONDS.time():
-                foresight = await asyncio.to_thread(look_ahead, picture)
-            self._outlook = foresight.outlook
-            for word, has_held in self._hits.review(picture):
-                _CAME_DUE.labels(word, "held" if has_held else "missed").inc()
-            for key in picture.plan.waits:
-                workload = picture.snapshot.workloads.get(key)
-                if workload is not None:
-                    self._hits.give(workload, foresight.of(workload))
+            try:
+                with _LOOK_SECONDS.time():
+                    await asyncio.to_thread(self._look, picture)
+            except Exception:
+                # Answers go on without it.
+                self._outlook = None
+                _log.exception("a look ahead could not be made")
             await asyncio.sleep(EVERY_S)
+
+    def _look(self, picture: Picture) -> None:
+        """Look ahead, see which forecasts came due, and note what is said from now on."""
+        foresight = look_ahead(picture)
+        self._outlook = foresight.outlook
+        for word, has_held in self._hits.review(picture):
+            _CAME_DUE.labels(word, "held" if has_held else "missed").inc()
+        for key in picture.plan.waits:
+            workload = picture.snapshot.workloads.get(key)
+            if workload is not None:
+                self._hits.give(workload, foresight.of(workload))
 
 
 def look_ahead(picture: Picture) -> Foresight:

@@ -86,6 +86,14 @@ def test_work_above_quota_has_a_forecast_from_the_next_end_on() -> None:
     assert latest == earliest + earliest // 2 + 300
 
 
+def test_work_that_has_its_place_above_quota_has_a_forecast_whatever_is_stated() -> None:
+    cluster = two_projects()
+    cluster.job("b-run", "b", gpus=4, on="n0")
+    cluster.job("wait", "b", gpus=1)
+    found = said(cluster, "wait")
+    assert (found.word, span(found)) == ("forecast", (0, 60))
+
+
 def test_a_run_ahead_puts_what_waits_one_after_the_other() -> None:
     cluster = Cluster()
     cluster.node("n0", gpus=2)
