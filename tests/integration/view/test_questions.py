@@ -118,6 +118,7 @@ async def _ask_as_tenant(scene: Asking) -> None:
     assert "WAITS" in done.stdout
     assert "the controller says the same" in done.stdout
     assert "fair share" in done.stdout
+    assert "FORECAST  no forecast: pods with" in done.stdout
     found = await scene.answer("why", "second", "-n", "team-a", kubeconfig=scene.tenant)
     assert (found["state"], found["reason"]) == ("waits", "OverFairShare")
     assert found.get("agrees", True)
@@ -130,6 +131,9 @@ async def _ask_as_tenant(scene: Asking) -> None:
     listed = await scene.answer("queue", "-n", "team-a", kubeconfig=scene.tenant)
     lines = {(each["project"], bool(each.get("workload"))) for each in listed["items"]}
     assert lines == {("team-a", True), ("team-b", False)}
+    # Nothing states how long it runs, so nothing is foretold; of others nothing is said at all.
+    words = {each["project"]: each.get("forecast", {}).get("word") for each in listed["items"]}
+    assert words == {"team-a": "no forecast", "team-b": None}
     for words in (("queue", "-A"), ("queue", "-n", "team-b"), ("why", "more", "-n", "team-b")):
         refused = await scene.ballast(*words, kubeconfig=scene.tenant)
         assert refused.returncode == 1
