@@ -19,7 +19,7 @@ from extender.view.picture import Picture, waits
 GRAIN_S: Final = 30
 #: How far a run looks ahead, and how many decisions it may take.
 HORIZON_S: Final = 24 * 3600
-MOST_DECISIONS: Final = 3000
+MOST_DECISIONS: Final = 1500
 
 #: Seconds for which a pod of the workload runs from its start; None: it never ends.
 RunOf = Callable[[WorkloadView], int | None]
@@ -37,12 +37,14 @@ def never() -> None:
 @dataclass(slots=True)
 class Ahead:
     """One run. `starts` is when each workload that waits starts (unix seconds), as far as it is
-    known. `pause` is called after each decision, so that a caller can share its core."""
+    known; `is_cut`: more than `MOST_DECISIONS` were needed. `pause` is called after each decision,
+    so that a caller can share its core."""
 
     picture: Picture
     run_of: RunOf = stated_run
     pause: Callable[[], None] = never
     starts: dict[str, int] = field(default_factory=dict)
+    is_cut: bool = False
     now_s: int = field(init=False)
     _workloads: dict[str, WorkloadView] = field(init=False)
     _ends: list[tuple[int, str, str, int]] = field(default_factory=list)
@@ -79,6 +81,8 @@ class Ahead:
             else:
                 break
             self._end_until(self.now_s)
+        else:
+            self.is_cut = True
         return self.starts
 
     def _decided(self) -> Plan:

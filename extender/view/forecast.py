@@ -20,7 +20,7 @@ from extender.policy.placement.explain import NEVER
 from extender.policy.plan import Admission
 from extender.state.model import DISRUPTION_BUDGET_S, GPU, WorkloadView, max_grace_s
 from extender.state.snapshot import Snapshot
-from extender.view.ahead import HORIZON_S
+from extender.view.ahead import HORIZON_S, MOST_DECISIONS
 from extender.view.answers import Forecast, Word
 from extender.view.line import NOT_IN_LINE, as_time, as_unix_s
 from extender.view.picture import Picture, asked_milli, starts, waits
@@ -42,12 +42,13 @@ REMEMBERED: Final = 200
 @dataclass(slots=True, frozen=True)
 class Outlook:
     """What a run ahead from `made_s` (unix seconds) has found: when each workload starts, of those
-    `seen`. `is_too_large`: nothing was run."""
+    `seen`. `is_too_large`: nothing was run; `is_cut`: the run was not finished."""
 
     made_s: int
     starts: Mapping[str, int] = field(default_factory=dict)
     seen: frozenset[str] = frozenset()
     is_too_large: bool = False
+    is_cut: bool = False
 
 
 def unstated_of(snapshot: Snapshot, workloads: Iterable[WorkloadView]) -> Counter[str]:
@@ -153,6 +154,8 @@ def _why_not_run(outlook: Outlook | None, key: str) -> str:
         return f"more than {MOST_WORKLOADS} workloads run or wait"
     if outlook is None or key not in outlook.seen:
         return "it came after the last look ahead; ask again in a minute"
+    if key not in outlook.starts and outlook.is_cut:
+        return f"a run of {MOST_DECISIONS} decisions ahead does not reach its start"
     if key not in outlook.starts:
         return f"by the run times that are stated, not within {HORIZON_S // 3600} hours"
     return ""

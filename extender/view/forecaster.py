@@ -81,12 +81,14 @@ def look_ahead(picture: Picture) -> Foresight:
     snapshot = picture.snapshot
     seen = frozenset(snapshot.workloads)
     is_too_large = len(seen) > MOST_WORKLOADS
-    starts: dict[str, int] = {}
+    outlook = Outlook(snapshot.now_s, seen=seen, is_too_large=is_too_large)
     # A run is worth its time where what waits depends on stated run times only.
     waiting = (snapshot.workloads[key] for key in picture.plan.waits if key in seen)
     if not is_too_large and any(not foresight.unstated_beside(each) for each in waiting):
-        starts = dict(Ahead(picture, pause=_Rest()).run())
-    return Foresight(picture, Outlook(snapshot.now_s, starts, seen, is_too_large))
+        ahead = Ahead(picture, pause=_Rest())
+        starts = dict(ahead.run())
+        outlook = Outlook(snapshot.now_s, starts, seen, is_cut=ahead.is_cut)
+    return Foresight(picture, outlook)
 
 
 class _Rest:

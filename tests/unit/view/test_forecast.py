@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from extender.view import ahead
 from extender.view.ahead import Ahead
 from extender.view.answers import Forecast
 from extender.view.forecast import HitRate, Outlook
@@ -192,3 +195,10 @@ def test_a_forecast_is_missed_once_it_is_over_and_forgotten_with_its_pods() -> N
     del cluster.workloads["ns/other"]
     assert list(hits.review(Picture(cluster.snapshot()))) == []
     assert hits.tell(Forecast("forecast"), "b").checked == 1
+
+
+def test_a_run_that_is_cut_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "MOST_DECISIONS", 1)
+    cluster = full()
+    cluster.job("wait", "b", gpus=1, run=60)
+    assert "does not reach its start" in said(cluster, "wait").message
