@@ -1,15 +1,19 @@
-"""Forecasts of `ballast view` in words: when work starts, and how often such answers held."""
+"""What `ballast view` says of when work starts, in words, and how often such answers held."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
+
+_NONE_YET: Final = "none in its project has come due yet"
 
 
 def when(forecast: Mapping[str, Any]) -> str:
-    """The interval: `by 14:40`, `14:40 to 15:30`, with the day where it is not today; or `-`."""
+    """`by 14:40`, `14:40 to 15:30` or `not before 14:40`, with the day where it is not today."""
     earliest, latest = forecast.get("earliest", ""), forecast.get("latest", "")
-    if not latest:
+    if not earliest:
         return "-"
+    if not latest:
+        return f"not before {_clock(earliest)}"
     if forecast["word"] == "promised":
         return f"by {_clock(latest)}"
     return f"{_clock(earliest)} to {_clock(latest)}"
@@ -19,21 +23,19 @@ def how_sure(forecast: Mapping[str, Any]) -> str:
     """The word, and of how many such answers in the project how many held."""
     checked = forecast.get("checked", 0)
     told: str = forecast["word"]
-    if told == "no forecast":
+    if not forecast.get("earliest") or not checked:
         return told
-    return f"{told}, {forecast.get('held', 0)} of {checked} held" if checked else told
+    return f"{told}, {forecast.get('held', 0)} of {checked} held"
 
 
 def in_full(forecast: Mapping[str, Any]) -> str:
     """One line of all that is said."""
-    parts = [f"{forecast['word']}: {when(forecast)}" if forecast.get("latest") else ""]
-    parts.append(forecast.get("message", ""))
-    if forecast["word"] != "no forecast":
-        checked = forecast.get("checked", 0)
-        held = f"{forecast.get('held', 0)} of the last {checked} in its project held"
-        parts.append(held if checked else "none in its project has come due yet")
-    said = "; ".join(filter(None, parts))
-    return said if forecast.get("latest") else f"{forecast['word']}: {said}"
+    if not forecast.get("earliest"):
+        return f"{forecast['word']}: {forecast.get('message', '')}"
+    checked = forecast.get("checked", 0)
+    held = f"{forecast.get('held', 0)} of the last {checked} in its project held"
+    parts = (when(forecast), forecast.get("message", ""), held if checked else _NONE_YET)
+    return f"{forecast['word']}: {'; '.join(filter(None, parts))}"
 
 
 def _clock(text: str) -> str:

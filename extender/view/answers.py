@@ -78,7 +78,7 @@ class Place(Answer):
 
 
 class Forecast(Answer):
-    """When a workload starts: within the interval, or not known and why.
+    """When a workload starts: within the interval; or not known, why, and not before `earliest`.
 
     Of the last `checked` answers with this word in its project that came due, `held` were true.
     """

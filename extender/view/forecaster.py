@@ -23,7 +23,7 @@ EVERY_S: Final = 60.0
 
 _CAME_DUE = Counter(
     "ballast_view_forecasts_total",
-    "Forecasts that came due, by their word, and whether the workload started in the interval.",
+    "Answers that came due, by their word, and whether the workload started when they said.",
     ["word", "outcome"],
 )
 _LOOK_SECONDS = Histogram(

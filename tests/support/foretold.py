@@ -17,7 +17,7 @@ from extender.lab.philly.trace import SECONDS_PER_DAY, WINDOW_START_S, PhillyTra
 from extender.state.model import WorkloadView
 from extender.state.snapshot import Snapshot
 from extender.view.ahead import HORIZON_S, Ahead
-from extender.view.forecast import span_of
+from extender.view.forecast import not_before
 from extender.view.picture import Picture
 
 #: Trace seconds between two cycles: an order of magnitude below what is forecast.
@@ -39,10 +39,10 @@ class Foretold:
 
     @property
     def has_held(self) -> bool:
-        """Whether the job started in the interval."""
+        """Whether the job did not start before it was said to."""
         assert self.start_s is not None
-        earliest_s, latest_s = span_of(self.made_s, self.start_s)
-        return self.started_s is not None and earliest_s <= self.started_s <= latest_s
+        assert self.started_s is not None
+        return self.started_s >= not_before(self.made_s, self.start_s)
 
     @property
     def ratio(self) -> float:
@@ -117,11 +117,11 @@ def foretell(trace: PhillyTrace, every_s: int, most: int) -> ForetellingReplay:
 
 
 def hit_rates(forecasts: Iterable[Foretold]) -> dict[tuple[str, int], tuple[int, int]]:
-    """(held, all) by tenant and week; forecasts without an interval are left out."""
+    """(held, all) by tenant and week, of jobs that have started and for which a start was found."""
     held: Counter[tuple[str, int]] = Counter()
     made: Counter[tuple[str, int]] = Counter()
     for each in forecasts:
-        if each.start_s is not None:
+        if each.start_s is not None and each.started_s is not None:
             made[each.tenant, each.week] += 1
             held[each.tenant, each.week] += each.has_held
     return {key: (held[key], n) for key, n in sorted(made.items())}

@@ -29,7 +29,7 @@ def open_page(
         f"--user-data-dir={work / 'profile'}",
         f"--window-size={size}",
         # A stream never ends, so virtual time would stand still.
-        "--timeout=2000",
+        "--timeout=1000",
         *(["--blink-settings=preferredColorScheme=0"] if dark else []),
         *([f"--screenshot={picture}"] if picture else ["--dump-dom"]),
         url,

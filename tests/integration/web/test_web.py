@@ -213,4 +213,4 @@ async def _in_a_browser(url: str, work: Path) -> None:
         picture = folder / f"web-{name}.png"
         dark = name == "cluster"
         await asyncio.to_thread(open_page, url + page, work, picture=picture, size=size, dark=dark)
-        assert 5_000 < picture.stat().st_size < 150_000, name
+        assert 5_000 < picture.stat().st_size < 250_000, name

@@ -19,6 +19,9 @@ def test_a_promise_has_an_end_and_a_forecast_an_interval() -> None:
     assert forecasts.when(said("promised")).startswith("by ")
     assert " to " in forecasts.when(said("forecast"))
     assert forecasts.when(said("no forecast")) == "-"
+    bound = said("no forecast", earliest=f"{SOON:%FT%TZ}", checked=9, held=8)
+    assert forecasts.when(bound).startswith("not before ")
+    assert forecasts.how_sure(bound) == "no forecast, 8 of 9 held"
 
 
 def test_another_day_is_named() -> None:

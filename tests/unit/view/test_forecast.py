@@ -65,7 +65,7 @@ def test_no_more_is_promised_than_the_quota_has() -> None:
     for name in ("first", "second"):
         cluster.job(name, "a", gpus=2, run=600)
     words = [said(cluster, name).word for name in ("first", "second")]
-    assert words == ["promised", "forecast"]
+    assert words == ["promised", "no forecast"]
 
 
 def test_nothing_is_promised_above_the_quota_of_a_department() -> None:
@@ -78,15 +78,13 @@ def test_nothing_is_promised_above_the_quota_of_a_department() -> None:
     assert said(cluster, "wait").word != "promised"
 
 
-def test_work_above_quota_has_a_forecast_from_the_next_end_on() -> None:
-    cluster = full()
+def test_work_above_quota_is_told_before_when_it_does_not_start() -> None:
+    cluster = full(a=1060)
     cluster.job("wait", "b", gpus=1, run=60)
     found = said(cluster, "wait")
-    assert found.word == "forecast"
-    # a-run ends after 100 s, seen at the next step of the run; then half of that and 5 minutes.
-    earliest, latest = span(found)
-    assert earliest in range(100, 131)
-    assert latest == earliest + earliest // 2 + 300
+    assert (found.word, found.latest) == ("no forecast", "")
+    # b-run ends first, after 600 s, seen at the next step of the run: 5 % and a minute less.
+    assert as_unix_s(found.earliest) - NOW_S in range(600 - 30 - 60, 631 - 31 - 60)
 
 
 def test_work_that_has_its_place_above_quota_has_a_forecast_whatever_is_stated() -> None:
@@ -122,11 +120,11 @@ def test_a_run_ahead_leaves_the_picture_as_it_was() -> None:
     assert (before, picture.snapshot.now_s) == (after, NOW_S)
 
 
-def test_there_is_no_forecast_where_other_work_does_not_say_how_long_it_runs() -> None:
+def test_nothing_is_said_where_other_work_does_not_say_how_long_it_runs() -> None:
     cluster = full(a=None)
     cluster.job("wait", "b", gpus=1, run=60)
     found = said(cluster, "wait")
-    assert found.word == "no forecast"
+    assert (found.word, found.earliest) == ("no forecast", "")
     assert "pods with 2 GPUs" in found.message
 
 
@@ -141,7 +139,7 @@ def test_inference_need_not_say_when_it_ends() -> None:
     cluster.job("serve", "a", gpus=1, pods=4, on="n0", min=1, kind="inference")
     cluster.job("b-run", "b", gpus=4, on="n1", run=600)
     cluster.job("wait", "b", gpus=1, run=60)
-    assert said(cluster, "wait").word == "forecast"
+    assert said(cluster, "wait").earliest
 
 
 def test_work_that_can_never_start_or_starts_after_the_horizon_is_told_so() -> None:
@@ -202,3 +200,16 @@ def test_a_run_that_is_cut_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = full()
     cluster.job("wait", "b", gpus=1, run=60)
     assert "does not reach its start" in said(cluster, "wait").message
+
+
+def test_what_was_said_not_to_start_before_a_time_is_missed_only_by_an_earlier_start() -> None:
+    waits, runs = full(), full()
+    waits.job("wait", "b", gpus=1)
+    runs.job("wait", "b", gpus=1, on="n0", cards=[0], ran=0)
+    before, later = Picture(waits.snapshot()), Picture(runs.snapshot())
+    for earliest_s, has_held in ((NOW_S - 1, True), (NOW_S + 10, False)):
+        hits = HitRate()
+        given = Forecast("no forecast", as_time(earliest_s))
+        hits.give(before.snapshot.workloads["ns/wait"], given)
+        assert list(hits.review(before)) == []
+        assert list(hits.review(later)) == [("no forecast", has_held)]

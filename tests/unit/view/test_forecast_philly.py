@@ -10,15 +10,16 @@ from tests.support.foretold import foretell, hit_rates
 HOUR = 3600
 
 
-def test_forecasts_from_stated_run_times_hold_in_the_share_that_is_documented(shared: Path) -> None:
-    """docs/figures.md has a longer time; this is the first days, before the cluster is full."""
+def test_work_does_not_start_before_it_was_said_to_from_stated_run_times(shared: Path) -> None:
+    """docs/figures.md has more; these are the first days, before the cluster is full."""
     folder = shared / "traces" / "philly"
     if not folder.is_dir():
         pytest.skip(f"no trace at {folder}")
-    replay = foretell(load_trace(folder, 64, (1, 4)), 6 * HOUR, 500)
+    replay = foretell(load_trace(folder, 64, (1, 4)), 6 * HOUR, 300)
     rates = hit_rates(replay.forecasts)
     held, made = (sum(pair[i] for pair in rates.values()) for i in (0, 1))
-    assert made >= 100
-    assert held >= 0.75 * made, rates
-    # Nothing is said that is off by more than half of the wait, and a cycle or two.
-    assert all(0.5 <= each.ratio <= 1.75 for each in replay.forecasts if each.start_s)
+    assert made >= 50
+    assert held >= 0.9 * made, rates
+    # Why no end is said: how much later work starts differs by more than a fifth.
+    ratios = sorted(each.ratio for each in replay.forecasts if each.start_s and each.started_s)
+    assert ratios[-1] > 1.2 * ratios[0]
