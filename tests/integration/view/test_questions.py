@@ -132,8 +132,8 @@ async def _ask_as_tenant(scene: Asking) -> None:
     lines = {(each["project"], bool(each.get("workload"))) for each in listed["items"]}
     assert lines == {("team-a", True), ("team-b", False)}
     # Nothing states how long it runs, so nothing is foretold; of others nothing is said at all.
-    words = {each["project"]: each.get("forecast", {}).get("word") for each in listed["items"]}
-    assert words == {"team-a": "no forecast", "team-b": None}
+    said = {each["project"]: each.get("forecast", {}).get("word") for each in listed["items"]}
+    assert said == {"team-a": "no forecast", "team-b": None}
     for words in (("queue", "-A"), ("queue", "-n", "team-b"), ("why", "more", "-n", "team-b")):
         refused = await scene.ballast(*words, kubeconfig=scene.tenant)
         assert refused.returncode == 1
