@@ -3,6 +3,7 @@
 // the pages are complete, and stay as they were loaded.
 "use strict";
 
+document.body.classList.add("scripted");
 const pause = document.getElementById("pause");
 let stream = null;
 let paused = false;

@@ -12,8 +12,12 @@ _LIMIT_S: Final = 60
 def open_page(
     url: str, work: Path, *, picture: Path | None = None, size: str = "1280,800", dark: bool = False
 ) -> tuple[str, str]:
-    """The document and what the browser's console says; writes a PNG where `picture` is given."""
+    """The document and what the browser's console says; writes a PNG where `picture` is given.
+
+    Pages are not live: virtual time stands still while a stream is open.
+    """
     assert CHROMIUM
+    url = f"{url}{'&' if '?' in url else '?'}live=0"
     argv = [
         CHROMIUM,
         "--headless",
@@ -28,8 +32,7 @@ def open_page(
         "--hide-scrollbars",
         f"--user-data-dir={work / 'profile'}",
         f"--window-size={size}",
-        # A stream never ends, so virtual time would stand still.
-        "--timeout=1000",
+        "--virtual-time-budget=2000",
         *(["--blink-settings=preferredColorScheme=0"] if dark else []),
         *([f"--screenshot={picture}"] if picture else ["--dump-dom"]),
         url,

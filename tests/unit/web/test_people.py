@@ -199,3 +199,9 @@ async def test_a_form_of_another_site_is_refused(ask: Ask, url: str, pretend: Pr
     assert pretend.spec is None
     status, _ = await ask("whatif", "POST", data=form, headers={"Origin": url})
     assert status == 200
+
+
+async def test_pages_of_now_are_live_unless_the_reader_says_otherwise(ask: Ask) -> None:
+    for page, is_live in (("shares", True), ("shares?live=0", False), ("usage", False)):
+        _, text = await ask(page)
+        assert ("data-live" in text) is is_live, page
