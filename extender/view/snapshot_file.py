@@ -86,12 +86,15 @@ class _Writer:
         ]
         if len(set(same)) > 1:
             self.left_out["settings of node pools other than " + usual.name] += 1
-        weight = usual.usage_weight_milli
+        weight, cycle = usual.usage_weight_milli, self.picture.settings
         return file.Settings(
+            stages=list(cycle.stages),
+            max_consolidation_victims=cycle.max_moves,
+            reclaim_moves_victims=cycle.moves_reclaimed,
             reclaim_band=usual.reclaim_band_percent,
             checkpoint=usual.checkpoint_s,
             job_order=usual.job_order,
-            usage_weight=1 if weight is None else weight / 1000,
+            usage_weight=(cycle.usage_weight_milli if weight is None else weight) / 1000,
         )
 
     def _pools(self) -> list[file.Pool]:
@@ -186,13 +189,18 @@ class _Writer:
         used = [figures.gpu.usage_ppm for figures in view.pools.values()]
         return file.Queue(
             name=self.names.queue(view.name),
-            parent=self.names.queue(view.parent) if view.parent else None,
+            parent=self._parent(view),
             priority=_USUAL_PRIORITY - min(ranks),
             pools=pools,
             usage=file.Usage(gpu=max(used, default=0) / 1_000_000),
             reclaim_min_runtime=view.reclaim_min_runtime_s,
             preempt_min_runtime=view.preempt_min_runtime_s,
         )
+
+    def _parent(self, view: QueueView) -> str | None:
+        """The queue above it, where there is one of that name."""
+        is_there = view.parent in self.picture.snapshot.queues
+        return self.names.queue(view.parent) if is_there else None
 
     # -- work --------------------------------------------------------------------------------
 
@@ -263,7 +271,8 @@ class _Writer:
             state = "evicted" if pod.is_terminating else "running"
             state = "nominated" if pod.state == "nominated" else state
         return file.Task(
-            name=self.names.pod(pod.name),
+            # In the picture of a file, pods are called job/task.
+            name=self.names.pod(pod.name.rpartition("/")[2]),
             state=state,  # type: ignore[arg-type]
             node=self.names.node(pod.node) if pod.node else None,
             cards=[str(card.index) for card in pod.cards],
@@ -273,7 +282,7 @@ class _Writer:
             memory=f"{demand.memory_mib}Mi",
             resources=dict(demand.counted),
             **asked,
-            **self._constraints(pod.constraints if is_waiting else Constraints()),
+            **self._constraints(pod.constraints),
         )
 
     def _constraints(self, found: Constraints) -> dict[str, Any]:

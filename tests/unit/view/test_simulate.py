@@ -1,6 +1,7 @@
 """What would happen if: the difference between two decisions."""
 
 import pytest
+from msgspec.structs import replace
 
 from extender.view.answers import AddedNodes, AsOf, Job, SimulationSpec, SimulationStatus
 from extender.view.picture import BadChangeError, Picture
@@ -81,3 +82,19 @@ def test_a_job_is_tried_before_it_is_submitted() -> None:
 def test_what_cannot_be_is_said_so(spec: dict[str, object], why: str) -> None:
     with pytest.raises(BadChangeError, match=why):
         status(**spec)
+
+
+def test_what_stops_or_moves_has_lost_the_work_since_it_was_saved() -> None:
+    made = cluster()
+    b_run = made.workloads["ns/b-run"]
+    started = made.snapshot().now_s - 3540
+    pods = tuple(replace(pod, started_at=started) for pod in b_run.pods)
+    made.workloads["ns/b-run"] = replace(b_run, pods=pods)
+    spec = SimulationSpec(quotas={"a": "6", "b": "2"})
+    found = simulate(Picture(made.snapshot()), spec, NOW)
+    (stop,) = (each for each in found.changes if each.what == "stops")
+    # Two GPUs, each with 59 minutes of work and a minute of restart.
+    assert (stop.pods, stop.lost) == (1, "1.0") or (stop.pods, stop.lost) == (2, "2.0")
+    assert (found.lost_before, found.lost_after) == ("0", stop.lost)
+    drained = simulate(Picture(made.snapshot()), SimulationSpec(drain=["n1"]), NOW)
+    assert drained.lost_after == "4.0"
