@@ -103,7 +103,7 @@ HISTORY: Final = Listing(
         Column("OBJECT", _shown),
         Column("WHAT", lambda item: item["what"],
                style=lambda item: "red" if item["isEviction"] else ""),
-        Column("MESSAGE", lambda item: item["message"] or "-"),
+        Column("MESSAGE", lambda item: item["message"] or "-", folds=True),
     ),
     lambda item: f"{item['time']} {item['object']} {item['what']}",
     "Nothing is known of it: events are kept for an hour.",

@@ -218,7 +218,7 @@ LISTINGS: Final[Mapping[str, Listing]] = {
                    style=lambda item: "" if item["health"] == "Healthy" else "red"),
             Column("HELD", _get("held")),
             *_columns_of_use(),
-            Column("PODS", lambda item: ", ".join(item["pods"]) or "-"),
+            Column("PODS", lambda item: ", ".join(item["pods"]) or "-", folds=True),
         ),
         lambda item: f"gpunode.ballast.dev/{item['node']}/{item['index']}",
         "There are no GPUs.",

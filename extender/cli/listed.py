@@ -48,7 +48,7 @@ QUEUE: Final = Listing(
         Column("REASON", _get("reason"), style=lambda item: "red" if item.get("never") else ""),
         Column("FORECAST", _of_forecast(forecasts.when)),
         Column("SURE", _of_forecast(forecasts.how_sure)),
-        Column("MESSAGE", _get("message"), is_wide=True),
+        Column("MESSAGE", _get("message"), is_wide=True, folds=True),
     ),
     _queue_name,
     "Nothing waits.",

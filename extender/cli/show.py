@@ -16,24 +16,36 @@ from extender.cli.flags import How
 from extender.cli.output import plain, wide_console
 
 if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Column as TableColumn
     from rich.table import Table
 
 #: As wide as tables are in a pipe.
 WIDTH: Final = 200
 #: Seconds between two questions of a command that watches.
 WATCH_S: Final = 2.0
+#: The least that a column of sentences is narrowed to.
+_FOLDED: Final = 28
+#: Characters between two columns, and more than any table has.
+_GAP: Final = 2
+_WIDEST: Final = 10_000
 
 Answer = dict[str, Any]
 
 
 @dataclass(slots=True, frozen=True)
 class Column:
-    """One column: its header, and the cell of an item. `style` colours a cell by its text."""
+    """One column: its header, and the cell of an item, which `style` colours.
+
+    Only columns that fold, those of sentences, are broken where the terminal is too narrow: a name
+    or a figure that is broken cannot be read or copied.
+    """
 
     name: str
     cell: Callable[[Answer], object]
     is_wide: bool = False
     style: Callable[[Answer], str] | None = None
+    folds: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -118,8 +130,25 @@ def table_of(names: Iterable[str], *, no_headers: bool = False) -> "Table":
 
 
 def print_table(table: "Table") -> None:
-    """Print it, in a pipe as wide as it needs to be."""
-    wide_console(WIDTH).print(table)
+    """Print it; where the terminal has no room for cells that do not fold, it breaks the lines."""
+    from rich.measure import Measurement
+
+    console = wide_console(WIDTH)
+    wide = console.options.update(max_width=_WIDEST)
+    for column in table.columns:
+        cells = Measurement.get(console, wide, _only(column, table.show_header))
+        column.min_width = cells.maximum if column.no_wrap else min(_FOLDED, cells.maximum)
+    needed = sum((column.min_width or 0) + _GAP for column in table.columns)
+    console.width = max(console.width, needed - _GAP)
+    console.print(table)
+
+
+def _only(column: "TableColumn", has_header: bool) -> "Group":
+    """The cells of one column."""
+    from rich.console import Group
+
+    header = [column.header] if has_header else []
+    return Group(*header, *column.cells)
 
 
 def _print_list(how: How, listing: Listing, told: Answer) -> None:
@@ -135,6 +164,8 @@ def _print_list(how: How, listing: Listing, told: Answer) -> None:
         return
     shown = [column for column in listing.columns if how.is_wide or not column.is_wide]
     table = table_of((column.name for column in shown), no_headers=how.no_headers)
+    for made, column in zip(table.columns, shown, strict=True):
+        made.no_wrap = not column.folds
     for item in items:
         table.add_row(*(_cell(column, item) for column in shown))
     print_table(table)
