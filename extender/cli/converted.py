@@ -1,5 +1,6 @@
 """Reading what `ballast convert` converts: files, standard input, or a live cluster."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -41,7 +42,7 @@ def read_and_convert(peer: str, files: tuple[Path, ...], where: Where) -> Conver
 def _texts(files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
     for path in files:
         if str(path) == "-":
-            yield "-", click.get_text_stream("stdin").read()
+            yield "-", sys.stdin.read()
             continue
         inside = sorted(path.iterdir()) if path.is_dir() else [path]
         for file in inside:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from extender.__main__ import _ELSEWHERE, _SECTIONS, main
 from extender.api import names
-from extender.cli import holds, show
+from extender.cli import holds
 from extender.cli.completion import answer_kubectl
 from extender.cli.flags import How, Scope, Where, cluster_flags, output_flags, scope_flags
 from extender.cli.jobs import Ask, BadAskError, documents
@@ -100,7 +100,7 @@ class TestLists:
             if error := next(waits):
                 raise error
 
-        monkeypatch.setattr(show.time, "sleep", sleep)
+        monkeypatch.setattr("extender.cli.show.time.sleep", sleep)
         with pytest.raises(SystemExit) as ended:
             show_list(How(is_watched=True), THINGS, lambda: next(answers))
         assert ended.value.code == 130

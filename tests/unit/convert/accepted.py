@@ -15,10 +15,11 @@ Objects = list[Manifest]
 
 
 @functools.cache
-def _validator(kind: str) -> jsonschema.protocols.Validator:
+def _validator(kind: str) -> jsonschema.Draft202012Validator:
+    """Of the spec of a kind of ours."""
     (struct,) = (each for each in KINDS if each.__name__ == kind)
     found: Any = schema(struct)
-    return jsonschema.Draft202012Validator(_closed(found))
+    return jsonschema.Draft202012Validator(_closed(found["properties"]["spec"]))
 
 
 def _closed(told: Any) -> Any:
@@ -38,9 +39,7 @@ def assert_accepted(done: Converted) -> None:
     assert done.objects
     for told in yaml.safe_load_all("---\n".join(map(yaml.safe_dump, done.objects))):
         if told["apiVersion"] == names.API_VERSION:
-            spec = {"spec": told["spec"]}
-            properties = _validator(told["kind"]).schema["properties"]["spec"]
-            jsonschema.Draft202012Validator(properties).validate(spec["spec"])
+            _validator(told["kind"]).validate(told["spec"])
 
 
 def of_kind(done: Converted, kind: str) -> dict[str, Manifest]:
