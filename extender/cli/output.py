@@ -96,7 +96,9 @@ def wide_console(width: int) -> "Console":
     """The terminal; elsewhere as wide as the widest table: a table that is cut is no table."""
     from rich.console import Console
 
-    return Console() if sys.stdout.isatty() else Console(width=width)
+    # Colour is said where it means something: numbers and quotes have none.
+    width_or_none = None if sys.stdout.isatty() else width
+    return Console(width=width_or_none, highlight=False, emoji=False)
 
 
 def plain(text: str) -> str:
