@@ -65,14 +65,16 @@ def _objects(files: tuple[Path, ...]) -> Iterator[Manifest]:
 async def _live(client: Client, peer: str) -> list[Manifest]:
     """What the cluster has of the peer's kinds; those that it lacks are passed over."""
     found: list[Manifest] = []
-    for path in _LIVE[peer]:
-        items = await listed_or_none(client, path)
-        if items is None:
-            continue
-        group, _, plural = path.removeprefix("/apis/").rpartition("/")
-        kind = _KINDS[plural]
-        # Items of a list do not say what they are.
-        found += ({"apiVersion": group, "kind": kind, **each} for each in items)
+    for served in _LIVE[peer]:
+        for version in served.versions:
+            root = f"{served.group}/{version}"
+            items = await listed_or_none(client, f"/apis/{root}/{served.plural}")
+            if items is None:
+                continue
+            kind = _KINDS[served.plural]
+            # Items of a list do not say what they are.
+            found += ({"apiVersion": root, "kind": kind, **each} for each in items)
+            break
     if not found:
         told = f"this cluster has no objects of {peer}'s, or you may not list them"
         raise click.ClickException(told)

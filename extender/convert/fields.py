@@ -29,6 +29,15 @@ _USUAL: Final = "there is no counterpart"
 
 
 @dataclass(slots=True, frozen=True)
+class Served:
+    """Objects that a live cluster is asked for, by the versions of their group, newest first."""
+
+    group: str
+    plural: str
+    versions: tuple[str, ...]
+
+
+@dataclass(slots=True, frozen=True)
 class Lost:
     """A field of an object that has no counterpart, or not the same one, and why."""
 

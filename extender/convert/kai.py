@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from extender.api.names import API_VERSION
-from extender.convert.fields import Converted, Fields, Lost, Manifest
+from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
 from extender.convert.queues import Draft, build, namespaces_by, whole
 from extender.convert.templates import cleaned, drop_scheduler, is_workload, template_of
 
 #: What a live cluster is asked for.
 LIVE: Final = (
-    "/apis/scheduling.run.ai/v2/queues",
-    "/apis/scheduling.run.ai/v2alpha2/podgroups",
-    "/apis/kai.scheduler/v1alpha1/topologies",
-    "/apis/kai.scheduler/v1/schedulingshards",
+    Served("scheduling.run.ai", "queues", ("v2",)),
+    Served("scheduling.run.ai", "podgroups", ("v2alpha2",)),
+    Served("kai.scheduler", "topologies", ("v1alpha1",)),
+    Served("kai.scheduler", "schedulingshards", ("v1",)),
 )
 SCHEDULERS: Final = ("kai-scheduler", "runai-scheduler")
 QUEUE_LABELS: Final = ("kai.scheduler/queue", "runai/queue")

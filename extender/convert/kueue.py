@@ -8,18 +8,21 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from extender.api.names import API_VERSION, DEFAULT_POOL, NVIDIA_GPU
-from extender.convert.fields import Converted, Fields, Lost, Manifest
+from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
 from extender.convert.queues import Draft, build, dns_name, whole
 from extender.convert.templates import cleaned, is_workload
 
 _GROUP: Final = "kueue.x-k8s.io"
-LIVE: Final = (
-    "/apis/kueue.x-k8s.io/v1beta1/clusterqueues",
-    "/apis/kueue.x-k8s.io/v1beta1/cohorts",
-    "/apis/kueue.x-k8s.io/v1beta1/resourceflavors",
-    "/apis/kueue.x-k8s.io/v1beta1/localqueues",
-    "/apis/kueue.x-k8s.io/v1beta1/topologies",
-    "/apis/kueue.x-k8s.io/v1beta1/workloadpriorityclasses",
+LIVE: Final = tuple(
+    Served(_GROUP, plural, ("v1beta2", "v1beta1"))
+    for plural in (
+        "clusterqueues",
+        "cohorts",
+        "resourceflavors",
+        "localqueues",
+        "topologies",
+        "workloadpriorityclasses",
+    )
 )
 #: Ours of a resource that Kueue counts. Others are not counted by Ballast.
 _RESOURCES: Final = {NVIDIA_GPU: "gpu", "cpu": "cpu", "memory": "memory"}

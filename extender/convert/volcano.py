@@ -14,15 +14,15 @@ from extender.api.names import (
     LABEL_SUB_GROUP,
     NVIDIA_GPU,
 )
-from extender.convert.fields import Converted, Fields, Lost, Manifest
+from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
 from extender.convert.hami import Words, change
 from extender.convert.queues import Draft, build, dns_name, namespaces_by, whole
 from extender.convert.templates import cleaned, drop_scheduler, is_workload, label, template_of
 
 LIVE: Final = (
-    "/apis/scheduling.volcano.sh/v1beta1/queues",
-    "/apis/scheduling.volcano.sh/v1beta1/podgroups",
-    "/apis/batch.volcano.sh/v1alpha1/jobs",
+    Served("scheduling.volcano.sh", "queues", ("v1beta1",)),
+    Served("scheduling.volcano.sh", "podgroups", ("v1beta1",)),
+    Served("batch.volcano.sh", "jobs", ("v1alpha1",)),
 )
 SCHEDULERS: Final = ("volcano",)
 _VGPU: Final = Words("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores")

@@ -1,18 +1,12 @@
 """The command `ballast web`."""
 
-import asyncio
-import contextlib
-import logging
-import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import structlog
 
-from extender.http.server import ListenError
-from extender.kube.errors import KubeError
-from extender.web.program import WebOptions, run
+if TYPE_CHECKING:
+    from extender.web.program import WebOptions
 
 
 @click.command()
@@ -34,6 +28,15 @@ def web(**given: Any) -> None:
     Listens on loopback only and prints the URL, which has a random token. Every question goes to
     the API server with the rights of the kubeconfig.
     """
+    import asyncio
+    import logging
+
+    import structlog
+
+    from extender.http.server import ListenError
+    from extender.kube.errors import KubeError
+    from extender.web.program import WebOptions
+
     # What a person reads: the URL alone on standard output, and only what goes wrong beside it.
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
@@ -45,8 +48,14 @@ def web(**given: Any) -> None:
         raise click.ClickException(str(error)) from None
 
 
-async def _until_told(options: WebOptions) -> None:
+async def _until_told(options: "WebOptions") -> None:
     """Serve until SIGINT or SIGTERM."""
+    import asyncio
+    import contextlib
+    import signal
+
+    from extender.web.program import run
+
     task = asyncio.ensure_future(run(options))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

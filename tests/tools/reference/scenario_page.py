@@ -12,28 +12,34 @@ from tests.tools.reference.scenario_texts import TEXTS
 
 INTRO = """# The scenario file
 
-A cluster, its queues and workloads, and what must come out, as YAML or JSON: what `ballast scenario`, `ballast simulate` and
-`ballast whatif --file` read, `ballast snapshot` writes, and a report of a wrong decision attaches. A file holds one case or a list of cases. An unknown
-field is an error that names it and says what is accepted; what is left out has its default; what an expectation leaves out is not asserted.
+A cluster, its queues and workloads, and what must come out, as YAML or JSON: what `ballast
+scenario`, `ballast simulate` and `ballast whatif --file` read, `ballast snapshot` writes, and a
+report of a wrong decision attaches. A file holds one case or a list of cases. An unknown field is
+an error that names it and says what is accepted; what is left out has its default; what an
+expectation leaves out is not asserted.
 
-GPUs are numbers exact to 0.001, CPU and memory are Kubernetes quantities, memory of cards is in MiB, times are in seconds, and `null` is unlimited
-where a quota or limit is meant. A worked file is `examples/shares.yaml` ([fair share](../fair-share.md)).
+GPUs are numbers exact to 0.001, CPU and memory are Kubernetes quantities, memory of cards is in
+MiB, times are in seconds, and `null` is unlimited where a quota or limit is meant. A worked file is
+`examples/shares.yaml` ([fair share](../fair-share.md)).
 
-Without `rounds` the expectation is read in the one cycle there is, before what it decided settles. To settle means: what is bound runs, what is nominated and
-what is evicted waits again (or is gone, where `deleted` says so). `steps` run further cycles, each after a settling.
+Without `rounds` the expectation is read in the one cycle there is, before what it decided settles.
+To settle means: what is bound runs, what is nominated and what is evicted waits again (or is gone,
+where `deleted` says so). `steps` run further cycles, each after a settling.
 """
 
 
-class Stale(Exception):
+class StaleTextsError(Exception):
     """The texts and the model differ."""
 
 
 def page() -> str:
-    """The page's text; raises Stale where a field has no text, or a text no field."""
+    """The page's text; raises StaleTextsError where a field has no text, or a text no field."""
     kinds = list(_kinds(model.Case, []))
     names = {kind.__name__ for kind in kinds}
     if superfluous := sorted(TEXTS.keys() - names):
-        raise Stale(f"scenario_texts.py describes what is not in the model: {superfluous}")
+        raise StaleTextsError(
+            f"scenario_texts.py describes what is not in the model: {superfluous}"
+        )
     return INTRO + "".join(_section(kind) for kind in kinds)
 
 
@@ -67,11 +73,11 @@ def _section(kind: type[msgspec.Struct]) -> str:
     rows = []
     for field in msgspec.structs.fields(kind):
         if field.encode_name not in texts:
-            raise Stale(f"scenario_texts.py lacks {kind.__name__}.{field.encode_name}")
+            raise StaleTextsError(f"scenario_texts.py lacks {kind.__name__}.{field.encode_name}")
         text = texts.pop(field.encode_name)
         rows.append(f"| `{field.encode_name}` | {_default(field)} | {text} |")
     if texts:
-        raise Stale(f"scenario_texts.py: {kind.__name__} has no {', '.join(texts)}")
+        raise StaleTextsError(f"scenario_texts.py: {kind.__name__} has no {', '.join(texts)}")
     doc = " ".join((kind.__doc__ or "").split())
     head = f"\n## {kind.__name__}\n\n{doc}\n\n| field | default | meaning |\n|---|---|---|\n"
     return head + "\n".join(rows) + "\n"
