@@ -192,29 +192,20 @@ def _script(name: str, text: str, done: Converted) -> list[Manifest]:
         if key not in _SILENT:
             told = _WHY_NOT.get(key, "there is no counterpart")
             done.lost.append(Lost(named, f"--{key}={value}" if value else f"--{key}", told))
-    made = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": job},
-        "spec": {
-            **({"parallelism": pods, "completions": pods} if pods > 1 else {}),
-            **({"activeDeadlineSeconds": seconds} if seconds else {}),
-            "template": {
-                "metadata": {"labels": labels, **({"annotations": notes} if notes else {})},
-                "spec": {"restartPolicy": "Never", "containers": [container]},
-            },
-        },
-    }
+    # Of the pod: a Job's own deadline would also count the time that it waits.
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    pod |= {"activeDeadlineSeconds": seconds} if seconds else {}
+    meta = {"labels": labels, **({"annotations": notes} if notes else {})}
+    made = _object("batch/v1", "Job", job, {"template": {"metadata": meta, "spec": pod}})
+    made["spec"] |= {"parallelism": pods, "completions": pods} if pods > 1 else {}
     if not seconds:
         return [made]
-    spec = {"minMember": pods, "expectedRunSeconds": seconds}
-    group = {
-        "apiVersion": API_VERSION,
-        "kind": "GpuPodGroup",
-        "metadata": {"name": job},
-        "spec": spec,
-    }
-    return [group, made]
+    group = {"minMember": pods, "expectedRunSeconds": seconds}
+    return [_object(API_VERSION, "GpuPodGroup", job, group), made]
+
+
+def _object(version: str, kind: str, name: str, spec: Manifest) -> Manifest:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def _options(text: str) -> dict[str, str]:
