@@ -193,7 +193,7 @@ def _script(name: str, text: str, done: Converted) -> list[Manifest]:
             told = _WHY_NOT.get(key, "there is no counterpart")
             done.lost.append(Lost(named, f"--{key}={value}" if value else f"--{key}", told))
     # Of the pod: a Job's own deadline would also count the time that it waits.
-    pod = {"restartPolicy": "Never", "containers": [container]}
+    pod: Manifest = {"restartPolicy": "Never", "containers": [container]}
     pod |= {"activeDeadlineSeconds": seconds} if seconds else {}
     meta = {"labels": labels, **({"annotations": notes} if notes else {})}
     made = _object("batch/v1", "Job", job, {"template": {"metadata": meta, "spec": pod}})
