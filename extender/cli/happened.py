@@ -55,13 +55,21 @@ def _of_events(events: list[Answer]) -> Iterator[Answer]:
 def _of_pods(pods: list[Answer]) -> Iterator[Answer]:
     for pod in pods:
         meta, status = pod["metadata"], pod["status"]
-        if names.LABEL_PROJECT not in (meta.get("labels") or {}):
+        if not _is_ours(pod):
             continue
         yield _item(meta["creationTimestamp"], "Pod", meta, "Created", "")
         if status.get("startTime"):
             cards = (meta.get("annotations") or {}).get(names.ANNOTATION_CARDS, "")
             where = f"on {pod['spec'].get('nodeName', '')}" + (f", cards {cards}" if cards else "")
             yield _item(status["startTime"], "Pod", meta, "Started", where)
+
+
+def _is_ours(pod: Answer) -> bool:
+    """Whether Ballast placed or holds the pod."""
+    meta = pod["metadata"]
+    keys = {*(meta.get("labels") or {}), *(meta.get("annotations") or {})}
+    gates = (each["name"] for each in pod["spec"].get("schedulingGates", ()))
+    return any(key.startswith(f"{names.GROUP}/") for key in (*keys, *gates))
 
 
 def _of_groups(groups: list[Answer]) -> Iterator[Answer]:

@@ -195,8 +195,8 @@ async def _list_as_kubectl_does(scene: Asking) -> None:
     assert again.returncode == 0, again.stderr
 
     projects = await scene.answer("top", kubeconfig=scene.tenant)
-    held = {each["name"]: each["allocated"] for each in projects["items"]}
-    assert held == {"research": "4", "team-a": "2", "team-b": "2"}
+    held_by = {each["name"]: float(each["allocated"]) for each in projects["items"]}
+    assert held_by == {"research": 4, "team-a": 2, "team-b": 2}
     pods = await scene.answer("top", "pods", "-n", "team-a", kubeconfig=scene.tenant)
     assert [each["held"] for each in pods["items"]] == ["1", "1"]
     hidden = await scene.ballast("top", "nodes", kubeconfig=scene.tenant)
@@ -241,7 +241,7 @@ async def _decide_on_a_snapshot(scene: Asking, folder: Path) -> None:
     asked = await scene.answer("why", second, "-n", "team-a")
     (said,) = (line for line in cycle["waiting"] if second in line)
     assert asked["reason"] in said, (asked, said)
-    figures = {each["queue"]: each for each in cycle["shares"] if each["resource"] == "gpu"}
+    figures = {each["queue"]: each for each in cycle["shares"] if each["resource"] == "GPU"}
     shares = await scene.answer("shares")
     for each in shares["items"]:
         assert float(figures[each["queue"]]["allocated"]) == float(each["held"]), (figures, each)
@@ -334,12 +334,11 @@ async def _convert(scene: Asking, folder: Path) -> None:
     assert done.returncode == 1
     assert "spec.priority=5: queues have no priority" in done.stderr
     made = scene.cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=done.stdout)
-    assert made.split() == [
-        word
-        for name in ("gpudepartment.ballast.dev/top", "gpuproject.ballast.dev/leaf",
-                     "gputopology.ballast.dev/net")
-        for word in (name, "created", "(server", "dry", "run)")
-    ]  # fmt: skip
+    assert [line.split()[0] for line in made.splitlines()] == [
+        "gputopology.ballast.dev/net",
+        "gpudepartment.ballast.dev/top",
+        "gpuproject.ballast.dev/leaf",
+    ]
     live = await scene.ballast("convert", "--from", "kueue")
     assert live.returncode == 1
     assert "no objects of kueue's" in live.stderr
