@@ -66,12 +66,22 @@ def _print_state(out: "Console", told: Answer) -> None:
         line += f"   on {safe(', '.join(told['nodes'][:_MOST_NODES]))}"
     out.print(line, soft_wrap=True)
     if told.get("message"):
-        out.print(f"  {safe(told['message'])}", soft_wrap=True)
+        _print_sentence(out, safe(told["message"]))
     if place := told.get("place"):
         out.print(
             f"  {nth(place['inProject'])} of {place['ofProject']} in its project,"
             f" {nth(place['inPool'])} of {place['ofPool']} in its node pool"
         )
+
+
+def _print_sentence(out: "Console", text: str) -> None:
+    """Indented, and broken between words on a terminal; one line in a pipe."""
+    from rich.padding import Padding
+
+    if out.is_terminal:
+        out.print(Padding(text, (0, 0, 0, 2)))
+    else:
+        out.print(f"  {text}", soft_wrap=True)
 
 
 def _check(check: Answer) -> tuple[str, str]:
