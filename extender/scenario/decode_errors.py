@@ -4,7 +4,7 @@ import datetime
 import functools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -125,30 +125,44 @@ def _words(kind: inspect.Type) -> Iterator[str]:
             yield from map(str, each.values)
 
 
-def _shape(types: Iterable[inspect.Type], value: object) -> str:
+def _shape(each: inspect.Type, value: object) -> str:
     """What is accepted instead of the value: a mapping, a list, or true and false; else nothing."""
-    for each in types:
-        if isinstance(each, inspect.StructType) and not isinstance(value, dict):
-            return f"a mapping with {', '.join(field.encode_name for field in each.fields)}"
-        if isinstance(each, inspect.DictType) and not isinstance(value, dict):
-            return "a mapping"
-        if isinstance(each, inspect.ListType) and not isinstance(value, list):
-            return "a list"
-        if isinstance(each, inspect.BoolType) and not isinstance(value, bool):
-            return "true and false"
-    return ""
+    if isinstance(each, inspect.StructType) and not isinstance(value, dict):
+        return f"a mapping with {', '.join(field.encode_name for field in each.fields)}"
+    if isinstance(each, inspect.DictType) and not isinstance(value, dict):
+        return "a mapping"
+    if isinstance(each, inspect.ListType):
+        n = each.max_length
+        return "a list" if not n and not isinstance(value, list) else f"a list of {n}" if n else ""
+    is_switch = isinstance(each, inspect.BoolType) and not isinstance(value, bool)
+    return "true and false" if is_switch else ""
+
+
+def _numbers(types: Sequence[inspect.Type]) -> str:
+    """The numbers that are accepted; nothing where there are none."""
+    numbers = [t for t in types if isinstance(t, inspect.IntType | inspect.FloatType)]
+    if not numbers:
+        return ""
+    is_whole = all(isinstance(each, inspect.IntType) for each in numbers)
+    word = "whole numbers" if is_whole else "numbers"
+    least, above, most = numbers[0].ge, numbers[0].gt, numbers[0].le
+    if most is None:
+        return word
+    return (
+        f"{word} above {above:,} to {most:,}"
+        if least is None
+        else f"{word} from {least:,} to {most:,}"
+    )
 
 
 def _accepted(kind: inspect.Type, value: object) -> str:
     """The shape, numbers or texts that are accepted, where only some are; else nothing."""
     types = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
-    if shape := _shape(types, value):
-        return shape
-    numbers = [t for t in types if isinstance(t, inspect.IntType | inspect.FloatType)]
-    if numbers and numbers[0].ge is not None:
-        is_whole = all(isinstance(each, inspect.IntType) for each in numbers)
-        word = "whole numbers" if is_whole else "numbers"
-        return f"{word} from {numbers[0].ge:,} to {numbers[0].le:,}"
+    numbers = _numbers(types)
+    is_amount = numbers and any(isinstance(each, inspect.StrType) for each in types)
+    found = [numbers, *(_shape(each, value) for each in types)]
+    if told := ", or ".join(each for each in found if each and not is_amount):
+        return told
     texts = [each for each in types if isinstance(each, inspect.StrType)]
     if not texts or numbers:
         return ""

@@ -33,6 +33,8 @@ def faults_of(case: Case) -> Iterator[str]:
         yield from _in_budget(f"budgets[{at}]", budget)
     for name in case.simulate.runs.keys() - {job.name for job in case.jobs}:
         yield f"simulate.runs[{name}]: there is no such job in jobs"
+    for name, span in case.simulate.runs.items():
+        yield from _in_span(f"simulate.runs[{name}]", span)
     for at, line in enumerate(case.simulate.arrivals):
         yield from _in_arrivals(f"simulate.arrivals[{at}]", line)
     yield from _in_expectation("expect", case.expect)
@@ -70,13 +72,17 @@ def _in_arrivals(place: str, line: Arrivals) -> Iterator[str]:
         yield f"{place}: accepted: one of at, perDay and keep"
     if line.count > 1 and not line.every:
         yield f"{place}.count: {line.count} without every; accepted: every and count"
-    if isinstance(line.run, list) and line.run[0] > line.run[1]:
-        yield f"{place}.run: {line.run}; accepted: the shorter time first"
+    yield from _in_span(f"{place}.run", line.run)
     if line.keep is not None and _is_instant(line.run):
         yield f"{place}.run: 0 with keep, so that jobs would come without end; accepted: above 0"
     for at, task in enumerate(line.job.tasks):
         if task.state != "pending":
             yield f"{place}.job.tasks[{at}].state: {task.state}; accepted: pending"
+
+
+def _in_span(place: str, span: Span | None) -> Iterator[str]:
+    if isinstance(span, list) and span[0] > span[1]:
+        yield f"{place}: {span}; accepted: the shorter time first"
 
 
 def _is_instant(run: Span | None) -> bool:

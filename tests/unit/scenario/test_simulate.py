@@ -195,3 +195,9 @@ def test_arrivals_that_cannot_be_meant_are_refused(wrong: Entry, why: str) -> No
 def test_the_work_of_a_job_that_is_not_there_is_refused() -> None:
     made = case_of(entry(simulate={"runs": {"q": 5}}), "test")
     assert list(faults_of(made)) == ["simulate.runs[q]: there is no such job in jobs"]
+
+
+def test_the_shorter_of_two_times_comes_first() -> None:
+    written = entry(jobs=[job("j")], simulate={"runs": {"j": [600, 300]}})
+    (told,) = faults_of(case_of(written, "test"))
+    assert told == "simulate.runs[j]: [600, 300]; accepted: the shorter time first"

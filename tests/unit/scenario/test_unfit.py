@@ -83,6 +83,16 @@ def test_wrong_quota_is_told_how_no_bound_is_written(quota: object) -> None:
         ({"jobs": [job(nodePools="a")]}, "jobs[0].nodePools: {} a list"),
         ({"jobs": [job(preemptible="no")]}, "jobs[0].preemptible: {} true and false"),
         ({"rounds": 2}, "rounds: {} a mapping with until, after"),
+        (
+            {"simulate": {"runs": {"j": "10m"}}},
+            "simulate.runs[j]: {} numbers from 0 to 1,000,000,000, or a list of 2",
+        ),
+        ({"simulate": {"days": "7"}}, "simulate.days: {} numbers above 0 to 3,660"),
+        ({"simulate": {"seed": "x"}}, "simulate.seed: {} whole numbers"),
+        (
+            {"simulate": {"atMost": {"total.moves": "2"}}},
+            "simulate.atMost[total.moves]: {} numbers",
+        ),
     ],
 )
 def test_wrong_shape_is_answered_with_the_right_one(more: dict[str, Any], told: str) -> None:
