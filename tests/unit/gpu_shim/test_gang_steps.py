@@ -11,7 +11,7 @@ SECONDS = 10
 WHOLE = SECONDS * 1000 / 21
 #: How the host behaves: never late; late by up to half a millisecond, and seen idle in every
 #: tenth pause; collectives that are launched late.
-HOSTS = {
+HOSTS: dict[str, dict[str, int]] = {
     "prompt": {},
     "seen idle": {"rest_ns": MS // 2, "idle_percent": 10},
     "idle after each step": {"rest_ns": MS // 2, "idle_percent": 100},
