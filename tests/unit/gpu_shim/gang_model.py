@@ -175,7 +175,7 @@ class Gang:
     idle_percent: int = 0
     split_percent: int = 0
     n_steps: int = 0
-    ranks: list[Rank] = field(default_factory=list)
+    ranks: list[Rank] = field(init=False)
 
     def __post_init__(self) -> None:
         self.ranks = [Rank(card) for card in self.gates.cards]
