@@ -25,7 +25,7 @@ _SECOND: Final = 1_000_000_000
 #: Name: what it says, its labels, whether it only grows.
 _POD: Final = ("namespace", "pod", "card")
 _CARD: Final = ("card", "index")
-_FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...], bool]]] = {
+FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...], bool]]] = {
     "gpu_memory_used_bytes": ("Memory reserved by the pod's processes.", _POD, False),
     "gpu_memory_seen_bytes": ("Memory that the driver says they have.", _POD, False),
     "gpu_memory_cap_bytes": ("Memory the pod may have.", _POD, False),
@@ -76,7 +76,7 @@ class Figures(Collector):
     def collect(self) -> Iterable[Metric]:
         """One sample for each pod and card, and some of the agent's own."""
         found: dict[str, Metric] = {}
-        for name, (text, labels, is_counter) in _FIGURES.items():
+        for name, (text, labels, is_counter) in FIGURES.items():
             kind = CounterMetricFamily if is_counter else GaugeMetricFamily
             found[name] = kind(f"ballast_{name}", text, labels=labels)
         for source in (self._pods, self._rows, self._cards, self._own):

@@ -2,9 +2,12 @@
 
 import importlib
 import pkgutil
+from collections.abc import Iterable
 from types import ModuleType
 
 from prometheus_client import REGISTRY
+
+from gpu_shim.agent.observe import FIGURES
 
 INTRO = """# Metrics
 
@@ -30,9 +33,15 @@ def page() -> str:
             if metric.name.startswith("ballast_"):
                 labels = getattr(metric, "_labelnames", getattr(collector, "_labelnames", ()))
                 name = metric.name + ("_total" if metric.type == "counter" else "")
-                shown = ", ".join(f"`{each}`" for each in labels)
-                rows.append(f"| `{name}` | {metric.type} | {shown} | {metric.documentation} |")
+                rows.append(_row(name, metric.type, labels, metric.documentation))
+    for name, (text, labels, is_counter) in FIGURES.items():
+        full, kind = (f"{name}_total", "counter") if is_counter else (name, "gauge")
+        rows.append(_row(f"ballast_{full}", kind, labels, text))
     return INTRO + "\n".join(sorted(rows)) + "\n"
+
+
+def _row(name: str, kind: str, labels: Iterable[str], text: str) -> str:
+    return f"| `{name}` | {kind} | {', '.join(f'`{each}`' for each in labels)} | {text} |"
 
 
 def _import_all(package: ModuleType) -> None:
