@@ -130,17 +130,25 @@ def table_of(names: Iterable[str], *, no_headers: bool = False) -> "Table":
 
 
 def print_table(table: "Table") -> None:
-    """Print it; where the terminal has no room for cells that do not fold, it breaks the lines."""
+    """Print it. A pipe gets each row as one line; a terminal that has no room for cells that do not
+    fold breaks the lines itself."""
     from rich.measure import Measurement
 
     console = wide_console(WIDTH)
     wide = console.options.update(max_width=_WIDEST)
     for column in table.columns:
         cells = Measurement.get(console, wide, _only(column, table.show_header))
-        column.min_width = cells.maximum if column.no_wrap else min(_FOLDED, cells.maximum)
+        is_whole = column.no_wrap or not console.is_terminal
+        column.min_width = cells.maximum if is_whole else min(_FOLDED, cells.maximum)
     needed = sum((column.min_width or 0) + _GAP for column in table.columns)
     console.width = max(console.width, needed - _GAP)
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
 
 
 def _only(column: "TableColumn", has_header: bool) -> "Group":

@@ -70,7 +70,7 @@ class TestLists:
             show_list(how, THINGS, lambda: told(*items))
             return capsys.readouterr().out
 
-        assert printed(How(), ("a", "up")).splitlines() == ["NAME  STATE", "a     up   "]
+        assert printed(How(), ("a", "up")).splitlines() == ["NAME  STATE", "a     up"]
         assert "MORE" in printed(How("wide"), ("a", "up"))
         assert printed(How(no_headers=True), ("a", "up")).split() == ["a", "up"]
         assert printed(How("name"), ("a", "up"), ("b", "up")) == "thing/a\nthing/b\n"
@@ -112,9 +112,17 @@ class TestLists:
             ["b", "down"],
         ]
 
-    def test_pipe_has_no_colours(self, capsys: pytest.CaptureFixture[str]) -> None:
-        show_list(How(), THINGS, lambda: told(("a", "up")))
-        assert "\x1b" not in capsys.readouterr().out
+    def test_pipe_has_no_colours_and_each_row_in_one_line(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        long = "word " * 100
+        columns = (*THINGS.columns, Column("SAID", lambda item: long, folds=True))
+        listing = Listing(columns, THINGS.name)
+        show_list(How(), listing, lambda: told(("a", "up")))
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 2
+        assert lines[1].endswith(long.strip())
+        assert "\x1b" not in "".join(lines)
 
 
 def pod(name: str, *, owner: str = "", group: str = "", gate: bool = True, hold: str = "") -> Any:
