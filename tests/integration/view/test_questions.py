@@ -2,17 +2,17 @@
 
 import asyncio
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from extender.__main__ import main
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.webhooks.conftest import CONFIGURATIONS
 from tests.support.auditor import Auditor
@@ -24,6 +24,15 @@ from tests.support.webhook_config import webhook_configurations
 ROOT = "/apis/view.ballast.dev/v1alpha1"
 
 
+@dataclass(slots=True, frozen=True)
+class Ended:
+    """What a command printed, and how it ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 class Asking(Scene):
     """The scene with `ballast view` beside it, and a tenant of team-a."""
 
@@ -31,18 +40,16 @@ class Asking(Scene):
     tenant: str
     editor: str
 
-    async def ballast(self, *args: str, kubeconfig: str = "") -> subprocess.CompletedProcess[str]:
+    async def ballast(self, *args: str, kubeconfig: str = "") -> "Ended":
         """The command as people call it; the administrator unless said otherwise."""
-        env = os.environ | {"KUBECONFIG": kubeconfig or self.plane.kubeconfig, "COLUMNS": "200"}
-        return await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-m", "extender", *args],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return await asyncio.to_thread(self._invoke, args, kubeconfig or self.plane.kubeconfig)
+
+    def _invoke(self, args: tuple[str, ...], kubeconfig: str) -> "Ended":
+        """In this process, which saves half a second of CPU for each of some fifty commands."""
+        done = CliRunner().invoke(main, args, env={"KUBECONFIG": kubeconfig, "COLUMNS": "200"})
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return Ended(done.exit_code, done.stdout, done.stderr)
 
     async def answer(self, *args: str, kubeconfig: str = "") -> dict[str, Any]:
         """What `-o json` prints."""
@@ -81,7 +88,7 @@ def is_available(scene: Scene) -> bool:
     return any((each["type"], each["status"]) == ("Available", "True") for each in conditions)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 async def test_questions_of_a_tenant_and_of_an_administrator(scene: Asking, tmp_path: Path) -> None:
     scene.submit_job("team-b", "theirs", 2, 1000)
     await scene.until_bound("team-b", 2)
