@@ -326,7 +326,8 @@ async def _run_a_job(scene: Asking, folder: Path) -> None:
         made = await scene.ballast(*words, kubeconfig=scene.editor)
         assert made.returncode == 0, made.stderr
         group = scene.get("namespaces/team-a/gpupodgroups/gang")
-        assert group["spec"] == {"minMember": 2, "expectedRunSeconds": 7200}
+        spec = group["spec"]
+        assert (spec["minMember"], spec["expectedRunSeconds"]) == (2, 7200)
         assert group["metadata"]["ownerReferences"][0]["name"] == "gang"
         await scene.until_bound("team-a", 3)
         again = await scene.ballast(*words, kubeconfig=scene.editor)
