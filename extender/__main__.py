@@ -156,7 +156,7 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
     "cycle_budget_s",
     default=1.0,
     show_default=True,
-    help="Seconds to decide in; what is left over comes first in the next cycle.",
+    help="Seconds of CPU time to decide in; what is left over comes first in the next cycle.",
 )
 @click.option(
     "--usage-period",

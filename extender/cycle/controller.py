@@ -20,6 +20,7 @@ from extender.api.names import LEASE_NAME, SYSTEM_NAMESPACE
 from extender.api.objects import Pod
 from extender.cycle import metrics
 from extender.cycle.commit.committer import Committer
+from extender.cycle.cycle_budget import CycleBudget
 from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.evictions.unledgered import UnledgeredKeeper
 from extender.cycle.keepers.inventory import InventoryKeeper
@@ -40,7 +41,7 @@ from extender.kube.reflector import Reflector
 from extender.kube.resources import MODEL, NAMESPACES
 from extender.ledger.writer import Ledger
 from extender.policy.decide import decide
-from extender.policy.plan import Plan, Settings
+from extender.policy.plan import Plan, Settings, Stage
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
 from extender.usage.books import PERIOD_S, UsageBooks
@@ -74,7 +75,7 @@ class ControlOptions:
     tick_s: float = 2.0
     #: A cycle follows another after this at the earliest, so that bursts become one batch.
     gap_s: float = 0.02
-    #: Time to decide in one cycle; what is left over comes first in the next.
+    #: CPU time to decide in one cycle; what is left over comes first in the next.
     cycle_budget_s: float = 1.0
     #: Time between two writes of the usage books.
     usage_period_s: float = PERIOD_S
@@ -328,19 +329,18 @@ class _Term:
     async def _decide(self, snapshot: Snapshot) -> Plan:
         self._controller.deciding_since = time.monotonic()
         try:
-            plan, took_s = await asyncio.to_thread(_decide, snapshot, self._settings())
+            budget_s = self._controller.options.cycle_budget_s
+            plan, took_s = await asyncio.to_thread(_decide, snapshot, self._settings(), budget_s)
         finally:
             self._controller.deciding_since = None
         self._computed_s += took_s
         return plan
 
     def _settings(self) -> Settings:
-        """What this cycle does, and when its time is up."""
-        ends = time.monotonic() + self._controller.options.cycle_budget_s
+        """What this cycle does."""
         return Settings(
             protected_pods=self._evictor.protected(),
             budget_ends=self._evictor.budget_ends(),
-            is_spent=lambda: time.monotonic() > ends,
             first=self._cut,
         )
 
@@ -354,10 +354,15 @@ class _Term:
             log.info("cycle cut short", workloads=len(plan.cut), stages=list(plan.cut_stages))
 
 
-def _decide(snapshot: Snapshot, settings: Settings) -> tuple[Plan, float]:
-    """The plan, and the CPU seconds that it took; each stage is timed."""
-    started_s, clock = time.thread_time(), StageClock()
-    plan = decide(snapshot, replace(settings, enter=clock.enter))
+def _decide(snapshot: Snapshot, settings: Settings, budget_s: float) -> tuple[Plan, float]:
+    """The plan, within the budget, and the CPU seconds that it took; each stage is timed."""
+    started_s, clock, budget = time.thread_time(), StageClock(), CycleBudget(budget_s)
+
+    def enter(stage: Stage) -> None:
+        budget.start()
+        clock.enter(stage)
+
+    plan = decide(snapshot, replace(settings, enter=enter, is_spent=budget.is_spent))
     clock.stop()
     return plan, time.thread_time() - started_s
 
