@@ -36,6 +36,9 @@ setup: $(VENV)/.ballast ## make .venv: locked packages, compiled kernels, the ba
 controlplane: setup ## make etcd, Kubernetes' programs and kwok, once, outside the tree
 	@$(PY) -m tests.support.controlplane build
 
+next-plane: setup ## make kube-apiserver and kube-scheduler of the next Kubernetes version, once
+	@$(PY) -m tests.support.controlplane build --next
+
 node: setup ## make containerd and kubelet for a real node, once, outside the tree
 	@$(PY) -m tests.support.node build
 

@@ -1,7 +1,8 @@
-"""Every overlay and every policy on the older Kubernetes versions that the API server can emulate.
+"""Every overlay and every policy on other Kubernetes versions than the one of all other tests.
 
 kube-apiserver 1.36 emulates back to 1.33. A policy's expressions are compiled with the functions of
-the version before the emulated one, so 1.33 also shows that they compile on 1.32.
+the version before the emulated one, so 1.33 also shows that they compile on 1.32. The next version
+is built by `make next-plane`, and runs here where it is built; kube-scheduler of it, too.
 """
 
 import json
@@ -12,11 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.cycle.two_projects import Scene
+from tests.support.controlplane.binaries import find_next_binaries
+from tests.support.controlplane.builder import NEXT_SOURCES, NEXT_VERSION
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.controlplane.handles import apply_crds, run_kubectl, wait_for
+from tests.support.controlplane.handles import Cluster, apply_crds, run_kubectl, wait_for
+from tests.support.installation import install
 from tests.support.overlays import MANIFESTS, OVERLAYS
 
-VERSIONS = ("1.33", "1.34", "1.35")
+OLDER = ("1.33", "1.34", "1.35")
+NEXT = NEXT_VERSION.rpartition(".")[0]
 IN_FORCE_S = 30.0
 #: Functions that CEL has in Kubernetes 1.33 or newer only: semver, and the third version of lists.
 TOO_NEW = re.compile(r"\b(semver|isSemver|flatten|distinct|slice|reverse|sortBy|range)\(")
@@ -30,31 +36,55 @@ HALF = json.dumps(
 )
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
-def older(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A control plane with an API server that emulates an older version."""
-    with ControlPlane(emulated=request.param) as plane:
+def next_plane() -> ControlPlane:
+    """A control plane with programs of the next version; skips the test where there are none."""
+    programs = find_next_binaries()
+    if programs.keys() != NEXT_SOURCES.keys():
+        pytest.skip(f"Kubernetes {NEXT} is not built; make next-plane builds it")
+    return ControlPlane(programs=programs)
+
+
+@pytest.fixture(scope="module", params=(*OLDER, NEXT))
+def other(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """A control plane whose API server emulates an older version, or is of the next one."""
+    version: str = request.param
+    plane = next_plane() if version == NEXT else ControlPlane(emulated=version)
+    with plane:
+        assert plane.admin.get("/version")["emulationMinor"] == version.partition(".")[2]
         yield plane
 
 
 @pytest.mark.controlplane
 @pytest.mark.timeout(240)
 def test_every_overlay_is_applied_and_the_policies_hold_on(
-    older: ControlPlane, foreign_kinds: Path
+    other: ControlPlane, foreign_kinds: Path
 ) -> None:
-    apply_crds(older, foreign_kinds)
+    apply_crds(other, foreign_kinds)
     for overlay in sorted(OVERLAYS, key=lambda name: name != "crds"):
         folder = MANIFESTS / "overlays" / overlay
-        run_kubectl(older, "apply", "--server-side", "--warnings-as-errors", f"-k{folder}")
+        run_kubectl(other, "apply", "--server-side", "--warnings-as-errors", f"-k{folder}")
 
     def refusal() -> str:
         try:
-            run_kubectl(older, "create", "-ndefault", "--dry-run=server", "-f-", stdin=HALF)
+            run_kubectl(other, "create", "-ndefault", "--dry-run=server", "-f-", stdin=HALF)
         except subprocess.CalledProcessError as error:
             return str(error.stderr)
         return ""
 
     wait_for(lambda: "came without the gate" in refusal(), IN_FORCE_S, "the policy in force")
+
+
+@pytest.mark.controlplane
+async def test_kube_scheduler_of_the_next_version_binds_what_is_planned() -> None:
+    with next_plane() as plane:
+        install(plane)
+        plane.start_kwok()
+        async with Scene.open(Cluster(plane, "default", None), n_nodes=2, cards=2) as scene:
+            scene.submit_job("team-a", "gang", 2, 1000)
+            scene.submit_pod("team-b", "half", 500)
+            scene.submit_pod("team-b", "direct", 500, gated=False)
+            await scene.until_bound("team-a", 2)
+            await scene.until_bound("team-b", 2)
 
 
 @pytest.mark.parametrize("path", sorted(MANIFESTS.rglob("*.yaml")), ids=lambda p: p.name)

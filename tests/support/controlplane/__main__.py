@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tests.support.controlplane.binaries import find_binaries
+from tests.support.controlplane.binaries import build_next_binaries, find_binaries
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Cluster, apply_crds
 from tests.support.controlplane.process import ControlPlaneError
@@ -58,9 +58,11 @@ def up(
 
 
 @main.command()
-def build() -> None:
+@click.option("--next", "is_next", is_flag=True, help="Of the next Kubernetes release instead.")
+def build(*, is_next: bool) -> None:
     """Make the programs that are missing, and say where all of them are."""
-    for name, path in find_binaries().items():
+    found = build_next_binaries() if is_next else find_binaries()
+    for name, path in found.items():
         click.echo(f"{name}: {path}")
 
 

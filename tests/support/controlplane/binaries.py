@@ -10,7 +10,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.controlplane.builder import MODULES, SOURCES, build_missing
+from tests.support.controlplane.builder import (
+    MODULES,
+    NEXT_MODULES,
+    NEXT_SOURCES,
+    SOURCES,
+    build_missing,
+)
 from tests.support.controlplane.process import ControlPlaneError
 
 PROGRAMS = tuple(SOURCES)
@@ -40,8 +46,24 @@ def find_binaries(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """The folder for what these go.mod and go.sum files build."""
-    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "ballast" / "controlplane" / modules_digest(MODULES)
+    return _cache(environ) / "controlplane" / modules_digest(MODULES)
+
+
+def find_next_binaries(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """Path of each program of the next Kubernetes release that is built already, by name."""
+    folder = next_folder(environ)
+    return {each: folder / each for each in NEXT_SOURCES if os.access(folder / each, os.X_OK)}
+
+
+def build_next_binaries(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """Path of every program in `NEXT_SOURCES`; builds those that are missing, in minutes."""
+    build_missing(next_folder(environ), NEXT_SOURCES)
+    return find_next_binaries(environ)
+
+
+def next_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """The cache folder for programs of the next Kubernetes release."""
+    return _cache(environ) / "next" / modules_digest(NEXT_MODULES)
 
 
 def modules_digest(modules: Path) -> str:
@@ -52,6 +74,11 @@ def modules_digest(modules: Path) -> str:
         digest.update(f"{file.relative_to(modules)} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()
+
+
+def _cache(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "ballast"
 
 
 def _present(folder: Path) -> dict[str, Path]:

@@ -19,16 +19,23 @@ from tests.support.controlplane.toolchain import find_go
 
 MODULES = Path(__file__).with_name("modules")
 KUBERNETES_VERSION = "1.36.3"
+#: The release after that one, for what is tested on both; built by `make next-plane` only.
+NEXT_MODULES = Path(__file__).with_name("next")
+NEXT_VERSION = "1.37.2"
 #: kube-apiserver alone takes 3 minutes on two idle cores with an empty build cache.
 BUILD_TIMEOUT_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a program is built from: the folder of the go.mod that pins it, and its package."""
+    """What a program is built from: the folder of the go.mod that pins it, and its package.
+
+    `version` is what the program says of itself.
+    """
 
     module: Path
     package: str
+    version: str = KUBERNETES_VERSION
 
 
 _KUBERNETES = MODULES / "kubernetes"
@@ -40,6 +47,11 @@ SOURCES = {
     "kube-scheduler": Source(_KUBERNETES, "k8s.io/kubernetes/cmd/kube-scheduler"),
     "kubectl": Source(_KUBERNETES, "k8s.io/kubernetes/cmd/kubectl"),
     "kwok": Source(MODULES / "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+}
+#: Those of them that are built of the next release, too.
+NEXT_SOURCES = {
+    name: Source(NEXT_MODULES / "kubernetes", f"k8s.io/kubernetes/cmd/{name}", NEXT_VERSION)
+    for name in ("kube-apiserver", "kube-scheduler")
 }
 
 
@@ -82,7 +94,7 @@ def _build(go: Path, source: Source, program: Path) -> None:
     with tempfile.TemporaryDirectory(dir=program.parent, prefix=".partial-") as partial:
         target = Path(partial) / program.name
         command = [str(go), "build", "-trimpath", "-buildvcs=false"]
-        command += ["-ldflags", link_flags(), "-o", str(target), source.package]
+        command += ["-ldflags", link_flags(source.version), "-o", str(target), source.package]
         done = subprocess.run(
             command,
             cwd=source.module,

@@ -53,13 +53,20 @@ IDENTITIES = {
 class ControlPlane:
     """One control plane; `start()` returns when it can be used, `stop()` leaves no process."""
 
-    def __init__(self, parent: Path | None = None, *, emulated: str = "") -> None:
+    def __init__(
+        self,
+        parent: Path | None = None,
+        *,
+        emulated: str = "",
+        programs: Mapping[str, Path] | None = None,
+    ) -> None:
         """`parent` is where the work folder is made; the system's folder for such if None.
 
         `emulated` is an older Kubernetes version: the API server shows its API and features, such
-        as "1.33".
+        as "1.33". `programs` are used instead of those of the same names.
         """
         self._parent = parent
+        self._programs = dict(programs or {})
         self._emulated = emulated
         self._processes: dict[str, Process] = {}
         self._authority = Authority()
@@ -70,7 +77,7 @@ class ControlPlane:
 
     def start(self) -> None:
         """Start etcd, kube-apiserver and kube-controller-manager, and wait until they serve."""
-        binaries = find_binaries()
+        binaries = find_binaries() | self._programs
         for attempt in range(1, PORT_TRIES + 1):
             self._prepare(binaries)
             try:
