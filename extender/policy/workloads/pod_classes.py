@@ -48,10 +48,18 @@ def shapes_of(pods: Sequence[PodView]) -> list[Shape]:
 
 
 def in_packing_order(pods: Sequence[PodView]) -> list[PodView]:
-    """The largest first, so that small ones take what they leave; otherwise as given."""
+    """The largest first, so that small ones take what they leave; pods that need a peer beside them
+    after those that may be it; otherwise as given."""
     if len({pod.demand for pod in pods}) == 1:
         return list(pods)
-    return sorted(pods, key=lambda pod: (-_size(pod.demand), -pod.demand.cpu_milli))
+    return sorted(
+        pods,
+        key=lambda pod: (
+            bool(pod.constraints.pod_affinity),
+            -_size(pod.demand),
+            -pod.demand.cpu_milli,
+        ),
+    )
 
 
 def alike(pods: Sequence[PodView]) -> list[list[PodView]]:
