@@ -15,9 +15,10 @@ Among queues of one parent the order is
 within each of these the lower rank. Within the first three the queue goes first that would hold the
 smallest part of what it is due, of the resource of which that is most. Within the last two it is
 the one that would hold least above its quota for its weight, by which reclaim goes as well; and
-where past use counts, the one that held least lately for what it is due. Ties go to the queue that
-held least lately, then to the older. Parts are integers of more digits than two different ones
-agree in, so there is neither a float nor a tie that is none.
+where past use counts, the one that held least lately for what it is due, of several one whose share
+in whole GPUs has room. Ties go to the queue that held least lately, then to the older. Parts are
+integers of more digits than two different ones agree in, so there is neither a float nor a tie that
+is none.
 """
 
 from collections.abc import Collection, Iterable
@@ -28,7 +29,7 @@ from typing import Final
 from extender.policy.queues.tree import RESOURCES, Queue, frozen
 from extender.policy.workloads.first_kinds import FIRST_KINDS, FirstKinds
 from extender.policy.workloads.pending import Pending, SortKey, has_waited_long
-from extender.state.model import NOTHING, Amounts
+from extender.state.model import GPU, NOTHING, Amounts
 
 #: Parts are compared as integers of so many binary places: two different ones of less than 2**31
 #: milli differ by more.
@@ -81,6 +82,8 @@ def turn_key(queue: Queue, need: Amounts, *, has_waited: bool = False) -> TurnKe
     if tier == ODD and has_waited and queue.is_owed_more_than_its_share(need):
         tier = OVERDUE
     rank, age, name = queue.figures.rank, queue.created_at, queue.name
+    if tier == ODD and queue.is_bent and allocated[GPU] + need[GPU] > queue.share[GPU]:
+        has_no_due = True
     if tier < ODD or queue.is_bent:
         # Where past use counts, reclaim leaves the odd GPU to the queue that has its turn.
         surplus = 0
