@@ -97,7 +97,7 @@ class Committer:
         lost: set[str] = set()
         if changes:
             reach("control.before-rows")
-            lost = await self._write([*changes, self._marks_beside(changes)])
+            lost = await self._write(changes)
             reach("control.after-rows")
         released = [
             admission
@@ -132,13 +132,7 @@ class Committer:
         drops = [self._drop(snapshot.workloads[key]) for key in plan.drops]
         return changes + [change for change in drops if change.frees]
 
-    def _marks_beside(self, changes: Iterable[RowChange]) -> RowChange:
-        """Rows of bound pods on the nodes that are written, which become `bound` by that write."""
-        nodes = {node for change in changes for node in (*change.rows, *change.frees)}
-        to_mark = self._state.rows_to_mark_bound()
-        return RowChange("bound", bound={at: to_mark[at] for at in nodes & to_mark.keys()})
-
-    async def _write(self, changes: list[RowChange]) -> set[str]:
+    async def _write(self, changes: Sequence[RowChange]) -> set[str]:
         """Commit to the ledger; returns the keys of changes that did not land."""
         outcome = await self._ledger.commit(changes)
         for node in outcome.written.values():

@@ -29,9 +29,6 @@ from extender.state.upkeep.upkeep import StrayRow
 
 #: A row may be newer than our sight of its pod: wait this long before a live read.
 ABSENT_AFTER_S: Final = 2.0
-#: A row that says `reserved` of a bound pod is as good as one that says `bound`: the controller
-#: marks it with another write to its node, and after this long with one of its own.
-MARK_AFTER_S: Final = 2.0
 #: Live reads per pass.
 _READS_AT_ONCE: Final = 32
 #: Seconds between two looks at released pods that are not bound.
@@ -85,6 +82,8 @@ class Recovery:
         repairs = Repairs()
         now = asyncio.get_running_loop().time()
         await self._free_strays(repairs, now)
+        for node, uids in self._state.rows_to_mark_bound().items():
+            repairs.bound[node] = set(uids)
         self._restore_lost(repairs)
         denied = await self._give_up_denied(repairs)
         await self._finish_or_take_back(repairs, denied)
@@ -92,7 +91,6 @@ class Recovery:
         if now - self._looked_at >= _LOOK_PERIOD_S:
             self._looked_at = now
             await self._end_overdue(repairs, now)
-        self._mark_bound(repairs, now)
         return repairs
 
     # -- rows without a use ------------------------------------------------------------------
@@ -142,15 +140,6 @@ class Recovery:
                 placement = Placement(lost.pod, lost.pod.node, lost.cards)
                 row = row_of(workload, placement, state="bound")
                 repairs.restores.setdefault(lost.pod.node, []).append(row)
-
-    def _mark_bound(self, repairs: Repairs, now: float) -> None:
-        """Mark the rows of bound pods on nodes that are written anyway, and on those that wait."""
-        to_mark = self._state.rows_to_mark_bound()
-        written = repairs.frees.keys() | repairs.restores.keys()
-        for node, uids in to_mark.items():
-            if node in written or self._is_old("bound", node, now, MARK_AFTER_S):
-                repairs.bound[node] = set(uids)
-        self._forget("bound", to_mark.keys() - repairs.bound.keys())
 
     # -- plans left half way -----------------------------------------------------------------
 
@@ -251,9 +240,9 @@ class Recovery:
 
     # -- small things ------------------------------------------------------------------------
 
-    def _is_old(self, kind: str, key: str, now: float, age_s: float = ABSENT_AFTER_S) -> bool:
-        """Whether this was first seen so long ago; notes it when it is seen first."""
-        return now - self._first_seen.setdefault((kind, key), now) >= age_s
+    def _is_old(self, kind: str, key: str, now: float) -> bool:
+        """Whether this was first seen some time ago; notes it when it is seen first."""
+        return now - self._first_seen.setdefault((kind, key), now) >= ABSENT_AFTER_S
 
     def _forget(self, kind: str, still: set[str]) -> None:
         for key in [key for key in self._first_seen if key[0] == kind and key[1] not in still]:

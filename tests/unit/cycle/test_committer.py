@@ -15,7 +15,7 @@ from extender.ledger.writer import CommitOutcome, Ledger, RowChange
 from extender.policy.plan import Admission, Placement, Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
-from tests.support.builders import gpu_node, node, pod, project, row, whole
+from tests.support.builders import gpu_node, node, pod, project, whole
 
 EPOCH = 7
 
@@ -92,18 +92,6 @@ async def test_the_rows_of_a_gang_are_one_change() -> None:
         "n1": ["a"],
         "n2": ["b"],
     }
-
-
-async def test_a_write_of_rows_marks_those_of_bound_pods_on_the_same_nodes() -> None:
-    desk = Desk()
-    for name in ("n1", "n3"):
-        runs = pod(f"on-{name}").needs(1000).bound(name).build()
-        desk.state.apply(Upserted(runs))
-        ledger = gpu_node(name, 2).holds(row(runs, whole(1))).build()
-        desk.state.apply(Upserted(ledger))
-    await desk.carry_out()
-    (marked,) = [each.bound for each in desk.changes if each.bound]
-    assert {at: list(uids) for at, uids in marked.items()} == {"n1": ["uid-on-n1"]}
 
 
 async def test_work_on_free_places_is_released_before_rows_of_work_that_waits_for_victims() -> None:

@@ -6,11 +6,11 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from extender.api.events import Removed, Synced, Upserted
+from extender.api.events import Synced, Upserted
 from extender.api.kinds import Row
 from extender.api.objects import Condition, Node, Pod
 from extender.cycle.pods.writer import PodWriter
-from extender.cycle.recovery.repair import ABSENT_AFTER_S, MARK_AFTER_S, Recovery, Repairs
+from extender.cycle.recovery.repair import ABSENT_AFTER_S, Recovery, Repairs
 from extender.kube.client import Client
 from extender.kube.errors import Conflict, NotFound, Unavailable, Undecodable
 from extender.kube.recorder import EventRecorder
@@ -147,24 +147,3 @@ async def test_a_gang_of_which_one_pod_was_refused_loses_its_other_places_too() 
     ward = Ward(first, second, node("n1").gpus(2).build(), gpu_node("n1", 2).holds(*rows).build())
     assert freed(await ward.pass_twice(BIND_TIMEOUT_S + 15)) == [("n1", "a"), ("n1", "b")]
     assert sorted(ward.patched) == ["a", "b"]
-
-
-async def test_a_row_is_marked_bound_some_seconds_after_its_pod_was_bound() -> None:
-    runs = pod("a").needs(1000).bound("n1").build()
-    ward = Ward(runs, gpu_node("n1", 1).holds(row(runs, whole(0))).build())
-    assert (await ward.recovery.plan()).bound == {}
-    await asyncio.sleep(MARK_AFTER_S - 1)
-    assert (await ward.recovery.plan()).bound == {}
-    await asyncio.sleep(2)
-    assert (await ward.recovery.plan()).bound == {"n1": {"uid-a"}}
-
-
-async def test_a_row_is_marked_bound_with_another_write_to_its_node() -> None:
-    runs = pod("a").needs(1000).bound("n1").build()
-    ended = pod("b").needs(1000).bound("n1").build()
-    rows = [row(runs, whole(0)), row(ended, whole(1), "bound")]
-    ward = Ward(runs, ended, node("n1").gpus(2).build(), gpu_node("n1", 2).holds(*rows).build())
-    ward.state.apply(Removed(Pod, "uid-b", "team-a", "b", "7"))
-    repairs = await ward.recovery.plan()
-    assert freed(repairs) == [("n1", "b")]
-    assert repairs.bound == {"n1": {"uid-a"}}
