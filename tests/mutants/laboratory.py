@@ -55,7 +55,7 @@ def opened() -> Iterator[Laboratory]:
     """A copy of the tree with its compiled kernels; gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="ballast-mutants-") as made:
         folder = Path(made)
-        skipped = shutil.ignore_patterns("__pycache__", "*.c", "modules")
+        skipped = shutil.ignore_patterns("__pycache__", "*.c")
         for name in COPIED:
             if (ROOT / name).is_dir():
                 shutil.copytree(ROOT / name, folder / name, ignore=skipped)
