@@ -20,7 +20,7 @@ async def check_no_credentials(connection: Connection) -> None:
     if await connection.headers() or connection.has_certificate:
         raise Misconfigured(
             "the kubeconfig has credentials, and every question is to be asked under the user's"
-            " own: leave `users` out of it"
+            " own: let its user be empty, `user: {}`"
         )
 
 

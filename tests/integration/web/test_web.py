@@ -141,9 +141,8 @@ async def _behind_a_proxy(scene: Scene, work: Path) -> None:
     kubectl("create", "rolebinding", "eve", "--clusterrole=view", "--serviceaccount=team-a:eve",
             "-n", "team-a")  # fmt: skip
     config = yaml.safe_load(Path(scene.plane.kubeconfig).read_text())
-    for context in config["contexts"]:
-        context["context"].pop("user")
-    config["users"] = []
+    for user in config["users"]:
+        user["user"] = {}
     anonymous = work / "anonymous.kubeconfig"
     anonymous.write_text(yaml.safe_dump(config))
     login = yaml.safe_load(

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from extender.kube.borrowed import check_no_credentials
+from extender.kube.connection import Connection, Source
 from tests.support.overlays import MANIFESTS, Document, of_kind, rendered, rendered_text
 
 DIGEST = "sha256:" + "0" * 64
@@ -32,8 +34,18 @@ def test_the_pages_have_no_token_and_no_rights() -> None:
     assert account["automountServiceAccountToken"] is False
     kinds = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
     assert of_kind(rendered("web"), *kinds) == []
-    (config,) = of_kind(rendered("web"), "ConfigMap")
-    assert "users" not in yaml.safe_load(config["data"]["kubeconfig"])
+
+
+async def test_the_kubeconfig_can_be_read_and_has_no_credentials(tmp_path: Path) -> None:
+    (stored,) = of_kind(rendered("web"), "ConfigMap")
+    config = yaml.safe_load(stored["data"]["kubeconfig"])
+    del config["clusters"][0]["cluster"]["certificate-authority"]  # of the pod's own folder
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    connection = await Connection.open(Source(str(path)))
+    await check_no_credentials(connection)
+    assert connection.host == "https://kubernetes.default.svc"
+    await connection.close()
 
 
 def test_only_the_login_is_reached_and_it_passes_tokens_on(with_login: list[Document]) -> None:

@@ -58,12 +58,11 @@ async def _listening(app: web.Application) -> tuple[web.AppRunner, str]:
 
 def kubeconfig(folder: Path, server: str, **user: str) -> str:
     path = folder / "kubeconfig"
-    context = {"cluster": "c", **({"user": "u"} if user else {})}
     config = {
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "contexts": [{"name": "c", "context": context}],
-        "users": [{"name": "u", "user": user}] if user else [],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": user}],
     }  # fmt: skip
     path.write_text(yaml.safe_dump(config))
     return str(path)
@@ -112,7 +111,7 @@ async def test_a_kubeconfig_with_credentials_is_refused(tmp_path: Path) -> None:
     connection = await Connection.open(
         Source(kubeconfig(tmp_path, "http://127.0.0.1:1", token="t"))
     )
-    with pytest.raises(Misconfigured, match="leave `users` out"):
+    with pytest.raises(Misconfigured, match="let its user be empty"):
         await check_no_credentials(connection)
     await connection.close()
 
