@@ -66,7 +66,7 @@ _ELSEWHERE: Final = {
 
 #: Commands as the help lists them.
 _SECTIONS: Final = (
-    ("Questions", ("why", "queue", "shares", "top", "history", "whatif", "web")),
+    ("Questions", ("why", "queue", "shares", "top", "history", "whatif", "report", "web")),
     ("Work", ("run", "hold", "resume")),
     ("Files", ("scenario", "simulate", "snapshot", "convert", _REPLAY, "bench")),
     ("Machines", ("preflight", "gpu", "time-slicing", "completion")),

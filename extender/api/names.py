@@ -100,8 +100,9 @@ HOLD: Final = "true"
 
 # -- on GpuUsages -----------------------------------------------------------------------------
 
-#: The day of the record, as 2026-10-01, and its month.
+#: The day of the record, as 2026-10-01.
 LABEL_DAY: Final = "ballast.dev/day"
+#: Its month, as 2026-10.
 LABEL_MONTH: Final = "ballast.dev/month"
 
 PREEMPTIBLE: Final = "preemptible"

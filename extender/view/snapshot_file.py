@@ -127,7 +127,7 @@ class _Writer:
             ],
             gpus=cards.n_cards[ix],
             gpu_memory_mib=cards.card_mib[ix],
-            gpu_model=cards.model[ix],
+            gpu_model=cards.model[ix] or msgspec.UNSET,
             cpu=f"{max(0, cpu_milli)}m",
             memory=f"{max(0, memory_mib)}Mi",
             max_pods=max(0, table.free_pods[ix] + len(held)),

@@ -6,6 +6,7 @@ free.
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final
 
 from extender.kernels.node_victims import IMPOSSIBLE
@@ -13,6 +14,7 @@ from extender.policy.placement.node_filter import WHOLE_POOL, NodeSet
 from extender.policy.plan import Placement
 from extender.policy.preemption.limits import meet_limits
 from extender.policy.preemption.make_room import NodeClearing
+from extender.policy.preemption.node_costs import Cost
 from extender.policy.preemption.pool_context import PoolContext
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solution import Solution
@@ -49,14 +51,19 @@ class Search:
     def run(self) -> bool:
         """Whether there is a plan: then the simulation holds it, otherwise nothing.
 
-        Victims move where they can; if no such plan is allowed, all are evicted.
+        Victims move where they can. Where some move and others are evicted, a plan that moves none
+        may cost less: the cheaper of the two is taken.
         """
+        mark = self.checkpoint()
+        best: tuple[Cost, bool] | None = None
         for with_moves in self._attempts():
-            mark = self.checkpoint()
             if self._attempt(with_moves=with_moves):
-                return True
+                if best is None and not (self.statement.units and self.statement.moving):
+                    return True
+                cost = self.statement.cost()
+                best = min(best or (cost, with_moves), (cost, with_moves), key=itemgetter(0))
             self.rollback(mark)
-        return False
+        return best is not None and self._attempt(with_moves=best[1])
 
     def _attempts(self) -> Sequence[bool]:
         """Whether it is tried with moves, one attempt after the other."""
