@@ -3,6 +3,7 @@
 import json
 from typing import Any, Final
 
+from extender.api.usage_kinds import HOURS
 from tests.support.admission import PodDocument, pod, review_body
 
 Tree = dict[str, Any]
@@ -196,6 +197,21 @@ def objects() -> dict[str, list[Tree]]:
             }),
         ],
         "GpuNode": [made("GpuNode", spec={"rows": [_ROW]}, status={"devices": devices})],
+        "GpuUsage": [
+            made("GpuUsage", spec={
+                "account": "Project",
+                "name": "vision",
+                "day": "2026-10-01",
+                "countedTo": 7,
+                "lines": [
+                    {
+                        "user": "ann", "nodePool": "default", "model": "A100",
+                        "held": [1] * HOURS, "lost": [0] * HOURS,
+                    },
+                ],
+                "overQuota": [{"nodePool": "default", "held": [1] * HOURS}],
+            }),
+        ],
     }  # fmt: skip
 
 

@@ -20,12 +20,14 @@ from extender.kube.errors import Undecodable
 from extender.kube.resources import (
     DEPARTMENTS,
     GPU_NODES,
+    MODEL,
     NODE_POOLS,
     NODES,
     POD_GROUPS,
     PODS,
     PROJECTS,
     TOPOLOGIES,
+    USAGES,
     Resource,
 )
 from extender.kube.wire import decode_line, decode_object, decode_page
@@ -48,6 +50,7 @@ OURS: dict[str, Resource[Any]] = {
     "GpuTopology": TOPOLOGIES,
     "GpuPodGroup": POD_GROUPS,
     "GpuNode": GPU_NODES,
+    "GpuUsage": USAGES,
 }
 
 
@@ -163,10 +166,12 @@ def _take(body: bytes, resource: Resource[Any]) -> None:
         made = decode_object(resource, body)
     except Undecodable:
         return
+    if resource not in MODEL:
+        return
     state = ClusterState()
     for kind, trees in objects().items():
         for tree in trees:
-            if OURS[kind] is not resource:
+            if OURS[kind] is not resource and OURS[kind] in MODEL:
                 state.apply(Upserted(decode_object(OURS[kind], json.dumps(tree).encode())))
     state.apply(Upserted(made))
     state.workloads()

@@ -26,11 +26,14 @@ from extender.api.kinds import (
     GpuProjectSpec,
     GpuTopology,
     GpuTopologySpec,
+    GpuUsage,
+    GpuUsageSpec,
     HostFigures,
     HostUse,
     KindSelector,
     MinRuntime,
     MoveHold,
+    OverQuota,
     PastUse,
     Placement,
     PoolFigures,
@@ -43,8 +46,10 @@ from extender.api.kinds import (
     TimeSlicing,
     TopologyConstraint,
     TopologyLevel,
+    UsageLine,
 )
 from extender.api.objects import Condition, ObjectMeta
+from extender.api.usage_kinds import HOURS
 from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.handles import Api
 
@@ -160,6 +165,21 @@ SAMPLES: tuple[msgspec.Struct, ...] = (
         metadata=META,
         spec=GpuTopologySpec(
             levels=[TopologyLevel(node_label="zone"), TopologyLevel(node_label="a.b/rack")]
+        ),
+    ),
+    GpuUsage(
+        metadata=META,
+        spec=GpuUsageSpec(
+            account="Project",
+            name="vision",
+            day="2026-10-01",
+            counted_to=1_790_812_800,
+            lines=[
+                UsageLine(
+                    user="ann", node_pool="a100", model="A100", held=[1] * HOURS, lost=[2] * HOURS
+                )
+            ],
+            over_quota=[OverQuota(node_pool="a100", held=[3] * HOURS)],
         ),
     ),
 )
