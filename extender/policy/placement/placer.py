@@ -20,7 +20,7 @@ from extender.policy.placement.topology import DomainPlacer, DomainSearch, Topol
 from extender.policy.plan import Placement
 from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.pending import Pending
-from extender.policy.workloads.pod_classes import Shape, alike, in_packing_order, shapes_of
+from extender.policy.workloads.pod_classes import Shape, alike, placing_orders, shapes_of
 from extender.state.card_shares import card_shares
 from extender.state.model import PlacementRule, PodView, PoolView, TopologyRule
 from extender.state.nodes import NodeTable
@@ -115,17 +115,20 @@ class Placer:
     ) -> list[Placement] | None:
         """Hold a place within the frame for every pod, or for none and return None."""
         mark = self.sim.checkpoint()
-        placed: list[Placement] = []
-        for group in alike(in_packing_order(pods)):
-            if len(group) > 1 and self._may_go_in_bulk(group):
-                more = self._place_alike(group, pool, moment, frame)
+        for in_order in placing_orders(pods):
+            placed: list[Placement] = []
+            for group in alike(in_order):
+                if len(group) > 1 and self._may_go_in_bulk(group):
+                    more = self._place_alike(group, pool, moment, frame)
+                else:
+                    more = self._place_singly(group, pool, moment, frame)
+                if more is None:
+                    self.sim.rollback(mark)
+                    break
+                placed += more
             else:
-                more = self._place_singly(group, pool, moment, frame)
-            if more is None:
-                self.sim.rollback(mark)
-                return None
-            placed += more
-        return placed
+                return placed
+        return None
 
     def place_pod(
         self, pod: PodView, pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL
@@ -262,7 +265,7 @@ class Placer:
             alike_nodes = array("i", [ix for ix in rooms if rooms[ix] == room])
             ix = kernel.best_node(table, demand, alike_nodes, rule)
             rooms[ix] = 0
-            for pod in pods[len(placed) :]:
+            for pod in pods[len(placed) : len(placed) + room]:
                 if not kernel.pick_cards(table.cards, ix, demand, rule):
                     break
                 placed.append(self.place_on(pod, ix, pool, moment))

@@ -14,8 +14,13 @@ from typing import Protocol
 from extender.policy.placement.no_fit import Fullness
 from extender.policy.preemption.eligibility import Eligibility
 from extender.policy.preemption.relocation import largest_first, move_or_evict
-from extender.policy.preemption.statement import EvictionUnit, PreemptionRequest, Statement
-from extender.policy.workloads.pod_classes import in_packing_order
+from extender.policy.preemption.statement import (
+    Assignment,
+    EvictionUnit,
+    PreemptionRequest,
+    Statement,
+)
+from extender.policy.workloads.pod_classes import placing_orders
 from extender.state.model import GPU
 
 
@@ -99,13 +104,16 @@ class FillBack:
             for uid, assignment in list(statement.assignments.items())
             if assignment.placement.node in nodes
         ]
+        return self._assign_again(taken_back) and not self._is_over(nodes) and self._are_apart(stay)
+
+    def _assign_again(self, taken_back: Sequence[Assignment]) -> bool:
+        statement, mark = self.statement, self.statement.checkpoint()
         frames = {each.placement.pod.uid: each.frame for each in taken_back}
-        in_order = in_packing_order([each.placement.pod for each in taken_back])
-        return (
-            all(statement.assign(pod, frames[pod.uid]) for pod in in_order)
-            and not self._is_over(nodes)
-            and self._are_apart(stay)
-        )
+        for in_order in placing_orders([each.placement.pod for each in taken_back]):
+            if all(statement.assign(pod, frames[pod.uid]) for pod in in_order):
+                return True
+            statement.rollback(mark)
+        return False
 
     def _are_apart(self, stay: Iterable[int]) -> bool:
         """Whether no pod placed in this cycle keeps away from the pods that stay."""

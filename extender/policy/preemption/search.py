@@ -19,7 +19,7 @@ from extender.policy.preemption.pool_context import PoolContext
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solution import Solution
 from extender.policy.preemption.statement import PreemptionRequest
-from extender.policy.workloads.pod_classes import in_packing_order, shapes_of
+from extender.policy.workloads.pod_classes import placing_orders, shapes_of
 from extender.state.model import PodView
 from extender.state.nodes import NodeTable
 
@@ -87,9 +87,10 @@ class Search:
     ) -> list[Placement] | None:
         """As `topology.DomainPlacer.place_in`."""
         mark = self.checkpoint()
-        if all(self._clearing.assign(pod, frame) for pod in in_packing_order(pods)):
-            return [self.statement.assignments[pod.uid].placement for pod in pods]
-        self.rollback(mark)
+        for in_order in placing_orders(pods):
+            if all(self._clearing.assign(pod, frame) for pod in in_order):
+                return [self.statement.assignments[pod.uid].placement for pod in pods]
+            self.rollback(mark)
         return None
 
     def cost(self, pods: Sequence[PodView], pool: str, frame: NodeSet) -> tuple[int, ...]:

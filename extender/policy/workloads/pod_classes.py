@@ -1,6 +1,6 @@
 """What pods ask for, without their names: pods of one shape are placed alike, and fail alike."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from msgspec import Struct
@@ -48,18 +48,20 @@ def shapes_of(pods: Sequence[PodView]) -> list[Shape]:
 
 
 def in_packing_order(pods: Sequence[PodView]) -> list[PodView]:
-    """The largest first, so that small ones take what they leave; pods that need a peer beside them
-    after those that may be it; otherwise as given."""
+    """The largest first, so that small ones take what they leave; otherwise as given."""
     if len({pod.demand for pod in pods}) == 1:
         return list(pods)
-    return sorted(
-        pods,
-        key=lambda pod: (
-            bool(pod.constraints.pod_affinity),
-            -_size(pod.demand),
-            -pod.demand.cpu_milli,
-        ),
-    )
+    return sorted(pods, key=lambda pod: (-_size(pod.demand), -pod.demand.cpu_milli))
+
+
+def placing_orders(pods: Sequence[PodView]) -> Iterator[list[PodView]]:
+    """Orders in which to place the pods one by one, until one of them works: first the packing
+    order; then, where only some need a peer that others may be, with these at the end."""
+    in_order = in_packing_order(pods)
+    yield in_order
+    last = [pod for pod in in_order if pod.constraints.pod_affinity]
+    if 0 < len(last) < len(pods):
+        yield [pod for pod in in_order if not pod.constraints.pod_affinity] + last
 
 
 def alike(pods: Sequence[PodView]) -> list[list[PodView]]:
