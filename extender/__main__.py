@@ -161,6 +161,7 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
 @click.option(
     "--usage-period",
     "usage_period_s",
+    type=click.FloatRange(min=0.05, max=300.0),
     default=60.0,
     show_default=True,
     help="Seconds between two writes of the usage books.",

@@ -97,7 +97,8 @@ def check_line(made: Report) -> str:
     day, hour, pool = made.differing[0]
     return (
         f"the projects' sum and node pool {pool or '(none)'} differ at {day} {hour:02}:00"
-        f" (hours that differ: {len(made.differing)}): records were changed or deleted by hand"
+        f" (hours that differ: {len(made.differing)}): records were changed by hand, or a write was"
+        " cut off"
     )
 
 

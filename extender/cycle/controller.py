@@ -45,6 +45,7 @@ from extender.policy.plan import Plan, Settings, Stage
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
 from extender.usage.books import PERIOD_S, UsageBooks
+from extender.usage.integral import DAY_S
 from extender.usage.meter import KEPT_S, UsageMeter
 
 #: Epochs are lease transitions times this, plus the cycle's number: years of cycles, and below 2^53
@@ -56,7 +57,7 @@ _LONGEST_REST_S: Final = 1.0
 
 #: Between two looks of a replica that does not lead.
 _WARM_EVERY_S: Final = 30.0
-#: A decision that takes longer than this has no end: its budget is a second.
+#: A decision that takes longer than this has no end: its budget is a second of CPU time.
 _DECIDES_WITHIN_S: Final = 120.0
 
 log = structlog.get_logger(__name__)
@@ -174,17 +175,17 @@ class Controller:
         await asyncio.gather(*(self._reflector_of[each].relist() for each in (GpuNode, Pod)))
 
     async def _forget_use(self) -> None:
-        """Keep no more of what was held than a new leader may have to book; a leader sees to that
-        itself."""
+        """Keep no more of what was held than a new leader may have to book. A leader forgets what
+        it has booked; what it cannot book for a day is given up."""
         while True:
             await asyncio.sleep(PERIOD_S)
-            if not self._is_leading:
-                self.meter.forget(int(time.time()) - KEPT_S)
+            kept_s = DAY_S if self._is_leading else KEPT_S
+            self.meter.forget(int(time.time()) - kept_s)
 
     def _deliver(self, event: Event) -> None:
-        self.meter.observe(event, int(time.time()))
         self.state.apply(event)
         self._wake.set()
+        self.meter.observe(event, int(time.time()))
 
     # What a term of office needs of the controller.
 

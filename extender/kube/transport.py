@@ -36,7 +36,7 @@ DEADLINE_S: Final = 10.0
 CONNECT_TIMEOUT_S: Final = 3.0
 MAX_TRIES: Final = 4
 #: Writes in flight at once; more only lengthens the API server's own queues. Each has a connection,
-#: with 256 KiB for TLS that stay as long as it: 100 of them are 24 MiB more than 24.
+#: with 256 KiB for TLS that stay as long as it.
 MAX_WRITES: Final = 48
 #: The largest object that is decoded. etcd stores 1.5 MiB; as JSON that becomes up to 9 MiB, since
 #: `<` is written as six bytes, and decoding those takes 20 ms. What is larger is skipped.

@@ -75,7 +75,7 @@ class UsageBooks:
                 try:
                     await self.keep(int(time.time()))
                 except NotLeading:
-                    return
+                    self._records = None  # the election cancels this task
                 except KubeError as error:
                     self._fail(error)
                 except Exception:
@@ -94,8 +94,16 @@ class UsageBooks:
         if self._records is None:
             await self._load(until_s)
         counted = await asyncio.to_thread(self._count, tuple(self._meter.holds()), until_s)
+        failed: KubeError | None = None
         for account, figures in counted.items():
-            await self._write(account, figures, until_s)
+            try:
+                await self._write(account, figures, until_s)
+            except NotLeading:
+                raise
+            except KubeError as error:
+                failed = error  # the other accounts are booked all the same
+        if failed is not None:
+            raise failed
         # Accounts that were not written held nothing.
         self._floor_s = until_s
         self._meter.forget(now_s - KEPT_S)

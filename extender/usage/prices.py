@@ -24,10 +24,10 @@ class PriceError(Exception):
     """The file of prices cannot be read, or says what no price can be."""
 
 
-class Price(Struct, rename="camel", forbid_unknown_fields=True):
+class Price(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """Of one GPU-hour within quota, and above it (None: the same)."""
 
-    gpu_hour: str = "0"
+    gpu_hour: str
     over_quota_gpu_hour: str | None = None
 
     def of(self, *, is_over_quota: bool) -> Decimal:
@@ -38,9 +38,10 @@ class Price(Struct, rename="camel", forbid_unknown_fields=True):
         return Decimal(text)
 
 
-class Prices(Price, rename="camel", forbid_unknown_fields=True):
+class Prices(Price, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """Prices of all card models; those of `models` come first."""
 
+    gpu_hour: str = "0"
     currency: str = "USD"
     models: dict[str, Price] = field(default_factory=dict)
 

@@ -19,6 +19,8 @@ from extender.usage.record import PROJECT
 
 #: Milli-GPU-seconds in a GPU-hour.
 PER_GPU_HOUR: Final = 3_600_000
+#: Seconds that one booking may cover: its hours are not the same in all records until it is over.
+_BOOKING_S: Final = 180
 #: What a report may be divided by.
 DIMENSIONS: Final = ("project", "user", "pool", "model", "day")
 
@@ -153,5 +155,5 @@ def _differing(records: Iterable[GpuUsageSpec], counted_to: int) -> list[_Hour]:
             for hour, amount in enumerate(line.held):
                 key = record.day, hour, line.node_pool
                 sums[key] = sums.get(key, 0) + sign * amount
-    last = day_of(counted_to), counted_to // HOUR_S % HOURS
-    return [key for key, rest in sorted(sums.items()) if rest and key[:2] != last]
+    under_way = {(day_of(at), at // HOUR_S % HOURS) for at in (counted_to, counted_to - _BOOKING_S)}
+    return [key for key, rest in sorted(sums.items()) if rest and key[:2] not in under_way]

@@ -91,6 +91,13 @@ def test_the_hour_of_the_last_booking_may_be_written_in_part() -> None:
     assert make_report([last], ["project"]).differing == []
 
 
+def test_the_hour_before_may_be_written_in_part_just_after_a_full_hour() -> None:
+    written = project("ads", line("ann", h11=HOUR))
+    assert make_report([written], ["project"]).differing == []
+    written.counted_to = NOON_S + 600
+    assert make_report([written], ["project"]).differing == [("2026-10-01", 11, "default")]
+
+
 @pytest.fixture
 def prices(tmp_path: Path) -> Prices:
     (tmp_path / "prices.yaml").write_text(PRICES)
@@ -103,7 +110,17 @@ def test_charges_are_by_model_and_by_quota(prices: Prices) -> None:
     assert round(made.rows["ads",].charge, 2) == round(8 / 3 + 1 / 3 + 4, 2)
 
 
-@pytest.mark.parametrize("text", ['gpuHour: "-1"', 'gpuHour: "two"', "gpuHours: '2'", "[", "1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        'gpuHour: "-1"',
+        'gpuHour: "two"',
+        "gpuHours: '2'",
+        "[",
+        "1",
+        'models: {X: {overQuotaGpuHour: "1"}}',
+    ],
+)
 def test_prices_that_are_none_are_refused_with_a_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "prices.yaml").write_text(text)
     with pytest.raises(PriceError, match=r"prices\.yaml: "):
