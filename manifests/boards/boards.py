@@ -289,7 +289,7 @@ MACHINERY: Final = Board(
             "Age of the usage books",
             [
                 Query(
-                    "time() - max(ballast_usage_counted_to_timestamp_seconds > 0)",
+                    "time() - max(ballast_usage_counted_to_timestamp_seconds)",
                     "counted up to",
                 )
             ],

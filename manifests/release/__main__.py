@@ -1,5 +1,6 @@
 """`python -m manifests.release`: write everything that a release consists of into one folder."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -22,7 +23,7 @@ from manifests.release.chart import NAME, OVERLAYS, ChartError, write_chart
 ROOT: Final = Path(__file__).resolve().parents[2]
 MANIFESTS: Final = ROOT / "manifests"
 OUTPUT: Final = ROOT / "build" / "release"
-#: Every entry of the chart's archive has it, so that the same tree makes the same bytes.
+#: Every entry of an archive has it, so that the same tree makes the same bytes.
 EPOCH_S: Final = 0
 
 
@@ -71,8 +72,7 @@ def write_manifests(output: Path, kubectl: str) -> None:
     for each in sorted(MANIFESTS.glob("overlays/*/kustomization.yaml")):
         overlay = each.parent.name
         (folder / f"{overlay}.yaml").write_text(_rendered(kubectl, overlay), "utf-8")
-    with tarfile.open(output / "overlays.tar.gz", "w:gz") as archive:
-        archive.add(folder, "overlays", filter=_plain)
+    _pack(output / "overlays.tar.gz", folder, "overlays")
     shutil.rmtree(folder)
 
 
@@ -87,8 +87,7 @@ def make_chart(output: Path, kubectl: str, version: str) -> Path:
         chart = Path(folder) / NAME
         chart.mkdir()
         write_chart(chart, rendered, version)
-        with tarfile.open(path, "w:gz") as archive:
-            archive.add(chart, NAME, filter=_plain)
+        _pack(path, chart, NAME)
     return path
 
 
@@ -123,6 +122,14 @@ def _write_checksums(output: Path) -> None:
         for file in sorted(output.iterdir())
     ]
     (output / "SHA256SUMS").write_text("".join(lines), "utf-8")
+
+
+def _pack(path: Path, folder: Path, name: str) -> None:
+    with (
+        gzip.GzipFile(path, "wb", mtime=EPOCH_S) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        archive.add(folder, name, filter=_plain)
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -139,7 +139,7 @@ CASES: dict[str, tuple[Series, Series]] = {
     ),
     "BallastUsageBooksAreBehind": (
         {
-            'ballast_usage_counted_to_timestamp_seconds{pod="a"}': "1x120",
+            'ballast_usage_counted_to_timestamp_seconds{pod="a"}': "0x120",
             'ballast_usage_counted_to_timestamp_seconds{pod="b"}': "0x120",
         },
         {
