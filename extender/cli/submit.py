@@ -43,7 +43,7 @@ def run(
     The Job is what `kubectl create job` makes, with the GPUs in its template, pods that are placed
     all or none (--pods), and a podFailurePolicy that does not count evictions as failures. With
     --run-time a GpuPodGroup of the same name states it. --dry-run=client prints the objects and
-    asks nothing, --dry-run=server lets the API server check them.
+    changes nothing, --dry-run=server lets the API server check them.
     """
     from extender.cli.ask import ask, space_of
     from extender.cli.jobs import Ask, BadAskError, documents, home_of, submit

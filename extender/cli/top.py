@@ -29,6 +29,10 @@ def top(what: str, selector: str, scope: Scope, how: How, where: Where) -> None:
     from extender.cli.holdings import LISTINGS, read
     from extender.cli.show import show_list
 
+    if what != "pods" and (scope.namespace or scope.is_all):
+        raise click.UsageError("-n and -A choose among pods: ballast top pods")
+    if what == "projects" and selector:
+        raise click.UsageError("-l chooses among nodes or pods, not projects")
     space = space_of(scope, where) if what == "pods" else ""
 
     def fetch() -> Answer:

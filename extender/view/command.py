@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from extender.cli.flags import How, Where, cluster_flags, output_flags
+from extender.cli.flags import How, Where, cluster_flags, format_flag
 from extender.cli.names import complete_project
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ _SIGNS: Final = {
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Decide on this scenario file instead of the cluster.",
 )
-@output_flags("table", "json", "yaml")
+@format_flag(("table", "json", "yaml"))
 @cluster_flags
-def whatif(file: Path | None, how: How, where: Where, **given: tuple[str, ...]) -> None:
+def whatif(file: Path | None, output: str, where: Where, **given: tuple[str, ...]) -> None:
     """Show how the next decision would differ; nothing is changed.
 
     Every option may be given more than once. A project may be written PROJECT/NODEPOOL. Exit code 1
@@ -54,7 +54,7 @@ def whatif(file: Path | None, how: How, where: Where, **given: tuple[str, ...]) 
 
     spec = _spec(given)
     told = _on_file(file, spec) if file else _on_cluster(where, spec)
-    show_object(how, told, _print, "simulation")
+    show_object(How(output), told, _print, "simulation")
     worst = {change["what"] for change in told["status"].get("changes", ())}
     raise SystemExit(BAD if worst & {"stops", "cannot move"} else OK)
 

@@ -235,6 +235,21 @@ class TestCompletion:
         assert "_BALLAST_COMPLETE" in done.output
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["top", "nodes", "-n", "a"],
+        ["top", "gpus", "-A"],
+        ["top", "projects", "-l", "a=b"],
+        ["whatif", "-w", "--quota", "a=1"],
+        ["whatif", "--no-headers", "--quota", "a=1"],
+    ],
+    ids=" ".join,
+)
+def test_a_flag_that_would_do_nothing_is_refused(words: list[str]) -> None:
+    assert CliRunner().invoke(main, words).exit_code == 2
+
+
 def test_help_imports_neither_a_client_nor_a_decision() -> None:
     script = """
 import sys
