@@ -5,10 +5,11 @@ HAMi has no queues: projects are yours to write.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from extender.api.demand import COMPUTE_LIMIT, COMPUTE_REQUEST, DEVICES
 from extender.api.names import ANNOTATION_FRACTION, ANNOTATION_MEMORY, NVIDIA_GPU
+from extender.api.units import parse_quantity
 from extender.convert.fields import Converted, Fields, Lost, Manifest
 from extender.convert.templates import (
     cleaned,
@@ -79,10 +80,10 @@ def change(template: Manifest, words: Words, named: str, done: Converted) -> Non
         why = "one container of a pod shares a card here: the first that asks is taken"
         done.lost.append(Lost(named, "GPUs of a further container", why))
     container, given = asked[0]
-    number = int(given.get(words.number, 1))
+    number = given.get(words.number, 1)
     mib, percent = given.get(words.memory), given.get(words.percentage)
-    cores = int(given.get(words.cores, 0))
-    if not mib and (not percent or int(percent) >= 100):
+    cores = given.get(words.cores, 0)
+    if not mib and (not percent or percent >= 100):
         limits = container.setdefault("resources", {}).setdefault("limits", {})
         limits[NVIDIA_GPU] = str(number)
         if 0 < cores < 100:
@@ -90,9 +91,9 @@ def change(template: Manifest, words: Words, named: str, done: Converted) -> Non
             done.lost.append(Lost(named, f"{words.cores}={cores}", why))
         return
     if mib:
-        note(template, ANNOTATION_MEMORY, str(int(mib)))
+        note(template, ANNOTATION_MEMORY, str(mib))
     else:
-        note(template, ANNOTATION_FRACTION, f"{int(percent or 0) / 100:g}")
+        note(template, ANNOTATION_FRACTION, f"{(percent or 0) / 100:g}")
     if number > 1:
         note(template, DEVICES, str(number))
     if 0 < cores < 100:
@@ -100,15 +101,15 @@ def change(template: Manifest, words: Words, named: str, done: Converted) -> Non
         note(template, COMPUTE_LIMIT, f"{cores / 100:g}")
 
 
-def _take(container: Manifest, words: Words) -> dict[str, Any]:
+def _take(container: Manifest, words: Words) -> dict[str, int]:
     """What the container asks for by these words, taken out of its resources."""
-    found: dict[str, Any] = {}
+    found: dict[str, int] = {}
     resources = container.get("resources") or {}
     for part in ("requests", "limits"):
         amounts = resources.get(part) or {}
         for word in (words.number, words.memory, words.cores, words.percentage):
             if word and word in amounts:
-                found[word] = amounts.pop(word)
+                found[word] = parse_quantity(amounts.pop(word))
         if part in resources and not amounts:
             del resources[part]
     if "resources" in container and not resources:

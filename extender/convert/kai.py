@@ -3,7 +3,10 @@
 Labels of pods (`kai.scheduler/queue`, `gpu-fraction` and so on) are read by Ballast as they are.
 """
 
+import math
+import re
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any, Final
 
 from extender.api.names import API_VERSION
@@ -23,7 +26,11 @@ QUEUE_LABELS: Final = ("kai.scheduler/queue", "runai/queue")
 #: On nodes and pods: the shard, which is a node pool here.
 _POOL_LABEL: Final = "kai.scheduler/node-pool"
 _UNLIMITED: Final = -1
-_DURATION_S: Final = {"h": 3600, "m": 60, "s": 1}
+_DURATION: Final = re.compile(r"([0-9]*\.?[0-9]+)(h|ms|us|µs|ns|m|s)")
+_DURATION_S: Final = {
+    "h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("1e-3"),
+    "us": Decimal("1e-6"), "µs": Decimal("1e-6"), "ns": Decimal("1e-9"),
+}  # fmt: skip
 
 #: Why a field has no counterpart, by the beginning of its path.
 _WHY: Final = {
@@ -82,7 +89,7 @@ def _queue(told: Manifest, done: Converted) -> Draft:
             "",
             resource,
             quota=_amount(resource, quota),
-            limit=_amount(resource, limit),
+            limit="0" if limit == 0 and resource != "gpu" else _amount(resource, limit),
             overQuotaWeight=_weight(each, f"{path}.overQuotaWeight", weight, done),
         )
     runtime = {
@@ -96,7 +103,7 @@ def _queue(told: Manifest, done: Converted) -> Draft:
 
 def _amount(resource: str, value: Any) -> Any:
     """The figure as ours has it; None where it states nothing. CPU quotas of 0 bind nothing there
-    that Ballast would count, so only figures above 0 are carried over for CPU and memory."""
+    that Ballast would count, so only quotas above 0 are carried over for CPU and memory."""
     if value is None or value == _UNLIMITED:
         return None
     if resource == "gpu":
@@ -116,15 +123,9 @@ def _weight(each: Fields, path: str, value: Any, done: Converted) -> int | None:
 
 
 def _seconds(text: Any) -> int:
-    """Seconds of a Go duration such as "1h30m"."""
-    total, digits = 0, ""
-    for sign in str(text or ""):
-        if sign.isdecimal():
-            digits += sign
-        elif sign in _DURATION_S and digits:
-            total += int(digits) * _DURATION_S[sign]
-            digits = ""
-    return total
+    """Seconds of a Go duration such as "1h30m" or "1.5h", rounded up."""
+    parts = _DURATION.findall(str(text or ""))
+    return math.ceil(sum(Decimal(number) * _DURATION_S[unit] for number, unit in parts))
 
 
 def _pod_group(told: Manifest, done: Converted) -> Manifest:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from extender.api.names import API_VERSION, DEFAULT_POOL, NVIDIA_GPU
 from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
-from extender.convert.queues import Draft, build, dns_name, whole
+from extender.convert.queues import Draft, build, dns_name, gpus_of, whole
 from extender.convert.templates import cleaned, is_workload
 
 _GROUP: Final = "kueue.x-k8s.io"
@@ -95,6 +95,9 @@ def _figures(draft: Draft, flavor: str, told: Manifest, weight: Any, done: Conve
         done.lost.append(Lost(draft.named, where, "Ballast counts GPUs, CPU and memory"))
         return
     quota, borrowing = told.get("nominalQuota", 0), told.get("borrowingLimit")
+    if resource == "gpu":
+        quota = gpus_of(quota)
+        borrowing = None if borrowing is None else gpus_of(borrowing)
     limit = None if borrowing is None else _sum(quota, borrowing)
     if borrowing is not None and limit is None:
         why = "the sum of this and the quota cannot be written: no limit"
@@ -102,8 +105,6 @@ def _figures(draft: Draft, flavor: str, told: Manifest, weight: Any, done: Conve
     if told.get("lendingLimit") is not None:
         why = "what is not used may be borrowed whole, and comes back by reclaim"
         done.lost.append(Lost(draft.named, f"{where}.lendingLimit={told['lendingLimit']}", why))
-    if resource == "gpu":
-        quota = whole(float(quota))
     draft.set(_pool(flavor), resource, quota=quota, limit=limit)
     if resource == "gpu" and weight is not None and _milli(weight) != 1000:
         milli = _milli(weight)

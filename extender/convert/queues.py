@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from extender.api.names import API_VERSION, DEFAULT_POOL
+from extender.api.units import parse_quantity
 from extender.convert.fields import Converted, Lost, Manifest
 
 #: The department of projects that have none where they come from.
@@ -138,6 +139,11 @@ def whole(number: float) -> float | int:
     """3.0 -> 3, and three decimals at most: a milli-GPU is the smallest part there is."""
     rounded = round(number, 3)
     return int(rounded) if rounded == int(rounded) else rounded
+
+
+def gpus_of(quantity: float | str) -> float | int:
+    """GPUs of a Kubernetes quantity: "8" -> 8, "1k" -> 1000; ValueError where it is none."""
+    return whole(parse_quantity(quantity, 1000) / 1000)
 
 
 def dns_name(name: str) -> str:

@@ -5,6 +5,7 @@ becomes a Job in which the script runs.
 """
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -22,8 +23,12 @@ from extender.convert.queues import Draft, build, dns_name
 
 _LINE: Final = re.compile(r"^(Cluster|Parent|Account|User)\s*-\s*'?([^':]*)'?(?::(.*))?$", re.I)
 _GPUS: Final = re.compile(r"gres/gpu(?::[^=,]+)?=([0-9]+)", re.I)
-_GRES: Final = re.compile(r"gpu(?::([a-z0-9_.-]+))?(?::([0-9]+))?$", re.I)
-_NUMBER: Final = re.compile(r"(?:([a-z0-9_-]+):)?([0-9]+)", re.I)
+#: One of the resources of --gres: gpu, gpu:2, gpu:a100, gpu:a100:2, each with sockets or without.
+_GRES: Final = re.compile(
+    r"(?:gres/)?gpu(?::(?![0-9]+(?:\(|$))([a-z0-9_.-]+))?(?::([0-9]+))?(?:\([^)]*\))?", re.I
+)
+_NUMBER: Final = re.compile(r"(?:([a-z0-9_.-]+):)?([0-9]+)", re.I)
+_COMMA: Final = re.compile(r",(?![^(]*\))")
 _SBATCH: Final = re.compile(r"^#SBATCH\s+(\S.*?)\s*$")
 _ROOT: Final = "root"
 #: Written in a Job where the script names no image: Slurm runs on the node's own files.
@@ -214,34 +219,65 @@ def _options(text: str) -> dict[str, str]:
         match = _SBATCH.match(line)
         if match is None:
             continue
-        told = match[1].partition(" #")[0].strip()
-        if told.startswith("--"):
-            key, _, value = told[2:].replace("=", " ", 1).partition(" ")
-        else:
-            key, value = _LONG.get(told[1:2], told[1:2]), told[2:].strip().removeprefix("=")
-        found[key] = value.strip().strip("\"'")
+        try:
+            words = shlex.split(match[1], comments=True)
+        except ValueError:  # A quote without its end.
+            words = match[1].split()
+        while words:
+            word = words.pop(0)
+            if word.startswith("--"):
+                key, _, value = word[2:].partition("=")
+            elif word.startswith("-"):
+                key, value = _LONG.get(word[1:2], word[1:2]), word[2:].removeprefix("=")
+            else:
+                continue
+            if not value and "=" not in word and words and not words[0].startswith("-"):
+                value = words.pop(0)
+            found[key] = value
     return found
 
 
 def _size(options: dict[str, str], named: str, done: Converted) -> tuple[int, int]:
     """(pods, GPUs of each): one pod for each node."""
-    pods = int(options.pop("nodes", "1").partition("-")[0])
-    tasks = options.pop("ntasks-per-node", "") or options.pop("ntasks", "")
+    nodes = options.pop("nodes", "1")
+    least = nodes.partition("-")[0]
+    pods = max(1, int(least)) if least.isdecimal() else 1
+    if not least.isdecimal():
+        why = "the number of nodes is no number: one pod, set parallelism and completions"
+        done.lost.append(Lost(named, f"--nodes={nodes}", why))
+    total, of_node = options.pop("ntasks", ""), options.pop("ntasks-per-node", "")
+    tasks = of_node or total
     if tasks and tasks != "1" and tasks != str(pods):
         why = "one pod for each node: start its processes there with torchrun or mpirun"
         done.lost.append(Lost(named, f"tasks={tasks}", why))
+    if of_node.isdecimal():
+        tasks_of_node = int(of_node)
+    else:
+        tasks_of_node = -(-int(total) // pods) if total.isdecimal() else 1
     gpus = 0
     for key in ("gpus-per-node", "gres", "gpus-per-task", "gpus"):
-        text = options.pop(key, "")
-        if not text:
-            continue
-        found = _GRES.search(text) if "gpu" in text else _NUMBER.fullmatch(text)
-        number = int(found[2] or 1) if found else 0
-        if found and found[1]:
-            why = "annotation nvidia.com/use-gputype or a node pool names a model"
-            done.lost.append(Lost(named, f"--{key}={text}", why))
-        gpus = -(-number // pods) if key == "gpus" else number
+        number = _gpus(key, options.pop(key, ""), named, done)
+        if key == "gpus-per-task":
+            number *= tasks_of_node
+        # What is said of a node is exact; the whole is only divided where nothing else is said.
+        gpus = gpus or (-(-number // pods) if key == "gpus" else number)
     return pods, gpus
+
+
+def _gpus(key: str, text: str, named: str, done: Converted) -> int:
+    """The GPUs that an option asks for, of all models together."""
+    number = 0
+    for part in filter(None, _COMMA.split(text)):
+        found = _GRES.fullmatch(part) or (_NUMBER.fullmatch(part) if key != "gres" else None)
+        if found is None:
+            why = "it is no number of GPUs: set the resources of the container"
+            done.lost.append(Lost(named, f"--{key}={part}", why))
+            continue
+        number += int(found[2] or 1)
+        if found[1]:
+            why = "annotation nvidia.com/use-gputype or a node pool names a model"
+            done.lost.append(Lost(named, f"--{key}={part}", why))
+    return number
 
 
 def _resources(options: dict[str, str], gpus: int) -> dict[str, Any]:

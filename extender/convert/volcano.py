@@ -16,7 +16,7 @@ from extender.api.names import (
 )
 from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
 from extender.convert.hami import Words, change
-from extender.convert.queues import Draft, build, dns_name, namespaces_by, whole
+from extender.convert.queues import Draft, build, dns_name, gpus_of, namespaces_by
 from extender.convert.templates import cleaned, drop_scheduler, is_workload, label, template_of
 
 LIVE: Final = (
@@ -98,8 +98,8 @@ def _queue(told: Manifest, done: Converted) -> Draft:
         quota = deserved.get(name, guarantee.get(name))
         limit = capability.get(name)
         if resource == "gpu":
-            quota = None if quota is None else whole(float(quota))
-            limit = None if limit is None else whole(float(limit))
+            quota = None if quota is None else gpus_of(quota)
+            limit = None if limit is None else gpus_of(limit)
         draft.set("", resource, quota=quota, limit=limit)
     draft.set("", "gpu", overQuotaWeight=None if weight == 1 else weight)
     if told.get("spec", {}).get("reclaimable") is False:
@@ -135,7 +135,11 @@ def _group(each: Fields, spec: Manifest) -> Manifest:
 
 def _job(told: Manifest, done: Converted, used: list[tuple[str, str]]) -> list[Manifest]:
     each = Fields(told)
-    tasks = each.take("spec.tasks") or []
+    # Volcano, too, calls tasks without a name so.
+    tasks = [
+        {**task, "name": task.get("name") or f"default{i}"}
+        for i, task in enumerate(each.take("spec.tasks") or ())
+    ]
     least = each.take("spec.minAvailable") or sum(task.get("replicas", 1) for task in tasks)
     queue, priority = each.take("spec.queue"), each.take("spec.priorityClassName")
     retries, ttl = each.take("spec.maxRetry"), each.take("spec.ttlSecondsAfterFinished")

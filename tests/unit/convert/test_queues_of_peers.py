@@ -264,3 +264,35 @@ def test_slurm_accounts_become_departments_and_projects(text: str) -> None:
     assert project["department"] == "physics"
     assert project["nodePools"][0]["gpu"] == {"quota": 0, "overQuotaWeight": 2}
     assert any(each.startswith("user ann of account optics: fairshare=5") for each in lost(done))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1h30m", 5400), ("1.5h", 5400), ("500ms", 1), ("1m500ms", 61), ("1.1h", 3960), (None, 0)],
+)
+def test_durations_of_kai(text: str | None, seconds: int) -> None:
+    assert kai._seconds(text) == seconds
+
+
+def test_kai_limit_of_no_cpu_stays_one() -> None:
+    text = """
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: q}
+spec: {resources: {gpu: {quota: 1}, cpu: {quota: 0, limit: 0}, memory: {quota: 0, limit: -1}}}
+"""
+    done = kai.convert(objects(text))
+    assert_accepted(done)
+    (pool,) = of_kind(done, "GpuProject")["q"]["spec"]["nodePools"]
+    assert pool == {"name": "default", "gpu": {"quota": 1}, "cpu": {"limit": "0"}}
+
+
+def test_quotas_of_gpus_are_quantities() -> None:
+    text = KUEUE.replace("nominalQuota: 8, borrowing", "nominalQuota: 1k, borrowing")
+    done = kueue.convert(objects(text))
+    assert_accepted(done)
+    (pool,) = of_kind(done, "GpuProject")["vision"]["spec"]["nodePools"]
+    assert (pool["gpu"]["quota"], pool["gpu"]["limit"]) == (1000, 1004)
+    done = volcano.convert(objects(VOLCANO.replace('nvidia.com/gpu: "12"', "nvidia.com/gpu: 1k")))
+    assert_accepted(done)
+    assert of_kind(done, "GpuProject")["vision"]["spec"]["nodePools"][0]["gpu"]["limit"] == 1000

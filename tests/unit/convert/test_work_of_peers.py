@@ -209,3 +209,66 @@ def test_slurm_script_becomes_a_gang_that_says_how_long_it_runs() -> None:
 )
 def test_times_of_slurm(text: str, seconds: int) -> None:
     assert slurm._seconds(text) == seconds
+
+
+def job_of(*lines: str) -> tuple[Manifest, list[str]]:
+    """The Job of a batch script with these options, and what was lost besides the image."""
+    text = "".join(f"#SBATCH {line}\n" for line in lines)
+    done = slurm.convert({"s.sh": f"#!/bin/bash\n{text}true\n"})
+    (job,) = [each for each in done.objects if each["kind"] == "Job"]
+    return job["spec"], [str(each) for each in done.lost if each.field != "image"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "pods", "gpus"),
+    [
+        (["--gres=gpu:4"], 1, 4),
+        (["--gres=gpu"], 1, 1),
+        (["--gres=gpu:4(S:0,1)"], 1, 4),
+        (["--gpus-per-node=4"], 1, 4),
+        (["-N 4 -n 8", "--gres=gpu:2 --mem=64G"], 4, 2),
+        (["-N2 --gpus 16 # half of them"], 2, 8),
+        (["--nodes=2 --ntasks-per-node=4 --gpus-per-task=1"], 2, 4),
+        (["--nodes=2 --ntasks 8 --gpus-per-task=2"], 2, 8),
+        (["--job-name 'two words' --exclusive --gpus=2"], 1, 2),
+    ],
+)
+def test_size_of_a_batch_script(lines: list[str], pods: int, gpus: int) -> None:
+    job, _ = job_of(*lines)
+    assert (job.get("parallelism", 1), demand_of(job["template"]).devices) == (pods, gpus)
+
+
+@pytest.mark.parametrize(
+    ("line", "gpus", "told"),
+    [
+        ("--gres=gpu:a100:4,lscratch:100", 4, ["--gres=gpu:a100:4", "--gres=lscratch:100"]),
+        ("--gpus=a100:2,h100:1", 3, ["--gpus=a100:2", "--gpus=h100:1"]),
+        ("--gres=gpu:2 --gpus-per-task=${G}", 2, ["--gpus-per-task=${G}"]),
+        ("--nodes=${N} --gres=gpu:2", 2, ["--nodes=${N}"]),
+    ],
+)
+def test_what_a_batch_script_cannot_carry_over_is_told(
+    line: str, gpus: int, told: list[str]
+) -> None:
+    job, losses = job_of(line)
+    assert demand_of(job["template"]).devices == gpus
+    assert len(losses) == len(told)
+    assert all(any(f": {field}: " in each for each in losses) for field in told), losses
+
+
+def test_memory_on_the_line_of_other_options_is_kept() -> None:
+    job, _ = job_of("--gres=gpu:2 --mem=64G -c8")
+    container = job["template"]["spec"]["containers"][0]
+    assert container["resources"]["requests"] == {"cpu": "8", "memory": "64Gi"}
+
+
+def test_hami_amounts_are_quantities() -> None:
+    done = hami.convert(objects(HAMI.replace("gpumem: 3000", "gpumem: 3k")))
+    assert demand_of(done.objects[0]).gpu_memory_mib == 3000
+
+
+def test_volcano_tasks_without_names_are_numbered() -> None:
+    text = VCJOB.replace("    name: master\n", "").replace("    name: worker\n", "")
+    done = volcano.convert(objects(text))
+    assert_accepted(done)
+    assert sorted(of_kind(done, "Job")) == ["mpi-default0", "mpi-default1"]
