@@ -61,14 +61,53 @@ def convert(objects: Iterable[Manifest]) -> Converted:
         elif kind == "WorkloadPriorityClass":
             _priority(told, done)
         elif is_workload(told):
-            done.objects.append(_workload(told))
+            done.objects.append(_workload(told, done))
         else:
             done.notes.append(f"{Fields(told).named} is no object of Kueue's: left out")
-    for queue, space in local:
-        if queue in drafts:
-            drafts[queue].namespaces.append(space)
+    _add_namespaces(local, drafts, done)
+    _limit_cohorts(drafts)
     build(drafts.values(), done, has_namespaces=True)
     return done
+
+
+def _add_namespaces(
+    local: list[tuple[str, str]], drafts: dict[str, Draft], done: Converted
+) -> None:
+    """A namespace belongs to one project: to that of its first LocalQueue."""
+    owner: dict[str, str] = {}
+    for queue, space in local:
+        if queue not in drafts:
+            continue
+        first = owner.setdefault(space, queue)
+        if first == queue:
+            drafts[queue].namespaces.append(space)
+        else:
+            why = f"a namespace has one project, and {first} has it: split the namespace"
+            done.lost.append(Lost(drafts[queue].named, f"namespace {space}", why))
+
+
+def _limit_cohorts(drafts: dict[str, Draft]) -> None:
+    """Queues of a cohort use no more GPUs than all of them have: that is the department's limit,
+    unless a cohort of the tree states figures of its own."""
+    sums: dict[str, dict[str, float]] = {}
+    stated: set[str] = set()
+    for draft in drafts.values():
+        top = draft.name
+        seen = {top}
+        while (above := drafts[top].parent if top in drafts else "") and above not in seen:
+            top = above
+            seen.add(top)
+        if draft.name.startswith("cohort:"):
+            stated |= {top} if draft.pools else set()
+        elif top != draft.name:
+            of_pool = sums.setdefault(top, {})
+            for pool, figures in draft.pools.items():
+                of_pool[pool] = of_pool.get(pool, 0) + figures.get("gpu", {}).get("quota", 0)
+    for top, of_pool in sums.items():
+        if top not in stated:
+            own = drafts.setdefault(top, Draft(top, f"Cohort {top.removeprefix('cohort:')}"))
+            for pool, total in of_pool.items():
+                own.set(pool, "gpu", quota=whole(total), limit=whole(total))
 
 
 def _queue(told: Manifest, done: Converted, *, is_cohort: bool) -> Draft:
@@ -84,6 +123,10 @@ def _queue(told: Manifest, done: Converted, *, is_cohort: bool) -> Draft:
         for flavor in group.get("flavors") or ():
             for told_of in flavor.get("resources") or ():
                 _figures(draft, flavor["name"], told_of, weight, done)
+    has_gpus = any("gpu" in figures for figures in draft.pools.values())
+    if weight is not None and not has_gpus and _milli(weight) != 1000:
+        why = "weights are of GPUs, and it has no quota of them"
+        done.lost.append(Lost(draft.named, f"spec.fairSharing.weight={weight}", why))
     done.lost += each.lost(_WHY)
     return draft
 
@@ -105,6 +148,8 @@ def _figures(draft: Draft, flavor: str, told: Manifest, weight: Any, done: Conve
     if told.get("lendingLimit") is not None:
         why = "what is not used may be borrowed whole, and comes back by reclaim"
         done.lost.append(Lost(draft.named, f"{where}.lendingLimit={told['lendingLimit']}", why))
+    if not draft.parent and not draft.name.startswith("cohort:"):
+        limit = quota  # It has no cohort to borrow from.
     draft.set(_pool(flavor), resource, quota=quota, limit=limit)
     if resource == "gpu" and weight is not None and _milli(weight) != 1000:
         milli = _milli(weight)
@@ -193,7 +238,7 @@ def _priority(told: Manifest, done: Converted) -> None:
     done.lost += each.lost(_WHY)
 
 
-def _workload(told: Manifest) -> Manifest:
+def _workload(told: Manifest, done: Converted) -> Manifest:
     """The Job without Kueue's queue label, and not suspended: Ballast holds its pods by a gate."""
     made = cleaned(told)
     labels = made["metadata"].get("labels") or {}
@@ -203,6 +248,12 @@ def _workload(told: Manifest) -> Manifest:
         made["metadata"].pop("labels", None)
     if made["kind"] == "Job":
         made["spec"].pop("suspend", None)
-        if name:
-            made["spec"]["template"].setdefault("spec", {})["priorityClassName"] = name
+    elif made["kind"] == "CronJob":
+        # Its own `suspend` says that no Job is to be made, and stays.
+        made["spec"]["jobTemplate"]["spec"].pop("suspend", None)
+    if name and made["kind"] == "Job":
+        made["spec"]["template"].setdefault("spec", {})["priorityClassName"] = name
+    elif name:
+        why = "set priorityClassName in the pod template"
+        done.lost.append(Lost(Fields(told).named, f"{_GROUP}/priority-class={name}", why))
     return made

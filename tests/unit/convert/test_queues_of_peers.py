@@ -149,7 +149,7 @@ def test_kueue_cluster_queue_becomes_project_flavor_pool_and_cohort_department()
     assert pool["gpu"] == {"quota": 8, "limit": 12, "overQuotaWeight": 2}
     assert pool["cpu"] == {"quota": 9}
     assert of_kind(done, "GpuDepartment")["research"]["spec"]["nodePools"] == [
-        {"name": "a100", "gpu": {"quota": 8}}
+        {"name": "a100", "gpu": {"quota": 8, "limit": 8}}
     ]
     selector = of_kind(done, "GpuNodePool")["a100"]["spec"]["nodeSelector"]
     assert selector == {"nvidia.com/gpu.product": "A100"}
@@ -296,3 +296,78 @@ def test_quotas_of_gpus_are_quantities() -> None:
     done = volcano.convert(objects(VOLCANO.replace('nvidia.com/gpu: "12"', "nvidia.com/gpu: 1k")))
     assert_accepted(done)
     assert of_kind(done, "GpuProject")["vision"]["spec"]["nodePools"][0]["gpu"]["limit"] == 1000
+
+
+def cluster_queue(name: str, cohort: str, quota: int, resource: str = "nvidia.com/gpu") -> str:
+    """A ClusterQueue with a weight and a quota in one flavor."""
+    return f"""
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {{name: {name}}}
+spec:
+  cohortName: '{cohort}'
+  fairSharing: {{weight: 3}}
+  resourceGroups:
+  - flavors: [{{name: a100, resources: [{{name: {resource}, nominalQuota: {quota}}}]}}]
+"""
+
+
+def test_kueue_queue_without_a_cohort_borrows_nothing() -> None:
+    done = kueue.convert(objects(cluster_queue("alone", "", 8)))
+    assert_accepted(done)
+    (pool,) = of_kind(done, "GpuProject")["alone"]["spec"]["nodePools"]
+    assert pool["gpu"] == {"quota": 8, "limit": 8, "overQuotaWeight": 3}
+
+
+def test_kueue_cohort_is_limited_to_what_its_queues_have() -> None:
+    text = cluster_queue("one", "all", 8) + cluster_queue("two", "low", 4)
+    low = "{apiVersion: kueue.x-k8s.io/v1beta2, kind: Cohort, metadata: {name: low},"
+    done = kueue.convert(objects(f"{text}---\n{low} spec: {{parentName: all}}}}"))
+    assert_accepted(done)
+    assert of_kind(done, "GpuDepartment")["all"]["spec"]["nodePools"] == [
+        {"name": "a100", "gpu": {"quota": 12, "limit": 12}}
+    ]
+    project = of_kind(done, "GpuProject")["two"]["spec"]["nodePools"][0]
+    assert project["gpu"] == {"quota": 4, "overQuotaWeight": 3}
+
+
+def test_kueue_weight_of_a_queue_without_gpus_is_told() -> None:
+    done = kueue.convert(objects(cluster_queue("cpus", "all", 8, "cpu")))
+    assert_accepted(done)
+    assert any("fairSharing.weight=3" in each for each in lost(done))
+
+
+def test_kueue_namespace_of_two_queues_is_told() -> None:
+    local = "\n".join(
+        "---\n{apiVersion: kueue.x-k8s.io/v1beta1, kind: LocalQueue, metadata:"
+        f" {{name: {queue}, namespace: team}}, spec: {{clusterQueue: {queue}}}}}"
+        for queue in ("one", "two")
+    )
+    text = cluster_queue("one", "all", 8) + cluster_queue("two", "all", 4)
+    done = kueue.convert(objects(text + local))
+    assert_accepted(done)
+    projects = of_kind(done, "GpuProject")
+    assert projects["one"]["spec"]["namespaces"] == ["team"]
+    assert "namespaces" not in projects["two"]["spec"]
+    assert any(each.startswith("ClusterQueue two: namespace team: ") for each in lost(done))
+
+
+def test_kueue_cron_job_makes_jobs_that_are_not_suspended() -> None:
+    text = """
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly, namespace: team, labels: {kueue.x-k8s.io/priority-class: high}}
+spec:
+  schedule: "0 1 * * *"
+  suspend: true
+  jobTemplate:
+    spec:
+      suspend: true
+      template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}
+"""
+    done = kueue.convert(objects(text))
+    (made,) = done.objects
+    assert made["spec"]["suspend"] is True
+    assert "suspend" not in made["spec"]["jobTemplate"]["spec"]
+    assert any("priority-class=high" in each for each in lost(done))
