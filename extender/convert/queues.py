@@ -57,6 +57,8 @@ def build(drafts: Iterable[Draft], into: Converted, *, has_namespaces: bool) -> 
             into.lost.append(Lost(by_name[each].named, "its level", told))
     for name, projects in departments.items():
         own = by_name.get(name) if name in parents else None
+        if own is not None:
+            into.lost += _weights_of(own)
         into.objects.append(_department(name, own, projects))
     for name, projects in departments.items():
         into.objects += (_project(leaf, name) for leaf in projects)
@@ -92,6 +94,16 @@ def _department(name: str, own: Draft | None, projects: list[Draft]) -> Manifest
         "metadata": {"name": _bare(name)},
         "spec": {"nodePools": pools},
     }
+
+
+def _weights_of(department: Draft) -> Iterator[Lost]:
+    """Take the weights out of the figures of a department, where they have no effect."""
+    for pool, resources in department.pools.items():
+        for resource, figures in resources.items():
+            weight = figures.pop("overQuotaWeight", None)
+            if weight is not None:
+                told = f"{pool}.{resource}.overQuotaWeight={weight}"
+                yield Lost(department.named, told, "the weight of a department is its quota")
 
 
 def _project(draft: Draft, department: str) -> Manifest:

@@ -4,6 +4,7 @@ Labels and annotations of pods (`runai/queue`, `gpu-fraction` and so on) are rea
 are.
 """
 
+import math
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -118,7 +119,7 @@ def _figures(draft: Draft, told: Manifest, done: Converted) -> None:
             resource,
             quota=_amount(resource, quota, given),
             limit=_amount(resource, limit, given),
-            overQuotaWeight=_weight(given.get("overQuotaWeight")),
+            overQuotaWeight=_weight(draft, f"{pool}.{resource}", given, done),
         )
     if rank := told.get("priority"):
         done.lost.append(Lost(draft.named, f"{pool}.priority={rank}", _WHY["range"]))
@@ -139,8 +140,15 @@ def _amount(resource: str, value: Any, given: Manifest) -> Any:
     return f"{int(value)}{unit}"
 
 
-def _weight(value: Any) -> int | None:
-    return None if value in (None, 1) else max(0, min(_MOST_WEIGHT, int(value)))
+def _weight(draft: Draft, where: str, given: Manifest, done: Converted) -> int | None:
+    value = given.get("overQuotaWeight")
+    if value in (None, 1):
+        return None
+    weight: int = max(0, min(_MOST_WEIGHT, math.ceil(value)))
+    if weight != value:
+        why = f"weights are whole numbers from 0 to {_MOST_WEIGHT}: {weight} here"
+        done.lost.append(Lost(draft.named, f"{where}.overQuotaWeight={value}", why))
+    return weight
 
 
 def _of_object(told: Manifest, done: Converted) -> Draft:

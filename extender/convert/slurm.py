@@ -22,7 +22,9 @@ from extender.convert.fields import Converted, Lost, Manifest
 from extender.convert.queues import Draft, build, dns_name
 
 _LINE: Final = re.compile(r"^(Cluster|Parent|Account|User)\s*-\s*'?([^':]*)'?(?::(.*))?$", re.I)
-_GPUS: Final = re.compile(r"gres/gpu(?::[^=,]+)?=([0-9]+)", re.I)
+#: Between the options of a line; not the colon in front of a model, as in gres/gpu:a100=8.
+_COLON: Final = re.compile(r"(?<!gpu):(?=[A-Za-z ]+=)", re.I)
+_TRES: Final = re.compile(r"(cpu|mem|gres/gpu(?::[^=]+)?)=([0-9]+)([KMGTP]?)", re.I)
 #: One of the resources of --gres: gpu, gpu:2, gpu:a100, gpu:a100:2, each with sockets or without.
 _GRES: Final = re.compile(
     r"(?:gres/)?gpu(?::(?![0-9]+(?:\(|$))([a-z0-9_.-]+))?(?::([0-9]+))?(?:\([^)]*\))?", re.I
@@ -90,7 +92,7 @@ def _dump(text: str) -> Iterator[dict[str, str]]:
         if found is None:
             continue
         kind, name, rest = found[1].lower(), found[2].strip(), found[3] or ""
-        parts = (part.partition("=") for part in rest.split(":"))
+        parts = (part.partition("=") for part in _COLON.split(rest))
         options = {key.lower(): value.strip("'") for key, equals, value in parts if equals}
         if kind == "parent":
             parent = name
@@ -117,14 +119,36 @@ def _associations(
         share = line.get("fairshare") or line.get("share") or ""
         if share.isdecimal() and int(share) != 1:
             draft.set("", "gpu", overQuotaWeight=int(share))
-        gpus = _GPUS.search(line.get("grptres", ""))
-        if gpus:
-            # Slurm guarantees nothing: what an account may have at most is a limit, and its share
-            # of what there is comes from its weight.
-            draft.set("", "gpu", quota=0, limit=int(gpus[1]))
-        else:
-            draft.set("", "gpu", quota=0)
+        _limits(draft, line.get("grptres", ""), done)
         _report(line, named, done)
+
+
+def _limits(draft: Draft, text: str, done: Converted) -> None:
+    """Slurm guarantees nothing: what an account may have at most is a limit, and its share of what
+    there is comes from its weight."""
+    draft.set("", "gpu", quota=0)
+    of_models: dict[str, int] = {}
+    limit: int | None = None
+    for part in filter(None, text.split(",")):
+        found = _TRES.fullmatch(part)
+        if found is None:
+            why = "Ballast limits GPUs, CPU and memory"
+            done.lost.append(Lost(draft.named, f"grptres={part}", why))
+            continue
+        name, number = found[1].lower(), int(found[2])
+        if name == "cpu":
+            draft.set("", "cpu", limit=str(number))
+        elif name == "mem":
+            draft.set("", "memory", limit=f"{number}{found[3].upper() or 'M'}i")
+        elif name == "gres/gpu":
+            limit = number
+        else:
+            of_models[name] = number
+            why = "a limit of one model: make a node pool of it; here it counts for all models"
+            done.lost.append(Lost(draft.named, f"grptres={part}", why))
+    if limit is None and of_models:
+        limit = sum(of_models.values())
+    draft.set("", "gpu", limit=limit)
 
 
 def _user(line: dict[str, str], named: str, done: Converted) -> None:

@@ -40,9 +40,7 @@ def test_kai_queues_become_department_and_project() -> None:
     done = kai.convert(objects(KAI))
     assert_accepted(done)
     department = of_kind(done, "GpuDepartment")["research"]["spec"]["nodePools"]
-    assert department == [
-        {"name": "default", "gpu": {"quota": 24, "limit": 32, "overQuotaWeight": 2}}
-    ]
+    assert department == [{"name": "default", "gpu": {"quota": 24, "limit": 32}}]
     project = of_kind(done, "GpuProject")["vision"]["spec"]
     assert project["department"] == "research"
     assert project["namespaces"] == ["team-v"]
@@ -56,7 +54,8 @@ def test_kai_queues_become_department_and_project() -> None:
     # The pod is Ballast's now, and its label is read as it is.
     assert "schedulerName" not in of_kind(done, "Pod")["p"]["spec"]
     assert [each.partition(": ")[2].partition(":")[0] for each in lost(done)] == [
-        "spec.priority=100"
+        "spec.priority=100",
+        "default.gpu.overQuotaWeight=2",
     ]
 
 
@@ -193,7 +192,10 @@ def test_runai_api_export_becomes_departments_and_projects() -> None:
     (pool,) = project["nodePools"]
     assert pool["gpu"] == {"quota": 8, "limit": 12, "overQuotaWeight": 3}
     assert (pool["cpu"], pool["memory"]) == ({"quota": "1000m"}, {"quota": "2048Mi"})
-    assert [each for each in lost(done) if "trainingJobTimeLimitSeconds=3600" in each] == lost(done)
+    told = lost(done)
+    for word in ("trainingJobTimeLimitSeconds=3600", "default.gpu.overQuotaWeight=2"):
+        assert any(word in each for each in told), (word, told)
+    assert len(told) == 2
 
 
 def test_runai_objects_of_older_clusters() -> None:
@@ -259,7 +261,7 @@ def test_slurm_accounts_become_departments_and_projects(text: str) -> None:
     done = slurm.convert({"accounts": text})
     assert_accepted(done)
     department = of_kind(done, "GpuDepartment")["physics"]["spec"]["nodePools"][0]
-    assert department["gpu"] == {"quota": 0, "limit": 16, "overQuotaWeight": 30}
+    assert department["gpu"] == {"quota": 0, "limit": 16}
     project = of_kind(done, "GpuProject")["optics"]["spec"]
     assert project["department"] == "physics"
     assert project["nodePools"][0]["gpu"] == {"quota": 0, "overQuotaWeight": 2}
@@ -371,3 +373,41 @@ spec:
     assert made["spec"]["suspend"] is True
     assert "suspend" not in made["spec"]["jobTemplate"]["spec"]
     assert any("priority-class=high" in each for each in lost(done))
+
+
+def test_slurm_limits_of_models_cpu_and_memory() -> None:
+    tres = "gres/gpu:a100=8,gres/gpu:tesla=4,cpu=64,mem=512G,node=3"
+    text = f"Parent - 'root'\nAccount - 'lab':Fairshare=2:GrpTRES={tres}:MaxJobs=10\n"
+    done = slurm.convert({"accounts": text})
+    assert_accepted(done)
+    assert of_kind(done, "GpuProject")["lab"]["spec"]["nodePools"] == [
+        {
+            "name": "default",
+            "gpu": {"quota": 0, "overQuotaWeight": 2, "limit": 12},
+            "cpu": {"limit": "64"},
+            "memory": {"limit": "512Gi"},
+        }
+    ]
+    told = lost(done)
+    for word in ("gres/gpu:a100=8", "gres/gpu:tesla=4", "node=3", "maxjobs=10"):
+        assert any(word in each for each in told), (word, told)
+
+
+def test_weights_of_departments_have_no_effect_and_are_told() -> None:
+    for done in (kai.convert(objects(KAI)), slurm.convert({"accounts": DUMP})):
+        for department in of_kind(done, "GpuDepartment").values():
+            assert "overQuotaWeight" not in str(department)
+        assert any("overQuotaWeight=" in each for each in lost(done))
+
+
+@pytest.mark.parametrize(
+    ("weight", "ours", "is_told"),
+    [("0.5", 1, True), ("2.5", 3, True), ("7", 3, True), ("2", 2, False)],
+)
+def test_weights_of_runai_are_rounded_up_and_told(weight: str, ours: int, is_told: bool) -> None:
+    done = runai.convert(objects(RUNAI.replace("Weight: 3", f"Weight: {weight}")))
+    assert_accepted(done)
+    (pool,) = of_kind(done, "GpuProject")["vision"]["spec"]["nodePools"]
+    assert pool["gpu"]["overQuotaWeight"] == ours
+    told = f"project vision: default.gpu.overQuotaWeight={weight}: "
+    assert any(each.startswith(told) for each in lost(done)) == is_told
