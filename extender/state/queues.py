@@ -1,30 +1,31 @@
 """Departments, projects and node pools: their figures, and which pods belong to which.
 
-Figures are written by people: what is malformed is reported by `problems()` and the last good
-figure, or zero, is used in its place, so that one typing error never stops a queue.
+Figures that are malformed are reported by `problems()`, so that one typing error never stops a
+queue; `extender.state.figures` reads them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Set
 from typing import Final, TypeVar
 
 from extender.api import kinds
 from extender.api.classes import class_refusal
 from extender.api.kinds import (
     GpuDepartment,
-    GpuFigures,
     GpuNodePool,
     GpuNodePoolSpec,
     GpuProject,
-    HostFigures,
     PoolFigures,
 )
 from extender.api.names import DEFAULT_POOL
 from extender.api.reasons import Reason, Refused
-from extender.api.units import UnitError, parse_cpu, parse_gpus, parse_memory
+from extender.state.figures import (
+    read_quota,
+    weigh_by_quota,
+    weighed_by_quota,
+    with_past_use,
+    without_effect,
+)
 from extender.state.model import (
-    UNBOUND,
-    UNLIMITED,
     Amounts,
     Figures,
     JobOrder,
@@ -109,7 +110,7 @@ class Queues:
         view = QueueView(
             name=department_queue(name),
             created_at=unix_s(department.metadata.creation_timestamp),
-            pools={pool: _by_quota(figures) for pool, figures in pools.items()},
+            pools={pool: weighed_by_quota(figures) for pool, figures in pools.items()},
         )
         self.department_views = _with(self.department_views, view)
 
@@ -161,10 +162,10 @@ class Queues:
         }
         projects = self.project_views
         if by_quota:
-            projects = {name: _weigh_by_quota(view, by_quota) for name, view in projects.items()}
+            projects = {name: weigh_by_quota(view, by_quota) for name, view in projects.items()}
         views = {**self.department_views, **projects}
         for queue in self.past_use.keys() & views.keys():
-            views[queue] = _with_past(views[queue], self.past_use[queue])
+            views[queue] = with_past_use(views[queue], self.past_use[queue])
         return views
 
     def set_pool(self, pool: GpuNodePool) -> bool:
@@ -305,9 +306,9 @@ class Queues:
                 problems.append(f"node pool {figures.name} is listed twice: the first counts")
                 continue
             known = last.pools.get(figures.name, _NONE_YET) if last else _NONE_YET
-            quotas[figures.name], refused = _read_quota(figures, known)
+            quotas[figures.name], refused = read_quota(figures, known)
             if owner[0] == "GpuDepartment":
-                refused += _without_effect(figures)
+                refused += without_effect(figures)
             problems += [f"node pool {figures.name}: {text}" for text in refused]
         if problems:
             self._bad_figures[owner] = problems
@@ -346,99 +347,6 @@ class Queues:
             listed = {*self._by_namespace.get(namespace, ()), name}
             self._by_namespace[namespace] = tuple(sorted(listed))
         return old | new
-
-
-def _read_quota(figures: PoolFigures, last: PoolQuota) -> tuple[PoolQuota, list[str]]:
-    """The figures of one pool, `last` where they are malformed, and what is wrong with them."""
-    problems: list[str] = []
-    quota = PoolQuota(
-        gpu=_read_figures(figures.gpu, parse_gpus, last.gpu, ("gpu", problems)),
-        cpu=_read_figures(figures.cpu, parse_cpu, last.cpu, ("cpu", problems)),
-        memory=_read_figures(figures.memory, parse_memory, last.memory, ("memory", problems)),
-        rank=figures.rank,
-    )
-    return quota, problems
-
-
-def _read_figures(
-    written: GpuFigures | HostFigures,
-    parse: Callable[[float | str], int],
-    last: Figures,
-    wrong: tuple[str, list[str]],
-) -> Figures:
-    """The figures of one resource; what is malformed is added to `wrong`, under its name."""
-    resource, problems = wrong
-
-    def read(field: str, value: float | str | None, known: int) -> int:
-        try:
-            return UNLIMITED if value is None else min(UNLIMITED, parse(value))
-        except UnitError as error:
-            problems.append(f"{resource}.{field}: {error}; {_kept(known)}")
-            return known
-
-    quota = read("quota", written.quota, last.quota)
-    limit = read("limit", written.limit, last.limit)
-    weight = written.over_quota_weight
-    if weight < 0:
-        problems.append(f"{resource}.overQuotaWeight: {weight} is not 0 or more")
-        weight = last.weight
-    if quota == UNLIMITED and limit == UNLIMITED:
-        return UNBOUND
-    return Figures(quota, limit, weight)
-
-
-def _without_effect(figures: PoolFigures) -> list[str]:
-    """What the figures of a department say that a department does not have."""
-    weighed = ("gpu", figures.gpu), ("cpu", figures.cpu), ("memory", figures.memory)
-    problems = [
-        f"{resource}.overQuotaWeight: has no effect, the weight of a department is its quota"
-        for resource, written in weighed
-        if written.over_quota_weight != 1
-    ]
-    if figures.rank:
-        problems.append("rank: has no effect, departments have none")
-    return problems
-
-
-def _kept(figure: int) -> str:
-    """What is in force in place of a malformed figure."""
-    if figure in (0, UNLIMITED):
-        return f"{'none' if figure else '0'} is in force until it is mended"
-    return "the last good one is in force"
-
-
-def _by_quota(figures: PoolQuota) -> PoolQuota:
-    """Figures of a queue that has a part of the surplus in proportion to its quota.
-
-    So it is for departments always. Those without quota share equally what the others leave.
-    """
-    gpu, cpu, memory = (
-        Figures(of.quota, of.limit, weight=of.quota if 0 < of.quota < UNLIMITED else 1)
-        for of in figures.figures
-    )
-    return PoolQuota(gpu, cpu, memory, rank=0 if gpu.quota else 1)
-
-
-def _weigh_by_quota(view: QueueView, pools: set[str]) -> QueueView:
-    """The project as it counts where weights are off in these pools."""
-    figures = {
-        pool: replace(_by_quota(quota), rank=quota.rank) if pool in pools else quota
-        for pool, quota in view.pools.items()
-    }
-    return replace(view, pools=figures)
-
-
-def _with_past(view: QueueView, used: Mapping[str, Amounts]) -> QueueView:
-    """The queue with what it used in the past, by node pool."""
-    pools = dict(view.pools)
-    for pool, amounts in used.items():
-        quota = pools.get(pool, PoolQuota())
-        gpu, cpu, memory = (
-            replace(figures, usage_ppm=ppm)
-            for figures, ppm in zip(quota.figures, amounts, strict=True)
-        )
-        pools[pool] = PoolQuota(gpu, cpu, memory, quota.rank)
-    return replace(view, pools=pools)
 
 
 def _same(

@@ -1,0 +1,104 @@
+"""Figures of queues as people write them, read into the integers that the policy computes with.
+
+What is malformed is told in a sentence, and the last good figure stays in force in its place.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from extender.api.kinds import GpuFigures, HostFigures, PoolFigures
+from extender.api.units import UnitError, parse_cpu, parse_gpus, parse_memory
+from extender.state.model import UNBOUND, UNLIMITED, Amounts, Figures, PoolQuota, QueueView
+
+
+def read_quota(figures: PoolFigures, last: PoolQuota) -> tuple[PoolQuota, list[str]]:
+    """The figures of one pool, `last` where they are malformed, and what is wrong with them."""
+    problems: list[str] = []
+    quota = PoolQuota(
+        gpu=_read_figures(figures.gpu, parse_gpus, last.gpu, ("gpu", problems)),
+        cpu=_read_figures(figures.cpu, parse_cpu, last.cpu, ("cpu", problems)),
+        memory=_read_figures(figures.memory, parse_memory, last.memory, ("memory", problems)),
+        rank=figures.rank,
+    )
+    return quota, problems
+
+
+def _read_figures(
+    written: GpuFigures | HostFigures,
+    parse: Callable[[float | str], int],
+    last: Figures,
+    wrong: tuple[str, list[str]],
+) -> Figures:
+    """The figures of one resource; what is malformed is added to `wrong`, under its name."""
+    resource, problems = wrong
+
+    def read(field: str, value: float | str | None, known: int) -> int:
+        try:
+            return UNLIMITED if value is None else min(UNLIMITED, parse(value))
+        except UnitError as error:
+            problems.append(f"{resource}.{field}: {error}; {_kept(known)}")
+            return known
+
+    quota = read("quota", written.quota, last.quota)
+    limit = read("limit", written.limit, last.limit)
+    weight = written.over_quota_weight
+    if weight < 0:
+        problems.append(f"{resource}.overQuotaWeight: {weight} is not 0 or more")
+        weight = last.weight
+    if quota == UNLIMITED and limit == UNLIMITED:
+        return UNBOUND
+    return Figures(quota, limit, weight)
+
+
+def without_effect(figures: PoolFigures) -> list[str]:
+    """What the figures of a department say that a department does not have."""
+    weighed = ("gpu", figures.gpu), ("cpu", figures.cpu), ("memory", figures.memory)
+    problems = [
+        f"{resource}.overQuotaWeight: has no effect, the weight of a department is its quota"
+        for resource, written in weighed
+        if written.over_quota_weight != 1
+    ]
+    if figures.rank:
+        problems.append("rank: has no effect, departments have none")
+    return problems
+
+
+def _kept(figure: int) -> str:
+    """What is in force in place of a malformed figure."""
+    if figure in (0, UNLIMITED):
+        return f"{'none' if figure else '0'} is in force until it is mended"
+    return "the last good one is in force"
+
+
+def weighed_by_quota(figures: PoolQuota) -> PoolQuota:
+    """Figures of a queue that has a part of the surplus in proportion to its quota.
+
+    So it is for departments always. Those without quota share equally what the others leave.
+    """
+    gpu, cpu, memory = (
+        Figures(of.quota, of.limit, weight=of.quota if 0 < of.quota < UNLIMITED else 1)
+        for of in figures.figures
+    )
+    return PoolQuota(gpu, cpu, memory, rank=0 if gpu.quota else 1)
+
+
+def weigh_by_quota(view: QueueView, pools: set[str]) -> QueueView:
+    """The project as it counts where weights are off in these pools."""
+    figures = {
+        pool: replace(weighed_by_quota(quota), rank=quota.rank) if pool in pools else quota
+        for pool, quota in view.pools.items()
+    }
+    return replace(view, pools=figures)
+
+
+def with_past_use(view: QueueView, used: Mapping[str, Amounts]) -> QueueView:
+    """The queue with what it used in the past, by node pool."""
+    pools = dict(view.pools)
+    for pool, amounts in used.items():
+        quota = pools.get(pool, PoolQuota())
+        gpu, cpu, memory = (
+            replace(figures, usage_ppm=ppm)
+            for figures, ppm in zip(quota.figures, amounts, strict=True)
+        )
+        pools[pool] = PoolQuota(gpu, cpu, memory, quota.rank)
+    return replace(view, pools=pools)
