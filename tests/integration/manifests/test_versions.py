@@ -1,8 +1,8 @@
 """Every overlay and every policy on other Kubernetes versions than the one of all other tests.
 
-kube-apiserver 1.36 emulates back to 1.33. A policy's expressions are compiled with the functions of
-the version before the emulated one, so 1.33 also shows that they compile on 1.32. The next version
-is built by `make next-plane`, and runs here where it is built; kube-scheduler of it, too.
+kube-apiserver 1.36 emulates back to 1.33. `make other-planes` builds kube-apiserver and
+kube-scheduler of the oldest supported version and of the newest; they run here where they are
+built.
 """
 
 import json
@@ -14,15 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cycle.two_projects import Scene
-from tests.support.controlplane.binaries import find_next_binaries
-from tests.support.controlplane.builder import NEXT_SOURCES, NEXT_VERSION
+from tests.support.controlplane.binaries import find_other_binaries
+from tests.support.controlplane.builder import OTHER_PROGRAMS, OTHER_RELEASES
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Cluster, apply_crds, run_kubectl, wait_for
 from tests.support.installation import install
 from tests.support.overlays import MANIFESTS, OVERLAYS
 
-OLDER = ("1.33", "1.34", "1.35")
-NEXT = NEXT_VERSION.rpartition(".")[0]
+EMULATED = ("1.33", "1.34", "1.35")
 IN_FORCE_S = 30.0
 #: Functions that CEL has in Kubernetes 1.33 or newer only: semver, and the third version of lists.
 TOO_NEW = re.compile(r"\b(semver|isSemver|flatten|distinct|slice|reverse|sortBy|range)\(")
@@ -36,21 +35,22 @@ HALF = json.dumps(
 )
 
 
-def next_plane() -> ControlPlane:
-    """A control plane with programs of the next version; skips the test where there are none."""
-    programs = find_next_binaries()
-    if programs.keys() != NEXT_SOURCES.keys():
-        pytest.skip(f"Kubernetes {NEXT} is not built; make next-plane builds it")
+def other_release(release: str) -> ControlPlane:
+    """A control plane with programs of that release; skips the test where there are none."""
+    programs = find_other_binaries(release)
+    if len(programs) < len(OTHER_PROGRAMS):
+        pytest.skip(f"Kubernetes {release} is not built; make other-planes builds it")
     return ControlPlane(programs=programs)
 
 
-@pytest.fixture(scope="module", params=(*OLDER, NEXT))
+@pytest.fixture(scope="module", params=sorted((*EMULATED, *OTHER_RELEASES)))
 def other(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A control plane whose API server emulates an older version, or is of the next one."""
+    """A control plane whose API server emulates another version, or is of another release."""
     version: str = request.param
-    plane = next_plane() if version == NEXT else ControlPlane(emulated=version)
-    with plane:
-        assert plane.admin.get("/version")["emulationMinor"] == version.partition(".")[2]
+    is_built = version in OTHER_RELEASES
+    with other_release(version) if is_built else ControlPlane(emulated=version) as plane:
+        told = plane.admin.get("/version")
+        assert told.get("emulationMinor", told["minor"]) == version.partition(".")[2]
         yield plane
 
 
@@ -75,8 +75,9 @@ def test_every_overlay_is_applied_and_the_policies_hold_on(
 
 
 @pytest.mark.controlplane
-async def test_kube_scheduler_of_the_next_version_binds_what_is_planned() -> None:
-    with next_plane() as plane:
+@pytest.mark.parametrize("release", OTHER_RELEASES)
+async def test_kube_scheduler_of_another_release_binds_what_is_planned(release: str) -> None:
+    with other_release(release) as plane:
         install(plane)
         plane.start_kwok()
         async with Scene.open(Cluster(plane, "default", None), n_nodes=2, cards=2) as scene:

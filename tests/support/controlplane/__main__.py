@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from tests.support.controlplane.binaries import build_next_binaries, find_binaries
+from tests.support.controlplane.binaries import build_other_binaries, find_binaries
+from tests.support.controlplane.builder import OTHER_RELEASES
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Cluster, apply_crds
 from tests.support.controlplane.process import ControlPlaneError
@@ -58,12 +59,13 @@ def up(
 
 
 @main.command()
-@click.option("--next", "is_next", is_flag=True, help="Of the next Kubernetes release instead.")
-def build(*, is_next: bool) -> None:
+@click.option("--others", is_flag=True, help="Those of other Kubernetes releases instead.")
+def build(*, others: bool) -> None:
     """Make the programs that are missing, and say where all of them are."""
-    found = build_next_binaries() if is_next else find_binaries()
-    for name, path in found.items():
-        click.echo(f"{name}: {path}")
+    made = map(build_other_binaries, OTHER_RELEASES) if others else (find_binaries(),)
+    for programs in made:
+        for name, path in programs.items():
+            click.echo(f"{name}: {path}")
 
 
 @main.command()

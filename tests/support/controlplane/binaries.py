@@ -12,10 +12,11 @@ from pathlib import Path
 
 from tests.support.controlplane.builder import (
     MODULES,
-    NEXT_MODULES,
-    NEXT_SOURCES,
+    OTHER_MODULES,
+    OTHER_PROGRAMS,
     SOURCES,
     build_missing,
+    other_sources,
 )
 from tests.support.controlplane.process import ControlPlaneError
 
@@ -49,21 +50,21 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return _cache(environ) / "controlplane" / modules_digest(MODULES)
 
 
-def find_next_binaries(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Path of each program of the next Kubernetes release that is built already, by name."""
-    folder = next_folder(environ)
-    return {each: folder / each for each in NEXT_SOURCES if os.access(folder / each, os.X_OK)}
+def find_other_binaries(release: str, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """Path of each program of another Kubernetes release that is built already, by name."""
+    folder = other_folder(release, environ)
+    return {each: folder / each for each in OTHER_PROGRAMS if os.access(folder / each, os.X_OK)}
 
 
-def build_next_binaries(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Path of every program in `NEXT_SOURCES`; builds those that are missing, in minutes."""
-    build_missing(next_folder(environ), NEXT_SOURCES)
-    return find_next_binaries(environ)
+def build_other_binaries(release: str, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """Path of every program in `OTHER_PROGRAMS`; builds those that are missing, in minutes."""
+    build_missing(other_folder(release, environ), other_sources(release))
+    return find_other_binaries(release, environ)
 
 
-def next_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The cache folder for programs of the next Kubernetes release."""
-    return _cache(environ) / "next" / modules_digest(NEXT_MODULES)
+def other_folder(release: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """The cache folder for programs of another Kubernetes release."""
+    return _cache(environ) / "releases" / modules_digest(OTHER_MODULES / release)
 
 
 def modules_digest(modules: Path) -> str:

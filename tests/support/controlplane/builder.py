@@ -19,9 +19,9 @@ from tests.support.controlplane.toolchain import find_go
 
 MODULES = Path(__file__).with_name("modules")
 KUBERNETES_VERSION = "1.36.3"
-#: The release after that one, for what is tested on both; built by `make next-plane` only.
-NEXT_MODULES = Path(__file__).with_name("next")
-NEXT_VERSION = "1.37.2"
+#: Other releases that some tests run on, by their minor version; `make other-planes` builds them.
+OTHER_RELEASES = {"1.32": "1.32.13", "1.37": "1.37.2"}
+OTHER_MODULES = Path(__file__).with_name("releases")
 #: kube-apiserver alone takes 3 minutes on two idle cores with an empty build cache.
 BUILD_TIMEOUT_S = 3600.0
 
@@ -48,11 +48,17 @@ SOURCES = {
     "kubectl": Source(_KUBERNETES, "k8s.io/kubernetes/cmd/kubectl"),
     "kwok": Source(MODULES / "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
 }
-#: Those of them that are built of the next release, too.
-NEXT_SOURCES = {
-    name: Source(NEXT_MODULES / "kubernetes", f"k8s.io/kubernetes/cmd/{name}", NEXT_VERSION)
-    for name in ("kube-apiserver", "kube-scheduler")
-}
+#: Those of them that are built of other releases, too.
+OTHER_PROGRAMS = ("kube-apiserver", "kube-scheduler")
+
+
+def other_sources(release: str) -> dict[str, Source]:
+    """What the programs of another release are built from; `release` is in `OTHER_RELEASES`."""
+    module = OTHER_MODULES / release / "kubernetes"
+    return {
+        name: Source(module, f"k8s.io/kubernetes/cmd/{name}", OTHER_RELEASES[release])
+        for name in OTHER_PROGRAMS
+    }
 
 
 def build_missing(folder: Path, sources: Mapping[str, Source]) -> None:

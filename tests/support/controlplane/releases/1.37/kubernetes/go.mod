@@ -1,6 +1,6 @@
-// The Kubernetes release after the one that all tests run: `go build` of the tools below.
+// The newest Kubernetes release that is supported: `go build` of the tools below.
 // k8s.io/kubernetes names its staging modules by path; here each is replaced by its published tag.
-module ballast.dev/controlplane/kubernetes-next
+module ballast.dev/controlplane/kubernetes-newest
 
 go 1.26.0
 
