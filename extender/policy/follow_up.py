@@ -17,6 +17,7 @@ from extender.api.reasons import Reason, Refused
 from extender.policy.plan import ALL_STAGES, Admission, Eviction, Move, Placement, Plan, State
 from extender.policy.queues.tree import tally_of
 from extender.policy.workloads.disruption_budgets import Budgets
+from extender.policy.workloads.gangs import is_satisfied
 from extender.state.model import PodView, WorkloadView
 from extender.state.nodes import NodeTable
 from extender.state.snapshot import Snapshot
@@ -244,9 +245,14 @@ class _Net:
         rounds = self.rounds
         for each in rounds.evictions():
             self._victims.setdefault(_uid_of(each), each)
+        evicted = {_uid_of(each) for each in rounds.evictions() if isinstance(each, Eviction)}
+        only_moved = self._victims.keys() - evicted
         changes = list(rounds.changes())
-        for _, after in changes:
-            self._ends_at.update((pod.uid, pod) for pod in after.pods if pod.node)
+        for before, after in changes:
+            ends_at = {pod.uid: pod for pod in after.pods if pod.node}
+            if self._is_torn(before, ends_at):
+                ends_at = {uid: pod for uid, pod in ends_at.items() if uid in only_moved}
+            self._ends_at.update(ends_at)
         self.admissions += rounds.settled()
         at_once = rounds.started_at_once()
         for before, _ in changes:
@@ -256,6 +262,27 @@ class _Net:
             for pod in before.pods:
                 if pod.state == "bound" and pod.uid in self._victims:
                     self._take(before, pod, beneficiaries)
+
+    def _is_torn(self, workload: WorkloadView, ends_at: Mapping[str, PodView]) -> bool:
+        """Whether the rest of a gang would be below its minimum, since some of its pods end
+        elsewhere and may not be moved there. Then what was evicted of it has no place in the end:
+        the gang is evicted whole, as by the round that evicted it."""
+        live = [pod for pod in workload.pods if pod.node and not pod.is_terminating]
+        stay = [
+            pod for pod in workload.pods if pod.uid in ends_at and self._may_end_at(pod, ends_at)
+        ]
+        return is_satisfied(workload, live) and not is_satisfied(workload, stay)
+
+    def _may_end_at(self, pod: PodView, ends_at: Mapping[str, PodView]) -> bool:
+        """Whether the pod has its place in the end without being made again for it."""
+        victim = self._victims.get(pod.uid)
+        return (
+            pod.state != "bound"
+            or victim is None
+            or isinstance(victim, Move)
+            or _is_same_place(pod, ends_at[pod.uid])
+            or self.rounds.may_move(pod, victim.reason)
+        )
 
     def _admit(self, workload: WorkloadView, at_once: set[str]) -> None:
         placed: dict[State, list[Placement]] = {}
@@ -285,9 +312,7 @@ class _Net:
             others = (key for key in chain(here, everywhere) if key != workload.key)
             beneficiary = next(others, beneficiary)
         reason = victim.reason
-        if end is not None and (
-            isinstance(victim, Move) or self.rounds.may_move(pod, victim.reason)
-        ):
+        if end is not None and self._may_end_at(pod, self._ends_at):
             place = Placement(pod, end.node, end.cards)
             self.moves.append(Move(place, workload.key, Reason.MOVED, beneficiary, ""))
             return
