@@ -76,7 +76,15 @@ class Rounds:
             orphans=now.orphans,
             budgets=self._budgets.left,
             held_lately=now.held_lately,
+            placed=frozenset(self._placed()),
         )
+
+    def _placed(self) -> Iterator[str]:
+        """UIDs of the pods that any round so far gave a place."""
+        for plan in self._plans:
+            for admission in plan.admissions:
+                yield from (placement.pod.uid for placement in admission.placements)
+            yield from (move.placement.pod.uid for move in plan.moves)
 
     def _carry_out(self, plan: Plan) -> None:
         """Let what is placed run and what is evicted wait, in the table, the views and the tally.

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -89,9 +89,10 @@ def stored() -> dict[str, str]:
     return dict(line.split(": ", 1) for line in lines)
 
 
-def drawn(clusters: st.SearchStrategy[Entry], n: int) -> list[Entry]:
-    """`n` clusters, the same whatever else the tree contains."""
+def drawn(clusters: st.SearchStrategy[Entry], n: int, start: int = 0) -> list[Entry]:
+    """`n` clusters, drawn from `start`: the same whatever else the tree contains."""
     found: list[Entry] = []
+    _Uniform.start = start
 
     @settings(
         max_examples=n,
@@ -117,10 +118,11 @@ class _Uniform(PrimitiveProvider):
     """
 
     lifetime = "test_function"
+    start: ClassVar[int] = 0
 
     def __init__(self, data: Any) -> None:
         super().__init__(data)
-        self._random = Random(0)
+        self._random = Random(self.start)
 
     def draw_boolean(self, p: float = 0.5) -> bool:
         return self._random.random() < p

@@ -46,6 +46,11 @@ class _Census:
         """Whether the term selects this pod."""
         return pod.namespace == self.namespace and set(self.term.labels) <= set(pod.labels)
 
+    def keep_placed(self, uids: Collection[str]) -> None:
+        """Of the pods counted so far, only these get their places in this cycle."""
+        placed = self.placed_this_cycle
+        self.placed_this_cycle = {uid: placed[uid] for uid in placed if uid in uids}
+
 
 class PodAffinity:
     """Keeps count of all terms of the snapshot; a Simulation tells it of every step."""
@@ -219,7 +224,7 @@ class PodAffinity:
                     if ix is not None:
                         self.change(ix, pod, 1, is_there_later)
         for census in self._known.values():
-            census.placed_this_cycle.clear()
+            census.keep_placed(snapshot.placed)
 
 
 def _has_terms(pod: PodView) -> bool:
