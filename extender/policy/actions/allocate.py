@@ -151,16 +151,27 @@ class _Round:
 
     def _serve_drained(self, waiting: Sequence[Pending]) -> list[Pending]:
         """The workloads in a drain period have their turn before all others, within what their
-        queues deserve; returns what still waits."""
+        queues deserve, but for work of their project that would evict them; returns what still
+        waits."""
         session, started = self.session, set[int]()
         for pending in session.reservations.in_drain_period(waiting):
             leaf = session.queue_of(pending.workload, self.pool)
             if self._is_above(leaf, pending):
                 session.reservations.reserve(leaf, pending, self.pool)
+            elif self._has_place(pending) and self._is_overtaken(leaf, pending, waiting):
+                continue
             elif self._try(leaf, pending) is None:
                 started.add(id(pending))
                 session.waits.pop(pending.workload.key, None)
         return [pending for pending in waiting if id(pending) not in started]
+
+    def _has_place(self, pending: Pending) -> bool:
+        return has_place_in(self.session, pending, pending.chunk, (self.pool,), "now")
+
+    def _is_overtaken(self, leaf: Queue, pending: Pending, waiting: Sequence[Pending]) -> bool:
+        """Whether preemption would evict it for another that waits."""
+        preempting = self.preempting
+        return preempting is not None and preempting.would_lose_its_place(leaf, pending, waiting)
 
     def _may_wait(self, leaf: Queue, pending: Pending) -> bool:
         """Whether it has its turn after reclaim; pools of other policies have theirs only now."""
@@ -174,8 +185,7 @@ class _Round:
         """Whether it has a place now, and its turn only after preemption."""
         if self.preempting is None or not self.preempting.must_yield(leaf, pending):
             return False
-        has_place = has_place_in(self.session, pending, pending.chunk, (self.pool,), "now")
-        return has_place and self._is_fair_everywhere(pending)
+        return self._has_place(pending) and self._is_fair_everywhere(pending)
 
     def _is_above(self, leaf: Queue, pending: Pending) -> bool:
         """Whether it would lift its queue above what it deserves, so that reclaim is not for it."""

@@ -5,7 +5,8 @@ In each node pool one blocked workload that asks for more than one GPU, and stay
 queue deserves, has the places at which it can start first: after the ends that users stated for the
 next four hours, or in its drain periods after the ends of the preemptible pods that started lately.
 Other work starts on these cards if it states that it ends before, or if the blocked workload could
-take them back by reclaim or preemption.
+take them back by reclaim or preemption, unless work of its project that may not use them precedes
+it: that would preempt it, and have the cards after all.
 
 A drain period begins when the workload has waited for 4, 8, 16, ... hours, and lasts for a quarter
 of that time. Work that is larger than its queue's share has one in its turn.
@@ -52,10 +53,12 @@ class BackfillReservation:
 
 @dataclass(slots=True)
 class Reservations:
-    """At most one in each node pool."""
+    """At most one in each node pool. `_held_off`: by pool, what workloads could take for which only
+    kept cards were free."""
 
     future: Future
     settings: Settings
+    _held_off: dict[str, list[TakeBack]] = field(default_factory=dict)
     _kept: dict[str, BackfillReservation] = field(default_factory=dict)
     _n_searches: dict[str, int] = field(default_factory=dict)
 
@@ -104,7 +107,12 @@ class Reservations:
         if kept is None or self._may_use(kept, pending, pool):
             return False
         with self._lifted(kept, pool):
-            return self.future.places.has_place(pending, pool, "now")
+            has_place = self.future.places.has_place(pending, pool, "now")
+        leaf = self.future.queues[pool].leaf_of(pending.workload)
+        if has_place and leaf is not None:
+            could = self.take_back(leaf, pending, pool, ())
+            self._held_off.setdefault(pool, []).append(could)
+        return has_place
 
     def take_back(self, leaf: Queue, pending: Pending, pool: str, ended: Sequence[End]) -> TakeBack:
         """What the workload could take back once these have ended and it starts."""
@@ -121,9 +129,11 @@ class Reservations:
             return True
         after_s = 0 if kept.start_s is None else kept.start_s - now_s
         leaf = self.future.queues[pool].leaf_of(workload)
-        return leaf is not None and kept.take_back.could_take(
-            leaf, workload, pending.need(), after_s
-        )
+        if leaf is None or any(
+            each.precedes(leaf, workload) for each in self._held_off.get(pool, ())
+        ):
+            return False
+        return kept.take_back.could_take(leaf, workload, pending.need(), after_s)
 
     def _find(
         self, leaf: Queue, pending: Pending, pool: str, ends: Sequence[End]

@@ -123,8 +123,10 @@ def test_work_that_can_be_taken_back_passes() -> None:
     cluster.job("gang", "a", pods=8, age=500)
     cluster.job("other", "q", age=100)
     cluster.job("worse", "a", age=100, priority=25)
-    cluster.job("equal", "a", age=100)
     assert set(statuses(decide(cluster.snapshot()))) == {"other-0", "worse-0"}
+    # That which may not pass would preempt the lower priority at once.
+    cluster.job("equal", "a", age=100)
+    assert set(statuses(decide(cluster.snapshot()))) == {"other-0"}
 
 
 def test_work_that_is_protected_from_reclaim_until_the_start_passes() -> None:
