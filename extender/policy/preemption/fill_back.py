@@ -35,7 +35,8 @@ class PlanCheck(Protocol):
 class FillBack:
     """The victims of a statement.
 
-    `fullness` knows what has no place in the pool.
+    `fullness` knows what has no place in the pool. `beside` are statements of the cycle's plan, the
+    pods of which may be placed elsewhere for a victim that stays.
     """
 
     request: PreemptionRequest
@@ -43,6 +44,7 @@ class FillBack:
     eligibility: Eligibility
     fullness: Fullness
     check: PlanCheck
+    beside: Sequence[Statement] = ()
 
     def run(self) -> bool:
         """Decide about all of them; False if a pod can neither move nor be evicted."""
@@ -82,15 +84,24 @@ class FillBack:
             self._give_back_one(candidates.owner[p], (p,), partial(statement.cancel_move, p))
 
     def _give_back_one(self, w: int, pods: Sequence[int], keep: Callable[[], None]) -> None:
-        """Let these pods of workload w stay if the preemptor has its places all the same."""
-        mark = self.statement.checkpoint()
+        """Let these pods of workload w stay if the preemptor has its places all the same, or has
+        them once the statements beside it give way, too."""
+        if not self._try_to_keep(w, pods, keep, (self.statement,)) and self.beside:
+            self._try_to_keep(w, pods, keep, (self.statement, *self.beside))
+
+    def _try_to_keep(
+        self, w: int, pods: Sequence[int], keep: Callable[[], None], giving: Sequence[Statement]
+    ) -> bool:
+        marks = _checkpoint(giving)
         keep()
         is_legal = self.statement.candidates.is_legal(w)
-        if not (is_legal and self._make_way(pods) and self.check.is_allowed()):
-            self.statement.rollback(mark)
+        if is_legal and self._make_way(pods, giving) and self.check.is_allowed():
+            return True
+        _rollback(giving, marks)
+        return False
 
-    def _make_way(self, stay: Sequence[int]) -> bool:
-        """Whether the pods that stay have their places, once the preemptor's pods there are
+    def _make_way(self, stay: Sequence[int], giving: Sequence[Statement]) -> bool:
+        """Whether the pods that stay have their places, once the pods of these statements there are
         elsewhere; what was tried in vain is for the caller to undo."""
         statement, pods = self.statement, self.statement.candidates.pods
         nodes = {pods[p].node for p in stay}
@@ -100,20 +111,13 @@ class FillBack:
         elif not self._is_over(nodes):
             return True
         taken_back = [
-            statement.unassign(uid)
-            for uid, assignment in list(statement.assignments.items())
+            (owner, owner.unassign(uid))
+            for owner in giving
+            for uid, assignment in list(owner.assignments.items())
             if assignment.placement.node in nodes
         ]
-        return self._assign_again(taken_back) and not self._is_over(nodes) and self._are_apart(stay)
-
-    def _assign_again(self, taken_back: Sequence[Assignment]) -> bool:
-        statement, mark = self.statement, self.statement.checkpoint()
-        frames = {each.placement.pod.uid: each.frame for each in taken_back}
-        for in_order in placing_orders([each.placement.pod for each in taken_back]):
-            if all(statement.assign(pod, frames[pod.uid]) for pod in in_order):
-                return True
-            statement.rollback(mark)
-        return False
+        is_placed = _assign_again(taken_back, giving)
+        return is_placed and not self._is_over(nodes) and self._are_apart(stay)
 
     def _are_apart(self, stay: Iterable[int]) -> bool:
         """Whether no pod placed in this cycle keeps away from the pods that stay."""
@@ -165,3 +169,27 @@ class FillBack:
                 candidates.pods[unit.pods[0]].uid,
             ),
         )
+
+
+def _assign_again(
+    taken_back: Sequence[tuple[Statement, Assignment]], giving: Sequence[Statement]
+) -> bool:
+    """Give each pod that was taken back another place; False and nothing done where one has
+    none."""
+    marks = _checkpoint(giving)
+    was = {each.placement.pod.uid: (owner, each.frame) for owner, each in taken_back}
+    for in_order in placing_orders([each.placement.pod for _, each in taken_back]):
+        if all(was[pod.uid][0].assign(pod, was[pod.uid][1]) for pod in in_order):
+            return True
+        _rollback(giving, marks)
+    return False
+
+
+def _checkpoint(statements: Sequence[Statement]) -> list[int]:
+    return [each.checkpoint() for each in statements]
+
+
+def _rollback(statements: Sequence[Statement], marks: Sequence[int]) -> None:
+    """In any order: the first that has done anything since takes the simulation back for all."""
+    for each, mark in zip(statements, marks, strict=True):
+        each.rollback(mark)

@@ -96,17 +96,26 @@ class CommittedSolutions:
         """Give back victims that no solution of the cycle needs any more; returns whether any
         is."""
         is_any_kept, self._is_counted = False, False
-        pods = self.candidates.pods
+        pods, by_node = self.candidates.pods, self._by_node()
         for each in self._all:
             statement = each.solution.statement
-            before = {pods[p].uid for p in statement.leaving()}
-            each.solution.review()
-            kept = before - {pods[p].uid for p in statement.leaving()}
+            before = {pods[p].uid: pods[p].node for p in statement.leaving()}
+            beside = dict.fromkeys(s for node in before.values() for s in by_node.get(node, ()))
+            each.solution.review([other for other in beside if other is not each.solution])
+            kept = before.keys() - {pods[p].uid for p in statement.leaving()}
             self.session.keep(kept)
             is_any_kept = is_any_kept or bool(kept)
         for each in self._all:
             self._take_over(each)
         return is_any_kept
+
+    def _by_node(self) -> dict[str, list[Solution]]:
+        """The solutions that place anything on each node."""
+        found: dict[str, list[Solution]] = {}
+        for each in self._all:
+            for node in {placement.node for placement in each.placements}:
+                found.setdefault(node, []).append(each.solution)
+        return found
 
     def _take_over(self, each: _Committed) -> None:
         """Say in the plan where the preemptor's places are now."""

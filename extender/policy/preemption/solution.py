@@ -1,6 +1,6 @@
 """A solution: where the pods of a request go, and which pods are evicted or moved for it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from extender.policy.preemption.fill_back import FillBack
@@ -27,15 +27,16 @@ class Solution:
         # Pods that lack the peers that their affinity asks for, whatever is done here.
         self._unsatisfied = context.session.places.pod_affinity.unsatisfied()
 
-    def review(self) -> None:
-        """Keep the victims that are not needed any more, since places came free."""
-        candidates, statement = self.context.candidates, self.statement
-        leaves = {candidates.leaves[unit.w] for unit in statement.units.values()} | {
-            self.request.leaf
-        }
+    def review(self, beside: Sequence["Solution"]) -> None:
+        """Keep the victims that are not needed any more, since places came free. What `beside` has
+        on their nodes may be placed elsewhere for that."""
+        candidates, solutions = self.context.candidates, (self, *beside)
+        leaves = {candidates.leaves[unit.w] for unit in self.statement.units.values()}
+        leaves.update(each.request.leaf for each in solutions)
         victim_queues = {queue for leaf in leaves for queue in leaf.chain}
-        check = _ReviewCheck(self, victim_queues, placed_amounts(statement.placements))
-        self.fill_back(check, with_moves=True).review()
+        had = [placed_amounts(each.statement.placements) for each in solutions]
+        check = _ReviewCheck(solutions, victim_queues, had)
+        self.fill_back(check, with_moves=True, beside=beside).review()
 
     def is_valid(self) -> bool:
         """Whether the rule allows the solution, which has a victim if the rule asks for one."""
@@ -73,7 +74,13 @@ class Solution:
             )
         )
 
-    def fill_back(self, check: "Solution | _ReviewCheck", *, with_moves: bool) -> FillBack:
+    def fill_back(
+        self,
+        check: "Solution | _ReviewCheck",
+        *,
+        with_moves: bool,
+        beside: Sequence["Solution"] = (),
+    ) -> FillBack:
         """What decides about the victims."""
         rule, context = self.rule, self.context
         return FillBack(
@@ -82,23 +89,24 @@ class Solution:
             context.eligibility(rule, with_moves=with_moves),
             context.fullness,
             check,
+            [each.statement for each in beside],
         )
 
 
 @dataclass(slots=True)
 class _ReviewCheck:
-    """Whether a solution is allowed once it is part of the plan: victims that ran before may go on
-    beside the preemptor, as far as limits allow it. `had` is what the preemptor held before."""
+    """Whether solutions are allowed once they are part of the plan: victims that ran before may go
+    on beside the preemptors, as far as limits allow it. `had` is what each preemptor held
+    before."""
 
-    solution: Solution
+    solutions: Sequence[Solution]
     victim_queues: Collection[Queue]
-    had: Amounts
+    had: Sequence[Amounts]
 
     def is_allowed(self) -> bool:
         """As `Solution.is_allowed`."""
-        candidates, solution = self.solution.context.candidates, self.solution
-        return (
-            not any(map(candidates.is_over_limit, self.victim_queues))
-            and solution.fits_affinity()
-            and solution.may_hold(self.had)
+        candidates = self.solutions[0].context.candidates
+        return not any(map(candidates.is_over_limit, self.victim_queues)) and all(
+            solution.fits_affinity() and solution.may_hold(had)
+            for solution, had in zip(self.solutions, self.had, strict=True)
         )

@@ -91,5 +91,7 @@ def _units(world: World, outcome: Outcome, victims: list[str]) -> Iterator[list[
                 yield [task.id for task in subset]
                 if n_found == max(len(stopped), 1):
                     break
-        if stopped and not n_found:
+        # The rest of a gang that leaves for several beneficiaries cannot stay for one of them.
+        was = [task.view.group for task in job.tasks if outcome.before[task.id].has_later]
+        if stopped and not n_found and not is_satisfied(job.tree, was):
             yield [task.id for task in stopped]
