@@ -46,6 +46,7 @@ def operations(case: PodCase, text: bytes | Raw, nri_plugin: str = "") -> list[O
     """
     patch = PatchBuilder(text)
     _translate(patch, case)
+    _leave_native_group(patch, case)
     _label(patch, case)
     _join_group(patch, case)
     if case.demand.wants_gpu:
@@ -101,6 +102,16 @@ def _translate(patch: PatchBuilder, case: PodCase) -> None:
             patch.remove((*place, listed, resource))
         if told.whole:
             patch.set((*place, listed, names.NVIDIA_GPU), str(told.whole))
+
+
+def _leave_native_group(patch: PatchBuilder, case: PodCase) -> None:
+    """Puts our words in the place of a group of Kubernetes' own (`webhooks.native_groups`)."""
+    if case.pod.spec.scheduling_group is None:
+        return
+    patch.remove(("spec", "schedulingGroup"))
+    for key in (names.ANNOTATION_MIN_MEMBER, names.ANNOTATION_TOPOLOGY_REQUIRED):
+        if value := case.pod.metadata.annotation(key):
+            patch.set(("metadata", "annotations", key), value)
 
 
 def _label(patch: PatchBuilder, case: PodCase) -> None:

@@ -22,6 +22,7 @@ A GPU pod of a project that names another scheduler is refused: two schedulers t
 same cards would each believe that they are free.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -92,7 +93,7 @@ def _new_pod(request: Request) -> Pod | Decision:
     if pod.spec.node_name or MIRROR in (pod.metadata.annotations or {}):
         return allowed()
     if not _is_concerned(pod):
-        return _with(allowed(), misspelt(pod.metadata))
+        return with_warnings(allowed(), misspelt(pod.metadata))
     # The API server fills both in only after admission.
     pod.metadata.namespace = request.namespace
     return pod
@@ -117,7 +118,7 @@ def judge(
     """What becomes of the pod that `request` is about; `nri_plugin` as for `change.operations`."""
     case = _judge(pod, request, projects, origin)
     if isinstance(case, Decision):
-        return _with(case, misspelt(pod.metadata))
+        return with_warnings(case, misspelt(pod.metadata))
     warnings = _warnings(case)
     try:
         # Fields that we don't read but change hold whatever was sent.
@@ -140,7 +141,7 @@ def foresee(pod: Pod, projects: ProjectIndex) -> list[str]:
     return [*case.warnings, *misspelt(pod.metadata)]
 
 
-def _with(decision: Decision, warnings: list[str]) -> Decision:
+def with_warnings(decision: Decision, warnings: Sequence[str]) -> Decision:
     """The decision with more warnings; a refusal says enough."""
     if not warnings or not decision.is_allowed:
         return decision

@@ -20,6 +20,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, H
 from prometheus_client.exposition import generate_latest
 
 from extender.api.names import GROUP
+from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
 from webhooks.body import (
     LARGE_WITHIN_S,
@@ -34,7 +35,8 @@ from webhooks.body import (
 from webhooks.certs import Bundle
 from webhooks.jobs import decide_job
 from webhooks.kinds.judge import judge_kind
-from webhooks.mutate import judge, read_pod, wants_origin
+from webhooks.mutate import judge, read_pod, wants_origin, with_warnings
+from webhooks.native_groups import NativeGroup, join, names_native_group, read_group
 from webhooks.owners.origin import NO_OWNER
 from webhooks.owners.trace import WITHIN_S, Read, trace
 from webhooks.projects import ProjectIndex
@@ -184,10 +186,27 @@ class Server:
         pod = read_pod(request)
         if isinstance(pod, Decision):
             return pod
+        warnings: tuple[str, ...] = ()
+        if names_native_group(pod, self._projects):
+            joined = join(pod, await self._native_group(pod))
+            if isinstance(joined, Refused):
+                return refused(joined)
+            warnings = joined
         origin = NO_OWNER
         if self.read_owner and wants_origin(pod, self._projects):
             origin = await trace(pod.metadata, self.read_owner, self._owner_deadline_s)
-        return judge(pod, request, self._projects, origin, self._nri_plugin)
+        decision = judge(pod, request, self._projects, origin, self._nri_plugin)
+        return with_warnings(decision, warnings)
+
+    async def _native_group(self, pod: Pod) -> NativeGroup | None:
+        """The PodGroup that the pod names, or None where it is not read in time."""
+        if self.read_owner is None:
+            return None
+        try:
+            async with asyncio.timeout(self._owner_deadline_s):
+                return await read_group(pod, self.read_owner)
+        except TimeoutError:
+            return None
 
     async def _decide_kind(self, request: Request) -> Decision:
         return judge_kind(request, self._projects)

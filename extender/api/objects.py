@@ -180,6 +180,18 @@ class Toleration(Struct, gc=False):
     effect: str = ""
 
 
+class PodSchedulingGroup(Struct, rename="camel", gc=False):
+    """The PodGroup of scheduling.k8s.io that a pod belongs to (Kubernetes 1.36 and newer)."""
+
+    pod_group_name: str = ""
+
+
+class WorkloadReference(Struct, rename="camel", gc=False):
+    """What Kubernetes 1.35 had in the place of a PodSchedulingGroup."""
+
+    name: str = ""
+
+
 class PodSpec(Struct, rename="camel", gc=False, kw_only=True):
     node_name: str = ""
     scheduler_name: str = ""
@@ -199,6 +211,8 @@ class PodSpec(Struct, rename="camel", gc=False, kw_only=True):
     topology_spread_constraints: list[SpreadConstraint] | None = None
     resource_claims: list[PodResourceClaim] | None = None
     resources: Resources | None = None
+    scheduling_group: PodSchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
 
 
 class Condition(Struct, rename="camel", gc=False, kw_only=True, omit_defaults=True):

@@ -1,0 +1,173 @@
+"""Groups of Kubernetes' own: `spec.schedulingGroup` and the PodGroup of scheduling.k8s.io.
+
+A GPU pod of a project that names such a group is given Ballast's words for it and loses
+`spec.schedulingGroup`. kube-scheduler then never holds a gang that Ballast has placed already: one
+scheduler decides about a gang, whichever feature gates are on.
+
+Here is what a PodGroup says and what follows for its pods. The pod is changed in memory only;
+`webhooks.change` writes the operations.
+"""
+
+from typing import Final
+
+from msgspec import Struct, field
+
+from extender.api import names
+from extender.api.demand import (
+    GROUP_LABELS,
+    TOPOLOGY_REQUIRED_KEYS,
+    agreed,
+    pod_name,
+    read_min_member,
+)
+from extender.api.objects import ObjectMeta, Pod
+from extender.api.reasons import Reason, Refused
+from extender.api.units import UnitError
+from webhooks.owners.origin import Owner, group_name
+from webhooks.owners.table import OwnerKind
+from webhooks.owners.trace import Asked, Read
+from webhooks.projects import ProjectIndex
+from webhooks.vocabulary import asks_for_gpu
+
+#: Where a PodGroup is looked for, in this order: 1.37 has the first two, 1.36 the last.
+VERSIONS: Final = ("v1beta1", "v1alpha3", "v1alpha2")
+#: Disruption modes that stop all pods at once; 1.36 writes the mode as a word, 1.37 as a member.
+_ALL: Final = ("PodGroup", "all")
+
+
+class GangPolicy(Struct, rename="camel"):
+    """All or nothing, for `min_count` pods."""
+
+    min_count: int = 1
+
+
+class SchedulingPolicy(Struct, rename="camel"):
+    """`gang`, or None where the pods start one by one."""
+
+    gang: GangPolicy | None = None
+
+
+class TopologyKey(Struct):
+    """The node label whose value all pods of the group share."""
+
+    key: str = ""
+
+
+class SchedulingConstraints(Struct):
+    """How near the pods must be; the API accepts at most one key."""
+
+    topology: list[TopologyKey] | None = None
+
+
+class NativeGroupSpec(Struct, rename="camel", kw_only=True):
+    """The fields that are read; the others are in docs/native-groups.md."""
+
+    scheduling_policy: SchedulingPolicy = field(default_factory=SchedulingPolicy)
+    scheduling_constraints: SchedulingConstraints | None = None
+    disruption_mode: str | dict[str, object] | None = None
+    parent_composite_pod_group_name: str = ""
+
+    @property
+    def stops_as_one(self) -> bool:
+        """Whether its pods may only be disrupted all together."""
+        return any(word in (self.disruption_mode or ()) for word in _ALL)
+
+
+class NativeGroup(Owner, kw_only=True):
+    """A PodGroup of scheduling.k8s.io."""
+
+    spec: NativeGroupSpec = field(default_factory=NativeGroupSpec)
+
+
+#: Read by name; it owns no pods, so it is no entry of `webhooks.owners.table`.
+POD_GROUP: Final = OwnerKind(
+    "scheduling.k8s.io", "PodGroup", None, VERSIONS[0], "podgroups", NativeGroup
+)
+
+
+def names_native_group(pod: Pod, projects: ProjectIndex) -> bool:
+    """Whether `pod` is one of ours and names a group of Kubernetes' own."""
+    if pod.spec.scheduling_group is None and pod.spec.workload_ref is None:
+        return False
+    return asks_for_gpu(pod) and projects.project_of(pod.metadata.namespace) is not None
+
+
+async def read_group(pod: Pod, read: Read) -> NativeGroup | None:
+    """The PodGroup that the pod names, or None where no version of the API has it."""
+    named = pod.spec.scheduling_group
+    if named is None or not named.pod_group_name:
+        return None
+    for version in VERSIONS:
+        asked = Asked(POD_GROUP, version, pod.metadata.namespace, named.pod_group_name, "", "")
+        found = await read(asked)
+        if isinstance(found, NativeGroup):
+            return found
+    return None
+
+
+def join(pod: Pod, group: NativeGroup | None) -> Refused | tuple[str, ...]:
+    """Makes `pod` say in our words what its PodGroup says; the sentences to warn its author with.
+
+    Refused, and the pod left as it is, where the group cannot be read or asks for what Ballast does
+    not have, or where the pod says something else in words of ours.
+    """
+    try:
+        if group is None:
+            raise UnitError(_unread(pod))
+        if group.spec.parent_composite_pod_group_name:
+            raise UnitError(
+                f"PodGroup {group.metadata.name} is part of a CompositePodGroup, which Ballast does"
+                f" not read; use sub-groups of a GpuPodGroup ({names.LABEL_SUB_GROUP})"
+            )
+        _adopt(pod.metadata, group)
+    except UnitError as error:
+        return Refused(Reason.INVALID_REQUEST, f"{pod_name(pod)}: {error}")
+    if not group.spec.stops_as_one:
+        return ()
+    return (
+        f"PodGroup {group.metadata.name}: of disruption mode all, Ballast stops minCount pods"
+        " together; a pod beyond minCount may be stopped alone",
+    )
+
+
+def _adopt(meta: ObjectMeta, group: NativeGroup) -> None:
+    """Writes the group's words into `meta`; raises UnitError where it says something else."""
+    spec = group.spec
+    name = group_name(group.metadata.name)
+    _agree(names.LABEL_POD_GROUP, agreed(meta.labels, GROUP_LABELS), name)
+    gang = spec.scheduling_policy.gang
+    minimum = gang.min_count if gang else 1
+    stated = read_min_member(meta.annotations, meta.labels)
+    _agree(names.ANNOTATION_MIN_MEMBER, str(stated or ""), str(minimum))
+    notes = {names.ANNOTATION_MIN_MEMBER: str(minimum)}
+    constraints = spec.scheduling_constraints
+    for level in (constraints and constraints.topology) or ():
+        key = names.ANNOTATION_TOPOLOGY_REQUIRED
+        _agree(key, agreed(meta.annotations, TOPOLOGY_REQUIRED_KEYS), level.key)
+        notes[key] = level.key
+    meta.labels = (meta.labels or {}) | {names.LABEL_POD_GROUP: name}
+    meta.annotations = (meta.annotations or {}) | notes
+
+
+def _agree(key: str, stated: str, native: str) -> None:
+    if stated not in ("", native):
+        raise UnitError(
+            f"{key} is {stated!r:.80}, and the PodGroup that spec.schedulingGroup names means"
+            f" {native!r:.80}; keep one of them"
+        )
+
+
+def _unread(pod: Pod) -> str:
+    """Why there is no group to read, and what to do."""
+    named = pod.spec.scheduling_group
+    ours = f"label {names.LABEL_POD_GROUP} and annotation {names.ANNOTATION_MIN_MEMBER}"
+    if named is None:
+        return (
+            f"spec.workloadRef is a field of Kubernetes 1.35 that Ballast does not read; use {ours}"
+        )
+    if not named.pod_group_name:
+        return f"spec.schedulingGroup names no PodGroup; name one, or use {ours}"
+    return (
+        f"PodGroup {named.pod_group_name:.80}, which spec.schedulingGroup names, is not there or"
+        f" could not be read; create it before its pods, or use {ours}"
+    )
