@@ -8,7 +8,7 @@ built.
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -35,12 +35,12 @@ HALF = json.dumps(
 )
 
 
-def other_release(release: str) -> ControlPlane:
+def other_release(release: str, flags: Mapping[str, Sequence[str]] | None = None) -> ControlPlane:
     """A control plane with programs of that release; skips the test where there are none."""
     programs = find_other_binaries(release)
     if len(programs) < len(OTHER_PROGRAMS):
         pytest.skip(f"Kubernetes {release} is not built; make other-planes builds it")
-    return ControlPlane(programs=programs)
+    return ControlPlane(programs=programs, flags=flags)
 
 
 @pytest.fixture(scope="module", params=sorted((*EMULATED, *OTHER_RELEASES)))

@@ -59,14 +59,17 @@ class ControlPlane:
         *,
         emulated: str = "",
         programs: Mapping[str, Path] | None = None,
+        flags: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """`parent` is where the work folder is made; the system's folder for such if None.
 
         `emulated` is an older Kubernetes version: the API server shows its API and features, such
-        as "1.33". `programs` are used instead of those of the same names.
+        as "1.33". `programs` are used instead of those of the same names. `flags` are more
+        arguments of a component, by its name.
         """
         self._parent = parent
         self._programs = dict(programs or {})
+        self._flags = dict(flags or {})
         self._emulated = emulated
         self._processes: dict[str, Process] = {}
         self._authority = Authority()
@@ -354,6 +357,7 @@ class ControlPlane:
         self.mark_baseline()
 
     def _run(self, name: str, argv: Sequence[str]) -> None:
+        argv = [*argv, *self._flags.get(name, ())]
         process = Process(name, argv, self._layout.log(name), os.environ | GO_ENVIRONMENT)
         self._processes[name] = process
         process.start()

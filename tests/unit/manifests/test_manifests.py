@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from extender.api import names
+from webhooks.native_groups import POD_GROUP
 from webhooks.owners.table import TABLE
 
 MANIFESTS = Path(__file__).parents[3] / "manifests"
@@ -101,7 +102,7 @@ def test_extender_changes_nothing_but_bindings_and_the_ledger() -> None:
 
 
 def test_webhooks_read_projects_and_owners_and_change_nothing_but_who_trusts_them() -> None:
-    owners = {(kind.plural, "get") for kind in TABLE if kind.plural}
+    owners = {(kind.plural, "get") for kind in (*TABLE, POD_GROUP) if kind.plural}
     kinds = ("gpudepartments", "gpunodepools", "priorityclasses", "gpuprojects", "gputopologies")
     assert _granted("ballast-webhooks") - owners == set(product(kinds, ("list", "watch")))
     configurations = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
