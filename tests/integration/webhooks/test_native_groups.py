@@ -29,8 +29,8 @@ PINNED = KUBERNETES_VERSION.rpartition(".")[0]
 API = {PINNED: "v1alpha2", "1.37": "v1beta1"}
 GATES = {
     PINNED: "GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true,"
-    "WorkloadWithJob=true",
-    "1.37": "GenericWorkload=true",
+    "WorkloadWithJob=true,TopologyAwareWorkloadScheduling=true",
+    "1.37": "GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
 }
 POLICIES = MANIFESTS / "policies"
 pytestmark = [
@@ -61,7 +61,7 @@ async def scene(
     with grouped_plane(request.param) as plane:
         install(plane)
         plane.start_kwok()
-        async with Scene.open(Cluster(plane, "default", None), n_nodes=2, cards=4) as scene:
+        async with Scene.open(Cluster(plane, "default", None), n_nodes=2, cards=8) as scene:
             webhooks = scene.installation.webhooks(certificates)
             webhooks.start()
             url = f"https://{LOOPBACK}:{webhooks.port}"
@@ -93,17 +93,21 @@ def member(name: str, group: str) -> dict[str, Any]:
     return pod
 
 
-def make_group(scene: Scene, name: str, min_count: int) -> None:
-    folder = next(
-        f"/apis/scheduling.k8s.io/{version}"
-        for version in API.values()
-        if is_served(scene, version)
-    )
+def make_group(scene: Scene, name: str, min_count: int, level: str = "") -> None:
+    """A PodGroup whose pods are disrupted as one, near one another where `level` is given."""
+    is_pinned = is_served(scene, API[PINNED])
+    folder = f"/apis/scheduling.k8s.io/{API[PINNED if is_pinned else '1.37']}"
+    spec: dict[str, Any] = {
+        "schedulingPolicy": {"gang": {"minCount": min_count}},
+        "disruptionMode": "PodGroup" if is_pinned else {"all": {}},
+    }
+    if level:
+        spec["schedulingConstraints"] = {"topology": [{"key": level}]}
     body = {
         "apiVersion": folder.removeprefix("/apis/"),
         "kind": "PodGroup",
         "metadata": {"name": name, "namespace": "team-a"},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+        "spec": spec,
     }
     scene.admin.post(f"{folder}/namespaces/team-a/podgroups", body)
 
@@ -128,7 +132,9 @@ async def test_native_gang_is_placed_as_one_of_ours(scene: Scene) -> None:
     assert not (await scene.look("team-a")).rows, "a part of the gang holds cards"
     create(scene, member("second", "train"))
     await scene.until_bound("team-a", 2)
-    assert (await scene.look("team-a")).is_whole(2)
+    seen = await scene.look("team-a")
+    assert seen.rows.keys() == seen.bound
+    assert seen.n_rows == 2
     create(scene, member("third", "train"))
     await scene.until_bound("team-a", 3)
 
@@ -147,6 +153,25 @@ async def test_gang_that_the_job_controller_makes_is_placed(scene: Scene) -> Non
     sizes = {pod["metadata"]["annotations"][names.ANNOTATION_MIN_MEMBER] for pod in pods}
     assert sizes == {str(made["spec"]["schedulingPolicy"]["gang"]["minCount"])} == {"3"}
     assert "schedulingGroup" not in json.dumps([pod["spec"] for pod in pods])
+
+
+async def test_topology_key_of_a_native_group_keeps_its_pods_near(scene: Scene) -> None:
+    level = "kubernetes.io/hostname"
+    spec = {"levels": [{"nodeLabel": level}]}
+    body = {"apiVersion": "ballast.dev/v1alpha1", "kind": "GpuTopology", "spec": spec}
+    scene.admin.post(f"{workloads.API}/gputopologies", body | {"metadata": {"name": "hosts"}})
+    make_group(scene, "near", 2, level)
+    path = "/api/v1/namespaces/team-a/pods"
+    for name in ("near-0", "near-1"):
+        made = create(scene, member(name, "near"))
+        assert made["metadata"]["annotations"][names.ANNOTATION_TOPOLOGY_REQUIRED] == level
+
+    def places() -> list[str]:
+        pods = [scene.admin.get(f"{path}/{name}") for name in ("near-0", "near-1")]
+        return [pod["spec"].get("nodeName", "") for pod in pods]
+
+    await scene.until(lambda: all(places()), "both pods bound")
+    assert len(set(places())) == 1
 
 
 async def test_pod_that_the_webhook_did_not_see_keeps_no_native_group(scene: Scene) -> None:
