@@ -65,6 +65,7 @@ class NativeGroupSpec(Struct, rename="camel", kw_only=True):
     scheduling_policy: SchedulingPolicy = field(default_factory=SchedulingPolicy)
     scheduling_constraints: SchedulingConstraints | None = None
     disruption_mode: str | dict[str, object] | None = None
+    priority_class_name: str = ""
     parent_composite_pod_group_name: str = ""
 
     @property
@@ -119,6 +120,7 @@ def join(pod: Pod, group: NativeGroup | None) -> Refused | tuple[str, ...]:
                 f"PodGroup {group.metadata.name} is part of a CompositePodGroup, which Ballast does"
                 f" not read; use sub-groups of a GpuPodGroup ({names.LABEL_SUB_GROUP})"
             )
+        _check_class(pod.spec.priority_class_name, group)
         _adopt(pod.metadata, group)
     except UnitError as error:
         return Refused(Reason.INVALID_REQUEST, f"{pod_name(pod)}: {error}")
@@ -128,6 +130,16 @@ def join(pod: Pod, group: NativeGroup | None) -> Refused | tuple[str, ...]:
         f"PodGroup {group.metadata.name}: of disruption mode all, Ballast stops minCount pods"
         " together; a pod beyond minCount may be stopped alone",
     )
+
+
+def _check_class(stated: str, group: NativeGroup) -> None:
+    """Raises UnitError where the group names a priority class that the pod does not name."""
+    named = group.spec.priority_class_name
+    if named not in ("", stated):
+        raise UnitError(
+            f"PodGroup {group.metadata.name} has priorityClassName {named:.80}, and the pod"
+            f" {stated[:80] or 'none'}; give both the same"
+        )
 
 
 def _adopt(meta: ObjectMeta, group: NativeGroup) -> None:

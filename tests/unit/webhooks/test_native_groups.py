@@ -112,6 +112,12 @@ def test_other_modes_need_no_word(mode: object) -> None:
             native(schedulingConstraints={"topology": [{"key": "rack"}]}),
             "keep one of them",
         ),
+        (member(), native(priorityClassName="ballast-build"), "give both the same"),
+        (
+            member().with_spec(priorityClassName="ballast-training"),
+            native(priorityClassName="ballast-build"),
+            "give both the same",
+        ),
         (member(""), None, "names no PodGroup"),
         (
             pod().asking("nvidia.com/gpu", "1").with_spec(workloadRef={"name": "w"}),
@@ -124,6 +130,12 @@ def test_what_is_not_kept_is_refused(
     built: PodDocument, group: NativeGroup | None, words: str
 ) -> None:
     assert words in refusal(built, group)
+
+
+def test_priority_class_that_pod_and_group_name_is_the_pods() -> None:
+    built = member().with_spec(priorityClassName="ballast-build", priority=100)
+    after = stored(built, native(priorityClassName="ballast-build"))
+    assert after["spec"]["priorityClassName"] == "ballast-build"
 
 
 def test_same_words_of_ours_beside_it_are_accepted() -> None:
