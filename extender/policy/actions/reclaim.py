@@ -259,8 +259,6 @@ class _ReclaimRule(PreemptionRule):
         if all(queue.has_room(amounts, queue.quota) for queue in leaf.chain):
             # What is within quota is not reclaimed, and no queue deserves less.
             return True
-        if not _is_progress(request, statement, amounts):
-            return False
         if CounterReclaim(self.session, self.pool, request, statement, amounts).is_likely():
             return False
         for queue in leaf.chain:
@@ -295,26 +293,6 @@ def _has_more(
     weight = victim_queue.figures.figures[resource].weight
     above = held[resource] - victim_queue.quota[resource]
     return above * preemptor.figures.figures[resource].weight > surplus[resource] * weight
-
-
-def _is_progress(request: PreemptionRequest, statement: Statement, amounts: Amounts) -> bool:
-    """Whether every queue that gives had more before than the preemptor's queue beside it will
-    have."""
-    level_of, candidates = levels_of(request.leaf), statement.candidates
-    for leaf in {candidates.leaves[unit.w] for unit in statement.units.values()}:
-        path, level = compared(leaf, level_of)
-        if level < 0:
-            continue
-        preemptor = request.leaf.chain[level]
-        surplus = _surplus(preemptor, amounts)
-        before = statement.held_before(path[-1])
-        if any(surplus) and not any(
-            _has_more(path[-1], before, preemptor, surplus, r)
-            for r in RESOURCES
-            if path[-1].allocated[r] < before[r]
-        ):
-            return False
-    return True
 
 
 def _has_gpus(pod: PodView) -> bool:
