@@ -35,8 +35,12 @@ def read_and_convert(peer: str, files: tuple[Path, ...], where: Where) -> Conver
         found = list(_objects(files)) if files else ask(where, lambda each: _live(each, peer))
         return _OBJECTS[peer](found)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise click.ClickException(f"an object is not as {peer} has it: {told}") from error
+        # The class says what a lookup missed; a ValueError is a sentence.
+        told = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        where_from = ", ".join(map(str, files)) or "the cluster"
+        raise click.ClickException(
+            f"{where_from}: an object is not as {peer} has it: {told}"
+        ) from error
 
 
 def _texts(files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from extender.api.names import API_VERSION, DEFAULT_POOL, NVIDIA_GPU
+from extender.api.units import UnitError, parse_quantity
 from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
 from extender.convert.queues import Draft, build, dns_name, gpus_of, whole
 from extender.convert.templates import cleaned, is_workload
@@ -138,13 +139,12 @@ def _figures(draft: Draft, flavor: str, told: Manifest, weight: Any, done: Conve
         done.lost.append(Lost(draft.named, where, "Ballast counts GPUs, CPU and memory"))
         return
     quota, borrowing = told.get("nominalQuota", 0), told.get("borrowingLimit")
-    if resource == "gpu":
-        quota = gpus_of(quota)
-        borrowing = None if borrowing is None else gpus_of(borrowing)
-    limit = None if borrowing is None else _sum(quota, borrowing)
-    if borrowing is not None and limit is None:
-        why = "the sum of this and the quota cannot be written: no limit"
-        done.lost.append(Lost(draft.named, f"{where}.borrowingLimit={borrowing}", why))
+    quota = _quantity(draft.named, f"{where}.nominalQuota", quota, is_gpus=resource == "gpu")
+    limit = None
+    if borrowing is not None:
+        field = f"{where}.borrowingLimit"
+        borrowing = _quantity(draft.named, field, borrowing, is_gpus=resource == "gpu")
+        limit = _sum(quota, borrowing)
     if told.get("lendingLimit") is not None:
         why = "what is not used may be borrowed whole, and comes back by reclaim"
         done.lost.append(Lost(draft.named, f"{where}.lendingLimit={told['lendingLimit']}", why))
@@ -159,14 +159,30 @@ def _figures(draft: Draft, flavor: str, told: Manifest, weight: Any, done: Conve
         draft.set(_pool(flavor), "gpu", overQuotaWeight=-(-milli // 1000))
 
 
+def _quantity(named: str, field: str, value: Any, *, is_gpus: bool) -> Any:
+    """The quantity, of GPUs as their number; a ValueError names the object and field of a text that
+    is none."""
+    try:
+        parse_quantity(value)
+        return gpus_of(value) if is_gpus else value
+    except UnitError as error:
+        raise ValueError(f"{named}: {field}: {error}") from error
+
+
 def _sum(quota: Any, more: Any) -> Any:
-    """The sum of two quantities that have the same suffix, or none; else None."""
+    """The sum of two quantities, exact to a thousandth: in their suffix where they share it."""
     one, two = str(quota), str(more)
     suffix = one.lstrip("0123456789.")
-    if suffix != two.lstrip("0123456789."):
-        return None
-    total = whole(float(one.removesuffix(suffix) or 0) + float(two.removesuffix(suffix) or 0))
-    return f"{total}{suffix}" if suffix else total
+    if suffix == two.lstrip("0123456789."):
+        total = whole(float(one.removesuffix(suffix) or 0) + float(two.removesuffix(suffix) or 0))
+        return f"{total}{suffix}" if suffix else total
+    milli = parse_quantity(quota, 1000) + parse_quantity(more, 1000)
+    if milli % 1000:
+        return f"{milli}m"
+    for suffix in ("Ti", "Gi", "Mi", "Ki"):
+        if milli and milli % parse_quantity(f"1{suffix}", 1000) == 0:
+            return f"{milli // parse_quantity(f'1{suffix}', 1000)}{suffix}"
+    return str(milli // 1000)
 
 
 def _milli(weight: Any) -> int:

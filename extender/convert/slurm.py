@@ -264,8 +264,11 @@ def _options(text: str) -> dict[str, str]:
 def _size(options: dict[str, str], named: str, done: Converted) -> tuple[int, int]:
     """(pods, GPUs of each): one pod for each node."""
     nodes = options.pop("nodes", "1")
-    least = nodes.partition("-")[0]
+    least, _, most = nodes.partition("-")
     pods = max(1, int(least)) if least.isdecimal() else 1
+    if least.isdecimal() and most and most != least:
+        why = f"a gang has one size: {pods} pods, the least; raise parallelism and completions"
+        done.lost.append(Lost(named, f"--nodes={nodes}", why))
     if not least.isdecimal():
         why = "the number of nodes is no number: one pod, set parallelism and completions"
         done.lost.append(Lost(named, f"--nodes={nodes}", why))

@@ -411,3 +411,22 @@ def test_weights_of_runai_are_rounded_up_and_told(weight: str, ours: int, is_tol
     assert pool["gpu"]["overQuotaWeight"] == ours
     told = f"project vision: default.gpu.overQuotaWeight={weight}: "
     assert any(each.startswith(told) for each in lost(done)) == is_told
+
+
+def test_kueue_quotas_of_different_suffixes_are_summed() -> None:
+    cpu = "{name: cpu, nominalQuota: 1500m, borrowingLimit: 2}"
+    memory = "{name: memory, nominalQuota: 1Gi, borrowingLimit: 512Mi}"
+    both = f"{cpu}\n      - {memory}"
+    text = KUEUE.replace("{name: cpu, nominalQuota: 9}", both)
+    done = kueue.convert(objects(text))
+    assert_accepted(done)
+    (pool,) = of_kind(done, "GpuProject")["vision"]["spec"]["nodePools"]
+    assert (pool["cpu"]["limit"], pool["memory"]["limit"]) == ("3500m", "1536Mi")
+
+
+@pytest.mark.parametrize("resource", ["cpu", "nvidia.com/gpu"])
+def test_kueue_quota_that_is_no_quantity_is_named_with_what_is_accepted(resource: str) -> None:
+    before = "8, borrowing" if resource == "nvidia.com/gpu" else "9}"
+    text = KUEUE.replace(f"nominalQuota: {before}", f"nominalQuota: 8GPU{before[1:]}")
+    with pytest.raises(ValueError, match=rf"vision: flavor .*: {resource}.nominalQuota: .*such as"):
+        kueue.convert(objects(text))
