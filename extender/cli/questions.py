@@ -28,7 +28,8 @@ def why(name: str, namespace: str, how: How, where: Where) -> None:
     NAME is a pod, a GpuPodGroup, or what made the pods: NAME, pod/NAME, job/NAME. Exit code 0 if it
     runs or starts, 3 if it waits, 4 if it will never start.
 
-    With -w the answer is printed again when it changes, until the work runs or can never start.
+    With -w the answer is printed again when it changes, until the work runs or can never start. A
+    forecast that only moves on with the clock is no change.
     """
     from extender.cli.ask import get_view, space_of
     from extender.cli.exits import NEVER, OK, WAITS
@@ -50,8 +51,13 @@ def why(name: str, namespace: str, how: How, where: Where) -> None:
 
 
 def _differs(before: dict[str, Any], told: dict[str, Any]) -> bool:
-    """Whether anything but the moment of the answer has changed."""
-    return {**before, "asOf": 0} != {**told, "asOf": 0}
+    """Whether anything but times that are reckoned from the moment of the answer has changed."""
+    return _without_times(before) != _without_times(told)
+
+
+def _without_times(told: dict[str, Any]) -> dict[str, Any]:
+    forecast = {**(told.get("forecast") or {}), "earliest": "", "latest": ""}
+    return {**told, "asOf": "", "forecast": forecast}
 
 
 @click.command()

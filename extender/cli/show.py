@@ -52,7 +52,7 @@ class Column:
 class Listing:
     """How a list is shown: its columns, what `-o name` prints, and the sentence for no items.
 
-    `name` also tells the items of two answers apart.
+    `name` and the namespace also tell the items of two answers apart.
     """
 
     columns: Sequence[Column]
@@ -185,5 +185,6 @@ def _cell(column: Column, item: Answer) -> str:
     return f"[{style}]{text}[/{style}]" if style else text
 
 
-def _by_name(listing: Listing, told: Mapping[str, Any]) -> dict[str, Answer]:
-    return {listing.name(item): item for item in told.get("items", ())}
+def _by_name(listing: Listing, told: Mapping[str, Any]) -> dict[tuple[str, str], Answer]:
+    """The items by namespace, which is empty where they have none, and name."""
+    return {(item.get("namespace", ""), listing.name(item)): item for item in told.get("items", ())}

@@ -15,6 +15,7 @@ from extender.cli import holds
 from extender.cli.completion import answer_kubectl
 from extender.cli.flags import How, Scope, Where, cluster_flags, output_flags, scope_flags
 from extender.cli.jobs import Ask, BadAskError, documents
+from extender.cli.questions import _differs
 from extender.cli.show import Column, Listing, show_list
 
 THINGS = Listing(
@@ -111,6 +112,37 @@ class TestLists:
             ["b", "up"],
             ["b", "down"],
         ]
+
+    def test_watch_tells_items_of_one_name_in_two_namespaces_apart(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def in_both(state: str) -> dict[str, Any]:
+            first, second = told(("a", state), ("a", "up"))["items"]
+            items = [{**first, "namespace": "one"}, {**second, "namespace": "two"}]
+            return {"kind": "ThingList", "items": items}
+
+        answers = iter([in_both("up"), in_both("down"), in_both("down")])
+        waits = iter([None, None, KeyboardInterrupt])
+
+        def sleep(_seconds: float) -> None:
+            if error := next(waits):
+                raise error
+
+        monkeypatch.setattr("extender.cli.show.time.sleep", sleep)
+        with pytest.raises(SystemExit):
+            show_list(How(is_watched=True), THINGS, lambda: next(answers))
+        lines = capsys.readouterr().out.splitlines()[1:]
+        assert [line.split() for line in lines] == [["a", "up"], ["a", "up"], ["a", "down"]]
+
+    def test_why_does_not_call_a_forecast_that_moves_with_the_clock_a_change(self) -> None:
+        def at(moment: int, word: str) -> dict[str, Any]:
+            times = {"earliest": str(moment), "latest": str(moment + 60)}
+            return {"asOf": moment, "forecast": {"word": word, **times}}
+
+        first = at(1, "promised")
+        assert not _differs(first, at(2, "promised"))
+        assert _differs(first, at(2, "forecast"))
+        assert _differs({}, first)
 
     def test_pipe_has_no_colours_and_each_row_in_one_line(
         self, capsys: pytest.CaptureFixture[str]
