@@ -286,7 +286,10 @@ def test_help_imports_neither_a_client_nor_a_decision() -> None:
     script = """
 import sys
 from extender.__main__ import main
-for words in ([], ["why"], ["queue"], ["whatif"], ["run"], ["top"], ["convert"], ["simulate"]):
+for words in (
+    [], ["why"], ["queue"], ["whatif"], ["run"], ["top"], ["convert"], ["simulate"],
+    ["bench"], ["bench", "cycle"],
+):
     try:
         main([*words, "--help"])
     except SystemExit:
