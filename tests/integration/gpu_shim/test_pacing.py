@@ -62,6 +62,7 @@ def parts(runs: Iterable[Run]) -> dict[int, Fraction]:
     return found
 
 
+@pytest.mark.timeout(180 + 100 * LONG_S)
 async def test_long_kernels_queued_four_deep_have_their_quarter_by_the_cards_log(
     paced: Scene,
 ) -> None:
