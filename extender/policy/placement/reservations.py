@@ -26,8 +26,9 @@ from extender.policy.placement.simulation import Cards
 from extender.policy.placement.take_back import TakeBack
 from extender.policy.plan import Settings
 from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending, has_waited_long
-from extender.state.model import GPU
+from extender.state.model import GPU, WorkloadView
 
 #: Seconds before a stated start in which cards may stand idle for a workload, and seconds that one
 #: has waited before they do without a stated start. Four hours: the length of many trainings, and
@@ -53,12 +54,12 @@ class BackfillReservation:
 
 @dataclass(slots=True)
 class Reservations:
-    """At most one in each node pool. `_held_off`: by pool, what workloads could take for which only
-    kept cards were free."""
+    """At most one in each node pool. `_held_off` are workloads for which only kept cards were free:
+    by pool, project and whether they precede training, the one of the highest priority."""
 
     future: Future
     settings: Settings
-    _held_off: dict[str, list[TakeBack]] = field(default_factory=dict)
+    _held_off: dict[tuple[str, Queue, bool], TakeBack] = field(default_factory=dict)
     _kept: dict[str, BackfillReservation] = field(default_factory=dict)
     _n_searches: dict[str, int] = field(default_factory=dict)
 
@@ -108,10 +109,8 @@ class Reservations:
             return False
         with self._lifted(kept, pool):
             has_place = self.future.places.has_place(pending, pool, "now")
-        leaf = self.future.queues[pool].leaf_of(pending.workload)
-        if has_place and leaf is not None:
-            could = self.take_back(leaf, pending, pool, ())
-            self._held_off.setdefault(pool, []).append(could)
+        if has_place:
+            self._hold_off(pending, pool)
         return has_place
 
     def take_back(self, leaf: Queue, pending: Pending, pool: str, ended: Sequence[End]) -> TakeBack:
@@ -129,11 +128,24 @@ class Reservations:
             return True
         after_s = 0 if kept.start_s is None else kept.start_s - now_s
         leaf = self.future.queues[pool].leaf_of(workload)
-        if leaf is None or any(
-            each.precedes(leaf, workload) for each in self._held_off.get(pool, ())
-        ):
-            return False
-        return kept.take_back.could_take(leaf, workload, pending.need(), after_s)
+        return (
+            leaf is not None
+            and not self._is_preceded(leaf, workload, pool)
+            and kept.take_back.could_take(leaf, workload, pending.need(), after_s)
+        )
+
+    def _hold_off(self, pending: Pending, pool: str) -> None:
+        workload, leaf = pending.workload, self.future.queues[pool].leaf_of(pending.workload)
+        if leaf is not None:
+            key = pool, leaf.project, workload.kind in FIRST_KINDS
+            known = self._held_off.get(key)
+            if known is None or known.workload.priority < workload.priority:
+                self._held_off[key] = self.take_back(leaf, pending, pool, ())
+
+    def _is_preceded(self, leaf: Queue, workload: WorkloadView, pool: str) -> bool:
+        """Whether one that was held off would preempt the workload."""
+        held_off = (self._held_off.get((pool, leaf.project, first)) for first in (True, False))
+        return any(each is not None and each.precedes(leaf, workload) for each in held_off)
 
     def _find(
         self, leaf: Queue, pending: Pending, pool: str, ends: Sequence[End]
