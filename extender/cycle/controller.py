@@ -234,12 +234,16 @@ class _Term:
         self._computed_s = 0.0
         self._inventory = InventoryKeeper(client, state)
         pods = PodWriter(client, state)
+        self._releaser = Releaser(state, pods)
         self._recovery = Recovery(
-            state, pods, controller.recorder, controller.options.bind_timeout_s
+            state,
+            pods,
+            controller.recorder,
+            controller.options.bind_timeout_s,
+            self._releaser.in_release,
         )
         self._unledgered = UnledgeredKeeper(state, pods, controller.recorder)
         self._evictor = Evictor(state, pods, controller.recorder, controller.meter)
-        self._releaser = Releaser(state, pods)
         ledger = Ledger(client, state.gpu_node)
         self._committer = Committer(state, ledger, self._releaser, self._evictor)
         self._volumes = VolumeReader(client, state)

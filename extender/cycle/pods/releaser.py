@@ -6,7 +6,7 @@ project with many pods to release holds up no other one's.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final
 
 import structlog
@@ -32,16 +32,21 @@ class Releaser:
         self._waiting: dict[str, deque[list[Release]]] = {}
         #: What is left of the workload whose turn it is, the last first.
         self._turn: list[Release] = []
-        self._queued: set[str] = set()
+        self._in_release: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._narrowing: Narrowing | None = None
 
+    @property
+    def in_release(self) -> Set[str]:
+        """UIDs of the pods whose release is queued or under way: a view, not a copy."""
+        return self._in_release
+
     def start(self, project: str, releases: Iterable[Release]) -> None:
         """Queue a workload's releases; those that are queued or under way already are left out."""
-        new = [each for each in releases if each.pod.uid not in self._queued]
+        new = [each for each in releases if each.pod.uid not in self._in_release]
         if not new:
             return
-        self._queued.update(each.pod.uid for each in new)
+        self._in_release.update(each.pod.uid for each in new)
         self._waiting.setdefault(project, deque()).append(new[::-1])
         self._narrowing = None
         for _ in range(min(len(new), AT_ONCE - len(self._tasks))):
@@ -65,7 +70,7 @@ class Releaser:
                 # The pod keeps its row, and the next cycle's recovery queues it again.
                 log.exception("release broke", pod=release.pod.key)
             finally:
-                self._queued.discard(release.pod.uid)
+                self._in_release.discard(release.pod.uid)
         # At once, so that `start` counts those alone that still take what is queued.
         self._tasks = {task for task in self._tasks if task is not asyncio.current_task()}
 
@@ -91,4 +96,4 @@ class Releaser:
     def _forget(self) -> None:
         self._waiting.clear()
         self._turn.clear()
-        self._queued.clear()
+        self._in_release.clear()

@@ -7,7 +7,7 @@ idempotent, so a crash between any two of its writes is mended by the next leade
 import asyncio
 import itertools
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final
 
 import structlog
@@ -59,10 +59,13 @@ class Recovery:
         writer: PodWriter,
         recorder: EventRecorder,
         bind_timeout_s: float,
+        in_release: Set[str],
     ) -> None:
+        """`in_release`: UIDs of the pods whose release is queued or under way, kept up to date."""
         self._state = state
         self._writer = writer
         self._recorder = recorder
+        self._in_release = in_release
         self._watch = SchedulerWatch(state, bind_timeout_s)
         self._back_off_s = max(1, round(bind_timeout_s))
         self._first_seen: dict[tuple[str, str], float] = {}
@@ -170,9 +173,13 @@ class Recovery:
                 releases = [
                     Release(pod, pod.node, pod.epoch)
                     for pod in unfinished.held
-                    if not pod.is_terminating and pod.uid not in denied
+                    # First what leaves most out: during a burst, thousands wait in every cycle.
+                    if pod.uid not in self._in_release
+                    and not pod.is_terminating
+                    and pod.uid not in denied
                 ]
-                repairs.releases.append((unfinished.workload.project, releases))
+                if releases:
+                    repairs.releases.append((unfinished.workload.project, releases))
 
     async def _take_back(self, pods: Iterable[PodView], repairs: Repairs) -> None:
         for pod in pods:

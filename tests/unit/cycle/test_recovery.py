@@ -39,7 +39,8 @@ class Ward:
         self.client.get.side_effect = NotFound("no such pod")
         recorder = create_autospec(EventRecorder, instance=True)
         writer = PodWriter(self.client, self.state)
-        self.recovery = Recovery(self.state, writer, recorder, BIND_TIMEOUT_S)
+        self.in_release: set[str] = set()
+        self.recovery = Recovery(self.state, writer, recorder, BIND_TIMEOUT_S, self.in_release)
 
     async def _patch(self, _resource: object, name: str, *_: object) -> Pod:
         self.patched.append(name)
@@ -58,6 +59,11 @@ def freed(repairs: Repairs) -> list[tuple[str, str]]:
     """Node and pod of each row that is freed."""
     rows: dict[str, list[Row]] = repairs.frees
     return sorted((at, each.name) for at, listed in rows.items() for each in listed)
+
+
+def released(repairs: Repairs) -> list[list[str]]:
+    """The pods that may go, workload by workload."""
+    return [[each.pod.name for each in releases] for _, releases in repairs.releases]
 
 
 def superseded() -> Ward:
@@ -147,3 +153,14 @@ async def test_a_gang_of_which_one_pod_was_refused_loses_its_other_places_too() 
     ward = Ward(first, second, node("n1").gpus(2).build(), gpu_node("n1", 2).holds(*rows).build())
     assert freed(await ward.pass_twice(BIND_TIMEOUT_S + 15)) == [("n1", "a"), ("n1", "b")]
     assert sorted(ward.patched) == ["a", "b"]
+
+
+async def test_only_pods_that_are_not_in_release_already_are_released_again() -> None:
+    """A burst holds thousands of them, and each cycle would queue them all anew."""
+    pods = [pod(name).needs(1000).build() for name in ("a", "b")]
+    rows = [row(each, whole(at), state="reserved", epoch=1) for at, each in enumerate(pods)]
+    ward = Ward(*pods, node("n1").gpus(2).build(), gpu_node("n1", 2).holds(*rows).build())
+    ward.in_release |= {"uid-a"}
+    assert released(await ward.recovery.plan()) == [["b"]]
+    ward.in_release.clear()
+    assert released(await ward.recovery.plan()) == [["a"], ["b"]]

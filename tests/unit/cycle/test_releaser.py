@@ -74,10 +74,12 @@ async def test_a_pod_under_way_is_not_queued_again() -> None:
     scene.may_go.clear()
     scene.start("a", "a1")
     await scene.settle()
+    assert scene.releaser.in_release == {"uid-a1"}
     scene.start("a", "a1")
     scene.may_go.set()
     await scene.settle()
     assert scene.sent == ["a1"]
+    assert not scene.releaser.in_release
     scene.start("a", "a1")
     await scene.settle()
     assert scene.sent == ["a1", "a1"]
@@ -133,7 +135,7 @@ async def test_a_pod_that_is_queued_as_the_last_release_ends_is_sent() -> None:
     scene.start("a", *names)
     await scene.settle()
     scene.may_go.set()
-    while scene.releaser._queued:
+    while scene.releaser.in_release:
         await asyncio.sleep(0)
     scene.start("a", "next")
     await scene.settle()
