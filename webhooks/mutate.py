@@ -22,7 +22,7 @@ A GPU pod of a project that names another scheduler is refused: two schedulers t
 same cards would each believe that they are free.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -119,7 +119,7 @@ def judge(
     case = _judge(pod, request, projects, origin)
     if isinstance(case, Decision):
         return with_warnings(case, misspelt(pod.metadata))
-    warnings = _warnings(case)
+    warnings = [*_warnings(case), *_warnings_of_size(case)]
     try:
         # Fields that we don't read but change hold whatever was sent.
         ops = operations(case, request.object, nri_plugin)
@@ -327,10 +327,14 @@ def _warnings(case: PodCase) -> list[str]:
         keys = names.ANNOTATION_SUB_GROUPS, names.ANNOTATION_MIN_MEMBER
         key = next((key for key in keys if key in notes), names.ANNOTATION_MIN_MEMBER)
         found.append(f"{key} has no effect without {names.LABEL_POD_GROUP}")
+    return [*found, *misspelt(case.pod.metadata)]
+
+
+def _warnings_of_size(case: PodCase) -> Iterator[str]:
+    """A group that nothing states the size of; pods of a controller have the size that it says."""
     if case.stated_group and not case.states_minimum and case.pod.metadata.controller is None:
-        found.append(
+        yield (
             f"the pods of group {case.stated_group} start one by one unless a GpuPodGroup of that"
             f" name, or their annotation {names.ANNOTATION_MIN_MEMBER}, says how many must run"
             " together"
         )
-    return [*found, *misspelt(case.pod.metadata)]

@@ -8,6 +8,7 @@ import jsonpatch
 import pytest
 import yaml
 
+from extender.api import names
 from tests.support.admission import Document, index_of, project, usual_index
 from webhooks.jobs import counts_disruptions, decide_job
 from webhooks.projects import ProjectIndex
@@ -167,6 +168,12 @@ def test_author_of_a_job_reads_why_its_pods_will_be_refused() -> None:
     wrong["spec"]["template"]["metadata"]["annotations"] = {"gpu-fraction": "2"}
     assert "its pods will be refused: InvalidRequest" in warnings(wrong)
     assert "team-a/train" in warnings(wrong)
+
+
+def test_author_of_a_job_that_is_a_gang_is_not_told_that_its_pods_start_one_by_one() -> None:
+    document = job(parallelism=4)
+    document["spec"]["template"]["metadata"] = {"labels": {names.LABEL_POD_GROUP: "train"}}
+    assert warnings(document) == ""
 
 
 def test_author_of_a_cron_job_is_warned_and_its_jobs_are_changed_one_by_one() -> None:
