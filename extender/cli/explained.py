@@ -8,7 +8,7 @@ from extender.cli import forecasts
 from extender.cli.flags import How
 from extender.cli.listed import SHARES
 from extender.cli.output import wide_console
-from extender.cli.show import WIDTH, Answer, safe, show_list
+from extender.cli.show import WIDTH, Answer, print_table, safe, show_list
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -99,7 +99,7 @@ def _print_pairs(out: "Console", title: str, rows: Iterable[tuple[str, str]]) ->
         table.add_row(f"  {row[0]}", row[1])
     if table.row_count:
         out.print(f"\n{title}")
-        out.print(table)
+        print_table(table)
 
 
 def _as_of(told: Answer) -> str:

@@ -141,7 +141,7 @@ def _print(told: dict[str, Any]) -> None:
     from rich.table import Table
 
     from extender.cli.output import wide_console
-    from extender.cli.show import WIDTH, safe
+    from extender.cli.show import WIDTH, print_table, safe
 
     status, out = told["status"], wide_console(WIDTH)
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -156,7 +156,7 @@ def _print(told: dict[str, Any]) -> None:
             safe(change.get("message", "")),
         )
     if table.row_count:
-        out.print(table)
+        print_table(table)
     else:
         out.print("The next decision would be the same.")
     out.print(
