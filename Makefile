@@ -64,6 +64,9 @@ manifests: controlplane ## write manifests/install.yaml anew
 demo: controlplane ## fair shares and reclaim on a simulated cluster; KEEP=1 leaves it running
 	@$(PY) -m tests.demo $(ARGS)
 
+demo-docs: controlplane ## run every command of the documentation as printed, on the demo
+	@$(PY) -m tests.demo.docs
+
 test: controlplane ## run all tests; ARGS="-k name" for some
 	$(PY) -m pytest -n $(WORKERS) $(ARGS)
 

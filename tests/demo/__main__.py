@@ -36,11 +36,14 @@ Everything keeps running; Ctrl-C ends it. In another terminal:
     kubectl create -n vision -f examples/half-gpu.yaml
     kubectl create -n language -f examples/gang.yaml
     kubectl create -n search -f examples/inference.yaml
+    kubectl create -n vision -f examples/train-7.yaml
     kubectl get pods -n vision -o wide
     kubectl ballast shares
     kubectl ballast queue -A
-    kubectl ballast why POD -n vision
-    kubectl ballast whatif --quota vision=80
+    kubectl ballast why job/train-7 -n vision
+    kubectl ballast whatif --quota vision=110
+    kubectl ballast report usage --by project,user
+    kubectl ballast web
 
 Logs: {logs}
 """

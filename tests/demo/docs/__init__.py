@@ -1,0 +1,1 @@
+"""Every command that the documentation prints, run as printed on the demonstration."""

@@ -1,0 +1,119 @@
+"""What the documentation's commands find: the demonstration, and a few things of its readers."""
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from tests.support.controlplane.process import ControlPlaneError
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+#: Folders that commands name relative to the repository.
+FROM_ROOT: Final = (".venv", "examples", "manifests")
+EXPORT: Final = re.compile(r"export (KUBECONFIG|PATH)=(\S+)")
+COMMAND_S: Final = 90.0
+WAIT_S: Final = 60.0
+#: What a command that runs until Ctrl-C has time for.
+SHOWN_S: Final = 8.0
+PRICES: Final = re.compile(r"```yaml\n(currency:.*?)```", re.DOTALL)
+ACCOUNTS: Final = """\
+Cluster - 'gpu':DefaultQOS='normal'
+Parent - 'root'
+Account - 'vision':Description='vision':Organization='vision':GrpTRES=gres/gpu=8
+"""
+BATCH: Final = """\
+#!/bin/bash
+#SBATCH --job-name=train --nodes=2 --gpus-per-node=8 --time=12:00:00
+python train.py
+"""
+
+
+@dataclass(slots=True, frozen=True)
+class Ended:
+    """How a command ended; `output` is standard output and standard error together."""
+
+    code: int
+    output: str
+    took_s: float
+
+
+class Stage:
+    """A folder and an environment to run commands in; `exports` are those that the demo prints."""
+
+    def __init__(self, exports: Mapping[str, str], folder: Path) -> None:
+        self._folder = folder
+        for name in FROM_ROOT:
+            (folder / name).symlink_to(ROOT / name)
+        (folder / "accounts.txt").write_text(ACCOUNTS)
+        (folder / "train.sh").write_text(BATCH)
+        prices = PRICES.search((ROOT / "docs" / "usage.md").read_text())
+        assert prices, "docs/usage.md shows no prices"
+        (folder / "prices.yaml").write_text(prices[1])
+        # The reader's kubeconfig names a namespace, and the demonstration's stays as it is.
+        config = folder / "kubeconfig"
+        config.write_text(Path(exports["KUBECONFIG"]).read_text())
+        path = f"{exports['PATH']}:{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
+        self._env = os.environ | {"KUBECONFIG": str(config), "PATH": path, "COLUMNS": "120"}
+        self.need("kubectl config set-context --current --namespace=vision")
+
+    def names(self) -> dict[str, str]:
+        """Placeholders of the pages with this cluster's names, once job/train-7 waits."""
+        deadline_s = time.monotonic() + WAIT_S
+        while self.run("kubectl ballast why job/train-7 -n vision").code != 3:
+            if time.monotonic() > deadline_s:
+                raise ControlPlaneError(f"job/train-7 does not wait after {WAIT_S:.0f} s")
+            time.sleep(1)
+        pods = "kubectl get pods -n vision -l batch.kubernetes.io/job-name=train-7 -o name"
+        node = self.need("kubectl get gpunodes -o name").split()[0].rpartition("/")[2]
+        return {
+            "train-7-x2f4q": self.need(pods).split()[0].removeprefix("pod/"),
+            "FILE": "examples/shares.yaml",
+            "ID": "examples/shares",
+            "why NAME -n NS": "why job/train-7 -n vision",
+            "NS": "vision",
+            "NAME": "vision",
+            "NODE": node,
+            "gpu-07": node,
+            "2026-10": f"{datetime.now(UTC):%Y-%m}",
+        }
+
+    def run(self, command: str, *, is_endless: bool = False) -> Ended:
+        """Run it in bash; one that is endless gets ^C after a while."""
+        started_s = time.monotonic()
+        with tempfile.TemporaryFile("w+") as output:
+            process = subprocess.Popen(
+                ["bash", "-c", command],
+                cwd=self._folder,
+                env=self._env,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            try:
+                code = process.wait(SHOWN_S if is_endless else COMMAND_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGINT if is_endless else signal.SIGKILL)
+                code = process.wait(COMMAND_S)
+            output.seek(0)
+            return Ended(code, output.read(), time.monotonic() - started_s)
+
+    def need(self, command: str) -> str:
+        """Its output; raises if it fails."""
+        ended = self.run(command)
+        if ended.code:
+            raise ControlPlaneError(f"{command}: exit code {ended.code}: {ended.output}")
+        return ended.output
+
+
+def exports_of(text: str) -> dict[str, str]:
+    """KUBECONFIG, and as PATH the folder of kubectl, as the demonstration prints them."""
+    found = dict(EXPORT.findall(text))
+    return found | {"PATH": found["PATH"].split(":")[0]}
