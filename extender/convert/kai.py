@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from extender.api.names import API_VERSION
 from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
-from extender.convert.queues import Draft, build, namespaces_by, whole
+from extender.convert.queues import Draft, build, namespaces_by, number_of, whole
 from extender.convert.templates import cleaned, drop_scheduler, is_workload, template_of
 
 #: What a live cluster is asked for.
@@ -79,8 +79,10 @@ def _queue(told: Manifest, done: Converted) -> Draft:
     each.take("spec.displayName")
     for resource in ("gpu", "cpu", "memory"):
         path = f"spec.resources.{resource}"
-        quota, limit = each.take(f"{path}.quota"), each.take(f"{path}.limit")
-        weight = each.take(f"{path}.overQuotaWeight")
+        quota, limit, weight = (
+            number_of(each.named, f"{path}.{key}", each.take(f"{path}.{key}"))
+            for key in ("quota", "limit", "overQuotaWeight")
+        )
         if quota == _UNLIMITED and resource == "gpu":
             why = "a quota of any number: every GPU would be its own; give it a number"
             done.lost.append(Lost(each.named, f"{path}.quota=-1", why))
@@ -101,24 +103,24 @@ def _queue(told: Manifest, done: Converted) -> Draft:
     return draft
 
 
-def _amount(resource: str, value: Any) -> Any:
+def _amount(resource: str, value: float | None) -> Any:
     """The figure as ours has it; None where it states nothing. CPU quotas of 0 bind nothing there
     that Ballast would count, so only quotas above 0 are carried over for CPU and memory."""
     if value is None or value == _UNLIMITED:
         return None
     if resource == "gpu":
-        return whole(float(value))
+        return whole(value)
     if not value:
         return None
     return f"{int(value)}m" if resource == "cpu" else f"{int(value)}M"
 
 
-def _weight(each: Fields, path: str, value: Any, done: Converted) -> int | None:
+def _weight(each: Fields, path: str, value: float | None, done: Converted) -> int | None:
     if value is None or value == 1:
         return None
-    if float(value) != int(value):
+    if value != int(value):
         done.lost.append(Lost(each.named, f"{path}={value}", "weights are whole: rounded up"))
-        return int(float(value)) + 1
+        return int(value) + 1
     return int(value)
 
 

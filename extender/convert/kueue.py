@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from extender.api.names import API_VERSION, DEFAULT_POOL, NVIDIA_GPU
-from extender.api.units import UnitError, parse_quantity
+from extender.api.units import parse_quantity
 from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
-from extender.convert.queues import Draft, build, dns_name, gpus_of, whole
+from extender.convert.queues import Draft, build, dns_name, quantity_of, whole
 from extender.convert.templates import cleaned, is_workload
 
 _GROUP: Final = "kueue.x-k8s.io"
@@ -139,11 +139,11 @@ def _figures(draft: Draft, flavor: str, told: Manifest, weight: Any, done: Conve
         done.lost.append(Lost(draft.named, where, "Ballast counts GPUs, CPU and memory"))
         return
     quota, borrowing = told.get("nominalQuota", 0), told.get("borrowingLimit")
-    quota = _quantity(draft.named, f"{where}.nominalQuota", quota, is_gpus=resource == "gpu")
+    quota = quantity_of(draft.named, f"{where}.nominalQuota", quota, is_gpus=resource == "gpu")
     limit = None
     if borrowing is not None:
         field = f"{where}.borrowingLimit"
-        borrowing = _quantity(draft.named, field, borrowing, is_gpus=resource == "gpu")
+        borrowing = quantity_of(draft.named, field, borrowing, is_gpus=resource == "gpu")
         limit = _sum(quota, borrowing)
     if told.get("lendingLimit") is not None:
         why = "what is not used may be borrowed whole, and comes back by reclaim"
@@ -157,16 +157,6 @@ def _figures(draft: Draft, flavor: str, told: Manifest, weight: Any, done: Conve
             why = "weights are whole numbers: rounded up"
             done.lost.append(Lost(draft.named, f"spec.fairSharing.weight={weight}", why))
         draft.set(_pool(flavor), "gpu", overQuotaWeight=-(-milli // 1000))
-
-
-def _quantity(named: str, field: str, value: Any, *, is_gpus: bool) -> Any:
-    """The quantity, of GPUs as their number; a ValueError names the object and field of a text that
-    is none."""
-    try:
-        parse_quantity(value)
-        return gpus_of(value) if is_gpus else value
-    except UnitError as error:
-        raise ValueError(f"{named}: {field}: {error}") from error
 
 
 def _sum(quota: Any, more: Any) -> Any:

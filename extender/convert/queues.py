@@ -4,13 +4,14 @@ Ballast has two levels. A tree that is deeper keeps its leaves, which become pro
 level, which becomes departments; what is between is left out and reported.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from extender.api.names import API_VERSION, DEFAULT_POOL
-from extender.api.units import parse_quantity
+from extender.api.units import UnitError, parse_quantity
 from extender.convert.fields import Converted, Lost, Manifest
 
 #: The department of projects that have none where they come from.
@@ -153,9 +154,30 @@ def whole(number: float) -> float | int:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-def gpus_of(quantity: float | str) -> float | int:
-    """GPUs of a Kubernetes quantity: "8" -> 8, "1k" -> 1000; ValueError where it is none."""
-    return whole(parse_quantity(quantity, 1000) / 1000)
+def quantity_of(named: str, where: str, value: Any, *, is_gpus: bool) -> Any:
+    """A Kubernetes quantity as it is, of GPUs as their number: "8" -> 8, "1k" -> 1000. None stays.
+    A ValueError names the object, the field and what is accepted."""
+    if value is None:
+        return None
+    try:
+        milli = parse_quantity(value, 1000)
+    except UnitError as error:
+        raise ValueError(f"{named}: {where}: {error}") from error
+    return whole(milli / 1000) if is_gpus else value
+
+
+def number_of(named: str, where: str, value: Any) -> float | int | None:
+    """A plain number, also where it is given as text. None stays. A ValueError names the object,
+    the field and what is accepted."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{named}: {where}: {value!r} is not a number, such as 8 or 2.5")
+    return int(number) if number.is_integer() else number
 
 
 def dns_name(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from extender.api.names import NVIDIA_GPU
 from extender.convert.fields import Converted, Fields, Lost, Manifest
-from extender.convert.queues import Draft, build, dns_name, whole
+from extender.convert.queues import Draft, build, dns_name, number_of, whole
 from extender.convert.templates import cleaned, drop_scheduler, is_workload, note, template_of
 
 SCHEDULERS: Final = ("runai-scheduler", "kai-scheduler")
@@ -109,7 +109,10 @@ def _figures(draft: Draft, told: Manifest, done: Converted) -> None:
     pool = (told.get("nodePool") or {}).get("name", "default")
     for resource in ("gpu", "cpu", "memory"):
         given = told.get(resource) or {}
-        quota, limit = given.get("deserved"), given.get("limit")
+        quota, limit = (
+            number_of(draft.named, f"{pool}.{resource}.{key}", given.get(key))
+            for key in ("deserved", "limit")
+        )
         if resource == "gpu" and quota in _UNLIMITED and quota is not None:
             why = "a quota of any number: every GPU would be its own; give it a number"
             done.lost.append(Lost(draft.named, f"{pool}.gpu.deserved={quota}", why))
@@ -125,11 +128,11 @@ def _figures(draft: Draft, told: Manifest, done: Converted) -> None:
         done.lost.append(Lost(draft.named, f"{pool}.priority={rank}", _WHY["range"]))
 
 
-def _amount(resource: str, value: Any, given: Manifest) -> Any:
-    if value in _UNLIMITED:
+def _amount(resource: str, value: float | None, given: Manifest) -> Any:
+    if value is None or value in _UNLIMITED:
         return None
     if resource == "gpu":
-        return whole(float(value))
+        return whole(value)
     if not value:
         return None
     if resource == "cpu":
@@ -141,8 +144,8 @@ def _amount(resource: str, value: Any, given: Manifest) -> Any:
 
 
 def _weight(draft: Draft, where: str, given: Manifest, done: Converted) -> int | None:
-    value = given.get("overQuotaWeight")
-    if value in (None, 1):
+    value = number_of(draft.named, f"{where}.overQuotaWeight", given.get("overQuotaWeight"))
+    if value is None or value == 1:
         return None
     weight: int = max(0, min(_MOST_WEIGHT, math.ceil(value)))
     if weight != value:
@@ -160,12 +163,16 @@ def _of_object(told: Manifest, done: Converted) -> Draft:
         draft.parent = _key(str(above), is_department=True)
     if not is_department:
         draft.namespaces = [(told.get("status") or {}).get("namespace") or f"runai-{each.name}"]
-    quota = each.take("spec.deservedGpus", 0) or 0
-    limit = each.take("spec.maxAllowedGpus")
+    quota, limit = (
+        number_of(each.named, f"spec.{key}", each.take(f"spec.{key}"))
+        for key in ("deservedGpus", "maxAllowedGpus")
+    )
     draft.set(
-        "", "gpu", quota=whole(float(quota)),
-        limit=None if limit in _UNLIMITED else whole(float(limit)),
-    )  # fmt: skip
+        "",
+        "gpu",
+        quota=whole(quota or 0),
+        limit=None if limit is None or limit in _UNLIMITED else whole(limit),
+    )
     done.lost += each.lost(_WHY)
     return draft
 

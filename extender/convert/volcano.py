@@ -16,7 +16,7 @@ from extender.api.names import (
 )
 from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
 from extender.convert.hami import Words, change
-from extender.convert.queues import Draft, build, dns_name, gpus_of, namespaces_by
+from extender.convert.queues import Draft, build, dns_name, namespaces_by, quantity_of
 from extender.convert.templates import cleaned, drop_scheduler, is_workload, label, template_of
 
 LIVE: Final = (
@@ -95,12 +95,15 @@ def _queue(told: Manifest, done: Converted) -> Draft:
         if name in guarantee:
             why = "no GPU is kept idle for its owner: what is lent comes back by reclaim"
             done.lost.append(Lost(each.named, f"spec.guarantee.resource.{name}", why))
+        where = f"spec.{'deserved' if name in deserved else 'guarantee.resource'}.{name}"
         quota = deserved.get(name, guarantee.get(name))
-        limit = capability.get(name)
-        if resource == "gpu":
-            quota = None if quota is None else gpus_of(quota)
-            limit = None if limit is None else gpus_of(limit)
-        draft.set("", resource, quota=quota, limit=limit)
+        limit, is_gpus = capability.get(name), resource == "gpu"
+        draft.set(
+            "",
+            resource,
+            quota=quantity_of(each.named, where, quota, is_gpus=is_gpus),
+            limit=quantity_of(each.named, f"spec.capability.{name}", limit, is_gpus=is_gpus),
+        )
     draft.set("", "gpu", overQuotaWeight=None if weight == 1 else weight)
     if told.get("spec", {}).get("reclaimable") is False:
         done.lost.append(Lost(each.named, "spec.reclaimable=False", _WHY["spec.reclaimable"]))

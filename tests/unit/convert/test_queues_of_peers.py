@@ -1,5 +1,8 @@
 """Queues of KAI, Kueue, Run:ai, Volcano and Slurm as departments and projects."""
 
+import re
+from typing import Any
+
 import pytest
 
 from extender.convert import kai, kueue, runai, slurm, volcano
@@ -430,3 +433,44 @@ def test_kueue_quota_that_is_no_quantity_is_named_with_what_is_accepted(resource
     text = KUEUE.replace(f"nominalQuota: {before}", f"nominalQuota: 8GPU{before[1:]}")
     with pytest.raises(ValueError, match=rf"vision: flavor .*: {resource}.nominalQuota: .*such as"):
         kueue.convert(objects(text))
+
+
+BAD_AMOUNTS = (
+    (
+        kai,
+        "{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: q},"
+        " spec: {resources: {gpu: {quota: lots}}}}",
+        "Queue q: spec.resources.gpu.quota: 'lots' is not a number, such as 8 or 2.5",
+    ),
+    (
+        kai,
+        "{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: q},"
+        " spec: {resources: {cpu: {limit: 8Gi}}}}",
+        "Queue q: spec.resources.cpu.limit: '8Gi' is not a number, such as 8 or 2.5",
+    ),
+    (
+        runai,
+        "{name: p, requestedNamespace: p, resources: [{gpu: {deserved: .nan}}]}",
+        "project p: default.gpu.deserved: nan is not a number, such as 8 or 2.5",
+    ),
+    (
+        runai,
+        "{apiVersion: run.ai/v2, kind: Project, metadata: {name: q}, spec: {deservedGpus: lots}}",
+        "Project q: spec.deservedGpus: 'lots' is not a number, such as 8 or 2.5",
+    ),
+    (
+        volcano,
+        "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: q},"
+        " spec: {capability: {cpu: lots}}}",
+        "Queue q: spec.capability.cpu: 'lots' is not a Kubernetes quantity,"
+        ' such as "500m", "2" or "8Gi"',
+    ),
+)
+
+
+@pytest.mark.parametrize(("peer", "text", "sentence"), BAD_AMOUNTS)
+def test_amount_that_is_none_is_told_with_object_and_field(
+    peer: Any, text: str, sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        peer.convert(objects(text))
