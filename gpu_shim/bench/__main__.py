@@ -46,7 +46,7 @@ def main(
         return
     _show(about, lines)
     if report is not None:
-        figures = [asdict(line) for line in lines]
+        figures = [asdict(line) | {"bar": line.bar, "is_good": line.is_good} for line in lines]
         report.write_text(json.dumps({"machine": about, "figures": figures}, indent=1))
 
 
@@ -100,7 +100,8 @@ def _mig(device: object) -> str:
 def _show(about: dict[str, str], lines: Sequence[Line]) -> None:
     table = Table("row", "what", "measured", "bar")
     for line in lines:
-        table.add_row(str(line.row), line.what, line.value, line.bar)
+        bar = f"{line.bar}: missed" if line.is_good is False else line.bar
+        table.add_row(str(line.row), line.what, line.value, bar)
     console = Console()
     console.print(", ".join(f"{name} {value}" for name, value in about.items()))
     console.print(table)

@@ -16,7 +16,7 @@ from typing import Final
 from gpu_shim.agent.cgroups import pod_of_peer
 from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.arbiter.container import ContainerCard
-from gpu_shim.bench.figures import Line, gaps_ns, quantile
+from gpu_shim.bench.figures import Bar, Line, gaps_ns, quantile
 from gpu_shim.bench.stage import MS, PLENTY_MIB, Bench, StageTenant
 from gpu_shim.policy.shares import Claim
 from gpu_shim.protocol.pages import Library
@@ -42,9 +42,12 @@ async def hand_over(bench: Bench) -> list[Line]:
     command = (_compiled(bench, "floor"), str(N_TURNS))
     done = subprocess.run(command, capture_output=True, check=True)  # noqa: S603, ASYNC221
     floor = [int(line) for line in done.stdout.split()]
+    gaps = gaps_ns(together)
+    bar = Bar(quantile(gaps, 0.5) / 1e3, "us at p50", most=20)
+    what = "a message and a wake-up by way of a third process"
     return [
-        Line(10, "card unused at a hand-over", _told(gaps_ns(together)), "p50 20 us"),
-        Line(10, "a message and a wake-up by way of a third process", _told(floor), "the floor"),
+        Line(10, "card unused at a hand-over", _told(gaps), (bar,), len(gaps)),
+        Line(10, what, _told(floor), n_samples=len(floor)),
     ]
 
 
@@ -61,7 +64,9 @@ async def come(bench: Bench) -> list[Line]:
             answer, _ = await process.communicate()
             took += [int(line) for line in answer.split()]
             assert process.returncode == 0, "a program was refused"
-    return [Line(11, f"registering, {N_PROGRAMS} programs at once", _told(took), "p99 5 ms")]
+    bar = Bar(quantile(took, 0.99) / 1e6, "ms at p99", most=5)
+    what = f"registering, {N_PROGRAMS} programs at once"
+    return [Line(11, what, _told(took), (bar,), len(took))]
 
 
 async def rest(bench: Bench) -> list[Line]:
@@ -71,7 +76,8 @@ async def rest(bench: Bench) -> list[Line]:
         await asyncio.sleep(bench.seconds)
         took_s = time.process_time() - before_s
         part = 100 * took_s / (time.monotonic() - began_s)
-    return [Line(12, "arbiter at rest, part of one processor", f"{part:.2f} %")]
+    bar = Bar(part, "%", most=1)
+    return [Line(12, "arbiter at rest, part of one processor", f"{part:.2f} %", (bar,))]
 
 
 def _compiled(bench: Bench, name: str) -> Path:

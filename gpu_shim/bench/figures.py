@@ -9,15 +9,51 @@ Run = Sequence[int]
 
 
 @dataclass(slots=True, frozen=True)
+class Bar:
+    """One figure and the range that it has to lie in, both ends included; None is no end."""
+
+    figure: float
+    unit: str
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the figure lies in the range; one that is not a number does not."""
+        above = self.least is None or self.figure >= self.least
+        return above and (self.most is None or self.figure <= self.most)
+
+    def __str__(self) -> str:
+        """The range in words."""
+        if self.least is None:
+            return f"at most {self.most:g} {self.unit}"
+        if self.most is None:
+            return f"at least {self.least:g} {self.unit}"
+        return f"{self.least:g} to {self.most:g} {self.unit}"
+
+
+@dataclass(slots=True, frozen=True)
 class Line:
-    """One figure: what was measured, its value, and the bar it is held to where there is one."""
+    """What was measured, as it is told, and the bars it is held to where there are any."""
 
     row: int
     what: str
     value: str
-    bar: str = ""
-    #: What the value is made of; none at all tells nothing of the bar.
+    bars: tuple[Bar, ...] = ()
+    #: What the value is made of; none at all tells nothing of the bars.
     n_samples: int = 1
+
+    @property
+    def bar(self) -> str:
+        """Its bars in words."""
+        return ", ".join(str(each) for each in self.bars)
+
+    @property
+    def is_good(self) -> bool | None:
+        """Whether every bar is met; None without bars, and without samples."""
+        if not self.bars or self.n_samples < 1:
+            return None
+        return all(each.is_met for each in self.bars)
 
 
 def busy_ns(runs: Sequence[Run]) -> int:

@@ -201,6 +201,7 @@ def fill(gpu: Gpu, begin: float, job: dict[str, Any]) -> dict[str, Any]:
     return {
         "taken_mib": len(statuses) * job["step_mib"],
         "status": status,
+        "free_mib": left.value // MIB,
         "total_mib": total.value // MIB,
     }
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Final
 
 from gpu_shim.bench.arbiter import come, hand_over, rest
-from gpu_shim.bench.figures import Line, busy_ns, gaps_ns, overlap_ns, quantile
-from gpu_shim.bench.stage import MS, Bench, Shim, StageOutcome, StageTenant
+from gpu_shim.bench.figures import Bar, Line, busy_ns, gaps_ns, overlap_ns, quantile
+from gpu_shim.bench.stage import CONTEXT_MIB, MS, Bench, Shim, StageOutcome, StageTenant
 from gpu_shim.policy.leases import LeaseSettings
 
 GIB_MIB: Final = 1024
@@ -36,8 +36,9 @@ async def solo(bench: Bench) -> list[Line]:
             told = f"{value:.1f}"
             if shim != "none":
                 told += f" ({more:+.1f} ns)" if is_launch else f" ({more:.2f} % less)"
-            bar = "" if shim == "none" else "50 ns" if is_launch else "0.5 %"
-            lines.append(Line(1, f"{what}, shim: {shim}", told, bar))
+            bar = Bar(more, "ns more", most=50) if is_launch else Bar(more, "% less", most=0.5)
+            bars = () if shim == "none" else (bar,)
+            lines.append(Line(1, f"{what}, shim: {shim}", told, bars, int(value > 0)))
     return lines
 
 
@@ -50,32 +51,41 @@ async def _alone(bench: Bench) -> float:
 def _shares(
     row: int, what: str, out: dict[str, StageOutcome], due: dict[str, float], alone_n: float
 ) -> list[Line]:
-    """Shares by work done, by the card's clock, by the arbiter's account; and what is due."""
+    """Shares by work done, by the card's clock, by the arbiter's account; and what is due.
+
+    Without the shim there is no account, and nothing is held to a bar.
+    """
     lines = list[Line]()
     all_runs = {
         name: [run for answer in each.answers for run in answer["runs"]]
         for name, each in out.items()
     }
     total_ns = sum(busy_ns(runs) for runs in all_runs.values()) or 1
-    held_ns = sum(each.held_ns for each in out.values()) or 1
+    held_ns = sum(each.held_ns for each in out.values())
     for name, each in out.items():
         errors = [abs(part - due[name]) * 100 for part in each.plans]
         worst = f"worst plan {max(errors):.1f} off" if errors else "no plan sampled"
+        clock = 100 * busy_ns(all_runs[name]) / total_ns
+        account = 100 * each.held_ns / (held_ns or 1)
         told = (
-            f"work {100 * each.n / alone_n:.1f} %,"
-            f" clock {100 * busy_ns(all_runs[name]) / total_ns:.1f} %,"
-            f" account {100 * each.held_ns / held_ns:.1f} %,"
+            f"work {100 * each.n / alone_n:.1f} %, clock {clock:.1f} %, account {account:.1f} %,"
             f" {worst}"
         )
         label = f"{what}: {name} is due {100 * due[name]:g} %"
-        # Without the shim there are no plans; what is told is by work and by clock.
-        n_samples = len(errors) if each.held_ns else len(all_runs[name])
-        lines.append(Line(row, label, told, "1 / 2.5 points", n_samples))
+        bars = (
+            Bar(abs(clock - 100 * due[name]), "points by clock", most=1),
+            Bar(abs(account - 100 * due[name]), "points by account", most=1),
+            Bar(max(errors, default=0), "points in the worst plan", most=2.5),
+        )
+        if held_ns:
+            lines.append(Line(row, label, told, bars, len(errors)))
+        else:
+            lines.append(Line(row, label, told, n_samples=len(all_runs[name])))
     n = sum(each.n for each in out.values())
-    together = (
-        f"{100 * n / alone_n:.1f} % of alone, overlap {100 * overlap_ns(all_runs) / total_ns:.2f} %"
-    )
-    lines.append(Line(row, f"{what}: all together", together, "98 %, 1 %"))
+    part, overlap = 100 * n / alone_n, 100 * overlap_ns(all_runs) / total_ns
+    together = Bar(part, "% of alone", least=98), Bar(overlap, "% overlap", most=1)
+    told = f"{part:.1f} % of alone, overlap {overlap:.2f} %"
+    lines.append(Line(row, f"{what}: all together", told, together if held_ns else (), n))
     gaps = gaps_ns(all_runs)
     told = f"p50 {quantile(gaps, 0.5) / 1e3:.0f} us, p99 {quantile(gaps, 0.99) / 1e3:.0f} us"
     unused = Line(row, f"{what}: card unused at a hand-over", told, n_samples=len(gaps))
@@ -111,14 +121,21 @@ async def idle(bench: Bench) -> list[Line]:
     expected = alone * half * 1.25
     strict = [StageTenant("a", bench.rate(), Fraction(1, 4), Fraction(1, 4))]
     only = (await bench.stage.play(strict, "arbiter", bench.settings))["a"]
+    what = "fair quarter, the other idle for half the time: work against what is due"
+    back = "the other, back after that: work against what is due"
+    part = 100 * only.n / (alone * bench.seconds)
+    bars = (Bar(part, "%", least=24, most=26),)
     return [
-        Line(3, "fair quarter, the other idle for half the time: work against what is due",
-             f"{100 * out['a'].n / expected:.1f} %", "97 %"),
-        Line(3, "the other, back after that: work against what is due",
-             f"{100 * out['b'].n / (alone * half * 0.75):.1f} %", "97 %"),
-        Line(3, "strict quarter alone: part of the card",
-             f"{100 * only.n / (alone * bench.seconds):.1f} %", "25 ± 1 %"),
-    ]  # fmt: skip
+        _of_due(3, what, out["a"].n, expected),
+        _of_due(3, back, out["b"].n, alone * half * 0.75),
+        Line(3, "strict quarter alone: part of the card", f"{part:.1f} %", bars, only.n),
+    ]
+
+
+def _of_due(row: int, what: str, n: int, due_n: float) -> Line:
+    """Kernels against those that were due."""
+    part = 100 * n / due_n
+    return Line(row, what, f"{part:.1f} %", (Bar(part, "%", least=97),), n)
 
 
 async def crowds(bench: Bench) -> list[Line]:
@@ -142,23 +159,29 @@ async def crowds(bench: Bench) -> list[Line]:
 
 
 async def shapes(bench: Bench) -> list[Line]:
-    """Half and half, where one launches in other ways than the other."""
+    """Half and half, where one launches in other ways than the other.
+
+    A share of kernels of 1 s may be off by one of them.
+    """
     lines, part = list[Line](), Fraction(1, 2)
     ways = {
-        "kernels of 1 s": (bench.spin(1000, at_once=1), 1),
-        "graphs of 200 ms": (bench.spin(5, at_once=40, is_graph=True), 1),
-        "8 streams": (bench.spin(5, at_once=8, n_streams=8), 1),
-        "4 programs": (bench.spin(5), 4),
+        "kernels of 1 s": (bench.spin(1000, at_once=1), 1, 1 + 100 / bench.seconds),
+        "graphs of 200 ms": (bench.spin(5, at_once=40, is_graph=True), 1, 1),
+        "8 streams": (bench.spin(5, at_once=8, n_streams=8), 1, 1),
+        "4 programs": (bench.spin(5), 4, 1),
     }
-    for what, (job, n_programs) in ways.items():
+    for what, (job, n_programs, points) in ways.items():
         one = StageTenant("a", job, part, part, n_programs=n_programs)
         out = await bench.stage.play(
             [one, StageTenant("b", bench.spin(5), part, part)], "arbiter", bench.settings
         )
         held = {name: each.held_ns for name, each in out.items()}
-        total = sum(held.values()) or 1
-        told = ", ".join(f"{name} {100 * ns / total:.1f} %" for name, ns in held.items())
-        lines.append(Line(5, f"{what} against kernels of 5 ms, half each", told, "50 ± 1 %"))
+        total = sum(held.values())
+        parts = {name: 100 * ns / (total or 1) for name, ns in held.items()}
+        told = ", ".join(f"{name} {of:.1f} %" for name, of in parts.items())
+        bar = Bar(parts["a"], "% for a", least=50 - points, most=50 + points)
+        label = f"{what} against kernels of 5 ms, half each"
+        lines.append(Line(5, label, told, (bar,), out["a"].n if total else 0))
     return lines
 
 
@@ -182,17 +205,24 @@ async def latency(bench: Bench) -> list[Line]:
 
 async def memory(bench: Bench, cap_mib: int = 16 * GIB_MIB) -> list[Line]:
     """Every way to take memory, up to the cap and not beyond it."""
-    lines = list[Line]()
+    lines, margin_mib = list[Line](), max(64, cap_mib // 100)
     for way in ("plain", "managed", "queued", "physical"):
         job = {"do": "fill", "way": way, "step_mib": 64}
         out = await bench.stage.play([StageTenant("a", job, cap_mib=cap_mib)], "arbiter")
         told = out["a"].answers[0]
-        code = "out of memory" if told["status"] == OUT_OF_MEMORY else f"error {told['status']}"
-        lines.append(
-            Line(7, f"{way}: taken of {cap_mib} MiB", f"{told['taken_mib']} MiB, then {code}",
-                 "1 % or 64 MiB")
-        )  # fmt: skip
-    lines.append(Line(7, "total that the driver reports", f"{told['total_mib']} MiB", f"{cap_mib}"))
+        taken, free, status = told["taken_mib"], told["free_mib"], told["status"]
+        code = "out of memory" if status == OUT_OF_MEMORY else f"error {status}"
+        bars = (
+            # What is not free at first is the context.
+            Bar(free, "MiB free at first", cap_mib - 2 * CONTEXT_MIB, cap_mib),
+            Bar(taken, "MiB taken", free - margin_mib, free),
+            Bar(status, "as the error", OUT_OF_MEMORY, OUT_OF_MEMORY),
+        )
+        value = f"{taken} MiB of {free} free, then {code}"
+        lines.append(Line(7, f"{way}: taken of {cap_mib} MiB", value, bars, taken))
+    total = Bar(told["total_mib"], "MiB", cap_mib, cap_mib)
+    what = "total that the driver reports"
+    lines.append(Line(7, what, f"{told['total_mib']} MiB", (total,)))
     return lines
 
 
@@ -205,16 +235,18 @@ async def failures(bench: Bench) -> list[Line]:
         tenants, "arbiter", bench.settings, [(bench.seconds / 2, "kill a")]
     )
     due = alone * bench.seconds * 0.75
-    lines.append(Line(8, "one is killed half way: work of the other against what is due",
-                      f"{100 * out['b'].n / due:.1f} %", "97 %"))  # fmt: skip
+    what = "one is killed half way: work of the other against what is due"
+    lines.append(_of_due(8, what, out["b"].n, due))
     events = [(bench.seconds / 3, "stop"), (2 * bench.seconds / 3, "start")]
     out = await bench.stage.play(tenants, "arbiter", bench.settings, events)
     answers = [answer for each in out.values() for answer in each.answers]
     runs = sorted(run for answer in answers for run in answer["runs"])
     gap_ns = max((after[0] - before[1] for before, after in pairwise(runs)),
                  default=0)  # fmt: skip
-    lines.append(Line(8, "arbiter killed and back: longest time with nothing on the card",
-                      f"{gap_ns / 1e9:.2f} s", "1 s and a lease"))  # fmt: skip
+    # The gates open after a second without the arbiter.
+    bar = Bar(gap_ns / 1e9, "s", most=1 + bench.settings.lease_ns / 1e9)
+    what = "arbiter killed and back: longest time with nothing on the card"
+    lines.append(Line(8, what, f"{gap_ns / 1e9:.2f} s", (bar,), len(runs)))
     return lines
 
 

@@ -21,6 +21,8 @@ from gpu_shim.protocol.pages import Library
 
 MS: Final = 1_000_000
 PLENTY_MIB: Final = 1 << 20
+#: What a program is charged for each context: the agent's own default.
+CONTEXT_MIB: Final = 512
 _PATIENCE_S: Final = 120
 
 Shim = Literal["none", "idle", "arbiter"]
@@ -129,7 +131,9 @@ class _Scene:
 
     def start_arbiter(self, doors: Mapping[str, Path]) -> None:
         library = Library(self.stage.containers.libraries / "libballast-pages.so")
-        self.arbiter = Arbiter(library, self.settings, is_timed=self.shim == "arbiter")
+        self.arbiter = Arbiter(
+            library, self.settings, is_timed=self.shim == "arbiter", context_mib=CONTEXT_MIB
+        )
         self._beating = asyncio.create_task(self.arbiter.run())
         for tenant in self.tenants:
             claim = Claim(tenant.name, tenant.request, tenant.limit)

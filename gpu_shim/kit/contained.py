@@ -18,6 +18,7 @@ from typing import Final
 from gpu_shim.agent.nvml import Nvml, NvmlError
 from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.arbiter.container import ContainerCard
+from gpu_shim.bench.stage import CONTEXT_MIB
 from gpu_shim.cases.containers import Containers
 from gpu_shim.kit.place import containers, driver
 from gpu_shim.kit.results import Result, tell
@@ -39,7 +40,7 @@ Wanted = Mapping[str, tuple[str, str, ContainerCard]]
 async def served(all_of_them: Containers, wanted: Wanted) -> AsyncIterator[Arbiter]:
     """An arbiter with these containers."""
     library = Library(all_of_them.libraries / "libballast-pages.so")
-    arbiter = Arbiter(library, LeaseSettings(), is_timed=True)
+    arbiter = Arbiter(library, LeaseSettings(), is_timed=True, context_mib=CONTEXT_MIB)
     running = asyncio.create_task(arbiter.run())
     for name, (request, limit, card) in wanted.items():
         claim = Claim(name, Fraction(request), Fraction(limit))

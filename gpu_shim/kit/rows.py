@@ -14,7 +14,7 @@ def main(arguments: Sequence[str]) -> None:
     row, seconds = int(arguments[0]), float(arguments[1])
     _, lines = asyncio.run(measure([row], seconds, 250, driver()))
     for line in lines:
-        tell(Result(line.what, line.value, line.n_samples, expected=line.bar))
+        tell(Result(line.what, line.value, line.n_samples, line.is_good, line.bar))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import pytest
 
 from gpu_shim.kit.make import make
 from tests.integration.gpu_shim.containers import Scene
+from tests.support.fakecuda import Card
+from tests.support.fakecuda.__main__ import CONTEXT_MIB, TOTAL_MIB
 
 #: Kernels of 1 ms each for so many seconds, three at once.
 PROGRAM = """\
@@ -41,6 +43,13 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return into
 
 
+@pytest.fixture
+def large(scene: Scene) -> Scene:
+    """A card with the memory and the contexts of a real one."""
+    scene.card = Card(scene.card.path, TOTAL_MIB, CONTEXT_MIB)
+    return scene
+
+
 def environment(scene: Scene, out: Path) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
@@ -59,16 +68,16 @@ def run(kit: Path, scene: Scene, out: Path, *arguments: str) -> list[dict[str, A
 
 
 def test_checks_of_the_driver_and_a_row_run_from_the_folder_alone(
-    kit: Path, scene: Scene, tmp_path: Path
+    kit: Path, large: Scene, tmp_path: Path
 ) -> None:
-    lines = run(kit, scene, tmp_path, "a", "names", "look-up", "row 7", "torch native")
+    lines = run(kit, large, tmp_path, "a", "names", "look-up", "row 7", "torch native")
     outcomes = {each["step"]: each["outcome"] for each in lines if "outcome" in each}
     # The fake driver has one function of each library that is in none of our lists.
     assert outcomes["names"] == "failed"
     lacking = [each["value"] for each in lines if each["step"] == "names" and "value" in each]
     assert [told.split(": ")[1] for told in lacking] == ["cuOnlyTheDriver", "nvmlOnlyTheDriver"]
     assert outcomes["look-up"] == "passed"
-    assert outcomes["row 7"] == "measured"
+    assert outcomes["row 7"] == "passed"
     values = {each["what"]: each["value"] for each in lines if "what" in each}
     assert values["total that the driver reports"] == "16384 MiB"
     # There is no PyTorch here, and a step whose program fails does not pass.
@@ -76,7 +85,7 @@ def test_checks_of_the_driver_and_a_row_run_from_the_folder_alone(
 
 
 def test_containers_have_their_shares_and_their_memory_is_seen(
-    kit: Path, scene: Scene, tmp_path: Path
+    kit: Path, large: Scene, tmp_path: Path
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
@@ -84,9 +93,9 @@ def test_containers_have_their_shares_and_their_memory_is_seen(
     done = subprocess.run(
         [
             *(sys.executable, "-m", "gpu_shim.kit.contained", "12"),
-            *(f"a=1/4:1/4:512:{job}", f"b=3/4:3/4:512:{job}"),
+            *(f"a=1/4:1/4:2048:{job}", f"b=3/4:3/4:2048:{job}"),
         ],
-        env=environment(scene, tmp_path) | {"PYTHONPATH": str(kit / "source")},
+        env=environment(large, tmp_path) | {"PYTHONPATH": str(kit / "source")},
         cwd="/",
         capture_output=True,
         text=True,

@@ -5,6 +5,10 @@ from pathlib import Path
 
 from tests.support.fakecuda import Card, build
 
+#: An H100's memory, and what a context takes of it at least.
+TOTAL_MIB = 81920
+CONTEXT_MIB = 550
+
 
 def main() -> None:
     """Make both, and say how programs find them."""
@@ -12,7 +16,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="made where it is not there")
     folder: Path = parser.parse_args().folder.resolve()
     build(folder)
-    card = Card(folder / "card")
+    card = Card(folder / "card", TOTAL_MIB, CONTEXT_MIB)
     print(f"FAKECUDA_STATE={card.path} python -m gpu_shim.bench 10 11 12 --driver {folder}")
 
 

@@ -5,9 +5,11 @@ import json
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from gpu_shim.kit import make, runner
+from gpu_shim.bench.figures import Bar, Line
+from gpu_shim.kit import make, rows, runner
 from gpu_shim.kit.parts import LONGEST_S, PARTS, Step
 from gpu_shim.kit.results import Result
 
@@ -34,6 +36,49 @@ def test_the_steps_of_a_part_have_time_within_nine_minutes(part: str) -> None:
 )
 def test_what_a_step_comes_to(results: list[Result], code: int, outcome: str) -> None:
     assert runner._outcome(results, code) == outcome
+
+
+P99_MS = 29.7
+
+
+@pytest.mark.parametrize(
+    ("bar", "outcome"),
+    [
+        (Bar(P99_MS, "ms at p99", most=5), "failed"),
+        (Bar(P99_MS, "ms at p99", most=30), "passed"),
+        (Bar(96.9, "%", least=97), "failed"),
+        (Bar(97.0, "%", least=97), "passed"),
+        (Bar(26.5, "%", least=24, most=26), "failed"),
+        (Bar(float("nan"), "%", least=24), "failed"),
+        (Bar(float("nan"), "%", most=26), "failed"),
+    ],
+)
+def test_a_row_that_misses_its_bar_has_failed(
+    bar: Bar,
+    outcome: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    async def measured(*_: object) -> tuple[dict[str, str], list[Line]]:
+        return {}, [Line(11, "met", "1", (Bar(1, "s", most=1),)), Line(11, "w", "v", (bar,), 640)]
+
+    monkeypatch.setattr(rows, "measure", measured)
+    rows.main(["11", "5"])
+    told = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert runner._outcome([msgspec.convert(each, Result) for each in told], 0) == outcome
+    assert told[1]["expected"] == str(bar)
+
+
+def test_a_bar_says_nothing_of_what_was_not_sampled_and_no_bar_is_no_pass() -> None:
+    met = Bar(0, "points", most=1)
+    assert Line(2, "w", "v", (met,), n_samples=0).is_good is None
+    assert Line(2, "w", "v").is_good is None
+    assert Line(2, "w", "v", (met, Bar(2, "points", most=1))).is_good is False
+
+
+def test_bars_are_told_in_words() -> None:
+    bars = (Bar(3, "ms", most=5), Bar(3, "%", least=97), Bar(3, "%", 24, 26))
+    assert Line(1, "w", "v", bars).bar == "at most 5 ms, at least 97 %, 24 to 26 %"
 
 
 def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, budget_s: float) -> Step:
