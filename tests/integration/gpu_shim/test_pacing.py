@@ -21,8 +21,10 @@ from tests.support.fakecuda import SECOND, UUID, Run
 MS = 1_000_000
 HERE = Path(__file__).parent
 N_CAPTURES = 100_000
-#: Seconds that kernels of the long test take. With 3 its leases are 250 ms and it lasts 4 minutes.
+#: Seconds that kernels of the long test take. With 3 its leases are 250 ms and it lasts 6 minutes.
 LONG_S = float(os.environ.get("BALLAST_LONG_KERNEL_S", "0.3"))
+#: How far the quarter may be off. Waking late by a millisecond weighs more in shorter leases.
+MOST_OFF = 0.02 if LONG_S >= 3 else 0.025
 
 
 @pytest.fixture
@@ -62,11 +64,11 @@ def parts(runs: Iterable[Run]) -> dict[int, Fraction]:
     return found
 
 
-@pytest.mark.timeout(180 + 100 * LONG_S)
+@pytest.mark.timeout(180 + 120 * LONG_S)
 async def test_long_kernels_queued_four_deep_have_their_quarter_by_the_cards_log(
     paced: Scene,
 ) -> None:
-    seconds, n_us = 80 * LONG_S, int(LONG_S * 1_000_000)
+    seconds, n_us = 100 * LONG_S, int(LONG_S * 1_000_000)
     paced.container("a", "1/4", "1/4")
     paced.container("b", "3/4", "3/4")
     await (await paced.run("b", f"begin(); tell(0); work(1000, {2 * seconds + 60})")).answer()
@@ -81,7 +83,7 @@ async def test_long_kernels_queued_four_deep_have_their_quarter_by_the_cards_log
     found = parts(in_window(paced.card.runs(), start, end))
     share = float(found[paced.tag("a")] / (end - start))
     print(f"quarter by the card's log: {100 * share:.1f} %, {seconds:g} s")
-    assert abs(share - 0.25) < 0.02 + 0.5 * LONG_S / seconds
+    assert abs(share - 0.25) < MOST_OFF
 
 
 PERSISTENT = """
