@@ -91,6 +91,32 @@ def gaps_ns(tenants: Mapping[str, Sequence[Run]]) -> list[int]:
     ]
 
 
+def parts_of_windows(
+    tenants: Mapping[str, Sequence[Run]], length_ns: int, step_ns: int
+) -> list[dict[str, float]]:
+    """Each tenant's part of the time used, in every window of this length between first and last.
+
+    Windows begin `step_ns` apart; the first two lengths are left out.
+    """
+    ends = [run[1] for runs in tenants.values() for run in runs]
+    begins = [run[0] for runs in tenants.values() for run in runs]
+    if not ends:
+        return []
+    found = list[dict[str, float]]()
+    for begin in range(min(begins) + 2 * length_ns, max(ends) - length_ns + 1, step_ns):
+        end = begin + length_ns
+        used_ns = {
+            name: busy_ns(
+                [(max(run[0], begin), min(run[1], end)) for run in runs
+                 if run[0] < end and run[1] > begin]
+            )
+            for name, runs in tenants.items()
+        }  # fmt: skip
+        if total_ns := sum(used_ns.values()):
+            found.append({name: each / total_ns for name, each in used_ns.items()})
+    return found
+
+
 def quantile(values: Sequence[float], part: float) -> float:
     """The value below which this part of them lies; 0 where there are none."""
     if not values:

@@ -1,13 +1,22 @@
 """The questions, one function each: what runs, what is told, and what would be good enough."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
 from gpu_shim.bench.arbiter import come, hand_over, rest
-from gpu_shim.bench.figures import Bar, Line, busy_ns, gaps_ns, overlap_ns, quantile
+from gpu_shim.bench.figures import (
+    Bar,
+    Line,
+    Run,
+    busy_ns,
+    gaps_ns,
+    overlap_ns,
+    parts_of_windows,
+    quantile,
+)
 from gpu_shim.bench.stage import CONTEXT_MIB, MS, Bench, Shim, StageOutcome, StageTenant
 from gpu_shim.policy.leases import LeaseSettings
 
@@ -48,48 +57,63 @@ async def _alone(bench: Bench) -> float:
     return out["a"].n / bench.seconds
 
 
-def _shares(
-    row: int, what: str, out: dict[str, StageOutcome], due: dict[str, float], alone_n: float
-) -> list[Line]:
+@dataclass(slots=True, frozen=True)
+class _Due:
+    """What tenants ought to have: the part of each, and kernels of one alone in the same time."""
+
+    row: int
+    what: str
+    parts: Mapping[str, float]
+    alone_n: float
+    settings: LeaseSettings
+
+
+def _shares(due: _Due, out: Mapping[str, StageOutcome]) -> list[Line]:
     """Shares by work done, by the card's clock, by the arbiter's account; and what is due.
 
-    Without the shim there is no account, and nothing is held to a bar.
+    Without the shim there is no account, and nothing is held to a bar. A tenant is at most one
+    lease ahead or behind, so a time as long as a plan may be two leases off. Those times are taken
+    from the card's clock: a plan of the arbiter starts anew whenever a program pauses.
     """
     lines = list[Line]()
-    all_runs = {
-        name: [run for answer in each.answers for run in answer["runs"]]
-        for name, each in out.items()
-    }
-    total_ns = sum(busy_ns(runs) for runs in all_runs.values()) or 1
+    runs = {name: [run for a in each.answers for run in a["runs"]] for name, each in out.items()}
+    total_ns = sum(busy_ns(each) for each in runs.values()) or 1
     held_ns = sum(each.held_ns for each in out.values())
+    windows = parts_of_windows(runs, int(due.settings.plan_ns), due.settings.lease_ns)
     for name, each in out.items():
-        errors = [abs(part - due[name]) * 100 for part in each.plans]
-        worst = f"worst plan {max(errors):.1f} off" if errors else "no plan sampled"
-        clock = 100 * busy_ns(all_runs[name]) / total_ns
-        account = 100 * each.held_ns / (held_ns or 1)
-        told = (
-            f"work {100 * each.n / alone_n:.1f} %, clock {clock:.1f} %, account {account:.1f} %,"
-            f" {worst}"
+        percent = 100 * due.parts[name]
+        clock, account = 100 * busy_ns(runs[name]) / total_ns, 100 * each.held_ns / (held_ns or 1)
+        off = max((abs(100 * parts[name] - percent) for parts in windows), default=0.0)
+        label = f"{due.what}: {name} is due {percent:g} %"
+        shares = (
+            Bar(abs(clock - percent), "points by clock", most=1),
+            Bar(abs(account - percent), "points by account", most=1),
         )
-        label = f"{what}: {name} is due {100 * due[name]:g} %"
-        bars = (
-            Bar(abs(clock - 100 * due[name]), "points by clock", most=1),
-            Bar(abs(account - 100 * due[name]), "points by account", most=1),
-            Bar(max(errors, default=0), "points in the worst plan", most=2.5),
-        )
-        if held_ns:
-            lines.append(Line(row, label, told, bars, len(errors)))
-        else:
-            lines.append(Line(row, label, told, n_samples=len(all_runs[name])))
-    n = sum(each.n for each in out.values())
-    part, overlap = 100 * n / alone_n, 100 * overlap_ns(all_runs) / total_ns
-    together = Bar(part, "% of alone", least=98), Bar(overlap, "% overlap", most=1)
+        told = f"work {100 * each.n / due.alone_n:.1f} %, clock {clock:.1f} %"
+        if not held_ns:
+            lines.append(Line(due.row, label, told, n_samples=each.n))
+            continue
+        told += f", account {account:.1f} %"
+        lines.append(Line(due.row, label, told, shares, each.n))
+        one = Bar(off, "points", most=200 * float(due.settings.precision))
+        told = f"{off:.1f} points"
+        lines.append(Line(due.row, f"{label}, worst plan", told, (one,), len(windows)))
+    return [*lines, *_together(due, runs, sum(each.n for each in out.values()), held_ns > 0)]
+
+
+def _together(due: _Due, runs: Mapping[str, Sequence[Run]], n: int, is_held: bool) -> list[Line]:
+    """What tenants make of the card between them."""
+    total_ns = sum(busy_ns(each) for each in runs.values()) or 1
+    part, overlap = 100 * n / due.alone_n, 100 * overlap_ns(runs) / total_ns
+    bars = Bar(part, "% of alone", least=98), Bar(overlap, "% overlap", most=1)
     told = f"{part:.1f} % of alone, overlap {overlap:.2f} %"
-    lines.append(Line(row, f"{what}: all together", told, together if held_ns else (), n))
-    gaps = gaps_ns(all_runs)
-    told = f"p50 {quantile(gaps, 0.5) / 1e3:.0f} us, p99 {quantile(gaps, 0.99) / 1e3:.0f} us"
-    unused = Line(row, f"{what}: card unused at a hand-over", told, n_samples=len(gaps))
-    return [*lines, unused]
+    gaps = gaps_ns(runs)
+    unused = f"p50 {quantile(gaps, 0.5) / 1e3:.0f} us, p99 {quantile(gaps, 0.99) / 1e3:.0f} us"
+    what = f"{due.what}: card unused at a hand-over"
+    return [
+        Line(due.row, f"{due.what}: all together", told, bars if is_held else (), n),
+        Line(due.row, what, unused, n_samples=len(gaps)),
+    ]
 
 
 async def pairs(bench: Bench) -> list[Line]:
@@ -97,9 +121,8 @@ async def pairs(bench: Bench) -> list[Line]:
     alone_n = await _alone(bench) * bench.seconds
     parts = {"a": Fraction(1, 4), "b": Fraction(3, 4)}
     plain = [StageTenant(name, bench.rate()) for name in parts]
-    lines = _shares(
-        2, "no shim", await bench.stage.play(plain, "none"), dict.fromkeys(parts, 0.5), alone_n
-    )
+    halves = _Due(2, "no shim", dict.fromkeys(parts, 0.5), alone_n, bench.settings)
+    lines = _shares(halves, await bench.stage.play(plain, "none"))
     due = {name: float(part) for name, part in parts.items()}
     for mode in ("fair", "strict"):
         tenants = [
@@ -107,7 +130,7 @@ async def pairs(bench: Bench) -> list[Line]:
             for name, part in parts.items()
         ]
         out = await bench.stage.play(tenants, "arbiter", bench.settings)
-        lines += _shares(2, mode, out, due, alone_n)
+        lines += _shares(_Due(2, mode, due, alone_n, bench.settings), out)
     return lines
 
 
@@ -148,13 +171,14 @@ async def crowds(bench: Bench) -> list[Line]:
     )
     third = 0.5 / 3
     due = {name: float(part) + third for name, part in mixed}
-    lines += _shares(4, "0.2, 0.3 and memory, fair", out, due, alone_n)
+    lines += _shares(_Due(4, "0.2, 0.3 and memory, fair", due, alone_n, bench.settings), out)
     for n in (4, 10):
         equal = [
             StageTenant(f"t{at}", bench.rate(), Fraction(1, n), Fraction(1, n)) for at in range(n)
         ]
         out = await bench.stage.play(equal, "arbiter", bench.settings)
-        lines += _shares(4, f"{n} of 1/{n}, strict", out, dict.fromkeys(out, 1 / n), alone_n)
+        equally = dict.fromkeys(out, 1 / n)
+        lines += _shares(_Due(4, f"{n} of 1/{n}, strict", equally, alone_n, bench.settings), out)
     return lines
 
 

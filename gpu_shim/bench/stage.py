@@ -46,8 +46,6 @@ class StageOutcome:
 
     answers: list[dict[str, Any]] = field(default_factory=list)
     held_ns: int = 0
-    #: Parts of a plan that it held, plan by plan, the first two left out.
-    plans: list[float] = field(default_factory=list)
 
     @property
     def n(self) -> int:
@@ -109,7 +107,7 @@ class _Scene:
             assert each.stdin is not None
             each.stdin.write(f"{begin}\n".encode())
         outcomes = {tenant.name: StageOutcome() for tenant in self.tenants}
-        following = asyncio.create_task(self._follow(outcomes, begin))
+        following = asyncio.create_task(self._follow(outcomes))
         happening = asyncio.create_task(self._happen(events, begin, doors))
         for name, programs in self.programs.items():
             for each in programs:
@@ -168,20 +166,15 @@ class _Scene:
         line = await asyncio.wait_for(each.stdout.readline(), _PATIENCE_S)
         return dict(json.loads(line)) if line else None
 
-    async def _follow(self, outcomes: Mapping[str, StageOutcome], begin: float) -> None:
-        """Sample the arbiter's account: what was held by now, and in every plan that ended."""
-        plan_s, n_plans = float(self.settings.plan_ns) / 1e9, 0
+    async def _follow(self, outcomes: Mapping[str, StageOutcome]) -> None:
+        """Sample the arbiter's account: what was held by now."""
         while True:
             await asyncio.sleep(0.005)
             card = self.arbiter.scheduler.node.cards.get(self.stage.uuid) if self.arbiter else None
             if card is None:
                 continue
-            is_new = card.n_plans > n_plans and time.monotonic() > begin + 2 * plan_s
-            n_plans = card.n_plans
             for name, tenant in card.tenants.items():
                 outcomes[name].held_ns = max(outcomes[name].held_ns, tenant.held_ns)
-                if is_new and card.last_plan_ns > 0.9 * plan_s * 1e9:
-                    outcomes[name].plans.append(tenant.held_last_plan_ns / card.last_plan_ns)
 
     async def _happen(
         self, events: "Sequence[tuple[float, str]]", begin: float, doors: Mapping[str, Path]

@@ -41,7 +41,7 @@ PARTS: Final = {
     ),
     "b": (
         _row(1, 8, 200, "50 ns for a launch; 0.5 % for kernels and graphs"),
-        _row(2, 20, 200, "25 and 75 within 1 point, overlap below 1 %, together 98 %"),
+        _row(2, 30, 200, "25 and 75 within 1 point, 10 in a plan; overlap 1 %, together 98 %"),
         _row(10, 10, 60, "bar 20 us at p50, missed on the fake driver (47 to 84); 100 to 400"),
     ),
     "c": (

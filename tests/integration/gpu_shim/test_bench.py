@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_shim.bench.figures import busy_ns, gaps_ns, overlap_ns, quantile
+from gpu_shim.bench.figures import busy_ns, gaps_ns, overlap_ns, parts_of_windows, quantile
 from tests.integration.gpu_shim.containers import Scene
 
 
@@ -33,6 +33,7 @@ def test_shares_of_pairs_are_told_by_work_by_clock_and_by_account(
     clock = told["strict: a is due 25 %"].split("clock ")[1].split(" %")[0]
     assert abs(float(clock) - 25) < 6
     assert "overlap" in told["strict: all together"]
+    assert "points" in told["strict: a is due 25 %, worst plan"]
 
 
 def test_memory_is_filled_to_the_cap_and_not_beyond(scene: Scene, tmp_path: Path) -> None:
@@ -80,6 +81,17 @@ def test_overlap_is_time_with_two_tenants_on_the_card() -> None:
 def test_gaps_are_between_different_tenants_and_never_below_zero() -> None:
     assert gaps_ns({"a": [(0, 10), (20, 30)], "b": [(35, 40), (39, 50)]}) == [5]
     assert gaps_ns({"a": [(0, 10)], "b": [(5, 15)]}) == [0]
+
+
+def test_windows_as_long_as_a_plan_leave_out_two_and_see_a_pause() -> None:
+    turns = {"a": [(at, at + 5) for at in range(0, 40, 10)], "b": [(5, 10), (15, 20), (35, 40)]}
+    assert parts_of_windows(turns, 10, 5) == [
+        {"a": 1.0, "b": 0.0},
+        {"a": 1.0, "b": 0.0},
+        {"a": 0.5, "b": 0.5},
+    ]
+    assert parts_of_windows({"a": []}, 10, 5) == []
+    assert parts_of_windows({"a": [(0, 29)]}, 10, 5) == []
 
 
 @pytest.mark.parametrize(("part", "value"), [(0.5, 3), (0.99, 4), (0, 1)])
