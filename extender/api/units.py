@@ -176,6 +176,11 @@ def format_gpus(milli: int) -> str:
     return f"{sign}{whole}" + (f".{part:03d}".rstrip("0") if part else "")
 
 
+def count_gpus(milli: int) -> str:
+    """Milli-GPU with their noun: 1000 -> "1 GPU", 2500 -> "2.5 GPUs"."""
+    return f"{format_gpus(milli)} {'GPU' if milli == MILLI_PER_GPU else 'GPUs'}"
+
+
 def format_cpus(milli: int) -> str:
     """Milli-CPU in cores: 500 -> "0.5 CPU", 2000 -> "2 CPU"."""
     return f"{format_gpus(milli)} CPU"

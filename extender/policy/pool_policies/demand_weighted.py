@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
-from extender.api.units import format_gpus, format_tenths
+from extender.api.units import count_gpus, format_gpus, format_tenths
 from extender.policy.actions.chunk_grant import grant
 from extender.policy.placement.placer import Moment
 from extender.policy.plan import Eviction
@@ -136,7 +136,7 @@ def _bound(leaf: Queue, pending: Pending, amounts: Amounts) -> Refused | None:
         if has + need > share:
             return Refused(
                 Reason.OVER_FAIR_SHARE,
-                f"{pending.workload.key}: needs {format_gpus(need)} GPUs,"
+                f"{pending.workload.key}: needs {count_gpus(need)},"
                 f" {'it' if queue is leaf else queue.name} has {format_gpus(has)} of its share of"
                 f" {format_gpus(share)}",
             )

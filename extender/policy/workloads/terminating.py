@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from extender.api.units import MILLI_PER_GPU, format_gpus
+from extender.api.units import count_gpus
 from extender.policy.queues.tree import held_pool, tally_of
 from extender.state.model import PodView, WorkloadView, max_grace_s
 from extender.state.snapshot import Snapshot
@@ -72,6 +72,5 @@ def _named(workload: WorkloadView, found: Sequence[_Leaver]) -> str:
         of = f"project {project}" if project else "no project"
         n = "1 pod" if len(pods) == 1 else f"{len(pods)} pods"
         milli = sum(pod.held_milli for pod in pods)
-        unit = "GPU" if milli == MILLI_PER_GPU else "GPUs"
-        named.append(f"{n} of {of}" + (f" ({format_gpus(milli)} {unit})" if milli else ""))
+        named.append(f"{n} of {of}" + (f" ({count_gpus(milli)})" if milli else ""))
     return " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))

@@ -112,6 +112,15 @@ def test_nothing_starts_beyond_the_share_even_if_gpus_stay_idle() -> None:
     assert plan.waits["ns/large"].reason is Reason.OVER_FAIR_SHARE
 
 
+def test_one_gpu_is_told_in_the_singular() -> None:
+    cluster = pool_of(2)
+    cluster.project("x", limit=1)
+    cluster.job("runs", "x", on="n0")
+    cluster.job("second", "x")
+    given = decide(cluster.snapshot()).waits["ns/second"]
+    assert given.detail == "ns/second: needs 1 GPU, it has 0 of its share of 0"
+
+
 def test_newcomer_gets_its_share_on_a_full_pool() -> None:
     cluster = pool_of(8)
     cluster.project("x")
