@@ -277,7 +277,9 @@ class _Net:
         the gang is evicted whole, as by the round that evicted it."""
         live = [pod for pod in workload.pods if pod.node and not pod.is_terminating]
         stay = [
-            pod for pod in workload.pods if pod.uid in ends_at and self._may_end_at(pod, ends_at)
+            pod
+            for pod in workload.pods
+            if pod.uid in ends_at and not pod.is_terminating and self._may_end_at(pod, ends_at)
         ]
         return is_satisfied(workload, live) and not is_satisfied(workload, stay)
 

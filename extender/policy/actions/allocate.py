@@ -28,6 +28,8 @@ _LACKS_PLACE = (Reason.INSUFFICIENT_GPU, Reason.INSUFFICIENT_NODE_RESOURCES)
 #: Other portions of a workload that are tried when its first has no place. They are of different
 #: shapes; beyond a handful of them the search would cost more than it finds.
 _MOST_TRIES = 8
+#: Workloads of a project, the highest priority first, that may start before a drained one.
+_MOST_PRECEDING = 16
 
 
 def allocate(session: Session) -> None:
@@ -151,27 +153,41 @@ class _Round:
 
     def _serve_drained(self, waiting: Sequence[Pending]) -> list[Pending]:
         """The workloads in a drain period have their turn before all others, within what their
-        queues deserve, but for work of their project that would evict them; returns what still
-        waits."""
+        queues deserve, and right before them what would preempt them; returns what still waits."""
         session, started = self.session, set[int]()
-        for pending in session.reservations.in_drain_period(waiting):
+        drained = session.reservations.in_drain_period(waiting)
+        by_project = _by_priority(waiting) if drained and self.preempting is not None else {}
+        for pending in drained:
             leaf = session.queue_of(pending.workload, self.pool)
             if self._is_above(leaf, pending):
                 session.reservations.reserve(leaf, pending, self.pool)
-            elif self._has_place(pending) and self._is_overtaken(leaf, pending, waiting):
                 continue
-            elif self._try(leaf, pending) is None:
-                started.add(id(pending))
-                session.waits.pop(pending.workload.key, None)
+            if by_project and self._has_place(pending):
+                preceding = by_project[pending.workload.project]
+                self._serve_before(leaf, pending, preceding, started)
+            if id(pending) not in started:
+                self._start(leaf, pending, started)
         return [pending for pending in waiting if id(pending) not in started]
+
+    def _serve_before(
+        self, leaf: Queue, pending: Pending, preceding: Sequence[Pending], started: set[int]
+    ) -> None:
+        """Start what has a place and would preempt the drained workload in the next cycle."""
+        for other in preceding[:_MOST_PRECEDING]:
+            its_leaf = self.session.queue_of(other.workload, self.pool)
+            if id(other) in started or self._is_above(its_leaf, other):
+                continue
+            could = self.session.reservations.take_back(its_leaf, other, self.pool, ())
+            if could.could_preempt(leaf, pending.workload) and self._has_place(other):
+                self._start(its_leaf, other, started)
+
+    def _start(self, leaf: Queue, pending: Pending, started: set[int]) -> None:
+        if self._try(leaf, pending) is None:
+            started.add(id(pending))
+            self.session.waits.pop(pending.workload.key, None)
 
     def _has_place(self, pending: Pending) -> bool:
         return has_place_in(self.session, pending, pending.chunk, (self.pool,), "now")
-
-    def _is_overtaken(self, leaf: Queue, pending: Pending, waiting: Sequence[Pending]) -> bool:
-        """Whether preemption would evict it for another that waits."""
-        preempting = self.preempting
-        return preempting is not None and preempting.would_lose_its_place(leaf, pending, waiting)
 
     def _may_wait(self, leaf: Queue, pending: Pending) -> bool:
         """Whether it has its turn after reclaim; pools of other policies have theirs only now."""
@@ -251,3 +267,11 @@ class _Round:
         """Whether a pool that it would use next has a place now: better than waiting here."""
         following = pending.pools[pending.pools.index(self.pool) + 1 :]
         return has_place_in(self.session, pending, chunk, following, "now")
+
+
+def _by_priority(waiting: Sequence[Pending]) -> dict[str, list[Pending]]:
+    """What waits, by project: the highest priority first."""
+    found: dict[str, list[Pending]] = {}
+    for pending in sorted(waiting, key=lambda each: -each.workload.priority):
+        found.setdefault(pending.workload.project, []).append(pending)
+    return found

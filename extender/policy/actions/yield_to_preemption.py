@@ -5,12 +5,10 @@ that it evicts no more pods than it needs. Work that it precedes has its turn af
 it started before, the blocked workload would evict one more pod, or that very work a cycle later.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from heapq import nlargest
 from typing import Final
 
-from extender.policy.actions.chunk_grant import has_place_in
 from extender.policy.placement.take_back import TakeBack
 from extender.policy.queues.tree import Queue
 from extender.policy.session import Session
@@ -18,8 +16,6 @@ from extender.policy.workloads.pending import Pending
 
 #: Blocked workloads of a project that are looked at: those that come first.
 _MOST_BLOCKED: Final = 4
-#: The same of those that wait and precede a workload in its drain period: of the highest priority.
-_MOST_RIVALS: Final = 16
 
 
 @dataclass(slots=True)
@@ -61,27 +57,6 @@ class YieldToPreemption:
             each.take_back.precedes(leaf, pending.workload) and self._can_be_served(each)
             for each in self._waiting(leaf.project)
         )
-
-    def would_lose_its_place(
-        self, leaf: Queue, pending: Pending, waiting: Sequence[Pending]
-    ) -> bool:
-        """Whether one of those that wait precedes the workload in its project, and has a place now
-        or can be given one by preemption: it would evict the workload a cycle later."""
-        workload = pending.workload
-        rivals = [
-            other
-            for other in waiting
-            if other.workload.project == workload.project and other is not pending
-        ]
-        for other in nlargest(_MOST_RIVALS, rivals, key=lambda other: other.workload.priority):
-            its_leaf = self.session.queue_of(other.workload, self.pool)
-            take_back = self.session.reservations.take_back(its_leaf, other, self.pool, ())
-            if take_back.precedes(leaf, workload) and (
-                has_place_in(self.session, other, other.chunk, (self.pool,), "now")
-                or self._can_be_served(_Blocked(its_leaf, other, take_back))
-            ):
-                return True
-        return False
 
     def _waiting(self, project: Queue) -> Iterator[_Blocked]:
         for each in self._by_project.get(project, ()):

@@ -123,16 +123,14 @@ class Reservations:
         workload = pending.workload
         if workload.key == kept.key:
             return True
+        leaf = self.future.queues[pool].leaf_of(workload)
+        if leaf is None or self._is_preceded(leaf, workload, pool):
+            return False
         now_s, run_s = self.future.snapshot.now_s, workload.expected_run_s
         if kept.start_s is not None and run_s is not None and now_s + run_s <= kept.start_s:
             return True
         after_s = 0 if kept.start_s is None else kept.start_s - now_s
-        leaf = self.future.queues[pool].leaf_of(workload)
-        return (
-            leaf is not None
-            and not self._is_preceded(leaf, workload, pool)
-            and kept.take_back.could_take(leaf, workload, pending.need(), after_s)
-        )
+        return kept.take_back.could_take(leaf, workload, pending.need(), after_s)
 
     def _hold_off(self, pending: Pending, pool: str) -> None:
         workload, leaf = pending.workload, self.future.queues[pool].leaf_of(pending.workload)
@@ -143,9 +141,16 @@ class Reservations:
                 self._held_off[key] = self.take_back(leaf, pending, pool, ())
 
     def _is_preceded(self, leaf: Queue, workload: WorkloadView, pool: str) -> bool:
-        """Whether one that was held off would preempt the workload."""
+        """Whether one that was held off would preempt the workload at once."""
+        if any(queue.preempt_min_runtime_s for queue in leaf.chain):
+            return False
         held_off = (self._held_off.get((pool, leaf.project, first)) for first in (True, False))
-        return any(each is not None and each.precedes(leaf, workload) for each in held_off)
+        return any(
+            each is not None
+            and each.could_preempt(leaf, workload)
+            and not self.future.is_served(each.workload.key)
+            for each in held_off
+        )
 
     def _find(
         self, leaf: Queue, pending: Pending, pool: str, ends: Sequence[End]

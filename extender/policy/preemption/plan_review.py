@@ -24,10 +24,12 @@ _MOST_PASSES: Final = 4
 
 @dataclass(slots=True)
 class _Committed:
-    """A solution that is part of the plan, and the places that it says are the preemptor's."""
+    """A solution that is part of the plan, and the places that it says are the preemptor's.
+    `may_give_way`: these may change, since the preemptor waits for them anyway."""
 
     solution: Solution
     placements: list[Placement]
+    may_give_way: bool
 
 
 class CommittedSolutions:
@@ -75,7 +77,7 @@ class CommittedSolutions:
         amounts = placed_amounts(placements)
         rest = session.admit(request.pending, placements, self.pool, state, amounts)
         statement.charged_to = request
-        self._all.append(_Committed(solution, placements))
+        self._all.append(_Committed(solution, placements, may_give_way=has_to_wait))
         self.has_new_plan = True
         self._is_counted = False
         candidates.sync(request.leaf.chain)
@@ -110,9 +112,9 @@ class CommittedSolutions:
         return is_any_kept
 
     def _by_node(self) -> dict[str, list[Solution]]:
-        """The solutions that place anything on each node."""
+        """The solutions that place anything on each node, and may place it elsewhere."""
         found: dict[str, list[Solution]] = {}
-        for each in self._all:
+        for each in [each for each in self._all if each.may_give_way]:
             for node in {placement.node for placement in each.placements}:
                 found.setdefault(node, []).append(each.solution)
         return found
