@@ -52,11 +52,13 @@ class _Turn:
     """One eviction of a case, which starts when those in `after` are over.
 
     The pod loses `lost_s` seconds of its running, and has `grace_s` to end (None: what it asks
-    for). `is_forced`: the deadline up to which disruption budgets bind it has passed.
+    for). `is_forced`: the deadline up to which disruption budgets bind it has passed. `workload`
+    is the pod's as it was planned: the pod may be gone before the API server has answered.
     """
 
     eviction: Eviction
     case: EvictionGroup
+    workload: WorkloadView
     lost_s: int = 0
     grace_s: int | None = None
     is_forced: bool = False
@@ -137,14 +139,15 @@ class Evictor:
 
     def _turn(self, eviction: Eviction, case: EvictionGroup, snapshot: Snapshot) -> _Turn:
         pod = eviction.pod
-        project = snapshot.workloads[eviction.workload].project
+        workload = snapshot.workloads[eviction.workload]
         pool = held_pool(snapshot, pod)
-        most_s = bound_s(snapshot, project, pool)
+        most_s = bound_s(snapshot, workload.project, pool)
         usual_s = snapshot.pools[pool].checkpoint_s if pool in snapshot.pools else 0
         is_stopped = eviction.reason is not Reason.MOVED
         return _Turn(
             eviction,
             case,
+            workload,
             lost_s=seconds_lost(pod, snapshot.now_s, usual_s),
             grace_s=most_s if pod.grace_s > most_s else None,
             is_forced=is_stopped and self._deadlines.is_over(pod.uid, snapshot.now_s),
@@ -236,8 +239,7 @@ class Evictor:
 
     def _tell(self, turn: _Turn, beneficiary: WorkloadView | None) -> None:
         eviction, pod = turn.eviction, turn.eviction.pod
-        workload = self._state.workload_of(pod)
-        project = workload.project if workload else ""
+        project = turn.workload.project
         for_project = beneficiary.project if beneficiary else ""
         metrics.EVICTED.labels(eviction.reason, project, for_project).inc()
         lost_milli_s = pod.held_milli * turn.lost_s
@@ -250,7 +252,7 @@ class Evictor:
             beneficiary=eviction.beneficiary,
             milli=pod.held_milli,
         )
-        self._events.tell_victim(eviction, workload, beneficiary)
+        self._events.tell_victim(eviction, turn.workload, beneficiary)
 
     def _finish(self, case: EvictionGroup) -> None:
         """All turns of the case are over."""

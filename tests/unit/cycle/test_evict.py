@@ -120,6 +120,18 @@ async def test_a_pod_that_was_deleted_before_its_eviction_is_not_said_to_be_evic
     assert "v1" not in stage.events.about
 
 
+async def test_a_pod_that_is_gone_before_the_answer_counts_for_its_project() -> None:
+    labels = {"reason": "Reclaimed", "project": "team-a", "beneficiary": "team-a"}
+    name = "ballast_control_evicted_pods_total"
+    before = REGISTRY.get_sample_value(name, labels) or 0
+    stage = Stage(1, ApiServer())
+    stage.start()
+    await asyncio.sleep(0.5)
+    stage.drop(stage.victims[0])
+    await asyncio.sleep(5)
+    assert REGISTRY.get_sample_value(name, labels) == before + 1
+
+
 async def test_many_are_evicted_at_once_and_started_in_the_plans_order() -> None:
     stage = Stage(60, ApiServer())
     stage.start()
