@@ -48,7 +48,7 @@ class SchedulingPolicy(Struct, rename="camel"):
 
 
 class TopologyKey(Struct):
-    """The node label whose value all pods of the group share."""
+    """The node label that has the same value for all pods of the group."""
 
     key: str = ""
 

@@ -28,17 +28,17 @@ Seat = tuple[str, str]
 class EvictionGroup:
     """The evictions of one plan for one beneficiary (None: the pods leave for no other workload).
 
-    `seats` are the places that the plan nominated for it, `projects` those of the victims by UID.
-    `dropped` says why the evictions that
-    have not started are given up; `told` are those that were accepted, `forced` the UIDs of pods
-    that budgets bind no more.
+    `seats` are the places that the plan nominated for it, `victims` the workloads that give pods,
+    by key, as they were planned: a pod may be gone before the API server has answered. `dropped`
+    says why the evictions that have not started are given up; `told` are those that were accepted,
+    `forced` the UIDs of pods that budgets bind no more.
     """
 
     beneficiary: WorkloadView | None
     seats: tuple[Seat, ...]
     evictions: Sequence[Eviction]
     n_open: int
-    projects: Mapping[str, str]
+    victims: Mapping[str, WorkloadView]
     dropped: str = ""
     told: list[Eviction] = field(default_factory=list)
     forced: set[str] = field(default_factory=set)
@@ -63,8 +63,8 @@ def case_of(plan: Plan, snapshot: Snapshot, evictions: Sequence[Eviction]) -> Ev
         if admission.state == "nominated" and admission.workload.key == key
         for placement in admission.placements
     )
-    projects = {each.pod.uid: snapshot.workloads[each.workload].project for each in evictions}
-    return EvictionGroup(snapshot.workloads.get(key), seats, evictions, len(evictions), projects)
+    victims = {each.workload: snapshot.workloads[each.workload] for each in evictions}
+    return EvictionGroup(snapshot.workloads.get(key), seats, evictions, len(evictions), victims)
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class Beneficiaries:
         """Pods were evicted for the case: note whether its beneficiary runs."""
         uids = {uid for uid, _ in case.seats}
         if uids and case.beneficiary is not None:
-            victims = Counter(case.projects[each.pod.uid] for each in case.told)
+            victims = Counter(case.victims[each.workload].project for each in case.told)
             self._awaited.append(
                 _Awaited(
                     case.key, uids, set(), len(case.told), now + RUNS_WITHIN_S,

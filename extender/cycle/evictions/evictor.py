@@ -52,13 +52,11 @@ class _Turn:
     """One eviction of a case, which starts when those in `after` are over.
 
     The pod loses `lost_s` seconds of its running, and has `grace_s` to end (None: what it asks
-    for). `is_forced`: the deadline up to which disruption budgets bind it has passed. `workload`
-    is the pod's as it was planned: the pod may be gone before the API server has answered.
+    for). `is_forced`: the deadline up to which disruption budgets bind it has passed.
     """
 
     eviction: Eviction
     case: EvictionGroup
-    workload: WorkloadView
     lost_s: int = 0
     grace_s: int | None = None
     is_forced: bool = False
@@ -139,15 +137,14 @@ class Evictor:
 
     def _turn(self, eviction: Eviction, case: EvictionGroup, snapshot: Snapshot) -> _Turn:
         pod = eviction.pod
-        workload = snapshot.workloads[eviction.workload]
+        project = case.victims[eviction.workload].project
         pool = held_pool(snapshot, pod)
-        most_s = bound_s(snapshot, workload.project, pool)
+        most_s = bound_s(snapshot, project, pool)
         usual_s = snapshot.pools[pool].checkpoint_s if pool in snapshot.pools else 0
         is_stopped = eviction.reason is not Reason.MOVED
         return _Turn(
             eviction,
             case,
-            workload,
             lost_s=seconds_lost(pod, snapshot.now_s, usual_s),
             grace_s=most_s if pod.grace_s > most_s else None,
             is_forced=is_stopped and self._deadlines.is_over(pod.uid, snapshot.now_s),
@@ -239,11 +236,11 @@ class Evictor:
 
     def _tell(self, turn: _Turn, beneficiary: WorkloadView | None) -> None:
         eviction, pod = turn.eviction, turn.eviction.pod
-        project = turn.workload.project
+        victim = turn.case.victims[eviction.workload]
         for_project = beneficiary.project if beneficiary else ""
-        metrics.EVICTED.labels(eviction.reason, project, for_project).inc()
+        metrics.EVICTED.labels(eviction.reason, victim.project, for_project).inc()
         lost_milli_s = pod.held_milli * turn.lost_s
-        metrics.LOST.labels(project).inc(lost_milli_s / MILLI_PER_GPU)
+        metrics.LOST.labels(victim.project).inc(lost_milli_s / MILLI_PER_GPU)
         self._meter.lose(pod.node, pod.uid, lost_milli_s, int(time.time()))
         log.info(
             "evicted pod",
@@ -252,7 +249,7 @@ class Evictor:
             beneficiary=eviction.beneficiary,
             milli=pod.held_milli,
         )
-        self._events.tell_victim(eviction, turn.workload, beneficiary)
+        self._events.tell_victim(eviction, victim, beneficiary)
 
     def _finish(self, case: EvictionGroup) -> None:
         """All turns of the case are over."""
@@ -263,7 +260,7 @@ class Evictor:
         if beneficiary is None or not case.told:
             return
         self._beneficiaries.watch(case, asyncio.get_running_loop().time())
-        left = [(each.pod, self._state.workload_of(each.pod)) for each in case.told]
+        left = [(each.pod, case.victims[each.workload]) for each in case.told]
         self._events.tell_beneficiary(beneficiary, left)
 
     def _are_as_planned(self, evictions: Iterable[Eviction]) -> bool:

@@ -38,7 +38,7 @@ class Releaser:
 
     @property
     def in_release(self) -> Set[str]:
-        """UIDs of the pods whose release is queued or under way: a view, not a copy."""
+        """UIDs of the pods with a release that is queued or under way: a view, not a copy."""
         return self._in_release
 
     def start(self, project: str, releases: Iterable[Release]) -> None:

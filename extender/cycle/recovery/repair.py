@@ -61,7 +61,7 @@ class Recovery:
         bind_timeout_s: float,
         in_release: Set[str],
     ) -> None:
-        """`in_release`: UIDs of the pods whose release is queued or under way, kept up to date."""
+        """`in_release`: UIDs of pods with a release queued or under way, kept up to date."""
         self._state = state
         self._writer = writer
         self._recorder = recorder

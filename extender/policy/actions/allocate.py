@@ -155,14 +155,15 @@ class _Round:
         """The workloads in a drain period have their turn before all others, within what their
         queues deserve, and right before them what would preempt them; returns what still waits."""
         session, started = self.session, set[int]()
-        drained = session.reservations.in_drain_period(waiting)
-        by_project = _by_priority(waiting) if drained and self.preempting is not None else {}
-        for pending in drained:
+        by_project: dict[str, list[Pending]] = {}
+        for pending in session.reservations.in_drain_period(waiting):
             leaf = session.queue_of(pending.workload, self.pool)
             if self._is_above(leaf, pending):
                 session.reservations.reserve(leaf, pending, self.pool)
                 continue
-            if by_project and self._has_place(pending):
+            if self.preempting is not None and self._has_place(pending):
+                # On a full cluster, where none has, nothing is sorted.
+                by_project = by_project or _by_priority(waiting)
                 preceding = by_project[pending.workload.project]
                 self._serve_before(leaf, pending, preceding, started)
             if id(pending) not in started:
@@ -242,7 +243,7 @@ class _Round:
         kept = session.reservations.in_pool(pool)
         if kept is None:
             session.reservations.reserve(leaf, pending, pool)
-        elif session.reservations.blocks(pending, pool):
+        elif session.reservations.holds_off(pending, pool):
             first = session.snapshot.workloads[kept.key]
             # The names of other projects' workloads are not for its owner.
             is_own = first.project == pending.workload.project

@@ -102,15 +102,16 @@ class Reservations:
             with self._lifted(kept, pool):
                 yield
 
-    def blocks(self, pending: Pending, pool: str) -> bool:
-        """Whether the workload would have a place now, were none kept for another."""
+    def holds_off(self, pending: Pending, pool: str) -> bool:
+        """Whether the workload would have a place now, were none kept for another; remembered, so
+        that the place goes to no work that it would preempt."""
         kept = self._kept.get(pool)
         if kept is None or self._may_use(kept, pending, pool):
             return False
         with self._lifted(kept, pool):
             has_place = self.future.places.has_place(pending, pool, "now")
         if has_place:
-            self._hold_off(pending, pool)
+            self._remember(pending, pool)
         return has_place
 
     def take_back(self, leaf: Queue, pending: Pending, pool: str, ended: Sequence[End]) -> TakeBack:
@@ -132,7 +133,7 @@ class Reservations:
         after_s = 0 if kept.start_s is None else kept.start_s - now_s
         return kept.take_back.could_take(leaf, workload, pending.need(), after_s)
 
-    def _hold_off(self, pending: Pending, pool: str) -> None:
+    def _remember(self, pending: Pending, pool: str) -> None:
         workload, leaf = pending.workload, self.future.queues[pool].leaf_of(pending.workload)
         if leaf is not None:
             key = pool, leaf.project, workload.kind in FIRST_KINDS

@@ -86,16 +86,19 @@ class FillBack:
     def _give_back_one(self, w: int, pods: Sequence[int], keep: Callable[[], None]) -> None:
         """Let these pods of workload w stay if the preemptor has its places all the same, or has
         them once the statements beside it give way, too."""
-        if not self._try_to_keep(w, pods, keep, (self.statement,)) and self.beside:
-            self._try_to_keep(w, pods, keep, (self.statement, *self.beside))
-
-    def _try_to_keep(
-        self, w: int, pods: Sequence[int], keep: Callable[[], None], giving: Sequence[Statement]
-    ) -> bool:
-        marks = _checkpoint(giving)
+        mark = self.statement.checkpoint()
         keep()
         is_legal = self.statement.candidates.is_legal(w)
-        if is_legal and self._make_way(pods, giving) and self.check.is_allowed():
+        is_kept = is_legal and self._try_to_keep(pods, ())
+        if is_legal and not is_kept and self.beside:
+            is_kept = self._try_to_keep(pods, self.beside)
+        if not is_kept:
+            self.statement.rollback(mark)
+
+    def _try_to_keep(self, pods: Sequence[int], beside: Sequence[Statement]) -> bool:
+        giving = (self.statement, *beside)
+        marks = _checkpoint(giving)
+        if self._make_way(pods, giving) and self.check.is_allowed():
             return True
         _rollback(giving, marks)
         return False

@@ -114,8 +114,9 @@ class CommittedSolutions:
     def _by_node(self) -> dict[str, list[Solution]]:
         """The solutions that place anything on each node, and may place it elsewhere."""
         found: dict[str, list[Solution]] = {}
-        for each in [each for each in self._all if each.may_give_way]:
-            for node in {placement.node for placement in each.placements}:
+        for each in self._all:
+            nodes = {placement.node for placement in each.placements if each.may_give_way}
+            for node in nodes:
                 found.setdefault(node, []).append(each.solution)
         return found
 

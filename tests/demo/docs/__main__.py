@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from typing import Final
 from tests.demo.docs.pages import Printed, missing, read, suggested
 from tests.demo.docs.stage import ROOT, Ended, Stage, exports_of
 from tests.demo.docs.table import CODES, ENDLESS, NOT_RUN, PAGES
+from tests.support.controlplane.handles import wait_for
 from tests.support.controlplane.process import ControlPlaneError
 
 DEMO_S: Final = 600.0
@@ -53,11 +53,13 @@ def demo(path: Path) -> Iterator[str]:
             start_new_session=True,
         )
     try:
-        deadline_s = time.monotonic() + DEMO_S
-        while "\nLogs: " not in path.read_text():
-            if process.poll() is not None or time.monotonic() > deadline_s:
-                raise ControlPlaneError(f"the demonstration did not come up: {path.read_text()}")
-            time.sleep(1)
+        wait_for(
+            lambda: process.poll() is not None or "\nLogs: " in path.read_text(),
+            DEMO_S,
+            "the demonstration's end of output",
+        )
+        if process.poll() is not None:
+            raise ControlPlaneError(f"the demonstration did not come up: {path.read_text()}")
         yield path.read_text()
     finally:
         process.send_signal(signal.SIGINT)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from tests.support.controlplane.handles import wait_for
 from tests.support.controlplane.process import ControlPlaneError
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -65,11 +66,8 @@ class Stage:
 
     def names(self) -> dict[str, str]:
         """Placeholders of the pages with this cluster's names, once job/train-7 waits."""
-        deadline_s = time.monotonic() + WAIT_S
-        while self.run("kubectl ballast why job/train-7 -n vision").code != 3:
-            if time.monotonic() > deadline_s:
-                raise ControlPlaneError(f"job/train-7 does not wait after {WAIT_S:.0f} s")
-            time.sleep(1)
+        why = "kubectl ballast why job/train-7 -n vision"
+        wait_for(lambda: self.run(why).code == 3, WAIT_S, "job/train-7 waits")
         pods = "kubectl get pods -n vision -l batch.kubernetes.io/job-name=train-7 -o name"
         node = self.need("kubectl get gpunodes -o name").split()[0].rpartition("/")[2]
         return {

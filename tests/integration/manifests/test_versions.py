@@ -45,7 +45,7 @@ def other_release(release: str, flags: Mapping[str, Sequence[str]] | None = None
 
 @pytest.fixture(scope="module", params=sorted((*EMULATED, *OTHER_RELEASES)))
 def other(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A control plane whose API server emulates another version, or is of another release."""
+    """A control plane that emulates another version, or is of another release."""
     version: str = request.param
     is_built = version in OTHER_RELEASES
     with other_release(version) if is_built else ControlPlane(emulated=version) as plane:

@@ -94,7 +94,7 @@ def member(name: str, group: str) -> dict[str, Any]:
 
 
 def make_group(scene: Scene, name: str, min_count: int, level: str = "") -> None:
-    """A PodGroup whose pods are disrupted as one, near one another where `level` is given."""
+    """A PodGroup that is disrupted as one, its pods near one another where `level` is given."""
     is_pinned = is_served(scene, API[PINNED])
     folder = f"/apis/scheduling.k8s.io/{API[PINNED if is_pinned else '1.37']}"
     spec: dict[str, Any] = {
