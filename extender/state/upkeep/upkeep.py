@@ -4,6 +4,7 @@ Nothing is decided here: a row may be newer than our picture of its pod, so a po
 know is only a candidate until a live read confirms that it is absent.
 """
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -123,7 +124,7 @@ class Upkeep:
         facts = self._facts_of(uid)
         rows = self._rows.held_of(uid)
         _keep(self._stray, uid, bool(self._strays_of(uid)))
-        _keep(self._kept, uid, any(_keeps(row, facts) for row in rows.values()))
+        _keep(self._kept, uid, bool(_kept_on(rows, facts)))
         if facts is None:
             if not rows:
                 self._gone.vacate(uid)
@@ -146,12 +147,12 @@ class Upkeep:
 
     def kept_places(self) -> list[KeptPlace]:
         """Places kept for successors, by node."""
-        found = [
-            KeptPlace(node, row, row.move, is_gone=self._facts_of(uid) is None)
-            for uid in self._kept
-            for node, row in self._rows.held_of(uid).items()
-            if row.move is not None
-        ]
+        found: list[KeptPlace] = []
+        for uid in self._kept:
+            facts, rows = self._facts_of(uid), self._rows.held_of(uid)
+            node = _kept_on(rows, facts)
+            if (move := rows[node].move) is not None:
+                found.append(KeptPlace(node, rows[node], move, is_gone=facts is None))
         return sorted(found, key=lambda kept: (kept.node, kept.row.uid))
 
     def to_mark_bound(self) -> dict[str, list[str]]:
@@ -188,31 +189,39 @@ class Upkeep:
     def _strays_of(self, uid: str) -> list[StrayRow]:
         rows = self._rows.held_of(uid)
         facts = self._facts_of(uid)
+        kept_on = _kept_on(rows, facts)
         if facts is None:
             is_gone = self._gone.ends_rows_of(uid)
-            cause: Cause = "ended" if is_gone else "absent"
+            absent: Cause = "ended" if is_gone else "absent"
             return [
-                StrayRow(node, row, cause, is_gone)
-                for node, row in rows.items()
+                StrayRow(node, row, absent, is_gone)
                 if row.move is None
+                else StrayRow(node, row, "superseded", True)
+                for node, row in rows.items()
+                if node != kept_on
             ]
         if len(rows) < 2 and not facts.node:
             return []
         place = facts.node or self._workloads.place_of(uid)[0]
-        cause = "elsewhere" if facts.node else "superseded"
+        cause: Cause = "elsewhere" if facts.node else "superseded"
         return [
             StrayRow(node, row, cause, bool(facts.node) or row.state == "nominated")
             for node, row in rows.items()
-            if node != place and not _keeps(row, facts)
+            if node not in (place, kept_on)
         ]
 
 
-def _keeps(row: Row, facts: PodFacts | None) -> bool:
-    """Whether the row keeps a place for a successor: its pod was told to leave, or has left.
+def _kept_on(rows: Mapping[str, Row], facts: PodFacts | None) -> str:
+    """The node on which a row keeps the place of the pod's successor; empty if none does.
 
-    A pod that was to be moved and stays after all has no need of a second place.
+    A place is kept once the pod was told to leave, or has left: a pod that stays after all has no
+    need of a second place. Two leaders may each have planned the move, to different nodes; the
+    place of the later plan is kept.
     """
-    return row.move is not None and (facts is None or (bool(facts.node) and facts.is_terminating))
+    if facts is not None and not (facts.node and facts.is_terminating):
+        return ""
+    moves = [(row.epoch, node) for node, row in rows.items() if row.move is not None]
+    return max(moves)[1] if moves else ""
 
 
 def _keep(uids: set[str], uid: str, is_in: bool) -> None:

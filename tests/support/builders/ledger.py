@@ -100,8 +100,11 @@ def row(
     )
 
 
-def kept_row(held_by: Pod, cards: Sequence[CardShare], *, cpu_milli: int = 0) -> Row:
+def kept_row(
+    held_by: Pod, cards: Sequence[CardShare], *, cpu_milli: int = 0, epoch: int = 1
+) -> Row:
     """The row that keeps a place for the successor of a pod that is moved."""
     owner = held_by.metadata.controller
     assert owner is not None
-    return row(held_by, cards, "nominated", move=MoveHold(owner=owner.uid, cpu_milli=cpu_milli))
+    move = MoveHold(owner=owner.uid, cpu_milli=cpu_milli)
+    return row(held_by, cards, "nominated", epoch=epoch, move=move)

@@ -133,6 +133,18 @@ def test_a_place_kept_for_pods_of_another_owner_breaks_a3() -> None:
     assert story.broken == {"A3"}
 
 
+def test_a_second_kept_place_that_is_not_freed_in_time_breaks_a3() -> None:
+    story = Story().node().node("n2").node("n3").pod("a").run("a").keep("a", "n2").keep("a", "n3")
+    assert story.wait(1).wait(story.checker.limits.orphan_row_s).violations == []
+    assert story.wait(2).broken == {"A3"}
+
+
+def test_a_second_kept_place_that_is_freed_in_time_breaks_nothing() -> None:
+    story = Story().node().node("n2").node("n3").pod("a").run("a").keep("a", "n2").keep("a", "n3")
+    story.wait(1).free("a", "n2").wait(story.checker.limits.orphan_row_s + 2)
+    assert story.violations == []
+
+
 def test_a_kept_place_that_outlives_its_pod_for_too_long_breaks_a4() -> None:
     story = Story().node().node("n2").pod("a").run("a").keep("a", "n2").delete("a").free("a")
     story.wait(1).wait(story.checker.limits.orphan_row_s + 1)

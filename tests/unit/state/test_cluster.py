@@ -422,6 +422,19 @@ def test_a_place_outlives_its_pod_until_somebody_decides() -> None:
     state.validate_state()
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_of_two_places_that_two_leaders_kept_the_later_plans_stays(*, is_gone: bool) -> None:
+    state = moved()
+    held = pod("a").needs(500).build()
+    later = kept_row(held, part(0, 500), cpu_milli=2000, epoch=2)
+    state.apply(Upserted(gpu_node("n3", 1).holds(later).build()))
+    if is_gone:
+        state.apply(Removed(Pod, "uid-a", "team-a", "a"))
+    assert ("n2", "uid-a", "elsewhere" if not is_gone else "superseded", True) in strays(state)
+    assert [kept.node for kept in state.kept_places()] == ["n3"]
+    state.validate_state()
+
+
 def test_the_next_pod_of_the_same_owner_that_asks_for_the_same_may_take_the_place() -> None:
     state = moved()
     (kept,) = state.kept_places()

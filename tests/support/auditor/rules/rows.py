@@ -1,8 +1,9 @@
 """A3, A4 and the fence R1: every bound pod has its row, every row has its pod.
 
 A3: a bound GPU pod that lives has exactly one row, on its node, not `nominated`, and equal to what
-it asked for. Besides, a pod that is moved has one `nominated` row on another node, which keeps the
-place for its successor and names the owner that makes it.
+it asked for. Besides, a pod that is moved has a `nominated` row on another node, which keeps the
+place for its successor and names the owner that makes it. Two leaders can each write such a row, on
+two nodes; the second one is freed within `orphan_row_s`.
 
 A4: a row whose pod is gone or has ended is freed within `orphan_row_s`, one that keeps the place of
 its successor within `kept_row_s`.
@@ -28,6 +29,8 @@ class Rows(Rule):
         #: (node, uid) of a row without a live pod -> since when.
         self._orphan_since: dict[tuple[str, str], float] = {}
         self._told: set[tuple[str, str]] = set()
+        #: UID of a pod with more than one kept place -> since when.
+        self._doubled_since: dict[str, float] = {}
 
     def on_step(self, world: World, step: Step) -> Iterator[Finding]:
         if isinstance(step.after, PodSeen):
@@ -48,6 +51,7 @@ class Rows(Rule):
                     yield from _fence_findings(world, step.change.name, row)
 
     def on_tick(self, world: World, now_s: float) -> Iterator[Finding]:
+        yield from self._doubled(world, now_s)
         orphans = {
             (ledger.name, row.uid): row
             for ledger in world.ledgers.values()
@@ -68,6 +72,22 @@ class Rows(Rule):
                     f"the row of {orphans[key].key} outlived its pod by {now_s - since_s:.0f} s",
                 )
 
+    def _doubled(self, world: World, now_s: float) -> Iterator[Finding]:
+        """Pods for whose successors more than one place has been kept for too long."""
+        kept: dict[str, list[tuple[str, RowSeen]]] = {}
+        for ledger in world.ledgers.values():
+            for row in ledger.rows:
+                if row.keeps_for:
+                    kept.setdefault(row.uid, []).append((ledger.name, row))
+        doubled = {uid: rows for uid, rows in kept.items() if len(rows) > 1}
+        self._doubled_since = {uid: self._doubled_since.get(uid, now_s) for uid in doubled}
+        for uid, since_s in self._doubled_since.items():
+            if now_s - since_s > self.limits.orphan_row_s:
+                where = ", ".join(node for node, _ in doubled[uid])
+                subject = f"Pod {doubled[uid][0][1].key}"
+                finding = Finding("A3", subject, f"its successor's place is kept on {where}")
+                yield from self.fresh(f"doubled {uid}", [finding])
+
     def on_baseline(self, world: World) -> Iterator[Finding]:
         for pod in world.pods.values():
             yield from self._judge(world, pod)
@@ -81,7 +101,7 @@ def _row_findings(world: World, pod: PodSeen) -> Iterator[Finding]:
         return
     subject, rows = f"Pod {pod.key}", world.rows_of(pod.uid)
     kept = [(node, row) for node, row in rows if row.keeps_for]
-    if any(node == pod.node or row.state in HOLDING for node, row in kept) or len(kept) > 1:
+    if any(node == pod.node or row.state in HOLDING for node, row in kept):
         where = ", ".join(f"{node} ({row.state})" for node, row in kept)
         yield Finding("A3", subject, f"on {pod.node}, its successor's place is kept by {where}")
         return
