@@ -10,6 +10,7 @@ from extender.policy.actions.nominations import resolve_nominations
 from extender.policy.actions.preempt import preempt
 from extender.policy.actions.reclaim import reclaim
 from extender.policy.actions.stale_gangs import evict_stale_gangs
+from extender.policy.actions.unplaceable import set_aside_unplaceable
 from extender.policy.follow_up import Rounds
 from extender.policy.plan import Plan, Settings, Stage
 from extender.policy.pool_policies.demand_weighted import (
@@ -75,6 +76,7 @@ def _decide_round(snapshot: Snapshot, settings: Settings, *, is_follow_up: bool 
     if is_follow_up and session.places.pod_affinity:
         concerns = session.places.pod_affinity.concerns
         session.pending = [each for each in session.pending if not concerns(each.waiting)]
+    set_aside_unplaceable(session)
     set_fair_shares(session)
     for pool, queues in session.queues.items():
         if snapshot.pools[pool].policy == "demand-weighted":

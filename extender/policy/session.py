@@ -121,7 +121,8 @@ class Session:
         first: dict[str, SortKey] = {}
         keys: dict[tuple[str, ...], list[SortKey]] = {}
         for pending in self.pending if waiting is None else waiting:
-            keys.setdefault(pending.pools, []).append(pending.sort_key)
+            if pending.pools:
+                keys.setdefault(pending.pools, []).append(pending.sort_key)
         for pools, listed in keys.items():
             for position, pool in enumerate(pools):
                 latest[pool] = max(position, latest.get(pool, 0))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU, share_milli
 from extender.policy.placement.node_filter import NodeFilter
-from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape, shapes_of
 from extender.state.model import Constraints, PodView
 from extender.state.nodes import NodeTable
@@ -27,9 +26,9 @@ class CapacityBound:
         default_factory=dict
     )
 
-    def allows(self, pending: Pending, pool: str) -> bool:
-        """Whether the ready nodes of the pool have what the next chunk needs."""
-        return all(self._allows(shape, pool) for shape in pending.shapes)
+    def allows(self, shapes: Sequence[Shape], pool: str) -> bool:
+        """Whether the ready nodes of the pool have what pods of these shapes need."""
+        return all(self._allows(shape, pool) for shape in shapes)
 
     def allows_each(self, pods: Sequence[PodView], pool: str) -> bool:
         """Whether for each of the pods some ready node has what it needs by itself."""

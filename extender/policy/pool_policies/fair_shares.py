@@ -87,10 +87,8 @@ class _CountedDemand:
         for pending in session.pending:
             workload = pending.workload
             for pool in dict.fromkeys(workload.pools):
-                if pool not in pending.pools:
-                    # Pods of a gang stay in the pool of those that run.
-                    self._leave_out(workload, pool, pending.waiting)
-                elif pool in self.names and not session.capacity_bound.allows(pending, pool):
+                # Pods of a gang stay in the pool of those that run.
+                if pool not in pending.pools or not self._could_hold(pending, pool):
                     self._leave_out(workload, pool, pending.waiting)
 
     def leave_out_later_choices(self) -> list[_Later]:
@@ -125,7 +123,8 @@ class _CountedDemand:
         return changed
 
     def _could_hold(self, pending: Pending, pool: str) -> bool:
-        return pool not in self.names or self.session.capacity_bound.allows(pending, pool)
+        bound = self.session.capacity_bound
+        return pool not in self.names or bound.allows(pending.shapes, pool)
 
     def _as_later(self, pending: Pending, pool: str, first: str) -> _Later:
         session, workload = self.session, pending.workload
