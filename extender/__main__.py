@@ -34,31 +34,37 @@ class _Elsewhere:
 
 
 _ELSEWHERE: Final = {
-    "why": _Elsewhere("extender.cli.questions", "why", "Say why work waits."),
-    "queue": _Elsewhere("extender.cli.questions", "queue", "List what waits, in order."),
-    "shares": _Elsewhere("extender.cli.questions", "shares", "Show quotas, shares and use."),
-    "report": _Elsewhere("extender.cli.report", "report", "Tell what was used."),
-    "top": _Elsewhere("extender.cli.top", "top", "Show what holds GPUs now."),
-    "history": _Elsewhere("extender.cli.history", "history", "Show what happened to work."),
+    "why": _Elsewhere("extender.cli.questions.commands", "why", "Say why work waits."),
+    "queue": _Elsewhere("extender.cli.questions.commands", "queue", "List what waits, in order."),
+    "shares": _Elsewhere(
+        "extender.cli.questions.commands", "shares", "Show quotas, shares and use."
+    ),
+    "report": _Elsewhere("extender.cli.past.report", "report", "Tell what was used."),
+    "top": _Elsewhere("extender.cli.holdings.top", "top", "Show what holds GPUs now."),
+    "history": _Elsewhere("extender.cli.past.history", "history", "Show what happened to work."),
     "whatif": _Elsewhere("extender.view.command", "whatif", "Show what a change would do."),
-    "run": _Elsewhere("extender.cli.submit", "run", "Create a Job for GPUs."),
-    "hold": _Elsewhere("extender.cli.hold", "hold", "Keep work that waits from starting."),
-    "resume": _Elsewhere("extender.cli.hold", "resume", "Let held work start."),
+    "run": _Elsewhere("extender.cli.work.submit", "run", "Create a Job for GPUs."),
+    "hold": _Elsewhere("extender.cli.work.hold", "hold", "Keep work that waits from starting."),
+    "resume": _Elsewhere("extender.cli.work.hold", "resume", "Let held work start."),
     "convert": _Elsewhere(
-        "extender.cli.convert", "convert", "Turn other schedulers' objects into ours."
+        "extender.cli.conversion.convert", "convert", "Turn other schedulers' objects into ours."
     ),
     "snapshot": _Elsewhere(
-        "extender.cli.snapshot", "snapshot", "Write the cluster as a scenario file."
+        "extender.cli.scenarios.snapshot", "snapshot", "Write the cluster as a scenario file."
     ),
-    "completion": _Elsewhere("extender.cli.completion", "completion", "Complete in a shell."),
+    "completion": _Elsewhere(
+        "extender.cli.completion.shells", "completion", "Complete in a shell."
+    ),
     "web": _Elsewhere("extender.web.command", "web", "Show the answers as pages."),
-    "preflight": _Elsewhere("extender.cli.preflight", "preflight", "Check a cluster."),
-    "scenario": _Elsewhere("extender.cli.scenario", "scenario", "Decide on clusters in files."),
+    "preflight": _Elsewhere("extender.cli.checks.preflight", "preflight", "Check a cluster."),
+    "scenario": _Elsewhere(
+        "extender.cli.scenarios.scenario", "scenario", "Decide on clusters in files."
+    ),
     "simulate": _Elsewhere(
-        "extender.cli.simulate", "simulate_command", "Run the cluster of a file for days."
+        "extender.cli.scenarios.simulate", "simulate_command", "Run the cluster of a file for days."
     ),
     _REPLAY: _Elsewhere(f"{_LAB}.commands", "replay", "Replay published traces."),
-    "bench": _Elsewhere("extender.cli.bench", "bench", "Time the decisions."),
+    "bench": _Elsewhere("extender.cli.scenarios.bench", "bench", "Time the decisions."),
     "time-slicing": _Elsewhere("gpu_shim.cli", "time_slicing", "Shares of time on one card."),
     "gpu": _Elsewhere("gpu_shim.cli", "gpu", "The GPUs of one node."),
 }
@@ -192,7 +198,7 @@ def view(**given: Any) -> None:
 
 def complete_for_kubectl() -> None:
     """The program `kubectl_complete-ballast`, which kubectl calls with the words that are typed."""
-    from extender.cli.completion import answer_kubectl  # noqa: PLC0415
+    from extender.cli.completion.shells import answer_kubectl  # noqa: PLC0415
 
     sys.stdout.write(answer_kubectl(main, sys.argv[1:]))
 

@@ -1,1 +1,1 @@
-"""Commands for people beside the two programs: scenarios, replays of traces, timings."""
+"""Commands for people: a room for each kind of command, above `ask` and `terminal`."""

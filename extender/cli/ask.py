@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from extender.api.demand import GROUP_LABELS
-from extender.cli.flags import Scope, Where
-from extender.cli.output import plain
+from extender.cli.terminal.flags import Scope, Where
+from extender.cli.terminal.output import plain
 from extender.kube.client import Client
 from extender.kube.connection import namespace_of
 from extender.kube.errors import KubeError, NotFound, RequestRefused, Unavailable

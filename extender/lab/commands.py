@@ -2,7 +2,7 @@
 
 import click
 
-from extender.cli.commands import Commands
+from extender.cli.terminal.commands import Commands
 from extender.lab.openb.command import openb
 from extender.lab.philly.command import philly
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from extender.cli.flags import How, Where, cluster_flags, format_flag
-from extender.cli.names import complete_project
+from extender.cli.completion.names import complete_project
+from extender.cli.terminal.flags import How, Where, cluster_flags, format_flag
 
 if TYPE_CHECKING:
     from extender.view.picture import Picture
@@ -49,8 +49,8 @@ def whatif(file: Path | None, output: str, where: Where, **given: tuple[str, ...
     Every option may be given more than once. A project may be written PROJECT/NODEPOOL. Exit code 1
     if work would stop or a drain would hang, which makes it a check for a change of quotas.
     """
-    from extender.cli.exits import BAD, OK
-    from extender.cli.show import show_object
+    from extender.cli.terminal.exits import BAD, OK
+    from extender.cli.terminal.show import show_object
 
     spec = _spec(given)
     told = _on_file(file, spec) if file else _on_cluster(where, spec)
@@ -140,8 +140,8 @@ def _job(text: str) -> dict[str, Any]:
 def _print(told: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from extender.cli.output import wide_console
-    from extender.cli.show import WIDTH, print_table, safe
+    from extender.cli.terminal.output import wide_console
+    from extender.cli.terminal.show import WIDTH, print_table, safe
 
     status, out = told["status"], wide_console(WIDTH)
     table = Table(box=None, pad_edge=False, show_header=False)

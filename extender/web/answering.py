@@ -13,7 +13,7 @@ import jinja2
 import msgspec
 from aiohttp import web
 
-from extender.cli import forecasts
+from extender.cli.questions import forecasts
 from extender.view.answers import AsOf
 from extender.web.guard import HEADERS
 from extender.web.questions import NoAnswerError

@@ -10,7 +10,7 @@ from typing import Final
 import click
 from rich.table import Table
 
-from extender.cli.output import (
+from extender.cli.terminal.output import (
     Output,
     bar,
     data_option,
@@ -18,7 +18,7 @@ from extender.cli.output import (
     picture_option,
     wide_console,
 )
-from extender.cli.span import Span
+from extender.cli.terminal.span import Span
 from extender.lab.openb.data import DataError, load_cluster, load_reference, load_trace
 from extender.lab.openb.policies import POLICIES
 from extender.lab.openb.replay import TRACES, Run, replay_once

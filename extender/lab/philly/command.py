@@ -12,7 +12,7 @@ import click
 from rich import box
 from rich.table import Table
 
-from extender.cli.output import (
+from extender.cli.terminal.output import (
     Output,
     bar,
     data_option,
@@ -20,7 +20,7 @@ from extender.cli.output import (
     picture_option,
     wide_console,
 )
-from extender.cli.span import Span
+from extender.cli.terminal.span import Span
 from extender.lab.philly.figures import Figures, TenantFigures, summarise
 from extender.lab.philly.reference import BARS, Reference, reference_for
 from extender.lab.philly.replay import Replay, ReplayOutcome

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from extender.cli.report import report
+from extender.cli.past.report import report
 from extender.usage.books import KEPT_DAYS
 from extender.usage.integral import DAY_S, day_of
 from tests.integration.cycle.two_projects import PROJECTS, Scene

@@ -9,7 +9,7 @@ import pytest
 from extender.api.kinds import GpuProject
 from extender.api.names import PRIORITY_CLASSES
 from extender.api.objects import Taint
-from extender.cli.checks import judge
+from extender.cli.checks.checked import judge
 from extender.preflight.facts import Budget, DefaultingClass, Facts, Job, Named, Node
 from extender.preflight.findings import PreflightFinding, State, some
 

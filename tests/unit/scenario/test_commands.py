@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from extender.cli.bench import bench
-from extender.cli.scenario import scenario
+from extender.cli.scenarios.bench import bench
+from extender.cli.scenarios.scenario import scenario
 from tests.unit.scenario.written import entry, job, node, queue
 
 QUEUES = [queue("a", quota=1), queue("b", quota=0)]

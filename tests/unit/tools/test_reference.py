@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from extender.cli.scenario import scenario
+from extender.cli.scenarios.scenario import scenario
 
 ROOT = Path(__file__).resolve().parents[3]
 

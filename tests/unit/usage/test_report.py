@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.api.kinds import GpuUsageSpec, OverQuota, UsageLine
-from extender.cli import report as command
+from extender.cli.past import report as command
 from extender.usage.focus import BY, COLUMNS, focus_rows
 from extender.usage.prices import PriceError, Prices, read_prices
 from extender.usage.report import Report, divide, make_report

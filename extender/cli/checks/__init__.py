@@ -1,0 +1,1 @@
+"""The command `preflight`: what a cluster has and lacks for Ballast."""

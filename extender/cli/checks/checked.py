@@ -1,0 +1,44 @@
+"""What `ballast preflight` does: judges what a cluster has and lacks for Ballast."""
+
+from typing import Final
+
+import msgspec
+from rich.table import Table
+
+from extender.cli.ask import ask
+from extender.cli.terminal.exits import BAD
+from extender.cli.terminal.flags import How, Where
+from extender.cli.terminal.show import echo_data, print_table, safe, table_of
+from extender.preflight.cluster import check_cluster
+from extender.preflight.facts import Facts, FactsReader
+from extender.preflight.findings import PreflightFinding, State
+from extender.preflight.nodes import check_nodes
+from extender.preflight.workloads import check_workloads
+
+_COLOURS: Final = {State.OK: "green", State.WARN: "yellow", State.FAIL: "red"}
+
+
+def check(where: Where, namespaces: tuple[str, ...], how: How) -> None:
+    """Print every finding; exits with 1 if any check says FAIL."""
+    findings = judge(ask(where, lambda client: FactsReader(client).read(namespaces)))
+    listed = {"checks": msgspec.to_builtins(findings)}
+    if not echo_data(how.output, listed):
+        print_table(_table(findings, no_headers=how.no_headers))
+    if any(each.state is State.FAIL for each in findings):
+        raise SystemExit(BAD)
+
+
+def judge(facts: Facts) -> list[PreflightFinding]:
+    """Every finding, the worst first."""
+    order = list(reversed(State))
+    found = [*check_cluster(facts), *check_nodes(facts), *check_workloads(facts)]
+    return sorted(found, key=lambda each: order.index(each.state))
+
+
+def _table(findings: list[PreflightFinding], *, no_headers: bool) -> Table:
+    table = table_of(("", "CHECK", "FOUND", "WHAT TO DO"), no_headers=no_headers)
+    for each in findings:
+        colour = _COLOURS[each.state]
+        state = f"[{colour}]{each.state.value}[/{colour}]"
+        table.add_row(state, safe(each.check), safe(each.found), safe(each.advice))
+    return table

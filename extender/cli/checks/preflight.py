@@ -1,0 +1,26 @@
+"""`ballast preflight`: a table of what a cluster has and lacks for Ballast."""
+
+import click
+
+from extender.cli.terminal.flags import How, Where, cluster_flags, format_flag
+
+
+@click.command()
+@click.option(
+    "--namespace",
+    "-n",
+    "namespaces",
+    multiple=True,
+    help="Look at Jobs and budgets of this namespace too; those of GpuProjects always are.",
+)
+@click.option("--no-headers", is_flag=True, help="Leave out the line of headers.")
+@format_flag(("table", "json", "yaml"))
+@cluster_flags
+def preflight(namespaces: tuple[str, ...], no_headers: bool, output: str, where: Where) -> None:
+    """Check a cluster before or after Ballast is installed; changes nothing.
+
+    Exit code 1 if any check says FAIL.
+    """
+    from extender.cli.checks.checked import check
+
+    check(where, namespaces, How(output, no_headers))

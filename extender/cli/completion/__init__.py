@@ -1,0 +1,1 @@
+"""Completion in shells, and the names of objects that it offers."""

@@ -1,0 +1,1 @@
+"""The command `convert`: objects of other schedulers as ours."""

@@ -1,0 +1,99 @@
+"""Reading what `ballast convert` converts: files, standard input, or a live cluster."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+import yaml
+
+from extender.cli.ask import ask, listed_or_none
+from extender.cli.terminal.flags import Where
+from extender.convert import hami, kai, kueue, runai, slurm, volcano
+from extender.convert.fields import Converted, Manifest, documents_of
+from extender.kube.client import Client
+
+_ENDINGS: Final = (".yaml", ".yml", ".json")
+_OBJECTS: Final[Mapping[str, Callable[[Iterable[Manifest]], Converted]]] = {
+    "kai": kai.convert,
+    "runai": runai.convert,
+    "kueue": kueue.convert,
+    "hami": hami.convert,
+    "volcano": volcano.convert,
+}
+_LIVE: Final = {"kai": kai.LIVE, "kueue": kueue.LIVE, "volcano": volcano.LIVE}
+
+
+def read_and_convert(peer: str, files: tuple[Path, ...], where: Where) -> Converted:
+    """What is in the files, or in the cluster, as ours; raises ClickException."""
+    if not files and peer not in _LIVE:
+        raise click.UsageError(f"--from {peer} needs files: give -f")
+    try:
+        if peer == "slurm":
+            return slurm.convert(dict(_texts(files)))
+        found = list(_objects(files)) if files else ask(where, lambda each: _live(each, peer))
+        return _OBJECTS[peer](found)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        # The class says what a lookup missed; a ValueError is a sentence.
+        told = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        where_from = ", ".join(map(str, files)) or "the cluster"
+        raise click.ClickException(
+            f"{where_from}: an object is not as {peer} has it: {told}"
+        ) from error
+
+
+def _texts(files: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
+    for path in files:
+        if str(path) == "-":
+            yield "-", sys.stdin.read()
+            continue
+        inside = sorted(path.iterdir()) if path.is_dir() else [path]
+        for file in inside:
+            if file.is_file():
+                yield str(file), file.read_text(encoding="utf-8")
+
+
+def _objects(files: tuple[Path, ...]) -> Iterator[Manifest]:
+    for name, text in _texts(files):
+        if name != "-" and Path(name) not in files and not name.endswith(_ENDINGS):
+            continue
+        try:
+            for document in yaml.safe_load_all(text):
+                yield from documents_of(document)
+        except yaml.YAMLError as error:
+            told = str(error).partition("\n")[0]
+            raise click.ClickException(f"{name}: neither YAML nor JSON: {told}") from None
+
+
+async def _live(client: Client, peer: str) -> list[Manifest]:
+    """What the cluster has of the peer's kinds; those that it lacks are passed over."""
+    found: list[Manifest] = []
+    for served in _LIVE[peer]:
+        for version in served.versions:
+            root = f"{served.group}/{version}"
+            items = await listed_or_none(client, f"/apis/{root}/{served.plural}")
+            if items is None:
+                continue
+            kind = _KINDS[served.plural]
+            # Items of a list do not say what they are.
+            found += ({"apiVersion": root, "kind": kind, **each} for each in items)
+            break
+    if not found:
+        told = f"this cluster has no objects of {peer}'s, or you may not list them"
+        raise click.ClickException(told)
+    return found
+
+
+_KINDS: Final = {
+    "queues": "Queue",
+    "podgroups": "PodGroup",
+    "topologies": "Topology",
+    "schedulingshards": "SchedulingShard",
+    "clusterqueues": "ClusterQueue",
+    "cohorts": "Cohort",
+    "resourceflavors": "ResourceFlavor",
+    "localqueues": "LocalQueue",
+    "workloadpriorityclasses": "WorkloadPriorityClass",
+    "jobs": "Job",
+}

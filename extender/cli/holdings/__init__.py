@@ -1,0 +1,1 @@
+"""The command `top`: what holds GPUs now."""

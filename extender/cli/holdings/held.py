@@ -1,0 +1,247 @@
+"""What holds GPUs, read from the objects that Ballast writes: rows of GpuNodes, the status of
+queues, and the annotation with the cards of a pod."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from extender.api import names
+from extender.api.units import MILLI_PER_GPU, format_age, format_gpus
+from extender.cli.ask import Answer, key_of, listed, listed_or_none, path_of
+from extender.cli.holdings.agents import Use, uses
+from extender.cli.terminal.show import Column, Listing
+from extender.kube.client import Client
+
+_OURS: Final = f"/apis/{names.API_VERSION}"
+
+
+async def read(client: Client, what: str, namespace: str, selector: str) -> Answer:
+    """The list of one kind of holders (`extender.cli.holdings.top.WHAT`). Raises a KubeError."""
+    if what == "projects":
+        items = [each async for each in _projects(client)]
+    elif what == "pods":
+        items = await _pods(client, namespace, selector)
+    else:
+        items = await _nodes(client, selector)
+        if what == "gpus":
+            items = [card for node in items for card in node["gpus"]]
+    kind = {"projects": "Project", "nodes": "Node", "gpus": "Gpu", "pods": "Pod"}[what]
+    return {"kind": f"{kind}UseList", "items": items}
+
+
+async def _projects(client: Client) -> Any:
+    for kind, plural in (("department", "gpudepartments"), ("project", "gpuprojects")):
+        for each in await listed(client, f"{_OURS}/{plural}"):
+            gpu = each.get("status", {}).get("gpu", {})
+            yield {
+                "kind": kind,
+                "name": each["metadata"]["name"],
+                "department": each["spec"].get("department", ""),
+                "state": each.get("status", {}).get("state", ""),
+                **gpu,
+            }
+
+
+async def _pods(client: Client, namespace: str, selector: str) -> list[Answer]:
+    found = []
+    for pod in await listed(client, path_of("pods", namespace), selector=selector):
+        meta, notes = pod["metadata"], pod["metadata"].get("annotations") or {}
+        cards = [part.split(":") for part in notes.get(names.ANNOTATION_CARDS, "").split(",")]
+        if pod["status"].get("phase") in ("Succeeded", "Failed") or len(cards[0]) != 3:
+            continue
+        found.append(
+            {
+                "namespace": meta["namespace"],
+                "name": meta["name"],
+                "workload": key_of(pod).partition("/")[2],
+                "project": (meta.get("labels") or {}).get(names.LABEL_PROJECT, ""),
+                "user": (meta.get("labels") or {}).get(names.LABEL_USER, ""),
+                "node": pod["spec"].get("nodeName", ""),
+                "cards": [int(card[0]) for card in cards],
+                "held": format_gpus(sum(int(card[1]) for card in cards)),
+                "heldMiB": sum(int(card[2]) for card in cards),
+                "since": pod["status"].get("startTime", ""),
+            }
+        )
+    seen = await uses(client, {each["node"] for each in found})
+    for each in found:
+        _add_use(each, seen.pods.get((each["namespace"], each["name"])))
+    return sorted(found, key=lambda each: (each["namespace"], each["name"]))
+
+
+async def _nodes(client: Client, selector: str) -> list[Answer]:
+    kept: set[str] | None = None
+    if selector:
+        nodes = await listed(client, "/api/v1/nodes", selector=selector)
+        kept = {each["metadata"]["name"] for each in nodes}
+    objects = [
+        each
+        for each in await listed(client, f"{_OURS}/gpunodes")
+        if kept is None or each["metadata"]["name"] in kept
+    ]
+    seen = await uses(client, {each["metadata"]["name"] for each in objects})
+    return [_node(each, seen.cards) for each in objects]
+
+
+def _node(told: Answer, seen: Mapping[tuple[str, int], Use]) -> Answer:
+    name, status = told["metadata"]["name"], told.get("status", {})
+    held: Counter[int] = Counter()
+    pods: defaultdict[int, list[str]] = defaultdict(list)
+    rows = [row for row in told.get("spec", {}).get("rows", ()) if row["state"] != "nominated"]
+    for row in rows:
+        for card in row["cards"]:
+            held[card["index"]] += card["milli"]
+            pods[card["index"]].append(f"{row['namespace']}/{row['name']}")
+    foreign = sum(each["gpus"] for each in status.get("foreign", ()))
+    gpus = [
+        _card(name, device, held[device["index"]], pods[device["index"]], seen)
+        for device in status.get("devices", ())
+    ]
+    healthy = [each for each in gpus if each["health"] == "Healthy"]
+    n_whole = sum(not each["pods"] for each in healthy)
+    free = len(healthy) * MILLI_PER_GPU - sum(held.values()) - foreign * MILLI_PER_GPU
+    return {
+        "name": name,
+        "nodePool": (told["metadata"].get("labels") or {}).get(names.LABEL_NODE_POOL, ""),
+        "model": next((each["model"] for each in gpus if each["model"]), ""),
+        "cards": len(gpus),
+        "healthyCards": len(healthy),
+        "held": format_gpus(sum(held.values())),
+        "foreign": foreign,
+        "free": format_gpus(max(0, free)),
+        "freeWhole": max(0, n_whole - foreign),
+        "pods": len(rows),
+        "gpus": gpus,
+    } | _sum_of(gpus)
+
+
+def _card(
+    node: str, device: Answer, milli: int, pods: list[str], seen: Mapping[tuple[str, int], Use]
+) -> Answer:
+    card = {
+        "node": node,
+        "index": device["index"],
+        "uuid": device.get("uuid", ""),
+        "model": device.get("model", ""),
+        "memoryMiB": device["memoryMiB"],
+        "health": device.get("health", "Healthy"),
+        "held": format_gpus(milli),
+        "pods": pods,
+    }
+    _add_use(card, seen.get((node, device["index"])))
+    return card
+
+
+def _add_use(of: Answer, use: Use | None) -> None:
+    if use is not None:
+        of["usedMiB"] = use.used_mib
+        if use.busy is not None:
+            of["busy"] = f"{use.busy:.0%}"
+
+
+def _sum_of(gpus: list[Answer]) -> Answer:
+    used = [each["usedMiB"] for each in gpus if "usedMiB" in each]
+    return {"usedMiB": sum(used)} if used else {}
+
+
+# -- how it is shown -------------------------------------------------------------------------
+
+
+def _get(key: str) -> Any:
+    def cell(item: Answer) -> object:
+        found = item.get(key)
+        return "-" if found in (None, "") else found
+
+    return cell
+
+
+def _limit(item: Answer) -> object:
+    limit = item.get("limit", "unlimited")
+    return "-" if limit == "unlimited" else limit
+
+
+def _mib(item: Answer) -> str:
+    return f"{item['usedMiB']}" if "usedMiB" in item else "-"
+
+
+def _sick(item: Answer) -> str:
+    return "red" if item["healthyCards"] < item["cards"] else ""
+
+
+def _columns_of_use() -> Iterator[Column]:
+    yield Column("USED MIB", _mib)
+    yield Column("BUSY", _get("busy"))
+
+
+LISTINGS: Final[Mapping[str, Listing]] = {
+    "projects": Listing(
+        (
+            Column("QUEUE", _get("name")),
+            Column("KIND", _get("kind")),
+            Column("DEPARTMENT", _get("department"), is_wide=True),
+            Column("QUOTA", _get("quota")),
+            Column("LIMIT", _limit),
+            Column("HELD", _get("allocated")),
+            Column("BORROWED", _get("borrowed")),
+            Column("WAITING", _get("waiting")),
+            Column("RUNNING PODS", _get("runningPods")),
+            Column("PENDING PODS", _get("pendingPods")),
+            Column("STATE", _get("state"), is_wide=True),
+        ),
+        lambda item: f"gpu{item['kind']}.ballast.dev/{item['name']}",
+        "There are no projects.",
+    ),
+    "nodes": Listing(
+        (
+            Column("NODE", _get("name")),
+            Column("POOL", _get("nodePool")),
+            Column("MODEL", _get("model")),
+            Column("CARDS", lambda item: f"{item['healthyCards']}/{item['cards']}", style=_sick),
+            Column("HELD", _get("held")),
+            Column("FOREIGN", _get("foreign"), is_wide=True),
+            Column("FREE", _get("free")),
+            Column("FREE WHOLE", _get("freeWhole")),
+            Column("PODS", _get("pods")),
+            Column("USED MIB", _mib),
+        ),
+        lambda item: f"gpunode.ballast.dev/{item['name']}",
+        "There are no GPU nodes.",
+    ),
+    "gpus": Listing(
+        (
+            Column("NODE", _get("node")),
+            Column("GPU", _get("index")),
+            Column("MODEL", _get("model")),
+            Column("UUID", _get("uuid"), is_wide=True),
+            Column("MIB", _get("memoryMiB")),
+            Column("HEALTH", _get("health"),
+                   style=lambda item: "" if item["health"] == "Healthy" else "red"),
+            Column("HELD", _get("held")),
+            *_columns_of_use(),
+            Column("PODS", lambda item: ", ".join(item["pods"]) or "-", folds=True),
+        ),
+        lambda item: f"gpunode.ballast.dev/{item['node']}/{item['index']}",
+        "There are no GPUs.",
+    ),
+    "pods": Listing(
+        (
+            Column("NAMESPACE", _get("namespace")),
+            Column("POD", _get("name")),
+            Column("PROJECT", _get("project")),
+            Column("USER", _get("user"), is_wide=True),
+            Column("NODE", _get("node")),
+            Column("CARDS", lambda item: ",".join(map(str, item["cards"])), is_wide=True),
+            Column("HELD", _get("held")),
+            Column("MIB", _get("heldMiB")),
+            *_columns_of_use(),
+            Column("RUNS", lambda item: format_age(item["since"]) if item["since"] else "-"),
+        ),
+        lambda item: f"pod/{item['name']}",
+        "No pod holds a GPU here.",
+    ),
+}  # fmt: skip
+
+
+async def pods_or_none(client: Client, namespace: str, selector: str) -> list[Answer] | None:
+    """The pods of a namespace; None where the user may not list them."""
+    return await listed_or_none(client, path_of("pods", namespace), selector=selector)

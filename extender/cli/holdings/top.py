@@ -1,0 +1,41 @@
+"""`ballast top`: what holds GPUs now."""
+
+from typing import Final
+
+import click
+
+from extender.cli.terminal.flags import How, Scope, Where, cluster_flags, output_flags, scope_flags
+
+WHAT: Final = ("projects", "nodes", "gpus", "pods")
+
+
+@click.command()
+@click.argument("what", type=click.Choice(WHAT), default="projects")
+@click.option(
+    "-l", "--selector", default="", metavar="SELECTOR", help="Labels of the nodes, or of the pods."
+)
+@scope_flags
+@output_flags()
+@cluster_flags
+def top(what: str, selector: str, scope: Scope, how: How, where: Where) -> None:
+    """Show what holds GPUs now: projects (default), nodes, gpus or pods.
+
+    `projects` reads the status of GpuProjects, and `pods` the pods of the namespace: a login and
+    the role `view` are enough. `nodes` and `gpus` read GpuNodes, which name every pod that holds a
+    card. What pods really use (USED, BUSY) comes from the agents on the nodes, by way of the API
+    server; where they cannot be reached these columns show a dash.
+    """
+    from extender.cli.ask import Answer, ask, space_of
+    from extender.cli.holdings.held import LISTINGS, read
+    from extender.cli.terminal.show import show_list
+
+    if what != "pods" and (scope.namespace or scope.is_all):
+        raise click.UsageError("-n and -A choose among pods: ballast top pods")
+    if what == "projects" and selector:
+        raise click.UsageError("-l chooses among nodes or pods, not projects")
+    space = space_of(scope, where) if what == "pods" else ""
+
+    def fetch() -> Answer:
+        return ask(where, lambda client: read(client, what, space, selector))
+
+    show_list(how, LISTINGS[what], fetch)

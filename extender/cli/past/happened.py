@@ -1,0 +1,118 @@
+"""What happened to work: events of Ballast, pods and GpuPodGroups, in one order of time."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from extender.api import names
+from extender.api.reasons import Reason
+from extender.cli.ask import Answer, key_of, listed, listed_or_none, path_of
+from extender.cli.terminal.show import Column, Listing
+from extender.kube.client import Client
+
+_EVENTS: Final = "/apis/events.k8s.io/v1"
+_GROUPS: Final = f"/apis/{names.API_VERSION}"
+#: Programs whose events are told.
+_OURS: Final = (names.CONTROLLER_NAME, names.SCHEDULER_NAME, "ballast")
+_LEAVES: Final = frozenset({Reason.RECLAIMED, Reason.PREEMPTED, Reason.MOVED, Reason.GANG_STALE})
+
+
+async def read(client: Client, namespace: str, name: str, selector: str) -> Answer:
+    """All that happened to what is called `name` or begins so; to everything where it is empty.
+
+    Raises a KubeError where events cannot be listed.
+    """
+    events = await listed(client, path_of("events", namespace, _EVENTS))
+    pods = await listed_or_none(client, path_of("pods", namespace), selector=selector) or []
+    groups = await listed_or_none(client, path_of("gpupodgroups", namespace, _GROUPS)) or []
+    items = [*_of_events(events), *_of_pods(pods), *_of_groups(groups)]
+    if selector:
+        chosen = {_name(pod) for pod in pods} | {key_of(pod) for pod in pods}
+        items = [each for each in items if each["object"].partition(":")[2] in chosen]
+    if name:
+        items = [each for each in items if _is_of(each["object"], name)]
+    items.sort(key=lambda each: (each["time"], each["object"], each["what"]))
+    return {"kind": "HistoryList", "items": items}
+
+
+def _is_of(named: str, name: str) -> bool:
+    last = named.rpartition("/")[2]
+    return last == name or last.startswith(f"{name}-")
+
+
+def _of_events(events: list[Answer]) -> Iterator[Answer]:
+    for each in events:
+        by = each.get("reportingController") or each.get("deprecatedSource", {}).get("component")
+        if by not in _OURS and not str(by).startswith("ballast"):
+            continue
+        about = each["regarding"]
+        series = each.get("series") or {}
+        when = series.get("lastObservedTime") or each.get("eventTime") or each.get(
+            "deprecatedLastTimestamp"
+        ) or each["metadata"]["creationTimestamp"]  # fmt: skip
+        yield _item(when, about["kind"], about, each["reason"], each.get("note", ""))
+
+
+def _of_pods(pods: list[Answer]) -> Iterator[Answer]:
+    for pod in pods:
+        meta, status = pod["metadata"], pod["status"]
+        if not _is_ours(pod):
+            continue
+        yield _item(meta["creationTimestamp"], "Pod", meta, "Created", "")
+        if status.get("startTime"):
+            cards = (meta.get("annotations") or {}).get(names.ANNOTATION_CARDS, "")
+            where = f"on {pod['spec'].get('nodeName', '')}" + (f", cards {cards}" if cards else "")
+            yield _item(status["startTime"], "Pod", meta, "Started", where)
+
+
+def _is_ours(pod: Answer) -> bool:
+    """Whether Ballast placed or holds the pod."""
+    meta = pod["metadata"]
+    keys = {*(meta.get("labels") or {}), *(meta.get("annotations") or {})}
+    gates = (each["name"] for each in pod["spec"].get("schedulingGates", ()))
+    return any(key.startswith(f"{names.GROUP}/") for key in (*keys, *gates))
+
+
+def _of_groups(groups: list[Answer]) -> Iterator[Answer]:
+    for group in groups:
+        for each in group.get("status", {}).get("conditions", ()):
+            what = each["type"] if each["status"] == "True" else f"Not{each['type']}"
+            told = f"{each['reason']}: {each['message']}" if each.get("message") else each["reason"]
+            yield _item(each["lastTransitionTime"], "GpuPodGroup", group["metadata"], what, told)
+
+
+def _item(time: str, kind: str, about: Answer, what: str, note: str) -> Answer:
+    named = f"{about.get('namespace', '')}/{about['name']}"
+    return {
+        "time": f"{time.partition('.')[0].removesuffix('Z')}Z",
+        "object": f"{kind.lower()}:{named}",
+        "what": what,
+        "message": note.removeprefix(f"{what}: "),
+        "isEviction": what in _LEAVES,
+    }
+
+
+def _name(pod: Answer) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _shown(item: Answer) -> str:
+    kind, _, named = item["object"].partition(":")
+    return f"{kind}/{named.partition('/')[2]}"
+
+
+def _space(item: Answer) -> Any:
+    return item["object"].partition(":")[2].partition("/")[0]
+
+
+HISTORY: Final = Listing(
+    (
+        Column("TIME", lambda item: item["time"]),
+        Column("NAMESPACE", _space, is_wide=True),
+        Column("OBJECT", _shown),
+        Column("WHAT", lambda item: item["what"],
+               style=lambda item: "red" if item["isEviction"] else ""),
+        Column("MESSAGE", lambda item: item["message"] or "-", folds=True),
+    ),
+    lambda item: f"{item['time']} {item['object']} {item['what']}",
+    "Nothing is known of it: events are kept for an hour.",
+)  # fmt: skip

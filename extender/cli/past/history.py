@@ -1,0 +1,46 @@
+"""`ballast history`: what happened to work, and when."""
+
+import click
+
+from extender.cli.completion.names import complete_workload
+from extender.cli.terminal.flags import (
+    How,
+    Scope,
+    Where,
+    cluster_flags,
+    output_flags,
+    scope_flags,
+    selector_flag,
+)
+
+
+@click.command()
+@click.argument("name", default="", shell_complete=complete_workload)
+@click.option("--evictions", is_flag=True, help="Only what was stopped, moved or preempted.")
+@scope_flags
+@selector_flag
+@output_flags()
+@cluster_flags
+def history(
+    name: str, evictions: bool, selector: str, scope: Scope, how: How, where: Where
+) -> None:
+    """Show what happened to NAME, or to all work of the namespace, the newest last.
+
+    NAME is a pod, a GpuPodGroup, or what made the pods. Read from Ballast's events, which the API
+    server keeps for an hour unless it is told otherwise, and from what still exists: when pods were
+    created and started, and the conditions of GpuPodGroups. Older than that nothing is known here.
+    """
+    from extender.cli.ask import Answer, ask, space_of
+    from extender.cli.past.happened import HISTORY, read
+    from extender.cli.terminal.show import show_list
+
+    space = space_of(scope, where)
+    wanted = name.rpartition("/")[2]
+
+    def fetch() -> Answer:
+        told = ask(where, lambda client: read(client, space, wanted, selector))
+        if evictions:
+            told["items"] = [each for each in told["items"] if each["isEviction"]]
+        return told
+
+    show_list(how, HISTORY, fetch)

@@ -1,0 +1,1 @@
+"""The commands `why`, `queue` and `shares`, and how their answers are said."""

@@ -1,0 +1,100 @@
+"""Questions to the API `view.ballast.dev` as commands: `why`, `queue`, `shares`."""
+
+from typing import Any
+
+import click
+
+from extender.cli.completion.names import complete_workload
+from extender.cli.terminal.flags import (
+    How,
+    Scope,
+    Where,
+    cluster_flags,
+    namespace_flag,
+    output_flags,
+    scope_flags,
+    selector_flag,
+)
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_workload)
+@namespace_flag
+@output_flags("table", "json", "yaml", "name")
+@cluster_flags
+def why(name: str, namespace: str, how: How, where: Where) -> None:
+    """Say why NAME waits, and what would let it start.
+
+    NAME is a pod, a GpuPodGroup, or what made the pods: NAME, pod/NAME, job/NAME. Exit code 0 if it
+    runs or starts, 3 if it waits, 4 if it will never start.
+
+    With -w the answer is printed again when it changes, until the work runs or can never start. A
+    forecast that only moves on with the clock is no change.
+    """
+    from extender.cli.ask import get_view, space_of
+    from extender.cli.questions.explained import print_explanation
+    from extender.cli.terminal.exits import NEVER, OK, WAITS
+    from extender.cli.terminal.show import show_object, wait
+
+    space = space_of(Scope(namespace), where)
+    path = f"/namespaces/{space}/explanations/{name.rpartition('/')[2]}"
+    before: dict[str, Any] = {}
+    while True:
+        told = get_view(where, path)
+        if _differs(before, told):
+            show_object(how, told, print_explanation, f"workload/{told['workload']}")
+        if not how.is_watched or told["state"] in ("runs", "never"):
+            break
+        before = told
+        wait()
+    raise SystemExit({"waits": WAITS, "never": NEVER}.get(told["state"], OK))
+
+
+def _differs(before: dict[str, Any], told: dict[str, Any]) -> bool:
+    """Whether anything but times that are reckoned from the moment of the answer has changed."""
+    return _without_times(before) != _without_times(told)
+
+
+def _without_times(told: dict[str, Any]) -> dict[str, Any]:
+    forecast = {**(told.get("forecast") or {}), "earliest": "", "latest": ""}
+    return {**told, "asOf": "", "forecast": forecast}
+
+
+@click.command()
+@scope_flags
+@selector_flag
+@output_flags()
+@cluster_flags
+def queue(scope: Scope, selector: str, how: How, where: Where) -> None:
+    """List what waits, in the order in which it has its turn.
+
+    Work of other namespaces is shown as its project and size, unless -A is given, which needs the
+    right to list it. With -l only workloads are shown that have a pod with these labels.
+    """
+    from extender.cli.ask import Answer, ask, get_view, keys_of, space_of
+    from extender.cli.questions.listed import QUEUE
+    from extender.cli.terminal.show import show_list
+
+    space = space_of(scope, where)
+    path = f"/namespaces/{space}/queues" if space else "/queues"
+
+    def fetch() -> Answer:
+        told = get_view(where, path)
+        if selector:
+            keys = ask(where, lambda client: keys_of(client, space, selector))
+            told["items"] = [each for each in told.get("items", ()) if each.get("workload") in keys]
+        return told
+
+    show_list(how, QUEUE, fetch)
+
+
+@click.command()
+@output_flags()
+@cluster_flags
+def shares(how: How, where: Where) -> None:
+    """Show what departments and projects may have, are owed and have, in GPUs."""
+    from extender.cli.ask import get_view
+    from extender.cli.questions.listed import SHARES
+    from extender.cli.terminal.show import show_list
+
+    show_list(how, SHARES, lambda: get_view(where, "/shares"))

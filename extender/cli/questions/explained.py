@@ -1,0 +1,117 @@
+"""What `why` prints."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from extender.api.units import format_age
+from extender.cli.questions import forecasts
+from extender.cli.questions.listed import SHARES
+from extender.cli.terminal.flags import How
+from extender.cli.terminal.output import wide_console
+from extender.cli.terminal.show import WIDTH, Answer, print_table, safe, show_list
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STATES: Final = {
+    "runs": "[green]RUNS[/green]",
+    "starting": "[green]STARTING[/green]",
+    "waits": "[yellow]WAITS[/yellow]",
+    "never": "[red]WILL NEVER START[/red]",
+}
+_MOST_NODES: Final = 8
+
+
+def print_explanation(told: Answer) -> None:
+    """All that an Explanation says, for people."""
+    out = wide_console(WIDTH)
+    _print_head(out, told)
+    _print_state(out, told)
+    if told.get("forecast"):
+        out.print(f"\nFORECAST  {safe(forecasts.in_full(told['forecast']))}", soft_wrap=True)
+    if told.get("queue"):
+        out.print()
+        show_list(How(), SHARES, lambda: {"items": [told["queue"]]})
+    _print_pairs(out, "WAYS TO A PLACE", (_check(each) for each in told.get("checks", ())))
+    ways = told.get("waysOut", ())
+    _print_pairs(
+        out,
+        "STARTS NOW IF   (each was tried on the cluster as it is)",
+        ((safe(way["change"]), safe(way.get("effect", ""))) for way in ways),
+    )
+    if told.get("help") and not ways:
+        out.print(f"\n{safe(told['help'])}", soft_wrap=True)
+    out.print(f"\n[dim]{safe(_as_of(told))}[/dim]", soft_wrap=True)
+
+
+def _print_head(out: "Console", told: Answer) -> None:
+    each = "pod" if told["pods"] == 1 else f"{told['pods']} pods"
+    kept = "preemptible" if told["isPreemptible"] else "not preemptible"
+    head = (
+        f"{told['project']}   {each}, {told['request']} GPU   {told['workKind']}"
+        f" ({told['priority']})   {kept}"
+    )
+    out.print(f"[bold]{safe(told['workload'])}[/bold]   {safe(head)}", soft_wrap=True)
+    if told.get("others"):
+        out.print(f"[dim]the first of {told['others'] + 1} of that name[/dim]", soft_wrap=True)
+    out.print()
+
+
+def _print_state(out: "Console", told: Answer) -> None:
+    since = f" for {format_age(told['waitsSince'])}" if told.get("waitsSince") else ""
+    line = f"{_STATES[told['state']]}{since}"
+    if told.get("reason"):
+        line += f"   {safe(told['reason'])}"
+    if told.get("nodes"):
+        line += f"   on {safe(', '.join(told['nodes'][:_MOST_NODES]))}"
+    out.print(line, soft_wrap=True)
+    if told.get("message"):
+        _print_sentence(out, safe(told["message"]))
+    if place := told.get("place"):
+        out.print(
+            f"  {nth(place['inProject'])} of {place['ofProject']} in its project,"
+            f" {nth(place['inPool'])} of {place['ofPool']} in its node pool"
+        )
+
+
+def _print_sentence(out: "Console", text: str) -> None:
+    """Indented, and broken between words on a terminal; one line in a pipe."""
+    from rich.padding import Padding
+
+    if out.is_terminal:
+        out.print(Padding(text, (0, 0, 0, 2)))
+    else:
+        out.print(f"  {text}", soft_wrap=True)
+
+
+def _check(check: Answer) -> tuple[str, str]:
+    sign = {"yes": "[green]ok[/green]", "no": "[red]no[/red]"}.get(check["outcome"], "-")
+    return f"{sign} {safe(check['name'])}", safe(check["message"])
+
+
+def _print_pairs(out: "Console", title: str, rows: Iterable[tuple[str, str]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(f"  {row[0]}", row[1])
+    if table.row_count:
+        out.print(f"\n{title}")
+        print_table(table)
+
+
+def _as_of(told: Answer) -> str:
+    as_of = told["asOf"]
+    said = f"as of {as_of['time']}, version {as_of['resourceVersion']}"
+    if not told.get("published"):
+        return said
+    agrees = told.get("agrees", True)
+    return f"{said}; the controller says {'the same' if agrees else told['published']}"
+
+
+def nth(n: int) -> str:
+    """1 -> "1st"."""
+    ending = "th" if 10 < n % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n}{ending}"

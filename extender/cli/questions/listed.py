@@ -1,0 +1,83 @@
+"""The columns of lists."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from extender.api.units import format_age
+from extender.cli.questions import forecasts
+from extender.cli.terminal.show import Answer, Column, Listing
+
+
+def _get(key: str, absent: str = "-") -> Any:
+    def cell(item: Answer) -> object:
+        found = item.get(key)
+        return absent if found in (None, "") else found
+
+    return cell
+
+
+def _waited(item: Answer) -> str:
+    return format_age(item["waitsSince"]) if item.get("waitsSince") else "-"
+
+
+def _of_forecast(say: Callable[[Answer], str]) -> Callable[[Answer], object]:
+    def cell(item: Answer) -> object:
+        forecast = item.get("forecast")
+        return say(forecast) if forecast else "-"
+
+    return cell
+
+
+def _queue_name(item: Answer) -> str:
+    kind = "pod" if item.get("pods") == 1 and not item.get("isGroup") else "gpupodgroup.ballast.dev"
+    named = item.get("workload", "").partition("/")[2]
+    return f"{kind}/{named}" if named else f"gpuproject.ballast.dev/{item['project']}"
+
+
+QUEUE: Final = Listing(
+    (
+        Column("POS", lambda item: item["position"] or "-"),
+        Column("WORKLOAD", _get("workload")),
+        Column("PROJECT", _get("project")),
+        Column("USER", _get("user")),
+        Column("GPUS", _get("request")),
+        Column("PODS", _get("pods")),
+        Column("KIND", _get("workKind")),
+        Column("PRIORITY", _get("priority"), is_wide=True),
+        Column("WAITED", _waited),
+        Column("REASON", _get("reason"), style=lambda item: "red" if item.get("never") else ""),
+        Column("FORECAST", _of_forecast(forecasts.when)),
+        Column("SURE", _of_forecast(forecasts.how_sure)),
+        Column("MESSAGE", _get("message"), is_wide=True, folds=True),
+    ),
+    _queue_name,
+    "Nothing waits.",
+)
+
+
+def _share_queue(item: Answer) -> str:
+    indent = "  " if item.get("parent") else ""
+    return f"{indent}{item['queue'].removeprefix('department/')}"
+
+
+def _share_name(item: Answer) -> str:
+    kind, slash, named = item["queue"].rpartition("/")
+    return f"gpu{kind}.ballast.dev/{named}" if slash else f"gpuproject.ballast.dev/{named}"
+
+
+SHARES: Final = Listing(
+    (
+        Column("QUEUE", _share_queue),
+        Column("POOL", _get("nodePool")),
+        Column("QUOTA", _get("quota")),
+        Column("LIMIT", _get("limit")),
+        Column("OWED", _get("fairShare")),
+        Column("HELD", _get("held")),
+        Column("BORROWED", _get("borrowed")),
+        Column("WAITING", _get("waiting")),
+        Column("DEPARTMENT", lambda item: item.get("parent", "").removeprefix("department/") or "-",
+               is_wide=True),
+    ),
+    _share_name,
+    "There are no projects.",
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Commands on clusters in files: `scenario`, `simulate`, `snapshot` and `bench`."""

@@ -1,0 +1,57 @@
+"""`ballast bench`: what one cycle costs on the cluster of a file."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from extender.cli.terminal.commands import Commands
+
+
+@click.group(cls=Commands)
+def bench() -> None:
+    """Time the decisions."""
+
+
+#: Columns of text: wider than a terminal may be, so that no figure is cut when it is piped.
+_WIDTH = 160
+_TITLES = ("case", "nodes", "pods", "best ms", "median ms", "bound", "evicted", "nominated", "MiB")
+
+
+@bench.command()
+@click.option(
+    "--shape", required=True, type=click.Path(exists=True, path_type=Path), help="A case."
+)
+@click.option("--repeat", default=3, show_default=True, type=click.IntRange(1, 1000), help="Times.")
+@click.option("--stages", "by_stage", is_flag=True, help="Time each stage too, with more runs.")
+@click.option("--json", "is_json", is_flag=True, help="One JSON object instead of a table.")
+def cycle(shape: Path, repeat: int, by_stage: bool, is_json: bool) -> None:
+    """Time one cycle: all stages, the model in memory, each time on a snapshot of its own."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from extender.cli.scenarios.cycle_timing import time_case
+    from extender.scenario.errors import ScenarioError
+    from extender.scenario.load import load
+
+    loaded = load([shape])
+    if loaded.broken:
+        raise click.ClickException(loaded.broken[0].why)
+    try:
+        found = [time_case(case, repeat, by_stage=by_stage) for case in loaded.cases]
+    except ScenarioError as error:
+        raise click.ClickException(str(error)) from error
+    if is_json:
+        print(json.dumps([asdict(each) for each in found], indent=2))
+        return
+    table = Table(*_TITLES, box=None, pad_edge=False)
+    for each in found:
+        figures = (each.n_nodes, each.n_pods, f"{each.best_ms:.2f}", f"{each.median_ms:.2f}")
+        decided = (each.n_bound, each.n_evicted, each.n_nominated, f"{each.peak_rss_mib:.0f}")
+        table.add_row(each.id, *map(str, (*figures, *decided)))
+    console = Console(width=_WIDTH, highlight=False)
+    console.print(table)
+    for each in found:
+        for stage, took_ms in each.stages_ms.items():
+            console.print(f"{each.id}: {stage} {took_ms:.2f} ms")

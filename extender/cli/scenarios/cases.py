@@ -1,0 +1,177 @@
+"""What `ballast scenario` does: decides on the clusters of files, and tells or judges it."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Final
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.table import Table
+
+from extender.cli.terminal.output import STDOUT, plain
+from extender.scenario.errors import ScenarioError
+from extender.scenario.load import Loaded, load
+from extender.scenario.model import Case
+from extender.scenario.narrative import Story
+from extender.scenario.run import Report, Write, run_case, stories
+
+#: Cases that a message lists, before it says how many more there are.
+_MOST_LISTED: Final = 8
+#: Characters of a table that no terminal has room for.
+_WIDEST: Final = 10_000
+
+
+def run_cases(paths: tuple[Path, ...], decisions_to: str | None, is_json: bool) -> None:
+    """Run all cases and compare them with what they expect; exits with 1 where one failed."""
+    if is_json and decisions_to == STDOUT:
+        raise click.UsageError("--json and --decisions - both write to standard output; use one")
+    loaded = load(paths)
+    _print_notes(loaded)
+    with _decisions(decisions_to, loaded) as write:
+        reports = [Report(each.id, "failed", [each.why]) for each in loaded.broken]
+        reports += (_run(loaded, case, write) for case in loaded.cases)
+    counts = {word: sum(report.result == word for report in reports) for word in _COLOURS}
+    if is_json:
+        print(json.dumps({"cases": [_as_case(loaded, r) for r in reports], **counts}, indent=2))
+    else:
+        _print_reports(reports)
+        print(", ".join(f"{n} {word}" for word, n in counts.items()))
+    sys.exit(1 if counts["failed"] else 0)
+
+
+def show_cases(path: Path, id_: str, is_json: bool) -> None:
+    """Print what is decided on the cases; exits with 1 where one cannot be used."""
+    loaded = load([path])
+    _print_notes(loaded)
+    told: list[dict[str, Any]] = []
+    wrong = [each.why for each in loaded.broken if id_ in ("", each.id)]
+    for case in _chosen(loaded, id_):
+        try:
+            found = list(stories(case, time.perf_counter_ns))
+        except ScenarioError as error:
+            wrong.append(f"{loaded.files[case.id]}: {error}")
+            continue
+        if is_json:
+            told.append({"id": case.id, "cycles": [_as_json(story) for story in found]})
+        else:
+            _print_stories(case, found)
+    if is_json:
+        print(json.dumps(told, indent=2))
+    for why in wrong:
+        click.echo(f"Error: {plain(why)}", err=True)
+    sys.exit(1 if wrong else 0)
+
+
+_COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
+
+
+@contextmanager
+def _decisions(to: str | None, loaded: Loaded) -> Iterator[Write | None]:
+    """Takes lines of decisions; raises click's errors where they can't be written."""
+    if to is None:
+        yield None
+        return
+    if to != STDOUT and any(_is_same(Path(to), file) for file in loaded.files.values()):
+        told = f"'{to}': the cases are in it; accepted: any other file"
+        raise click.BadParameter(told, param_hint="'--decisions'")
+    try:
+        with click.open_file(to, "w", encoding="utf-8") as out:
+            yield partial(_write_line, out)
+    except OSError as error:
+        raise click.BadParameter(f"'{to}': {error.strerror}", param_hint="'--decisions'") from None
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.exists() and one.samefile(other)
+
+
+def _write_line(out: IO[str], line: dict[str, Any]) -> None:
+    out.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
+def _print_notes(loaded: Loaded) -> None:
+    for note in loaded.notes:
+        click.echo(f"Note: {plain(note)}", err=True)
+
+
+def _run(loaded: Loaded, case: Case, write: Write | None) -> Report:
+    """How the case came out; where it can't be used, its file is named."""
+    report = run_case(case, time.perf_counter_ns, write)
+    if report.is_unusable:
+        report.reasons = [f"{loaded.files[case.id]}: {reason}" for reason in report.reasons]
+    return report
+
+
+def _as_case(loaded: Loaded, report: Report) -> dict[str, Any]:
+    file = loaded.files.get(report.id)
+    line = {"id": report.id, "result": report.result, "reasons": report.reasons}
+    return line | ({"file": str(file)} if file else {})
+
+
+def _chosen(loaded: Loaded, id_: str) -> list[Case]:
+    """The cases to be shown; raises ClickException where there is none of that id."""
+    if id_ and id_ not in {*loaded.files, *(each.id for each in loaded.broken)}:
+        known = ", ".join(list(loaded.files)[:_MOST_LISTED]) or "none that can be read"
+        more = len(loaded.files) - _MOST_LISTED
+        listed = f"{known} and {more} more" if more > 0 else known
+        raise click.ClickException(plain(f"there is no case {id_}; there are {listed}"))
+    return [case for case in loaded.cases if id_ in ("", case.id)]
+
+
+def _print_reports(reports: Iterable[Report]) -> None:
+    console = Console(highlight=False, emoji=False, soft_wrap=True)
+    for report in reports:
+        colour = _COLOURS[report.result]
+        console.print(f"[{colour}]{report.result:7}[/{colour}] {escape(plain(report.id))}")
+        for reason in report.reasons if report.result == "failed" else ():
+            console.print(f"        {escape(plain(reason))}")
+
+
+def _print_stories(case: Case, found: Iterable[Story]) -> None:
+    console = Console(highlight=False, emoji=False, soft_wrap=True)
+    console.print(f"[bold]{escape(plain(case.id))}[/bold]")
+    if case.about:
+        console.print(escape("\n".join(map(plain, case.about.splitlines()))))
+    if case.is_out_of_format:
+        console.print("It needs what the format cannot say, so this may not be what it means.")
+    for story in found:
+        console.print(f"\n[bold]Cycle {story.cycle}[/bold]")
+        table = Table("queue", "", "quota", "fair share", "holds", box=None, pad_edge=False)
+        for row in story.shares:
+            table.add_row(*(escape(plain(cell)) for cell in astuple(row)))
+        # A figure that is cut is no figure: the terminal may break the line instead.
+        wide = console.options.update(max_width=_WIDEST)
+        console.width = max(console.width, Measurement.get(console, wide, table).maximum)
+        console.print(table)
+        for line in (*story.leaving, *story.placed, *story.waiting):
+            console.print(f"- {escape(plain(line))}")
+        if not (story.leaving or story.placed or story.waiting):
+            console.print("Nothing changes and no workload waits.")
+    console.print()
+
+
+def _as_json(story: Story) -> dict[str, Any]:
+    return {
+        "cycle": story.cycle,
+        "placed": story.placed,
+        "leaving": story.leaving,
+        "waiting": story.waiting,
+        "shares": [
+            {
+                "queue": row.queue,
+                "resource": row.resource,
+                "quota": row.quota,
+                "fairShare": row.fair_share,
+                "allocated": row.allocated,
+            }
+            for row in story.shares
+        ],
+    }

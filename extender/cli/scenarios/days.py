@@ -1,0 +1,107 @@
+"""What `ballast simulate` does: runs clusters of files for days, and prints what became of work."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from msgspec import structs
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from extender.cli.terminal.output import plain
+from extender.scenario.errors import ScenarioError
+from extender.scenario.load import load
+from extender.scenario.longrun.simulate import as_time, simulate
+from extender.scenario.model import Case
+from extender.scenario.narrative import tell
+from extender.scenario.outcome import Outcome
+from extender.scenario.world import World
+
+_COLUMNS: Final = (
+    ("arrived", "arrived"),
+    ("ended", "ended"),
+    ("owedGpuHours", "owed"),
+    ("heldGpuHours", "held"),
+    ("deprivedGpuHours", "deprived"),
+    ("lostGpuHours", "lost"),
+    ("evictions", "evictions"),
+    ("repeatedEvictions", "repeated"),
+    ("moves", "moves"),
+    ("longestWaitHours", "longest wait h"),
+    ("longestWithoutHours", "longest without h"),
+)
+
+
+def run_days(
+    path: Path, id_: str, days: float | None, seed: int | None, *, is_json: bool, has_events: bool
+) -> None:
+    """Run the cases for days and print what became of their work; exits with 1 where a bar of the
+    file is missed or an invariant is broken."""
+    loaded = load([path])
+    for note in loaded.notes:
+        click.echo(f"Note: {plain(note)}", err=True)
+    wrong = [each.why for each in loaded.broken if id_ in ("", each.id)]
+    chosen = [case for case in loaded.cases if id_ in ("", case.id)]
+    if not chosen and not wrong:
+        raise click.ClickException(plain(f"there is no case {id_}"))
+    told: list[dict[str, Any]] = []
+    for case in chosen:
+        try:
+            report = simulate(_seeded(case, seed), days, _tell if has_events else None)
+        except ScenarioError as error:
+            wrong.append(str(error))
+            continue
+        told.append(report.as_json())
+    if is_json:
+        print(json.dumps(told, indent=2))
+    else:
+        for each in told:
+            _print(each)
+    for why in wrong:
+        click.echo(f"Error: {plain(why)}", err=True)
+    sys.exit(1 if wrong or any(each["broken"] or each["missed"] for each in told) else 0)
+
+
+def _seeded(case: Case, seed: int | None) -> Case:
+    if seed is None:
+        return case
+    return structs.replace(case, simulate=structs.replace(case.simulate, seed=seed))
+
+
+def _tell(now_s: int, world: World, outcome: Outcome) -> None:
+    """The decisions of one cycle, on standard error."""
+    story = tell(world, outcome)
+    for line in (*story.leaving, *story.placed):
+        click.echo(f"{as_time(now_s)}  {plain(line)}", err=True)
+
+
+def _print(told: dict[str, Any]) -> None:
+    console = Console(highlight=False, emoji=False, width=160)
+    title = f"{told['id']}: {told['days']:g} days"
+    table = Table("", title=escape(plain(title)), title_justify="left", box=None, pad_edge=False)
+    for _, heading in _COLUMNS:
+        table.add_column(heading, justify="right")
+    lines = {**told["queues"], **told["users"], "total": told["total"]}
+    for name, figures in lines.items():
+        cells = (
+            f"{figures[key]:,.1f}" if isinstance(figures[key], float) else f"{figures[key]:,}"
+            for key, _ in _COLUMNS
+        )
+        table.add_row(escape(plain(name)), *cells)
+    console.print(table)
+    whole = told["total"]
+    rest = "It came to rest" if whole["cameToRest"] else "It was still deciding at the end"
+    console.print(
+        f"{rest}; after an event it went on deciding for up to {whole['longestUnrestHours']:g} h."
+        f" {whole['evictionsWithoutChange']:,} evictions and moves without outside change,"
+        f" {whole['evictedAndBack']:,} evicted pods back before one."
+        f" Lost {whole['lostPercent']:g} % of what was held; idle while pods waited"
+        f" {whole['idleWhileWaitingGpuHours']:,.1f} of {whole['capacityGpuHours']:,.1f} GPU-hours."
+        f" {whole['cycles']:,} cycles."
+    )
+    for line in (*told["broken"], *told["missed"]):
+        console.print(f"- {escape(plain(line))}")
+    console.print()

@@ -1,0 +1,51 @@
+"""`ballast simulate`: days of a cluster that is written in a file, and what became of its work."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+_HELP: Final = """\
+The file is a scenario with a section `simulate`:
+
+\b
+simulate:
+  days: 7                  # how long; --days says otherwise
+  seed: 1                  # of all that is drawn
+  restart: 60              # seconds that an evicted task needs before it works on
+  lookEvery: 60            # longest seconds between cycles while pods wait
+  runs: {train: 7200}      # seconds of work of jobs in `jobs`; others never end
+  arrivals:                # jobs that come; each is made like `job`
+  - {at: 600, every: 3600, count: 24, run: 1800,
+     job: {name: eval, queue: b, tasks: [{name: t, gpu: 1}]}}
+  - {perDay: 40, from: 0, until: 86400, run: [600, 7200],
+     gpu: [1, 1, 2], priority: [50, 75], user: [ann, ben],
+     job: {name: small, queue: a, checkpoint: 1800, tasks: [{name: t}]}}
+  - {keep: 3, run: [7200, 14400],   # as many are always there
+     job: {name: train, queue: c, tasks: [{name: t, n: 4, gpu: 1}]}}
+  events:                  # as in `steps`
+  - {at: 3600, finish: [x], set: {y: {priority: 75}}}
+  atMost: {total.lostPercent: 2, queues.*.longestWithoutHours: 1}
+  atLeast: {queues.a.heldPercentOfOwed: 95}
+
+See docs/simulate.md for what the figures mean.
+"""
+
+
+@click.command("simulate", epilog=_HELP)
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.option("--case", "id_", default="", help="Only the case with this id.")
+@click.option("--days", type=click.FloatRange(0, 3660, min_open=True), help="How long.")
+@click.option("--seed", type=int, help="Draw other arrivals.")
+@click.option("--json", "is_json", is_flag=True, help="JSON instead of tables.")
+@click.option("--events", "has_events", is_flag=True, help="Tell every decision, too.")
+def simulate_command(
+    path: Path, id_: str, days: float | None, seed: int | None, *, is_json: bool, has_events: bool
+) -> None:
+    """Run the cluster of a scenario file for days, and say what became of its work.
+
+    Ends with 1 where a bar of the file is missed or an invariant is broken.
+    """
+    from extender.cli.scenarios.days import run_days
+
+    run_days(path, id_, days, seed, is_json=is_json, has_events=has_events)

@@ -1,0 +1,1 @@
+"""The commands `run`, `hold` and `resume`: making work, and keeping it from starting."""

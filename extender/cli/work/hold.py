@@ -1,0 +1,51 @@
+"""`ballast hold` and `ballast resume`: work of one's own waits, and keeps its turn."""
+
+import click
+
+from extender.cli.completion.names import complete_workload
+from extender.cli.terminal.flags import Scope, Where, cluster_flags, namespace_flag, selector_flag
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="NAME...", shell_complete=complete_workload)
+@namespace_flag
+@selector_flag
+@cluster_flags
+def hold(names: tuple[str, ...], namespace: str, selector: str, where: Where) -> None:
+    """Keep work that waits from starting; it keeps its age, and with it its turn.
+
+    NAME is a pod, a GpuPodGroup, or what made the pods: NAME, pod/NAME, job/NAME. The annotation
+    ballast.dev/hold: "true" is set on the GpuPodGroup, which holds all its pods, those to come
+    included; without a group it is set on each pod that waits. What has its GPUs runs on.
+    """
+    _set(names, selector, Scope(namespace), where, is_held=True)
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="NAME...", shell_complete=complete_workload)
+@namespace_flag
+@selector_flag
+@cluster_flags
+def resume(names: tuple[str, ...], namespace: str, selector: str, where: Where) -> None:
+    """Let work start that `hold` keeps waiting; its turn comes as if it had not been held."""
+    _set(names, selector, Scope(namespace), where, is_held=False)
+
+
+def _set(
+    names: tuple[str, ...], selector: str, scope: Scope, where: Where, *, is_held: bool
+) -> None:
+    from extender.cli.ask import ask, space_of
+    from extender.cli.work.holds import change
+
+    if bool(names) == bool(selector):
+        raise click.UsageError("give names or a selector (-l), one of them")
+    space = space_of(scope, where)
+    wanted = tuple(name.rpartition("/")[2] for name in names)
+    done = ask(where, lambda client: change(client, space, wanted, selector, is_held=is_held))
+    for each in done.changed:
+        click.echo(f"{each} {'held' if is_held else 'resumed'}")
+    if done.missing:
+        state = "waits" if is_held else "is held"
+        raise click.ClickException(
+            f"nothing called {', '.join(done.missing)} {state} in namespace {space}"
+        )

@@ -1,0 +1,73 @@
+"""`ballast run`: a Job for GPUs, with what `kubectl create job` leaves to be written by hand."""
+
+from typing import Final
+
+import click
+
+from extender.api import names
+from extender.cli.completion.names import complete_project
+from extender.cli.terminal.flags import Scope, Where, cluster_flags, format_flag, namespace_flag
+
+_DRY_RUN: Final = ("none", "client", "server")
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.argument("name")
+@click.argument("command", nargs=-1, metavar="[-- COMMAND [ARGS]...]")
+@click.option("--image", required=True, help="Image of the container.")
+@click.option("--gpus", default="1", show_default=True, help="Of each pod: 0.5, 1, 8.")
+@click.option("--gpu-memory", default=0, metavar="MIB", help="MiB of one GPU instead of --gpus.")
+@click.option("--pods", default=1, show_default=True, help="Pods that run at once, all or none.")
+@click.option("--min-pods", default=0, help="Start with this many of them, and add the others.")
+@click.option("--kind", type=click.Choice(names.KINDS), default="training", show_default=True)
+@click.option("--priority-class", default="", help="Default: that of the kind.")
+@click.option("--checkpoint", default="", metavar="TIME", help="How often it saves: 1800, 30m, 2h.")
+@click.option("--run-time", default="", metavar="TIME", help="How long it runs, for backfill: 4h.")
+@click.option(
+    "--project", default="", help="Its only namespace is used.", shell_complete=complete_project
+)  # fmt: skip
+@click.option("--node-pools", default="", metavar="A,B", help="Node pools, the first preferred.")
+@click.option("--user", default="", help="The user that the work belongs to.")
+@click.option("--cpu", default="", help="CPU of each pod: 8, 500m.")
+@click.option("--memory", default="", help="Memory of each pod: 32Gi.")
+@click.option("--env", "envs", multiple=True, metavar="NAME=VALUE", help="Environment variable.")
+@click.option("--dry-run", type=click.Choice(_DRY_RUN), default="none", show_default=True)
+@format_flag(("text", "yaml", "json", "name"))
+@namespace_flag
+@cluster_flags
+def run(
+    namespace: str, project: str, dry_run: str, output: str, where: Where, **given: object
+) -> None:
+    """Create a Job NAME that runs COMMAND on GPUs.
+
+    The Job is what `kubectl create job` makes, with the GPUs in its template, pods that are placed
+    all or none (--pods), and a podFailurePolicy that does not count evictions as failures. With
+    --run-time a GpuPodGroup of the same name states it. --dry-run=client prints the objects and
+    changes nothing, --dry-run=server lets the API server check them.
+    """
+    from extender.cli.ask import ask, space_of
+    from extender.cli.terminal.show import as_yaml, echo_data
+    from extender.cli.work.jobs import Ask, BadAskError, documents, home_of, submit
+
+    try:
+        asked = Ask.of(**given)  # type: ignore[arg-type]
+    except BadAskError as error:
+        raise click.UsageError(str(error)) from None
+    space = namespace
+    if project and not namespace:
+        space = ask(where, lambda client: home_of(client, project))
+    objects = documents(asked, space or space_of(Scope(), where))
+    if dry_run == "client":
+        if output in ("text", "yaml"):
+            click.echo("---\n".join(map(as_yaml, objects)), nl=False)
+        elif output == "name":
+            click.echo(f"job.batch/{asked.name}")
+        else:
+            echo_data("json", {"apiVersion": "v1", "kind": "List", "items": objects})
+        return
+    made = ask(where, lambda client: submit(client, objects, is_dry=dry_run == "server"))
+    told = " (server dry run)" if dry_run == "server" else ""
+    if output == "name":
+        click.echo(f"job.batch/{asked.name}")
+    elif not echo_data(output, made):
+        click.echo(f"job.batch/{asked.name} created{told}")

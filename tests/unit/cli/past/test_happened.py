@@ -1,0 +1,39 @@
+"""What happened to work, read from objects as the API server gives them."""
+
+from typing import Any
+
+from extender.cli.past import happened
+
+
+class TestHistory:
+    def event(self, by: str, reason: str, note: str) -> dict[str, Any]:
+        return {
+            "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
+            "reportingController": by,
+            "eventTime": "2026-01-01T00:00:09.123456Z",
+            "regarding": {"kind": "Pod", "namespace": "n", "name": "j-1"},
+            "reason": reason,
+            "note": note,
+        }
+
+    def test_only_events_of_ballast_are_told_without_their_word_twice(self) -> None:
+        events = [
+            self.event("ballast-controller", "Reclaimed", "Reclaimed: search takes it"),
+            self.event("kubelet", "Pulled", "image"),
+        ]
+        (found,) = happened._of_events(events)
+        assert (found["time"], found["what"]) == ("2026-01-01T00:00:09Z", "Reclaimed")
+        assert found["message"] == "search takes it"
+        assert found["isEviction"]
+
+    def test_pods_of_an_owner_are_found_by_its_name(self) -> None:
+        assert happened._is_of("pod:n/j-1", "j")
+        assert happened._is_of("pod:n/j", "j")
+        assert not happened._is_of("pod:n/jj-1", "j")
+
+    def test_condition_that_is_false_is_told_so(self) -> None:
+        condition = {"type": "Scheduled", "status": "False", "reason": "OverLimit",
+                     "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
+        group = {"metadata": {"name": "g", "namespace": "n"}, "status": {"conditions": [condition]}}
+        (found,) = happened._of_groups([group])
+        assert (found["what"], found["message"]) == ("NotScheduled", "OverLimit")

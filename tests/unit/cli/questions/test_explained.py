@@ -1,0 +1,47 @@
+"""Answers of `why` and `whatif` in a pipe: each row is one line, without blanks at its end."""
+
+from typing import Any
+
+import pytest
+
+from extender.cli.questions.explained import print_explanation
+from extender.view import command
+
+LONG = "needs 8 GPUs on one node in each of 12 pods; " * 6 + "and no more"
+
+
+def rows(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith(" ")]
+
+
+def test_ways_of_why_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    told: dict[str, Any] = {
+        "workload": "a/b",
+        "project": "a",
+        "pods": 1,
+        "request": "1",
+        "workKind": "training",
+        "priority": 50,
+        "isPreemptible": True,
+        "state": "waits",
+        "asOf": {"time": "t", "resourceVersion": "1"},
+        "checks": [
+            {"name": "room now", "outcome": "no", "message": LONG},
+            {"name": "limits", "outcome": "yes", "message": "it has no limit"},
+        ],
+    }
+    print_explanation(told)
+    found = rows(capsys.readouterr().out)
+    assert found == [f"  no room now  {LONG}", "  ok limits    it has no limit"]
+
+
+def test_changes_of_whatif_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = [
+        {"what": "waits", "workload": "a/b", "request": "96", "message": LONG},
+        {"what": "starts", "workload": "a/c", "request": "1", "message": "on n1"},
+    ]
+    held = {"heldBefore": "1", "heldAfter": "1", "waitingBefore": "0", "waitingAfter": "0"}
+    command._print({"status": {"changes": changes, **held}})
+    waits, starts = rows(capsys.readouterr().out)
+    assert waits.split() == [".", "a/b", "waits", "96", "GPU", *LONG.split()]
+    assert starts.endswith("on n1")

@@ -1,0 +1,72 @@
+"""What a command prints comes out, or it is said why not."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from extender.cli.terminal.output import Output, json_option, plain
+
+CASE = '{"scenario": "v1", "id": "x", "nodes": []}\n'
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> str:
+    path = tmp_path / "case.json"
+    path.write_text(CASE)
+    return str(path)
+
+
+def ballast(*args: str, stdout: IO[Any] | None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "extender", *args],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("args", [("run",), ("run", "--json"), ("show",), ("show", "--json")])
+def test_disk_that_is_full_is_one_sentence(args: tuple[str, ...], case: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = ballast("scenario", *args, case, stdout=full)
+    assert done.returncode == 1
+    assert done.stderr == "Error: standard output: No space left on device\n"
+
+
+def test_reader_that_goes_away_is_no_error_to_tell(case: str) -> None:
+    pipe = subprocess.Popen(["true"], stdin=subprocess.PIPE)
+    pipe.wait(timeout=10)
+    done = ballast("scenario", "run", case, stdout=pipe.stdin)
+    assert done.returncode == 1
+    assert done.stderr == ""
+
+
+def test_plain_text_is_in_one_line_and_can_be_printed() -> None:
+    assert plain("näher") == "näher"
+    assert plain("a\nb\x1b[1m\udc80") == "a\\nb\\x1b[1m\\udc80"
+
+
+def test_figures_and_picture_do_not_take_each_others_place(tmp_path: Path) -> None:
+    path = tmp_path / "figures"
+    with pytest.raises(click.ClickException, match="--json and --picture both write there"):
+        Output(str(path), path).check()
+
+
+def test_figures_that_no_disk_has_room_for_are_told_with_their_file() -> None:
+    with pytest.raises(click.ClickException, match="/dev/full: No space left on device"):
+        Output("/dev/full", None).write(dict, str)
+
+
+def test_figures_are_not_asked_into_a_folder(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        click.command()(json_option(lambda json_to: None)), ["--json", str(tmp_path)]
+    )
+    assert done.exit_code == 2
+    assert "is a directory" in done.stderr

@@ -1,0 +1,105 @@
+"""Answers as kubectl prints objects: tables, data, names, watching."""
+
+import json
+from typing import Any
+
+import pytest
+
+from extender.cli.terminal.flags import How
+from extender.cli.terminal.show import Column, Listing, show_list
+
+THINGS = Listing(
+    (
+        Column("NAME", lambda item: item["name"]),
+        Column("STATE", lambda item: item["state"], style=lambda item: "red"),
+        Column("MORE", lambda item: "x", is_wide=True),
+    ),
+    lambda item: f"thing/{item['name']}",
+    "There are no things.",
+)
+
+
+def told(*items: tuple[str, str]) -> dict[str, Any]:
+    return {"kind": "ThingList", "items": [{"name": n, "state": s} for n, s in items]}
+
+
+class TestLists:
+    def test_table_wide_names_and_data(self, capsys: pytest.CaptureFixture[str]) -> None:
+        def printed(how: How, *items: tuple[str, str]) -> str:
+            show_list(how, THINGS, lambda: told(*items))
+            return capsys.readouterr().out
+
+        assert printed(How(), ("a", "up")).splitlines() == ["NAME  STATE", "a     up"]
+        assert "MORE" in printed(How("wide"), ("a", "up"))
+        assert printed(How(no_headers=True), ("a", "up")).split() == ["a", "up"]
+        assert printed(How("name"), ("a", "up"), ("b", "up")) == "thing/a\nthing/b\n"
+        assert json.loads(printed(How("json"), ("a", "up")))["items"][0]["name"] == "a"
+        assert printed(How("yaml"), ("a", "up")).startswith("kind: ThingList\n")
+
+    def test_no_items_are_one_sentence_beside_the_data(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        show_list(How(), THINGS, told)
+        said = capsys.readouterr()
+        assert (said.out, said.err) == ("", "There are no things.\n")
+
+    def test_watch_prints_what_changed_until_it_is_interrupted(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answers = iter(
+            [
+                told(("a", "up"), ("b", "up")),
+                told(("a", "up"), ("b", "down")),
+                told(("a", "up"), ("b", "down")),
+            ]
+        )
+        waits = iter([None, None, KeyboardInterrupt])
+
+        def sleep(_seconds: float) -> None:
+            if error := next(waits):
+                raise error
+
+        monkeypatch.setattr("extender.cli.terminal.show.time.sleep", sleep)
+        with pytest.raises(SystemExit) as ended:
+            show_list(How(is_watched=True), THINGS, lambda: next(answers))
+        assert ended.value.code == 130
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split() for line in lines] == [
+            ["NAME", "STATE"],
+            ["a", "up"],
+            ["b", "up"],
+            ["b", "down"],
+        ]
+
+    def test_watch_tells_items_of_one_name_in_two_namespaces_apart(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def in_both(state: str) -> dict[str, Any]:
+            first, second = told(("a", state), ("a", "up"))["items"]
+            items = [{**first, "namespace": "one"}, {**second, "namespace": "two"}]
+            return {"kind": "ThingList", "items": items}
+
+        answers = iter([in_both("up"), in_both("down"), in_both("down")])
+        waits = iter([None, None, KeyboardInterrupt])
+
+        def sleep(_seconds: float) -> None:
+            if error := next(waits):
+                raise error
+
+        monkeypatch.setattr("extender.cli.terminal.show.time.sleep", sleep)
+        with pytest.raises(SystemExit):
+            show_list(How(is_watched=True), THINGS, lambda: next(answers))
+        lines = capsys.readouterr().out.splitlines()[1:]
+        assert [line.split() for line in lines] == [["a", "up"], ["a", "up"], ["a", "down"]]
+
+    def test_pipe_has_no_colours_and_each_row_in_one_line(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        long = "word " * 100
+        columns = (*THINGS.columns, Column("SAID", lambda item: long, folds=True))
+        listing = Listing(columns, THINGS.name)
+        show_list(How(), listing, lambda: told(("a", "up")))
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 2
+        assert lines[1].endswith(long.strip())
+        assert "\x1b" not in "".join(lines)
