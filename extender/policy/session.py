@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.reasons import Reason, Refused
-from extender.api.units import MILLI_PER_GPU, format_cpus, format_gpus
+from extender.api.units import count_gpus, format_cpus
 from extender.policy.placement.capacity_bound import CapacityBound
 from extender.policy.placement.earliest_start import Future
 from extender.policy.placement.explain import Shortages
@@ -392,5 +392,5 @@ def _refuse(
 def format_amount(resource: int, amount: int) -> str:
     """An amount of one resource, as people say it."""
     if resource == GPU:
-        return f"{format_gpus(amount)} GPU" + ("" if amount == MILLI_PER_GPU else "s")
+        return count_gpus(amount)
     return format_cpus(amount) if resource == CPU else f"{amount} MiB of memory"

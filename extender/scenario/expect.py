@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from msgspec import UNSET, UnsetType
 
 from extender.api.kinds import CardShare
-from extender.api.units import format_gpus
+from extender.api.units import count_gpus, format_gpus
 from extender.scenario import amounts
 from extender.scenario.cluster import n_cards
 from extender.scenario.model import (
@@ -69,7 +69,7 @@ class Reading:
             want = amounts.gpus(expected.gpus)
             held = sum(card.milli for _, place in chosen for card in place.cards)
             if held != want:
-                yield f"{name}: expected {format_gpus(want)} GPUs, holds {format_gpus(held)}"
+                yield f"{name}: expected {count_gpus(want)}, holds {format_gpus(held)}"
         if expected.reason is not None:
             yield from self._reason(job, expected.reason)
 

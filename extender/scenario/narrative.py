@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from extender.api.reasons import SENTENCES, Reason
-from extender.api.units import format_gpus
+from extender.api.units import count_gpus, format_gpus
 from extender.policy.plan import Eviction, Move, QueueShare
 from extender.scenario.outcome import Outcome
 from extender.scenario.places import Place
@@ -144,9 +144,7 @@ def _list(ids: list[str]) -> str:
 
 def _held(places: list[Place]) -> str:
     milli = sum(card.milli for place in places for card in place.cards)
-    if not milli:
-        return ""
-    return f" with {format_gpus(milli)} GPU" + ("" if milli == 1000 else "s")
+    return f" with {count_gpus(milli)}" if milli else ""
 
 
 def _thousandths(milli: int) -> str:

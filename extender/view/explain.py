@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace as replaced
 
 from extender.api.reasons import HELP, SENTENCES, Reason, Refused
-from extender.api.units import MILLI_PER_GPU, format_gpus
+from extender.api.units import MILLI_PER_GPU, count_gpus, format_gpus
 from extender.policy.placement.explain import NEVER
 from extender.policy.plan import Plan, Stage
 from extender.state.model import GPU, WorkloadView
@@ -150,7 +150,7 @@ def _why_not(picture: Picture, workload: WorkloadView, stage: Stage) -> str:
         more, held = asked_milli(workload, is_waiting_only=True), mine.allocated[GPU]
         if held + more > max(mine.fair_share[GPU], mine.quota[GPU]):
             return (
-                f"{workload.project} holds {format_gpus(held)} GPUs; with this work it would hold"
+                f"{workload.project} holds {count_gpus(held)}; with this work it would hold"
                 f" {format_gpus(held + more)}, above its fair share of"
                 f" {format_gpus(mine.fair_share[GPU])} and its quota of {_or_none(mine.quota[GPU])}"
             )
@@ -169,7 +169,7 @@ def _why_not(picture: Picture, workload: WorkloadView, stage: Stage) -> str:
         milli = sum(pod.held_milli for other in lower for pod in other.pods)
         return (
             f"what {workload.project} runs below priority {workload.priority}"
-            f" ({format_gpus(milli)} GPUs) would not make the room"
+            f" ({count_gpus(milli)}) would not make the room"
         )
     return ""
 
@@ -178,8 +178,8 @@ def _limits(picture: Picture, workload: WorkloadView) -> str:
     mine = picture.plan.shares.get((workload.project, workload.pools[0] if workload.pools else ""))
     if mine is None or not is_limited(mine.limit[GPU]):
         return "its project has no limit"
-    held, limit = format_gpus(mine.allocated[GPU]), format_gpus(mine.limit[GPU])
-    return f"its project holds {held} of at most {limit} GPUs"
+    held, limit = format_gpus(mine.allocated[GPU]), count_gpus(mine.limit[GPU])
+    return f"its project holds {held} of at most {limit}"
 
 
 def _or_none(milli: int) -> str:
@@ -319,10 +319,7 @@ def _effect(picture: Picture, plan: Plan, workload: WorkloadView) -> str:
             victim = picture.snapshot.workloads.get(eviction.workload)
             stopped[victim.project if victim else ""] += eviction.pod.held_milli
     moved = sum(move.placement.pod.uid not in anyway for move in plan.moves)
-    told = [
-        f"{format_gpus(milli)} GPU{'' if milli == MILLI_PER_GPU else 's'} of {project} taken"
-        for project, milli in sorted(stopped.items())
-    ]
+    told = [f"{count_gpus(milli)} of {project} taken" for project, milli in sorted(stopped.items())]
     if moved:
         told.append(f"{moved} {'pod moves' if moved == 1 else 'pods move'}")
     return " and ".join(told)

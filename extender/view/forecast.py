@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace as replaced
 
-from extender.api.units import format_gpus
+from extender.api.units import count_gpus
 from extender.policy.placement.explain import NEVER
 from extender.policy.plan import Admission
 from extender.state.model import DISRUPTION_BUDGET_S, GPU, WorkloadView, max_grace_s
@@ -139,7 +139,7 @@ class Foresight:
         milli = self.unstated_beside(workload)
         if milli:
             return (
-                f"pods with {format_gpus(milli)} GPUs in its node pools do not state how long they"
+                f"pods with {count_gpus(milli)} in its node pools do not state how long they"
                 " run, or have run longer (annotation ballast.dev/expected-run-seconds)"
             )
         return _why_not_run(outlook, workload.key)

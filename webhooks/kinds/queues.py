@@ -10,7 +10,14 @@ from typing import Final, NamedTuple
 
 from extender.api import names
 from extender.api.kinds import GpuDepartment, GpuFigures, GpuProject, HostFigures, PoolFigures
-from extender.api.units import UnitError, parse_cpu, parse_gpus, parse_memory
+from extender.api.units import (
+    UnitError,
+    count_gpus,
+    format_gpus,
+    parse_cpu,
+    parse_gpus,
+    parse_memory,
+)
 from webhooks.catalog import Catalog
 from webhooks.kinds.finding import FieldFinding, check_labels, check_name, listed, odd, wrong
 
@@ -217,6 +224,7 @@ def _check_sum(department: GpuDepartment, projects: Sequence[GpuProject]) -> Ite
         if milli > quota and len(projects) > 1:
             yield odd(
                 f"spec.nodePools[{pool}].gpu.quota",
-                f"the projects of department {department.metadata.name} have {milli / 1000:g} GPUs"
-                f" of quota together, it has {quota / 1000:g}: they can't all have theirs at once",
+                f"the projects of department {department.metadata.name} have {count_gpus(milli)}"
+                f" of quota together, it has {format_gpus(quota)}: they can't all have theirs at"
+                " once",
             )

@@ -9,7 +9,7 @@ from typing import Final
 
 from extender.api.objects import OwnerReference
 from extender.api.reasons import Reason
-from extender.api.units import format_tenths
+from extender.api.units import count_gpus
 from extender.cycle.pod_events import PodEvents, pod_reference
 from extender.policy.plan import Eviction
 from extender.state.cluster import ClusterState
@@ -88,7 +88,7 @@ def beneficiary_note(
         named.append(f"{len(own) - _NAMED} more")
     for project, milli in sorted(others.items()):
         of = f"project {project}" if project else "another project"
-        named.append(f"{format_tenths(milli)} GPUs of {of}")
+        named.append(f"{count_gpus(milli)} of {of}")
     leave = "1 pod leaves" if len(left) == 1 else f"{len(left)} pods leave"
     return f"{leave} for it: {', '.join(named)}"
 
@@ -100,7 +100,7 @@ def _is_own(one: WorkloadView | None, other: WorkloadView) -> bool:
 def _title(workload: WorkloadView, reader: WorkloadView | None) -> str:
     """The workload, as its reader may know it."""
     milli = sum(pod.demand.milli * pod.demand.devices for pod in workload.pods)
-    gpus = f" ({format_tenths(milli)} GPUs)" if milli else ""
+    gpus = f" ({count_gpus(milli)})" if milli else ""
     if _is_own(reader, workload):
         return f"{workload.key}{gpus}"
     return f"project {workload.project}{gpus}"

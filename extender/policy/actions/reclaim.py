@@ -36,7 +36,7 @@ from operator import gt
 from typing import Final
 
 from extender.api.reasons import Reason, Refused
-from extender.api.units import MILLI_PER_GPU, format_tenths
+from extender.api.units import MILLI_PER_GPU, count_gpus, format_tenths
 from extender.policy.actions.counter_reclaim import CounterReclaim
 from extender.policy.actions.held_turns import HeldTurns
 from extender.policy.actions.preemption_loop import DESERVES, LIMIT, PreemptionLoop, first_over
@@ -311,8 +311,8 @@ def _smaller(one: Sequence[int], other: Sequence[int]) -> Amounts:
 
 def _share_of(queue: Queue) -> str:
     """What the queue holds and is entitled to, for owners of work that is reclaimed."""
-    held, share = format_tenths(queue.held[GPU]), format_tenths(queue.deserves[GPU])
-    return f"{queue.name} holds {held} GPUs of its fair share of {share}"
+    held, share = count_gpus(queue.held[GPU]), format_tenths(queue.deserves[GPU])
+    return f"{queue.name} holds {held} of its fair share of {share}"
 
 
 def _has_its_share(request: PreemptionRequest, bound: Amounts, lacks: Refused | None) -> Refused:

@@ -207,8 +207,8 @@ class _Surplus:
             pods = [self.candidates.pods[p] for p in unit.pods]
             workload, leaf = self.candidates.workloads[unit.w], self.candidates.leaves[unit.w]
             preemptor = next((preemptors[p.node] for p in pods if p.node in preemptors), "")
-            held, share = format_tenths(leaf.held[GPU]), format_tenths(leaf.share[GPU])
-            note = f"{leaf.name} holds {held} GPUs of its share of {share}"
+            held, share = count_gpus(leaf.held[GPU]), format_tenths(leaf.share[GPU])
+            note = f"{leaf.name} holds {held} of its share of {share}"
             for pod in pods:
                 self.session.evict(Eviction(pod, workload.key, Reason.RECLAIMED, preemptor, note))
 

@@ -41,11 +41,11 @@ def eviction(reason: Reason, note: str = "") -> Eviction:
 
 
 def test_a_reclaimed_pod_learns_the_project_and_the_figures_but_no_name() -> None:
-    note = "search holds 60.0 GPUs of its fair share of 71.0; vision holds 84.0 GPUs of its 73.1"
+    note = "search holds 60 GPUs of its fair share of 71.0; vision holds 84 GPUs of its 73.1"
     other = workload("secret-model", "search")
     told = victim_note(eviction(Reason.RECLAIMED, note), VICTIM, other, JOB)
     assert told == (
-        f"reclaimed for project search (1.0 GPUs): {note}."
+        f"reclaimed for project search (1 GPU): {note}."
         " Job filler makes the pod again, and that one is queued."
     )
 
@@ -53,7 +53,7 @@ def test_a_reclaimed_pod_learns_the_project_and_the_figures_but_no_name() -> Non
 def test_a_preempted_pod_learns_for_which_workload_of_its_project() -> None:
     told = victim_note(eviction(Reason.PREEMPTED), VICTIM, workload("urgent", "vision", 75), None)
     assert told == (
-        "preempted for vision/urgent (1.0 GPUs): its priority is 75, this pod's is 50."
+        "preempted for vision/urgent (1 GPU): its priority is 75, this pod's is 50."
         " No controller owns the pod, so it is not made again."
     )
 
@@ -62,4 +62,4 @@ def test_the_beneficiary_sees_what_leaves_of_others_as_gpus() -> None:
     left = [(pod(f"p{ix}", "vision"), VICTIM) for ix in range(2)]
     left.append((pod("mine", "search"), workload("mine", "search")))
     told = beneficiary_note(workload("serve", "search"), left)
-    assert told == "3 pods leave for it: mine, 2.0 GPUs of project vision"
+    assert told == "3 pods leave for it: mine, 2 GPUs of project vision"

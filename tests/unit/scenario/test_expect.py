@@ -65,7 +65,7 @@ MISSED: list[tuple[dict[str, Any], str]] = [
     ({"jobs": {"runs": {"node": "n1"}}}, "runs/t: expected on n1, got running on n0"),
     (
         {"jobs": {"starts": {"status": "bound", "count": 2, "gpus": 1}}},
-        "starts: expected 1 GPUs, h",
+        "starts: expected 1 GPU, h",
     ),
     ({"jobs": {"nobody": {"status": "bound"}}}, "nobody: there is no such job"),
     ({"jobs": {"waits": {"reason": "OverLimit"}}}, "waits: expected to wait for OverLimit, waits"),
