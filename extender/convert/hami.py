@@ -9,8 +9,9 @@ from typing import Final
 
 from extender.api.demand import COMPUTE_LIMIT, COMPUTE_REQUEST, DEVICES
 from extender.api.names import ANNOTATION_FRACTION, ANNOTATION_MEMORY, NVIDIA_GPU
-from extender.api.units import parse_quantity
 from extender.convert.fields import Converted, Fields, Lost, Manifest
+from extender.convert.queues import amount_of
+from extender.convert.shapes import shaped
 from extender.convert.templates import (
     cleaned,
     containers_of,
@@ -52,10 +53,13 @@ _ENVS: Final = {
 }
 
 
+_SHAPES: Final = {"ConfigMap": {"data": dict}}
+
+
 def convert(objects: Iterable[Manifest]) -> Converted:
     """All of them as ours."""
     done = Converted()
-    for told in objects:
+    for told in shaped(objects, _SHAPES):
         if is_workload(told):
             made = cleaned(told)
             template = template_of(made)
@@ -72,7 +76,7 @@ def convert(objects: Iterable[Manifest]) -> Converted:
 def change(template: Manifest, words: Words, named: str, done: Converted) -> None:
     """Turn the resources of the template's containers into annotations of its pods."""
     _look_at_notes(template, named, done)
-    asked = [(each, _take(each, words)) for each in containers_of(template)]
+    asked = [(each, _take(each, words, named)) for each in containers_of(template)]
     asked = [(each, given) for each, given in asked if given]
     if not asked:
         return
@@ -101,7 +105,7 @@ def change(template: Manifest, words: Words, named: str, done: Converted) -> Non
         note(template, COMPUTE_LIMIT, f"{cores / 100:g}")
 
 
-def _take(container: Manifest, words: Words) -> dict[str, int]:
+def _take(container: Manifest, words: Words, named: str) -> dict[str, int]:
     """What the container asks for by these words, taken out of its resources."""
     found: dict[str, int] = {}
     resources = container.get("resources") or {}
@@ -109,7 +113,7 @@ def _take(container: Manifest, words: Words) -> dict[str, int]:
         amounts = resources.get(part) or {}
         for word in (words.number, words.memory, words.cores, words.percentage):
             if word and word in amounts:
-                found[word] = parse_quantity(amounts.pop(word))
+                found[word] = amount_of(named, f"resources.{part}.{word}", amounts.pop(word))
         if part in resources and not amounts:
             del resources[part]
     if "resources" in container and not resources:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from extender.api.names import API_VERSION
 from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
 from extender.convert.queues import Draft, build, namespaces_by, number_of, whole
+from extender.convert.shapes import TOPOLOGY, shaped
 from extender.convert.templates import cleaned, drop_scheduler, is_workload, template_of
 
 #: What a live cluster is asked for.
@@ -43,9 +44,41 @@ _WHY: Final = {
 }
 
 
+_NEARNESS: Final = {
+    "topology": str, "requiredTopologyLevel": str, "preferredTopologyLevel": str,
+}  # fmt: skip
+_FIGURES: Final = {"quota": object, "limit": object, "overQuotaWeight": object}
+_SHAPES: Final = {
+    "Queue": {
+        "spec": {
+            "parentQueue": str,
+            "resources": {"gpu": _FIGURES, "cpu": _FIGURES, "memory": _FIGURES},
+            "reclaimMinRuntime": str,
+            "preemptMinRuntime": str,
+        }
+    },
+    "PodGroup": {
+        "spec": {
+            "minMember": int,
+            "queue": str,
+            "priorityClassName": str,
+            "preemptibility": str,
+            "topologyConstraint": _NEARNESS,
+            "subGroups": [
+                {"name!": str, "minMember": int, "parent": str, "topologyConstraint": _NEARNESS}
+            ],
+        }
+    },
+    "Topology": TOPOLOGY,
+    "SchedulingShard": {
+        "spec": {"partitionLabelValue": str, "placementStrategy": {"gpu": str, "cpu": str}}
+    },
+}
+
+
 def convert(objects: Iterable[Manifest]) -> Converted:
     """All of them as ours."""
-    done, listed = Converted(), list(objects)
+    done, listed = Converted(), list(shaped(objects, _SHAPES))
     drafts: list[Draft] = []
     for told in listed:
         group = str(told.get("apiVersion", "")).partition("/")[0]

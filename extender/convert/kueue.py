@@ -11,7 +11,8 @@ from extender.api.names import API_VERSION, DEFAULT_POOL, NVIDIA_GPU
 from extender.api.units import parse_quantity
 from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
 from extender.convert.queues import Draft, build, dns_name, quantity_of, whole
-from extender.convert.templates import cleaned, is_workload
+from extender.convert.shapes import TOPOLOGY, shaped
+from extender.convert.templates import cleaned, is_workload, template_of
 
 _GROUP: Final = "kueue.x-k8s.io"
 LIVE: Final = tuple(
@@ -43,12 +44,35 @@ _WHY: Final = {
 }
 
 
+_RESOURCE: Final = {
+    "name!": str, "nominalQuota!": object, "borrowingLimit": object, "lendingLimit": object,
+}  # fmt: skip
+_QUEUE: Final = {
+    "spec": {
+        "cohort": str,
+        "cohortName": str,
+        "parent": str,
+        "parentName": str,
+        "fairSharing": {"weight": object},
+        "resourceGroups": [{"flavors": [{"name!": str, "resources": [_RESOURCE]}]}],
+    }
+}
+_SHAPES: Final = {
+    "ClusterQueue": _QUEUE,
+    "Cohort": _QUEUE,
+    "ResourceFlavor": {"spec": {"nodeLabels": dict}},
+    "LocalQueue": {"spec": {"clusterQueue": str}},
+    "Topology": TOPOLOGY,
+    "WorkloadPriorityClass": {"value": int, "description": str},
+}
+
+
 def convert(objects: Iterable[Manifest]) -> Converted:
     """All of them as ours."""
     done = Converted()
     drafts: dict[str, Draft] = {}
     local: list[tuple[str, str]] = []
-    for told in objects:
+    for told in shaped(objects, _SHAPES):
         kind = told.get("kind") if str(told.get("apiVersion", "")).startswith(_GROUP) else ""
         if kind in ("ClusterQueue", "Cohort"):
             draft = _queue(told, done, is_cohort=kind == "Cohort")
@@ -119,7 +143,8 @@ def _queue(told: Manifest, done: Converted, *, is_cohort: bool) -> Draft:
     name = f"cohort:{each.name}" if is_cohort else each.name
     parent = next((f"cohort:{text}" for text in found if text), "")
     draft = Draft(name, each.named, parent=parent)
-    weight = each.take("spec.fairSharing.weight")
+    where = "spec.fairSharing.weight"
+    weight = quantity_of(each.named, where, each.take(where), is_gpus=False)
     for group in each.take("spec.resourceGroups") or ():
         for flavor in group.get("flavors") or ():
             for told_of in flavor.get("resources") or ():
@@ -138,7 +163,7 @@ def _figures(draft: Draft, flavor: str, told: Manifest, weight: Any, done: Conve
     if resource is None:
         done.lost.append(Lost(draft.named, where, "Ballast counts GPUs, CPU and memory"))
         return
-    quota, borrowing = told.get("nominalQuota", 0), told.get("borrowingLimit")
+    quota, borrowing = told["nominalQuota"], told.get("borrowingLimit")
     quota = quantity_of(draft.named, f"{where}.nominalQuota", quota, is_gpus=resource == "gpu")
     limit = None
     if borrowing is not None:
@@ -176,8 +201,7 @@ def _sum(quota: Any, more: Any) -> Any:
 
 
 def _milli(weight: Any) -> int:
-    text = str(weight)
-    return int(text[:-1]) if text.endswith("m") else round(float(text) * 1000)
+    return parse_quantity(weight, 1000)
 
 
 def _pool(flavor: str) -> str:
@@ -247,18 +271,19 @@ def _priority(told: Manifest, done: Converted) -> None:
 def _workload(told: Manifest, done: Converted) -> Manifest:
     """The Job without Kueue's queue label, and not suspended: Ballast holds its pods by a gate."""
     made = cleaned(told)
-    labels = made["metadata"].get("labels") or {}
+    labels = made.setdefault("metadata", {}).get("labels") or {}
     name = labels.pop(f"{_GROUP}/priority-class", "")
     labels.pop(_QUEUE_NAME, None)
     if not labels:
         made["metadata"].pop("labels", None)
     if made["kind"] == "Job":
-        made["spec"].pop("suspend", None)
+        made.setdefault("spec", {}).pop("suspend", None)
     elif made["kind"] == "CronJob":
         # Its own `suspend` says that no Job is to be made, and stays.
+        template_of(made)
         made["spec"]["jobTemplate"]["spec"].pop("suspend", None)
     if name and made["kind"] == "Job":
-        made["spec"]["template"].setdefault("spec", {})["priorityClassName"] = name
+        template_of(made).setdefault("spec", {})["priorityClassName"] = name
     elif name:
         why = "set priorityClassName in the pod template"
         done.lost.append(Lost(Fields(told).named, f"{_GROUP}/priority-class={name}", why))

@@ -159,11 +159,18 @@ def quantity_of(named: str, where: str, value: Any, *, is_gpus: bool) -> Any:
     A ValueError names the object, the field and what is accepted."""
     if value is None:
         return None
+    milli = amount_of(named, where, value, 1000)
+    return whole(milli / 1000) if is_gpus else value
+
+
+def amount_of(named: str, where: str, value: Any, per_unit: int = 1) -> int:
+    """A Kubernetes quantity times `per_unit`, rounded up. A ValueError names the object, the field
+    and what is accepted."""
+    text = value if isinstance(value, str | int | float) else str(value)
     try:
-        milli = parse_quantity(value, 1000)
+        return parse_quantity(text, per_unit)
     except UnitError as error:
         raise ValueError(f"{named}: {where}: {error}") from error
-    return whole(milli / 1000) if is_gpus else value
 
 
 def number_of(named: str, where: str, value: Any) -> float | int | None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from extender.api.names import NVIDIA_GPU
 from extender.convert.fields import Converted, Fields, Lost, Manifest
 from extender.convert.queues import Draft, build, dns_name, number_of, whole
+from extender.convert.shapes import shaped
 from extender.convert.templates import cleaned, drop_scheduler, is_workload, note, template_of
 
 SCHEDULERS: Final = ("runai-scheduler", "kai-scheduler")
@@ -35,9 +36,32 @@ _TOLD: Final = (
 )  # fmt: skip
 
 
+_FIGURES: Final = {
+    "deserved": object, "limit": object, "overQuotaWeight": object, "units": str,
+}  # fmt: skip
+_OF_CLUSTER: Final = {
+    "spec": {"department": str, "departmentName": str, "deservedGpus": object},
+    "status": {"namespace": str},
+}
+_SHAPES: Final = {
+    # What the API lists says no kind.
+    "": {
+        "name": str,
+        "requestedNamespace": str,
+        "status": {"namespace": str},
+        "defaultNodePools": [str],
+        "resources": [
+            {"nodePool": {"name": str}, "gpu": _FIGURES, "cpu": _FIGURES, "memory": _FIGURES}
+        ],
+    },
+    "Project": _OF_CLUSTER,
+    "Department": _OF_CLUSTER,
+}
+
+
 def convert(objects: Iterable[Manifest]) -> Converted:
     """All of them as ours."""
-    done, listed = Converted(), list(_flat(objects))
+    done, listed = Converted(), list(shaped(_flat(objects), _SHAPES))
     drafts: list[Draft] = []
     departments = {
         str(each.get("id")): str(each["name"]) for each in listed if _is_department(each)
@@ -69,7 +93,7 @@ def _flat(objects: Iterable[Manifest]) -> Iterable[Manifest]:
         if not lists:
             yield told
         for each in lists:
-            yield from each
+            yield from (one for one in each if isinstance(one, dict))
 
 
 def _is_department(told: Manifest) -> bool:

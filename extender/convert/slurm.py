@@ -322,7 +322,7 @@ def _resources(options: dict[str, str], gpus: int) -> dict[str, Any]:
 
 def _seconds(text: str) -> int:
     """Seconds of Slurm's times: minutes, minutes:seconds, [days-]hours[:minutes[:seconds]]."""
-    if not text or not re.fullmatch(r"[0-9:-]+", text):
+    if not re.fullmatch(r"([0-9]+-)?[0-9]+(:[0-9]+){0,2}", text):
         return 0
     days, dash, rest = text.rpartition("-")
     parts = [int(part) for part in rest.split(":")]

@@ -17,6 +17,7 @@ from extender.api.names import (
 from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
 from extender.convert.hami import Words, change
 from extender.convert.queues import Draft, build, dns_name, namespaces_by, quantity_of
+from extender.convert.shapes import TEMPLATE, WORKLOAD, shaped
 from extender.convert.templates import cleaned, drop_scheduler, is_workload, label, template_of
 
 LIVE: Final = (
@@ -46,9 +47,42 @@ _WHY: Final = {
 }
 
 
+_TASK: Final = {
+    "name": str, "replicas": int, "minAvailable": int, "template": TEMPLATE,
+}  # fmt: skip
+_SHAPES: Final = {
+    "Queue": {
+        "spec": {
+            "parent": str,
+            "weight": int,
+            "guarantee": {"resource": dict},
+            "deserved": dict,
+            "capability": dict,
+        }
+    },
+    "PodGroup": {
+        "spec": {"minMember": int, "queue": str, "priorityClassName": str, "minTaskMember": dict}
+    },
+    # Of Volcano, or of Kubernetes.
+    "Job": {
+        "metadata": WORKLOAD["metadata"],
+        "spec": {
+            **WORKLOAD["spec"],
+            "tasks": [_TASK],
+            "minAvailable": int,
+            "queue": str,
+            "priorityClassName": str,
+            "maxRetry": int,
+            "ttlSecondsAfterFinished": int,
+            "plugins": dict,
+        },
+    },
+}
+
+
 def convert(objects: Iterable[Manifest]) -> Converted:
     """All of them as ours."""
-    done, listed = Converted(), list(objects)
+    done, listed = Converted(), list(shaped(objects, _SHAPES))
     drafts: dict[str, Draft] = {}
     used: list[tuple[str, str]] = list(namespaces_by(listed, _QUEUE_KEYS))
     for told in listed:

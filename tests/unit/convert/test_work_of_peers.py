@@ -129,8 +129,7 @@ def test_volcano_job_becomes_a_job_for_each_task_in_one_group() -> None:
         assert any(word in each for each in told), (word, told)
 
 
-def test_kai_pod_group_and_topology() -> None:
-    text = """
+KAI_WORK = """
 apiVersion: scheduling.run.ai/v2alpha2
 kind: PodGroup
 metadata: {name: pg, namespace: team, labels: {kai.scheduler/queue: vision}}
@@ -153,7 +152,10 @@ kind: SchedulingShard
 metadata: {name: h100}
 spec: {partitionLabelValue: h100, placementStrategy: {gpu: spread, cpu: binpack}, kValue: 0.5}
 """
-    done = kai.convert(objects(text))
+
+
+def test_kai_pod_group_and_topology() -> None:
+    done = kai.convert(objects(KAI_WORK))
     assert_accepted(done)
     group = of_kind(done, "GpuPodGroup")["pg"]["spec"]
     assert group["preemptibility"] == "NonPreemptible"
