@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from extender.api.names import API_VERSION
 from extender.convert.fields import Converted, Fields, Lost, Manifest, Served
-from extender.convert.queues import Draft, build, namespaces_by, number_of, whole
+from extender.convert.queues import (
+    UNLIMITED,
+    Draft,
+    amount,
+    build,
+    namespaces_by,
+    number_of,
+    whole_weight,
+)
 from extender.convert.shapes import TOPOLOGY, shaped
 from extender.convert.templates import cleaned, drop_scheduler, is_workload, template_of
 
@@ -26,7 +34,6 @@ SCHEDULERS: Final = ("kai-scheduler", "runai-scheduler")
 QUEUE_LABELS: Final = ("kai.scheduler/queue", "runai/queue")
 #: On nodes and pods: the shard, which is a node pool here.
 _POOL_LABEL: Final = "kai.scheduler/node-pool"
-_UNLIMITED: Final = -1
 _DURATION: Final = re.compile(r"([0-9]*\.?[0-9]+)(h|ms|us|µs|ns|m|s)")
 _DURATION_S: Final = {
     "h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("1e-3"),
@@ -116,16 +123,16 @@ def _queue(told: Manifest, done: Converted) -> Draft:
             number_of(each.named, f"{path}.{key}", each.take(f"{path}.{key}"))
             for key in ("quota", "limit", "overQuotaWeight")
         )
-        if quota == _UNLIMITED and resource == "gpu":
+        if quota == UNLIMITED and resource == "gpu":
             why = "a quota of any number: every GPU would be its own; give it a number"
             done.lost.append(Lost(each.named, f"{path}.quota=-1", why))
             quota = 0
         draft.set(
             "",
             resource,
-            quota=_amount(resource, quota),
-            limit="0" if limit == 0 and resource != "gpu" else _amount(resource, limit),
-            overQuotaWeight=_weight(each, f"{path}.overQuotaWeight", weight, done),
+            quota=amount(resource, quota),
+            limit="0" if limit == 0 and resource != "gpu" else amount(resource, limit),
+            overQuotaWeight=whole_weight(each.named, f"{path}.overQuotaWeight", weight, done),
         )
     runtime = {
         "reclaimSeconds": _seconds(each.take("spec.reclaimMinRuntime")),
@@ -134,27 +141,6 @@ def _queue(told: Manifest, done: Converted) -> Draft:
     draft.min_runtime = {key: value for key, value in runtime.items() if value}
     done.lost += each.lost(_WHY)
     return draft
-
-
-def _amount(resource: str, value: float | None) -> Any:
-    """The figure as ours has it; None where it states nothing. CPU quotas of 0 bind nothing there
-    that Ballast would count, so only quotas above 0 are carried over for CPU and memory."""
-    if value is None or value == _UNLIMITED:
-        return None
-    if resource == "gpu":
-        return whole(value)
-    if not value:
-        return None
-    return f"{int(value)}m" if resource == "cpu" else f"{int(value)}M"
-
-
-def _weight(each: Fields, path: str, value: float | None, done: Converted) -> int | None:
-    if value is None or value == 1:
-        return None
-    if value != int(value):
-        done.lost.append(Lost(each.named, f"{path}={value}", "weights are whole: rounded up"))
-        return int(value) + 1
-    return int(value)
 
 
 def _seconds(text: Any) -> int:

@@ -14,6 +14,8 @@ from extender.api.names import API_VERSION, DEFAULT_POOL
 from extender.api.units import UnitError, parse_quantity
 from extender.convert.fields import Converted, Lost, Manifest
 
+#: A figure that is no bound, as KAI and Run:ai write it.
+UNLIMITED: Final = -1
 #: The department of projects that have none where they come from.
 LONE: Final = "default"
 _NOT_A_NAME: Final = re.compile(r"[^a-z0-9-]+")
@@ -185,6 +187,32 @@ def number_of(named: str, where: str, value: Any) -> float | int | None:
     if not math.isfinite(number):
         raise ValueError(f"{named}: {where}: {value!r} is not a number, such as 8 or 2.5")
     return int(number) if number.is_integer() else number
+
+
+def amount(resource: str, value: float | None, unit: str = "M") -> Any:
+    """A plain figure of KAI or Run:ai as ours has it; None where it states nothing. CPU is in
+    milli-CPU, memory in `unit`. CPU and memory of 0 bind nothing there that Ballast would count."""
+    if value is None or value == UNLIMITED:
+        return None
+    if resource == "gpu":
+        return whole(value)
+    if not value:
+        return None
+    return f"{int(value)}{'m' if resource == 'cpu' else unit}"
+
+
+def whole_weight(
+    named: str, where: str, value: float | None, into: Converted, most: int | None = None
+) -> int | None:
+    """A weight rounded up to a whole number, to `most` at most; None where it is the usual one."""
+    if value is None or value == 1:
+        return None
+    weight = max(0, math.ceil(value) if most is None else min(most, math.ceil(value)))
+    if weight != value:
+        bounds = "" if most is None else f" from 0 to {most}"
+        why = f"weights are whole numbers{bounds}: {weight} here"
+        into.lost.append(Lost(named, f"{where}={value}", why))
+    return weight
 
 
 def dns_name(name: str) -> str:

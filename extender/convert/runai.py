@@ -4,20 +4,27 @@ Labels and annotations of pods (`runai/queue`, `gpu-fraction` and so on) are rea
 are.
 """
 
-import math
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from extender.api.names import NVIDIA_GPU
 from extender.convert.fields import Converted, Fields, Lost, Manifest
-from extender.convert.queues import Draft, build, dns_name, number_of, whole
+from extender.convert.queues import (
+    UNLIMITED,
+    Draft,
+    amount,
+    build,
+    dns_name,
+    number_of,
+    whole_weight,
+)
 from extender.convert.shapes import shaped
 from extender.convert.templates import cleaned, drop_scheduler, is_workload, note, template_of
 
 SCHEDULERS: Final = ("runai-scheduler", "kai-scheduler")
 #: None, low, medium, high, lowest: as its API numbers over-quota priorities.
 _MOST_WEIGHT: Final = 3
-_UNLIMITED: Final = (None, -1)
+_UNITS: Final = {"mib": "Mi", "gib": "Gi", "mb": "M", "gb": "G"}
 
 _WHY: Final = {
     "schedulingRules": "Ballast ends no work for its age or idleness",
@@ -133,49 +140,25 @@ def _figures(draft: Draft, told: Manifest, done: Converted) -> None:
     pool = (told.get("nodePool") or {}).get("name", "default")
     for resource in ("gpu", "cpu", "memory"):
         given = told.get(resource) or {}
-        quota, limit = (
+        quota, limit, weight = (
             number_of(draft.named, f"{pool}.{resource}.{key}", given.get(key))
-            for key in ("deserved", "limit")
+            for key in ("deserved", "limit", "overQuotaWeight")
         )
-        if resource == "gpu" and quota in _UNLIMITED and quota is not None:
+        unit = _UNITS.get(given.get("units", "").lower(), "Mi")
+        where = f"{pool}.{resource}.overQuotaWeight"
+        if resource == "gpu" and quota == UNLIMITED:
             why = "a quota of any number: every GPU would be its own; give it a number"
             done.lost.append(Lost(draft.named, f"{pool}.gpu.deserved={quota}", why))
             quota = 0
         draft.set(
             pool,
             resource,
-            quota=_amount(resource, quota, given),
-            limit=_amount(resource, limit, given),
-            overQuotaWeight=_weight(draft, f"{pool}.{resource}", given, done),
+            quota=amount(resource, quota, unit),
+            limit=amount(resource, limit, unit),
+            overQuotaWeight=whole_weight(draft.named, where, weight, done, most=_MOST_WEIGHT),
         )
     if rank := told.get("priority"):
         done.lost.append(Lost(draft.named, f"{pool}.priority={rank}", _WHY["range"]))
-
-
-def _amount(resource: str, value: float | None, given: Manifest) -> Any:
-    if value is None or value in _UNLIMITED:
-        return None
-    if resource == "gpu":
-        return whole(value)
-    if not value:
-        return None
-    if resource == "cpu":
-        return f"{int(value)}m"
-    unit = {"mib": "Mi", "gib": "Gi", "mb": "M", "gb": "G"}.get(
-        str(given.get("units", "Mib")).lower(), "Mi"
-    )
-    return f"{int(value)}{unit}"
-
-
-def _weight(draft: Draft, where: str, given: Manifest, done: Converted) -> int | None:
-    value = number_of(draft.named, f"{where}.overQuotaWeight", given.get("overQuotaWeight"))
-    if value is None or value == 1:
-        return None
-    weight: int = max(0, min(_MOST_WEIGHT, math.ceil(value)))
-    if weight != value:
-        why = f"weights are whole numbers from 0 to {_MOST_WEIGHT}: {weight} here"
-        done.lost.append(Lost(draft.named, f"{where}.overQuotaWeight={value}", why))
-    return weight
 
 
 def _of_object(told: Manifest, done: Converted) -> Draft:
@@ -194,8 +177,8 @@ def _of_object(told: Manifest, done: Converted) -> Draft:
     draft.set(
         "",
         "gpu",
-        quota=whole(quota or 0),
-        limit=None if limit is None or limit in _UNLIMITED else whole(limit),
+        quota=amount("gpu", quota or 0),
+        limit=amount("gpu", limit),
     )
     done.lost += each.lost(_WHY)
     return draft
