@@ -4,9 +4,9 @@ One door for mutation, `Book.apply(event)`; everything else reads. A GpuNode tha
 written here may be newer than what the watch delivers next, so older versions are passed over.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from extender.api.events import Event, Removed, Synced, Upserted
@@ -19,20 +19,6 @@ from extender.state.queues import Queues
 
 #: What must be listed once before any verb is answered.
 WATCHED: Final = (GpuNode, GpuNodePool, GpuProject, GpuDepartment)
-
-
-@dataclass(slots=True)
-class Use:
-    """What a queue's rows hold in one node pool, nominated ones too, in milli-GPU."""
-
-    milli: int = 0
-
-    def add(self, other: "Use", sign: int) -> None:
-        """Count `other` in (1) or out (-1)."""
-        self.milli += sign * other.milli
-
-
-NOTHING: Final = Use()
 
 
 class NodeClass(NamedTuple):
@@ -55,8 +41,10 @@ class Book:
         self._nodes: dict[str, GpuNode] = {}
         self._rows = RowIndex()
         self._pool_of: dict[str, str] = {}
-        self._uses: dict[tuple[str, str], Use] = {}
-        self._promised: dict[tuple[str, str], Use] = {}
+        #: Milli-GPU that rows hold, nominated ones too, by project and pool.
+        self._uses: Counter[tuple[str, str]] = Counter()
+        #: The same of rows that are being written.
+        self._promised: Counter[tuple[str, str]] = Counter()
         self._fair_shares: dict[str, dict[str, int]] = {}
         self._projects_of: dict[str, set[str]] = {}
         self._synced: set[type] = set()
@@ -110,11 +98,10 @@ class Book:
         """The pod's row on `node`, or None."""
         return self._rows.held_of(uid).get(node)
 
-    def use_of(self, project: str, pool: str) -> Use:
-        """What the project holds in the pool, by rows and by promises."""
+    def use_of(self, project: str, pool: str) -> int:
+        """Milli-GPU that the project holds in the pool, by rows and by promises."""
         key = project, pool
-        rows, promised = self._uses.get(key, NOTHING), self._promised.get(key, NOTHING)
-        return Use(rows.milli + promised.milli)
+        return self._uses[key] + self._promised[key]
 
     def department_of(self, project: str) -> str:
         """The project's department; empty where it names one that does not exist."""
@@ -122,22 +109,18 @@ class Book:
         name = known.spec.department if known else ""
         return name if name in self.queues.departments else ""
 
-    def use_of_department(self, department: str, pool: str) -> Use:
-        """What all its projects hold in the pool."""
-        total = Use()
-        for project in self._projects_of.get(department, ()):
-            total.add(self.use_of(project, pool), 1)
-        return total
+    def use_of_department(self, department: str, pool: str) -> int:
+        """Milli-GPU that all its projects hold in the pool."""
+        return sum(self.use_of(project, pool) for project in self._projects_of.get(department, ()))
 
     @contextmanager
-    def promised(self, project: str, pool: str, use: Use) -> Iterator[None]:
-        """Counts `use` as the project's while its row is being written."""
-        kept = self._promised.setdefault((project, pool), Use())
-        kept.add(use, 1)
+    def promised(self, project: str, pool: str, milli: int) -> Iterator[None]:
+        """Counts `milli` as the project's while its row is being written."""
+        self._promised[project, pool] += milli
         try:
             yield
         finally:
-            kept.add(use, -1)
+            self._promised[project, pool] -= milli
 
     def fair_share_of(self, queue: str, pool: str) -> int:
         """The milli-GPU last published for the queue in the pool; 0 when none are."""
@@ -217,8 +200,7 @@ class Book:
     def _count(self, node: GpuNode, sign: int) -> None:
         pool = self._pool_of[node.metadata.name]
         for row in node.spec.rows:
-            use = self._uses.setdefault((row.project, pool), Use())
-            use.add(Use(row.milli), sign)
+            self._uses[row.project, pool] += sign * row.milli
 
     def _count_again(self) -> None:
         """Match nodes with pools anew. Costs all rows; node pools change rarely."""

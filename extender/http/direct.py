@@ -21,7 +21,7 @@ from extender.api.failpoint import reach
 from extender.api.kinds import CardShare, GpuNode, GpuNodeSpec, Row
 from extender.api.ledger import guaranteed_milli
 from extender.api.reasons import Reason, Refused
-from extender.http.book import Book, Use
+from extender.http.book import Book
 from extender.http.claim import PodClaim
 from extender.http.live import LiveReader
 from extender.http.turns import KeyedLocks
@@ -103,7 +103,7 @@ class DirectPlacer:
         # No await from the judgement to the promise, so no two binds both pass on one share.
         refused = refuse_share(self._book, claim, pool, need)
         if refused is None:
-            wish.promise.enter_context(self._book.promised(project, pool, Use(need)))
+            wish.promise.enter_context(self._book.promised(project, pool, need))
             wish.project = project
         return refused
 

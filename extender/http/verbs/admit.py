@@ -3,7 +3,7 @@
 from extender.api import names
 from extender.api.reasons import Reason, Refused
 from extender.api.units import share_milli
-from extender.http.book import NOTHING, Book, Use
+from extender.http.book import Book
 from extender.http.claim import PodClaim
 from extender.state.model import QueueView, department_queue
 
@@ -17,7 +17,7 @@ def need_milli(claim: PodClaim, card_mib: int) -> int:
 
 
 def refuse_share(
-    book: Book, claim: PodClaim, pool: str, need: int, leaving: Use = NOTHING
+    book: Book, claim: PodClaim, pool: str, need: int, leaving: int = 0
 ) -> Reason | None:
     """Why the claim's project or its department may not take `need` milli more; None: it may.
 
@@ -43,13 +43,13 @@ def _refuse_level(
     book: Book,
     where: tuple[QueueView | None, str],
     need: int,
-    uses: tuple[Use, Use],
+    uses: tuple[int, int],
 ) -> Reason | None:
     """Why one queue may not take `need` milli more in a pool; `uses` is what it has and gives."""
     (view, pool), (use, leaving) = where, uses
     quota = view.pools.get(pool) if view else None
     quota_milli = quota.gpu.quota if quota else 0
-    wanted = use.milli - leaving.milli + need
+    wanted = use - leaving + need
     if quota and wanted > quota.gpu.limit:
         return Reason.OVER_LIMIT
     if wanted > max(quota_milli, book.fair_share_of(view.name, pool) if view else 0):

@@ -6,7 +6,7 @@ be preempted, nor cards. So a candidate is kept whole or dropped, and no victim 
 
 from extender.api.kinds import Row
 from extender.api.reasons import Refused
-from extender.http.book import Book, Use
+from extender.http.book import Book
 from extender.http.claim import PodClaim
 from extender.http.verbs.admit import need_milli, pools_for, refuse_share, takes_model
 from extender.http.verbs.place import pick_on
@@ -60,7 +60,7 @@ def _fits_without(book: Book, claim: PodClaim, node: str, rows: list[Row]) -> bo
     if ix is None or pool not in pools or not takes_model(claim, table.model[ix]):
         return False
     gone = {row.uid for row in rows}
-    leaving = Use(sum(row.milli for row in rows))
+    leaving = sum(row.milli for row in rows)
     if refuse_share(book, claim, pool, need_milli(claim, table.card_mib[ix]), leaving):
         return False
     gpu_node = book.node(node)

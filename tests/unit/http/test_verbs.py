@@ -18,7 +18,7 @@ from extender.api.kinds import (
 from extender.api.names import LABEL_NODE_POOL
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, sentence
-from extender.http.book import Book, Use
+from extender.http.book import Book
 from extender.http.claim import PodClaim, read_claim
 from extender.http.verbs.filter import Verdict, filter_nodes
 from extender.http.verbs.place import pick_on
@@ -290,10 +290,10 @@ def test_a_direct_pod_stays_within_its_departments_share(share: str, is_kept: bo
 def test_a_project_that_changes_its_department_takes_its_use_along() -> None:
     held = row(pod("h").build(), whole(0), project="team-b")
     known = book(node("n1", held).build(), project("team-b").of("science").build())
-    assert known.use_of_department("science", "default") == Use(1000)
+    assert known.use_of_department("science", "default") == 1000
     known.apply(Upserted(project("team-b").of("arts").build()))
-    assert known.use_of_department("science", "default") == Use()
-    assert known.use_of_department("arts", "default") == Use(1000)
+    assert known.use_of_department("science", "default") == 0
+    assert known.use_of_department("arts", "default") == 1000
 
 
 def test_a_direct_pod_that_has_a_row_is_kept_on_that_node_only() -> None:
@@ -468,16 +468,16 @@ def test_use_follows_rows_and_pools() -> None:
     held = row(pod("h").build(), part(0, 500))
     labelled = node("n1", held).labels({LABEL_NODE_POOL: "fast"}).build()
     known = book(labelled)
-    assert known.use_of("team-a", "fast") == Use(500)
+    assert known.use_of("team-a", "fast") == 500
     known.apply(Upserted(pool("fast", speed="high").build()))
-    assert known.use_of("team-a", "fast") == Use(500)
+    assert known.use_of("team-a", "fast") == 500
     known.apply(Removed(GpuNode, "uid-gpu-n1", "", "n1"))
-    assert known.use_of("team-a", "fast") == Use()
+    assert known.use_of("team-a", "fast") == 0
     assert (len(known), known.pool_of("n1")) == (0, "")
 
 
 def test_a_promise_counts_until_it_is_kept_or_broken() -> None:
     known = book()
-    with known.promised("team-a", "default", Use(700)):
-        assert known.use_of("team-a", "default") == Use(700)
-    assert known.use_of("team-a", "default") == Use()
+    with known.promised("team-a", "default", 700):
+        assert known.use_of("team-a", "default") == 700
+    assert known.use_of("team-a", "default") == 0
