@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.controlplane.ports import LOOPBACK
+from tests.support.controlplane.process import ControlPlaneError
 
 PREFIX = b"/registry/"
 PREFIX_END = b"/registry0"
@@ -117,9 +118,11 @@ class Store:
             }
             n_changed = self._delete_leftovers(present) + self._restore(present)
             if not n_changed:
-                break
+                return n_changes
             n_changes += n_changed
-        return n_changes
+        raise ControlPlaneError(
+            f"the store is not as remembered after {RESET_PASSES} passes: something still writes"
+        )
 
     def put(self, folder: str, objects: Sequence[Mapping[str, Any]]) -> None:
         """Write API objects straight into etcd, below /registry/`folder`/ (`minions`, `pods`, ...).
