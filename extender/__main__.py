@@ -125,7 +125,7 @@ class _Commands(click.Group):
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 not done or bad news, 2 wrong usage; why: 3 waits, 4 will never"
-    " start.",
+    " start; whatif: 5 would stop work.",
 )
 @click.version_option(package_name="ballast")
 def main() -> None:

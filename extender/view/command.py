@@ -46,17 +46,18 @@ _SIGNS: Final = {
 def whatif(file: Path | None, output: str, where: Where, **given: tuple[str, ...]) -> None:
     """Show how the next decision would differ; nothing is changed.
 
-    Every option may be given more than once. A project may be written PROJECT/NODEPOOL. Exit code 1
-    if work would stop or a drain would hang, which makes it a check for a change of quotas.
+    Every option may be given more than once. A project may be written PROJECT/NODEPOOL. Exit code 5
+    if work would stop or a drain would hang, which makes it a check for a change of quotas; 1 if
+    there is no answer.
     """
-    from extender.cli.terminal.exits import BAD, OK
+    from extender.cli.terminal.exits import OK, STOPS
     from extender.cli.terminal.show import show_object
 
     spec = _spec(given)
     told = _on_file(file, spec) if file else _on_cluster(where, spec)
     show_object(How(output), told, _print, "simulation")
     worst = {change["what"] for change in told["status"].get("changes", ())}
-    raise SystemExit(BAD if worst & {"stops", "cannot move"} else OK)
+    raise SystemExit(STOPS if worst & {"stops", "cannot move"} else OK)
 
 
 def _spec(given: dict[str, tuple[str, ...]]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ ENDLESS: Final = {"kubectl ballast web": "http://127.0.0.1:"}
 #: Exit codes that the documentation gives a meaning, besides 0.
 CODES: Final = {
     "kubectl ballast why": {3},
-    "kubectl ballast whatif": {1},
-    "ballast whatif": {1},
+    "kubectl ballast whatif": {5},
+    "ballast whatif": {5},
     "ballast convert": {1},
 }

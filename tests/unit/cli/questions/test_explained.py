@@ -1,12 +1,25 @@
 """Answers of `why` and `whatif` in a pipe: each row is one line, without blanks at its end."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from extender.__main__ import main
 from extender.cli.questions.explained import print_explanation
 from extender.view import command
 
+#: What `a` borrows is what a quota of `b` takes back.
+STOPS = """
+scenario: v1
+id: stops
+nodes: [{name: n1, gpus: 1}]
+queues: [{name: d, gpu: {quota: 1}}, {name: a, parent: d}, {name: b, parent: d}]
+jobs:
+- {name: runs, queue: a, runningFor: 600, tasks: [{name: t, state: running, node: n1}]}
+- {name: waits, queue: b, tasks: [{name: t}]}
+"""
 LONG = "needs 8 GPUs on one node in each of 12 pods; " * 6 + "and no more"
 
 
@@ -45,3 +58,13 @@ def test_changes_of_whatif_are_one_line_each(capsys: pytest.CaptureFixture[str])
     waits, starts = rows(capsys.readouterr().out)
     assert waits.split() == [".", "a/b", "waits", "96", "GPU", *LONG.split()]
     assert starts.endswith("on n1")
+
+
+def test_stopped_work_and_no_answer_have_codes_of_their_own(tmp_path: Path) -> None:
+    case = tmp_path / "case.yaml"
+    case.write_text(STOPS)
+    asked = ["whatif", "-f", str(case), "--quota", "b=1"]
+    done = CliRunner().invoke(main, asked)
+    assert (done.exit_code, "stops" in done.output) == (5, True), done.output
+    case.write_text("scenario: v1")
+    assert CliRunner().invoke(main, asked).exit_code == 1
