@@ -128,7 +128,7 @@ class Recovery:
             self._first_seen["row", f"{stray.node}/{row.uid}"] = now
 
     def _restore_lost(self, repairs: Repairs) -> None:
-        """Restore deleted rows of bound pods, as their Bindings say."""
+        """Restore deleted rows of bound pods, as their Bindings say; they are new rows."""
         lost_rows = [lost for lost in self._state.lost_rows() if lost.cards]
         if not lost_rows:
             return
@@ -141,7 +141,7 @@ class Recovery:
             workload = workload_of.get(lost.pod.uid)
             if workload is not None:
                 placement = Placement(lost.pod, lost.pod.node, lost.cards)
-                row = row_of(workload, placement, state="bound")
+                row = row_of(workload, placement, state="bound", reserved_at=int(time.time()))
                 repairs.restores.setdefault(lost.pod.node, []).append(row)
 
     # -- plans left half way -----------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What is mended: a row of an unbound pod is freed only after a patch of the pod has landed."""
 
 import asyncio
+import time
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -153,6 +154,15 @@ async def test_a_gang_of_which_one_pod_was_refused_loses_its_other_places_too() 
     ward = Ward(first, second, node("n1").gpus(2).build(), gpu_node("n1", 2).holds(*rows).build())
     assert freed(await ward.pass_twice(BIND_TIMEOUT_S + 15)) == [("n1", "a"), ("n1", "b")]
     assert sorted(ward.patched) == ["a", "b"]
+
+
+async def test_a_restored_row_says_when_it_was_written() -> None:
+    bound = pod("a").needs(500).bound("n1").notes({"ballast.dev/cards": "0:500:8000"}).build()
+    ward = Ward(node("n1").gpus(1).build(), gpu_node("n1", 1).build(), bound)
+    before = int(time.time())
+    (restored,) = (await ward.recovery.plan()).restores["n1"]
+    assert restored.uid == bound.metadata.uid
+    assert restored.reserved_at >= before
 
 
 async def test_only_pods_that_are_not_in_release_already_are_released_again() -> None:
