@@ -18,7 +18,7 @@ from extender.api.kinds import PastUse
 from extender.policy.plan import Plan
 from extender.policy.queues.usage import HeldLately, advance, as_ppm
 from extender.state.cluster import ClusterState
-from extender.state.model import NOTHING, Amounts, department_queue
+from extender.state.model import NOTHING, Amounts, department_of
 from extender.state.snapshot import Snapshot
 
 #: Seconds between two additions.
@@ -105,9 +105,9 @@ class PastUseKeeper:
         if queue == _POOL:
             past = self._state.node_pools[pool].status.past
         else:
-            name = queue.removeprefix(department_queue(""))
-            owners = self._state.projects if name == queue else self._state.departments
-            owner = owners.get(name)
+            department = department_of(queue)
+            owners = self._state.departments if department else self._state.projects
+            owner = owners.get(department or queue)
             for use in owner.status.node_pools if owner else ():
                 if use.name == pool:
                     past = use.past

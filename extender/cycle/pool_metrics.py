@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.plan import Plan, QueueShare
-from extender.state.model import GPU, department_queue
+from extender.state.model import GPU, department_of
 from extender.state.snapshot import Snapshot
 
 _LABELS: Final = ("node_pool",)
@@ -76,7 +76,7 @@ class PoolMetrics(Collector):
         by_pool: dict[str, list[QueueShare]] = {}
         for (queue, pool), share in plan.shares.items():
             # Departments hold what their projects hold, and users what their project holds.
-            if queue in snapshot.queues and not queue.startswith(department_queue("")):
+            if queue in snapshot.queues and not department_of(queue):
                 by_pool.setdefault(pool, []).append(share)
         self._sums, self._looked_at_s = sums, snapshot.now_s
         self._idle = {pool: _idle(of.free, by_pool.get(pool, ())) for pool, of in sums.items()}

@@ -236,6 +236,12 @@ def department_queue(name: str) -> str:
     return f"department/{name}"
 
 
+def department_of(queue: str) -> str:
+    """The GpuDepartment that the queue stands for; empty where it stands for none."""
+    name = queue.removeprefix(department_queue(""))
+    return name if name != queue else ""
+
+
 def user_queue(project: str, user: str) -> str:
     """The queue of one user's work in a project, or of work without a user if `user` is empty."""
     return f"{project}/user/{user}"
