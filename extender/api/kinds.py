@@ -37,6 +37,8 @@ from extender.api.ledger import (
 )
 from extender.api.names import API_VERSION
 from extender.api.pool_kinds import (
+    Elastic,
+    ElasticNode,
     GpuNodePool,
     GpuNodePoolSpec,
     GpuNodePoolStatus,
@@ -73,6 +75,8 @@ __all__ = [
     "KINDS",
     "CardShare",
     "Device",
+    "Elastic",
+    "ElasticNode",
     "ForeignHold",
     "GpuCount",
     "GpuDepartment",

@@ -25,6 +25,11 @@ LEASE_NAME: Final = "ballast-control"
 #: Kubernetes' own label; on GpuPodGroups that the controller makes.
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
+#: On a ProvisioningRequest: the pods that it was made for, as a digest of what they ask for.
+ANNOTATION_REQUESTED: Final = "ballast.dev/requested"
+#: On a ProvisioningRequest: the name of the workload that lacks nodes, in the same namespace.
+ANNOTATION_WORKLOAD: Final = "ballast.dev/workload"
+
 # -- on pods ---------------------------------------------------------------------------------
 
 #: The scheduling gate that holds a pod until the controller has reserved its cards.

@@ -309,6 +309,23 @@ class Lease(Struct, gc=False, omit_defaults=True):
     spec: LeaseSpec = field(default_factory=LeaseSpec)
 
 
+class ProvisioningRequestStatus(Struct, gc=False):
+    conditions: list[Condition] | None = None
+
+
+class ProvisioningRequest(Struct, gc=False, omit_defaults=True):
+    """What a cluster autoscaler is asked for (group autoscaling.x-k8s.io)."""
+
+    metadata: ObjectMeta
+    status: ProvisioningRequestStatus = field(default_factory=ProvisioningRequestStatus)
+
+
+class PodTemplate(Struct, gc=False, omit_defaults=True):
+    """Written for a ProvisioningRequest, and never read."""
+
+    metadata: ObjectMeta
+
+
 class Status(Struct, rename="camel", gc=False, kw_only=True):
     """The body of a failed request, and of an ERROR event inside a watch."""
 

@@ -64,6 +64,41 @@ PoolPolicy = Literal["FairShare", "DemandWeighted", "Priority"]
 JobOrder = Literal["Fifo", "StrictFifo"]
 
 
+class ElasticNode(Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """What a new node of the pool has for pods, as its Node reports it."""
+
+    gpus: Annotated[int, Meta(ge=1, le=64)]
+    gpu_memory_mib: Annotated[
+        int, Meta(ge=0, description="Memory of each card; 0: not stated, and no gpu-memory fits.")
+    ] = field(default=0, name="gpuMemoryMiB")
+    gpu_model: Annotated[str, Meta(description="As the label nvidia.com/gpu.product has it.")] = ""
+    cpu: Annotated[int, Meta(ge=1, le=4096, description="Whole CPUs that pods may ask for.")]
+    memory_gib: Annotated[
+        int, Meta(ge=1, le=1 << 20, description="Memory that pods may ask for, in GiB.")
+    ] = field(name="memoryGiB")
+    labels: Annotated[
+        dict[str, str],
+        Meta(description="Labels besides those of nodeSelector that pods may select it by."),
+    ] = field(default_factory=dict)
+
+
+class Elastic(Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """Lets a cluster autoscaler add nodes for work within quota that lacks them.
+
+    For each such workload the controller creates a ProvisioningRequest of exactly its pods. Work
+    that waits for quota, and what a project borrows, buys nothing.
+    """
+
+    max_nodes: Annotated[
+        int, Meta(ge=1, le=10_000, description="Ready nodes, and those that are asked for.")
+    ]
+    node: ElasticNode
+    provisioning_class: Annotated[
+        str,
+        Meta(min_length=1, max_length=253, description="Which kind of provisioning is asked for."),
+    ] = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+
+
 class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
     node_selector: Annotated[
         dict[str, str],
@@ -135,6 +170,10 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
             " this part of its fair share, in whole GPUs.",
         ),
     ] = 10
+    elastic: Annotated[
+        Elastic | None,
+        Meta(description="In FairShare pools: how the pool may grow. Without it, it does not."),
+    ] = None
     checkpoint_seconds: Annotated[
         Seconds,
         Meta(

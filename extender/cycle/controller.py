@@ -25,6 +25,7 @@ from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.evictions.unledgered import UnledgeredKeeper
 from extender.cycle.keepers.inventory import InventoryKeeper
 from extender.cycle.keepers.namespaces import NamespaceKeeper
+from extender.cycle.keepers.provisioning import ProvisioningKeeper
 from extender.cycle.keepers.volumes import VolumeReader
 from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.pods.releaser import Releaser
@@ -251,6 +252,7 @@ class _Term:
         self._books = UsageBooks(client, controller.meter, controller.options.usage_period_s)
         reporter = Reporter(client, state, controller.recorder, self._past_use)
         self._reports = Reports(reporter)
+        self._provisioning = ProvisioningKeeper(client, state)
 
     async def run(self) -> None:
         """Cycle after cycle until leading ends; releases, evictions, reports and usage books run
@@ -264,6 +266,7 @@ class _Term:
             await self._releaser.close()
             await self._evictor.close()
             await self._reports.close()
+            await self._provisioning.close()
             self._unledgered.close()
 
     async def _cycles(self) -> None:
@@ -329,6 +332,8 @@ class _Term:
         with _timed("commit"):
             epoch = self._first_epoch + self._number
             await self._committer.carry_out(plan, snapshot, epoch)
+        self._provisioning.start(plan)
+        self._provisioning.note_on(plan)
         self._reports.start(plan)
 
     async def _decide(self, snapshot: Snapshot) -> Plan:

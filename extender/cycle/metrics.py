@@ -68,6 +68,11 @@ SCHEDULER_AWAY = Gauge(
     "ballast_control_scheduler_away",
     "1 while kube-scheduler answers for no released pod.",
 )
+PROVISIONING = Gauge(
+    "ballast_control_provisioning_requests",
+    "ProvisioningRequests for workloads that lack nodes, by their newest condition.",
+    ["state"],
+)
 REVOKED = Counter("ballast_control_revoked_rows", "Rows taken back from unbound pods.")
 FOREIGN_GPUS = Gauge(
     "ballast_control_foreign_gpus",
@@ -91,5 +96,6 @@ def end_term() -> None:
     SCHEDULER_AWAY.set(0)
     FOREIGN_GPUS.clear()
     PENDING.clear()
+    PROVISIONING.clear()
     QUEUES.clear()
     POOLS.clear()

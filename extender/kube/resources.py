@@ -24,7 +24,9 @@ from extender.api.objects import (
     ObjectMeta,
     Pod,
     PodDisruptionBudget,
+    PodTemplate,
     PriorityClass,
+    ProvisioningRequest,
 )
 from extender.api.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.kube.errors import RequestRefused
@@ -99,6 +101,10 @@ VOLUMES = Resource(PersistentVolume, _CORE, "persistentvolumes", is_namespaced=F
 STORAGE_CLASSES = Resource(
     StorageClass, "/apis/storage.k8s.io/v1", "storageclasses", is_namespaced=False
 )
+PROVISIONING_REQUESTS = Resource(
+    ProvisioningRequest, "/apis/autoscaling.x-k8s.io/v1", "provisioningrequests"
+)
+POD_TEMPLATES = Resource(PodTemplate, _CORE, "podtemplates")
 DEPARTMENTS = Resource(GpuDepartment, _OURS, "gpudepartments", is_namespaced=False)
 PROJECTS = Resource(GpuProject, _OURS, "gpuprojects", is_namespaced=False)
 NODE_POOLS = Resource(GpuNodePool, _OURS, "gpunodepools", is_namespaced=False)

@@ -265,6 +265,25 @@ class QueueView:
 
 
 @dataclass(slots=True, frozen=True)
+class ElasticView:
+    """How a node pool may grow: to `max_nodes`, by empty nodes of these figures.
+
+    `provisioning_class` is the autoscaler's word for the kind of scale-up.
+    """
+
+    max_nodes: int
+    n_gpus: int
+    card_mib: int
+    card_model: str
+    cpu_milli: int
+    memory_mib: int
+    #: Labels by which its nodes are selected, and others that they have.
+    selector: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str], ...]
+    provisioning_class: str
+
+
+@dataclass(slots=True, frozen=True)
 class PoolView:
     """A node pool's policy. `usage_weight_milli` None: as the cycle's settings say.
 
@@ -272,6 +291,7 @@ class PoolView:
     pod has at most `max_grace_s` to end, unless the project's queue says otherwise. A project above
     its quota takes from others only while it lacks more than `reclaim_band_percent` of its share.
     Pods that do not say how often they save their work do so every `checkpoint_s` (0: never).
+    `elastic` is None where the pool does not grow.
     """
 
     name: str
@@ -285,6 +305,7 @@ class PoolView:
     max_grace_s: int = MAX_GRACE_S
     reclaim_band_percent: int = 0
     checkpoint_s: int = 0
+    elastic: ElasticView | None = None
 
 
 def max_grace_s(queue: QueueView | None, pool: PoolView | None) -> int:

@@ -27,6 +27,7 @@ from extender.state.figures import (
 )
 from extender.state.model import (
     Amounts,
+    ElasticView,
     Figures,
     JobOrder,
     PlacementRule,
@@ -75,6 +76,24 @@ def _read_pool(name: str, spec: GpuNodePoolSpec) -> PoolView:
         max_grace_s=spec.max_termination_grace_seconds,
         reclaim_band_percent=spec.reclaim_band_percent,
         checkpoint_s=spec.checkpoint_seconds,
+        elastic=_read_elastic(spec) if spec.policy == "FairShare" else None,
+    )
+
+
+def _read_elastic(spec: GpuNodePoolSpec) -> ElasticView | None:
+    if spec.elastic is None:
+        return None
+    node = spec.elastic.node
+    return ElasticView(
+        max_nodes=spec.elastic.max_nodes,
+        n_gpus=node.gpus,
+        card_mib=node.gpu_memory_mib,
+        card_model=node.gpu_model,
+        cpu_milli=node.cpu * 1000,
+        memory_mib=node.memory_gib * 1024,
+        selector=tuple(sorted(spec.node_selector.items())),
+        labels=tuple(sorted({**node.labels, **spec.node_selector}.items())),
+        provisioning_class=spec.elastic.provisioning_class,
     )
 
 

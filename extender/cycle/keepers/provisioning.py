@@ -1,0 +1,186 @@
+"""Keeps a ProvisioningRequest for every workload that lacks nodes within its quota, and no other.
+
+A look every few seconds, beside the cycle, lists the requests that the controller made, decides who
+is entitled to new nodes (`extender.policy.scale_up`), creates what is missing and deletes what has
+no claim any more: the workload started, is gone, or lost its turn. The list is all that is known of
+requests, so a new leader goes on with those of the last.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import structlog
+
+from extender.api import names
+from extender.api.objects import ProvisioningRequest
+from extender.api.reasons import Refused
+from extender.cycle import metrics
+from extender.cycle.keepers.provisioning_request import Wanted, owned_by, state_of, wanted
+from extender.cycle.writes import write_all
+from extender.kube.client import Client
+from extender.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
+from extender.kube.resources import POD_TEMPLATES, PROVISIONING_REQUESTS
+from extender.policy.plan import Plan
+from extender.policy.scale_up import ScaleUps, scale_ups
+from extender.state.cluster import ClusterState
+from extender.state.snapshot import Snapshot
+
+#: Seconds between two looks.
+LOOK_S: Final = 5.0
+#: A request that failed, or whose nodes were given up, is made again after so many seconds.
+RETRY_S: Final = 300.0
+_NOT_SERVED: Final = "no node is added: this cluster serves no ProvisioningRequest"
+_OVER: Final = frozenset({"Failed", "BookingExpired", "CapacityRevoked"})
+_SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.CONTROLLER_NAME}"
+_WRITES_AT_ONCE: Final = 8
+
+#: (namespace, name)
+_Key = tuple[str, str]
+
+log = structlog.get_logger(__name__)
+
+
+class ProvisioningKeeper:
+    """The requests of one term of office."""
+
+    def __init__(self, client: Client, state: ClusterState) -> None:
+        self._client = client
+        self._state = state
+        self._looked_at = float("-inf")
+        #: Until a look finds no request and no elastic pool, there may be some to delete.
+        self._is_needed = True
+        self._over_since: dict[str, float] = {}
+        self._with_templates: set[str] = set()
+        self._notes: Mapping[str, str] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def note_on(self, plan: Plan) -> None:
+        """Add to the reasons why workloads wait what is bought for them, or why nothing is."""
+        for key, note in self._notes.items():
+            if (refused := plan.waits.get(key)) is not None:
+                plan.waits[key] = Refused(refused.reason, f"{refused.detail}; {note}")
+
+    def start(self, plan: Plan) -> None:
+        """Take a look, if one is due; returns at once."""
+        now = asyncio.get_running_loop().time()
+        if now - self._looked_at < LOOK_S or (self._task is not None and not self._task.done()):
+            return
+        has_elastic = any(pool.spec.elastic for pool in self._state.node_pools.values())
+        if not has_elastic and not self._is_needed:
+            return
+        self._looked_at = now
+        snapshot = self._state.snapshot(int(time.time()))
+        self._task = asyncio.create_task(self._look(snapshot, dict(plan.waits)))
+
+    async def close(self) -> None:
+        """Give up what is under way: this process leads no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _look(self, snapshot: Snapshot, waits: Mapping[str, Refused]) -> None:
+        try:
+            await self._keep(snapshot, waits)
+        except* NotLeading:
+            pass  # the election ends the term
+        except* KubeError as errors:
+            log.warning("provisioning failed", errors=[str(error) for error in errors.exceptions])
+        except* Exception as errors:
+            log.error("provisioning broke", exc_info=errors)
+
+    async def _keep(self, snapshot: Snapshot, waits: Mapping[str, Refused]) -> None:
+        pools = snapshot.pools
+        found = await asyncio.to_thread(scale_ups, snapshot, waits)
+        try:
+            listed = await self._client.list_all(PROVISIONING_REQUESTS, label_selector=_SELECTOR)
+        except NotFound:
+            self._is_needed = False
+            if found.wanted:
+                log.warning("this cluster has no ProvisioningRequests", waiting=len(found.wanted))
+            self._notes = dict.fromkeys(found.wanted, _NOT_SERVED) | found.refused
+            return
+        there = {(each.metadata.namespace, each.metadata.name): each for each in listed.items}
+        entitled: dict[_Key, Wanted] = {}
+        for scale_up in found.wanted.values():
+            view = pools[scale_up.pool].elastic
+            if view is not None:
+                request = wanted(scale_up, view)
+                entitled[request.namespace, request.name] = request
+        self._is_needed = bool(there or entitled)
+        await self._write(there, entitled)
+        self._notes = dict(_notes(found, there, entitled)) | found.refused
+        counts = Counter(state_of(each) for each in there.values())
+        metrics.PROVISIONING.clear()
+        for state, count in counts.items():
+            metrics.PROVISIONING.labels(state).set(count)
+
+    async def _write(
+        self, there: Mapping[_Key, ProvisioningRequest], entitled: Mapping[_Key, Wanted]
+    ) -> None:
+        now = asyncio.get_running_loop().time()
+        over = {each.metadata.uid for each in there.values() if state_of(each) in _OVER}
+        self._over_since = {uid: self._over_since.get(uid, now) for uid in over}
+        self._with_templates &= {each.metadata.uid for each in there.values()}
+        writes = []
+        for key, request in there.items():
+            given, uid = entitled.get(key), request.metadata.uid
+            is_spent = now - self._over_since.get(uid, now) >= RETRY_S
+            if given is None or is_spent or _requested(request) != given.requested:
+                writes.append(self._delete(request))
+            elif uid not in self._with_templates:
+                writes.append(self._make_templates(request, given))
+        writes += [self._make(given) for key, given in entitled.items() if key not in there]
+        await write_all(writes, at_once=_WRITES_AT_ONCE, what="provisioning request")
+
+    async def _make(self, given: Wanted) -> None:
+        try:
+            made = await self._client.create(
+                PROVISIONING_REQUESTS, given.body, namespace=given.namespace
+            )
+        except AlreadyExists:
+            return  # one on its way out, or made by someone else: the next look knows
+        log.info("asked for nodes", request=f"{given.namespace}/{given.name}")
+        await self._make_templates(made, given)
+
+    async def _make_templates(self, request: ProvisioningRequest, given: Wanted) -> None:
+        """The autoscaler waits for those that a request names."""
+        for template in given.templates:
+            try:
+                await self._client.create(
+                    POD_TEMPLATES, owned_by(template, request), namespace=given.namespace
+                )
+            except AlreadyExists:
+                continue
+        self._with_templates.add(request.metadata.uid)
+
+    async def _delete(self, request: ProvisioningRequest) -> None:
+        meta = request.metadata
+        try:
+            await self._client.delete(
+                PROVISIONING_REQUESTS, meta.name, meta.namespace, uid=meta.uid
+            )
+        except Conflict:
+            return  # another request has the name now
+        log.info("asks for nodes no more", request=f"{meta.namespace}/{meta.name}")
+
+
+def _requested(request: ProvisioningRequest) -> str:
+    return request.metadata.annotation(names.ANNOTATION_REQUESTED)
+
+
+def _notes(
+    found: ScaleUps, there: Mapping[_Key, ProvisioningRequest], entitled: Mapping[_Key, Wanted]
+) -> Iterator[tuple[str, str]]:
+    """What the workloads are told that are entitled to nodes."""
+    names_of = {(each.namespace, each.body["metadata"]["annotations"][names.ANNOTATION_WORKLOAD]):
+                each.name for each in entitled.values()}  # fmt: skip
+    for key, scale_up in found.wanted.items():
+        workload = scale_up.workload
+        name = names_of[workload.namespace, workload.name]
+        request = there.get((workload.namespace, name))
+        nodes = "1 node is" if scale_up.n_nodes == 1 else f"{scale_up.n_nodes} nodes are"
+        state = state_of(request) if request is not None else "Pending"
+        yield key, f"{nodes} asked for by ProvisioningRequest {name} ({state})"
