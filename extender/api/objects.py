@@ -309,6 +309,18 @@ class Lease(Struct, gc=False, omit_defaults=True):
     spec: LeaseSpec = field(default_factory=LeaseSpec)
 
 
+class PodTemplateRef(Struct, gc=False):
+    name: str = ""
+
+
+class PodSet(Struct, rename="camel", gc=False):
+    pod_template_ref: PodTemplateRef = field(default_factory=PodTemplateRef)
+
+
+class ProvisioningRequestSpec(Struct, rename="camel", gc=False):
+    pod_sets: list[PodSet] = field(default_factory=list)
+
+
 class ProvisioningRequestStatus(Struct, gc=False):
     conditions: list[Condition] | None = None
 
@@ -317,6 +329,7 @@ class ProvisioningRequest(Struct, gc=False, omit_defaults=True):
     """What a cluster autoscaler is asked for (group autoscaling.x-k8s.io)."""
 
     metadata: ObjectMeta
+    spec: ProvisioningRequestSpec = field(default_factory=ProvisioningRequestSpec)
     status: ProvisioningRequestStatus = field(default_factory=ProvisioningRequestStatus)
 
 

@@ -32,6 +32,8 @@ NEIGHBOURS: Final = {
 }
 YUNIKORN: Final = "yunikorn"
 AUTOSCALERS: Final = ("karpenter.sh",)
+#: The group of ProvisioningRequests, by which elastic node pools grow.
+PROVISIONING: Final = "autoscaling.x-k8s.io"
 
 
 def check_cluster(facts: Facts) -> Iterator[PreflightFinding]:
@@ -87,6 +89,14 @@ def _neighbours(facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def _autoscalers(facts: Facts) -> Iterator[PreflightFinding]:
+    if PROVISIONING in facts.groups:
+        found = "ProvisioningRequests are served"
+        advice = "GpuNodePools with spec.elastic get nodes for work within quota"
+        yield PreflightFinding("node autoscaling", State.OK, found, advice)
+    elif elastic := [each.metadata.name for each in facts.node_pools if each.spec.elastic]:
+        found = f"{some(elastic)} cannot grow: no ProvisioningRequest is served"
+        advice = "install Cluster Autoscaler with its CRDs and --enable-provisioning-requests"
+        yield PreflightFinding("node autoscaling", State.FAIL, found, advice)
     if any(group in facts.groups for group in AUTOSCALERS):
         advice = "keep GPU nodes at a fixed number: pods that wait in Ballast do not add nodes"
         yield PreflightFinding("node autoscaling", State.WARN, "Karpenter is installed", advice)

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from extender.api.kinds import GpuProject
+from extender.api.kinds import GpuNodePool, GpuProject
 from extender.api.names import API_VERSION
 from extender.api.objects import Container, ObjectMeta, PriorityClass, Taint
 from extender.kube.client import Client
@@ -127,6 +127,7 @@ class Facts(Struct):
     nodes: list[Node] = field(default_factory=list)
     namespaces: list[Named] = field(default_factory=list)
     projects: list[GpuProject] = field(default_factory=list)
+    node_pools: list[GpuNodePool] = field(default_factory=list)
     priority_classes: list[DefaultingClass] = field(default_factory=list)
     device_classes: list[Named] = field(default_factory=list)
     webhooks: list[Named] = field(default_factory=list)
@@ -158,6 +159,7 @@ class FactsReader:
             nodes=await self._list("/api/v1/nodes", Node),
             namespaces=await self._list("/api/v1/namespaces", Named),
             projects=projects,
+            node_pools=await self._list(f"/apis/{API_VERSION}/gpunodepools", GpuNodePool),
             priority_classes=await self._list(
                 "/apis/scheduling.k8s.io/v1/priorityclasses", DefaultingClass
             ),

@@ -132,7 +132,18 @@ def _checks(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
         message = _plain(refused, workload) if refused else "its turn has not come"
         yield Check(name, "no", _why_not(picture, workload, stage) or message)
         told = message
+    yield from _new_nodes(picture, workload)
     yield Check("limits", "no" if _is_limited(told) else "yes", _limits(picture, workload))
+
+
+def _new_nodes(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
+    """Whether nodes are bought for the workload, where its node pools are elastic."""
+    found = picture.scale_ups
+    if wanted := found.wanted.get(workload.key):
+        nodes = "1 more node" if wanted.n_nodes == 1 else f"{wanted.n_nodes} more nodes"
+        yield Check("new nodes", "yes", f"a ProvisioningRequest asks for {nodes} of {wanted.pool}")
+    elif why_not := found.refused.get(workload.key):
+        yield Check("new nodes", "no", why_not)
 
 
 def _is_limited(told: str) -> bool:

@@ -16,6 +16,7 @@ from extender.api.objects import ObjectMeta
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.decide import decide
 from extender.policy.plan import Admission, Eviction, Move, Plan, Settings, Stage
+from extender.policy.scale_up import ScaleUps, scale_ups
 from extender.state.model import UNLIMITED, PodView, PoolQuota, WorkloadView
 from extender.state.nodes import NodeFacts
 from extender.state.snapshot import Snapshot
@@ -48,6 +49,11 @@ class Picture:
         pods = (pod for each in self.snapshot.workloads.values() for pod in each.pods)
         ends = {pod.uid: self.snapshot.now_s for pod in pods if pod.budgets}
         return decide(self._copy(), replace(self.settings, budget_ends=ends))
+
+    @cached_property
+    def scale_ups(self) -> ScaleUps:
+        """Work that elastic node pools get new nodes for, and why other work gets none."""
+        return scale_ups(self._copy(), self.plan.waits)
 
     @property
     def is_decided(self) -> bool:

@@ -36,9 +36,29 @@ def check_pool(pool: GpuNodePool, known: Catalog) -> Iterator[FieldFinding]:
             "spec.nodeSelector",
             "nodes that no pool selects are in the pool default as well, whatever it selects",
         )
+    yield from _check_elastic(pool)
     for other in sorted(known.pools):
         if other != name:
             yield from _check_overlap(name, selector, other, known.pools[other].spec.node_selector)
+
+
+def _check_elastic(pool: GpuNodePool) -> Iterator[FieldFinding]:
+    """Whether the pool can grow by the nodes that it says."""
+    elastic, selector = pool.spec.elastic, pool.spec.node_selector
+    if elastic is None:
+        return
+    if pool.spec.policy != "FairShare":
+        yield odd("spec.elastic", f"has no effect under policy {pool.spec.policy}")
+    labels = elastic.node.labels
+    yield from check_labels("spec.elastic.node.labels", labels, _EXAMPLE)
+    for key in sorted(labels.keys() & selector.keys()):
+        if labels[key] != selector[key]:
+            yield wrong(
+                "spec.elastic.node.labels",
+                f"{key}: {labels[key]} is not what nodeSelector has, so a new node is in no pool",
+                "leave out what nodeSelector says",
+                "labels: {topology.kubernetes.io/zone: a}",
+            )
 
 
 def check_pool_gone(pool: GpuNodePool, known: Catalog) -> Iterator[FieldFinding]:

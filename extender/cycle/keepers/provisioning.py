@@ -28,8 +28,8 @@ from extender.policy.scale_up import ScaleUps, scale_ups
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
 
-#: Seconds between two looks.
-LOOK_S: Final = 5.0
+#: Seconds between two looks: what is found is to be known before pods are told why they wait.
+LOOK_S: Final = 2.0
 #: A request that failed, or whose nodes were given up, is made again after so many seconds.
 RETRY_S: Final = 300.0
 _NOT_SERVED: Final = "no node is added: this cluster serves no ProvisioningRequest"
@@ -53,7 +53,7 @@ class ProvisioningKeeper:
         #: Until a look finds no request and no elastic pool, there may be some to delete.
         self._is_needed = True
         self._over_since: dict[str, float] = {}
-        self._with_templates: set[str] = set()
+        self._owned: set[str] = set()
         self._notes: Mapping[str, str] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -111,7 +111,7 @@ class ProvisioningKeeper:
                 entitled[request.namespace, request.name] = request
         self._is_needed = bool(there or entitled)
         await self._write(there, entitled)
-        self._notes = dict(_notes(found, there, entitled)) | found.refused
+        self._notes = dict(_notes(found, entitled)) | found.refused
         counts = Counter(state_of(each) for each in there.values())
         metrics.PROVISIONING.clear()
         for state, count in counts.items():
@@ -123,38 +123,39 @@ class ProvisioningKeeper:
         now = asyncio.get_running_loop().time()
         over = {each.metadata.uid for each in there.values() if state_of(each) in _OVER}
         self._over_since = {uid: self._over_since.get(uid, now) for uid in over}
-        self._with_templates &= {each.metadata.uid for each in there.values()}
+        self._owned &= {each.metadata.uid for each in there.values()}
         writes = []
         for key, request in there.items():
             given, uid = entitled.get(key), request.metadata.uid
             is_spent = now - self._over_since.get(uid, now) >= RETRY_S
             if given is None or is_spent or _requested(request) != given.requested:
                 writes.append(self._delete(request))
-            elif uid not in self._with_templates:
-                writes.append(self._make_templates(request, given))
+            elif uid not in self._owned:
+                writes.append(self._own_templates(request))
         writes += [self._make(given) for key, given in entitled.items() if key not in there]
         await write_all(writes, at_once=_WRITES_AT_ONCE, what="provisioning request")
 
     async def _make(self, given: Wanted) -> None:
+        body, templates = given.documents(f"{int(time.time()):x}")
+        # Before the request: the autoscaler fails one whose templates are not there.
+        for template in templates:
+            await self._client.create(POD_TEMPLATES, template, namespace=given.namespace)
         try:
-            made = await self._client.create(
-                PROVISIONING_REQUESTS, given.body, namespace=given.namespace
-            )
+            made = await self._client.create(PROVISIONING_REQUESTS, body, namespace=given.namespace)
         except AlreadyExists:
             return  # one on its way out, or made by someone else: the next look knows
         log.info("asked for nodes", request=f"{given.namespace}/{given.name}")
-        await self._make_templates(made, given)
+        await self._own_templates(made)
 
-    async def _make_templates(self, request: ProvisioningRequest, given: Wanted) -> None:
-        """The autoscaler waits for those that a request names."""
-        for template in given.templates:
-            try:
-                await self._client.create(
-                    POD_TEMPLATES, owned_by(template, request), namespace=given.namespace
-                )
-            except AlreadyExists:
-                continue
-        self._with_templates.add(request.metadata.uid)
+    async def _own_templates(self, request: ProvisioningRequest) -> None:
+        """Let the templates go when the request goes."""
+        namespace = request.metadata.namespace
+        for each in request.spec.pod_sets:
+            name = each.pod_template_ref.name
+            await self._client.merge_patch(
+                POD_TEMPLATES, name, owned_by(request), namespace=namespace
+            )
+        self._owned.add(request.metadata.uid)
 
     async def _delete(self, request: ProvisioningRequest) -> None:
         meta = request.metadata
@@ -171,16 +172,11 @@ def _requested(request: ProvisioningRequest) -> str:
     return request.metadata.annotation(names.ANNOTATION_REQUESTED)
 
 
-def _notes(
-    found: ScaleUps, there: Mapping[_Key, ProvisioningRequest], entitled: Mapping[_Key, Wanted]
-) -> Iterator[tuple[str, str]]:
+def _notes(found: ScaleUps, entitled: Mapping[_Key, Wanted]) -> Iterator[tuple[str, str]]:
     """What the workloads are told that are entitled to nodes."""
-    names_of = {(each.namespace, each.body["metadata"]["annotations"][names.ANNOTATION_WORKLOAD]):
-                each.name for each in entitled.values()}  # fmt: skip
+    names_of = {(each.namespace, each.workload): each.name for each in entitled.values()}
     for key, scale_up in found.wanted.items():
         workload = scale_up.workload
         name = names_of[workload.namespace, workload.name]
-        request = there.get((workload.namespace, name))
         nodes = "1 node is" if scale_up.n_nodes == 1 else f"{scale_up.n_nodes} nodes are"
-        state = state_of(request) if request is not None else "Pending"
-        yield key, f"{nodes} asked for by ProvisioningRequest {name} ({state})"
+        yield key, f"{nodes} asked for by ProvisioningRequest {name}"

@@ -30,13 +30,43 @@ _DIGEST_BYTES: Final = 5
 
 
 class Wanted(Struct, frozen=True):
-    """A request as it must be: `requested` changes with what the pods ask for."""
+    """What a workload's request must say. `shapes` are pod specs and how many pods have each;
+    `requested` changes with them."""
 
     namespace: str
     name: str
+    workload: str
+    provisioning_class: str
+    shapes: tuple[tuple[Body, int], ...]
     requested: str
-    body: Body
-    templates: tuple[Body, ...]
+
+    def documents(self, nonce: str) -> tuple[Body, list[Body]]:
+        """The ProvisioningRequest, and the PodTemplates that it names. `nonce` tells them from
+        those of an earlier request, which the garbage collector may still be about to delete."""
+        template_names = [f"{self.name}-{nonce}-{i}" for i in range(len(self.shapes))]
+        request = {
+            "metadata": {
+                "name": self.name,
+                "namespace": self.namespace,
+                "labels": {names.LABEL_MANAGED_BY: names.CONTROLLER_NAME},
+                "annotations": {
+                    names.ANNOTATION_WORKLOAD: self.workload,
+                    names.ANNOTATION_REQUESTED: self.requested,
+                },
+            },
+            "spec": {
+                "provisioningClassName": self.provisioning_class,
+                "podSets": [
+                    {"podTemplateRef": {"name": name}, "count": count}
+                    for name, (_, count) in zip(template_names, self.shapes, strict=True)
+                ],
+            },
+        }
+        templates: list[Body] = [
+            {"metadata": {"name": name}, "template": {"spec": spec}}
+            for name, (spec, _) in zip(template_names, self.shapes, strict=True)
+        ]
+        return request, templates
 
 
 def wanted(scale_up: ScaleUp, pool: ElasticView) -> Wanted:
@@ -47,41 +77,26 @@ def wanted(scale_up: ScaleUp, pool: ElasticView) -> Wanted:
         spec = _pod_spec(pod, pool)
         key = json.dumps(spec, sort_keys=True)
         shapes[key] = spec, shapes.get(key, (spec, 0))[1] + 1
-    listed = [shapes[key] for key in sorted(shapes)]
-    name = f"{workload.name[:_LONGEST_NAME].rstrip('-.')}-{_digest(workload.key)}"
-    requested = _digest(json.dumps([listed, pool.provisioning_class], sort_keys=True))
-    pod_sets = [
-        {"podTemplateRef": {"name": f"{name}-{i}"}, "count": count}
-        for i, (_, count) in enumerate(listed)
-    ]
-    body = {
-        "metadata": {
-            "name": name,
-            "namespace": workload.namespace,
-            "labels": {names.LABEL_MANAGED_BY: names.CONTROLLER_NAME},
-            "annotations": {
-                names.ANNOTATION_WORKLOAD: workload.name,
-                names.ANNOTATION_REQUESTED: requested,
-            },
-        },
-        "spec": {"provisioningClassName": pool.provisioning_class, "podSets": pod_sets},
-    }
-    templates = tuple(
-        {"metadata": {"name": f"{name}-{i}"}, "template": {"spec": spec}}
-        for i, (spec, _) in enumerate(listed)
+    listed = tuple(shapes[key] for key in sorted(shapes))
+    return Wanted(
+        namespace=workload.namespace,
+        name=f"{workload.name[:_LONGEST_NAME].rstrip('-.')}-{_digest(workload.key)}",
+        workload=workload.name,
+        provisioning_class=pool.provisioning_class,
+        shapes=listed,
+        requested=_digest(json.dumps([listed, pool.provisioning_class], sort_keys=True)),
     )
-    return Wanted(workload.namespace, name, requested, body, templates)
 
 
-def owned_by(template: Body, request: ProvisioningRequest) -> Body:
-    """The template, which goes when the request goes."""
+def owned_by(request: ProvisioningRequest) -> Body:
+    """The patch of a PodTemplate with which it goes when the request goes."""
     owner = {
         "apiVersion": "autoscaling.x-k8s.io/v1",
         "kind": "ProvisioningRequest",
         "name": request.metadata.name,
         "uid": request.metadata.uid,
     }
-    return {**template, "metadata": {**template["metadata"], "ownerReferences": [owner]}}
+    return {"metadata": {"ownerReferences": [owner]}}
 
 
 def state_of(request: ProvisioningRequest) -> RequestState | Literal["Pending"]:

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.api.kinds import GpuProject
+from extender.api.kinds import Elastic, ElasticNode, GpuNodePool, GpuNodePoolSpec, GpuProject
 from extender.api.names import PRIORITY_CLASSES
-from extender.api.objects import Taint
+from extender.api.objects import ObjectMeta, Taint
 from extender.cli.checks.checked import judge
 from extender.preflight.facts import Budget, DefaultingClass, Facts, Job, Named, Node
 from extender.preflight.findings import PreflightFinding, State, some
@@ -232,3 +232,12 @@ def test_the_worst_comes_first() -> None:
 
 def test_long_lists_are_cut() -> None:
     assert some(["d", "c", "b", "a"]) == "a, b, c and 1 more"
+
+
+def test_an_elastic_pool_needs_a_cluster_that_serves_its_requests() -> None:
+    grows = Elastic(max_nodes=4, node=ElasticNode(gpus=8, cpu=64, memory_gib=512))
+    pool = GpuNodePool(metadata=ObjectMeta(name="a100"), spec=GpuNodePoolSpec(elastic=grows))
+    found = finding(good(node_pools=[pool]), "node autoscaling")
+    assert (found.state, "a100" in found.found) == (State.FAIL, True)
+    served = good(node_pools=[pool], groups=["autoscaling.x-k8s.io"])
+    assert finding(served, "node autoscaling").state is State.OK

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from extender.policy.decide import decide
+from extender.state.model import ElasticView
 from extender.view.answers import AsOf, Explanation
 from extender.view.explain import explain, find
 from extender.view.line import waiting
@@ -128,3 +129,31 @@ def test_a_pod_and_an_owner_are_found_by_name() -> None:
         assert workload is not None
         assert workload.key == "ns/a-run"
     assert find(picture, "ns", "nothing") == (None, 0)
+
+
+def test_why_says_what_an_elastic_pool_buys_and_why_not() -> None:
+    cluster = full_cluster()
+    grows = ElasticView(
+        max_nodes=4,
+        n_gpus=8,
+        card_mib=16384,
+        card_model="A100",
+        cpu_milli=64_000,
+        memory_mib=1 << 20,
+        selector=(),
+        labels=(),
+        provisioning_class="c",
+    )
+    cluster.pool("default", elastic=grows)
+    cluster.department("d", quota=64)
+    cluster.project("owner", quota=16, department="d")
+    cluster.job("big", "owner", gpus=8, pods=2)
+    cluster.job("more", "b", gpus=8)
+
+    def check(key: str) -> tuple[str, str]:
+        found = {each.name: each for each in told(cluster, key).checks}
+        return found["new nodes"].outcome, found["new nodes"].message
+
+    assert check("ns/big") == ("yes", "a ProvisioningRequest asks for 2 more nodes of default")
+    assert check("ns/more")[0] == "no"
+    assert "within its project's" in check("ns/more")[1]

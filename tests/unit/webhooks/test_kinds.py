@@ -22,6 +22,10 @@ def gpu(name: str = "default", **figures: Any) -> Body:
     return {"name": name, "gpu": figures}
 
 
+def elastic(**node: Any) -> Body:
+    return {"maxNodes": 4, "node": {"gpus": 8, "cpu": 64, "memoryGiB": 512, **node}}
+
+
 def review(
     kind: str, spec: Body, name: str = "vision", before: Body | None = None, operation: str = ""
 ) -> bytes:
@@ -123,6 +127,11 @@ REFUSED: dict[str, tuple[str, Body, str]] = {
         "would have no node",
     ),
     "a second pool for the rest": ("GpuNodePool", {}, "only one may take all other nodes"),
+    "new nodes that another pool would have": (
+        "GpuNodePool",
+        {"nodeSelector": {"zone": "1"}, "elastic": elastic(labels={"zone": "2"})},
+        "so a new node is in no pool",
+    ),
     "a topology without levels": ("GpuTopology", {}, "is empty; list labels of nodes"),
     "a level that is no label": (
         "GpuTopology",
@@ -239,6 +248,11 @@ ODD: dict[str, tuple[str, Body, str]] = {
         "GpuDepartment",
         {"nodePools": [gpu(quota=7)]},
         "they can't all have theirs at once",
+    ),
+    "an elastic pool that does not share fairly": (
+        "GpuNodePool",
+        {"nodeSelector": {"a": "1"}, "policy": "Priority", "elastic": elastic()},
+        "has no effect under policy Priority",
     ),
     "pools that overlap": ("GpuNodePool", {"nodeSelector": {"zone": "1"}}, "names decide"),
     "a level of two topologies": (

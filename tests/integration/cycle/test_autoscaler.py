@@ -1,0 +1,124 @@
+"""Cluster Autoscaler itself, from a pool without nodes; kwok plays the machines that it buys.
+
+Skipped unless `$BALLAST_AUTOSCALER` is a folder with the program `cluster-autoscaler` and the
+`provisioningrequests.yaml` that belongs to it; docs/autoscaling.md says which release ran.
+"""
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.cycle.test_elastic import patch, requests, waits_for
+from tests.integration.cycle.two_projects import Scene
+from tests.support import workloads
+from tests.support.auditor import Auditor
+from tests.support.controlplane.handles import Cluster
+from tests.support.controlplane.nodes import GpuNodes
+from tests.support.controlplane.ports import free_ports
+from tests.support.controlplane.process import Process
+
+GPUS = 8
+POOL = {
+    "apiVersion": "ballast.dev/v1alpha1",
+    "kind": "GpuNodePool",
+    "metadata": {"name": "default"},
+    "spec": {"elastic": {"maxNodes": 6, "node": {"gpus": GPUS, "cpu": 96, "memoryGiB": 512}}},
+}
+GROUP = "bought"
+
+
+@pytest.fixture(scope="module")
+def built() -> Path:
+    folder = os.environ.get("BALLAST_AUTOSCALER", "")
+    if not folder:
+        pytest.skip("no Cluster Autoscaler: set BALLAST_AUTOSCALER to a folder that has it")
+    return Path(folder)
+
+
+@pytest.fixture
+async def scene(cluster: Cluster, audited: Auditor, built: Path) -> AsyncIterator[Scene]:
+    """No node. team-a may have 32 GPUs, team-b none."""
+    admin = cluster.control_plane.admin
+    definition = yaml.safe_load((built / "provisioningrequests.yaml").read_text())
+    admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    admin.post(f"{workloads.API}/gpunodepools", POOL)
+    async with Scene.open(cluster, n_nodes=0, cards=GPUS) as opened:
+        patch(opened, "gpudepartment", "research", 32)
+        patch(opened, "gpuproject", "team-a", 32)
+        yield opened
+        await audited.finish()
+
+
+@pytest.fixture
+def autoscaler(scene: Scene, built: Path, tmp_path: Path) -> Iterator[Process]:
+    """The autoscaler, with one group of nodes that begins empty."""
+    (template,) = GpuNodes(1, GPUS, "A100", 81920, "96", "512Gi", "template").manifests()
+    template["metadata"]["labels"]["group"] = GROUP
+    config = {
+        "apiVersion": "v1alpha1",
+        "readNodesFrom": "configmap",
+        "nodegroups": {"fromNodeLabelKey": "group"},
+        "nodes": {"skipTaint": True},
+        "configmap": {"name": "templates"},
+    }
+    _config_map(scene, "kwok-provider-config", {"config": yaml.safe_dump(config)})
+    items = {"apiVersion": "v1", "kind": "List", "items": [template]}
+    _config_map(scene, "templates", {"templates": json.dumps(items)})
+    kubeconfig = scene.plane.kubeconfig
+    (port,) = free_ports(1)
+    argv = [
+        str(built / "cluster-autoscaler"),
+        f"--kubeconfig={kubeconfig}",
+        "--cloud-provider=kwok",
+        "--enable-provisioning-requests",
+        "--leader-elect=false",
+        "--scan-interval=2s",
+        "--scale-down-enabled=false",
+        f"--address=127.0.0.1:{port}",
+        "--namespace=default",
+        "--v=4",
+    ]
+    env = os.environ | {
+        "KWOK_PROVIDER_MODE": "local",
+        "KUBECONFIG": kubeconfig,
+        "POD_NAMESPACE": "default",
+    }
+    log = Path(os.environ.get("BALLAST_AUTOSCALER_LOG", tmp_path / "autoscaler.log"))
+    process = Process("cluster-autoscaler", argv, log, env)
+    process.start()
+    yield process
+    process.kill()
+
+
+def _config_map(scene: Scene, name: str, data: dict[str, str]) -> None:
+    body: dict[str, Any] = {"metadata": {"name": name}, "data": data}
+    scene.admin.post("/api/v1/namespaces/default/configmaps", body)
+
+
+def nodes(scene: Scene) -> list[str]:
+    listed = scene.admin.get("/api/v1/nodes")["items"]
+    return [each["metadata"]["name"] for each in listed]
+
+
+@pytest.mark.timeout(300)
+async def test_a_gang_within_quota_gets_its_nodes_and_borrowers_get_none(
+    scene: Scene, autoscaler: Process
+) -> None:
+    scene.submit_job("team-b", "borrows", 1, GPUS * 1000)
+    await scene.until_decided(5)
+    why_not = "only work within its project's and department's quota gets new nodes"
+    await scene.until(lambda: why_not in waits_for(scene, "team-b"), "team-b to be told why not")
+    group = workloads.pod_group("train", "team-a", 4)
+    scene.admin.post(f"{workloads.API}/namespaces/team-a/gpupodgroups", group)
+    scene.submit_job("team-a", "train", 4, GPUS * 1000, group="train")
+    await scene.until_bound("team-a", 4)
+    await scene.until(lambda: not requests(scene), "the request to go")
+    await scene.until_decided(20)
+    assert len(nodes(scene)) == 4, nodes(scene)
+    assert not (await scene.look("team-b")).bound
+    assert autoscaler.is_alive
