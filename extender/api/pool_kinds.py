@@ -67,7 +67,7 @@ JobOrder = Literal["Fifo", "StrictFifo"]
 class ElasticNode(Struct, rename="camel", kw_only=True, omit_defaults=True):
     """What a new node of the pool has for pods, as its Node reports it."""
 
-    gpus: Annotated[int, Meta(ge=1, le=64)]
+    gpus: Annotated[int, Meta(ge=1, le=64, description="Number of cards.")]
     gpu_memory_mib: Annotated[
         int, Meta(ge=0, description="Memory of each card; 0: not stated, and no gpu-memory fits.")
     ] = field(default=0, name="gpuMemoryMiB")

@@ -30,6 +30,8 @@ from extender.state.snapshot import Snapshot
 
 #: Seconds between two looks: what is found is to be known before pods are told why they wait.
 LOOK_S: Final = 2.0
+#: A look takes as much CPU time as a decision: at most a tenth of one core is spent on it.
+_REST: Final = 9
 #: A request that failed, or whose nodes were given up, is made again after so many seconds.
 RETRY_S: Final = 300.0
 _NOT_SERVED: Final = "no node is added: this cluster serves no ProvisioningRequest"
@@ -49,7 +51,7 @@ class ProvisioningKeeper:
     def __init__(self, client: Client, state: ClusterState) -> None:
         self._client = client
         self._state = state
-        self._looked_at = float("-inf")
+        self._next_at = float("-inf")
         #: Until a look finds no request and no elastic pool, there may be some to delete.
         self._is_needed = True
         self._over_since: dict[str, float] = {}
@@ -66,12 +68,12 @@ class ProvisioningKeeper:
     def start(self, plan: Plan) -> None:
         """Take a look, if one is due; returns at once."""
         now = asyncio.get_running_loop().time()
-        if now - self._looked_at < LOOK_S or (self._task is not None and not self._task.done()):
+        if now < self._next_at or (self._task is not None and not self._task.done()):
             return
         has_elastic = any(pool.spec.elastic for pool in self._state.node_pools.values())
         if not has_elastic and not self._is_needed:
             return
-        self._looked_at = now
+        self._next_at = now + LOOK_S
         snapshot = self._state.snapshot(int(time.time()))
         self._task = asyncio.create_task(self._look(snapshot, dict(plan.waits)))
 
@@ -93,7 +95,8 @@ class ProvisioningKeeper:
 
     async def _keep(self, snapshot: Snapshot, waits: Mapping[str, Refused]) -> None:
         pools = snapshot.pools
-        found = await asyncio.to_thread(scale_ups, snapshot, waits)
+        found, took_s = await asyncio.to_thread(_decide, snapshot, waits)
+        self._next_at = max(self._next_at, asyncio.get_running_loop().time() + _REST * took_s)
         try:
             listed = await self._client.list_all(PROVISIONING_REQUESTS, label_selector=_SELECTOR)
         except NotFound:
@@ -166,6 +169,12 @@ class ProvisioningKeeper:
         except Conflict:
             return  # another request has the name now
         log.info("asks for nodes no more", request=f"{meta.namespace}/{meta.name}")
+
+
+def _decide(snapshot: Snapshot, waits: Mapping[str, Refused]) -> tuple[ScaleUps, float]:
+    """Who is entitled to nodes, and the CPU seconds that it took to know."""
+    started_s = time.thread_time()
+    return scale_ups(snapshot, waits), time.thread_time() - started_s
 
 
 def _requested(request: ProvisioningRequest) -> str:
