@@ -264,6 +264,8 @@ class Candidates:
         workload = self.workloads[w]
         rest = {pod.uid: pod for pod in self._live(workload)}
         self.surplus[w] = 0
+        for p in self.members[w]:
+            self.is_core[p] = 0
         for p in here:
             pod = rest.pop(self.pods[p].uid)
             self.is_core[p] = not is_satisfied(workload, rest.values())

@@ -113,12 +113,7 @@ class FillBack:
             nodes |= {placement.node for placement in statement.placements}
         elif not self._is_over(nodes):
             return True
-        taken_back = [
-            (owner, owner.unassign(uid))
-            for owner in giving
-            for uid, assignment in list(owner.assignments.items())
-            if assignment.placement.node in nodes
-        ]
+        taken_back = [(owner, each) for owner in giving for each in owner.unassign_on(nodes)]
         is_placed = _assign_again(taken_back, giving)
         return is_placed and not self._is_over(nodes) and self._are_apart(stay)
 

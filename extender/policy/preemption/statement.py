@@ -1,11 +1,12 @@
 """The operations of one attempt: places that are assigned, pods that are evicted or moved.
 
 Each operation changes the session's simulation and the candidates together, and can be rolled back
-to any checkpoint. A pod that is moved leaves its place and gets another one; until then it is on
+to any checkpoint: then all is as it was, the order of places and victims too, which decides what is
+tried first. A pod that is moved leaves its place and gets another one; until then it is on
 the way. Evicted pods are taken off their queue, moved pods are not.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -76,8 +77,9 @@ class Statement:
     their steps.
 
     `assignments` are by uid, `units` by their first pod p, `moving` by p with the new place where
-    one is found. `charged_to`: the plan is part of the cycle's, so the queues of this request hold
-    what its places do.
+    one is found. What takes entries out makes a new dict, so that its undo is the old one.
+    `charged_to`: the plan is part of the cycle's, so the queues of this request hold what its
+    places do.
     """
 
     session: Session
@@ -126,6 +128,8 @@ class Statement:
             _, nodes, undo, args = self.log.pop()
             undo(self, *args)
             self.touched.extend(nodes)
+        if self.charged_to:
+            self.candidates.sync(self.charged_to.leaf.chain)
 
     def assign(self, pod: PodView, frame: NodeSet) -> bool:
         """Give the pod the best place that is free later; False where none is."""
@@ -146,8 +150,7 @@ class Statement:
         """Give all of the preemptor's pods new places, as `allocate` would in what is free
         later."""
         mark = self.checkpoint()
-        for pod in pods:
-            self.unassign(pod.uid)
+        self.unassign({pod.uid for pod in pods})
         start = self._mark()
         placed = self.session.places.place_in(pods, self.pool, "later")
         if placed is None:
@@ -158,17 +161,23 @@ class Statement:
             self._add_assignment(Assignment(by_uid[pod.uid], WHOLE_POOL), start)
         return True
 
-    def unassign(self, uid: str) -> Assignment:
-        """Take a place back; returns it."""
-        mark = self._mark()
-        assignment = self.assignments.pop(uid)
-        ix = self.ix_of(assignment.placement.node)
-        self.session.sim.unhold(ix, assignment.placement.pod, assignment.placement.cards)
-        if self.charged_to:
-            gpu, cpu, memory = assignment.placement.amounts
-            self._charge(ix, (-gpu, -cpu, -memory))
-        self._note(mark, (ix,), Statement._put_assignment, uid, assignment)
-        return assignment
+    def unassign(self, uids: Collection[str]) -> list[Assignment]:
+        """Take the places of these pods back; returns them."""
+        mark, before = self._mark(), self.assignments
+        self.assignments = {uid: each for uid, each in before.items() if uid not in uids}
+        taken = [each for uid, each in before.items() if uid in uids]
+        ixs = [self.ix_of(each.placement.node) for each in taken]
+        for ix, each in zip(ixs, taken, strict=True):
+            self.session.sim.unhold(ix, each.placement.pod, each.placement.cards)
+            gpu, cpu, memory = each.placement.amounts
+            self._charge((-gpu, -cpu, -memory))
+        self._note(mark, ixs, Statement._set_assignments, before)
+        return taken
+
+    def unassign_on(self, nodes: Collection[str]) -> list[Assignment]:
+        """Take the places on these nodes back; returns them."""
+        here = [uid for uid, each in self.assignments.items() if each.placement.node in nodes]
+        return self.unassign(set(here)) if here else []
 
     def evict(self, unit: EvictionUnit) -> None:
         """The unit is stopped."""
@@ -178,19 +187,21 @@ class Statement:
             pod = candidates.pods[p]
             sim.evict(self.ix_of(pod.node), pod, pod.cards)
         sim.discharge(candidates.leaves[unit.w], candidates.amounts_of(unit.pods), is_np=False)
-        self._mark_evicted(unit, True)
-        self._note(mark, self.nodes_of(unit.w), Statement._mark_evicted, unit, False)
+        self.units[unit.pods[0]] = unit
+        self._mark_evicted(unit, is_evicted=True)
+        self._note(mark, self.nodes_of(unit.w), Statement._undo_evict, unit)
 
     def keep(self, unit: EvictionUnit) -> None:
         """The unit, which was stopped, stays after all."""
-        mark = self._mark()
+        mark, before = self._mark(), self.units
         sim, candidates = self.session.sim, self.candidates
         for p in unit.pods:
             pod = candidates.pods[p]
             sim.reinstate(self.ix_of(pod.node), pod, pod.cards)
         sim.charge(candidates.leaves[unit.w], candidates.amounts_of(unit.pods), is_np=False)
-        self._mark_evicted(unit, False)
-        self._note(mark, self.nodes_of(unit.w), Statement._mark_evicted, unit, True)
+        self.units = {p: each for p, each in before.items() if each is not unit}
+        self._mark_evicted(unit, is_evicted=False)
+        self._note(mark, self.nodes_of(unit.w), Statement._undo_keep, unit, before)
 
     def unassign_for_move(self, p: int) -> None:
         """The pod leaves its place for another one, which is yet to be found."""
@@ -198,8 +209,9 @@ class Statement:
         pod = self.candidates.pods[p]
         ix = self.ix_of(pod.node)
         self.session.sim.evict(ix, pod, pod.cards)
-        self._mark_moving(p, True)
-        self._note(mark, (ix,), Statement._mark_moving, p, False)
+        self.moving[p] = None
+        self._mark_moving(p, is_moving=True)
+        self._note(mark, (ix,), Statement._undo_unassign_for_move, p)
 
     def relocate(self, p: int) -> bool:
         """Find a new place for a displaced pod; False where there is none."""
@@ -214,17 +226,17 @@ class Statement:
 
     def cancel_move(self, p: int) -> None:
         """A displaced pod goes back to its old place; the new one is given up."""
-        mark = self._mark()
+        mark, before = self._mark(), self.moving
         sim, pod = self.session.sim, self.candidates.pods[p]
         ixs = [self.ix_of(pod.node)]
-        placement = self.moving[p]
+        placement = before[p]
         if placement is not None:
             ixs.append(self.ix_of(placement.node))
             sim.unhold(ixs[1], pod, placement.cards)
         sim.reinstate(ixs[0], pod, pod.cards)
-        self._mark_moving(p, False)
-
-        self._note(mark, ixs, Statement._unassign_again, p, placement)
+        self.moving = {other: place for other, place in before.items() if other != p}
+        self._mark_moving(p, is_moving=False)
+        self._note(mark, ixs, Statement._undo_cancel_move, p, before)
 
     def is_over(self, ix: int) -> bool:
         """Whether the node would hold more than it has, later."""
@@ -245,52 +257,54 @@ class Statement:
         n_pods = sum(len(unit.pods) for unit in units) + len(self.moving)
         return high, moved, (n_pods << 40) | age
 
-    def _charge(self, ix: int, amounts: Amounts) -> None:
-        """The preemptor holds so much more on node `ix`."""
-        assert self.charged_to is not None
-        session, workload = self.session, self.charged_to.pending.workload
-        leaf = session.queue_of(workload, session.snapshot.nodes.pool[ix])
-        session.sim.charge(leaf, amounts, is_np=not workload.is_preemptible)
+    def _charge(self, amounts: Amounts) -> None:
+        """The queues of a preemptor that is part of the cycle's plan hold so much more."""
+        if self.charged_to:
+            leaf, workload = self.charged_to.leaf, self.charged_to.pending.workload
+            self.session.sim.charge(leaf, amounts, is_np=not workload.is_preemptible)
+            self.candidates.sync(leaf.chain)
 
     def _add_assignment(self, assignment: Assignment, mark: int) -> None:
         uid, ix = assignment.placement.pod.uid, self.ix_of(assignment.placement.node)
-        if self.charged_to:
-            # So much memory is more of a small card than of a large one.
-            self._charge(ix, assignment.placement.amounts)
+        # So much memory is more of a small card than of a large one.
+        self._charge(assignment.placement.amounts)
         self.assignments[uid] = assignment
         self._note(mark, (ix,), Statement._drop_assignment, uid)
 
-    def _put_assignment(self, uid: str, assignment: Assignment) -> None:
-        self.assignments[uid] = assignment
-
-    def _set_place(self, p: int, placement: Placement | None) -> None:
-        self.moving[p] = placement
-
-    def _unassign_again(self, p: int, placement: Placement | None) -> None:
-        self._mark_moving(p, True)
-        self.moving[p] = placement
+    def _set_assignments(self, assignments: dict[str, Assignment]) -> None:
+        self.assignments = assignments
 
     def _drop_assignment(self, uid: str) -> None:
         del self.assignments[uid]
 
-    def _mark_evicted(self, unit: EvictionUnit, is_evicted: bool) -> None:
+    def _set_place(self, p: int, placement: Placement | None) -> None:
+        self.moving[p] = placement
+
+    def _undo_evict(self, unit: EvictionUnit) -> None:
+        del self.units[unit.pods[0]]
+        self._mark_evicted(unit, is_evicted=False)
+
+    def _undo_keep(self, unit: EvictionUnit, units: dict[int, EvictionUnit]) -> None:
+        self.units = units
+        self._mark_evicted(unit, is_evicted=True)
+
+    def _undo_unassign_for_move(self, p: int) -> None:
+        del self.moving[p]
+        self._mark_moving(p, is_moving=False)
+
+    def _undo_cancel_move(self, p: int, moving: dict[int, Placement | None]) -> None:
+        self.moving = moving
+        self._mark_moving(p, is_moving=True)
+
+    def _mark_evicted(self, unit: EvictionUnit, *, is_evicted: bool) -> None:
         candidates = self.candidates
-        if is_evicted:
-            self.units[unit.pods[0]] = unit
-            candidates.evict(unit.pods)
-        else:
-            del self.units[unit.pods[0]]
-            candidates.keep(unit.pods)
+        (candidates.evict if is_evicted else candidates.keep)(unit.pods)
         if len(candidates.members[unit.w]) > 1:
             candidates.refresh(unit.w)
         candidates.sync(candidates.leaves[unit.w].chain)
 
-    def _mark_moving(self, p: int, is_moving: bool) -> None:
+    def _mark_moving(self, p: int, *, is_moving: bool) -> None:
         candidates = self.candidates
-        if is_moving:
-            self.moving[p] = None
-        else:
-            del self.moving[p]
         candidates.move(p, is_moving=is_moving)
         candidates.refresh(candidates.owner[p])
 
