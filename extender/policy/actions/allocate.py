@@ -188,7 +188,8 @@ class _Round:
             self.session.waits.pop(pending.workload.key, None)
 
     def _has_place(self, pending: Pending) -> bool:
-        return has_place_in(self.session, pending, pending.chunk, (self.pool,), "now")
+        with self.session.reservations.lifted_for(pending, self.pool):
+            return has_place_in(self.session, pending, pending.chunk, (self.pool,), "now")
 
     def _may_wait(self, leaf: Queue, pending: Pending) -> bool:
         """Whether it has its turn after reclaim; pools of other policies have theirs only now."""

@@ -75,9 +75,10 @@ class YieldToPreemption:
                 and now_s - end.pod.started_at
                 >= max(queue.preempt_min_runtime_s for queue in end.leaf.chain)
             ]
-            blocked.can_be_served = bool(evicted) and future.has_place_without(
-                pending, self.pool, evicted
-            )
+            with session.reservations.lifted_for(pending, self.pool):
+                blocked.can_be_served = bool(evicted) and future.has_place_without(
+                    pending, self.pool, evicted
+                )
         return blocked.can_be_served
 
 

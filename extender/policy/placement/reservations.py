@@ -4,9 +4,9 @@ it.
 In each node pool one blocked workload that asks for more than one GPU, and stays within what its
 queue deserves, has the places at which it can start first: after the ends that users stated for the
 next four hours, or in its drain periods after the ends of the preemptible pods that started lately.
-Other work starts on these cards if it states that it ends before, or if the blocked workload could
-take them back by reclaim or preemption, unless work of its project that may not use them precedes
-it: that would preempt it, and have the cards after all.
+Other work starts on these cards if it states that it ends before, if it would preempt the blocked
+workload, or if the blocked workload could take them back by reclaim or preemption, unless work of
+its project that may not use them precedes it: that would preempt it, and have the cards after all.
 
 A drain period begins when the workload has waited for 4, 8, 16, ... hours, and lasts for a quarter
 of that time. Work that is larger than its queue's share has one in its turn.
@@ -127,11 +127,22 @@ class Reservations:
         leaf = self.future.queues[pool].leaf_of(workload)
         if leaf is None or self._is_preceded(leaf, workload, pool):
             return False
+        if self._would_preempt(leaf, pending, kept, pool):
+            return True
         now_s, run_s = self.future.snapshot.now_s, workload.expected_run_s
         if kept.start_s is not None and run_s is not None and now_s + run_s <= kept.start_s:
             return True
         after_s = 0 if kept.start_s is None else kept.start_s - now_s
         return kept.take_back.could_take(leaf, workload, pending.need(), after_s)
+
+    def _would_preempt(
+        self, leaf: Queue, pending: Pending, kept: BackfillReservation, pool: str
+    ) -> bool:
+        """Whether the workload would preempt the one that the cards are kept for."""
+        big = kept.take_back
+        if leaf.project is not big.leaf.project:
+            return False
+        return self.take_back(leaf, pending, pool, ()).could_preempt(big.leaf, big.workload)
 
     def _remember(self, pending: Pending, pool: str) -> None:
         workload, leaf = pending.workload, self.future.queues[pool].leaf_of(pending.workload)
