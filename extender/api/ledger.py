@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from extender.api.names import DEFAULT_POOL, LABEL_NODE_POOL
 from extender.api.objects import Condition, ObjectMeta
 from extender.api.units import format_gpus
 
@@ -105,9 +106,10 @@ class Row(
 
 
 class GpuNodeSpec(Struct, rename="camel", kw_only=True):
-    """The rows of the node. `pods` and `used` sum them up and are written with them.
+    """The rows of the node, and their sums `pods` and `used`, which are written with them.
 
-    `changed_at` is in unix seconds: a row that is not there any more held its cards until then.
+    `changedAt` is the Unix second of the last write: until then, a row that it removed held its
+    cards.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -167,6 +169,11 @@ class GpuNode(Struct, rename="camel", kw_only=True):
     metadata: ObjectMeta
     spec: GpuNodeSpec = field(default_factory=GpuNodeSpec)
     status: GpuNodeStatus = field(default_factory=GpuNodeStatus)
+
+    @property
+    def pool(self) -> str:
+        """The node pool of the node: as its label says, else the default pool."""
+        return self.metadata.label(LABEL_NODE_POOL) or DEFAULT_POOL
 
     @property
     def n_foreign(self) -> int:

@@ -12,7 +12,6 @@ from msgspec import Struct
 from extender.api.demand import slices_milli
 from extender.api.events import Event, Removed, Upserted
 from extender.api.kinds import GpuNode, Row
-from extender.api.names import DEFAULT_POOL, LABEL_NODE_POOL
 
 #: Seconds for which what has ended is kept: longer than two bookings and an election.
 KEPT_S: Final = 900
@@ -115,7 +114,7 @@ class UsageMeter:
         return Hold(
             uid=row.uid,
             project=row.project,
-            node_pool=node.metadata.label(LABEL_NODE_POOL) or DEFAULT_POOL,
+            node_pool=node.pool,
             model=models.get(first, ""),
             milli=milli,
             since=since,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import GpuNode, GpuNodePool, GpuNodePoolSpec
-from extender.api.names import DEFAULT_POOL, LABEL_NODE_POOL
+from extender.api.names import DEFAULT_POOL
 from gpu_shim.agent.agent import Agent
 
 
@@ -57,5 +57,5 @@ class Follower:
 
     def _rules(self) -> GpuNodePoolSpec:
         """What the pool of this node says."""
-        pool = self.node.metadata.label(LABEL_NODE_POOL) if self.node is not None else ""
-        return self.pools.get(pool or DEFAULT_POOL, GpuNodePoolSpec())
+        pool = self.node.pool if self.node is not None else DEFAULT_POOL
+        return self.pools.get(pool, GpuNodePoolSpec())

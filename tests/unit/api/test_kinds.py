@@ -5,6 +5,7 @@ import pytest
 
 from extender.api import kinds
 from extender.api.kinds import (
+    GpuNode,
     GpuNodePoolStatus,
     GpuPodGroupStatus,
     PoolUse,
@@ -13,7 +14,7 @@ from extender.api.kinds import (
     Row,
 )
 from extender.api.ledger import devices_status
-from extender.api.objects import Condition
+from extender.api.objects import Condition, ObjectMeta
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,12 @@ def test_cards_are_counted_beside_the_devices() -> None:
     devices[1].health = "Unhealthy"
     status = msgspec.convert(msgspec.to_builtins(devices_status(devices)), kinds.GpuNodeStatus)
     assert (status.devices, status.cards, status.healthy_cards) == (devices, 2, 1)
+
+
+def test_node_without_a_pool_label_is_in_the_default_pool() -> None:
+    assert GpuNode(metadata=ObjectMeta(name="n")).pool == "default"
+    labels = {"ballast.dev/node-pool": "training"}
+    assert GpuNode(metadata=ObjectMeta(name="n", labels=labels)).pool == "training"
 
 
 def test_only_our_kinds_have_our_api_version() -> None:
