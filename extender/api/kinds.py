@@ -32,6 +32,7 @@ from extender.api.ledger import (
     GpuNodeSpec,
     GpuNodeStatus,
     MoveHold,
+    RestartPolicy,
     Row,
     RowState,
 )
@@ -113,6 +114,7 @@ __all__ = [
     "PoolUse",
     "QueueStatus",
     "QueueSummary",
+    "RestartPolicy",
     "Row",
     "RowState",
     "Seconds",

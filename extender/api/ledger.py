@@ -33,6 +33,8 @@ def guaranteed_milli(request_milli: int, cards: Iterable[CardShare]) -> int:
 
 
 RowState = Literal["nominated", "reserved", "bound"]
+#: Kubernetes' words for what kubelet does with a container that has ended.
+RestartPolicy = Literal["Always", "OnFailure", "Never"]
 
 
 class MoveHold(
@@ -62,6 +64,7 @@ class Row(
         "compute_limit_milli": "computeLimitMilli",
         "non_preemptible": "nonPreemptible",
         "reserved_at": "reservedAt",
+        "restart_policy": "restartPolicy",
     },
     kw_only=True,
     frozen=True,
@@ -84,6 +87,10 @@ class Row(
     compute_request_milli: Natural = 0
     compute_limit_milli: Natural = 1000
     non_preemptible: bool = False
+    restart_policy: Annotated[
+        RestartPolicy,
+        Meta(description="The pod's; Never if one of its containers has that."),
+    ] = "Never"
     state: RowState
     epoch: Annotated[int, Meta(description="The plan that made the row; 0 for a direct pod.")] = 0
     reserved_at: Annotated[int, Meta(description="Unix seconds when the row was written.")] = 0

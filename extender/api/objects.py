@@ -198,6 +198,7 @@ class PodSpec(Struct, rename="camel", gc=False, kw_only=True):
     priority: int | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""
+    restart_policy: str = ""
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
     node_selector: dict[str, str] | None = None

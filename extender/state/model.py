@@ -12,7 +12,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from extender.api.demand import Demand
-from extender.api.kinds import CardShare
+from extender.api.kinds import CardShare, RestartPolicy
 from extender.api.objects import NodeSelector, Toleration
 from extender.api.reasons import Refused
 from extender.state.refusals import NONE, Denial, Refusals
@@ -123,6 +123,7 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     started_at: int = 0
     checkpoint_s: int | None = None
     grace_s: int = 30
+    restart_policy: RestartPolicy = "Never"
     constraints: Constraints = ANYWHERE
 
     @property

@@ -36,7 +36,7 @@ from extender.api.demand import (
     read_sub_groups,
     read_weight,
 )
-from extender.api.kinds import CardShare, TopologyConstraint
+from extender.api.kinds import CardShare, RestartPolicy, TopologyConstraint
 from extender.api.objects import (
     ObjectMeta,
     OwnerReference,
@@ -55,6 +55,7 @@ from extender.state.pods.constraints import (
     split_names,
     was_released,
 )
+from extender.state.pods.restarts import read_restart_policy
 from extender.state.refusals import Refusals, read_answer, read_refusals
 
 _CARD: Final = re.compile(r"([0-9]{1,2}):([1-9][0-9]{0,3}):([0-9]{1,9})", re.ASCII)
@@ -136,6 +137,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     has_begun: bool = True
     is_ready: bool = True
     is_held: bool = False
+    restart_policy: RestartPolicy = "Never"
 
     @property
     def is_controlled(self) -> bool:
@@ -257,6 +259,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         has_begun=pod.status.phase != "Pending",
         is_ready=_is_ready(pod),
         is_held=is_held(meta),
+        restart_policy=read_restart_policy(spec),
     )
 
 

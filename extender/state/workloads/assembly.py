@@ -153,6 +153,7 @@ class Assembly:
             started_at=facts.started_at,
             checkpoint_s=facts.checkpoint_s,
             grace_s=facts.grace_s,
+            restart_policy=facts.restart_policy,
             constraints=constraints,
         )
         return held(view) if facts.is_held else view

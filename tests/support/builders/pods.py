@@ -13,6 +13,7 @@ from extender.api.kinds import (
     GpuPodGroup,
     GpuPodGroupSpec,
     GpuPodGroupStatus,
+    RestartPolicy,
     SubGroup,
     TopologyConstraint,
 )
@@ -174,6 +175,11 @@ class PodBuilder(Builder):
     def grace(self, seconds: int) -> Self:
         """Asks for so long to end."""
         self._spec = replace(self._spec, termination_grace_period_seconds=seconds)
+        return self
+
+    def restarts(self, policy: RestartPolicy) -> Self:
+        """What kubelet does when a container of it has ended."""
+        self._spec = replace(self._spec, restart_policy=policy)
         return self
 
     def terminating(self, since: int = 2_000) -> Self:

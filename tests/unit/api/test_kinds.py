@@ -50,6 +50,11 @@ def test_row_of_a_whole_card_is_short() -> None:
     assert set(msgspec.to_builtins(row)) == {"uid", "namespace", "name", "cards", "state"}
 
 
+def test_row_of_a_release_without_restart_policies_is_one_of_a_pod_that_is_not_restarted() -> None:
+    before = b'{"uid":"u","namespace":"n","name":"p","cards":[],"state":"bound"}'
+    assert msgspec.json.decode(before, type=Row).restart_policy == "Never"
+
+
 def test_milli_of_a_row_is_the_sum_of_its_cards() -> None:
     cards = [kinds.CardShare(0, 500, 1), kinds.CardShare(1, 250, 1)]
     assert Row(uid="u", namespace="n", name="p", cards=cards, state="bound").milli == 750

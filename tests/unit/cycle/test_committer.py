@@ -135,6 +135,15 @@ def test_a_row_is_charged_to_the_project_of_its_pod_and_not_to_the_namespace() -
     assert (made.namespace, made.project) == ("team-a", "research")
 
 
+def test_a_row_says_what_kubelet_does_when_a_container_of_its_pod_has_ended() -> None:
+    state = ClusterState()
+    state.apply(Upserted(pod("a").needs(1000).restarts("OnFailure").build()))
+    (workload,) = state.snapshot(1_000).workloads.values()
+    placement = Placement(workload.pods[0], "n1", tuple(whole(0)))
+    made = row_of(workload, placement, state="reserved", epoch=EPOCH)
+    assert made.restart_policy == "OnFailure"
+
+
 def test_a_row_says_whether_its_pod_may_be_evicted() -> None:
     for is_inference in (False, True):
         workload = workload_of(is_inference=is_inference)

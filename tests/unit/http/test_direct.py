@@ -58,6 +58,12 @@ async def test_a_direct_pod_gets_a_row_on_a_card_with_room() -> None:
     assert [each.name for each in counter.rows("n1")] == ["a"]
 
 
+async def test_the_row_of_a_direct_pod_says_what_kubelet_does_when_a_container_has_ended() -> None:
+    counter = Counter(project("team-a").quota(1).build(), gpu_node("n1", 1).build())
+    await counter.placer.reserve(claim(pod("a").needs(500).restarts("Always").direct()), "n1")
+    assert [each.restart_policy for each in counter.rows("n1")] == ["Always"]
+
+
 async def test_a_direct_pod_that_has_a_row_gets_no_second_one_elsewhere() -> None:
     asking = pod("a").needs(500).direct()
     held = row(asking.build(), part(0, 500))
