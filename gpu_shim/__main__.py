@@ -104,9 +104,16 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
     help="A pod is evicted only after its finding was reported for so long.",
 )
 @click.option(
+    "--restart-unprotected/--no-restart-unprotected",
+    "is_restarting",
+    envvar=f"{ENVIRONMENT}_RESTART_UNPROTECTED",
+    default=False,
+    help="End containers that started without the library, if kubelet starts them again.",
+)
+@click.option(
     "--spared-namespaces",
     default="gpu-operator,nvidia-gpu-operator,kube-system",
-    help="Pods of these are neither reported nor evicted: DCGM, NVIDIA's operator.",
+    help="Pods of these are neither reported, restarted nor evicted: DCGM, NVIDIA's operator.",
 )
 @click.option(
     "--context-mib",

@@ -50,6 +50,7 @@ class Reason(StrEnum):
     GPU_UNPROTECTED = "GpuUnprotected"
     GPU_MEMORY_OVER_CAP = "GpuMemoryOverCap"
     GPU_NOT_GIVEN = "GpuNotGiven"
+    GPU_CONTAINER_RESTARTED = "GpuContainerRestarted"
     UNLEDGERED = "Unledgered"
     # An object is as its author can have meant it, or not.
     ACCEPTED = "Accepted"
@@ -104,6 +105,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.GPU_UNPROTECTED: "a process uses a shared card without the library",
     Reason.GPU_MEMORY_OVER_CAP: "the pod has more of a card's memory than its cap",
     Reason.GPU_NOT_GIVEN: "the pod uses a card that is given to others",
+    Reason.GPU_CONTAINER_RESTARTED: "a container was ended to start again with the library",
     Reason.UNLEDGERED: "the pod holds GPUs that Ballast did not give it",
     Reason.ACCEPTED: "every figure is understood, and what is named exists",
     Reason.INVALID_FIGURES: "a figure is not understood",

@@ -37,8 +37,8 @@ class Breach:
     uid: str
     reason: Reason
     message: str
-    #: Whether an honest program cannot come to this.
-    is_certain: bool = True
+    #: Whether the pod may be evicted for it: an honest program cannot come to this.
+    is_evictable: bool = True
 
 
 @dataclass(slots=True, frozen=True)
@@ -151,11 +151,11 @@ def _over_cap(
     tenant: SharingPod, card: ContainerCard, mine: Mapping[int, int]
 ) -> Iterable[tuple[str, Breach]]:
     used_mib = sum(mine.values()) // _MIB
-    is_certain = used_mib > card.cap_mib + MARGIN_MIB * len(mine)
+    is_evictable = used_mib > card.cap_mib + MARGIN_MIB * len(mine)
     if used_mib * 100 > card.cap_mib * (100 + SLACK_PERCENT):
         pod_name = f"{tenant.namespace}/{tenant.pod}"
         what = f"{pod_name}: has {used_mib} MiB of {card.uuid}, may have {card.cap_mib}"
-        yield card.uuid, Breach(tenant.uid, Reason.GPU_MEMORY_OVER_CAP, what, is_certain)
+        yield card.uuid, Breach(tenant.uid, Reason.GPU_MEMORY_OVER_CAP, what, is_evictable)
 
 
 def _not_given(

@@ -17,31 +17,41 @@ _POD: Final = re.compile(rb"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12
 #: Bytes of a process's list of groups: one line each, of which there are a dozen at most. The
 #: kernel hands it out whole.
 _LONGEST: Final = 1 << 16
-_PROC: Final = Path("/proc")
+PROC: Final = Path("/proc")
 _CREDENTIALS: Final = struct.Struct("3i")
 #: SO_PEERPIDFD of Linux 6.5, which Python has no name for.
 _PEER_PIDFD: Final = 77
 
 
-def pod_of(pid: int, proc: Path = _PROC) -> str:
+def pod_of(pid: int, proc: Path = PROC) -> str:
     """The uid of the process's pod; empty where it has none or is gone."""
+    # The innermost: the node itself may be a pod of another cluster.
+    found = _POD.findall(_groups(pid, proc))
+    return found[-1].decode().replace("_", "-") if found else ""
+
+
+def is_in_container(pid: int, pod: str, container: str, proc: Path = PROC) -> bool:
+    """Whether the process runs in this container of the pod; runtimes name its group by its id."""
+    is_named = bool(container) and container.encode() in _groups(pid, proc)
+    return is_named and pod_of(pid, proc) == pod
+
+
+def _groups(pid: int, proc: Path) -> bytes:
+    """The process's control groups as the kernel lists them; empty where it is gone."""
     try:
         # Done for every process that comes, so without the layers of `open`.
         file = os.open(f"{proc}/{pid}/cgroup", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return ""
+        return b""
     try:
-        text = os.read(file, _LONGEST)
+        return os.read(file, _LONGEST)
     except OSError:
-        return ""
+        return b""
     finally:
         os.close(file)
-    # The innermost: the node itself may be a pod of another cluster.
-    found = _POD.findall(text)
-    return found[-1].decode().replace("_", "-") if found else ""
 
 
-def pod_of_peer(connection: socket.socket, proc: Path = _PROC) -> str:
+def pod_of_peer(connection: socket.socket, proc: Path = PROC) -> str:
     """The uid of the pod that connected the other end; empty where none did, or it is gone.
 
     It is the process that called `connect`, even if another one holds the socket now. Its

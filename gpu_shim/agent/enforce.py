@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from extender.api.reasons import Reason
 from extender.kube.client import Client
 from extender.kube.errors import Conflict, KubeError, NotFound
 from extender.kube.recorder import EventRecorder, ObjectRef
@@ -23,6 +24,7 @@ from gpu_shim.agent.audit import Auditor, Breach, CardUsers, Sight
 from gpu_shim.agent.cgroups import pod_of
 from gpu_shim.agent.nri.plugin import NodePlugin
 from gpu_shim.agent.nvml import Nvml, NvmlError
+from gpu_shim.agent.restarts import Restarts
 
 EVERY_S: Final = 1.0
 #: A program that breaks its bounds has this long to end by itself. With the time until it is found
@@ -56,7 +58,7 @@ class EvictionSettings:
 
 @dataclass(slots=True)
 class Enforcer:
-    """Reports findings, each once for as long as it lasts, and evicts where that is asked for.
+    """Reports findings, each once for as long as it lasts; restarts and evicts where asked to.
 
     A pod is evicted once: after it was reported, and only for what an honest program cannot do.
     """
@@ -66,6 +68,7 @@ class Enforcer:
     sources: Sources
     eviction: EvictionSettings = field(default_factory=EvictionSettings)
     events: EventRecorder | None = None
+    restarts: Restarts | None = None
     findings: list[Breach] = field(default_factory=list)
     n_evicted: int = 0
     #: When a finding was reported, by (uid, reason).
@@ -78,6 +81,7 @@ class Enforcer:
         while True:
             await asyncio.sleep(EVERY_S)
             await self.act([*self._started_bare(), *await self.audit()])
+            self.restart()
 
     async def audit(self) -> list[Breach]:
         """What the driver shows; nothing on a node without one."""
@@ -100,7 +104,7 @@ class Enforcer:
         return CardUsers(tenants, agent.tables(), agent.whole)
 
     def _started_bare(self) -> Iterable[Breach]:
-        return self.sources.plugin.unprotected() if self.sources.plugin is not None else ()
+        return self.restarts.findings() if self.restarts is not None else ()
 
     def count(self) -> Mapping[str, int]:
         """How many pods are beyond their bounds now, by reason."""
@@ -121,6 +125,16 @@ class Enforcer:
             if await self._evict(uid):
                 self.going.add(uid)
 
+    def restart(self) -> None:
+        """End the containers without the library that kubelet starts again, after their report."""
+        if self.restarts is None:
+            return
+        for each in self.restarts.due():
+            is_told = (each.pod, Reason.GPU_UNPROTECTED) in self.told
+            if is_told and not self._is_spared(each.pod) and self.restarts.restart(each):
+                what = f"ended container {each.name}, so that it starts again with the library"
+                self._record(each.pod, Reason.GPU_CONTAINER_RESTARTED, what)
+
     def _is_spared(self, uid: str) -> bool:
         known = self._name_of(uid)
         return known is not None and known[0] in self.eviction.spared
@@ -129,7 +143,7 @@ class Enforcer:
         """Whether the finding was reported long ago, and is one to evict for."""
         since = self.told[finding.uid, finding.reason]
         is_late = now_s - since >= self.eviction.after_s
-        return self.eviction.is_on and finding.is_certain and is_late
+        return self.eviction.is_on and finding.is_evictable and is_late
 
     def describe(self, finding: Breach) -> str:
         """The pod, and what it does, without figures: they would change from second to second."""
@@ -139,10 +153,14 @@ class Enforcer:
     def _tell(self, finding: Breach) -> None:
         what = {"uid": finding.uid, "reason": finding.reason, "message": finding.message}
         _log.warning("found a pod beyond its bounds", **what)
-        known = self._name_of(finding.uid)
+        self._record(finding.uid, finding.reason, finding.message)
+
+    def _record(self, uid: str, reason: Reason, message: str) -> None:
+        """An Event on the pod."""
+        known = self._name_of(uid)
         if self.events is not None and known is not None:
-            about = ObjectRef("v1", "Pod", known[1], known[0], finding.uid)
-            self.events.record(about, finding.reason, finding.message, "Warning")
+            about = ObjectRef("v1", "Pod", known[1], known[0], uid)
+            self.events.record(about, reason, message, "Warning")
 
     async def _evict(self, uid: str) -> bool:
         """Whether the pod is going, or is none of this cluster's."""

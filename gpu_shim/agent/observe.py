@@ -50,6 +50,7 @@ FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...], bool]]] = {
     "agent_containers": ("Containers that got cards, or were refused.", ("outcome",), True),
     "agent_rejected_rows": ("Rows of the GpuNode that can't be served.", (), False),
     "agent_pods_beyond_bounds": ("Pods that break their bounds now.", ("reason",), False),
+    "agent_restarts": ("Containers that were ended to start again with the library.", (), True),
     "agent_evictions": ("Pods that were evicted for breaking their bounds.", (), True),
 }
 
@@ -141,6 +142,8 @@ class Figures(Collector):
             yield "agent_containers", ("refused",), parts.plugin.n_refused
         if parts.enforcer is not None:
             yield "agent_evictions", (), parts.enforcer.n_evicted
+            if parts.enforcer.restarts is not None:
+                yield "agent_restarts", (), parts.enforcer.restarts.n_ended
             for reason, n_pods in parts.enforcer.count().items():
                 yield "agent_pods_beyond_bounds", (reason,), n_pods
 

@@ -24,6 +24,7 @@ class AgentOptions:
     is_audited: bool
     is_evicting: bool
     evict_after_s: float
+    is_restarting: bool
     spared_namespaces: str
     context_mib: int
     mode: Mode | Literal["off", "pool"]

@@ -42,6 +42,7 @@ from gpu_shim.agent.report import (
     NodeCondition,
     NodeReporter,
 )
+from gpu_shim.agent.restarts import Restarts
 from gpu_shim.agent.waits import Waits
 from gpu_shim.agent.watch import HealthWatch
 from gpu_shim.arbiter.arbiter import Arbiter
@@ -162,7 +163,8 @@ class Program:
             sources = Sources(self.nvml, self.plugin, auditor)
             spared = frozenset(options.spared_namespaces.split(","))
             eviction = EvictionSettings(options.is_evicting, options.evict_after_s, spared)
-            self.enforcer = Enforcer(api, self.agent, sources, eviction, events)
+            restarts = Restarts(self.plugin, options.is_restarting) if self.plugin else None
+            self.enforcer = Enforcer(api, self.agent, sources, eviction, events, restarts)
             tasks += [events.run(), self.enforcer.run()]
         return tasks
 

@@ -48,6 +48,17 @@ ESCAPES = {
     "namespace": ["python3", "-c", escapes.NAMESPACE, PROGRAM, TAKES],
     "static": [f"{INSIDE}/static", str(TAKEN_MIB), "{first}"],
 }
+#: Says again and again whether it has the library.
+TELLS = """
+import os, time
+while True:
+    print(os.path.exists("/etc/ld.so.preload"), flush=True)
+    time.sleep(1)
+"""
+POLICIES = ("Always", "OnFailure", "Never")
+#: Looks of the agent in which a container that was ended once could be ended again.
+N_LOOKS = 5
+KILLED = 137
 BEHAVES = "begin(); plain(512 * MIB)\nwhile True: tell(memory()); time.sleep(0.5)"
 
 
@@ -157,6 +168,74 @@ def test_who_gets_past_the_library_is_evicted_and_others_go_on(
     quarter = REAL_MIB // 4
     assert _lines(agent, "behaves", n_seen + 2)[-1] == [quarter - 512, quarter]
     assert not {"GpuUnprotected", "GpuMemoryOverCap"} & agent.reasons(SHARED, "behaves")
+
+
+@pytest.fixture
+def away(agent: Site) -> Iterator[Callable[[], None]]:
+    """The site without its agent; to be called to have it back, as one that restarts containers."""
+    _configure(agent, EVICT="false", RESTART_UNPROTECTED="true")
+    label = AGENT_LABEL.partition("=")[0]
+    agent.kubectl("label", "node", agent.real_node, f"{label}-")
+    agent.wait("the end of the agent", GONE_S, lambda: agent.get("pods", "-n", NODE_SYSTEM), [])
+
+    def come_back() -> None:
+        agent.kubectl("label", "node", agent.real_node, AGENT_LABEL, "--overwrite")
+        _wait_for_agent(agent)
+
+    yield come_back
+    _configure(agent, EVICT="true", RESTART_UNPROTECTED="false")
+    agent.kubectl("delete", "pods", "-n", NODE_SYSTEM, "--all", "--timeout=60s")
+    come_back()
+
+
+def test_containers_that_started_without_the_agent_come_back_with_the_library(
+    agent: Site, away: Callable[[], None]
+) -> None:
+    names = {policy: policy.lower() for policy in POLICIES}
+    for policy, name in names.items():
+        made = _sharing(agent, name, "0.25", ["python3", "-c", TELLS])
+        made["spec"] |= {"restartPolicy": policy, "securityContext": {"runAsUser": 4711}}
+        agent.apply(made)
+    assert [_words(agent, name, 1)[0] for name in names.values()] == ["False"] * len(names)
+
+    away()
+    is_restarted = {"always": 1, "onfailure": 1, "never": 0}
+    agent.wait("restarts", READY_S, lambda: _restarts(agent), is_restarted)
+    said = {name: _words(agent, name, 1)[-1] for name in names.values()}
+    assert said == {"always": "True", "onfailure": "True", "never": "False"}
+    _words(agent, "never", len(_words(agent, "never", 1)) + N_LOOKS)
+    assert _restarts(agent) == is_restarted, "once"
+
+    told = {"GpuUnprotected", "GpuContainerRestarted"}
+    reasons = {name: agent.reasons(SHARED, name) & told for name in names.values()}
+    assert reasons == {"always": told, "onfailure": told, "never": {"GpuUnprotected"}}
+    assert _beyond_bounds(agent) == f"{SHARED}/never: GpuUnprotected"
+
+
+def _configure(site: Site, **options: str) -> None:
+    """Options of the agent, for the next one that starts."""
+    data = {f"BALLAST_AGENT_{name}": value for name, value in options.items()}
+    patch = ("--type=merge", "-p", json.dumps({"data": data}))
+    site.kubectl("patch", "configmap", "ballast-agent", "-n", NODE_SYSTEM, *patch)
+
+
+def _restarts(site: Site) -> dict[str, int]:
+    """How often a container of each pod was killed and restarted."""
+    found = {}
+    for pod in site.get("pods", "-n", SHARED):
+        (status,) = pod["status"]["containerStatuses"]
+        ended = status["lastState"].get("terminated", {"exitCode": KILLED})
+        assert ended["exitCode"] == KILLED
+        found[pod["metadata"]["name"]] = status["restartCount"]
+    return found
+
+
+def _beyond_bounds(site: Site) -> str:
+    """Which pods the agent says are beyond their bounds, and why."""
+    (node,) = [each for each in site.get("gpunodes") if each["metadata"]["name"] == site.real_node]
+    (found,) = [each for each in node["status"]["conditions"] if each["type"] == "PodsWithinBounds"]
+    message: str = found["message"]
+    return message
 
 
 def _pod(site: Site, name: str, share: str, code: str) -> workloads.Manifest:

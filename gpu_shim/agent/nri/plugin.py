@@ -7,7 +7,6 @@ what started while we were not is seen when the runtime tells what runs.
 """
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,9 +15,7 @@ import structlog
 
 from extender.api.demand import FRACTION_CONTAINER
 from extender.api.names import ANNOTATION_CARDS
-from extender.api.reasons import Reason
 from gpu_shim.agent.agent import Agent
-from gpu_shim.agent.audit import Breach
 from gpu_shim.agent.lending import Lender, limit_of
 from gpu_shim.agent.nri.adjust import Delivery, deliver, is_protected, protect
 from gpu_shim.agent.nri.frames import FramingError
@@ -47,11 +44,16 @@ _log = structlog.get_logger("gpu_shim.nri")
 
 @dataclass(slots=True, frozen=True)
 class RunningContainer:
-    """A container that runs; `pod` is its pod's uid."""
+    """A container that runs; `pod` is its pod's uid.
 
+    `pid` is that of its first process where it ran before us and the runtime tells it, else 0.
+    """
+
+    id: str
     pod: str
     name: str
     is_protected: bool
+    pid: int = 0
 
 
 @dataclass(slots=True)
@@ -104,14 +106,13 @@ class NodePlugin:
         """Whether a pod may have containers: until the runtime has said so, every pod may."""
         return not self.is_told or any(seen.pod == uid for seen in self.containers.values())
 
-    def unprotected(self) -> Iterable[Breach]:
+    def unprotected(self) -> list[RunningContainer]:
         """Containers of pods that share cards and were started without the libraries."""
-        for seen in self.containers.values():
-            tenant = self.agent.tenants.get(seen.pod)
-            if tenant is not None and not seen.is_protected:
-                pod_name = f"{tenant.namespace}/{tenant.pod}"
-                what = f"{pod_name}: container {seen.name} was started without the library"
-                yield Breach(seen.pod, Reason.GPU_UNPROTECTED, what)
+        return [
+            seen
+            for seen in self.containers.values()
+            if seen.pod in self.agent.tenants and not seen.is_protected
+        ]
 
     # -- what the runtime calls ----------------------------------------------------------------
 
@@ -157,7 +158,9 @@ class NodePlugin:
             _log.warning("refused a container", pod=f"{pod.namespace}/{pod.name}", why=str(error))
             raise
         self.n_adjusted += 1
-        self.containers[container.id] = RunningContainer(pod.uid, container.name, is_protected=True)
+        self.containers[container.id] = RunningContainer(
+            container.id, pod.uid, container.name, is_protected=True
+        )
         return pb.CreateContainerResponse(adjust=adjust)
 
     async def stopped(self, request: pb.ContainerRequest) -> pb.StopContainerResponse:
@@ -206,5 +209,9 @@ class NodePlugin:
     def _seen(self, pod: pb.PodSandbox, container: pb.Container) -> RunningContainer:
         is_safe = is_protected(container, self.agent.state)
         return RunningContainer(
-            pod.uid, container.name, is_safe or not self._is_for_cards(pod, container)
+            container.id,
+            pod.uid,
+            container.name,
+            is_safe or not self._is_for_cards(pod, container),
+            container.pid,
         )

@@ -27,7 +27,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1egpu_shim/agent/proto/nri.proto\x12\x14nri.pkg.api.v1alpha1\"\x07\n\x05\x45mpty\"@\n\x15RegisterPluginRequest\x12\x13\n\x0bplugin_name\x18\x01 \x01(\t\x12\x12\n\nplugin_idx\x18\x02 \x01(\t\"\x88\x01\n\x10\x43onfigureRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\t\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\x12\x1c\n\x14registration_timeout\x18\x04 \x01(\x03\x12\x17\n\x0frequest_timeout\x18\x05 \x01(\x03\"#\n\x11\x43onfigureResponse\x12\x0e\n\x06\x65vents\x18\x02 \x01(\x05\"\x87\x01\n\x12SynchronizeRequest\x12.\n\x04pods\x18\x01 \x03(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x33\n\ncontainers\x18\x02 \x03(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\x12\x0c\n\x04more\x18\x03 \x01(\x08\"#\n\x13SynchronizeResponse\x12\x0c\n\x04more\x18\x02 \x01(\x08\"{\n\x16\x43reateContainerRequest\x12-\n\x03pod\x18\x01 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x32\n\tcontainer\x18\x02 \x01(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\"T\n\x17\x43reateContainerResponse\x12\x39\n\x06\x61\x64just\x18\x01 \x01(\x0b\x32).nri.pkg.api.v1alpha1.ContainerAdjustment\"u\n\x10\x43ontainerRequest\x12-\n\x03pod\x18\x01 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x32\n\tcontainer\x18\x02 \x01(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\"\x17\n\x15StopContainerResponse\"\xa1\x01\n\x10StateChangeEvent\x12*\n\x05\x65vent\x18\x01 \x01(\x0e\x32\x1b.nri.pkg.api.v1alpha1.Event\x12-\n\x03pod\x18\x02 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x32\n\tcontainer\x18\x03 \x01(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\"\xc2\x01\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12\x46\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32\x31.nri.pkg.api.v1alpha1.PodSandbox.AnnotationsEntry\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xac\x01\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x16\n\x0epod_sandbox_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x33\n\x05state\x18\x04 \x01(\x0e\x32$.nri.pkg.api.v1alpha1.ContainerState\x12\x0b\n\x03\x65nv\x18\x08 \x03(\t\x12+\n\x06mounts\x18\t \x03(\x0b\x32\x1b.nri.pkg.api.v1alpha1.Mount\"K\n\x05Mount\x12\x13\n\x0b\x64\x65stination\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0f\n\x07options\x18\x04 \x03(\t\"\xe4\x01\n\x13\x43ontainerAdjustment\x12+\n\x06mounts\x18\x03 \x03(\x0b\x32\x1b.nri.pkg.api.v1alpha1.Mount\x12+\n\x03\x65nv\x18\x04 \x03(\x0b\x32\x1e.nri.pkg.api.v1alpha1.KeyValue\x12=\n\x05linux\x18\x06 \x01(\x0b\x32..nri.pkg.api.v1alpha1.LinuxContainerAdjustment\x12\x34\n\x0b\x43\x44I_devices\x18\x08 \x03(\x0b\x32\x1f.nri.pkg.api.v1alpha1.CDIDevice\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"N\n\x18LinuxContainerAdjustment\x12\x32\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32!.nri.pkg.api.v1alpha1.LinuxDevice\"\x82\x01\n\x0bLinuxDevice\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\r\n\x05major\x18\x03 \x01(\x03\x12\r\n\x05minor\x18\x04 \x01(\x03\x12\x39\n\tfile_mode\x18\x05 \x01(\x0b\x32&.nri.pkg.api.v1alpha1.OptionalFileMode\"!\n\x10OptionalFileMode\x12\r\n\x05value\x18\x01 \x01(\r\"\x19\n\tCDIDevice\x12\x0c\n\x04name\x18\x01 \x01(\t*l\n\x05\x45vent\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x16\n\x12REMOVE_POD_SANDBOX\x10\x03\x12\x14\n\x10\x43REATE_CONTAINER\x10\x04\x12\x12\n\x0eSTOP_CONTAINER\x10\n\x12\x14\n\x10REMOVE_CONTAINER\x10\x0b*\x82\x01\n\x0e\x43ontainerState\x12\x15\n\x11\x43ONTAINER_UNKNOWN\x10\x00\x12\x15\n\x11\x43ONTAINER_CREATED\x10\x01\x12\x14\n\x10\x43ONTAINER_PAUSED\x10\x02\x12\x15\n\x11\x43ONTAINER_RUNNING\x10\x03\x12\x15\n\x11\x43ONTAINER_STOPPED\x10\x04\x32\x65\n\x07Runtime\x12Z\n\x0eRegisterPlugin\x12+.nri.pkg.api.v1alpha1.RegisterPluginRequest\x1a\x1b.nri.pkg.api.v1alpha1.Empty2\xeb\x05\n\x06Plugin\x12\\\n\tConfigure\x12&.nri.pkg.api.v1alpha1.ConfigureRequest\x1a\'.nri.pkg.api.v1alpha1.ConfigureResponse\x12\x62\n\x0bSynchronize\x12(.nri.pkg.api.v1alpha1.SynchronizeRequest\x1a).nri.pkg.api.v1alpha1.SynchronizeResponse\x12\x44\n\x08Shutdown\x12\x1b.nri.pkg.api.v1alpha1.Empty\x1a\x1b.nri.pkg.api.v1alpha1.Empty\x12n\n\x0f\x43reateContainer\x12,.nri.pkg.api.v1alpha1.CreateContainerRequest\x1a-.nri.pkg.api.v1alpha1.CreateContainerResponse\x12\x64\n\rStopContainer\x12&.nri.pkg.api.v1alpha1.ContainerRequest\x1a+.nri.pkg.api.v1alpha1.StopContainerResponse\x12V\n\x0fRemoveContainer\x12&.nri.pkg.api.v1alpha1.ContainerRequest\x1a\x1b.nri.pkg.api.v1alpha1.Empty\x12W\n\x10RemovePodSandbox\x12&.nri.pkg.api.v1alpha1.ContainerRequest\x1a\x1b.nri.pkg.api.v1alpha1.Empty\x12R\n\x0bStateChange\x12&.nri.pkg.api.v1alpha1.StateChangeEvent\x1a\x1b.nri.pkg.api.v1alpha1.Emptyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1egpu_shim/agent/proto/nri.proto\x12\x14nri.pkg.api.v1alpha1\"\x07\n\x05\x45mpty\"@\n\x15RegisterPluginRequest\x12\x13\n\x0bplugin_name\x18\x01 \x01(\t\x12\x12\n\nplugin_idx\x18\x02 \x01(\t\"\x88\x01\n\x10\x43onfigureRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\t\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\x12\x1c\n\x14registration_timeout\x18\x04 \x01(\x03\x12\x17\n\x0frequest_timeout\x18\x05 \x01(\x03\"#\n\x11\x43onfigureResponse\x12\x0e\n\x06\x65vents\x18\x02 \x01(\x05\"\x87\x01\n\x12SynchronizeRequest\x12.\n\x04pods\x18\x01 \x03(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x33\n\ncontainers\x18\x02 \x03(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\x12\x0c\n\x04more\x18\x03 \x01(\x08\"#\n\x13SynchronizeResponse\x12\x0c\n\x04more\x18\x02 \x01(\x08\"{\n\x16\x43reateContainerRequest\x12-\n\x03pod\x18\x01 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x32\n\tcontainer\x18\x02 \x01(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\"T\n\x17\x43reateContainerResponse\x12\x39\n\x06\x61\x64just\x18\x01 \x01(\x0b\x32).nri.pkg.api.v1alpha1.ContainerAdjustment\"u\n\x10\x43ontainerRequest\x12-\n\x03pod\x18\x01 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x32\n\tcontainer\x18\x02 \x01(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\"\x17\n\x15StopContainerResponse\"\xa1\x01\n\x10StateChangeEvent\x12*\n\x05\x65vent\x18\x01 \x01(\x0e\x32\x1b.nri.pkg.api.v1alpha1.Event\x12-\n\x03pod\x18\x02 \x01(\x0b\x32 .nri.pkg.api.v1alpha1.PodSandbox\x12\x32\n\tcontainer\x18\x03 \x01(\x0b\x32\x1f.nri.pkg.api.v1alpha1.Container\"\xc2\x01\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12\x46\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32\x31.nri.pkg.api.v1alpha1.PodSandbox.AnnotationsEntry\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb9\x01\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x16\n\x0epod_sandbox_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x33\n\x05state\x18\x04 \x01(\x0e\x32$.nri.pkg.api.v1alpha1.ContainerState\x12\x0b\n\x03\x65nv\x18\x08 \x03(\t\x12+\n\x06mounts\x18\t \x03(\x0b\x32\x1b.nri.pkg.api.v1alpha1.Mount\x12\x0b\n\x03pid\x18\x0c \x01(\r\"K\n\x05Mount\x12\x13\n\x0b\x64\x65stination\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0f\n\x07options\x18\x04 \x03(\t\"\xe4\x01\n\x13\x43ontainerAdjustment\x12+\n\x06mounts\x18\x03 \x03(\x0b\x32\x1b.nri.pkg.api.v1alpha1.Mount\x12+\n\x03\x65nv\x18\x04 \x03(\x0b\x32\x1e.nri.pkg.api.v1alpha1.KeyValue\x12=\n\x05linux\x18\x06 \x01(\x0b\x32..nri.pkg.api.v1alpha1.LinuxContainerAdjustment\x12\x34\n\x0b\x43\x44I_devices\x18\x08 \x03(\x0b\x32\x1f.nri.pkg.api.v1alpha1.CDIDevice\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"N\n\x18LinuxContainerAdjustment\x12\x32\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32!.nri.pkg.api.v1alpha1.LinuxDevice\"\x82\x01\n\x0bLinuxDevice\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\r\n\x05major\x18\x03 \x01(\x03\x12\r\n\x05minor\x18\x04 \x01(\x03\x12\x39\n\tfile_mode\x18\x05 \x01(\x0b\x32&.nri.pkg.api.v1alpha1.OptionalFileMode\"!\n\x10OptionalFileMode\x12\r\n\x05value\x18\x01 \x01(\r\"\x19\n\tCDIDevice\x12\x0c\n\x04name\x18\x01 \x01(\t*l\n\x05\x45vent\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x16\n\x12REMOVE_POD_SANDBOX\x10\x03\x12\x14\n\x10\x43REATE_CONTAINER\x10\x04\x12\x12\n\x0eSTOP_CONTAINER\x10\n\x12\x14\n\x10REMOVE_CONTAINER\x10\x0b*\x82\x01\n\x0e\x43ontainerState\x12\x15\n\x11\x43ONTAINER_UNKNOWN\x10\x00\x12\x15\n\x11\x43ONTAINER_CREATED\x10\x01\x12\x14\n\x10\x43ONTAINER_PAUSED\x10\x02\x12\x15\n\x11\x43ONTAINER_RUNNING\x10\x03\x12\x15\n\x11\x43ONTAINER_STOPPED\x10\x04\x32\x65\n\x07Runtime\x12Z\n\x0eRegisterPlugin\x12+.nri.pkg.api.v1alpha1.RegisterPluginRequest\x1a\x1b.nri.pkg.api.v1alpha1.Empty2\xeb\x05\n\x06Plugin\x12\\\n\tConfigure\x12&.nri.pkg.api.v1alpha1.ConfigureRequest\x1a\'.nri.pkg.api.v1alpha1.ConfigureResponse\x12\x62\n\x0bSynchronize\x12(.nri.pkg.api.v1alpha1.SynchronizeRequest\x1a).nri.pkg.api.v1alpha1.SynchronizeResponse\x12\x44\n\x08Shutdown\x12\x1b.nri.pkg.api.v1alpha1.Empty\x1a\x1b.nri.pkg.api.v1alpha1.Empty\x12n\n\x0f\x43reateContainer\x12,.nri.pkg.api.v1alpha1.CreateContainerRequest\x1a-.nri.pkg.api.v1alpha1.CreateContainerResponse\x12\x64\n\rStopContainer\x12&.nri.pkg.api.v1alpha1.ContainerRequest\x1a+.nri.pkg.api.v1alpha1.StopContainerResponse\x12V\n\x0fRemoveContainer\x12&.nri.pkg.api.v1alpha1.ContainerRequest\x1a\x1b.nri.pkg.api.v1alpha1.Empty\x12W\n\x10RemovePodSandbox\x12&.nri.pkg.api.v1alpha1.ContainerRequest\x1a\x1b.nri.pkg.api.v1alpha1.Empty\x12R\n\x0bStateChange\x12&.nri.pkg.api.v1alpha1.StateChangeEvent\x1a\x1b.nri.pkg.api.v1alpha1.Emptyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,10 +36,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PODSANDBOX_ANNOTATIONSENTRY']._loaded_options = None
   _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_options = b'8\001'
-  _globals['_EVENT']._serialized_start=1996
-  _globals['_EVENT']._serialized_end=2104
-  _globals['_CONTAINERSTATE']._serialized_start=2107
-  _globals['_CONTAINERSTATE']._serialized_end=2237
+  _globals['_EVENT']._serialized_start=2009
+  _globals['_EVENT']._serialized_end=2117
+  _globals['_CONTAINERSTATE']._serialized_start=2120
+  _globals['_CONTAINERSTATE']._serialized_end=2250
   _globals['_EMPTY']._serialized_start=56
   _globals['_EMPTY']._serialized_end=63
   _globals['_REGISTERPLUGINREQUEST']._serialized_start=65
@@ -67,23 +67,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_start=1146
   _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_end=1196
   _globals['_CONTAINER']._serialized_start=1199
-  _globals['_CONTAINER']._serialized_end=1371
-  _globals['_MOUNT']._serialized_start=1373
-  _globals['_MOUNT']._serialized_end=1448
-  _globals['_CONTAINERADJUSTMENT']._serialized_start=1451
-  _globals['_CONTAINERADJUSTMENT']._serialized_end=1679
-  _globals['_KEYVALUE']._serialized_start=1681
-  _globals['_KEYVALUE']._serialized_end=1719
-  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_start=1721
-  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_end=1799
-  _globals['_LINUXDEVICE']._serialized_start=1802
-  _globals['_LINUXDEVICE']._serialized_end=1932
-  _globals['_OPTIONALFILEMODE']._serialized_start=1934
-  _globals['_OPTIONALFILEMODE']._serialized_end=1967
-  _globals['_CDIDEVICE']._serialized_start=1969
-  _globals['_CDIDEVICE']._serialized_end=1994
-  _globals['_RUNTIME']._serialized_start=2239
-  _globals['_RUNTIME']._serialized_end=2340
-  _globals['_PLUGIN']._serialized_start=2343
-  _globals['_PLUGIN']._serialized_end=3090
+  _globals['_CONTAINER']._serialized_end=1384
+  _globals['_MOUNT']._serialized_start=1386
+  _globals['_MOUNT']._serialized_end=1461
+  _globals['_CONTAINERADJUSTMENT']._serialized_start=1464
+  _globals['_CONTAINERADJUSTMENT']._serialized_end=1692
+  _globals['_KEYVALUE']._serialized_start=1694
+  _globals['_KEYVALUE']._serialized_end=1732
+  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_start=1734
+  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_end=1812
+  _globals['_LINUXDEVICE']._serialized_start=1815
+  _globals['_LINUXDEVICE']._serialized_end=1945
+  _globals['_OPTIONALFILEMODE']._serialized_start=1947
+  _globals['_OPTIONALFILEMODE']._serialized_end=1980
+  _globals['_CDIDEVICE']._serialized_start=1982
+  _globals['_CDIDEVICE']._serialized_end=2007
+  _globals['_RUNTIME']._serialized_start=2252
+  _globals['_RUNTIME']._serialized_end=2353
+  _globals['_PLUGIN']._serialized_start=2356
+  _globals['_PLUGIN']._serialized_end=3103
 # @@protoc_insertion_point(module_scope)

@@ -73,7 +73,7 @@ async def test_a_program_that_takes_all_that_it_is_told_is_free_is_never_found(
     auditor = Auditor(lambda pid: "a", context_mib=512)
     ledger = CardUsers([tenant(cap_mib=2048)], {"a": scene.table("a")})
     found = [each for at in range(5) for each in auditor.look(ledger, sight(nvml), float(at))]
-    assert [each for each in found if each.is_certain] == []
+    assert [each for each in found if each.is_evictable] == []
     if real_mib <= 512:
         assert found == []
     seen_mib = auditor.seen["a", UUID] >> 20

@@ -83,7 +83,7 @@ class Stage:
 
 BARE = Breach("a", Reason.GPU_UNPROTECTED, "a: no library")
 DCGM = Breach("dcgm", Reason.GPU_NOT_GIVEN, "dcgm: a card of others")
-ABOVE = Breach("a", Reason.GPU_MEMORY_OVER_CAP, "a: a little above", is_certain=False)
+ABOVE = Breach("a", Reason.GPU_MEMORY_OVER_CAP, "a: a little above", is_evictable=False)
 
 
 async def test_as_installed_no_pod_is_evicted(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from extender.api.names import ANNOTATION_CARDS
 from extender.api.objects import ObjectMeta
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.nri.adjust import Delivery, Node, Way
-from gpu_shim.agent.nri.plugin import NodePlugin
+from gpu_shim.agent.nri.plugin import NodePlugin, RunningContainer
 from gpu_shim.agent.nri.session import Refusal
 from gpu_shim.agent.proto import nri_pb2 as pb
 from gpu_shim.home import INSIDE, LIBRARIES
@@ -179,7 +179,7 @@ async def test_whole_cards_of_a_device_plugin_are_left_to_it(tmp_path: Path) -> 
 def synchronized(uid: str, *mounts: pb.Mount, more: bool = False) -> pb.SynchronizeRequest:
     pod = pb.PodSandbox(id=f"s-{uid}", uid=uid, namespace="team", name=f"pod-{uid}")
     container = pb.Container(id=f"c-{uid}", pod_sandbox_id=pod.id, name="main", mounts=mounts)
-    container.state = pb.CONTAINER_RUNNING
+    container.state, container.pid = pb.CONTAINER_RUNNING, 4711
     return pb.SynchronizeRequest(pods=[pod], containers=[container], more=more)
 
 
@@ -191,18 +191,17 @@ async def test_what_ran_before_us_unprotected_is_found_until_it_stops(tmp_path: 
     assert (await served.synchronize(synchronized("a", safe, more=True))).more
     assert not served.pods
     await served.synchronize(synchronized("b"))
-    (found,) = served.unprotected()
-    assert (found.uid, found.reason) == ("b", "GpuUnprotected")
+    assert served.unprotected() == [RunningContainer("c-b", "b", "main", False, pid=4711)]
     assert served.pods["b"] == ("team", "pod-b")
     await served.stopped(pb.ContainerRequest(container=pb.Container(id="c-b")))
-    assert not list(served.unprotected())
+    assert not served.unprotected()
 
 
 async def test_a_preload_of_the_tenants_own_is_no_protection(tmp_path: Path) -> None:
     served = plugin(tmp_path, row("b"))
     fake = pb.Mount(destination="/etc/ld.so.preload", source="/var/lib/kubelet/pods/b/x")
     await served.synchronize(synchronized("b", fake))
-    assert len(list(served.unprotected())) == 1
+    assert len(served.unprotected()) == 1
 
 
 async def test_a_pod_that_is_gone_is_forgotten_with_its_containers(tmp_path: Path) -> None:

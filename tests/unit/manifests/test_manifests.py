@@ -162,6 +162,14 @@ def test_deployment_meets_the_restricted_pod_security_standard(deployment: Docum
         assert security["capabilities"] == {"drop": ["ALL"]}
 
 
+def test_the_node_agent_has_one_capability_and_uses_it_only_where_that_is_asked_for() -> None:
+    (agent,) = of_kind("DaemonSet")
+    (container,) = agent["spec"]["template"]["spec"]["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["KILL"]}
+    (config,) = [each for each in of_kind("ConfigMap") if name_of(each) == "ballast-agent"]
+    assert config["data"]["BALLAST_AGENT_RESTART_UNPROTECTED"] == "false"
+
+
 def test_service_reaches_the_webhooks() -> None:
     (service,) = of_kind("Service")
     (found,) = [each for each in deployments() if name_of(each) == name_of(service)]
