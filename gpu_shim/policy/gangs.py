@@ -64,6 +64,20 @@ class Node:
         """The card's lease is over and nothing of it is left on the card."""
         self.cards[card].end(now_ns)
 
+    def take_back(self, name: str, now_ns: int) -> None:
+        """End leases before their time for a tenant that wants its cards again and has the next.
+
+        Only those of tenants that are a lease ahead: they had the cards while this one paused.
+        """
+        for card in self.cards_of[name]:
+            holder = self.cards[card].holder
+            if holder is None or holder.name in (IDLE, name):
+                continue
+            is_ahead = self.cards[card].is_ahead(holder.name, now_ns)
+            if is_ahead and self.turn(card, now_ns) == name:
+                for each in self.cards_of[holder.name]:
+                    self.cards[each].cut(now_ns)
+
     def turn(self, card: str, now_ns: int) -> str:
         """The next tenant of the card; empty if it stays idle."""
         return next(iter(self._order(card, now_ns)), IDLE)

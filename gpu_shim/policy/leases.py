@@ -279,6 +279,24 @@ class Card:
         self.holder = terms.from_(now_ns)
         return self.holder
 
+    def is_ahead(self, name: str, now_ns: int) -> bool:
+        """Whether a tenant has had more than a lease above what it was due.
+
+        A stuck tenant never is: its lease is short already.
+        """
+        self.advance(now_ns)
+        tenant = self._account(name)
+        return tenant.lag < -SWING * self.lease_ns and not self._is_stuck(tenant)
+
+    def cut(self, now_ns: int) -> None:
+        """Have the holder stop launching now, before its time; what it has launched may end."""
+        assert self.holder is not None, "no lease to be cut"
+        until_ns = min(now_ns, self.holder.until_ns)
+        end_ns = until_ns + self._account(self.holder.name).drain_ns
+        self.holder = replace(
+            self.holder, until_ns=until_ns, end_ns=min(end_ns, self.holder.end_ns)
+        )
+
     def copied(self) -> "Card":
         """A card on which what would happen can be tried; this one stays as it is."""
         other = copy(self)

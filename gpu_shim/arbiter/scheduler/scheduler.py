@@ -113,6 +113,8 @@ class Scheduler:
         if any(self.node.cards[card].tenants[container].is_busy != is_busy for card in cards):
             self.node.set_busy(container, is_busy, now_ns)
             self._change(cards)
+            if is_busy:
+                self.node.take_back(container, now_ns)
         if self.observer is not None:
             for card in cards:
                 self.observer.demand(container, card, is_busy, now_ns)

@@ -182,6 +182,30 @@ def test_gates_of_two_containers_are_never_open_at_once(is_ahead: bool) -> None:
     assert abs(bench.held_ns("a") / ran - 0.25) < 0.02
 
 
+@pytest.mark.parametrize("every_ms", [20, 200])
+def test_a_container_that_pauses_for_a_moment_loses_a_lease_at_most(
+    is_ahead: bool, every_ms: int
+) -> None:
+    """A program that waits for its kernels may be seen idle before it launches the next."""
+    bench, ran_ms, n_pauses = two(is_ahead, 250, 750), 0, 0
+    while bench.now < BEGIN + 30_000 * MS:
+        closing = 1 if "b" in bench.open else 0
+        bench.wait(5 * MS)
+        ran_ms += 5 * (bench.open == {"b"})
+        if bench.open == {"b"} and ran_ms >= every_ms:
+            ran_ms, n_pauses = 0, n_pauses + 1
+            bench.yields(1)
+            bench.drain(1)
+            bench.now += MS // 10
+            bench.want(1)
+        if not bench.open:
+            bench.now += 3 * MS
+            bench.drain(closing)
+            bench.drain(1 - closing)
+    assert n_pauses > 80
+    assert abs(bench.scheduler.node.cards["x"].tenants["a"].lag) < 1.5 * LEASE
+
+
 def test_a_container_that_yields_unchallenged_is_parked_with_its_gate_open(is_ahead: bool) -> None:
     bench = Bench(("a", 500, 1000), ("b", 500, 1000), is_ahead=is_ahead)
     bench.want(0)
