@@ -1,8 +1,9 @@
 """`contained SECONDS NAME=REQUEST:LIMIT:CAP_MIB:JOB ...`: jobs in containers on one card.
 
 A name that is given twice has two programs. JOB is one of `jobs`, or a command after a `!`.
-Told are each program's lines, its exit status, the share that the arbiter's account has for each
-container, and the most memory that NVML saw.
+Once a second the driver's figures correct what contexts are charged, as on a node. Told are each
+program's lines, its exit status, the share that the arbiter's account has for each container, the
+most memory that NVML saw, and what the agent would report of it.
 """
 
 import asyncio
@@ -11,11 +12,14 @@ import shlex
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+from gpu_shim.agent.audit import Auditor, CardUsers
 from gpu_shim.agent.nvml import Nvml, NvmlError
+from gpu_shim.agent.tenants import SharingPod
 from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.arbiter.container import ContainerCard
 from gpu_shim.bench.stage import CONTEXT_MIB
@@ -24,7 +28,7 @@ from gpu_shim.kit.place import containers, driver
 from gpu_shim.kit.results import Result, tell
 from gpu_shim.policy.leases import LeaseSettings
 from gpu_shim.policy.shares import Claim
-from gpu_shim.protocol.pages import Library
+from gpu_shim.protocol.pages import Library, Table
 
 _MIB: Final = 1 << 20
 #: Above the cap by the driver's figures: rounding of its own tables.
@@ -94,33 +98,81 @@ async def _listen(name: str, job: str, program: asyncio.subprocess.Process) -> N
         tell(Result(f"{name}: {job}", line.decode(errors="replace").strip(), 1))
 
 
+@dataclass(slots=True)
+class _Audit:
+    """What the agent does about memory: charges what no hook counted, and finds who is above."""
+
+    arbiter: Arbiter
+    tenants: Sequence[SharingPod]
+    nvml: Nvml
+    auditor: Auditor
+    most_mib: dict[str, int] = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, arbiter: Arbiter, wanted: Wanted, programs: Sequence[Program], nvml: Nvml
+    ) -> "_Audit":
+        """Of these containers; a program's number says which one it runs in."""
+        names = {program.pid: name for name, program, _ in programs}
+        tenants = [
+            SharingPod(name, "kit", name, Claim(name, Fraction(request), Fraction(limit)), (card,))
+            for name, (request, limit, card) in wanted.items()
+        ]
+        auditor = Auditor(lambda pid: names.get(pid, ""), CONTEXT_MIB)
+        return cls(arbiter, tenants, nvml, auditor, dict.fromkeys(wanted, 0))
+
+    async def look(self) -> None:
+        """One look, as the agent takes them once a second."""
+        uuid = self.tenants[0].cards[0].uuid
+        used = {name: [table.used_bytes(0)] for name, table in self._tables().items()}
+        sight = {uuid: await asyncio.to_thread(self.nvml.processes, uuid)}
+        users = CardUsers(self.tenants, self._tables())
+        for each in self.auditor.look(users, sight, time.monotonic(), used):
+            self.found.setdefault(each.uid, f"{each.reason}: {each.message}")
+        for (name, _), n_bytes in self.auditor.seen.items():
+            self.most_mib[name] = max(self.most_mib[name], n_bytes // _MIB)
+
+    def tell(self) -> None:
+        """The most that each container had, against its cap, and what was found of it.
+
+        The driver's figure is looked up by numbers of our own processes, so it may see none.
+        """
+        for tenant in self.tenants:
+            name, cap_mib = tenant.uid, tenant.cards[0].cap_mib
+            most_mib = self.most_mib[name]
+            is_good = most_mib <= cap_mib + _MARGIN_MIB if most_mib else None
+            told = f"{most_mib} MiB of {cap_mib}"
+            tell(Result(f"{name}: most memory by NVML", told, int(most_mib > 0), is_good))
+            found = self.found.get(name, "")
+            is_clean = not found if most_mib else None
+            tell(Result(f"{name}: found", found or "nothing", int(most_mib > 0), is_clean))
+
+    def _tables(self) -> dict[str, Table]:
+        containers = self.arbiter.containers.items()
+        return {name: table for name, each in containers if (table := each.table) is not None}
+
+
 async def _follow(
     arbiter: Arbiter, wanted: Wanted, programs: Sequence[Program], seconds: float
 ) -> None:
     """Sample once a second while all run; shares are of the time in which all of them did."""
     uuid = next(iter(wanted.values()))[2].uuid
-    nvml, ends = _nvml(), time.monotonic() + seconds
-    held, most = list[dict[str, int]](), dict.fromkeys(wanted, 0)
+    nvml, ends, held = _nvml(), time.monotonic() + seconds, list[dict[str, int]]()
+    audit = _Audit.of(arbiter, wanted, programs, nvml) if nvml is not None else None
     while time.monotonic() < ends and any(each.returncode is None for _, each, _ in programs):
         await asyncio.sleep(min(1.0, seconds / 10))
         account = arbiter.scheduler.node.cards.get(uuid)
         if account is not None and all(each.returncode is None for _, each, _ in programs):
             held.append({name: each.held_ns for name, each in account.tenants.items()})
-        seen = await asyncio.to_thread(nvml.processes, uuid) if nvml else {}
-        for name in wanted:
-            now = sum(seen.get(each.pid, 0) for of, each, _ in programs if of == name)
-            most[name] = max(most[name], now // _MIB)
+        if audit is not None:
+            await audit.look()
     for name, program, _ in programs:
         told = "still running" if program.returncode is None else f"exit {program.returncode}"
         tell(Result(f"{name}: end", told, 1, program.returncode == 0))
     _tell_shares(wanted, held)
-    for name, (_, _, card) in wanted.items():
-        told = f"{most[name]} MiB of {card.cap_mib}"
-        # The driver's figure is asked for by our own process numbers, so it may see none.
-        is_seen = most[name] > 0
-        is_good = most[name] <= card.cap_mib + _MARGIN_MIB if is_seen else None
-        if nvml is not None:
-            tell(Result(f"{name}: most memory by NVML", told, int(is_seen), is_good))
+    if audit is not None:
+        audit.tell()
 
 
 def _tell_shares(wanted: Wanted, held: Sequence[Mapping[str, int]]) -> None:

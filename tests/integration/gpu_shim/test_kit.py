@@ -37,9 +37,11 @@ print(n)
 
 @pytest.fixture(scope="module")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder, without the packages for the other Python."""
+    """The folder, without the packages for the other Python; its modules are compiled."""
     into = tmp_path_factory.mktemp("kit") / "gpu-kit"
     assert make(into, packages=False) < 5 << 20
+    done = subprocess.run([sys.executable, into / "run", "no such part"], check=False)
+    assert done.returncode == 2
     return into
 
 
@@ -82,6 +84,43 @@ def test_checks_of_the_driver_and_a_row_run_from_the_folder_alone(
     assert values["total that the driver reports"] == "16384 MiB"
     # There is no PyTorch here, and a step whose program fails does not pass.
     assert outcomes["torch native"] == "failed"
+
+
+#: Takes 64 MiB at a time until it is refused, once the context has been looked at.
+FILLER = """\
+import ctypes, time
+cuda, context, at = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+assert not cuda.cuInit(0)
+assert not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+cuda.cuCtxSetCurrent(context)
+time.sleep(5)
+while not cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(64 << 20)):
+    pass
+time.sleep(5)
+"""
+
+
+def test_contexts_above_their_charge_are_corrected_as_on_a_node(
+    kit: Path, scene: Scene, tmp_path: Path
+) -> None:
+    scene.card = Card(scene.card.path, TOTAL_MIB, 2 * CONTEXT_MIB)
+    program = tmp_path / "filler.py"
+    program.write_text(FILLER)
+    job = f"!{sys.executable} {program}"
+    done = subprocess.run(
+        [sys.executable, "-m", "gpu_shim.kit.contained", "20", f"a=1/2:1:4096:{job}"],
+        env=environment(scene, tmp_path) | {"PYTHONPATH": str(kit / "source")},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    told = {each["what"]: each for each in map(json.loads, done.stdout.splitlines())}
+    most_mib = int(told["a: most memory by NVML"]["value"].split()[0])
+    assert 4096 - 64 <= most_mib <= 4096
+    assert told["a: found"]["value"] == "nothing"
 
 
 def test_containers_have_their_shares_and_their_memory_is_seen(
