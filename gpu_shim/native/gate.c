@@ -17,9 +17,11 @@
 
 #define MS UINT64_C(1000000)
 #define MAX_DEVICES 64
-/* Two looks without a launch, and nothing left to run: idle. */
+/* Two looks without a launch, and then two, a millisecond apart, with nothing left to run: idle. One
+ * would not do, for a program that waits for its kernels launches the next a moment later. */
 #define TICK (5 * MS)
 #define N_QUIET 2
+#define N_EMPTY 2
 #define SHORTEST_PAUSE (10 * UINT64_C(1000))
 /* A thread that is past the gate is in the driver at once, unless it was stopped there. */
 #define LONGEST_ENTRY (5000 * MS)
@@ -35,7 +37,7 @@ static struct gate {
      * what was launched has been marked, and nothing was since. */
     uint64_t seen, closing_ns;
     uint32_t closing;
-    int n_quiet;
+    int n_quiet, n_empty;
     bool is_marked;
 } gates[BALLAST_MAX_CARDS];
 
@@ -230,11 +232,12 @@ static uint64_t serve(struct gate *gate, int card, struct ballast_grants *grants
     }
     if (!is_quiet(gate)) {
         gate->seen = gate->n_launches;
-        gate->n_quiet = 0;
+        gate->n_quiet = gate->n_empty = 0;
         if (gate->drained == generation || state != BALLAST_CLOSED)
             gate->is_marked = false;
         want(gate, card);
-    } else if (gate->is_wanting && ++gate->n_quiet >= N_QUIET && is_idle(gate, card)) {
+    } else if (gate->is_wanting && ++gate->n_quiet >= N_QUIET && is_idle(gate, card) &&
+               ++gate->n_empty >= N_EMPTY) {
         gate->is_wanting = false;
         client_send(BALLAST_YIELD, card, generation);
     }
