@@ -65,7 +65,20 @@ class _Due:
     what: str
     parts: Mapping[str, float]
     alone_n: float
-    settings: LeaseSettings
+    bench: Bench
+
+    @property
+    def settings(self) -> LeaseSettings:
+        """How time is dealt."""
+        return self.bench.settings
+
+
+def points_off(bench: Bench, longest_s: float = 0.0) -> float:
+    """Points by which a share may be off: one, and one lease, or kernel of this length.
+
+    A tenant may be ahead or behind by as much when the time is over.
+    """
+    return 1 + 100 * max(bench.settings.lease_ns / 1e9, longest_s) / bench.seconds
 
 
 def _shares(due: _Due, out: Mapping[str, StageOutcome]) -> list[Line]:
@@ -86,8 +99,8 @@ def _shares(due: _Due, out: Mapping[str, StageOutcome]) -> list[Line]:
         off = max((abs(100 * parts[name] - percent) for parts in windows), default=0.0)
         label = f"{due.what}: {name} is due {percent:g} %"
         shares = (
-            Bar(abs(clock - percent), "points by clock", most=1),
-            Bar(abs(account - percent), "points by account", most=1),
+            Bar(abs(clock - percent), "points by clock", most=points_off(due.bench)),
+            Bar(abs(account - percent), "points by account", most=points_off(due.bench)),
         )
         told = f"work {100 * each.n / due.alone_n:.1f} %, clock {clock:.1f} %"
         if not held_ns:
@@ -121,7 +134,7 @@ async def pairs(bench: Bench) -> list[Line]:
     alone_n = await _alone(bench) * bench.seconds
     parts = {"a": Fraction(1, 4), "b": Fraction(3, 4)}
     plain = [StageTenant(name, bench.rate()) for name in parts]
-    halves = _Due(2, "no shim", dict.fromkeys(parts, 0.5), alone_n, bench.settings)
+    halves = _Due(2, "no shim", dict.fromkeys(parts, 0.5), alone_n, bench)
     lines = _shares(halves, await bench.stage.play(plain, "none"))
     due = {name: float(part) for name, part in parts.items()}
     for mode in ("fair", "strict"):
@@ -130,7 +143,7 @@ async def pairs(bench: Bench) -> list[Line]:
             for name, part in parts.items()
         ]
         out = await bench.stage.play(tenants, "arbiter", bench.settings)
-        lines += _shares(_Due(2, mode, due, alone_n, bench.settings), out)
+        lines += _shares(_Due(2, mode, due, alone_n, bench), out)
     return lines
 
 
@@ -171,28 +184,25 @@ async def crowds(bench: Bench) -> list[Line]:
     )
     third = 0.5 / 3
     due = {name: float(part) + third for name, part in mixed}
-    lines += _shares(_Due(4, "0.2, 0.3 and memory, fair", due, alone_n, bench.settings), out)
+    lines += _shares(_Due(4, "0.2, 0.3 and memory, fair", due, alone_n, bench), out)
     for n in (4, 10):
         equal = [
             StageTenant(f"t{at}", bench.rate(), Fraction(1, n), Fraction(1, n)) for at in range(n)
         ]
         out = await bench.stage.play(equal, "arbiter", bench.settings)
         equally = dict.fromkeys(out, 1 / n)
-        lines += _shares(_Due(4, f"{n} of 1/{n}, strict", equally, alone_n, bench.settings), out)
+        lines += _shares(_Due(4, f"{n} of 1/{n}, strict", equally, alone_n, bench), out)
     return lines
 
 
 async def shapes(bench: Bench) -> list[Line]:
-    """Half and half, where one launches in other ways than the other.
-
-    A share of kernels of 1 s may be off by one of them.
-    """
+    """Half and half, where one launches in other ways than the other."""
     lines, part = list[Line](), Fraction(1, 2)
     ways = {
-        "kernels of 1 s": (bench.spin(1000, at_once=1), 1, 1 + 100 / bench.seconds),
-        "graphs of 200 ms": (bench.spin(5, at_once=40, is_graph=True), 1, 1),
-        "8 streams": (bench.spin(5, at_once=8, n_streams=8), 1, 1),
-        "4 programs": (bench.spin(5), 4, 1),
+        "kernels of 1 s": (bench.spin(1000, at_once=1), 1, points_off(bench, 1.0)),
+        "graphs of 200 ms": (bench.spin(5, at_once=40, is_graph=True), 1, points_off(bench)),
+        "8 streams": (bench.spin(5, at_once=8, n_streams=8), 1, points_off(bench)),
+        "4 programs": (bench.spin(5), 4, points_off(bench)),
     }
     for what, (job, n_programs, points) in ways.items():
         one = StageTenant("a", job, part, part, n_programs=n_programs)

@@ -4,14 +4,18 @@ import io
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 
 from gpu_shim.bench.figures import Bar, Line
+from gpu_shim.bench.rows import points_off
 from gpu_shim.kit import make, rows, runner
 from gpu_shim.kit.parts import LONGEST_S, PARTS, Step
 from gpu_shim.kit.results import Result
+from gpu_shim.policy.leases import LeaseSettings
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -74,6 +78,12 @@ def test_a_bar_says_nothing_of_what_was_not_sampled_and_no_bar_is_no_pass() -> N
     assert Line(2, "w", "v", (met,), n_samples=0).is_good is None
     assert Line(2, "w", "v").is_good is None
     assert Line(2, "w", "v", (met, Bar(2, "points", most=1))).is_good is False
+
+
+def test_a_share_may_be_off_by_a_point_and_what_one_lease_is_of_the_time() -> None:
+    bench: Any = SimpleNamespace(settings=LeaseSettings(), seconds=25.0)
+    assert points_off(bench) == pytest.approx(2)
+    assert points_off(bench, longest_s=1) == pytest.approx(5)
 
 
 def test_bars_are_told_in_words() -> None:
