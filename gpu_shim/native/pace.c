@@ -15,7 +15,6 @@
 #include "names.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <unistd.h>
 
 #define US UINT64_C(1000)
@@ -36,19 +35,18 @@ static struct {
     _Atomic uint64_t took_ns;
 } times[N_TIMES];
 
-/* `marks` are of the context that the first was made in. `ended_ns` is when the last one that ended
+/* The event of a mark is of the context that it marked last. `ended_ns` is when the last one that ended
  * did, as far as was seen. */
 static struct pace {
     pthread_mutex_t lock;
     _Atomic uint32_t n_launches, every;
     _Atomic int n_marks;
     _Atomic bool is_alone, is_given_up;
-    void *context;
     int first;
     bool has_waited;
     uint64_t ended_ns;
-    struct {
-        void *event;
+    struct mark {
+        void *event, *context;
         const void *what;
         uint64_t recorded_ns;
     } marks[2];
@@ -119,17 +117,21 @@ static void look(struct pace *pace)
 static void put(struct pace *pace, void *stream, const void *what)
 {
     void *context = NULL;
-    int at = pace->first ^ (pace->n_marks & 1);
-    if (pace->n_marks == 2 || REAL(cuCtxGetCurrent)(&context) ||
-        (pace->context && pace->context != context))
+    struct mark *mark = &pace->marks[pace->first ^ (pace->n_marks & 1)];
+    if (pace->n_marks == 2 || REAL(cuCtxGetCurrent)(&context))
         return;
-    pace->context = context;
-    if (!pace->marks[at].event &&
-        REAL(cuEventCreate)(&pace->marks[at].event, BLOCKING_WITHOUT_TIME))
+    if (mark->event && mark->context != context) {
+        REAL(cuEventDestroy_v2)(mark->event);
+        mark->event = NULL;
+    }
+    mark->context = context;
+    if (!mark->event && REAL(cuEventCreate)(&mark->event, BLOCKING_WITHOUT_TIME)) {
+        mark->event = NULL;
         return;
-    if (!REAL(cuEventRecord)(pace->marks[at].event, stream)) {
-        pace->marks[at].what = what;
-        pace->marks[at].recorded_ns = client_now_ns();
+    }
+    if (!REAL(cuEventRecord)(mark->event, stream)) {
+        mark->what = what;
+        mark->recorded_ns = client_now_ns();
         pace->n_marks++;
     }
 }
@@ -196,20 +198,23 @@ bool pace_is_empty(int card)
     return is_empty;
 }
 
-static void clear(struct pace *pace)
+/* Without its marks; events end with their contexts, all if NULL. */
+static void clear(struct pace *pace, const void *context)
 {
-    pace->context = NULL;
     pace->n_marks = 0;
     pace->is_alone = pace->is_given_up = false;
-    memset(pace->marks, 0, sizeof pace->marks);
+    for (int at = 0; at < 2; at++) {
+        if (!context || pace->marks[at].context == context)
+            pace->marks[at] = (struct mark){0};
+    }
 }
 
 void pace_forget(const void *context)
 {
-    for (int card = 0; card < BALLAST_MAX_CARDS; card++) {
+    for (int card = 0; context && card < BALLAST_MAX_CARDS; card++) {
         pthread_mutex_lock(&paces[card].lock);
-        if (paces[card].context == context)
-            clear(&paces[card]);
+        if (paces[card].marks[0].context == context || paces[card].marks[1].context == context)
+            clear(&paces[card], context);
         pthread_mutex_unlock(&paces[card].lock);
     }
 }
@@ -218,6 +223,6 @@ void pace_forget_all(void)
 {
     for (int card = 0; card < BALLAST_MAX_CARDS; card++) {
         pthread_mutex_init(&paces[card].lock, NULL);
-        clear(&paces[card]);
+        clear(&paces[card], NULL);
     }
 }

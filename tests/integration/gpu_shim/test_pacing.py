@@ -117,6 +117,33 @@ async def test_a_kernel_that_needs_the_programs_next_launch_gets_it(scene: Scene
     assert await program.answer() < 3 * plan_s
 
 
+TWO_CONTEXTS = """
+begin(); second = c_void_p(); first = c_void_p()
+assert cuda.cuDevicePrimaryCtxRetain(byref(first), 0) == 0
+assert cuda.cuCtxCreate_v2(byref(second), 0, 0) == 0
+long = kernel(10_000)
+def took(context, n):
+    cuda.cuCtxSetCurrent(context); began = time.monotonic()
+    for _ in range(n): launch(long)
+    return time.monotonic() - began
+took(first, 4); alone = took(second, 30)
+cuda.cuStreamSynchronize(NOTHING); began = time.monotonic()
+for _ in range(15): took(first, 1); took(second, 1)
+tell([alone, time.monotonic() - began])
+"""
+
+
+async def test_every_context_of_a_program_is_held_to_what_may_be_queued(scene: Scene) -> None:
+    """Thirty kernels of 10 ms take 0.3 s of the card; two may be queued when the last returns."""
+    scene.container("a", "1/2", "1")
+    scene.container("b", "1/2", "1")
+    await (await scene.run("b", BUSY)).answer()
+    program = await scene.run("a", TWO_CONTEXTS)
+    second, in_turns = await program.answer()
+    assert second > 0.25
+    assert in_turns > 0.25
+
+
 async def test_what_ran_on_after_a_lease_is_charged_until_it_ended(scene: Scene) -> None:
     scene.arbiter.scheduler.drain_ns = 50 * MS
     scene.container("a", "1/4", "1/4")

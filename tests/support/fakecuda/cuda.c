@@ -12,8 +12,10 @@
 #include <unistd.h>
 
 static int has_context;
-static char contexts[2]; /* one for each card */
+/* For each card the primary one, and one that is made; what they take is taken once. */
+static char contexts[2 * FAKE_MAX_CARDS];
 __thread int fake_device;
+__thread int fake_is_second;
 static int give(uint64_t address);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -89,13 +91,14 @@ static int enter(void)
 int cuCtxCreate_v2(void **context, unsigned flags, int device)
 {
     (void)flags;
-    *context = &contexts[device];
+    *context = &contexts[FAKE_MAX_CARDS + device];
     return enter();
 }
 
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
-    return cuCtxCreate_v2(context, 0, device);
+    *context = &contexts[device];
+    return enter();
 }
 
 _Atomic unsigned fake_n_resets;
@@ -124,13 +127,27 @@ int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *is_active)
 
 int cuCtxGetCurrent(void **context)
 {
-    *context = has_context ? &contexts[fake_device] : NULL;
+    *context = has_context ? &contexts[fake_is_second * FAKE_MAX_CARDS + fake_device] : NULL;
     return 0;
 }
 
-int fake_device_of(const void *context) { return (int)((const char *)context - contexts); }
+int fake_device_of(const void *context)
+{
+    return (int)((const char *)context - contexts) % FAKE_MAX_CARDS;
+}
 
-int cuCtxSetCurrent(void *context) { fake_device = (int)((char *)context - contexts); return 0; }
+int fake_is_second_of(const void *context)
+{
+    return (const char *)context - contexts >= FAKE_MAX_CARDS;
+}
+
+int cuCtxSetCurrent(void *context)
+{
+    fake_device = fake_device_of(context);
+    fake_is_second = fake_is_second_of(context);
+    return 0;
+}
+
 int cuCtxPushCurrent_v2(void *context) { return cuCtxSetCurrent(context); }
 int cuCtxPopCurrent_v2(void **context) { return cuCtxGetCurrent(context); }
 

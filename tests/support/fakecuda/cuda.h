@@ -23,10 +23,11 @@ struct array_3d {
 };
 
 /* The card of the calling thread's context. */
-extern __thread int fake_device;
+extern __thread int fake_device, fake_is_second;
 
 /* The card of a context. */
 int fake_device_of(const void *context);
+int fake_is_second_of(const void *context);
 
 /* How often contexts have gone, and with them what was made in them. */
 extern _Atomic unsigned fake_n_resets;

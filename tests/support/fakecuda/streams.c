@@ -39,7 +39,7 @@ struct graph {
 struct event {
     uint64_t number;
     unsigned n_resets;
-    int device;
+    int device, is_second;
     int is_blocking, is_all;
     struct event *next;
 };
@@ -231,6 +231,7 @@ int cuEventCreate(void **event, unsigned flags)
     made->is_blocking = flags & 1;
     made->n_resets = fake_n_resets;
     made->device = fake_device;
+    made->is_second = fake_is_second;
     struct event *first = all_events;
     do
         made->next = first;
@@ -253,7 +254,7 @@ int cuEventRecord(void *event, void *stream)
 {
     if (stream_of(stream)->capture)
         return CAPTURE_UNSUPPORTED;
-    if (known(event)->device != fake_device)
+    if (known(event)->device != fake_device || known(event)->is_second != fake_is_second)
         return INVALID_HANDLE;
     known(event)->number = stream_of(stream)->last;
     known(event)->is_all = 0;
@@ -268,7 +269,7 @@ int cuCtxRecordEvent(void *context, void *event)
         return NOT_SUPPORTED;
     if (is_breach(true))
         return CAPTURE_UNSUPPORTED;
-    if (known(event)->device != device)
+    if (known(event)->device != device || known(event)->is_second != fake_is_second_of(context))
         return INVALID_HANDLE;
     known(event)->number = last_of[device];
     known(event)->is_all = 1;
