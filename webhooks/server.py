@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import structlog
@@ -20,7 +21,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, H
 from prometheus_client.exposition import generate_latest
 
 from extender.api.names import GROUP
-from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
 from webhooks.body import (
     LARGE_WITHIN_S,
@@ -36,14 +36,16 @@ from webhooks.certs import Bundle
 from webhooks.jobs import decide_job
 from webhooks.kinds.judge import judge_kind
 from webhooks.mutate import judge, read_pod, wants_origin, with_warnings
-from webhooks.native_groups import NativeGroup, join, names_native_group, read_group
+from webhooks.native_groups import join, names_native_group, read_group
 from webhooks.owners.origin import NO_OWNER
-from webhooks.owners.trace import WITHIN_S, Read, trace
+from webhooks.owners.trace import Read, trace, until
 from webhooks.projects import ProjectIndex
 from webhooks.review import Decision, Request, ReviewError, allowed, answer, read, refused
 
 #: The API server gives up after 3 s (`timeoutSeconds`); a body that takes longer is of no use.
 BODY_DEADLINE_S: Final = 3.0
+#: Reads for one review, of its pod's group and owners, end this long after the request came.
+READS_WITHIN_S: Final = 2.0
 #: What is left of a refused body is read for so long before the connection is closed.
 LINGER_S: Final = 1.0
 #: Go's transport keeps idle connections for 90 s; ours must not close them first.
@@ -66,7 +68,7 @@ class Server:
         nri_plugin: str = "",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         body_deadline_s: float = BODY_DEADLINE_S,
-        owner_deadline_s: float = WITHIN_S,
+        reads_within_s: float = READS_WITHIN_S,
         large_within_s: float = LARGE_WITHIN_S,
     ) -> None:
         self._projects = projects
@@ -75,7 +77,7 @@ class Server:
         self._nri_plugin = nri_plugin
         self._now = now
         self._body_deadline_s = body_deadline_s
-        self._owner_deadline_s = owner_deadline_s
+        self._reads_within_s = reads_within_s
         self._lane = Lane()
         self._bodies = ReviewReader(self._lane, large_within_s)
         self.registry = CollectorRegistry()
@@ -110,7 +112,11 @@ class Server:
         )
 
     async def _mutate(self, http: web.Request) -> web.Response:
-        return await self._review(http, self._decide)
+        read_owner = self.read_owner
+        if read_owner is not None:
+            ends_at = asyncio.get_running_loop().time() + self._reads_within_s
+            read_owner = until(ends_at, read_owner)
+        return await self._review(http, partial(self._decide, read_owner))
 
     async def _validate(self, http: web.Request) -> web.Response:
         return await self._review(http, self._decide_kind)
@@ -180,7 +186,7 @@ class Server:
                 detail=decision.message,
             )
 
-    async def _decide(self, request: Request) -> Decision:
+    async def _decide(self, read_owner: Read | None, request: Request) -> Decision:
         if request.kind.kind != "Pod":
             return decide_job(request, self._projects)
         pod = read_pod(request)
@@ -188,25 +194,15 @@ class Server:
             return pod
         warnings: tuple[str, ...] = ()
         if names_native_group(pod, self._projects):
-            joined = join(pod, await self._native_group(pod))
+            joined = join(pod, await read_group(pod, read_owner) if read_owner else None)
             if isinstance(joined, Refused):
                 return refused(joined)
             warnings = joined
         origin = NO_OWNER
-        if self.read_owner and wants_origin(pod, self._projects):
-            origin = await trace(pod.metadata, self.read_owner, self._owner_deadline_s)
+        if read_owner and wants_origin(pod, self._projects):
+            origin = await trace(pod.metadata, read_owner)
         decision = judge(pod, request, self._projects, origin, self._nri_plugin)
         return with_warnings(decision, warnings)
-
-    async def _native_group(self, pod: Pod) -> NativeGroup | None:
-        """The PodGroup that the pod names, or None where it is not read in time."""
-        if self.read_owner is None:
-            return None
-        try:
-            async with asyncio.timeout(self._owner_deadline_s):
-                return await read_group(pod, self.read_owner)
-        except TimeoutError:
-            return None
 
     async def _decide_kind(self, request: Request) -> Decision:
         return judge_kind(request, self._projects)

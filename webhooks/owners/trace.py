@@ -45,16 +45,8 @@ class Asked:
 Read = Callable[[Asked], Awaitable[Owner | None]]
 
 
-#: What all reads for one pod may take together: the API server waits 3 s for a review.
-WITHIN_S: Final = 2.0
-
-
-async def trace(meta: ObjectMeta, read: Read, within_s: float = WITHIN_S) -> Origin:
-    """What follows from the owner of the pod with this metadata (its namespace filled in).
-
-    Owners that are not read `within_s` from now count as not known.
-    """
-    ends_at = asyncio.get_running_loop().time() + within_s
+def until(ends_at: float, read: Read) -> Read:
+    """`read` with a deadline in the event loop's time: what is not read by then is not known."""
 
     async def read_in_time(asked: Asked) -> Owner | None:
         try:
@@ -63,10 +55,11 @@ async def trace(meta: ObjectMeta, read: Read, within_s: float = WITHIN_S) -> Ori
         except TimeoutError:
             return None
 
-    return await _trace(meta, read_in_time)
+    return read_in_time
 
 
-async def _trace(meta: ObjectMeta, read: Read) -> Origin:
+async def trace(meta: ObjectMeta, read: Read) -> Origin:
+    """What follows from the owner of the pod with this metadata (its namespace filled in)."""
     ref = meta.controller
     if ref is None or ref.kind in ("DaemonSet", "Node"):
         return NO_OWNER

@@ -3,22 +3,30 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from typing import Any, Protocol
 
 import aiohttp
 import jsonpatch
 import pytest_asyncio
 
 from extender.api import names
+from extender.api.objects import ObjectMeta
 from tests.support.admission import review_body, usual_index
 from tests.support.owners import Document, Shelf, child, unread
+from webhooks.native_groups import NativeGroup
 from webhooks.owners.batch import COMPLETION_INDEX
+from webhooks.owners.origin import Owner
 from webhooks.owners.reader import OwnerReader
-from webhooks.owners.trace import Read
+from webhooks.owners.trace import Asked, Read
 from webhooks.server import Server
 
-Ask = Callable[[Read], Awaitable[str]]
+
+class Ask(Protocol):
+    """Has a pod reviewed by a server with these owners."""
+
+    async def __call__(self, read: Read, pod: Document = ...) -> str: ...
 
 
 def train() -> Document:
@@ -34,22 +42,23 @@ def train() -> Document:
 
 
 POD = child(train(), {COMPLETION_INDEX: "0"}).body
+#: All reads of a review.
+WITHIN_S = 1.0
 
 
 @pytest_asyncio.fixture
 async def ask() -> AsyncIterator[Ask]:
     """Posts the creation of a pod of `train`, and gives the patch that comes back."""
-    server = Server(usual_index(), owner_deadline_s=0.1)
+    server = Server(usual_index(), reads_within_s=WITHIN_S)
     runner = server.runner()
     await runner.setup()
     await aiohttp.web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/mutate"
-    body = review_body(POD)
     async with aiohttp.ClientSession() as client:
 
-        async def post(read: Read) -> str:
+        async def post(read: Read, pod: Document = POD) -> str:
             server.read_owner = read
-            async with client.post(url, data=body) as answer:
+            async with client.post(url, data=review_body(pod)) as answer:
                 response: dict[str, Any] = (await answer.json())["response"]
             assert response["allowed"]
             return base64.b64decode(response["patch"]).decode()
@@ -73,3 +82,24 @@ async def test_pod_gets_its_gate_though_its_owner_is_never_read(ask: Ask) -> Non
     assert names.GATE in patch
     assert "job-train" in patch
     assert names.ANNOTATION_MIN_MEMBER not in patch
+
+
+async def test_group_and_owner_are_read_within_one_deadline(ask: Ask) -> None:
+    clock = asyncio.get_running_loop().time
+    started, given_up = clock(), 0.0
+
+    async def slow(asked: Asked) -> Owner | None:
+        nonlocal given_up
+        if asked.kind.kind == "PodGroup":
+            await asyncio.sleep(0.8 * WITHIN_S)
+            return NativeGroup(metadata=ObjectMeta(name=asked.name))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up = clock()
+        return None
+
+    pod = deepcopy(POD)
+    pod["spec"]["schedulingGroup"] = {"podGroupName": "train"}
+    assert names.GATE in await ask(slow, pod)
+    assert WITHIN_S <= given_up - started < 1.6 * WITHIN_S
