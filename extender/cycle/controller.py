@@ -298,7 +298,7 @@ class _Term:
             await asyncio.sleep(max(options.gap_s, rest_s, min(5.0, 0.2 * failures)))
             if not self._cut:
                 pause_s = STATUS_PERIOD_S if self._reports.is_behind else options.tick_s
-                await self._controller.wait_for_change(pause_s)
+                await self._controller.wait_for_change(min(pause_s, self._committer.pause_s))
 
     async def _cycle(self) -> None:
         self._number += 1
@@ -315,7 +315,8 @@ class _Term:
             await self._volumes.keep()
             await self._unledgered.keep()
         with _timed("recovery"):
-            await self._committer.repair(await self._recovery.plan())
+            repairs = await self._recovery.plan(tidies_rows=self._committer.begin())
+            await self._committer.repair(repairs)
             await self._committer.hand_over()
         self._evictor.review()
         # From here on no await until the snapshot is taken.

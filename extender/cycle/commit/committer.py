@@ -16,6 +16,7 @@ from extender.api.failpoint import reach
 from extender.api.kinds import Row
 from extender.cycle import metrics
 from extender.cycle.commit.moves import HandOver
+from extender.cycle.commit.turns import Turns, batches
 from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.pods.releaser import Releaser
 from extender.cycle.pods.writer import Release
@@ -46,6 +47,19 @@ class Committer:
         self._releaser = releaser
         self._evictor = evictor
         self._hand_over = HandOver(state)
+        self._turns = Turns()
+        self._has_left = False
+
+    def begin(self) -> bool:
+        """A cycle begins; whether it may write rows that can wait (`commit.turns`)."""
+        self._turns.begin()
+        self._has_left = not self._turns.is_open
+        return self._turns.is_open
+
+    @property
+    def pause_s(self) -> float:
+        """How long the next cycle may wait; without end if this one left no row unwritten."""
+        return self._turns.next_in_s if self._has_left else float("inf")
 
     async def repair(self, repairs: Repairs) -> None:
         """Write what recovery found, then queue the pods of plans that are whole for release."""
@@ -56,7 +70,8 @@ class Committer:
             for row in rows
         ]
         if repairs.frees or repairs.bound or repairs.restores:
-            await self._write(changes)
+            with self._turns.taken():
+                await self._write(changes)
         for project, releases in repairs.releases:
             self._releaser.start(project, releases)
 
@@ -73,18 +88,43 @@ class Committer:
             await self._write(changes)
 
     async def carry_out(self, plan: Plan, snapshot: Snapshot, epoch: int) -> None:
-        """Do what the plan says; what takes free places goes before all that waits for victims."""
+        """Do what the plan says; what takes free places goes before all that waits for victims.
+
+        What there is no time for in this turn is left out, and the next cycle decides it anew.
+        """
         first, others = _in_order(plan.admissions)
         changes = self._changes_of(plan, snapshot, epoch)
         keys = {*map(_key_of, first), *plan.drops}
         now = [change for change in changes if change.key in keys]
         await self._place(first, now, epoch, snapshot.now_s)
         later = [change for change in changes if change.key not in keys]
-        lost = await self._place(others, later, epoch, snapshot.now_s)
+        lost = await self._place_in_turn(others, later, epoch, snapshot.now_s)
         without_place = {
             key.removesuffix(_nominated("")) for key in lost if key.endswith(_nominated(""))
         }
         self._evictor.start(plan, snapshot, without_place)
+
+    async def _place_in_turn(
+        self,
+        admissions: Iterable[Admission],
+        changes: Sequence[RowChange],
+        epoch: int,
+        now_s: int,
+    ) -> set[str]:
+        """As `_place`, some nodes at a time while the turn lasts."""
+        of_key: dict[str, list[Admission]] = {}
+        for admission in admissions:
+            of_key.setdefault(_key_of(admission), []).append(admission)
+        lost: set[str] = set()
+        for batch in batches(changes):
+            if not self._turns.is_open:
+                self._has_left = True
+                lost.update(change.key for change in batch)
+                continue
+            placed = [each for change in batch for each in of_key.get(change.key, ())]
+            with self._turns.taken():
+                lost |= await self._place(placed, batch, epoch, now_s)
+        return lost
 
     async def _place(
         self,

@@ -80,13 +80,17 @@ class Recovery:
             return plan
         return hold_back(plan, int(self._watch.may_probe(now)))
 
-    async def plan(self) -> Repairs:
-        """One pass over everything that is not as it should be; costs what there is to mend."""
+    async def plan(self, *, tidies_rows: bool = True) -> Repairs:
+        """One pass over everything that is not as it should be; costs what there is to mend.
+
+        Without `tidies_rows` rows of ended pods stay, and those of bound pods stay reserved.
+        """
         repairs = Repairs()
         now = asyncio.get_running_loop().time()
-        await self._free_strays(repairs, now)
-        for node, uids in self._state.rows_to_mark_bound().items():
-            repairs.bound[node] = set(uids)
+        if tidies_rows:
+            await self._free_strays(repairs, now)
+            for node, uids in self._state.rows_to_mark_bound().items():
+                repairs.bound[node] = set(uids)
         self._restore_lost(repairs)
         denied = await self._give_up_denied(repairs)
         await self._finish_or_take_back(repairs, denied)

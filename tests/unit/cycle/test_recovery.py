@@ -7,7 +7,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from extender.api.events import Synced, Upserted
+from extender.api.events import Removed, Synced, Upserted
 from extender.api.kinds import Row
 from extender.api.objects import Condition, Node, Pod
 from extender.cycle.pods.writer import PodWriter
@@ -75,6 +75,18 @@ def superseded() -> Ward:
         gpu_node("n1", 1).holds(row(planned, whole(0), epoch=1)).build(),
         gpu_node("n2", 1).holds(row(planned, whole(0), epoch=2)).build(),
     )
+
+
+async def test_rows_of_ended_and_bound_pods_can_wait() -> None:
+    ended, bound = pod("a").needs(1000).build(), pod("b").needs(1000).bound("n1").build()
+    rows = row(ended, whole(0)), row(bound, whole(1), "reserved")
+    ward = Ward(bound, gpu_node("n1", 2).holds(*rows).build())
+    ward.state.apply(Upserted(ended))
+    ward.state.apply(Removed(Pod, "uid-a", "team-a", "a"))
+    repairs = await ward.recovery.plan(tidies_rows=False)
+    assert (repairs.frees, repairs.bound) == ({}, {})
+    repairs = await ward.recovery.plan()
+    assert (freed(repairs), repairs.bound) == ([("n1", "a")], {"n1": {"uid-b"}})
 
 
 async def test_a_superseded_row_is_freed_after_its_pod_was_touched() -> None:
