@@ -229,14 +229,14 @@ def test_controller_may_write_what_it_takes_back(tenants: Tenants) -> None:
     tenants.patch("held", notes(**taken), by=tenants.controller)
 
 
-def n_left_out(tenants: Tenants) -> float:
-    """Requests that the conditions of the policy on reserved fields have kept from its validations.
+def n_left_out(tenants: Tenants, policy: str = "reserved") -> float:
+    """Requests that the conditions of the policy have kept from its validations.
 
     The API server takes the time of conditions only where one of them is false.
     """
     lines = tenants.api.kubectl("get", "--raw", "/metrics").splitlines()
     name = "apiserver_admission_match_condition_evaluation_seconds_count{"
-    about = 'name="reserved.ballast.dev"'
+    about = f'name="{policy}.ballast.dev"'
     return sum(float(each.split()[-1]) for each in lines if each.startswith(name) and about in each)
 
 
@@ -250,6 +250,27 @@ def test_only_a_change_of_what_may_be_reserved_is_validated(tenants: Tenants) ->
     assert n_left_out(tenants) == before + 3
     tenants.patch("held", {"metadata": {"labels": {"app": "x"}}})
     assert n_left_out(tenants) == before + 3
+
+
+def test_a_release_is_not_validated_by_the_policy_on_accounts(tenants: Tenants) -> None:
+    before = n_left_out(tenants, "accounts")
+    release = notes(**{"ballast.dev/plan": "1 n0"}) | {"spec": {"schedulingGates": None}}
+    tenants.patch("held", release, by=tenants.controller)
+    assert n_left_out(tenants, "accounts") == before + 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        notes(**{"example.com/note": "x"}),
+        {"metadata": {"labels": {"app": "x"}}},
+        {"spec": {"activeDeadlineSeconds": 60}},
+    ],
+    ids=["an annotation", "a label", "a deadline"],
+)
+def test_controller_changes_nothing_else_of_a_pod(tenants: Tenants, change: Body) -> None:
+    words = refusal(lambda: tenants.patch("held", change, by=tenants.controller))
+    assert "of a pod the controller removes the gate" in words
 
 
 def test_tenant_may_write_what_is_its_own(tenants: Tenants) -> None:
