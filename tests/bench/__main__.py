@@ -1,20 +1,20 @@
 """`python -m tests.bench [PART ...]`: all figures, or those of the parts named.
 
-The parts are shapes, quiet and memory; and, with a control plane, throughput, latency, admission
-and reclaim.
+The parts are shapes, quiet and memory; and, with a control plane, latency and admission, and, with
+policies and flow schemas as installed, throughput, reclaim and rest.
 """
 
 import asyncio
 import sys
 
-from tests.bench import admission, latency, memory, quiet, reclaim, shapes, throughput
+from tests.bench import admission, latency, memory, quiet, reclaim, rest, shapes, throughput
 from tests.bench.figures import Figure, show
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.installation import install
 
 SIZES = (200, 1000)
 VICTIMS = (200, 1000)
-LIVE = ("throughput", "latency", "admission", "reclaim")
+LIVE = ("latency", "admission", "throughput", "reclaim", "rest")
 
 
 def main() -> None:
@@ -34,16 +34,21 @@ def _measure_live(parts: list[str]) -> list[Figure]:
     with ControlPlane() as plane:
         install(plane)
         plane.mark_baseline()
-        if "throughput" in parts:
-            for n_nodes in SIZES:
-                figures += asyncio.run(throughput.measure(plane, n_nodes))
         if "latency" in parts:
             figures += asyncio.run(latency.measure(plane))
         if "admission" in parts:
             figures += asyncio.run(admission.measure(plane))
+        plane.reset()
+        install(plane, "policies", "flow-control")
+        plane.mark_baseline()
+        if "throughput" in parts:
+            for n_nodes in SIZES:
+                figures += asyncio.run(throughput.measure(plane, n_nodes))
         if "reclaim" in parts:
             for n_victims in VICTIMS:
                 figures += asyncio.run(reclaim.measure(plane, n_victims))
+        if "rest" in parts:
+            figures += asyncio.run(rest.measure(plane))
     return figures
 
 

@@ -72,7 +72,7 @@ async def measure(plane: ControlPlane, at_a_time: tuple[int, ...] = tuple(BARS_M
     ):
         plane.admin.post(f"/apis/ballast.dev/v1alpha1/{kind}", body)
     folder = Path(tempfile.mkdtemp(prefix="ballast-bench-"))
-    webhooks = Installation(plane).webhooks(folder)
+    webhooks = Installation(plane, by_token=True).webhooks(folder)
     webhooks.start()
     try:
         figures: list[Figure] = []

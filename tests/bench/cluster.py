@@ -77,8 +77,14 @@ def gated_pod(name: str, namespace: str, milli: int, owner: str) -> dict[str, An
     made["metadata"]["ownerReferences"] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "name": OWNER, "uid": owner, "controller": True}
     ]
-    made["spec"] |= {"schedulerName": SCHEDULER, "schedulingGates": [{"name": GATE}]}
+    hold(made)
     return made
+
+
+def hold(pod: dict[str, Any]) -> None:
+    """Change a pod as the webhook does: held for Ballast, of the project of its namespace."""
+    pod["metadata"]["labels"] |= {"ballast.dev/project": pod["metadata"]["namespace"]}
+    pod["spec"] |= {"schedulerName": SCHEDULER, "schedulingGates": [{"name": GATE}]}
 
 
 def whole_pod(name: str, namespace: str) -> dict[str, Any]:

@@ -44,7 +44,7 @@ async def measure(plane: ControlPlane) -> list[Figure]:
     nodes = cluster.seed_nodes(plane, N_NODES)
     cluster.seed_ledgers(plane, nodes, PODS_A_NODE, "bench")
     await make_queues(plane)
-    installation = Installation(plane)
+    installation = Installation(plane, by_token=True)
     try:
         async with await Client.connect(plane.kubeconfig) as client:
             await _settle(client)
@@ -56,7 +56,7 @@ async def measure(plane: ControlPlane) -> list[Figure]:
             with _kept_busy(plane, owner):
                 figures += await _verbs(client, installation.serve, nodes, owner)
         for program in (installation.serve, installation.control):
-            figures.append(Figure(f"resident memory of {program.name}", _rss_mib(program), "MiB"))
+            figures.append(Figure(f"resident memory of {program.name}", rss_mib(program), "MiB"))
         return figures
     finally:
         installation.stop()
@@ -148,7 +148,8 @@ async def _post(session: aiohttp.ClientSession, url: str, body: Any) -> tuple[fl
     return took_ms, orjson.loads(content)
 
 
-def _rss_mib(program: Program) -> int:
+def rss_mib(program: Program) -> int:
+    """Resident memory of the program, in MiB."""
     for line in Path(f"/proc/{program.pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) // 1024

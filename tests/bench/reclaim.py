@@ -9,7 +9,7 @@ its creation to the moment when a watcher sees it bound.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -36,6 +36,9 @@ WRITERS: Final = 16
 
 HOLDER, TAKER, BYSTANDER = "holder", "taker", "bystander"
 PRIORITY_CLASS: Final = "bench-high"
+
+#: Makes a pod one for the scheduler that is measured.
+_Finish = Callable[[dict[str, Any]], None]
 
 
 @dataclass(slots=True)
@@ -113,8 +116,11 @@ async def _stock(plane: ControlPlane, n_victims: int) -> _Result:
     plane.admin.post("/apis/scheduling.k8s.io/v1/priorityclasses", priority)
     plane.start_kwok()
     plane.start_scheduler(None)
-    spec = {"priorityClassName": PRIORITY_CLASS}
-    return await _run(plane, n_victims, {"nvidia.com/gpu": "1"}, spec)
+
+    def finish(pod: dict[str, Any]) -> None:
+        pod["spec"]["priorityClassName"] = PRIORITY_CLASS
+
+    return await _run(plane, n_victims, {"nvidia.com/gpu": "1"}, finish)
 
 
 async def _ours(plane: ControlPlane, n_victims: int) -> _Result:
@@ -125,14 +131,10 @@ async def _ours(plane: ControlPlane, n_victims: int) -> _Result:
     plane.admin.post(f"{path}/gpudepartments", cluster.department())
     for project, quota in ((HOLDER, 0), (TAKER, n_victims), (BYSTANDER, CARDS * len(others))):
         plane.admin.post(f"{path}/gpuprojects", cluster.project(project, quota))
-    installation = Installation(plane)
+    installation = Installation(plane, by_token=True)
     try:
         await asyncio.to_thread(installation.start)
-        spec = {
-            "schedulerName": cluster.SCHEDULER,
-            "schedulingGates": [{"name": cluster.GATE}],
-        }
-        return await _run(plane, n_victims, {"ballast.dev/gpu-milli": "1000"}, spec)
+        return await _run(plane, n_victims, {"ballast.dev/gpu-milli": "1000"}, cluster.hold)
     finally:
         installation.stop()
 
@@ -150,13 +152,13 @@ def _make_cluster(plane: ControlPlane, n_victims: int) -> tuple[list[str], list[
 
 
 async def _run(
-    plane: ControlPlane, n_victims: int, gpu: Mapping[str, str], spec: dict[str, Any]
+    plane: ControlPlane, n_victims: int, gpu: Mapping[str, str], finish: _Finish
 ) -> _Result:
     """The reclaim, once the bystander's pods have been seen to start without it."""
     times = _Times()
     takers = [f"{TAKER}-{number}" for number in range(n_victims)]
     async with await Client.connect(plane.kubeconfig) as client:
-        create = _Creator(client, times, dict(gpu), spec)
+        create = _Creator(client, times, dict(gpu), finish)
         watch = asyncio.create_task(Reflector(client, PODS, times.note).run())
         before = [f"{BYSTANDER}-before-{number}" for number in range(N_BEFORE)]
         for name in before:
@@ -186,12 +188,13 @@ class _Creator:
     client: Client
     times: _Times
     gpu: dict[str, str]
-    spec: dict[str, Any]
+    finish: _Finish
 
     async def pod(self, name: str, namespace: str, role: str) -> None:
         """One pod; its time runs from before the request."""
         pod = cluster.pod(name, namespace, {"cpu": "100m", "memory": "128Mi"} | self.gpu)
-        pod["spec"] |= self.spec | {"nodeSelector": {cluster.ROLE: role}}
+        pod["spec"]["nodeSelector"] = {cluster.ROLE: role}
+        self.finish(pod)
         self.times.created[name] = time.perf_counter()
         await self.client.create(PODS, pod, namespace=namespace)
 

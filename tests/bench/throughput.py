@@ -94,7 +94,7 @@ async def _ours(plane: ControlPlane, n_nodes: int, n_pods: int) -> _Result:
     nodes = cluster.seed_nodes(plane, n_nodes)
     cluster.seed_ledgers(plane, nodes)
     await make_queues(plane)
-    installation = Installation(plane, lease_s=FROZEN_S)
+    installation = Installation(plane, by_token=True, lease_s=FROZEN_S)
     try:
         await asyncio.to_thread(installation.start)
         installation.control.freeze()

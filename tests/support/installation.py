@@ -24,10 +24,13 @@ READY_S = 60.0
 GRACE_S = 8.0
 
 
-def install(plane: ControlPlane) -> None:
-    """What `kubectl apply` brings before any program: definitions, priority classes, rights."""
+def install(plane: ControlPlane, *more: str) -> None:
+    """What `kubectl apply` brings before any program: definitions, priority classes, rights.
+
+    `more` are further folders of manifests/base.
+    """
     apply_crds(plane, MANIFESTS / "crds")
-    for folder in ("priority-classes", "rbac"):
+    for folder in ("priority-classes", "rbac", *more):
         run_kubectl(plane, "apply", "--server-side", "-k", str(MANIFESTS / folder))
 
 
@@ -107,7 +110,11 @@ class Program:
 
 
 class Installation:
-    """`serve` beside kube-scheduler, one controller or more, and the webhooks where asked for."""
+    """`serve` beside kube-scheduler, one controller or more, and the webhooks where asked for.
+
+    `by_token`: programs log in with tokens as in a cluster, which end after an hour, instead of
+    client certificates.
+    """
 
     def __init__(
         self,
@@ -116,8 +123,10 @@ class Installation:
         lease_s: float = 15.0,
         bind_s: float = 30.0,
         usage_s: float = 60.0,
+        by_token: bool = False,
     ) -> None:
         self._plane = plane
+        self._by_token = by_token
         self._usage_s = usage_s
         self._lease_s = lease_s
         self._bind_s = bind_s
@@ -213,10 +222,9 @@ class Installation:
         return Program("serve", argv, port, self._log("serve"))
 
     def kubeconfig(self, account: str) -> str:
-        """Path of a file that logs a program in with the rights of its service account.
-
-        A client certificate instead of a token: one that can't run out in a long test.
-        """
+        """Path of a file that logs a program in with the rights of its service account."""
+        if self._by_token:
+            return self._plane.kubeconfig_for_service_account(SYSTEM_NAMESPACE, account)
         user = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{account}"
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{SYSTEM_NAMESPACE}")
         return self._plane.kubeconfig_for(user, groups)

@@ -1,0 +1,65 @@
+"""A cluster at rest: what Ballast writes to the API server, and the memory of its programs.
+
+100 nodes with 600 running pods; nothing is created, ends or changes while writes are counted.
+"""
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.bench import cluster
+from tests.bench.cost import Meter
+from tests.bench.figures import Figure
+from tests.bench.latency import rss_mib
+from tests.bench.throughput import make_queues
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.installation import Installation
+
+N_NODES: Final = 100
+PODS_A_NODE: Final = 6
+#: Until the programs have reported what they found, and how long writes are then counted.
+SETTLE_S: Final = 30.0
+COUNTED_S: Final = 120.0
+#: The bars.
+WRITES_PER_S: Final = 5.0
+MEMORY_MIB: Final = 250.0
+#: How the logins of our programs begin.
+OURS: Final = "ballast-"
+
+
+async def measure(plane: ControlPlane) -> list[Figure]:
+    """Writes and CPU time a second, and MiB of each program."""
+    plane.kill("kube-scheduler")
+    plane.reset()
+    plane.make_namespace("bench")
+    nodes = cluster.seed_nodes(plane, N_NODES)
+    cluster.seed_ledgers(plane, nodes, PODS_A_NODE, "bench")
+    await make_queues(plane)
+    installation = Installation(plane, by_token=True)
+    webhooks = installation.webhooks(Path(tempfile.mkdtemp(prefix="ballast-bench-")))
+    programs = {each.name: each for each in (installation.control, installation.serve, webhooks)}
+    try:
+        await asyncio.to_thread(installation.start)
+        await asyncio.to_thread(webhooks.start)
+        await asyncio.sleep(SETTLE_S)
+        meter = Meter({name: each.pid for name, each in programs.items()}, plane.audit_log)
+        await asyncio.sleep(COUNTED_S)
+        cost = meter.read()
+        memory = {name: rss_mib(each) for name, each in programs.items()}
+    finally:
+        webhooks.kill()
+        installation.stop()
+    what = f"at rest, {N_NODES} nodes, {N_NODES * PODS_A_NODE} pods"
+    writes = {key: n for key, n in cost.writes.items() if key[0].startswith(OURS)}
+    return [
+        _per_s(f"writes per second, {what}", sum(writes.values()), "writes/s", WRITES_PER_S),
+        *(_per_s(f"  {user}: {of}", n, "writes/s") for (user, of), n in sorted(writes.items())),
+        *(_per_s(f"CPU of {name}, {what}", 1000 * s, "ms/s") for name, s in cost.cpu_s.items()),
+        Figure(f"memory of all programs, {what}", sum(memory.values()), "MiB", MEMORY_MIB),
+        *(Figure(f"  {name}", mib, "MiB") for name, mib in memory.items()),
+    ]
+
+
+def _per_s(name: str, amount: float, unit: str, reference: float | None = None) -> Figure:
+    return Figure(name, round(amount / COUNTED_S, 2), unit, reference)
