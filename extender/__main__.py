@@ -43,6 +43,9 @@ _ELSEWHERE: Final = {
     "top": _Elsewhere("extender.cli.holdings.top", "top", "Show what holds GPUs now."),
     "history": _Elsewhere("extender.cli.past.history", "history", "Show what happened to work."),
     "whatif": _Elsewhere("extender.view.command", "whatif", "Show what a change would do."),
+    "shadow": _Elsewhere(
+        "extender.shadow.command", "shadow", "Tell what Ballast would do on another's cluster."
+    ),
     "run": _Elsewhere("extender.cli.work.submit", "run", "Create a Job for GPUs."),
     "hold": _Elsewhere("extender.cli.work.hold", "hold", "Keep work that waits from starting."),
     "resume": _Elsewhere("extender.cli.work.hold", "resume", "Let held work start."),
@@ -75,7 +78,7 @@ _SECTIONS: Final = (
     ("Questions", ("why", "queue", "shares", "top", "history", "whatif", "report", "web")),
     ("Work", ("run", "hold", "resume")),
     ("Files", ("scenario", "simulate", "snapshot", "convert", _REPLAY, "bench")),
-    ("Machines", ("preflight", "gpu", "time-slicing", "completion")),
+    ("Machines", ("preflight", "shadow", "gpu", "time-slicing", "completion")),
 )
 
 

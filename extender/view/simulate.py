@@ -85,7 +85,7 @@ def _job(picture: Picture, job: Job, number: int) -> WorkloadView:
 
 def _changes(before: Picture, after: Picture, spec: SimulationSpec) -> Iterator[Change]:
     """What differs, workload by workload: what stops first."""
-    was, now = _fates(before), _fates(after)
+    was, now = fates_of(before), fates_of(after)
     for key in sorted({*was, *now}):
         for what, (pods, milli, message) in sorted(now.get(key, {}).items()):
             if was.get(key, {}).get(what, (0, 0, ""))[0] != pods:
@@ -159,7 +159,7 @@ def _lost_by_drain(before: Picture, spec: SimulationSpec) -> int:
     )
 
 
-def _fates(picture: Picture) -> dict[str, dict[str, tuple[int, int, str]]]:
+def fates_of(picture: Picture) -> dict[str, dict[str, tuple[int, int, str]]]:
     """By workload: what becomes of how many pods, with how many milli-GPU, and where or why."""
     found: dict[str, dict[str, tuple[int, int, str]]] = {}
     plan = picture.plan
@@ -204,5 +204,5 @@ def _held(picture: Picture) -> int:
 
 def _waiting(picture: Picture) -> int:
     """What waits once the plan is carried out, in milli-GPU."""
-    fates = _fates(picture)
+    fates = fates_of(picture)
     return sum(fate["waits"][1] for fate in fates.values() if "waits" in fate)

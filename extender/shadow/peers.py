@@ -1,0 +1,104 @@
+"""What objects of other schedulers say of work: sizes of gangs, and work that has no pods yet.
+
+KAI Scheduler and Volcano keep the size of a gang in a PodGroup; Kueue keeps a Job suspended while
+its Workload waits for a quota, so the Workload is all there is.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from extender.api import names
+from extender.api.objects import ObjectMeta, OwnerReference, Pod, PodSpec
+from extender.convert.fields import Manifest, Served
+
+#: What a live cluster is asked for; kinds that it lacks are passed over.
+GROUPS: Final = (
+    Served("scheduling.run.ai", "podgroups", ("v2alpha2",)),
+    Served("scheduling.volcano.sh", "podgroups", ("v1beta1",)),
+)
+WORKLOADS: Final = Served("kueue.x-k8s.io", "workloads", ("v1beta2", "v1beta1"))
+#: More pods of one waiting Workload than this are not made.
+_MOST_PODS: Final = 4096
+
+NOT_A_WORKLOAD: Final = "Workloads of Kueue could not be read"
+
+
+@dataclass(slots=True)
+class Peers:
+    """Pods that must run together by `namespace/name` of their gang, gangs of Volcano that are not
+    enqueued, pods that will be made, and what is not understood."""
+
+    sizes: dict[str, int] = field(default_factory=dict)
+    not_enqueued: set[str] = field(default_factory=set)
+    pods: list[Pod] = field(default_factory=list)
+    assumed: Counter[str] = field(default_factory=Counter)
+
+
+def read_peers(groups: Iterable[Manifest], workloads: Iterable[Manifest]) -> Peers:
+    """What the objects say; one that is not understood is counted and passed over."""
+    peers = Peers()
+    for group in groups:
+        meta, spec = group.get("metadata") or {}, group.get("spec") or {}
+        size, key = spec.get("minMember") or 1, f"{meta.get('namespace')}/{meta.get('name')}"
+        if isinstance(size, int):
+            peers.sizes[key] = size
+        is_volcano = str(group.get("apiVersion", "")).startswith(GROUPS[1].group)
+        if is_volcano and (group.get("status") or {}).get("phase") == "Pending":
+            peers.not_enqueued.add(key)
+    for workload in workloads:
+        try:
+            peers.pods += _pods_of(workload)
+        except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, ValueError):
+            peers.assumed[NOT_A_WORKLOAD] += 1
+    return peers
+
+
+def _pods_of(workload: Manifest) -> Iterator[Pod]:
+    """The pods that a Workload of Kueue stands for while it waits; none where pods exist."""
+    meta = msgspec.convert(workload["metadata"], ObjectMeta, strict=False)
+    spec = workload["spec"]
+    if not _waits(workload) or any(each.kind == "Pod" for each in meta.owner_references or ()):
+        return
+    sets = spec["podSets"]
+    size = sum(int(each.get("minCount") or each["count"]) for each in sets)
+    owner = (meta.owner_references or [OwnerReference()])[0]
+    made = 0
+    for each in sets:
+        template = each["template"]
+        told = msgspec.convert(template.get("metadata") or {}, ObjectMeta, strict=False)
+        pod_spec = msgspec.convert(template["spec"], PodSpec, strict=False)
+        labels = dict(told.labels or {})
+        notes = dict(told.annotations or {})
+        if size > 1:
+            labels[names.LABEL_POD_GROUP] = meta.name
+            notes[names.ANNOTATION_MIN_MEMBER] = str(size)
+        for number in range(min(int(each["count"]), _MOST_PODS - made)):
+            made += 1
+            yield Pod(
+                ObjectMeta(
+                    name=f"{meta.name}-{each.get('name', 'main')}-{number}",
+                    namespace=meta.namespace,
+                    uid=f"{meta.uid}-{each.get('name', 'main')}-{number}",
+                    labels=labels,
+                    annotations=notes,
+                    creation_timestamp=meta.creation_timestamp,
+                    owner_references=[msgspec.structs.replace(owner, controller=True)],
+                ),
+                _with_priority(pod_spec, spec.get("priority")),
+            )
+
+
+def _waits(workload: Manifest) -> bool:
+    if workload["spec"].get("active") is False:
+        return False
+    conditions: list[dict[str, Any]] = (workload.get("status") or {}).get("conditions") or []
+    true = {each.get("type") for each in conditions if each.get("status") == "True"}
+    return not true & {"QuotaReserved", "Admitted", "Finished"}
+
+
+def _with_priority(spec: PodSpec, priority: object) -> PodSpec:
+    return msgspec.structs.replace(spec, priority=priority if isinstance(priority, int) else None)

@@ -1,0 +1,159 @@
+"""Watches what a cluster has, and takes one look after the other. Lists and watches only."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from extender.api.events import Event, Removed, Upserted
+from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, GpuTopology
+from extender.api.names import API_VERSION
+from extender.api.objects import Node, Pod, PodDisruptionBudget, PriorityClass
+from extender.cli.ask import listed_or_none
+from extender.convert.fields import Manifest, Served, documents_of
+from extender.kube.client import Client
+from extender.kube.errors import Unavailable
+from extender.kube.reflector import Reflector
+from extender.kube.resources import DISRUPTION_BUDGETS, NODES, PODS, PRIORITY_CLASSES, Resource
+from extender.kube.transport import Call
+from extender.shadow.adoption import Adopted, QueueObject, Seen, adopt
+from extender.shadow.peers import GROUPS, WORKLOADS, read_peers
+from extender.shadow.record import Record
+from extender.view.picture import Picture
+
+WATCHED: Final[tuple[Resource[Any], ...]] = (NODES, PODS, DISRUPTION_BUDGETS, PRIORITY_CLASSES)
+_KINDS: Final[dict[str, type[QueueObject]]] = {
+    "GpuDepartment": GpuDepartment,
+    "GpuProject": GpuProject,
+    "GpuNodePool": GpuNodePool,
+    "GpuTopology": GpuTopology,
+}
+#: A cluster that can be read at all answers its first lists in less.
+_SYNC_S: Final = 120.0
+
+
+class QueueFileError(ValueError):
+    """A file of queues can't be used; the message says why."""
+
+
+@dataclass(slots=True, frozen=True)
+class Window:
+    """For how long to look, and how often, in seconds; 0: one look."""
+
+    for_s: float = 0.0
+    every_s: float = 60.0
+
+
+class Watched:
+    """Every object that the cluster has, as the watch last told it."""
+
+    def __init__(self) -> None:
+        self._objects: dict[type, dict[str, Any]] = {each.kind: {} for each in WATCHED}
+
+    def deliver(self, event: Event) -> None:
+        """Take what the watch says."""
+        match event:
+            case Upserted(obj):
+                self._objects[type(obj)][obj.metadata.uid] = obj
+            case Removed(kind=kind, uid=uid):
+                self._objects[kind].pop(uid, None)
+
+    def adopted(
+        self, queues: Sequence[QueueObject], groups: list[Manifest], workloads: list[Manifest]
+    ) -> Adopted:
+        """The cluster of now as if Ballast ran it."""
+        seen = Seen(
+            nodes=self._objects[Node].values(),
+            pods=self._objects[Pod].values(),
+            budgets=self._objects[PodDisruptionBudget].values(),
+            classes=self._objects[PriorityClass].values(),
+            peers=read_peers(groups, workloads),
+        )
+        return adopt(seen, queues)
+
+
+async def watch(
+    client: Client,
+    queues: Sequence[QueueObject],
+    window: Window,
+    tell: Callable[[Record], None],
+) -> Record:
+    """The record of all looks; `tell` hears of each. A cancelled wait ends the window early."""
+    for resource in WATCHED:
+        # A refusal is one sentence here; a reflector would try again for ever.
+        await client.send(Call("GET", resource.url(), query={"limit": "1"}))
+    watched, record = Watched(), Record(is_by_namespace=not queues)
+    reflectors = [Reflector(client, resource, watched.deliver) for resource in WATCHED]
+    tasks = [asyncio.ensure_future(each.run()) for each in reflectors]
+    try:
+        async with asyncio.timeout(_SYNC_S):
+            await asyncio.gather(*(each.wait_synced() for each in reflectors))
+        ends = time.monotonic() + window.for_s
+        while True:
+            groups = [each for served in GROUPS for each in await _served(client, served)]
+            workloads = await _served(client, WORKLOADS)
+            done = watched.adopted(queues, groups, workloads)
+            record.look(Picture(done.state.snapshot(int(time.time()))), done.assumed)
+            tell(record)
+            left_s = ends - time.monotonic()
+            if left_s <= 0:
+                return record
+            try:
+                await asyncio.sleep(min(left_s, window.every_s))
+            except asyncio.CancelledError:
+                return record
+    except TimeoutError:
+        raise Unavailable(f"the cluster could not be listed within {_SYNC_S:.0f} s") from None
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _served(client: Client, served: Served) -> list[Manifest]:
+    """The objects of a peer's kind; none where there is no such kind, or it may not be listed."""
+    for version in served.versions:
+        root = f"{served.group}/{version}"
+        items = await listed_or_none(client, f"/apis/{root}/{served.plural}")
+        if items is not None:
+            return [{**each, "apiVersion": root} for each in items]
+    return []
+
+
+def read_queues(path: Path, text: str) -> list[QueueObject]:
+    """The queues of a file; other objects are passed over. Raises QueueFileError."""
+    try:
+        documents = [
+            each for told in yaml.safe_load_all(text) for each in documents_of(told) if each
+        ]
+        found = _read(documents)
+    except yaml.YAMLError as error:
+        raise QueueFileError(f"{path}: neither YAML nor JSON: {str(error)[:200]}") from None
+    except msgspec.ValidationError as error:
+        raise QueueFileError(f"{path}: {error}") from None
+    if not any(isinstance(each, GpuProject) for each in found):
+        raise QueueFileError(
+            f"{path}: has no GpuProject of {API_VERSION}, such as ballast convert prints"
+        )
+    return found
+
+
+def _read(documents: list[Manifest]) -> list[QueueObject]:
+    found: list[QueueObject] = []
+    for each in documents:
+        kind = _KINDS.get(str(each.get("kind")))
+        if kind is not None and each.get("apiVersion") == API_VERSION:
+            name = (each.get("metadata") or {}).get("name")
+            try:
+                found.append(msgspec.convert(each, kind, strict=False))
+            except msgspec.ValidationError as error:
+                raise msgspec.ValidationError(f"{each['kind']} {name}: {error}") from None
+    return found
