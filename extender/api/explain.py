@@ -84,6 +84,11 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "allocated": "What the queue's pods hold.",
         "requested": "What the queue's pods hold and wait for.",
     },
+    "MonthUse": {
+        "month": "The month in UTC, as 2026-10.",
+        "gpuHours": "GPU-hours that were used, rounded down.",
+        "milliGpuSeconds": "The same exactly: thousandths of a GPU times seconds.",
+    },
     "MoveHold": {
         "owner": "UID of the controller that makes the moved pod again.",
         "cpuMilli": "Thousandths of a CPU that the pod requests.",
@@ -112,7 +117,8 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "observedGeneration": "metadata.generation of the object when this was written.",
         "state": "Whether the queue's pods hold more than its quota, or than its fair share.",
         "nodePools": "The figures in each node pool.",
-        "conditions": "Valid: its figures are understood. OverQuota: it holds more than its quota.",
+        "conditions": "Valid: its figures are understood. OverQuota: it holds more than its quota."
+        " WithinBudget: it has GPU-hours of the month left.",
     },
     "QueueSummary": {
         "quota": f"The quota in force, {_GPUS}.",

@@ -20,6 +20,8 @@ GpuCount = Annotated[
 ]
 #: Up to a day: what is longer is no bound.
 Seconds = Annotated[int, Meta(ge=0, le=86_400)]
+#: Of a month: more than a million GPUs have.
+GpuHours = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 KubeQuantity = Annotated[
     _NumberOrText,
     Meta(
@@ -30,10 +32,18 @@ KubeQuantity = Annotated[
 
 
 class GpuFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
-    """Quota, limit and weight of GPUs. No limit means unlimited."""
+    """Quota, limit, weight and budget of GPUs. No limit means unlimited, no budget as well."""
 
     quota: GpuCount = 0
     limit: GpuCount | None = None
+    gpu_hours_per_month: Annotated[
+        GpuHours | None,
+        Meta(
+            description="GPU-hours of a calendar month (UTC). A project that has used them borrows"
+            " nothing more until the month ends; nothing that runs is stopped for it. Without"
+            " effect on a GpuDepartment.",
+        ),
+    ] = None
     over_quota_weight: Annotated[
         int, Meta(ge=0, description="Share of what is over quota; 0 gives none.")
     ] = 1
@@ -87,10 +97,20 @@ class PastUse(
     as_of: Natural = 0
 
 
+class MonthUse(Struct, rename="camel", kw_only=True):
+    """What a project has used of its budget in `month`, such as 2026-10: GPU-hours as people read
+    them, and exact."""
+
+    month: str
+    gpu_hours: str
+    milli_gpu_seconds: Natural
+
+
 class PoolUse(Struct, rename="camel", kw_only=True):
     """What a queue was given in one node pool at the last cycle; GPUs as numbers of GPUs.
 
-    CPU and memory are told where they have a quota, past use where the node pool counts it.
+    CPU and memory are told where they have a quota, past use where the node pool counts it, and use
+    of the month where there is a budget and the usage books are read.
     """
 
     name: Name
@@ -102,6 +122,7 @@ class PoolUse(Struct, rename="camel", kw_only=True):
     cpu: HostUse | UnsetType = UNSET
     memory: HostUse | UnsetType = UNSET
     past: PastUse | UnsetType = UNSET
+    month: MonthUse | UnsetType = UNSET
 
 
 class QueueSummary(Struct, rename="camel", kw_only=True):
@@ -121,7 +142,8 @@ class QueueSummary(Struct, rename="camel", kw_only=True):
 class QueueStatus(Struct, rename="camel", kw_only=True):
     """Shares and allocations of a GpuDepartment or GpuProject.
 
-    Condition types: `Valid`, and `OverQuota` (True while its pods hold more than its quota).
+    Condition types: `Valid`, `OverQuota` (True while its pods hold more than its quota), and, with
+    a budget, `WithinBudget` (Unknown while the use of the month is not known).
     """
 
     observed_generation: Natural = 0

@@ -23,6 +23,8 @@ class Reason(StrEnum):
     NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
     OVER_FAIR_SHARE = "OverFairShare"
     OVER_LIMIT = "OverLimit"
+    #: Of a project: it has used the GPU-hours of the month.
+    OVER_BUDGET = "OverBudget"
     UNKNOWN_NODE_POOL = "UnknownNodePool"
     UNKNOWN_PROJECT = "UnknownProject"
     UNKNOWN_TOPOLOGY = "UnknownTopology"
@@ -62,6 +64,9 @@ class Reason(StrEnum):
     WITHIN_QUOTA = "WithinQuota"
     ABOVE_QUOTA = "AboveQuota"
     ABOVE_FAIR_SHARE = "AboveFairShare"
+    # What a project has used of its budget of GPU-hours, besides OVER_BUDGET.
+    WITHIN_BUDGET = "WithinBudget"
+    USAGE_UNKNOWN = "UsageUnknown"
     # The extender refuses a node.
     NOT_PLANNED = "NotPlanned"
     PLANNED_ELSEWHERE = "PlannedElsewhere"
@@ -82,6 +87,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: "non-preemptible work runs within quota only",
     Reason.OVER_FAIR_SHARE: "the project has its fair share, so no pod is evicted for it",
     Reason.OVER_LIMIT: "the project or its department is at its limit",
+    Reason.OVER_BUDGET: "the project has used its GPU-hours of this month and borrows no more",
     Reason.UNKNOWN_NODE_POOL: "the node pool asked for does not exist",
     Reason.UNKNOWN_PROJECT: "the project does not exist",
     Reason.UNKNOWN_TOPOLOGY: "the topology or the level of it that is asked for does not exist",
@@ -115,6 +121,8 @@ SENTENCES: dict[Reason, str] = {
     Reason.WITHIN_QUOTA: "its pods hold no more than its quota",
     Reason.ABOVE_QUOTA: "its pods hold more than its quota, and no more than its fair share",
     Reason.ABOVE_FAIR_SHARE: "its pods hold more than its fair share",
+    Reason.WITHIN_BUDGET: "it has GPU-hours of this month left",
+    Reason.USAGE_UNKNOWN: "what it used this month is not known, so its budget has no effect",
     Reason.NOT_PLANNED: "the pod is not planned and may not be placed directly",
     Reason.PLANNED_ELSEWHERE: "the pod is planned on another node",
     Reason.PLAN_NOT_RESERVED: "the pod's plan has no row in the ledger",
@@ -140,6 +148,8 @@ HELP: dict[Reason, str] = {
     " idle.",
     Reason.OVER_LIMIT: "It starts when work under the same limit ends; an administrator can raise"
     " the limit.",
+    Reason.OVER_BUDGET: "It starts when it fits within the quota, or in the next month; an"
+    " administrator can raise gpuHoursPerMonth.",
     Reason.UNKNOWN_NODE_POOL: "Name a node pool that exists (kubectl get gpunodepools).",
     Reason.UNKNOWN_PROJECT: "Name a project that lists this namespace (kubectl get gpuprojects).",
     Reason.UNKNOWN_TOPOLOGY: "Name a topology and a level that exist (kubectl get gputopologies).",

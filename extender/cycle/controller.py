@@ -250,7 +250,9 @@ class _Term:
         self._volumes = VolumeReader(client, state)
         self._past_use = PastUseKeeper(state)
         self._books = UsageBooks(client, controller.meter, controller.options.usage_period_s)
-        reporter = Reporter(client, state, controller.recorder, self._past_use)
+        reporter = Reporter(
+            client, state, controller.recorder, self._past_use, self._books.month_used
+        )
         self._reports = Reports(reporter)
         self._provisioning = ProvisioningKeeper(client, state)
 

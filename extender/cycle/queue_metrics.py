@@ -10,6 +10,7 @@ from typing import Final
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from extender.api.months import PER_GPU_HOUR
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.plan import Plan, QueueShare
 from extender.state.model import GPU, UNLIMITED
@@ -19,7 +20,7 @@ from extender.state.snapshot import Snapshot
 _Key = tuple[str, str]
 
 _LABELS: Final = ("queue", "node_pool")
-#: A quota or limit that is not stated has no sample.
+#: A quota, limit or budget that is not stated has no sample, and use that is not known has none.
 _GAUGES: Final[Mapping[str, str]] = {
     "ballast_queue_quota_gpus": "GPUs that the queue may always have.",
     "ballast_queue_limit_gpus": "GPUs that the queue may have at most.",
@@ -29,6 +30,8 @@ _GAUGES: Final[Mapping[str, str]] = {
     "ballast_queue_held_gpus": "GPUs that reserved and bound pods of the queue hold.",
     "ballast_queue_borrowed_gpus": "GPUs that the queue holds above its quota.",
     "ballast_queue_non_preemptible_gpus": "GPUs that the queue's non-preemptible pods hold.",
+    "ballast_queue_month_budget_gpu_hours": "GPU-hours that the project may use in a month.",
+    "ballast_queue_month_used_gpu_hours": "GPU-hours that the project has used this month.",
 }
 #: What is added up second by second, since this replica leads.
 _SUMS: Final[Mapping[str, str]] = {
@@ -62,7 +65,7 @@ class QueueMetrics(Collector):
             key: share
             for key, share in plan.shares.items()
             if key[0] in snapshot.queues
-            and (share.quota[GPU] or share.requested[GPU] or share.allocated[GPU])
+            and (share.quota[GPU] or share.requested[GPU] or share.allocated[GPU] or share.month)
         }
         before = self._milli_s
         self._milli_s = {
@@ -87,6 +90,8 @@ class QueueMetrics(Collector):
         for key, share in self._shares.items():
             for name, milli in _figures(share):
                 families[name].add_metric(key, milli / MILLI_PER_GPU)
+            for name, milli_s in _months(share, self._looked_at_s):
+                families[name].add_metric(key, milli_s / PER_GPU_HOUR)
         yield from families.values()
         for at, (name, text) in enumerate(_SUMS.items()):
             family = CounterMetricFamily(name, text, labels=_LABELS)
@@ -116,6 +121,14 @@ def _figures(share: QueueShare) -> Iterator[tuple[str, int]]:
     yield "ballast_queue_held_gpus", held
     yield "ballast_queue_borrowed_gpus", max(0, held - quota)
     yield "ballast_queue_non_preemptible_gpus", share.allocated_non_preemptible[GPU]
+
+
+def _months(share: QueueShare, now_s: int) -> Iterator[tuple[str, int]]:
+    """The milli-GPU-seconds of each gauge of a budget that has a sample."""
+    if share.month is not None:
+        yield "ballast_queue_month_budget_gpu_hours", share.month.budget
+        if share.month.is_known_at(now_s):
+            yield "ballast_queue_month_used_gpu_hours", share.month.used
 
 
 def _owed(share: QueueShare) -> int:

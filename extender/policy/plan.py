@@ -8,7 +8,14 @@ from msgspec import Struct
 
 from extender.api.kinds import CardShare
 from extender.api.reasons import Reason, Refused
-from extender.state.model import NOTHING, UNLIMITED, Amounts, PodView, WorkloadView
+from extender.state.model import (
+    NOTHING,
+    UNLIMITED,
+    Amounts,
+    MonthHours,
+    PodView,
+    WorkloadView,
+)
 
 Stage = Literal["allocate", "consolidate", "reclaim", "preempt", "stale-gangs"]
 ALL_STAGES: tuple[Stage, ...] = ("allocate", "consolidate", "reclaim", "preempt", "stale-gangs")
@@ -126,11 +133,12 @@ class QueueShare:
     """A queue's figures in one node pool, as the snapshot was before this plan.
 
     `allocated` is what rows hold that are reserved or bound, pods on their way out included;
-    `requested` is what its live pods hold or ask for.
+    `requested` is what its live pods hold or ask for. `month` is its budget of GPU-hours.
     """
 
     quota: Amounts = NOTHING
     limit: Amounts = (UNLIMITED, UNLIMITED, UNLIMITED)
+    month: MonthHours | None = None
     fair_share: Amounts = NOTHING
     allocated: Amounts = NOTHING
     allocated_non_preemptible: Amounts = NOTHING

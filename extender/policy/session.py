@@ -31,6 +31,7 @@ from extender.policy.plan import (
     Stage,
     State,
 )
+from extender.policy.queues.months import spent_sentence
 from extender.policy.queues.tree import (
     RESOURCES,
     PoolQueues,
@@ -174,7 +175,9 @@ class Session:
                 has, most = queue.allocated[resource] + leaving, queue.limit[resource]
                 if has + more > most:
                     figures = queue, resource, more, has, most
-                    return _refuse(Reason.OVER_LIMIT, workload, figures)
+                    is_spent = queue.is_spent and resource == GPU
+                    reason = Reason.OVER_BUDGET if is_spent else Reason.OVER_LIMIT
+                    return _refuse(reason, workload, figures)
                 if workload.is_preemptible:
                     continue
                 leaving = queue.leaving_np[resource] if is_now else 0
@@ -381,12 +384,13 @@ def _refuse(
     reason: Reason, workload: WorkloadView, figures: tuple[Queue, int, int, int, int]
 ) -> Refused:
     queue, resource, more, has, bound = figures
+    needs = f"{workload.key}: needs {format_amount(resource, more)}, {queue.name}"
+    month = queue.figures.gpu.month
+    if reason is Reason.OVER_BUDGET and month is not None:
+        return Refused(reason, f"{needs} {spent_sentence(month, queue.quota[GPU])}")
     word = "limit" if reason is Reason.OVER_LIMIT else "quota for non-preemptible work"
-    return Refused(
-        reason,
-        f"{workload.key}: needs {format_amount(resource, more)}, {queue.name} has"
-        f" {format_amount(resource, has)} of its {word} of {format_amount(resource, bound)}",
-    )
+    of = f"its {word} of {format_amount(resource, bound)}"
+    return Refused(reason, f"{needs} has {format_amount(resource, has)} of {of}")
 
 
 def format_amount(resource: int, amount: int) -> str:

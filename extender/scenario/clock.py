@@ -10,6 +10,7 @@ from extender.state.model import Amounts, user_queue
 def pass_time(world: World, seconds: int) -> None:
     """Everything stays where it is for so long; what is held is added to the queues' past use."""
     held = _held(world)
+    world.months.add(held, seconds)
     if seconds and world.past.is_counted:
         world.past.add(held, seconds)
     amounts: dict[tuple[str, str], Amounts] = {}

@@ -11,7 +11,7 @@ from extender.api.objects import ObjectMeta, Taint
 from extender.scenario import amounts
 from extender.scenario.errors import ScenarioError
 from extender.scenario.model import Amount, Case, Node, Queue
-from extender.scenario.weights import Weights, figures_of, quota_of
+from extender.scenario.weights import Weights, figures_of, month_of_queue, quota_of
 from extender.state import model as state
 from extender.state.nodes import NodeFacts, NodeTable
 
@@ -219,7 +219,15 @@ class _Reading:
             limit=self._bound(at, None if figures.limit is UNSET else figures.limit),
             weight=self.weights.weight(self.queue, at, figures, quota),
             usage_ppm=round(amounts.fraction(used) * _PPM),
+            month=self._month(pool) if at == state.GPU else None,
         )
+
+    def _month(self, pool: str) -> state.MonthHours | None:
+        month = month_of_queue(self.queue, pool)
+        if month is not None and self.queue.name in self.weights.parents:
+            name = f"{self.cluster.case.id}: {self.queue.name}"
+            raise ScenarioError(f"{name}: gpuHoursPerMonth: only queues without others below it")
+        return month
 
     def _bound(self, at: int, value: Amount | None) -> int:
         if value is None:

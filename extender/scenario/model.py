@@ -151,10 +151,17 @@ class Figures(Written, frozen=True, kw_only=True):
     weight: Amount | UnsetType = UNSET
 
 
+class GpuFigures(Figures, frozen=True, kw_only=True):
+    """A queue's figures for GPUs; `gpu_hours_per_month` is a project's budget in each node pool."""
+
+    gpu_hours_per_month: Natural | None = None
+    gpu_hours_used: Amount = 0
+
+
 class QueuePool(Written, frozen=True, kw_only=True):
     """A queue's figures in one node pool; what is not given is the queue's own."""
 
-    gpu: Figures = Figures()
+    gpu: GpuFigures = GpuFigures()
     cpu: Figures = Figures()
     memory: Figures = Figures()
 
@@ -173,7 +180,7 @@ class Queue(Written, frozen=True, kw_only=True):
     name: Name
     parent: str | None = None
     priority: Rank = 100
-    gpu: Figures = Figures()
+    gpu: GpuFigures = GpuFigures()
     cpu: Figures = Figures()
     memory: Figures = Figures()
     usage: Usage = Usage()

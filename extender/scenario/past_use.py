@@ -10,7 +10,7 @@ from typing import Final
 
 from extender.policy.queues.usage import advance, as_ppm
 from extender.scenario.cluster import Cluster
-from extender.state.model import NOTHING, Amounts, PoolQuota, QueueView
+from extender.state.model import NOTHING, Amounts, QueueView
 
 _PPM: Final = 1_000_000
 #: Half-lives after which an account stands where it would for ever.
@@ -82,7 +82,7 @@ class UsageAccounts:
                 replace(figures, usage_ppm=ppm)
                 for figures, ppm in zip(quota.figures, parts, strict=True)
             )
-            pools[pool] = PoolQuota(gpu, cpu, memory, quota.rank)
+            pools[pool] = replace(quota, gpu=gpu, cpu=cpu, memory=memory)
         return replace(view, pools=pools)
 
 

@@ -25,7 +25,8 @@ def take_snapshot(world: World, *, is_reversed: bool = False) -> Snapshot:
         table = world.cluster.free.copy()
     views = (view_of(job, created[job.spec.name], is_reversed=is_reversed) for job in jobs)
     _hold(world, table)
-    queues, pools = world.past.views(world.cluster.queue_views), world.cluster.pools
+    queues = world.months.views(world.past.views(world.cluster.queue_views), world.now_s)
+    pools = world.cluster.pools
     return Snapshot(
         now_s=world.now_s,
         nodes=table,

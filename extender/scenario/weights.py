@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
+from extender.api.months import PER_GPU_HOUR
 from extender.scenario import amounts
 from extender.scenario.model import Amount, Case, Figures, Limit, Queue, QueuePool
-from extender.state.model import GPU, UNLIMITED
+from extender.state.model import GPU, UNLIMITED, MonthHours
 
 _GIB = 1 << 30
 
@@ -74,6 +75,16 @@ def figures_of(queue: Queue, at: int, pool: str) -> Figures:
         limit=own.limit if of_pool.limit is UNSET else of_pool.limit,
         weight=own.weight if of_pool.weight is UNSET else of_pool.weight,
     )
+
+
+def month_of_queue(queue: Queue, pool: str) -> MonthHours | None:
+    """The queue's budget in a node pool: the one given for the pool, else its own."""
+    given = queue.pools.get(pool, QueuePool()).gpu
+    figures = queue.gpu if given.gpu_hours_per_month is None else given
+    if figures.gpu_hours_per_month is None:
+        return None
+    used = amounts.fraction(figures.gpu_hours_used) * PER_GPU_HOUR
+    return MonthHours(figures.gpu_hours_per_month * PER_GPU_HOUR, int(used))
 
 
 def quota_of(figures: Figures, at: int) -> Limit:

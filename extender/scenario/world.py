@@ -20,6 +20,7 @@ from extender.scenario.constraints import Shared
 from extender.scenario.errors import ScenarioError
 from extender.scenario.groups import tree_of
 from extender.scenario.model import Case, Change, Job, Status, Task
+from extender.scenario.months import MonthAccounts
 from extender.scenario.past_use import UsageAccounts
 from extender.scenario.places import PENDING, Place
 from extender.state.model import Amounts, GroupView, PodState, PodView
@@ -112,12 +113,14 @@ class World:
     now_s: int = NOW_S
     shared: Shared = field(init=False)
     past: UsageAccounts = field(init=False)
+    months: MonthAccounts = field(init=False)
     deadlines: Deadlines = field(default_factory=Deadlines)
     lately: HeldLately = field(default_factory=HeldLately)
 
     def __post_init__(self) -> None:
         self.shared = Shared(self.cluster)
         self.past = UsageAccounts.of(self.cluster)
+        self.months = MonthAccounts.of(self.cluster)
 
     @classmethod
     def of(cls, case: Case) -> "World":

@@ -3,12 +3,23 @@
 What is malformed is told in a sentence, and the last good figure stays in force in its place.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from extender.api.kinds import GpuFigures, HostFigures, PoolFigures
+from msgspec import UNSET
+
+from extender.api.kinds import GpuFigures, HostFigures, MonthUse, PoolFigures, QueueStatus
+from extender.api.months import PER_GPU_HOUR
 from extender.api.units import UnitError, parse_cpu, parse_gpus, parse_memory
-from extender.state.model import UNBOUND, UNLIMITED, Amounts, Figures, PoolQuota, QueueView
+from extender.state.model import (
+    UNBOUND,
+    UNLIMITED,
+    Amounts,
+    Figures,
+    MonthHours,
+    PoolQuota,
+    QueueView,
+)
 
 
 def read_quota(figures: PoolFigures, last: PoolQuota) -> tuple[PoolQuota, list[str]]:
@@ -50,6 +61,22 @@ def _read_figures(
     return Figures(quota, limit, weight)
 
 
+def with_budgets(
+    quotas: Mapping[str, PoolQuota], listed: Iterable[PoolFigures], status: QueueStatus
+) -> dict[str, PoolQuota]:
+    """The figures of a project with its budgets, and with what its status says was used of them."""
+    used = {use.name: use.month for use in status.node_pools}
+    hours = {each.name: each.gpu.gpu_hours_per_month for each in reversed(list(listed))}
+    found = {}
+    for pool, quota in quotas.items():
+        budget, month = hours.get(pool), used.get(pool, UNSET)
+        of_month = None if budget is None else MonthHours(budget * PER_GPU_HOUR)
+        if of_month is not None and isinstance(month, MonthUse):
+            of_month = MonthHours(of_month.budget, month.milli_gpu_seconds, month.month)
+        found[pool] = replace(quota, gpu=replace(quota.gpu, month=of_month))
+    return found
+
+
 def without_effect(figures: PoolFigures) -> list[str]:
     """What the figures of a department say that a department does not have."""
     weighed = ("gpu", figures.gpu), ("cpu", figures.cpu), ("memory", figures.memory)
@@ -58,6 +85,8 @@ def without_effect(figures: PoolFigures) -> list[str]:
         for resource, written in weighed
         if written.over_quota_weight != 1
     ]
+    if figures.gpu.gpu_hours_per_month is not None:
+        problems.append("gpu.gpuHoursPerMonth: has no effect, only projects have budgets")
     if figures.rank:
         problems.append("rank: has no effect, departments have none")
     return problems
@@ -76,8 +105,7 @@ def weighed_by_quota(figures: PoolQuota) -> PoolQuota:
     So it is for departments always. Those without quota share equally what the others leave.
     """
     gpu, cpu, memory = (
-        Figures(of.quota, of.limit, weight=of.quota if 0 < of.quota < UNLIMITED else 1)
-        for of in figures.figures
+        replace(of, weight=of.quota if 0 < of.quota < UNLIMITED else 1) for of in figures.figures
     )
     return PoolQuota(gpu, cpu, memory, rank=0 if gpu.quota else 1)
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from extender.api.demand import Demand
 from extender.api.kinds import CardShare, RestartPolicy
+from extender.api.months import month_of
 from extender.api.objects import NodeSelector, Toleration
 from extender.api.reasons import Refused
 from extender.state.refusals import NONE, Denial, Refusals
@@ -199,18 +200,39 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     doubt: Refused | None = None
 
 
+class MonthHours(Struct, frozen=True, gc=False):
+    """A project's budget of one calendar month in a node pool, in milli-GPU-seconds.
+
+    `used` is what it used in `month` (such as 2026-10); empty where that is not known.
+    """
+
+    budget: int
+    used: int = 0
+    month: str = ""
+
+    def is_known_at(self, now_s: int) -> bool:
+        """Whether the use of the month of this time is known."""
+        return self.month == month_of(now_s)
+
+    def is_spent_at(self, now_s: int) -> bool:
+        """Whether all of the budget is known to be used."""
+        return self.used >= self.budget and self.is_known_at(now_s)
+
+
 @dataclass(slots=True, frozen=True)
 class Figures:
     """A queue's figures for one resource, in its unit.
 
     `quota` and `limit` are `UNLIMITED` where nothing binds; `weight` 0 has no part in what is over
     quota. `usage_ppm` is what it used in the past, decayed: millionths of what the pool had.
+    `month` is a project's budget of GPU-hours, where it has one.
     """
 
     quota: int = 0
     limit: int = UNLIMITED
     weight: int = 1
     usage_ppm: int = 0
+    month: MonthHours | None = None
 
 
 #: Figures of a resource that is not counted.

@@ -5,6 +5,7 @@ queue; `extender.state.figures` reads them.
 """
 
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from extender.api import kinds
@@ -22,6 +23,7 @@ from extender.state.figures import (
     read_quota,
     weigh_by_quota,
     weighed_by_quota,
+    with_budgets,
     with_past_use,
     without_effect,
 )
@@ -146,15 +148,19 @@ class Queues:
         before = self.projects.get(name)
         self.projects[name] = project
         if before is not None and _same(before, project):
+            if _months(before) != _months(project):
+                known = self.project_views[name]
+                pools = with_budgets(known.pools, project.spec.node_pools, project.status)
+                self.project_views = _with(self.project_views, replace(known, pools=pools))
             return set()
         spec = project.spec
+        last = self.project_views.get(name)
+        pools = self._read_pools(("GpuProject", name), spec.node_pools, last)
         view = QueueView(
             name=name,
             parent=department_queue(spec.department),
             created_at=unix_s(project.metadata.creation_timestamp),
-            pools=self._read_pools(
-                ("GpuProject", name), spec.node_pools, self.project_views.get(name)
-            ),
+            pools=with_budgets(pools, spec.node_pools, project.status),
             reclaim_min_runtime_s=spec.min_runtime.reclaim_seconds,
             preempt_min_runtime_s=spec.min_runtime.preempt_seconds,
             disruption_budget_s=spec.disruption_budget_seconds,
@@ -374,6 +380,11 @@ def _same(
 ) -> bool:
     """Whether they are one object with one spec: status and metadata may differ."""
     return before.metadata.uid == after.metadata.uid and before.spec == after.spec
+
+
+def _months(project: GpuProject) -> list[object]:
+    """What the status of the project says of its use of the month."""
+    return [(use.name, use.month) for use in project.status.node_pools]
 
 
 def _with(views: Mapping[str, V], view: V) -> dict[str, V]:

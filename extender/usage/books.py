@@ -17,6 +17,7 @@ from prometheus_client import Counter, Gauge
 
 from extender.api.failpoint import reach
 from extender.api.kinds import GpuUsage
+from extender.api.months import month_of
 from extender.api.names import LABEL_DAY, LABEL_MONTH
 from extender.kube.client import Client
 from extender.kube.errors import KubeError, NotFound, NotLeading
@@ -32,6 +33,7 @@ from extender.usage.integral import (
     day_of,
 )
 from extender.usage.meter import KEPT_S, Hold, Loss, UsageMeter
+from extender.usage.month_use import MonthUse
 from extender.usage.record import NODE_POOL, PROJECT, Account, empty_record, extended, record_name
 
 #: Seconds between two bookings.
@@ -65,8 +67,15 @@ class UsageBooks:
         self._stamps: dict[Account, int] = {}
         self._floor_s = 0
         self._pruned_on = ""
+        #: None until the records of the month were read: then nothing is known of it.
+        self._month: MonthUse | None = None
         #: As the last cycle had them; nothing is booked before the first.
         self.queues: Mapping[str, QueueView] | None = None
+
+    def month_used(self, now_s: int) -> dict[tuple[str, str], int] | None:
+        """What projects used in the month of this time, by project and node pool, in
+        milli-GPU-seconds; None where the records were not read yet."""
+        return None if self._month is None else self._month.used(now_s)
 
     async def run(self) -> None:
         """Book for as long as this process leads; ends by cancellation too."""
@@ -123,6 +132,7 @@ class UsageBooks:
         """Read how far each account was counted. Without any record the books begin now."""
         records: dict[str, GpuUsage] = {}
         stamps: dict[Account, int] = {}
+        month = MonthUse()
         oldest = day_of(until_s - DAY_S)
         selector = f"{LABEL_MONTH} in ({_month_before(until_s, 1)},{day_of(until_s)[:7]})"
         async for page in self._client.pages(USAGES, label_selector=selector):
@@ -130,9 +140,11 @@ class UsageBooks:
                 spec = record.spec
                 account = spec.account, spec.name
                 stamps[account] = max(stamps.get(account, 0), spec.counted_to)
+                month.note(spec)
                 if spec.day >= oldest:
                     records[record.metadata.name] = record
-        self._records, self._stamps = records, stamps
+        month.forget_before(month_of(until_s))
+        self._records, self._stamps, self._month = records, stamps, month
         self._floor_s = max(stamps.values()) - _REACH_S if stamps else until_s
 
     def _count(self, holds: tuple[Hold, ...], until_s: int) -> dict[Account, Counted]:
@@ -185,6 +197,8 @@ class UsageBooks:
             reach("usage.written")
             self._records[name] = written
             self._stamps[account] = written.spec.counted_to
+            if self._month is not None:
+                self._month.note(written.spec)
 
     async def _prune(self, now_s: int) -> None:
         """Delete the records of days that are longer ago than any is kept."""
@@ -199,6 +213,8 @@ class UsageBooks:
                     await self._client.delete(USAGES, record.metadata.name, uid=record.metadata.uid)
                 except NotFound:
                     continue
+        if self._month is not None:
+            self._month.forget_before(month_of(now_s))
         recent = day_of(now_s - 2 * DAY_S)
         records = self._records or {}
         self._records = {name: each for name, each in records.items() if each.spec.day >= recent}

@@ -55,7 +55,8 @@ class WayOut(Answer):
 
 
 class QueueFigures(Answer):
-    """What a queue may have and has in one node pool, in GPUs."""
+    """What a queue may have and has in one node pool, in GPUs. `gpu_hours_per_month` is its budget,
+    and `gpu_hours_used` what it used of it this month; empty where that is not known."""
 
     queue: str
     node_pool: str
@@ -66,6 +67,8 @@ class QueueFigures(Answer):
     waiting: str
     limit: str = ""
     parent: str = ""
+    gpu_hours_per_month: int | None = None
+    gpu_hours_used: str = ""
 
 
 class Place(Answer):
@@ -185,10 +188,12 @@ class AddedNodes(Answer, kw_only=True, forbid_unknown_fields=True):
 
 
 class SimulationSpec(Answer, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different. Quotas and limits are GPUs by project, or by `project/node-pool`."""
+    """What is to be different. Quotas and limits are GPUs by project, or by `project/node-pool`;
+    budgets are GPU-hours of a month."""
 
     quotas: dict[str, str] = {}
     limits: dict[str, str] = {}
+    budgets: dict[str, int] = {}
     drain: list[str] = []
     add_nodes: list[AddedNodes] = []
     jobs: list[Job] = []

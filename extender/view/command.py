@@ -30,6 +30,10 @@ _SIGNS: Final = {
     "--limit", "limits", multiple=True, metavar="PROJECT=GPUS", help="Another limit.",
     shell_complete=complete_project,
 )  # fmt: skip
+@click.option(
+    "--budget", "budgets", multiple=True, metavar="PROJECT=HOURS",
+    help="Another budget of GPU-hours in a month.", shell_complete=complete_project,
+)  # fmt: skip
 @click.option("--drain", multiple=True, metavar="NODE", help="The node is drained.")
 @click.option("--add-nodes", multiple=True, metavar="NODE=COUNT", help="More nodes like NODE.")
 @click.option(
@@ -64,6 +68,7 @@ def _spec(given: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     spec = {
         "quotas": dict(_pair(each, "--quota") for each in given["quotas"]),
         "limits": dict(_pair(each, "--limit") for each in given["limits"]),
+        "budgets": dict(_hours(each) for each in given["budgets"]),
         "drain": list(given["drain"]),
         "addNodes": [_added(each) for each in given["add_nodes"]],
         "jobs": [_job(each) for each in given["jobs"]],
@@ -120,6 +125,13 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     if not equals or not name or not figure:
         raise click.BadParameter(f"{text!r} is not NAME=NUMBER, such as a=8", param_hint=option)
     return name, figure
+
+
+def _hours(text: str) -> tuple[str, int]:
+    name, hours = _pair(text, "--budget")
+    if not hours.isdecimal():
+        raise click.BadParameter(f"{hours!r} is no whole number of hours", param_hint="--budget")
+    return name, int(hours)
 
 
 def _added(text: str) -> dict[str, Any]:

@@ -11,12 +11,22 @@ from typing import Final
 
 from msgspec.structs import replace as replaced
 
+from extender.api.months import PER_GPU_HOUR
 from extender.api.reasons import HELP, SENTENCES, Reason, Refused
 from extender.api.units import MILLI_PER_GPU, count_gpus, format_gpus
 from extender.policy.placement.explain import NEVER
 from extender.policy.plan import Plan, Stage
+from extender.policy.queues.months import spent_sentence
 from extender.state.model import GPU, WorkloadView
-from extender.view.answers import AsOf, Check, Explanation, Metadata, State, WayOut
+from extender.view.answers import (
+    AsOf,
+    Check,
+    Explanation,
+    Metadata,
+    Outcome,
+    State,
+    WayOut,
+)
 from extender.view.figures import figures_of
 from extender.view.line import NOT_IN_LINE, as_time, place_of
 from extender.view.picture import (
@@ -133,7 +143,7 @@ def _checks(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
         yield Check(name, "no", _why_not(picture, workload, stage) or message)
         told = message
     yield from _new_nodes(picture, workload)
-    yield Check("limits", "no" if _is_limited(told) else "yes", _limits(picture, workload))
+    yield _limits(picture, workload, told)
 
 
 def _new_nodes(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
@@ -144,10 +154,6 @@ def _new_nodes(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
         yield Check("new nodes", "yes", f"a ProvisioningRequest asks for {nodes} of {wanted.pool}")
     elif why_not := found.refused.get(workload.key):
         yield Check("new nodes", "no", why_not)
-
-
-def _is_limited(told: str) -> bool:
-    return Reason.OVER_LIMIT in told
 
 
 def _why_not(picture: Picture, workload: WorkloadView, stage: Stage) -> str:
@@ -185,12 +191,20 @@ def _why_not(picture: Picture, workload: WorkloadView, stage: Stage) -> str:
     return ""
 
 
-def _limits(picture: Picture, workload: WorkloadView) -> str:
+def _limits(picture: Picture, workload: WorkloadView, told: str) -> Check:
+    """Whether a limit, or a budget that is used up, keeps the workload from a place."""
+    refused = picture.plan.waits.get(workload.key)
+    words = told if refused is None else f"{refused.reason} {told}"
+    is_bound = any(each in words for each in (Reason.OVER_LIMIT, Reason.OVER_BUDGET))
+    outcome: Outcome = "no" if is_bound else "yes"
     mine = picture.plan.shares.get((workload.project, workload.pools[0] if workload.pools else ""))
+    if mine is not None and mine.month and mine.month.is_spent_at(picture.snapshot.now_s):
+        spent = spent_sentence(mine.month, mine.quota[GPU])
+        return Check("limits", outcome, f"{workload.project} {spent}")
     if mine is None or not is_limited(mine.limit[GPU]):
-        return "its project has no limit"
+        return Check("limits", outcome, "its project has no limit")
     held, limit = format_gpus(mine.allocated[GPU]), count_gpus(mine.limit[GPU])
-    return f"its project holds {held} of at most {limit}"
+    return Check("limits", outcome, f"its project holds {held} of at most {limit}")
 
 
 def _or_none(milli: int) -> str:
@@ -207,6 +221,7 @@ def _ways_out(picture: Picture, workload: WorkloadView, refused: Refused) -> Ite
         _in_another_pool,
         _with_more_priority,
         _with_more_quota,
+        _with_more_hours,
     )
     for attempt in tried:
         found = attempt(picture, workload)
@@ -291,6 +306,19 @@ def _with_more_quota(picture: Picture, workload: WorkloadView) -> WayOut | None:
     less, plan = found
     change = f"the quota of {workload.project} is {most - less} or more"
     return WayOut(change, _effect(picture, plan, workload))
+
+
+def _with_more_hours(picture: Picture, workload: WorkloadView) -> WayOut | None:
+    pool = workload.pools[0] if workload.pools else ""
+    mine = picture.plan.shares.get((workload.project, pool))
+    if mine is None or not mine.month or not mine.month.is_spent_at(picture.snapshot.now_s):
+        return None
+    hours = mine.month.used // PER_GPU_HOUR + 1
+    changed = picture.changed(budgets={(workload.project, pool): hours * PER_GPU_HOUR})
+    if not starts(changed.plan, workload):
+        return None
+    change = f"gpuHoursPerMonth of {workload.project} is {hours} or more"
+    return WayOut(change, _effect(picture, changed.plan, workload))
 
 
 def _plan_if_starts(picture: Picture, workload: WorkloadView) -> Plan | None:

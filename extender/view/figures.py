@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from extender.api.months import PER_GPU_HOUR, format_gpu_hours
 from extender.api.units import format_gpus, format_tenths
 from extender.policy.plan import Plan, QueueShare
 from extender.state.model import GPU
@@ -16,7 +17,7 @@ def all_figures(plan: Plan, snapshot: Snapshot) -> Iterator[QueueFigures]:
     shown = [
         (queue, pool)
         for (queue, pool), share in plan.shares.items()
-        if queue in snapshot.queues and (share.quota[GPU] or share.requested[GPU])
+        if queue in snapshot.queues and (share.quota[GPU] or share.requested[GPU] or share.month)
     ]
     for queue, pool in sorted(shown, key=lambda each: (each[1], _path(each[0], snapshot))):
         yield figures_of(queue, pool, plan, snapshot)
@@ -27,6 +28,8 @@ def figures_of(queue: str, pool: str, plan: Plan, snapshot: Snapshot) -> QueueFi
     share = plan.shares.get((queue, pool), QueueShare())
     quota, limit, held = share.quota[GPU], share.limit[GPU], share.allocated[GPU]
     view = snapshot.queues.get(queue)
+    month = share.month
+    is_known = month is not None and month.is_known_at(snapshot.now_s)
     return QueueFigures(
         queue=queue,
         node_pool=pool,
@@ -37,6 +40,8 @@ def figures_of(queue: str, pool: str, plan: Plan, snapshot: Snapshot) -> QueueFi
         held=format_gpus(held),
         borrowed=format_gpus(max(0, held - quota)),
         waiting=format_gpus(max(0, share.requested[GPU] - held)),
+        gpu_hours_per_month=month.budget // PER_GPU_HOUR if month else None,
+        gpu_hours_used=format_gpu_hours(month.used) if month and is_known else "",
     )
 
 

@@ -17,7 +17,14 @@ from extender.api.units import MILLI_PER_GPU
 from extender.policy.decide import decide
 from extender.policy.plan import Admission, Eviction, Move, Plan, Settings, Stage
 from extender.policy.scale_up import ScaleUps, scale_ups
-from extender.state.model import UNLIMITED, PodView, PoolQuota, WorkloadView
+from extender.state.model import (
+    UNLIMITED,
+    Figures,
+    MonthHours,
+    PodView,
+    PoolQuota,
+    WorkloadView,
+)
 from extender.state.nodes import NodeFacts
 from extender.state.snapshot import Snapshot
 
@@ -71,21 +78,23 @@ class Picture:
         workloads: Iterable[WorkloadView] = (),
         quotas: Mapping[tuple[str, str], int] | None = None,
         limits: Mapping[tuple[str, str], int] | None = None,
+        budgets: Mapping[tuple[str, str], int] | None = None,
     ) -> "Picture":
-        """With these workloads in place of those of the same key (or beside the others), and these
-        quotas and limits, in milli-GPU by queue and node pool. Raises BadChangeError."""
+        """With these workloads in place of those of the same key (or beside the others), and by
+        queue and node pool these quotas and limits, in milli-GPU, and budgets of the month, in
+        milli-GPU-seconds. Raises BadChangeError."""
         snapshot = self._copy()
         snapshot.tally = None
         snapshot.workloads = {**snapshot.workloads, **{each.key: each for each in workloads}}
         queues = dict(snapshot.queues)
-        for figures, word in ((quotas, "quota"), (limits, "limit")):
-            for (name, pool), milli in (figures or {}).items():
+        for figures, change in ((quotas, _quota), (limits, _limit), (budgets, _budget)):
+            for (name, pool), amount in (figures or {}).items():
                 view = queues.get(name)
                 if view is None:
                     raise BadChangeError(f"there is no project or department {name!r}")
                 figure = view.pools.get(pool, PoolQuota())
-                gpu = replace(figure.gpu, **{word: milli})
-                queues[name] = replace(view, pools={**view.pools, pool: replace(figure, gpu=gpu)})
+                changed = replace(figure, gpu=change(figure.gpu, amount))
+                queues[name] = replace(view, pools={**view.pools, pool: changed})
         snapshot.queues = queues
         return Picture(snapshot, self.settings)
 
@@ -146,6 +155,20 @@ class Picture:
         return replace(
             self.snapshot, nodes=self.snapshot.nodes.copy(), tally=tally.copy() if tally else None
         )
+
+
+def _quota(figures: Figures, milli: int) -> Figures:
+    return replace(figures, quota=milli)
+
+
+def _limit(figures: Figures, milli: int) -> Figures:
+    return replace(figures, limit=milli)
+
+
+def _budget(figures: Figures, milli_s: int) -> Figures:
+    """With another budget; what was used stays, and is not known where there was none."""
+    month = figures.month or MonthHours(0)
+    return replace(figures, month=replaced(month, budget=milli_s))
 
 
 def imagined(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from extender.api.months import PER_GPU_HOUR
 from extender.api.units import MILLI_PER_GPU, format_gpus, parse_gpus
 from extender.policy.plan import Eviction, Move
 from extender.policy.preemption.lost_work import seconds_lost
@@ -33,6 +34,7 @@ def apply(picture: Picture, spec: SimulationSpec) -> Picture:
     """The picture with all that is to be different. Raises BadChangeError."""
     pools = picture.snapshot.pools
     quotas, limits = _figures(spec.quotas, pools), _figures(spec.limits, pools)
+    budgets = _budgets(spec.budgets, picture)
     jobs = [_job(picture, job, number) for number, job in enumerate(spec.jobs)]
     for added in spec.add_nodes:
         if not 1 <= added.count <= 1000:
@@ -40,7 +42,7 @@ def apply(picture: Picture, spec: SimulationSpec) -> Picture:
         picture = picture.with_nodes(added.like, added.count)
     if spec.drain:
         picture = picture.drained(spec.drain)
-    return picture.changed(workloads=jobs, quotas=quotas, limits=limits)
+    return picture.changed(workloads=jobs, quotas=quotas, limits=limits, budgets=budgets)
 
 
 def _figures(given: Mapping[str, str], pools: Mapping[str, object]) -> dict[tuple[str, str], int]:
@@ -53,6 +55,23 @@ def _figures(given: Mapping[str, str], pools: Mapping[str, object]) -> dict[tupl
             found[queue, pool] = parse_gpus(text)
         except ValueError as error:
             raise BadChangeError(f"{named}: {error}") from None
+    return found
+
+
+def _budgets(given: Mapping[str, int], picture: Picture) -> dict[tuple[str, str], int]:
+    """Milli-GPU-seconds by project and node pool. Raises BadChangeError."""
+    found = {}
+    for named, hours in given.items():
+        ((queue, pool),) = _figures({named: "0"}, picture.snapshot.pools)
+        view = picture.snapshot.queues.get(queue)
+        if view is not None and (pool not in view.pools or view.pools[pool].gpu.month is None):
+            raise BadChangeError(
+                f"{named}: it has no gpuHoursPerMonth in node pool {pool}, so what it used this"
+                " month is not known"
+            )
+        if hours < 0:
+            raise BadChangeError(f"{named}: {hours} GPU-hours are less than none")
+        found[queue, pool] = hours * PER_GPU_HOUR
     return found
 
 

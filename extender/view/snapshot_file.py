@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from extender.api.months import PER_GPU_HOUR, format_gpu_hours
 from extender.api.units import MILLI_PER_GPU, format_gpus
 from extender.scenario import model as file
 from extender.state.model import Constraints, Figures, GroupView, PodView, QueueView, WorkloadView
@@ -177,7 +178,7 @@ class _Writer:
     def _queue(self, view: QueueView) -> file.Queue:
         pools = {
             pool: file.QueuePool(
-                gpu=_figures(figures.gpu, format_gpus),
+                gpu=_gpu_figures(figures.gpu, self.picture.snapshot.now_s),
                 cpu=_figures(figures.cpu, lambda milli: f"{milli}m"),
                 memory=_figures(figures.memory, lambda mib: f"{mib}Mi"),
             )
@@ -344,6 +345,18 @@ def _figures(given: Figures, say: Any) -> file.Figures:
         quota=say(given.quota) if is_limited(given.quota) else None,
         limit=say(given.limit) if is_limited(given.limit) else None,
         weight=given.weight,
+    )
+
+
+def _gpu_figures(given: Figures, now_s: int) -> file.GpuFigures:
+    """With the budget, and what was used of it where that is known."""
+    usual, month = _figures(given, format_gpus), given.month
+    return file.GpuFigures(
+        quota=usual.quota,
+        limit=usual.limit,
+        weight=usual.weight,
+        gpu_hours_per_month=month.budget // PER_GPU_HOUR if month else None,
+        gpu_hours_used=format_gpu_hours(month.used) if month and month.is_known_at(now_s) else 0,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from extender.api import names
 from extender.api.kinds import GpuDepartment, GpuFigures, GpuProject, HostFigures, PoolFigures
 from extender.api.units import (
+    MILLI_PER_GPU,
     UnitError,
     count_gpus,
     format_gpus,
@@ -22,6 +23,10 @@ from webhooks.catalog import Catalog
 from webhooks.kinds.finding import FieldFinding, check_labels, check_name, listed, odd, wrong
 
 _PARSERS: Final = {"gpu": parse_gpus, "cpu": parse_cpu, "memory": parse_memory}
+
+
+#: Of a month of 30 days.
+_HOURS_OF_MONTH: Final = 720
 
 
 class Bounds(NamedTuple):
@@ -40,6 +45,10 @@ def check_department(department: GpuDepartment, known: Catalog) -> Iterator[Fiel
     name = department.metadata.name
     yield from check_name(name, "pods", "research")
     yield from _check_pools("spec.nodePools", department.spec.node_pools, known)
+    for pool in department.spec.node_pools:
+        if pool.gpu.gpu_hours_per_month is not None:
+            field = f"spec.nodePools[{pool.name}].gpu.gpuHoursPerMonth"
+            yield odd(field, "has no effect, only projects have budgets")
     own = read_figures(department.spec.node_pools)
     members = [each for each in known.projects.values() if each.spec.department == name]
     for project in sorted(members, key=lambda each: each.metadata.name):
@@ -73,6 +82,7 @@ def check_project(project: GpuProject, known: Catalog) -> Iterator[FieldFinding]
     yield from check_name(name, "pods", "vision")
     yield from _check_namespaces(project, known)
     yield from _check_pools("spec.nodePools", spec.node_pools, known)
+    yield from _check_budgets(spec.node_pools)
     yield from _check_defaults(project, known)
     yield from _check_classes(spec.allowed_priority_classes)
     for ix, selector in enumerate(spec.node_affinity):
@@ -131,6 +141,25 @@ def _check_pools(
         elif written.over_quota_weight == 0 and bounds.quota == 0:
             yield odd(
                 at, "has no quota and overQuotaWeight 0: it gets what no other queue asks for"
+            )
+
+
+def _check_budgets(pools: Sequence[PoolFigures]) -> Iterator[FieldFinding]:
+    """Budgets that the quota alone uses: it bounds what is borrowed, and never the quota."""
+    for pool in pools:
+        budget, bounds = pool.gpu.gpu_hours_per_month, read_figures([pool]).get((pool.name, "gpu"))
+        if budget is None or bounds is None:
+            continue
+        of_quota = (bounds[0].quota or 0) * _HOURS_OF_MONTH // MILLI_PER_GPU
+        field = f"spec.nodePools[{pool.name}].gpu.gpuHoursPerMonth"
+        if not budget:
+            yield odd(field, "is 0: the project never borrows GPUs of this pool")
+        elif budget < of_quota:
+            yield odd(
+                field,
+                f"is below the {of_quota} GPU-hours that the quota is in {_HOURS_OF_MONTH} hours: a"
+                " project that uses all of its quota ends the month above its budget, which bounds"
+                " only what it borrows",
             )
 
 

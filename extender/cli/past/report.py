@@ -18,12 +18,13 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from extender.api.kinds import GpuUsageSpec
+from extender.api.kinds import GpuProject, GpuUsageSpec
 from extender.api.names import LABEL_MONTH
+from extender.cli.past.month_budgets import budget_lines
 from extender.cli.terminal.output import wide_console
 from extender.kube.client import Client
-from extender.kube.errors import KubeError
-from extender.kube.resources import USAGES
+from extender.kube.errors import KubeError, RequestRefused
+from extender.kube.resources import PROJECTS, USAGES
 from extender.usage.focus import BY, COLUMNS, focus_rows
 from extender.usage.prices import CENT, PriceError, Prices, read_prices
 from extender.usage.report import DIMENSIONS, PER_GPU_HOUR, Amounts, Report, make_report
@@ -63,6 +64,7 @@ def usage(
 ) -> None:
     """Print the GPU-hours of a month: in quota, above it, and lost to evictions.
 
+    What projects used of their budgets, as these are now, is told on standard error.
     The projects' sum is compared with what the node pools held; exit code 1 if they differ.
     """
     month = month or datetime.now(UTC).strftime("%Y-%m")
@@ -73,7 +75,7 @@ def usage(
         raise click.UsageError(f"--by: {unknown[0][:40]!r} is not one of {', '.join(DIMENSIONS)}")
     try:
         prices = read_prices(prices_file) if prices_file else None
-        records = asyncio.run(_read(month, kubeconfig, context))
+        records, projects = asyncio.run(_read(month, kubeconfig, context))
     except (PriceError, KubeError) as error:
         raise click.ClickException(str(error)) from None
     made = make_report(records, dimensions, prices)
@@ -81,6 +83,8 @@ def usage(
         _print_focus(records, month, prices or Prices())
     else:
         {"table": _print_table, "csv": _print_csv, "json": _print_json}[output](made, prices)
+    for line in budget_lines(records, projects):
+        click.echo(line, err=True)
     click.echo(check_line(made), err=True)
     if made.differing:
         raise SystemExit(DIFFERS)
@@ -107,10 +111,17 @@ def hours(milli_s: int) -> str:
     return f"{Decimal(milli_s) / PER_GPU_HOUR:,.2f}"
 
 
-async def _read(month: str, kubeconfig: str, context: str) -> list[GpuUsageSpec]:
+async def _read(
+    month: str, kubeconfig: str, context: str
+) -> tuple[list[GpuUsageSpec], list[GpuProject]]:
+    """The records of the month, and the projects as they are now; none to who may not list them."""
     async with await Client.connect(kubeconfig or None, context=context or None) as client:
         listed = await client.list_all(USAGES, label_selector=f"{LABEL_MONTH}={month}")
-    return [record.spec for record in listed.items]
+        try:
+            projects = (await client.list_all(PROJECTS)).items
+        except RequestRefused:
+            projects = []
+    return [record.spec for record in listed.items], list(projects)
 
 
 def _print_table(made: Report, prices: Prices | None) -> None:

@@ -65,6 +65,12 @@ def _share_name(item: Answer) -> str:
     return f"gpu{kind}.ballast.dev/{named}" if slash else f"gpuproject.ballast.dev/{named}"
 
 
+def _gpu_hours(item: Answer) -> str:
+    """What is used of the budget of the month."""
+    budget = item.get("gpuHoursPerMonth")
+    return "-" if budget is None else f"{item.get('gpuHoursUsed') or '?'}/{budget}"
+
+
 SHARES: Final = Listing(
     (
         Column("QUEUE", _share_queue),
@@ -75,6 +81,7 @@ SHARES: Final = Listing(
         Column("HELD", _get("held")),
         Column("BORROWED", _get("borrowed")),
         Column("WAITING", _get("waiting")),
+        Column("GPU-HOURS", _gpu_hours),
         Column("DEPARTMENT", lambda item: item.get("parent", "").removeprefix("department/") or "-",
                is_wide=True),
     ),

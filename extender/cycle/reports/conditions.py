@@ -17,15 +17,27 @@ VALID: Final = "Valid"
 
 #: Whether the pods of a queue hold more than its quota.
 OVER_QUOTA: Final = "OverQuota"
+#: Whether a project has GPU-hours of the month left in every node pool with a budget.
+WITHIN_BUDGET: Final = "WithinBudget"
 
-__all__ = ["OVER_QUOTA", "SCHEDULED", "STALE", "VALID", "api_time", "condition", "observed"]
+__all__ = [
+    "OVER_QUOTA",
+    "SCHEDULED",
+    "STALE",
+    "VALID",
+    "WITHIN_BUDGET",
+    "api_time",
+    "condition",
+    "observed",
+]
 
 
 def condition(
-    kind: str, is_so: bool, reason: Reason, message: str, before: Sequence[Condition]
+    kind: str, is_so: bool | None, reason: Reason, message: str, before: Sequence[Condition]
 ) -> Condition:
-    """A condition of this type; where `before` said the same, it has been so since then."""
-    status = "True" if is_so else "False"
+    """A condition of this type, Unknown where `is_so` is None; where `before` said the same, it has
+    been so since then."""
+    status = "Unknown" if is_so is None else "True" if is_so else "False"
     since = next(
         (
             each.last_transition_time

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 from extender.api.kinds import (
     GpuNodePoolStatus,
     HostUse,
+    MonthUse,
     PastUse,
     PoolUse,
     QueueStatus,
@@ -32,6 +33,8 @@ _HOLDS: Final[Mapping[QueueState, Reason]] = {
     "OverFairShare": Reason.ABOVE_FAIR_SHARE,
 }
 
+_NONE: Final[Mapping[str, MonthUse]] = {}
+
 #: A queue's shares by node pool, in order of the pools' names.
 Shares = Sequence[tuple[str, QueueShare]]
 
@@ -49,13 +52,18 @@ def queue_status(
     pods: PodCounts,
     conditions: list[Condition],
     past: Mapping[str, PastUse],
+    months: Mapping[str, MonthUse] = _NONE,
 ) -> QueueStatus:
-    """The status of a GpuDepartment or GpuProject; `past` is its past use by node pool."""
+    """The status of a GpuDepartment or GpuProject; by node pool, `past` is its past use and
+    `months` its use of this month."""
     listed = [share for _, share in shares]
     return QueueStatus(
         state=_state(listed),
         gpu=_summary(listed, pods),
-        node_pools=[_pool_use(pool, share, past.get(pool, UNSET)) for pool, share in shares],
+        node_pools=[
+            _pool_use(pool, share, past.get(pool, UNSET), months.get(pool, UNSET))
+            for pool, share in shares
+        ],
         conditions=conditions,
     )
 
@@ -112,7 +120,9 @@ def validity(problems: Iterable[Problem], before: Sequence[Condition]) -> list[C
     return [condition(VALID, False, Reason(listed[0].fault), text, before)]
 
 
-def _pool_use(pool: str, share: QueueShare, past: PastUse | UnsetType) -> PoolUse:
+def _pool_use(
+    pool: str, share: QueueShare, past: PastUse | UnsetType, month: MonthUse | UnsetType
+) -> PoolUse:
     return PoolUse(
         name=pool,
         quota=format_gpus(share.quota[GPU]),
@@ -123,6 +133,7 @@ def _pool_use(pool: str, share: QueueShare, past: PastUse | UnsetType) -> PoolUs
         cpu=_host_use(share, CPU, "m"),
         memory=_host_use(share, MEMORY, "Mi"),
         past=past,
+        month=month,
     )
 
 

@@ -8,20 +8,21 @@ over the workloads and cards, and work for what has changed since the last.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 import structlog
 
 from extender.api.events import Upserted
-from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject
+from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, MonthUse
 from extender.api.reasons import Reason
 from extender.cycle.keepers.own_groups import OwnGroups
 from extender.cycle.metrics import PENDING, POOLS, QUEUES
 from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.pod_events import PodEvents
 from extender.cycle.pool_metrics import PoolSums, pool_sums
+from extender.cycle.reports.budgets import Used, month_uses, within_budget
 from extender.cycle.reports.conditions import observed
 from extender.cycle.reports.group_status import ended_status, group_status
 from extender.cycle.reports.placed import PlacedConditions
@@ -60,11 +61,14 @@ class Reporter:
         state: ClusterState,
         recorder: EventRecorder,
         past_use: PastUseKeeper,
+        month_used: Callable[[int], Used],
     ) -> None:
+        """`month_used` tells what projects used in the month of a time, as the books have it."""
         self._client = client
         self._state = state
         self._recorder = recorder
         self._past_use = past_use
+        self._month_used = month_used
         self._seen = Seen()
         self._written: dict[tuple[str, str], msgspec.Struct] = {}
         self._placed = PlacedConditions(client, state)
@@ -147,12 +151,17 @@ class Reporter:
             for name, each in self._state.departments.items()
         )
         projects = ((PROJECTS, name, each) for name, each in self._state.projects.items())
+        used = self._month_used(snapshot.now_s)
         for resource, queue, each in (*departments, *projects):
             name = each.metadata.name
             found = _problems_of(each, problems)
             conditions = validity(found, each.status.conditions)
             counts, past = pods.get(queue, (0, 0)), self._past_use.told(queue)
-            status = queue_status(shares.get(queue, ()), counts, conditions, past)
+            months: dict[str, MonthUse] = {}
+            if isinstance(each, GpuProject):
+                months = month_uses(each, used, snapshot.now_s)
+                conditions += within_budget(each, months, each.status.conditions)
+            status = queue_status(shares.get(queue, ()), counts, conditions, past, months)
             status.observed_generation = each.metadata.generation
             conditions.append(over_quota(status, each.status.conditions))
             status.conditions = observed(conditions, each.metadata.generation)

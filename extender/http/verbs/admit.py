@@ -1,5 +1,7 @@
 """Whether a queue may take more GPU in a node pool, by what the controller last published."""
 
+import time
+
 from extender.api import names
 from extender.api.reasons import Reason, Refused
 from extender.api.units import share_milli
@@ -52,6 +54,9 @@ def _refuse_level(
     wanted = use - leaving + need
     if quota and wanted > quota.gpu.limit:
         return Reason.OVER_LIMIT
+    month = quota.gpu.month if quota else None
+    if wanted > quota_milli and month is not None and month.is_spent_at(int(time.time())):
+        return Reason.OVER_BUDGET
     if wanted > max(quota_milli, book.fair_share_of(view.name, pool) if view else 0):
         return Reason.OVER_FAIR_SHARE
     return None

@@ -37,6 +37,9 @@ from extender.policy.session import Session, placed_amounts
 from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending
 
+#: The project may hold the request once it holds less.
+_ROOM_BY_EVICTION = (Reason.OVER_LIMIT, Reason.OVER_BUDGET)
+
 
 def preempt(preemption: Preemption) -> None:
     """Serve every pool that allows preemption; `session.pending` is left with what still waits."""
@@ -81,7 +84,7 @@ class _Preempt:
         """The one rule, unless the project may not hold the request whatever is evicted."""
         leaf, workload = request.leaf, request.pending.workload
         refused = self.session.check_room(leaf, workload, request.need, "later")
-        if refused is not None and refused.reason is not Reason.OVER_LIMIT:
+        if refused is not None and refused.reason not in _ROOM_BY_EVICTION:
             return refused
         is_first = self.session.firsts.is_first(workload, leaf.project)
         return (self._rule(leaf.project, workload.priority, is_first=is_first),)

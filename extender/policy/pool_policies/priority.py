@@ -32,7 +32,7 @@ from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, WorkloadView
 
 #: Reasons that no eviction helps against: such work holds up no other.
-_OWN_FAULT = (Reason.OVER_LIMIT, Reason.NON_PREEMPTIBLE_OVER_QUOTA)
+_OWN_FAULT = (Reason.OVER_LIMIT, Reason.OVER_BUDGET, Reason.NON_PREEMPTIBLE_OVER_QUOTA)
 
 
 def serve_by_priority(

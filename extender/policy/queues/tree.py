@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.plan import QueueShare
+from extender.policy.queues.months import bound_of
 from extender.state import tally
 from extender.state.model import (
     CPU,
@@ -80,8 +81,9 @@ class Queue:
     none of their own, and that a GPU quota of 0 bounds nothing where work `needs_quota` not.
     `is_user`: it is below its project, a user's or (`is_workload`) a single workload's.
     `exact_share` is the share before it is rounded, which turns go by: they measure what a queue
-    holds against its `due`, the larger of quota and exact share. `held_lately` is as in the
-    snapshot; `is_bent` where past use bends the weights of the pool.
+    holds against its `due`, the larger of quota and exact share. `is_spent`: its budget of the
+    month is used, and its `limit` is what that leaves it. `held_lately` is as in the snapshot;
+    `is_bent` where past use bends the weights of the pool.
     """
 
     name: str
@@ -118,6 +120,7 @@ class Queue:
     due: Amounts = NOTHING
     exact_share: Amounts = NOTHING
     is_bent: bool = False
+    is_spent: bool = False
     held_lately: Amounts = NOTHING
 
     def __post_init__(self) -> None:
@@ -126,7 +129,7 @@ class Queue:
         self.quota = gpu.quota, cpu.quota, memory.quota
         self.limit = gpu.limit, cpu.limit, memory.limit
         self.limited = () if self.parent is None else self.parent.limited
-        if self.parent is None or self.limit != _UNBOUND:
+        if self.parent is None or self.limit != _UNBOUND or gpu.month is not None:
             self.limited = (self, *self.limited)
         self.np_quota = _UNBOUND if self.is_user else self.quota
         if not self.needs_quota and gpu.quota == 0:
@@ -190,6 +193,12 @@ class Queue:
                 return False
         return True
 
+    def hold_to_budget(self, now_s: int) -> None:
+        """Lower the limit where the budget of the month is used; once what it holds is counted."""
+        bound = bound_of(self.figures.gpu, self.allocated[GPU], now_s)
+        if bound is not None:
+            self.limit, self.is_spent = (bound, *self.limit[1:]), True
+
     def has_leaving_pods(self) -> bool:
         """Whether anything is still held, in it or in all above it, by pods on their way out."""
         # What a queue has, all above it have too.
@@ -200,7 +209,8 @@ class Queue:
         """The figures to publish."""
         return QueueShare(
             quota=self.quota,
-            limit=self.limit,
+            limit=(self.figures.gpu.limit, *self.limit[1:]),
+            month=self.figures.gpu.month,
             fair_share=frozen(self.share),
             allocated=frozen(self.held),
             allocated_non_preemptible=frozen(self.held_np),
@@ -260,6 +270,9 @@ def build_queues(snapshot: Snapshot) -> dict[str, PoolQueues]:
     }
     if shared_by_workload:
         _add_workloads(snapshot, shared_by_workload)
+    for queues in pools.values():
+        for queue in queues.by_name.values():
+            queue.hold_to_budget(snapshot.now_s)
     for (name, pool), amounts in snapshot.held_lately.items():
         if pool in pools and (held := pools[pool].by_name.get(name)) is not None:
             held.held_lately = amounts

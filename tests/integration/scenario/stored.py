@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from extender.api import names
 from extender.api.ledger import Device, GpuNodeSpec, GpuNodeStatus, Row
 from extender.scenario.amounts import cards
-from extender.scenario.model import Case, Figures, Job, Node, Queue
+from extender.scenario.model import Case, Figures, GpuFigures, Job, Node, Queue
 from extender.scenario.run import run_cycle
 from extender.scenario.world import NOW_S, RunJob, RunTask, World
 from tests.support.controlplane.store import Store
@@ -62,7 +62,7 @@ def as_both_see_it(case: Case) -> Case:
     if not any(queue.parent for queue in queues):
         quotas = [queue.gpu.quota for queue in queues]
         total = sum(float(quota) for quota in quotas if isinstance(quota, int | float | str))
-        whole = Queue(name=_WHOLE, gpu=Figures(quota=total))
+        whole = Queue(name=_WHOLE, gpu=GpuFigures(quota=total))
         queues = [whole, *(replace(queue, parent=_WHOLE) for queue in queues)]
     return replace(
         case,
@@ -313,6 +313,7 @@ def _is_plain_queue(case: Case, queue: Queue) -> bool:
     is_department_weighed = is_department and queue.gpu.weight is not msgspec.UNSET
     figures = queue.gpu.quota is not None and not isinstance(queue.gpu.weight, float | str)
     is_plain = not (queue.node_pools or queue.pools or queue.node_types)
+    is_plain = is_plain and queue.gpu.gpu_hours_per_month is None
     is_used = any((queue.usage.gpu, queue.usage.cpu, queue.usage.memory))
     others = queue.cpu == Figures() and queue.memory == Figures()
     return figures and is_plain and others and not is_used and not is_department_weighed

@@ -42,10 +42,13 @@ class QueueBuilder(Builder):
         limit: Quantity | None = None,
         weight: int = 1,
         rank: int = 0,
+        gpu_hours: int | None = None,
         cpu: HostFigures = NOT_COUNTED,
         memory: HostFigures = NOT_COUNTED,
     ) -> Self:
-        gpu = GpuFigures(quota=gpus, limit=limit, over_quota_weight=weight)
+        gpu = GpuFigures(
+            quota=gpus, limit=limit, gpu_hours_per_month=gpu_hours, over_quota_weight=weight
+        )
         figures = PoolFigures(name=pool, gpu=gpu, cpu=cpu, memory=memory, rank=rank)
         self._pools.append(figures)
         return self

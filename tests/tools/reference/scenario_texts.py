@@ -124,6 +124,15 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "limit": "the most it may hold; null: unlimited",
         "weight": "its part of what is over quota",
     },
+    "GpuFigures": {
+        "quota": "as of `Figures`",
+        "limit": "as of `Figures`",
+        "weight": "as of `Figures`",
+        "gpuHoursPerMonth": "GPU-hours of a month in each node pool. A project that has used them"
+        " borrows nothing more; queues with others below them have none",
+        "gpuHoursUsed": "GPU-hours used of them at the start of the case; what is held while time"
+        " passes is added, and the month does not end",
+    },
     "QueuePool": {"gpu": "as of a queue", "cpu": "as of a queue", "memory": "as of a queue"},
     "Usage": {
         "gpu": "decayed past use, as a part of what the cluster has",

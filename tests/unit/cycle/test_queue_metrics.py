@@ -7,7 +7,7 @@ from extender.api.reasons import Reason, Refused
 from extender.cycle import metrics
 from extender.cycle.queue_metrics import QueueMetrics
 from extender.policy.plan import Plan, QueueShare
-from extender.state.model import UNLIMITED, QueueView, WorkloadView
+from extender.state.model import UNLIMITED, MonthHours, QueueView, WorkloadView
 from extender.state.nodes import NodeTable
 from extender.state.snapshot import Snapshot
 
@@ -89,3 +89,15 @@ def test_figures_end_with_the_term() -> None:
     assert REGISTRY.get_sample_value("ballast_queue_quota_gpus", labels) == 1
     metrics.end_term()
     assert REGISTRY.get_sample_value("ballast_queue_quota_gpus", labels) is None
+
+
+def test_budget_and_its_use_are_told_where_they_are_known() -> None:
+    figures, hour = QueueMetrics(), 3_600_000
+    of = '{node_pool="default",queue="a"}'
+    share = QueueShare(month=MonthHours(10 * hour, 4 * hour, "1970-01"))
+    figures.look(plan(share), seen_at(100))
+    told = scraped(figures)
+    assert told[f"month_budget_gpu_hours{of}"] == 10
+    assert told[f"month_used_gpu_hours{of}"] == 4
+    figures.look(plan(QueueShare(month=MonthHours(10 * hour))), seen_at(101))
+    assert f"month_used_gpu_hours{of}" not in scraped(figures)

@@ -1,5 +1,6 @@
 """filter, prioritize and preempt on a book that was filled by events, without any server."""
 
+import time
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from extender.api.kinds import (
     GpuNode,
     GpuNodePool,
     GpuProject,
+    MonthUse,
     PoolUse,
     QueueStatus,
     Row,
 )
+from extender.api.months import PER_GPU_HOUR, month_of
 from extender.api.names import LABEL_NODE_POOL
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, sentence
@@ -481,3 +484,15 @@ def test_a_promise_counts_until_it_is_kept_or_broken() -> None:
     with known.promised("team-a", "default", 700):
         assert known.use_of("team-a", "default") == 700
     assert known.use_of("team-a", "default") == 0
+
+
+def test_direct_pod_of_a_project_without_hours_left_stays_within_its_quota() -> None:
+    month = MonthUse(
+        month=month_of(int(time.time())), gpu_hours="1.0", milli_gpu_seconds=PER_GPU_HOUR
+    )
+    use = PoolUse(name="default", fair_share="2", month=month)
+    spent = project("team-a").quota("0.4", gpu_hours=1).build()
+    known = book(node("n1").build(), replace(spent, status=QueueStatus(node_pools=[use])))
+    verdict = filter_nodes(known, claim(pod("a").direct().needs(500)), ["n1"])
+    assert reasons(verdict.failed) == {"n1": Reason.OVER_BUDGET}
+    assert filter_nodes(known, claim(pod("a").direct().needs(400)), ["n1"]).kept == ["n1"]

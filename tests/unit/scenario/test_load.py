@@ -35,7 +35,7 @@ def test_unknown_field_below_a_named_entry_says_which() -> None:
     told = why(queues=[queue(pools=pools)])
     assert told == (
         'file.yaml: x: queues[0].pools[h100].gpu: unknown field "qouta";'
-        " accepted: quota, limit, weight"
+        " accepted: quota, limit, weight, gpuHoursPerMonth, gpuHoursUsed"
     )
 
 

@@ -47,3 +47,15 @@ async def test_a_record_that_is_refused_keeps_no_other_account_from_being_booked
     with pytest.raises(AlreadyExists):
         await books.keep(START_S + 60 + SETTLE_S)
     assert sorted(api.stored) == ["b", "default"]
+
+
+async def test_use_of_the_month_is_not_known_before_the_records_are_read() -> None:
+    meter, api = UsageMeter(lambda _: ""), OneRefused()
+    books = UsageBooks(api, meter)  # type: ignore[arg-type]
+    assert books.month_used(START_S) is None
+    books.queues = {}
+    await books.keep(START_S + SETTLE_S)
+    assert books.month_used(START_S) == {}
+    meter.observe(revision(START_S, row("q", 500, START_S, project="b")), START_S)
+    await books.keep(START_S + 60 + SETTLE_S)
+    assert books.month_used(START_S) == {("b", "default"): 500 * 60}

@@ -10,11 +10,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.api.kinds import GpuUsageSpec, OverQuota, UsageLine
+from extender.api.kinds import GpuProject, GpuUsageSpec, OverQuota, UsageLine
 from extender.cli.past import report as command
 from extender.usage.focus import BY, COLUMNS, focus_rows
 from extender.usage.prices import PriceError, Prices, read_prices
 from extender.usage.report import Report, divide, make_report
+from tests.support.builders import project as budgeted
 
 HOUR = 3_600_000
 #: 2026-10-01 12:00 UTC.
@@ -135,8 +136,8 @@ def test_focus_rows_add_up_to_what_was_held(prices: Prices) -> None:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
-    async def read(*_: object) -> list[GpuUsageSpec]:
-        return RECORDS
+    async def read(*_: object) -> tuple[list[GpuUsageSpec], list[GpuProject]]:
+        return RECORDS, [budgeted("ads").quota(1, gpu_hours=4).build()]
 
     monkeypatch.setattr(command, "_read", read)
     result = CliRunner().invoke(command.report, ["usage", "--month", "2026-10", *arguments])
@@ -148,6 +149,7 @@ def test_the_same_figures_in_every_form(monkeypatch: pytest.MonkeyPatch) -> None
     assert code == 0
     assert "ads          2.00        1.00  3.00  0.00" in table
     assert "sum of the projects = what the node pools held: 5.00 GPU-hours" in words
+    assert "ads has used 3.0 of its 4 GPU-hours in node pool default (75 %)\n" in words
     _, text, _ = run(monkeypatch, "-o", "csv", "--by", "project")
     told = list(csv.DictReader(io.StringIO(text)))
     assert told[0]["over_quota_gpu_seconds"] == "3600.000"

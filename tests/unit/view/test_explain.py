@@ -10,6 +10,7 @@ from extender.view.explain import explain, find
 from extender.view.line import waiting
 from extender.view.picture import Picture
 from tests.support.snapshots import Cluster
+from tests.unit.policy.test_month_budgets import spend
 
 NOW = AsOf("2026-01-01T00:00:00Z", "1")
 
@@ -157,3 +158,23 @@ def test_why_says_what_an_elastic_pool_buys_and_why_not() -> None:
     assert check("ns/big") == ("yes", "a ProvisioningRequest asks for 2 more nodes of default")
     assert check("ns/more")[0] == "no"
     assert "within its project's" in check("ns/more")[1]
+
+
+def test_budget_that_is_used_is_told_with_the_hours_that_would_help() -> None:
+    cluster = Cluster()
+    cluster.node("n0", gpus=4)
+    cluster.project("a", quota=1)
+    cluster.job("first", "a", on="n0")
+    cluster.job("next", "a")
+    spend(cluster, "a", used=100)
+    picture = Picture(cluster.snapshot())
+    found = explain(picture, picture.snapshot.workloads["ns/next"], NOW)
+    assert found.reason == "OverBudget"
+    assert found.help.startswith("It starts when it fits within the quota, or in the next month")
+    (limits,) = (each for each in found.checks if each.name == "limits")
+    assert limits.outcome == "no"
+    assert "a has used 100.0 of its 100 GPU-hours of 1970-01" in limits.message
+    changes = [each.change for each in found.ways_out]
+    assert "gpuHoursPerMonth of a is 101 or more" in changes
+    assert found.queue is not None
+    assert (found.queue.gpu_hours_used, found.queue.gpu_hours_per_month) == ("100.0", 100)

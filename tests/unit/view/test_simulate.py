@@ -7,6 +7,7 @@ from extender.view.answers import AddedNodes, AsOf, Job, SimulationSpec, Simulat
 from extender.view.picture import BadChangeError, Picture
 from extender.view.simulate import simulate
 from tests.support.snapshots import Cluster
+from tests.unit.policy.test_month_budgets import spend
 
 NOW = AsOf("2026-01-01T00:00:00Z", "1")
 
@@ -98,3 +99,27 @@ def test_what_stops_or_moves_has_lost_the_work_since_it_was_saved() -> None:
     assert (found.lost_before, found.lost_after) == ("0", stop.lost)
     drained = simulate(Picture(made.snapshot()), SimulationSpec(drain=["n1"]), NOW)
     assert drained.lost_after == "4.0"
+
+
+def spent() -> Picture:
+    made = Cluster()
+    made.node("n0", gpus=4)
+    made.project("a", quota=1)
+    made.job("first", "a")
+    made.job("next", "a")
+    spend(made, "a", used=100)
+    return Picture(made.snapshot())
+
+
+def test_larger_budget_starts_what_waits_for_it() -> None:
+    found = simulate(spent(), SimulationSpec(budgets={"a": 101}), NOW)
+    assert ("starts", "ns/next") in told(found)
+    assert {each.gpu_hours_per_month for each in found.queues if each.queue == "a"} == {101}
+    assert simulate(spent(), SimulationSpec(budgets={"a": 100}), NOW).changes == []
+
+
+def test_budget_of_a_project_without_one_is_refused() -> None:
+    with pytest.raises(BadChangeError, match="has no gpuHoursPerMonth"):
+        status(budgets={"a": 10})
+    with pytest.raises(BadChangeError, match="there is no project or department 'nobody'"):
+        status(budgets={"nobody": 10})

@@ -347,3 +347,24 @@ def test_object_that_cannot_be_read_is_refused_with_what_is_wrong(kind: str) -> 
     found = decision(kind, ["x"])  # type: ignore[arg-type]
     assert not found.is_allowed
     assert f"object is not a {kind}" in found.message
+
+
+@pytest.mark.parametrize(
+    ("figures", "told"),
+    [
+        ({"quota": 2, "gpuHoursPerMonth": 2000}, ""),
+        ({"quota": 2, "gpuHoursPerMonth": 0}, "is 0: the project never borrows"),
+        ({"quota": 2, "gpuHoursPerMonth": 1439}, "is below the 1440 GPU-hours that the quota is"),
+    ],
+)
+def test_budget_that_the_quota_alone_uses_is_warned_of(figures: Body, told: str) -> None:
+    spec = {"department": "research", "nodePools": [gpu(**figures)], "namespaces": ["team-a"]}
+    found = decision("GpuProject", spec, WHOLE)
+    assert found.is_allowed
+    said = [each for each in found.warnings if "gpuHoursPerMonth" in each]
+    assert [told in each for each in said] == ([True] if told else [])
+
+
+def test_budget_of_a_department_is_warned_of() -> None:
+    found = decision("GpuDepartment", {"nodePools": [gpu(quota=8, gpuHoursPerMonth=1)]})
+    assert any("only projects have budgets" in each for each in found.warnings)

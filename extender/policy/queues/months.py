@@ -1,0 +1,27 @@
+"""Budgets of GPU-hours in a month: what a project may hold once its budget is used.
+
+A project that has used its budget borrows nothing more until the month ends: it may hold its quota,
+or what it holds now where that is more. So nothing is stopped for a budget, and what ends above the
+quota is not followed by other work of the project.
+"""
+
+from extender.api.months import PER_GPU_HOUR, format_gpu_hours
+from extender.api.units import count_gpus
+from extender.state.model import Figures, MonthHours
+
+
+def bound_of(figures: Figures, allocated_milli: int, now_s: int) -> int | None:
+    """The most that the project may hold, in milli-GPU; None where no budget binds."""
+    if figures.month is None or not figures.month.is_spent_at(now_s):
+        return None
+    bound = max(figures.quota, allocated_milli)
+    return bound if bound < figures.limit else None
+
+
+def spent_sentence(month: MonthHours, quota_milli: int) -> str:
+    """Why a project may not hold more."""
+    return (
+        f"has used {format_gpu_hours(month.used)} of its {month.budget // PER_GPU_HOUR} GPU-hours"
+        f" of {month.month}, so it borrows nothing above its quota of {count_gpus(quota_milli)}"
+        " until the month ends"
+    )
