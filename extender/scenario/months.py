@@ -40,6 +40,14 @@ class MonthAccounts:
             more = held.get((*key, GPU), 0) * seconds
             self.accounts[key] = replaced(hours, used=hours.used + more)
 
+    def spent_quotas(self, cluster: Cluster) -> dict[_Key, int]:
+        """The GPU quota by queue and node pool, where the budget is used."""
+        return {
+            key: cluster.queue_views[key[0]].pools[key[1]].gpu.quota
+            for key, hours in self.accounts.items()
+            if hours.used >= hours.budget
+        }
+
     def views(self, queues: dict[str, QueueView], now_s: int) -> dict[str, QueueView]:
         """The queues with what they used until now."""
         if not self.accounts:

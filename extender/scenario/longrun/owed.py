@@ -58,13 +58,18 @@ def _wants(world: World) -> dict[tuple[Owner, str], int]:
         pool = cluster.pool_of_node(node.name)
         most_cards[pool] = max(most_cards[pool], amounts.cards(node.gpus))
     wants: Counter[tuple[Owner, str]] = Counter()
-    firm = _Firm(cluster)
+    firm, quotas = _Firm(cluster), world.months.spent_quotas(cluster)
+    counted: Counter[tuple[str, str]] = Counter()
     tasks = [(job, task) for job in world.jobs.values() for task in _wanted(job)]
     for job, task in sorted(tasks, key=lambda each: not each[1].held.node):
         fitting = (pool for pool in job.pools if task.demand.devices <= most_cards[pool])
         waits_in = next(fitting, "")
         pool = cluster.pool_of_node(task.held.node) if task.held.node else waits_in
         milli = demand_milli(task, card_mib)
+        key = job.spec.queue, pool
+        if not task.held.node and key in quotas and counted[key] + milli > quotas[key]:
+            continue
+        counted[key] += milli
         if job.spec.is_preemptible or firm.take(job.spec.queue, pool, milli, task.held.node):
             wants[(job.spec.queue, job.spec.user), pool] += milli
     return wants

@@ -201,3 +201,16 @@ def test_the_shorter_of_two_times_comes_first() -> None:
     written = entry(jobs=[job("j")], simulate={"runs": {"j": [600, 300]}})
     (told,) = faults_of(case_of(written, "test"))
     assert told == "simulate.runs[j]: [600, 300]; accepted: the shorter time first"
+
+
+def test_budget_that_is_used_up_during_the_run_ends_the_borrowing() -> None:
+    # One GPU is its quota, and jobs of an hour keep it at two until 10 GPU-hours are used.
+    report = run(
+        nodes=[node(gpus=4)],
+        queues=[queue("a", gpu={"quota": 1, "gpuHoursPerMonth": 10})],
+        arrivals=[{"keep": 2, "run": 3600, "job": job("j", "a", gpu=1)}],
+    )
+    a = report.as_json()["queues"]["a"]
+    # Five hours with two, and then with one.
+    assert a["heldGpuHours"] == pytest.approx(5 * 2 + 19, abs=0.1)
+    assert a["owedGpuHours"] == pytest.approx(a["heldGpuHours"], abs=0.1)
