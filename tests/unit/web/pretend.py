@@ -178,4 +178,6 @@ def _figures(queue: str) -> QueueFigures:
         borrowed="4",
         waiting="4",
         parent="" if queue.startswith("department/") else "department/research",
+        gpu_hours_per_month=None if queue.startswith("department/") else 1000,
+        gpu_hours_used="" if queue.startswith("department/") else "812.5",
     )

@@ -177,6 +177,8 @@ async def test_shares_put_a_department_before_its_projects(get: Get) -> None:
     assert text.index(">research<") < text.index(">team-a<")
     # 12 GPUs end the scale: the quota of 8 at two thirds, 4 borrowed after it.
     assert '<rect class="borrowed" x="160.0" y="3" width="80.0"' in text
+    assert "GPU-hours of the month" in text
+    assert ">812.5 of 1000<" in text
 
 
 async def test_cluster_puts_sick_cards_first_and_counts_pieces(get: Get) -> None:
