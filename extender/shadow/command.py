@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from extender.cli.flags import Where, cluster_flags, format_flag
+from extender.cli.terminal.flags import Where, cluster_flags, format_flag
 
 if TYPE_CHECKING:
     from extender.shadow.answers import ShadowReport
@@ -61,7 +61,7 @@ def shadow(
     import structlog
 
     from extender.cli.ask import ask
-    from extender.cli.show import echo_data
+    from extender.cli.terminal.show import echo_data
     from extender.shadow.reading import QueueFileError, Window, read_queues, watch
 
     structlog.configure(
@@ -94,8 +94,8 @@ def _tell(record: "Record") -> None:
 
 
 def _print(report: "ShadowReport") -> None:
-    from extender.cli.output import wide_console
-    from extender.cli.show import WIDTH, print_table, safe, table_of
+    from extender.cli.terminal.output import wide_console
+    from extender.cli.terminal.show import WIDTH, print_table, safe, table_of
 
     columns = ("PROJECT", "QUOTA", "OWED", "HELD", "BALLAST", "WAITING", "BALLAST WAITING")
     table = table_of(columns)
