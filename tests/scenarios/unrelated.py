@@ -3,7 +3,7 @@
 Each takes a case as it is written and returns it changed, or None where the change means something.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any, Final
 
@@ -98,6 +98,48 @@ def with_a_project_of_impossible_work(case: Entry) -> Entry | None:
     return changed
 
 
+def in_a_stated_pool(case: Entry) -> Entry | None:
+    """The node pool that there is by default is written down."""
+    if case["nodePools"]:
+        return None
+    case["nodePools"] = [{"name": "default", "match": {}}]
+    return case
+
+
+def below_one_department(case: Entry) -> Entry | None:
+    """Projects without departments have one, which has no quota that could bind."""
+    if not case["queues"] or any(queue["parent"] for queue in case["queues"]):
+        return None
+    for queue in case["queues"]:
+        queue["parent"] = f"{ADDED}department"
+    case["queues"].insert(0, {"name": f"{ADDED}department", "gpu": {"quota": None, "weight": 1}})
+    return case
+
+
+def beside_a_copy(case: Entry) -> Entry | None:
+    """A second node pool has the same nodes, with queues and jobs of its own that are the same."""
+    if case["nodePools"] or case["topologies"] or any(q["nodePools"] for q in case["queues"]):
+        return None
+    n_jobs = len(case["jobs"])
+    for at, job in enumerate(case["jobs"]):
+        if job["age"] is None:
+            job["age"] = (n_jobs - at) * 60
+    copy = _with_prefix(deepcopy(case))
+    for part, pool in ((case, "default"), (copy, f"{ADDED}pool")):
+        part["nodePools"] = [{"name": pool, "match": {"pool": pool}}]
+        for node in part["nodes"]:
+            node["labels"] = node["labels"] | {"pool": pool}
+        for queue in part["queues"]:
+            queue["nodePools"] = [pool]
+    for kind in ("nodePools", "nodes", "queues", "jobs", "budgets"):
+        case[kind] += copy[kind]
+    for step, more in zip(case["steps"], copy["steps"], strict=True):
+        step["finish"] += more["finish"]
+        step["add"] += more["add"]
+        step["set"] |= more["set"]
+    return case
+
+
 def with_other_priorities(case: Entry) -> Entry:
     """Priorities of the same order, on the same side of 100."""
     holders = [*_jobs(case), *(each for step in case["steps"] for each in step["set"].values())]
@@ -137,6 +179,9 @@ CHANGES: Final[tuple[Change, ...]] = (
     with_a_gang_larger_than_any_node,
     with_a_pod_of_more_cpu_than_any_node,
     with_a_project_of_impossible_work,
+    in_a_stated_pool,
+    below_one_department,
+    beside_a_copy,
     with_other_priorities,
     with_larger_weights,
 )
@@ -151,7 +196,30 @@ def _jobs(case: Entry) -> list[Entry]:
     return [*case["jobs"], *(job for step in case["steps"] for job in step["add"])]
 
 
-def _turned(names: Any) -> dict[str, str]:
+def _with_prefix(case: Entry) -> Entry:
+    """Everything that has a name has another."""
+    for each in (*case["nodes"], *case["queues"], *_jobs(case), *case["budgets"]):
+        each["name"] = f"{ADDED}{each['name']}"
+    for each in (*_jobs(case), *case["budgets"]):
+        each["namespace"] = f"{ADDED}{each['namespace']}"
+    for queue in case["queues"]:
+        queue["parent"] = queue["parent"] and f"{ADDED}{queue['parent']}"
+    for job in _jobs(case):
+        job["queue"] = job["queue"] and f"{ADDED}{job['queue']}"
+        for task in job["tasks"]:
+            task["node"] = task["node"] and f"{ADDED}{task['node']}"
+    for budget in case["budgets"]:
+        budget["jobs"] = [f"{ADDED}{name}" for name in budget["jobs"]]
+    for step in case["steps"]:
+        step["finish"] = [f"{ADDED}{name}" for name in step["finish"]]
+        step["set"] = {f"{ADDED}{name}": change for name, change in step["set"].items()}
+        for change in step["set"].values():
+            if "queue" in change:
+                change["queue"] = f"{ADDED}{change['queue']}"
+    return case
+
+
+def _turned(names: Iterable[str]) -> dict[str, str]:
     listed = sorted(set(names))
     return {name: f"{len(listed) - at:04}{_OLD}{name}" for at, name in enumerate(listed)}
 
