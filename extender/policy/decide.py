@@ -59,7 +59,8 @@ def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
         return _decide_round(snapshot, settings).plan()
     rounds = Rounds(snapshot, snapshot.nodes.copy(), settings.moves_reclaimed)
     session = _decide_round(snapshot, settings)
-    rounds.add(session.plan(), session.budgets)
+    may_be_taken_back = session.is_any_above_share and bool(session.pending)
+    rounds.add(session.plan(), session.budgets, may_be_taken_back=may_be_taken_back)
     while rounds.is_next() and not session.is_spent():
         session = _decide_round(rounds.snapshot_after(), settings, is_follow_up=True)
         rounds.add(session.plan(), session.budgets)

@@ -42,24 +42,27 @@ class Rounds:
     _before: dict[str, WorkloadView] = field(default_factory=dict)
     _now: Snapshot = field(init=False)
     _budgets: Budgets = field(default_factory=Budgets)
+    _may_be_taken_back: bool = False
 
     def __post_init__(self) -> None:
         self._now = self.snapshot
 
     def is_next(self) -> bool:
         """Whether the last plan changed anything, so that another round may decide more. Where the
-        first only gives free places, its stages have decided all that follows."""
+        first only gives free places, its stages have decided all that follows, unless a place may
+        be taken back."""
         last = self._plans[-1]
-        has_changed = bool(last.evictions or last.moves)
+        has_changed = _is_any_evicted(last) or self._may_be_taken_back
         if len(self._plans) > 1:
             has_changed = has_changed or any(map(_is_new, last.admissions))
         return has_changed and len(self._plans) < MOST_ROUNDS
 
-    def add(self, plan: Plan, budgets: Budgets) -> None:
-        """A round has decided this, with these disruptions left."""
+    def add(self, plan: Plan, budgets: Budgets, *, may_be_taken_back: bool = False) -> None:
+        """A round has decided this, with these disruptions left. `may_be_taken_back`: it starts
+        work above the share of its queue, which may entitle waiting work to reclaim."""
         self._plans.append(plan)
-        self._budgets = budgets
-        if plan.evictions or plan.moves or len(self._plans) > 1:
+        self._budgets, self._may_be_taken_back = budgets, may_be_taken_back
+        if _is_any_evicted(plan) or may_be_taken_back or len(self._plans) > 1:
             self._carry_out(plan)
 
     def snapshot_after(self) -> Snapshot:
@@ -136,7 +139,8 @@ class Rounds:
     def plan(self) -> Plan:
         """The plan of all rounds together."""
         first = self._plans[0]
-        if len(self._plans) == 1:
+        if not any(map(_is_any_evicted, self._plans)):
+            # No place that the first gave was taken back, and it decided all that follows.
             return first
         net = _Net(self)
         net.compare()
@@ -351,6 +355,10 @@ class _Net:
                     found.setdefault(placement.node, {})[admission.workload.key] = None
                 found[""][admission.workload.key] = None
         return found
+
+
+def _is_any_evicted(plan: Plan) -> bool:
+    return bool(plan.evictions or plan.moves)
 
 
 def _is_new(admission: Admission) -> bool:

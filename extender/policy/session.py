@@ -55,7 +55,7 @@ class Session:
 
     `pending` is everything that may still be placed, save `deferred`, which has its turn after
     reclaim, and `yielding`, which has it after preemption. `blocked` is what had no place in
-    `allocate`, by pool.
+    `allocate`, by pool. `is_any_above_share`: work starts that lifts its queue above its share.
     """
 
     snapshot: Snapshot
@@ -73,6 +73,7 @@ class Session:
     yielding: list[Pending] = field(default_factory=list)
     blocked: dict[str, list[tuple[Queue, Pending]]] = field(default_factory=dict)
     has_preempted: bool = False
+    is_any_above_share: bool = False
     waits: dict[str, Refused] = field(default_factory=dict)
     drops: list[str] = field(default_factory=list)
     leaving_pools: set[str] = field(default_factory=set)

@@ -131,12 +131,13 @@ class _Round:
                 holds_up = session.holds_up_queue(pending, self.pool)
                 session.yielding += [pending, *turns.pass_over(holds_up=holds_up)]
                 continue
+            is_above = self._is_above(leaf, pending)
             placed = self._try(leaf, pending)
             if isinstance(placed, Refused):
                 # The first pool's reason is the one that its owner expects to read.
                 session.waits.setdefault(key, placed)
                 if self.may_defer and placed.reason in _LACKS_PLACE:
-                    self.has_blocked_work |= not self._is_above(leaf, pending)
+                    self.has_blocked_work |= not is_above
                 if self.preempting is not None and placed.reason in _LACKS_PLACE:
                     self.preempting.add(leaf, pending)
                 holds_up = session.holds_up_queue(pending, self.pool)
@@ -147,6 +148,7 @@ class _Round:
                     session.waits.setdefault(passed.workload.key, why_behind(passed, key))
             else:
                 turns.settle(placed)
+                session.is_any_above_share |= is_above
                 if placed is None:
                     session.waits.pop(key, None)
         return blocked
