@@ -7,8 +7,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -19,10 +20,11 @@ from extender.api.objects import ObjectMeta
 from extender.api.reasons import Reason
 from gpu_shim.agent.agent import Agent
 from gpu_shim.agent.audit import Auditor, CardUsers
-from gpu_shim.agent.cgroups import pod_of
+from gpu_shim.agent.cgroups import is_in_container, pod_of
 from gpu_shim.agent.nri.adjust import Delivery
-from gpu_shim.agent.nri.plugin import NAME, NodePlugin
+from gpu_shim.agent.nri.plugin import NAME, NodePlugin, RunningContainer
 from gpu_shim.agent.nvml import Nvml
+from gpu_shim.agent.restarts import NotEndedError, Restarts, end_first_process
 from gpu_shim.arbiter.arbiter import Arbiter
 from gpu_shim.protocol.pages import Library
 from tests.integration.gpu_shim.containers import PROGRAM, until
@@ -46,8 +48,9 @@ class Node:
 
     def rows(self, *shares: tuple[str, int]) -> None:
         """Say what the node's GpuNode says: (uid, MiB) of who has a quarter of the card."""
+        about: dict[str, Any] = {"namespace": "team", "name": "p", "restart_policy": "Always"}
         rows = [
-            Row(uid=uid, namespace="team", name="p", cards=[CardShare(0, 250, mib)], state="bound")
+            Row(uid=uid, cards=[CardShare(0, 250, mib)], state="bound", **about)
             for uid, mib in shares
         ]
         self.agent.apply(GpuNode(metadata=ObjectMeta(name="n"), spec=GpuNodeSpec(rows=rows)))
@@ -152,6 +155,37 @@ async def test_what_started_without_us_is_found_when_the_runtime_comes_back(node
     (found,) = node.plugin.unprotected()
     assert (found.name, found.pid > 0) == (name, True)
     assert await node.gpu(kept, "begin(); tell(memory())") == ["[64, 64]"]
+
+
+def end_as_on_a_host(container: RunningContainer) -> None:
+    """End the process by its number here: the runtime's own is of its namespace of processes."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        pid = int(status.parent.name)
+        with contextlib.suppress(OSError):
+            (line,) = [each for each in status.read_text().splitlines() if "NSpid" in each]
+            is_first = line.split()[2:3] == [str(container.pid)]
+            if is_first and is_in_container(pid, container.pod, container.id):
+                end_first_process(replace(container, pid=pid))
+                return
+    raise NotEndedError("no process has this number")
+
+
+async def test_a_container_that_started_without_us_is_ended_and_the_next_has_the_library(
+    node: Node,
+) -> None:
+    node.rows((UIDS[3], 64))
+    pod = await node.runtime.pod(UIDS[3], CARDS)
+    await until(lambda: node.plugin.is_connected, within_s=20)
+    await node.hang_up()
+    name = await node.start(pod, "__import__('time').sleep(1000)")
+    node.listen()
+    await until(lambda: bool(node.plugin.unprotected()), within_s=20)
+    restarts = Restarts(node.plugin, is_on=True, end=end_as_on_a_host)
+    assert [(each.name, restarts.restart(each)) for each in restarts.due()] == [(name, True)]
+    await until(lambda: not node.plugin.unprotected(), within_s=20)
+    (found,) = restarts.findings()
+    assert f"container {name} was ended, and has not started again" in found.message
+    assert await node.plain(pod, SEEN) == ["['void', True]"]
 
 
 async def test_a_runtime_can_be_told_to_start_nothing_of_ours_without_us(node: Node) -> None:
