@@ -76,7 +76,7 @@ class Node:
             is_ahead = self.cards[card].is_ahead(holder.name, now_ns)
             if is_ahead and self.turn(card, now_ns) == name:
                 for each in self.cards_of[holder.name]:
-                    self.cards[each].cut(now_ns)
+                    self.cards[each].cut(holder.name, now_ns)
 
     def turn(self, card: str, now_ns: int) -> str:
         """The next tenant of the card; empty if it stays idle."""

@@ -288,14 +288,13 @@ class Card:
         tenant = self._account(name)
         return tenant.lag < -SWING * self.lease_ns and not self._is_stuck(tenant)
 
-    def cut(self, now_ns: int) -> None:
-        """Have the holder stop launching now, before its time; what it has launched may end."""
-        assert self.holder is not None, "no lease to be cut"
-        until_ns = min(now_ns, self.holder.until_ns)
-        end_ns = until_ns + self._account(self.holder.name).drain_ns
-        self.holder = replace(
-            self.holder, until_ns=until_ns, end_ns=min(end_ns, self.holder.end_ns)
-        )
+    def cut(self, name: str, now_ns: int) -> None:
+        """Have a tenant that holds the card stop launching now; what it has launched may end."""
+        held = self.holder
+        if held is not None and held.name == name:
+            until_ns = min(now_ns, held.until_ns)
+            end_ns = min(until_ns + self._account(name).drain_ns, held.end_ns)
+            self.holder = replace(held, until_ns=until_ns, end_ns=end_ns)
 
     def copied(self) -> "Card":
         """A card on which what would happen can be tried; this one stays as it is."""

@@ -88,3 +88,28 @@ def test_a_gang_that_leaves_frees_all_its_cards() -> None:
     node.pick("x", 0)
     node.remove("g", 10 * MS)
     assert all(card.holder is None and not card.tenants for card in node.cards.values())
+
+
+def test_a_tenant_that_is_back_has_its_card_from_a_gang_a_lease_ahead_which_ends_on_all() -> None:
+    node = node_of(("g", "1/2", "xy"), ("a", "1/2", "x"))
+    lease = node.cards["x"].lease_ns
+    node.pick("x", 0)
+    for card in "xy":
+        node.end(card, 3 * lease)
+    node.set_busy("a", False, 3 * lease)
+    node.pick("x", 3 * lease)
+    node.set_busy("a", True, 3 * lease + MS)
+    node.take_back("a", 3 * lease + MS)
+    ends = {card: held.until_ns for card in "xy" if (held := node.cards[card].holder) is not None}
+    assert ends == dict.fromkeys("xy", 3 * lease + MS)
+
+
+def test_a_tenant_that_is_back_waits_for_one_that_is_not_ahead() -> None:
+    node = node_of(("a", "1/2", "x"), ("b", "1/2", "x"))
+    other = "ab"[node.pick("x", 0)["x"].name == "a"]
+    node.set_busy(other, False, MS)
+    node.set_busy(other, True, 2 * MS)
+    node.take_back(other, 2 * MS)
+    held = node.cards["x"].holder
+    assert held is not None
+    assert held.until_ns == node.cards["x"].lease_ns
