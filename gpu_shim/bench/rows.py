@@ -162,16 +162,17 @@ async def idle(bench: Bench) -> list[Line]:
     part = 100 * only.n / (alone * bench.seconds)
     bars = (Bar(part, "%", least=24, most=26),)
     return [
-        _of_due(3, what, out["a"].n, expected),
-        _of_due(3, back, out["b"].n, alone * half * 0.75),
+        _of_due(3, what, out["a"].n, expected, alone * bench.settings.lease_ns / 1e9),
+        _of_due(3, back, out["b"].n, alone * half * 0.75, alone * bench.settings.lease_ns / 1e9),
         Line(3, "strict quarter alone: part of the card", f"{part:.1f} %", bars, only.n),
     ]
 
 
-def _of_due(row: int, what: str, n: int, due_n: float) -> Line:
-    """Kernels against those that were due."""
+def _of_due(row: int, what: str, n: int, due_n: float, lease_n: float) -> Line:
+    """Kernels against those that were due; those of one lease may be missing at the end."""
     part = 100 * n / due_n
-    return Line(row, what, f"{part:.1f} %", (Bar(part, "%", least=97),), n)
+    least = 97 - 100 * lease_n / due_n
+    return Line(row, what, f"{part:.1f} %", (Bar(part, "%", least=least),), n)
 
 
 async def crowds(bench: Bench) -> list[Line]:
@@ -270,7 +271,7 @@ async def failures(bench: Bench) -> list[Line]:
     )
     due = alone * bench.seconds * 0.75
     what = "one is killed half way: work of the other against what is due"
-    lines.append(_of_due(8, what, out["b"].n, due))
+    lines.append(_of_due(8, what, out["b"].n, due, alone * bench.settings.lease_ns / 1e9))
     events = [(bench.seconds / 3, "stop"), (2 * bench.seconds / 3, "start")]
     out = await bench.stage.play(tenants, "arbiter", bench.settings, events)
     answers = [answer for each in out.values() for answer in each.answers]

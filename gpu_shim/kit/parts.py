@@ -60,8 +60,8 @@ PARTS: Final = {
     ),
     "d": (
         _row(5, 12, 150, "50 within a point and one lease, or one kernel of 1 s"),
-        _row(6, 12, 150, "p99 at 250 ms about 1 s, at 50 ms 0.2 s, at 20 ms 0.1 s"),
-        _row(3, 15, 110, "97 % of what is due; 25 % alone under Strict"),
-        _row(8, 15, 110, "97 %; at most 1.25 s with nothing on the card"),
+        _row(6, 12, 150, "p99 at 250 ms at most about 1 s, at 50 ms 0.2 s, at 20 ms 0.1 s"),
+        _row(3, 15, 110, "97 % of what is due, less a lease; 25 % alone under Strict"),
+        _row(8, 15, 110, "97 %, less a lease; at most 1.25 s with nothing on the card"),
     ),
 }  # fmt: skip
