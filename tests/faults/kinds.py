@@ -31,6 +31,8 @@ LEADS_S: Final = 30.0
 LOSS_S: Final = 20.0
 #: How long the API server may need to take a write again.
 AGAIN_S: Final = 60.0
+#: The same for the flood's deletion, which the API server gives up after 60 s on a busy machine.
+ALL_DELETED_S: Final = 300.0
 
 
 async def _kill(name: str, stage: Stage, random: Random) -> str:
@@ -131,29 +133,37 @@ async def _pods_again(stage: Stage, random: Random) -> str:
     return f"{n_pods} pods {n_rounds} times"
 
 
-async def _many_deleted(stage: Stage, random: Random) -> str:
-    """A thousand small pods, some bound and most waiting, are deleted by one request."""
-    namespace = "team-a"
-    pods = FOLDERS["Pod"].format(namespace)
+def flood(random: Random) -> list[dict[str, Any]]:
+    """A thousand small pods, which say what they ask for, so that `Load.trim` deletes the rest."""
     bodies: list[dict[str, Any]] = []
     for ix in range(FLOOD):
-        body = asking(random.choice((100, 200)))
+        milli = random.choice((100, 200))
+        body = asking(milli)
         body["metadata"] |= {"name": f"flood-{ix}"}
         body["metadata"]["labels"]["flood"] = "yes"
+        body["metadata"]["annotations"][TOTAL] = str(milli)
         body["spec"]["terminationGracePeriodSeconds"] = 0
         bodies.append({"apiVersion": "v1", "kind": "Pod", **body})
-    n_made = 0
+    return bodies
+
+
+async def _many_deleted(stage: Stage, random: Random) -> str:
+    """A thousand small pods, some bound and most waiting, are deleted by one request."""
+    pods = FOLDERS["Pod"].format("team-a")
+    selected = f"{pods}?labelSelector=flood"
     try:
-        await asyncio.to_thread(stage.admin.post_all, pods, bodies)
+        await asyncio.to_thread(stage.admin.post_all, pods, flood(random))
     except ApiRefusedError as refusal:
         raise NotDoneError(f"not all pods were made: {refusal}") from refusal
     finally:
-        found = await asyncio.to_thread(stage.items, f"{pods}?labelSelector=flood")
-        n_made = len(found)
-        selected = f"{pods}?labelSelector=flood"
-        await stage.insist(functools.partial(stage.admin.delete, selected), AGAIN_S)
+        found = await asyncio.to_thread(stage.items, selected)
+        is_deleted = await stage.insist(
+            functools.partial(stage.admin.delete, selected), ALL_DELETED_S
+        )
+    if not is_deleted:
+        raise NotDoneError(f"{len(found)} pods were not deleted in {ALL_DELETED_S:g} s")
     n_bound = sum("nodeName" in each["spec"] for each in found)
-    return f"{n_made} pods, {n_bound} of them bound"
+    return f"{len(found)} pods, {n_bound} of them bound"
 
 
 # -- the network between our programs and the API server ------------------------------------------

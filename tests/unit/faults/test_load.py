@@ -1,0 +1,39 @@
+"""What the load of a trial asks for, and that all of it can be cut back."""
+
+from random import Random
+from typing import Any
+
+from tests.faults.kinds import flood
+from tests.faults.load import FOLDERS, Load
+from tests.faults.stage import QUOTAS
+
+
+class _Shelf:
+    """The objects of a stage, by folder, and the paths that were deleted."""
+
+    def __init__(self, folders: dict[str, list[dict[str, Any]]]) -> None:
+        self._folders = folders
+        self.deleted: list[str] = []
+        self.admin = self
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        return self._folders.get(path, [])
+
+    def delete(self, path: str) -> None:
+        self.deleted.append(path)
+
+
+def test_what_is_left_of_a_flood_is_cut_back_to_the_quota() -> None:
+    pods = flood(Random(1))
+    for pod in pods:
+        pod["metadata"]["creationTimestamp"] = "2026-11-25T12:00:00Z"
+        pod["status"] = {}
+    asked = {pod["metadata"]["name"]: 1000 * _fraction(pod) for pod in pods}
+    shelf = _Shelf({FOLDERS["Pod"].format("team-a"): pods})
+    Load(shelf, Random(1)).trim()  # type: ignore[arg-type]
+    left = asked.keys() - {path.rpartition("/")[2] for path in shelf.deleted}
+    assert 0 < sum(asked[name] for name in left) <= 1000 * QUOTAS["team-a"]
+
+
+def _fraction(pod: dict[str, Any]) -> float:
+    return float(pod["metadata"]["annotations"]["gpu-fraction"])
