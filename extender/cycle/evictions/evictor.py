@@ -42,7 +42,7 @@ from extender.usage.meter import UsageMeter
 
 #: Evictions under way at once: an eviction costs the API server as much as several patches, and
 #: pods that have nothing to do with it wait behind those under way.
-AT_ONCE: Final = 8
+AT_ONCE: Final = 16
 
 log = structlog.get_logger(__name__)
 
