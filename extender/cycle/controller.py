@@ -265,6 +265,7 @@ class _Term:
         finally:
             books.cancel()
             await asyncio.gather(books, return_exceptions=True)
+            await self._committer.close()
             await self._releaser.close()
             await self._evictor.close()
             await self._reports.close()
@@ -317,8 +318,9 @@ class _Term:
             await self._volumes.keep()
             await self._unledgered.keep()
         with _timed("recovery"):
-            repairs = await self._recovery.plan(tidies_rows=self._committer.begin())
-            await self._committer.repair(repairs)
+            if self._committer.begin():
+                await self._committer.tidy(await self._recovery.tidy())
+            await self._committer.repair(await self._recovery.plan())
             await self._committer.hand_over()
         self._evictor.review()
         # From here on no await until the snapshot is taken.

@@ -26,9 +26,9 @@ class Turns:
         self._spent_s = 0.0
         self._resumes_at = float("-inf")
 
-    def begin(self) -> None:
-        """A cycle begins."""
-        self._is_open = _now() >= self._resumes_at
+    def begin(self, *, is_taken: bool) -> None:
+        """A cycle begins; `is_taken`: rows of an earlier turn are still being written."""
+        self._is_open = not is_taken and _now() >= self._resumes_at
         self._spent_s = 0.0
 
     @property

@@ -196,6 +196,35 @@ async def test_a_turn_that_took_no_time_is_followed_by_another_at_once() -> None
     assert desk.n_nominated == desk.n_waiting
 
 
+async def test_a_cycle_goes_on_while_rows_are_tidied_slowly_and_has_no_turn() -> None:
+    desk = Reclaim()
+    desk.write_s = 10.0
+    began = asyncio.get_running_loop().time()
+    await desk.committer.tidy(RowChange("tidy", bound={"n1": ("uid",)}))
+    assert asyncio.get_running_loop().time() - began < 0.1
+    assert not desk.committer.begin()
+    assert 0 < desk.committer.pause_s < 1
+    await asyncio.sleep(2 * desk.write_s)
+    assert [each.key for each in desk.changes] == ["tidy"]
+    assert desk.committer.begin()
+
+
+async def test_rows_are_tidied_before_the_cycle_looks_where_that_is_quick() -> None:
+    desk = Reclaim()
+    desk.write_s = 0.01
+    await desk.committer.tidy(RowChange("tidy", bound={"n1": ("uid",)}))
+    assert [each.key for each in desk.changes] == ["tidy"]
+
+
+async def test_rows_are_no_longer_tidied_when_the_term_ends() -> None:
+    desk = Reclaim()
+    desk.write_s = 10.0
+    await desk.committer.tidy(RowChange("tidy", bound={"n1": ("uid",)}))
+    await desk.committer.close()
+    await asyncio.sleep(2 * desk.write_s)
+    assert desk.changes == []
+
+
 def test_changes_of_one_node_are_in_one_batch() -> None:
     changes = [
         RowChange(f"{node_ix} {at}", frees={f"n{node_ix}": ()})
