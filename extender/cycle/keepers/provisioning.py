@@ -7,6 +7,7 @@ requests, so a new leader goes on with those of the last.
 """
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from extender.api import names
 from extender.api.objects import ProvisioningRequest
 from extender.api.reasons import Refused
 from extender.cycle import metrics
-from extender.cycle.keepers.provisioning_request import Wanted, owned_by, state_of, wanted
+from extender.cycle.keepers.provisioning_request import Wanted, state_of, wanted
 from extender.cycle.writes import write_all
 from extender.kube.client import Client
 from extender.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
@@ -55,7 +56,6 @@ class ProvisioningKeeper:
         #: Until a look finds no request and no elastic pool, there may be some to delete.
         self._is_needed = True
         self._over_since: dict[str, float] = {}
-        self._owned: set[str] = set()
         self._notes: Mapping[str, str] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -126,49 +126,45 @@ class ProvisioningKeeper:
         now = asyncio.get_running_loop().time()
         over = {each.metadata.uid for each in there.values() if state_of(each) in _OVER}
         self._over_since = {uid: self._over_since.get(uid, now) for uid in over}
-        self._owned &= {each.metadata.uid for each in there.values()}
         writes = []
         for key, request in there.items():
             given, uid = entitled.get(key), request.metadata.uid
             is_spent = now - self._over_since.get(uid, now) >= RETRY_S
             if given is None or is_spent or _requested(request) != given.requested:
                 writes.append(self._delete(request))
-            elif uid not in self._owned:
-                writes.append(self._own_templates(request))
         writes += [self._make(given) for key, given in entitled.items() if key not in there]
         await write_all(writes, at_once=_WRITES_AT_ONCE, what="provisioning request")
 
     async def _make(self, given: Wanted) -> None:
-        body, templates = given.documents(f"{int(time.time()):x}")
+        body, templates = given.documents()
         # Before the request: the autoscaler fails one whose templates are not there.
         for template in templates:
-            await self._client.create(POD_TEMPLATES, template, namespace=given.namespace)
+            with contextlib.suppress(AlreadyExists):
+                await self._client.create(POD_TEMPLATES, template, namespace=given.namespace)
         try:
-            made = await self._client.create(PROVISIONING_REQUESTS, body, namespace=given.namespace)
+            await self._client.create(PROVISIONING_REQUESTS, body, namespace=given.namespace)
         except AlreadyExists:
             return  # one on its way out, or made by someone else: the next look knows
         log.info("asked for nodes", request=f"{given.namespace}/{given.name}")
-        await self._own_templates(made)
-
-    async def _own_templates(self, request: ProvisioningRequest) -> None:
-        """Let the templates go when the request goes."""
-        namespace = request.metadata.namespace
-        for each in request.spec.pod_sets:
-            name = each.pod_template_ref.name
-            await self._client.merge_patch(
-                POD_TEMPLATES, name, owned_by(request), namespace=namespace
-            )
-        self._owned.add(request.metadata.uid)
 
     async def _delete(self, request: ProvisioningRequest) -> None:
+        """Delete the request and its templates. No owner reference does that: where the API server
+        guards those, writing one afterwards takes the right to delete anyway."""
         meta = request.metadata
         try:
-            await self._client.delete(
-                PROVISIONING_REQUESTS, meta.name, meta.namespace, uid=meta.uid
-            )
+            with contextlib.suppress(NotFound):
+                await self._client.delete(
+                    PROVISIONING_REQUESTS, meta.name, meta.namespace, uid=meta.uid
+                )
         except Conflict:
             return  # another request has the name now
         log.info("asks for nodes no more", request=f"{meta.namespace}/{meta.name}")
+        templates = (each.pod_template_ref.name for each in request.spec.pod_sets)
+        for name in templates:
+            # Of a request that only says it were ours, no template of others.
+            if name.startswith(f"{meta.name}-"):
+                with contextlib.suppress(NotFound):
+                    await self._client.delete(POD_TEMPLATES, name, meta.namespace)
 
 
 def _decide(snapshot: Snapshot, waits: Mapping[str, Refused]) -> tuple[ScaleUps, float]:

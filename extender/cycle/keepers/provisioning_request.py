@@ -40,10 +40,10 @@ class Wanted(Struct, frozen=True):
     shapes: tuple[tuple[Body, int], ...]
     requested: str
 
-    def documents(self, nonce: str) -> tuple[Body, list[Body]]:
-        """The ProvisioningRequest, and the PodTemplates that it names. `nonce` tells them from
-        those of an earlier request, which the garbage collector may still be about to delete."""
-        template_names = [f"{self.name}-{nonce}-{i}" for i in range(len(self.shapes))]
+    def documents(self) -> tuple[Body, list[Body]]:
+        """The ProvisioningRequest, and the PodTemplates that it names. A template that is there
+        already under its name says the same."""
+        template_names = [f"{self.name}-{self.requested}-{i}" for i in range(len(self.shapes))]
         request = {
             "metadata": {
                 "name": self.name,
@@ -86,17 +86,6 @@ def wanted(scale_up: ScaleUp, pool: ElasticView) -> Wanted:
         shapes=listed,
         requested=_digest(json.dumps([listed, pool.provisioning_class], sort_keys=True)),
     )
-
-
-def owned_by(request: ProvisioningRequest) -> Body:
-    """The patch of a PodTemplate with which it goes when the request goes."""
-    owner = {
-        "apiVersion": "autoscaling.x-k8s.io/v1",
-        "kind": "ProvisioningRequest",
-        "name": request.metadata.name,
-        "uid": request.metadata.uid,
-    }
-    return {"metadata": {"ownerReferences": [owner]}}
 
 
 def state_of(request: ProvisioningRequest) -> RequestState | Literal["Pending"]:

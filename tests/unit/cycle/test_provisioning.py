@@ -59,7 +59,6 @@ class Scene:
         self.client: Any = create_autospec(Client, instance=True)
         self.client.list_all.side_effect = self._list
         self.client.create.side_effect = self._create
-        self.client.merge_patch.side_effect = self._patch
         self.client.delete.side_effect = self._delete
         self.keeper = ProvisioningKeeper(self.client, self.state)
 
@@ -88,12 +87,8 @@ class Scene:
         self.requests[name] = ProvisioningRequest(meta, spec)
         return self.requests[name]
 
-    async def _patch(self, resource: object, name: str, body: Any, **_: object) -> None:
-        assert resource is POD_TEMPLATES
-        self.templates[name]["metadata"] |= body["metadata"]
-
-    async def _delete(self, _resource: object, name: str, *_: object, **__: object) -> None:
-        del self.requests[name]
+    async def _delete(self, resource: object, name: str, *_: object, **__: object) -> None:
+        del (self.templates if resource is POD_TEMPLATES else self.requests)[name]
 
     async def look(self) -> Plan:
         """The plan with its notes, after one look."""
@@ -132,8 +127,6 @@ async def test_a_gang_that_lacks_nodes_has_one_request_of_exactly_its_pods() -> 
     spec = template["template"]["spec"]
     assert spec["containers"][0]["resources"]["requests"] == {names.NVIDIA_GPU: "8"}
     assert spec["nodeSelector"] == {"pool": "gpu"}
-    (owner,) = template["metadata"]["ownerReferences"]
-    assert owner["uid"] == "uid-1"
     detail = plan.waits["team-a/g"].detail
     assert f"2 nodes are asked for by ProvisioningRequest {name}" in detail
 
@@ -154,7 +147,20 @@ async def test_a_request_goes_when_its_workload_does() -> None:
         meta = each.metadata
         scene.state.apply(Removed(Pod, meta.uid, meta.namespace, meta.name))
     await scene.look()
-    assert scene.requests == {}
+    assert (scene.requests, scene.templates) == ({}, {})
+
+
+async def test_a_request_gives_way_to_work_that_comes_first() -> None:
+    scene = Scene(*gang(2))
+    scene.state.apply(Upserted(elastic_pool(replace(ELASTIC, max_nodes=2))))
+    await scene.look()
+    (first,) = scene.requests
+    urgent = pod("urgent").project("team-a").needs(1000, devices=8).pools("gpu").priority(80)
+    scene.state.apply(Upserted(urgent.build()))
+    await scene.look()
+    (second,) = scene.requests
+    assert first.startswith("g-")
+    assert second.startswith("urgent-")
 
 
 async def test_a_request_goes_when_its_pool_grows_no_more_and_then_nothing_is_asked() -> None:
