@@ -12,8 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from extender.api.kinds import Device, GpuNode, GpuNodeStatus
-from extender.api.objects import ObjectMeta
+from extender.api.kinds import Device
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.decide import decide
@@ -91,20 +90,16 @@ def _fill_up(snapshot: Snapshot, pool: str, view: ElasticView) -> None:
     ]
     for number in range(view.max_nodes - n_ready):
         name = f"{_NEW}{pool}/{number}"
-        status = GpuNodeStatus(devices=devices)
-        table.set_cards(GpuNode(metadata=ObjectMeta(name=name), status=status))
-        table.set_node(
-            NodeFacts(
-                name=name,
-                pool=pool,
-                labels={**dict(view.labels), "kubernetes.io/hostname": name},
-                is_ready=True,
-                free_cpu_milli=view.cpu_milli,
-                free_memory_mib=view.memory_mib,
-                cpu_milli=view.cpu_milli,
-                memory_mib=view.memory_mib,
-            )
+        facts = NodeFacts(
+            name=name,
+            pool=pool,
+            labels={**dict(view.labels), "kubernetes.io/hostname": name},
+            free_cpu_milli=view.cpu_milli,
+            free_memory_mib=view.memory_mib,
+            cpu_milli=view.cpu_milli,
+            memory_mib=view.memory_mib,
         )
+        table.add_empty(facts, devices)
 
 
 def _within_quota(queue: QueueView, elastic: Mapping[str, ElasticView]) -> QueueView:

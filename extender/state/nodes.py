@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.demand import Demand
-from extender.api.kinds import CardShare, GpuNode, Row
-from extender.api.objects import Taint
+from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeStatus, Row
+from extender.api.objects import ObjectMeta, Taint
 from extender.api.units import MILLI_PER_GPU
 
 #: In `card_free`: the node has no card of this index. Any negative figure means that nothing fits.
@@ -256,6 +256,12 @@ class NodeTable:
         ix = self.cards.set_node(gpu_node, n_foreign)
         self._grow()
         return ix
+
+    def add_empty(self, facts: NodeFacts, devices: list[Device]) -> None:
+        """Take a node on which nothing runs."""
+        status = GpuNodeStatus(devices=devices)
+        self.set_cards(GpuNode(metadata=ObjectMeta(name=facts.name), status=status))
+        self.set_node(facts)
 
     def drop_node(self, name: str) -> None:
         """Forget the node, its cards and all; nothing happens when it is not known."""

@@ -11,8 +11,7 @@ from typing import Final
 from msgspec.structs import replace as replaced
 
 from extender.api.demand import Demand
-from extender.api.kinds import Device, GpuNode, GpuNodeStatus
-from extender.api.objects import ObjectMeta
+from extender.api.kinds import Device
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.decide import decide
 from extender.policy.plan import Admission, Eviction, Move, Plan, Settings, Stage
@@ -132,21 +131,17 @@ class Picture:
         for number in range(count):
             name = f"{like}-added-{number}"
             devices = [Device(index=i, memory_mib=mib, model=model) for i in range(n_cards)]
-            status = GpuNodeStatus(devices=devices)
-            table.set_cards(GpuNode(metadata=ObjectMeta(name=name), status=status))
-            table.set_node(
-                NodeFacts(
-                    name=name,
-                    pool=table.pool[ix],
-                    labels={**table.labels[ix], "kubernetes.io/hostname": name},
-                    taints=table.taints[ix],
-                    is_ready=True,
-                    free_cpu_milli=table.cpu_milli[ix],
-                    free_memory_mib=table.memory_mib[ix],
-                    cpu_milli=table.cpu_milli[ix],
-                    memory_mib=table.memory_mib[ix],
-                )
+            facts = NodeFacts(
+                name=name,
+                pool=table.pool[ix],
+                labels={**table.labels[ix], "kubernetes.io/hostname": name},
+                taints=table.taints[ix],
+                free_cpu_milli=table.cpu_milli[ix],
+                free_memory_mib=table.memory_mib[ix],
+                cpu_milli=table.cpu_milli[ix],
+                memory_mib=table.memory_mib[ix],
             )
+            table.add_empty(facts, devices)
         snapshot.tally = None
         return Picture(snapshot, self.settings)
 

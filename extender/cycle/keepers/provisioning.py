@@ -114,7 +114,7 @@ class ProvisioningKeeper:
                 entitled[request.namespace, request.name] = request
         self._is_needed = bool(there or entitled)
         await self._write(there, entitled)
-        self._notes = dict(_notes(found, entitled)) | found.refused
+        self._notes = dict(_notes(found, there, entitled)) | found.refused
         counts = Counter(state_of(each) for each in there.values())
         metrics.PROVISIONING.clear()
         for state, count in counts.items():
@@ -177,11 +177,17 @@ def _requested(request: ProvisioningRequest) -> str:
     return request.metadata.annotation(names.ANNOTATION_REQUESTED)
 
 
-def _notes(found: ScaleUps, entitled: Mapping[_Key, Wanted]) -> Iterator[tuple[str, str]]:
+def _notes(
+    found: ScaleUps, there: Mapping[_Key, ProvisioningRequest], entitled: Mapping[_Key, Wanted]
+) -> Iterator[tuple[str, str]]:
     """What the workloads are told that are entitled to nodes."""
     names_of = {(each.namespace, each.workload): each.name for each in entitled.values()}
     for key, scale_up in found.wanted.items():
         workload = scale_up.workload
         name = names_of[workload.namespace, workload.name]
+        request = there.get((workload.namespace, name))
         nodes = "1 node is" if scale_up.n_nodes == 1 else f"{scale_up.n_nodes} nodes are"
-        yield key, f"{nodes} asked for by ProvisioningRequest {name}"
+        told = f"{nodes} asked for by ProvisioningRequest {name}"
+        if request is not None and (state := state_of(request)) in _OVER:
+            told += f", which the autoscaler answered with {state}"
+        yield key, told

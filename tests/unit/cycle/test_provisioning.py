@@ -190,7 +190,8 @@ async def test_a_request_that_came_to_nothing_is_made_again_after_a_while(word: 
     scene = Scene(*gang(2))
     await scene.look()
     scene.say(word)
-    await scene.look()
+    plan = await scene.look()
+    assert f"the autoscaler answered with {word}" in plan.waits["team-a/g"].detail
     assert scene.n_created == 1
     await asyncio.sleep(RETRY_S)
     await scene.look()
