@@ -6,7 +6,7 @@ workload that waits and gets its places so, some of them on new nodes, is entitl
 Pure. Costs one decision without evictions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,24 +16,28 @@ from extender.api.kinds import Device
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.decide import decide
-from extender.policy.plan import Admission, Settings
+from extender.policy.plan import Admission, Plan, Settings
 from extender.state.model import ElasticView, PodView, PoolQuota, QueueView, WorkloadView
 from extender.state.nodes import NodeFacts
 from extender.state.snapshot import Snapshot
 
 #: A new node has this before its name: no Node can be called so.
 _NEW: Final = "new/"
-#: Work that waits for these would not start on a new node either.
-_NOT_FOR_NODES: Final = frozenset({Reason.WAITING_FOR_VICTIMS})
 
 
 class ScaleUp(Struct, frozen=True):
-    """`n_nodes` new nodes of `pool` that the workload needs; `pods` are all that it would start."""
+    """`nodes`, not there yet, of `pool` on which the workload would run: workloads may share one.
+    `pods` are all that it would start, on nodes that are there as well."""
 
     workload: WorkloadView
     pool: str
     pods: tuple[PodView, ...]
-    n_nodes: int
+    nodes: frozenset[str]
+
+    @property
+    def n_nodes(self) -> int:
+        """How many nodes it lacks."""
+        return len(self.nodes)
 
 
 @dataclass(slots=True)
@@ -44,15 +48,25 @@ class ScaleUps:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def scale_ups(snapshot: Snapshot, waits: Mapping[str, Refused]) -> ScaleUps:
-    """What the workloads that wait need; the snapshot's node table is used up by the simulation."""
+def left_waiting(plan: Plan) -> list[str]:
+    """Keys of the workloads that the plan gives no place, neither now nor when others have left."""
+    given = {each.workload.key for each in plan.admissions}
+    return [
+        key
+        for key, refused in plan.waits.items()
+        if key not in given and refused.reason is not Reason.WAITING_FOR_VICTIMS
+    ]
+
+
+def scale_ups(snapshot: Snapshot, keys: Iterable[str]) -> ScaleUps:
+    """What these workloads, which wait, need of new nodes; the snapshot's node table is used up by
+    the simulation."""
     elastic = {name: view.elastic for name, view in snapshot.pools.items() if view.elastic}
     found = ScaleUps()
     waiting = [
         workload
-        for key, refused in waits.items()
-        if refused.reason not in _NOT_FOR_NODES
-        and (workload := snapshot.workloads.get(key)) is not None
+        for key in keys
+        if (workload := snapshot.workloads.get(key)) is not None
         and not elastic.keys().isdisjoint(workload.pools)
     ]
     if not waiting:
@@ -114,12 +128,12 @@ def _within_quota(queue: QueueView, elastic: Mapping[str, ElasticView]) -> Queue
 
 def _scale_up(given: Admission) -> ScaleUp | None:
     """What the admission needs of new nodes; None: none."""
-    new = {each.node for each in given.placements if each.node.startswith(_NEW)}
+    new = frozenset(each.node for each in given.placements if each.node.startswith(_NEW))
     if not new:
         return None
     pool = min(new).split("/")[1]
     pods = tuple(each.pod for each in given.placements)
-    return ScaleUp(given.workload, pool, pods, len(new))
+    return ScaleUp(given.workload, pool, pods, new)
 
 
 def _is_whole(pod: PodView) -> bool:

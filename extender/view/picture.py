@@ -15,7 +15,7 @@ from extender.api.kinds import Device
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.decide import decide
 from extender.policy.plan import Admission, Eviction, Move, Plan, Settings, Stage
-from extender.policy.scale_up import ScaleUps, scale_ups
+from extender.policy.scale_up import ScaleUps, left_waiting, scale_ups
 from extender.state.model import (
     UNLIMITED,
     Figures,
@@ -59,7 +59,7 @@ class Picture:
     @cached_property
     def scale_ups(self) -> ScaleUps:
         """Work that elastic node pools get new nodes for, and why other work gets none."""
-        return scale_ups(self._copy(), self.plan.waits)
+        return scale_ups(self._copy(), left_waiting(self.plan))
 
     @property
     def is_decided(self) -> bool:

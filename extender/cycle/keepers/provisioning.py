@@ -25,7 +25,7 @@ from extender.kube.client import Client
 from extender.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
 from extender.kube.resources import POD_TEMPLATES, PROVISIONING_REQUESTS
 from extender.policy.plan import Plan
-from extender.policy.scale_up import ScaleUps, scale_ups
+from extender.policy.scale_up import ScaleUps, left_waiting, scale_ups
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
 
@@ -75,7 +75,7 @@ class ProvisioningKeeper:
             return
         self._next_at = now + LOOK_S
         snapshot = self._state.snapshot(int(time.time()))
-        self._task = asyncio.create_task(self._look(snapshot, dict(plan.waits)))
+        self._task = asyncio.create_task(self._look(snapshot, left_waiting(plan)))
 
     async def close(self) -> None:
         """Give up what is under way: this process leads no more."""
@@ -83,9 +83,9 @@ class ProvisioningKeeper:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _look(self, snapshot: Snapshot, waits: Mapping[str, Refused]) -> None:
+    async def _look(self, snapshot: Snapshot, keys: list[str]) -> None:
         try:
-            await self._keep(snapshot, waits)
+            await self._keep(snapshot, keys)
         except* NotLeading:
             pass  # the election ends the term
         except* KubeError as errors:
@@ -93,9 +93,9 @@ class ProvisioningKeeper:
         except* Exception as errors:
             log.error("provisioning broke", exc_info=errors)
 
-    async def _keep(self, snapshot: Snapshot, waits: Mapping[str, Refused]) -> None:
+    async def _keep(self, snapshot: Snapshot, keys: list[str]) -> None:
         pools = snapshot.pools
-        found, took_s = await asyncio.to_thread(_decide, snapshot, waits)
+        found, took_s = await asyncio.to_thread(_decide, snapshot, keys)
         self._next_at = max(self._next_at, asyncio.get_running_loop().time() + _REST * took_s)
         try:
             listed = await self._client.list_all(PROVISIONING_REQUESTS, label_selector=_SELECTOR)
@@ -167,10 +167,10 @@ class ProvisioningKeeper:
                     await self._client.delete(POD_TEMPLATES, name, meta.namespace)
 
 
-def _decide(snapshot: Snapshot, waits: Mapping[str, Refused]) -> tuple[ScaleUps, float]:
+def _decide(snapshot: Snapshot, keys: list[str]) -> tuple[ScaleUps, float]:
     """Who is entitled to nodes, and the CPU seconds that it took to know."""
     started_s = time.thread_time()
-    return scale_ups(snapshot, waits), time.thread_time() - started_s
+    return scale_ups(snapshot, keys), time.thread_time() - started_s
 
 
 def _requested(request: ProvisioningRequest) -> str:

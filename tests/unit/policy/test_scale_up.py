@@ -3,9 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from extender.api.reasons import Refused
 from extender.policy.decide import decide
-from extender.policy.scale_up import ScaleUps, scale_ups
+from extender.policy.scale_up import ScaleUps, left_waiting, scale_ups
 from extender.state.model import ElasticView, PoolQuota
 from tests.support.snapshots import Cluster
 
@@ -33,8 +32,7 @@ def elastic(max_nodes: int = 4, **given: Any) -> Cluster:
 
 
 def asked(cluster: Cluster) -> ScaleUps:
-    waits = decide(cluster.snapshot()).waits
-    return scale_ups(cluster.snapshot(), waits)
+    return scale_ups(cluster.snapshot(), left_waiting(decide(cluster.snapshot())))
 
 
 def nodes(found: ScaleUps) -> dict[str, int]:
@@ -131,6 +129,14 @@ def test_a_project_may_use_another_pool_beyond_its_quota() -> None:
     cluster.node("f0", gpus=8, pool="fixed")
     cluster.project("c", pools={"fixed": PoolQuota()}, department="d")
     cluster.job("there", "c", gpus=8, pools=("fixed",))
-    snapshot = cluster.snapshot()
-    waits = {"ns/there": Refused("WaitingForTurn")}  # type: ignore[arg-type]
-    assert scale_ups(snapshot, waits) == ScaleUps()
+    assert scale_ups(cluster.snapshot(), ["ns/there"]) == ScaleUps()
+
+
+def test_work_whose_place_is_about_to_be_free_buys_nothing() -> None:
+    cluster = elastic()
+    cluster.node("n0", gpus=8)
+    cluster.job("leaves", "b", gpus=8, on="n0", terminating=True)
+    cluster.job("next", "a", gpus=8, pods=2, max=1, min=1)
+    plan = decide(cluster.snapshot())
+    assert [each.state for each in plan.admissions] == ["nominated"]
+    assert asked(cluster).wanted == {}
