@@ -228,7 +228,16 @@ def _bound_moves(draw: Draw, entry: Entry) -> None:
     entry["settings"]["maxConsolidationVictims"] = draw(st.sampled_from([0, 1, 2]))
 
 
+def _add_budgets(draw: Draw, entry: Entry) -> None:
+    """Budgets of GPU-hours, of which some are used."""
+    above = {queue["parent"] for queue in entry["queues"]}
+    for queue in entry["queues"]:
+        if queue["name"] not in above:
+            queue["gpu"] |= {"gpuHoursPerMonth": 1, "gpuHoursUsed": draw(st.sampled_from([0, 1]))}
+
+
 _WIDENINGS: dict[str, Callable[[Draw, Entry], None]] = {
+    "budgets": _add_budgets,
     "host quotas": _add_host_quotas,
     "instances": _add_instances,
     "limits": _add_limits,

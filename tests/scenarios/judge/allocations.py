@@ -7,6 +7,7 @@ from typing import Final
 
 from extender.scenario.places import Place
 from extender.scenario.world import RunJob, RunTask, World, charge
+from extender.state.model import GPU, PoolQuota
 
 #: Resources of a node besides its cards, as `Allocations.nodes` names them.
 CPU: Final = "milli-CPU"
@@ -41,6 +42,17 @@ class Allocations:
                 self.queues[queue.name, pool, at] += amount
                 if not job.spec.is_preemptible:
                     self.fixed[queue.name, pool, at] += amount
+
+
+def limit_of(world: World, queue: str, pool: str, at: int) -> int:
+    """The most that the queue may hold after the cycle. Where its budget of GPU-hours is used, that
+    is its quota, or what it held and was promised before the cycle."""
+    limit = world.cluster.queue_views[queue].pools.get(pool, PoolQuota()).figures[at].limit
+    spent = world.months.spent_quotas(world.cluster) if at == GPU else {}
+    if (queue, pool) not in spent:
+        return limit
+    before = held_later(world, {task.id: task.held for task in world.tasks.values()})
+    return min(limit, max(spent[queue, pool], before.queues[queue, pool, at]))
 
 
 def held_now(world: World, places: Mapping[str, Place]) -> Allocations:

@@ -15,7 +15,7 @@ from extender.scenario.world import RunJob, World
 from extender.state.model import PodView, WorkloadView
 from extender.state.nodes import NodeTable
 from extender.state.snapshot import Snapshot
-from tests.scenarios.judge.allocations import held_later, place_now
+from tests.scenarios.judge.allocations import held_later, limit_of, place_now
 from tests.scenarios.judge.node_rules import misplaced
 
 _ALLOCATE = Settings(stages=("allocate",))
@@ -121,7 +121,7 @@ class WhatIf:
         spared = next(job for job in world.jobs.values() if _is_of(job, self.spared[0]))
         own = {queue.name for queue in cluster.lineage(spared.spec.queue)} & growing
         return any(
-            amount > cluster.queue_views[queue].pools[pool].figures[at].limit
+            amount > limit_of(world, queue, pool, at)
             for (queue, pool, at), amount in held_later(world, places).queues.items()
             if queue in own and pool
         )

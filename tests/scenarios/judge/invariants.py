@@ -14,7 +14,15 @@ from extender.scenario.world import RunJob, RunTask, World
 from extender.state.card_shares import card_shares
 from extender.state.model import GPU, PoolQuota
 from extender.state.trees import is_satisfied
-from tests.scenarios.judge.allocations import CPU, MEMORY, PODS, Allocations, held_later, held_now
+from tests.scenarios.judge.allocations import (
+    CPU,
+    MEMORY,
+    PODS,
+    Allocations,
+    held_later,
+    held_now,
+    limit_of,
+)
 from tests.scenarios.judge.node_rules import misplaced
 
 _RESOURCES = ("milli-GPU", "milli-CPU", "of memory")
@@ -172,11 +180,11 @@ def passed_bounds(world: World, was: Allocations, has: Allocations, moment: str)
     """No queue passes its limit, nor its quota with what is not preemptible; in any pool."""
     views = world.cluster.queue_views
     for (queue, pool, at), amount in has.queues.items():
-        figures = views[queue].pools.get(pool, PoolQuota()).figures[at]
-        if amount > max(figures.limit, was.queues[queue, pool, at]):
+        limit = limit_of(world, queue, pool, at)
+        if amount > max(limit, was.queues[queue, pool, at]):
             yield (
                 f"{queue}: holds {amount} {_RESOURCES[at]} in pool {pool} {moment},"
-                f" above its limit of {figures.limit}"
+                f" above its limit of {limit}"
             )
     for (queue, pool, at), amount in has.fixed.items():
         figures = views[queue].pools.get(pool, PoolQuota()).figures[at]
