@@ -1,7 +1,7 @@
 """One look at the cluster after the other, folded into the report.
 
 Each look is one decision on the cluster as it is; what follows from earlier decisions is not
-carried on, because nobody knows when the work would have ended.
+carried on, because it is not known when the work would have ended.
 """
 
 from collections import Counter

@@ -114,7 +114,8 @@ def hours(milli_s: int) -> str:
 async def _read(
     month: str, kubeconfig: str, context: str
 ) -> tuple[list[GpuUsageSpec], list[GpuProject]]:
-    """The records of the month, and the projects as they are now; none to who may not list them."""
+    """The records of the month, and the projects as they are now; none where the login may not
+    list them."""
     async with await Client.connect(kubeconfig or None, context=context or None) as client:
         listed = await client.list_all(USAGES, label_selector=f"{LABEL_MONTH}={month}")
         try:

@@ -115,7 +115,7 @@ def test_place_that_was_promised_before_is_kept() -> None:
     assert plan.waits["ns/more"].reason is Reason.OVER_BUDGET
 
 
-def test_what_a_spent_project_asks_for_above_its_quota_is_nobodys_share() -> None:
+def test_what_a_spent_project_asks_for_above_its_quota_is_no_share() -> None:
     cluster = one_node()
     cluster.job("wants", "a", pods=8, min=1)
     cluster.job("other", "b", pods=8, min=1)
