@@ -1,5 +1,6 @@
 """`ballast shadow` on a real control plane that the stock kube-scheduler runs."""
 
+import asyncio
 import json
 import re
 import shlex
@@ -121,6 +122,12 @@ def said_by_watcher(cluster: Cluster) -> list[dict[str, Any]]:
     return [each for each in events if each["user"].get("username") == WATCHER]
 
 
+def n_looks(cluster: Cluster) -> int:
+    """Each look asks for the work that Kueue holds back, first in its newest version."""
+    asked = (each["requestURI"] for each in said_by_watcher(cluster))
+    return sum("/kueue.x-k8s.io/v1beta2/workloads" in each for each in asked)
+
+
 @pytest.mark.timeout(300)
 def test_report_on_a_cluster_that_the_stock_scheduler_runs(
     cluster: Cluster, kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -186,6 +193,26 @@ def _run_the_commands_of_the_documentation(
         args = ["0.03" if each == "60" else each for each in words[2:]]
         done = shadow(kubeconfig, *args)
         assert done.exit_code == 0, (words, done.stderr)
+
+
+@pytest.mark.timeout(300)
+async def test_window_follows_what_the_stock_scheduler_does(
+    cluster: Cluster, kubeconfig: str
+) -> None:
+    before = n_looks(cluster)
+    looking = asyncio.to_thread(report, kubeconfig, "--minutes", "0.4", "--every", "1")
+    task = asyncio.ensure_future(looking)
+    await asyncio.to_thread(
+        wait_for, lambda: n_looks(cluster) > before + 2, SEEN_S, "the first looks"
+    )
+    job_path = "/apis/batch/v1/namespaces/space-a/jobs/train?propagationPolicy=Background"
+    await asyncio.to_thread(cluster.control_plane.admin.delete, job_path)
+    told = await task
+    assert told["looks"] > 10
+    assert {each["outcome"] for each in told["work"]} == {"started"}
+    assert all(each["ballastAtFirstLook"] for each in told["work"])
+    held = [each["held"] for each in told["series"]]
+    assert (held[0], held[-1]) == ("8", "4")
 
 
 def test_login_that_may_not_list_is_told_so_in_one_sentence(cluster: Cluster) -> None:
