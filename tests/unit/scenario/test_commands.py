@@ -189,15 +189,16 @@ def test_show_cuts_no_figure_in_a_narrow_terminal(tmp_path: Path) -> None:
 def test_show_has_a_sentence_for_everybody_who_waits(tmp_path: Path) -> None:
     waits = [job("new"), job("large", gpu=9)]
     for stages, why in (
-        ([], "no stage ran"),
-        (["consolidate"], "only consolidate ran"),
-        (["stale-gangs", "reclaim"], "only stale-gangs and reclaim ran"),
+        ([], "no stage ran, and free places are given by allocate"),
+        (["consolidate"], "free places are given by stage allocate, which is left out"),
+        (["stale-gangs", "reclaim"], "only stale-gangs and reclaim ran, and free places are"),
     ):
         of = entry(settings={"stages": stages, "preemption": False}, jobs=waits, queues=QUEUES)
         (told,) = json.loads(ballast("show", written(tmp_path, of), "--json").stdout)
         waiting = told["cycles"][0]["waiting"]
         assert sorted(line.split()[0] for line in waiting) == ["large", "new"]
-        assert f"{why}, and free places are given by allocate" in str(waiting)
+        assert why in str(waiting)
+        assert "the largest node has 8" in str(waiting)
 
 
 def test_show_tells_memory_in_mib_however_small_the_unit_of_the_case(tmp_path: Path) -> None:
