@@ -72,6 +72,8 @@ def set_shares(queues: PoolQueues, usage_weight_milli: int = 0) -> None:
             exact_share = _rounded_up(queue, queue.exact_share)
             queue.share_to_keep = larger(queue.share_to_keep, larger(unbent_share, exact_share))
     set_dues(queues, everyone)
+    for queue in everyone if is_bent else ():
+        queue.unbent_due = _due(queues, queue, unbent[queue])
 
 
 def _used_anything(queue: Queue) -> bool:
@@ -102,15 +104,18 @@ def sum_requests(everyone: Iterable[Queue]) -> None:
 def set_dues(queues: PoolQueues, everyone: Iterable[Queue]) -> None:
     """Set what queues deserve, and what turns measure them by: the larger of quota and share,
     within the limit."""
-    capacity = queues.capacity
     for queue in everyone:
-        quota, share, limit = queue.quota, queue.exact_share, queue.limit
-        gpu, cpu, memory = (
-            min(limit[r], max(share[r], quota[r] if quota[r] < UNLIMITED else capacity[r]))
-            for r in RESOURCES
-        )
-        queue.due = gpu, cpu, memory
-        queue.deserves = _each(max, queue.share_to_take, quota)
+        queue.due = queue.unbent_due = _due(queues, queue, queue.exact_share)
+        queue.deserves = _each(max, queue.share_to_take, queue.quota)
+
+
+def _due(queues: PoolQueues, queue: Queue, share: Amounts) -> Amounts:
+    capacity, quota, limit = queues.capacity, queue.quota, queue.limit
+    gpu, cpu, memory = (
+        min(limit[r], max(share[r], quota[r] if quota[r] < UNLIMITED else capacity[r]))
+        for r in RESOURCES
+    )
+    return gpu, cpu, memory
 
 
 def demands(

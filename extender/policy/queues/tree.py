@@ -82,8 +82,9 @@ class Queue:
     `is_user`: it is below its project, a user's or (`is_workload`) a single workload's.
     `exact_share` is the share before it is rounded, which turns go by: they measure what a queue
     holds against its `due`, the larger of quota and exact share. `is_spent`: its budget of the
-    month is used, and its `limit` is what that leaves it. `held_lately` is as in the snapshot;
-    `is_bent` where past use bends the weights of the pool.
+    month is used, and its `limit` is what that leaves it. `held_lately` is as in the snapshot, and
+    is measured against `unbent_due`, which is `due` without past use; `is_bent` where past use
+    bends the weights of the pool.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Queue:
     share_to_keep: Amounts = NOTHING
     deserves: Amounts = NOTHING
     due: Amounts = NOTHING
+    unbent_due: Amounts = NOTHING
     exact_share: Amounts = NOTHING
     is_bent: bool = False
     is_spent: bool = False

@@ -15,10 +15,10 @@ Among queues of one parent the order is
 within each of these the lower rank. Within the first three the queue goes first that would hold the
 smallest part of what it is due, of the resource of which that is most. Within the last two it is
 the one that would hold least above its quota for its weight, by which reclaim goes as well; and
-where past use counts, the one that held least lately for what it is due, of several one whose share
-in whole GPUs has room. Ties go to the queue that held least lately, then to the older. Parts are
-integers of more digits than two different ones agree in, so there is neither a float nor a tie that
-is none.
+where past use counts, the one that held least lately for what it is due without past use, of
+several one whose share in whole GPUs has room. Ties go to the queue that held least lately, then to
+the older. Parts are integers of more digits than two different ones agree in, so there is neither a
+float nor a tie that is none.
 """
 
 from collections.abc import Collection, Iterable
@@ -73,7 +73,8 @@ def turn_key(queue: Queue, need: Amounts, *, has_waited: bool = False) -> TurnKe
             part = (together << _DIGITS) // whole
             part_before = (has << _DIGITS) // whole if more else part
             if held_lately := queue.held_lately[resource]:
-                lately = max(lately, (held_lately << _DIGITS) // whole)
+                # Past use bends the due already, and is not counted twice.
+                lately = max(lately, (held_lately << _DIGITS) // max(1, queue.unbent_due[resource]))
         else:
             has_no_due = has_no_due or more > 0
             part, part_before = together * _ENDLESS, has * _ENDLESS

@@ -50,6 +50,25 @@ def test_past_use_takes_nothing_from_what_the_share_would_be_without_it() -> Non
     assert counts(plan) == {("a-jobs", "evicted"): 4, ("b-jobs", "nominated"): 4}
 
 
+def test_what_was_held_lately_is_measured_by_the_share_without_past_use() -> None:
+    # Of 8 GPUs weights 1, 2 and 3 have 1.33, 2.67 and 4. In the last hour a held less than that, so
+    # past use gives it more for now, but over the day it held too much, and c too little.
+    cluster = Cluster()
+    cluster.node("n0", gpus=8)
+    for weight, (name, used, held) in enumerate(
+        (("a", 125_000, 1), ("b", 374_000, 3), ("c", 501_000, 3)), start=1
+    ):
+        cluster.project(name, weight=weight, used=used)
+        cluster.job(f"{name}-jobs", name, pods=held, on="n0", min=1)
+        cluster.job(f"{name}-more", name)
+    snapshot = cluster.snapshot()
+    snapshot.held_lately = {
+        (name, "default"): (milli * LATELY, 0, 0)
+        for name, milli in (("a", 1440), ("b", 2640), ("c", 3920))
+    }
+    assert counts(decide(snapshot)) == {("c-more", "reserved"): 1}
+
+
 def test_use_of_the_own_quota_does_not_bend_the_weight() -> None:
     cluster = Cluster()
     cluster.node("n0", gpus=8)
