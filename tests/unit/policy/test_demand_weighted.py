@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from extender.api.reasons import Reason
 from extender.policy.decide import decide
 from extender.policy.plan import Settings
-from extender.state.model import Constraints, GroupView
+from extender.state.model import Constraints, GroupView, PoolQuota
 from tests.support.snapshots import Cluster, counts, fair_shares, statuses
 
 
@@ -305,3 +305,19 @@ def test_subgroup_that_started_keeps_the_share_that_it_started_with() -> None:
     search(cluster, "x", 40)
     plan = decide(cluster.snapshot())
     assert counts(plan) == {("x-jobs", "reserved"): 2}
+
+
+def test_what_starts_in_one_pool_takes_nothing_in_the_other() -> None:
+    # The pods of b are made by no controller: once evicted they do not come back.
+    cluster = Cluster()
+    for name in ("first", "second"):
+        cluster.pool(name, policy="demand-weighted")
+        cluster.node(f"in-{name}", gpus=4, pool=name)
+    cluster.project("a", pools={"first": PoolQuota(), "second": PoolQuota()})
+    cluster.project("b", pools={"first": PoolQuota(), "second": PoolQuota()})
+    cluster.job("a-search", "a", pods=4, min=1, pools=("first", "second"))
+    cluster.job("b-search", "b", pods=4, min=1, pools=("second",), on="in-second")
+    bare = cluster.workloads["ns/b-search"]
+    pods = tuple(replace(pod, is_controlled=False) for pod in bare.pods)
+    cluster.workloads[bare.key] = replace(bare, pods=pods)
+    assert counts(decide(cluster.snapshot())) == {("a-search", "reserved"): 4}
