@@ -22,7 +22,8 @@ _MOST_TRIES: Final = 512
 
 
 class NodeClearing:
-    """Makes room for the pods of one statement, `with_moves` or by evictions alone."""
+    """Makes room for the pods of one statement, `with_moves` or by evictions alone; on nodes ix
+    that are `passed_over`, never."""
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class NodeClearing:
         self._request = request
         self._rule = rule
         self.with_moves = False
+        self.passed_over: set[int] = set()
         self._n_evicted_instead = 0
         self._kept: list[int] = []
 
@@ -77,6 +79,9 @@ class NodeClearing:
             at = costs.cheapest()
             if at < 0 or (best is not None and costs.cost(at) >= best[0]):
                 break
+            if costs.node_ixs[at] in self.passed_over:
+                costs.exclude(at)
+                continue
             mark = statement.checkpoint()
             self._n_evicted_instead = 0
             self._kept.clear()

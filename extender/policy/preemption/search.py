@@ -23,6 +23,8 @@ from extender.policy.workloads.pod_classes import placing_orders, shapes_of
 from extender.state.model import PodView
 from extender.state.nodes import NodeTable
 
+#: Nodes that are tried for a single pod where the rule forbids what is cheapest.
+_MOST_NODES: Final = 4
 #: So many pods are placed in every domain to see what that costs.
 _FEW_PODS: Final = 32
 
@@ -57,13 +59,32 @@ class Search:
         mark = self.checkpoint()
         best: tuple[Cost, bool] | None = None
         for with_moves in self._attempts():
-            if self._attempt(with_moves=with_moves):
+            if self._attempt_on_nodes(mark, with_moves=with_moves):
                 if best is None and not (self.statement.units and self.statement.moving):
                     return True
                 cost = self.statement.cost()
                 best = min(best or (cost, with_moves), (cost, with_moves), key=itemgetter(0))
             self.rollback(mark)
-        return best is not None and self._attempt(with_moves=best[1])
+        return best is not None and self._attempt_on_nodes(mark, with_moves=best[1])
+
+    def _attempt_on_nodes(self, mark: int, *, with_moves: bool) -> bool:
+        """As `_attempt`; where the rule forbids the plan of a single pod, its node is passed over
+        for the next cheapest, up to `_MOST_NODES` in all."""
+        was_forbidden = self.was_forbidden
+        self._clearing.passed_over.clear()
+        for _ in range(_MOST_NODES):
+            self.was_forbidden = False
+            if self._attempt(with_moves=with_moves):
+                return True
+            was_forbidden |= self.was_forbidden
+            placements, statement = self.statement.placements, self.statement
+            has_victims = bool(statement.units or statement.moving)
+            if not self.was_forbidden or not has_victims or len(placements) != 1:
+                break
+            self._clearing.passed_over.add(statement.ix_of(placements[0].node))
+            self.rollback(mark)
+        self.was_forbidden = was_forbidden
+        return False
 
     def _attempts(self) -> Sequence[bool]:
         """Whether it is tried with moves, one attempt after the other."""
