@@ -265,7 +265,6 @@ class _Term:
         finally:
             books.cancel()
             await asyncio.gather(books, return_exceptions=True)
-            await self._committer.close()
             await self._releaser.close()
             await self._evictor.close()
             await self._reports.close()
@@ -301,7 +300,7 @@ class _Term:
             await asyncio.sleep(max(options.gap_s, rest_s, min(5.0, 0.2 * failures)))
             if not self._cut:
                 pause_s = STATUS_PERIOD_S if self._reports.is_behind else options.tick_s
-                await self._controller.wait_for_change(min(pause_s, self._committer.pause_s))
+                await self._controller.wait_for_change(pause_s)
 
     async def _cycle(self) -> None:
         self._number += 1
@@ -318,8 +317,6 @@ class _Term:
             await self._volumes.keep()
             await self._unledgered.keep()
         with _timed("recovery"):
-            if self._committer.begin():
-                await self._committer.tidy(await self._recovery.tidy())
             await self._committer.repair(await self._recovery.plan())
             await self._committer.hand_over()
         self._evictor.review()

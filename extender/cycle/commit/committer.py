@@ -5,7 +5,6 @@ their rows, and evictions, each only while nominated rows hold the place it make
 what is moved. If rows of a workload were refused, the workload is planned anew.
 """
 
-import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -17,13 +16,11 @@ from extender.api.failpoint import reach
 from extender.api.kinds import Row
 from extender.cycle import metrics
 from extender.cycle.commit.moves import HandOver
-from extender.cycle.commit.turns import Turns, batches
 from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.pods.releaser import Releaser
 from extender.cycle.pods.writer import Release
 from extender.cycle.recovery.repair import Repairs
 from extender.cycle.rows import kept_row, row_of
-from extender.kube.errors import NotLeading
 from extender.ledger.writer import Ledger, RowChange
 from extender.policy.plan import Admission, Plan
 from extender.state.cluster import ClusterState
@@ -34,11 +31,6 @@ from extender.state.snapshot import Snapshot
 _NOMINATED: Final = "nominated"
 #: Times that kept places are handed over in one cycle, while pods come.
 _HAND_OVERS: Final = 5
-#: How long a cycle waits for rows that are tidied, in seconds: on most API servers they are written
-#: by then, and the cycle plans with the places that they leave.
-_TIDY_WAIT_S: Final = 0.05
-#: Between two looks at whether they are written.
-_LOOK_S: Final = 0.1
 
 log = structlog.get_logger(__name__)
 
@@ -54,44 +46,16 @@ class Committer:
         self._releaser = releaser
         self._evictor = evictor
         self._hand_over = HandOver(state)
-        self._turns = Turns()
-        self._has_left = False
-        self._tidying: asyncio.Task[None] | None = None
-
-    def begin(self) -> bool:
-        """A cycle begins; whether it may write rows that can wait (`commit.turns`)."""
-        self._turns.begin(is_taken=self._is_tidying)
-        self._has_left = not self._turns.is_open
-        return self._turns.is_open
-
-    @property
-    def pause_s(self) -> float:
-        """How long the next cycle may wait; without end if this one left no row unwritten."""
-        if not self._has_left:
-            return float("inf")
-        return max(self._turns.next_in_s, _LOOK_S if self._is_tidying else 0.0)
-
-    async def close(self) -> None:
-        """Give up what is written beside the cycle: this process leads no more."""
-        if self._tidying is not None:
-            self._tidying.cancel()
-            await asyncio.gather(self._tidying, return_exceptions=True)
-
-    async def tidy(self, change: RowChange) -> None:
-        """Write a change that can wait; the cycle goes on without it where that takes long."""
-        if change.frees or change.bound:
-            self._tidying = asyncio.create_task(self._tidy(change))
-            await asyncio.wait({self._tidying}, timeout=_TIDY_WAIT_S)
 
     async def repair(self, repairs: Repairs) -> None:
         """Write what recovery found, then queue the pods of plans that are whole for release."""
-        changes = [RowChange("repairs", frees=repairs.frees)]
+        changes = [RowChange("repairs", frees=repairs.frees, bound=repairs.bound)]
         changes += [
             RowChange(f"restore {row.uid}", rows={node: [row]})
             for node, rows in repairs.restores.items()
             for row in rows
         ]
-        if repairs.frees or repairs.restores:
+        if repairs.frees or repairs.bound or repairs.restores:
             await self._write(changes)
         for project, releases in repairs.releases:
             self._releaser.start(project, releases)
@@ -109,43 +73,18 @@ class Committer:
             await self._write(changes)
 
     async def carry_out(self, plan: Plan, snapshot: Snapshot, epoch: int) -> None:
-        """Do what the plan says; what takes free places goes before all that waits for victims.
-
-        What there is no time for in this turn is left out, and the next cycle decides it anew.
-        """
+        """Do what the plan says; what takes free places goes before all that waits for victims."""
         first, others = _in_order(plan.admissions)
         changes = self._changes_of(plan, snapshot, epoch)
         keys = {*map(_key_of, first), *plan.drops}
         now = [change for change in changes if change.key in keys]
         await self._place(first, now, epoch, snapshot.now_s)
         later = [change for change in changes if change.key not in keys]
-        lost = await self._place_in_turn(others, later, epoch, snapshot.now_s)
+        lost = await self._place(others, later, epoch, snapshot.now_s)
         without_place = {
             key.removesuffix(_nominated("")) for key in lost if key.endswith(_nominated(""))
         }
         self._evictor.start(plan, snapshot, without_place)
-
-    async def _place_in_turn(
-        self,
-        admissions: Iterable[Admission],
-        changes: Sequence[RowChange],
-        epoch: int,
-        now_s: int,
-    ) -> set[str]:
-        """As `_place`, some nodes at a time while the turn lasts."""
-        of_key: dict[str, list[Admission]] = {}
-        for admission in admissions:
-            of_key.setdefault(_key_of(admission), []).append(admission)
-        lost: set[str] = set()
-        for batch in batches(changes):
-            if not self._turns.is_open:
-                self._has_left = True
-                lost.update(change.key for change in batch)
-                continue
-            placed = [each for change in batch for each in of_key.get(change.key, ())]
-            with self._turns.taken():
-                lost |= await self._place(placed, batch, epoch, now_s)
-        return lost
 
     async def _place(
         self,
@@ -173,19 +112,6 @@ class Committer:
             n_pods = sum(len(admission.placements) for admission in released)
             log.info("releasing pods", pods=n_pods, workloads=len(released))
         return lost
-
-    @property
-    def _is_tidying(self) -> bool:
-        return self._tidying is not None and not self._tidying.done()
-
-    async def _tidy(self, change: RowChange) -> None:
-        try:
-            with self._turns.taken():
-                await self._write([change])
-        except NotLeading:
-            pass  # the election ends the term
-        except Exception:
-            log.exception("rows not tidied")
 
     def _changes_of(self, plan: Plan, snapshot: Snapshot, epoch: int) -> list[RowChange]:
         """The plan's rows: places of admissions, with those that are kept for what moves."""

@@ -17,7 +17,7 @@ from extender.kube.errors import NotLeading
 from extender.state.cluster import ClusterState
 
 #: Releases under way at once: enough to keep the API server busy, too few to starve others.
-AT_ONCE: Final = 16
+AT_ONCE: Final = 32
 
 log = structlog.get_logger(__name__)
 

@@ -21,7 +21,6 @@ from extender.cycle.recovery.hold_back import hold_back
 from extender.cycle.recovery.scheduler_watch import SchedulerWatch
 from extender.cycle.rows import row_of
 from extender.kube.recorder import EventRecorder, ObjectRef
-from extender.ledger.writer import RowChange
 from extender.policy.plan import Placement, Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView
@@ -42,6 +41,7 @@ class Repairs(Struct):
     """What the ledger has to write, rows by node, and which pods may go, by project."""
 
     frees: dict[str, list[Row]] = field(default_factory=dict)
+    bound: dict[str, set[str]] = field(default_factory=dict)
     restores: dict[str, list[Row]] = field(default_factory=dict)
     releases: list[tuple[str, list[Release]]] = field(default_factory=list)
 
@@ -80,17 +80,13 @@ class Recovery:
             return plan
         return hold_back(plan, int(self._watch.may_probe(now)))
 
-    async def tidy(self) -> RowChange:
-        """Rows of ended pods to be freed, and rows of bound pods to be marked: both can wait."""
-        repairs = Repairs()
-        await self._free_strays(repairs, asyncio.get_running_loop().time())
-        marks = self._state.rows_to_mark_bound()
-        return RowChange("tidy", frees=repairs.frees, bound=marks)
-
     async def plan(self) -> Repairs:
-        """One pass over all else that is not as it should be; costs what there is to mend."""
+        """One pass over everything that is not as it should be; costs what there is to mend."""
         repairs = Repairs()
         now = asyncio.get_running_loop().time()
+        await self._free_strays(repairs, now)
+        for node, uids in self._state.rows_to_mark_bound().items():
+            repairs.bound[node] = set(uids)
         self._restore_lost(repairs)
         denied = await self._give_up_denied(repairs)
         await self._finish_or_take_back(repairs, denied)

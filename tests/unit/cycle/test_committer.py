@@ -1,17 +1,13 @@
 """Only pods whose rows are in the ledger go, and a gang's rows are one change."""
 
-import asyncio
 from typing import Any
 from unittest.mock import create_autospec
-
-import pytest
 
 from extender.api.events import Synced, Upserted
 from extender.api.kinds import CardShare
 from extender.api.objects import Node, Pod
 from extender.api.reasons import Reason, Refused
 from extender.cycle.commit.committer import Committer
-from extender.cycle.commit.turns import NODES_AT_ONCE, TURN_S, batches
 from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.pods.releaser import Releaser
 from extender.cycle.rows import row_of
@@ -20,8 +16,6 @@ from extender.policy.plan import Admission, Placement, Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
 from tests.support.builders import gpu_node, node, pod, project, whole
-
-pytestmark = pytest.mark.looptime
 
 EPOCH = 7
 
@@ -45,7 +39,6 @@ class Desk:
         self.written: list[RowChange] = []
         self.released_at_writes: list[int] = []
         self.is_refused = False
-        self.write_s = 0.0
         self.ledger: Any = create_autospec(Ledger, instance=True)
         self.ledger.commit.side_effect = self._commit
         self.releaser: Any = create_autospec(Releaser, instance=True)
@@ -53,7 +46,6 @@ class Desk:
         self.committer = Committer(self.state, self.ledger, self.releaser, self.evictor)
 
     async def _commit(self, changes: list[RowChange]) -> CommitOutcome:
-        await asyncio.sleep(self.write_s)
         self.changes = changes
         self.written += [each for each in changes if each.rows]
         self.released_at_writes.append(len(self.released))
@@ -122,120 +114,6 @@ async def test_work_on_free_places_is_released_before_rows_of_work_that_waits_fo
     await desk.committer.carry_out(plan, snapshot, EPOCH)
     assert [sorted(each.rows) for each in desk.written] == [["n3"], ["n1"], ["n2"]]
     assert desk.released_at_writes == [0, 1]
-
-
-class Reclaim(Desk):
-    """One pod after another waits for victims, each on a node of its own; one has a free place."""
-
-    def __init__(self, n_waiting: int = 3 * NODES_AT_ONCE) -> None:
-        super().__init__()
-        self.n_waiting = n_waiting
-        names = [f"w{at}" for at in range(n_waiting)]
-        for name in (*names, "free"):
-            self.state.apply(Upserted(pod(name).needs(1000).build()))
-
-    async def cycle(self, *, has_free: bool = True) -> None:
-        """The same plan as in the last one: nothing has landed in this model."""
-        self.committer.begin()
-        snapshot = self.state.snapshot(1_000)
-        single = {
-            each.pods[0].name: each for each in snapshot.workloads.values() if len(each.pods) == 1
-        }
-        plan = Plan(
-            admissions=[
-                Admission(
-                    single[name],
-                    (Placement(single[name].pods[0], f"node-of-{name}", tuple(whole(0))),),
-                    "reserved" if name == "free" else "nominated",
-                )
-                for name in single
-                if has_free or name != "free"
-            ]
-        )
-        await self.committer.carry_out(plan, snapshot, EPOCH)
-
-    @property
-    def n_nominated(self) -> int:
-        """How many pods that wait for victims had their rows written."""
-        return sum(
-            row.state == "nominated"
-            for change in self.written
-            for rows in change.rows.values()
-            for row in rows
-        )
-
-
-async def test_rows_for_victims_are_left_out_once_the_turn_is_over() -> None:
-    desk = Reclaim()
-    desk.write_s = 1.5 * TURN_S
-    await desk.cycle()
-    assert desk.released == ["free"]
-    assert desk.n_nominated == NODES_AT_ONCE
-    (call,) = desk.evictor.start.call_args_list
-    assert len(call.args[2]) == desk.n_waiting - NODES_AT_ONCE
-    assert desk.committer.pause_s == pytest.approx(1.5 * TURN_S)
-
-
-async def test_between_two_turns_free_places_only_are_written() -> None:
-    desk = Reclaim()
-    desk.write_s = 1.5 * TURN_S
-    await desk.cycle()
-    await desk.cycle()
-    assert desk.released == ["free", "free"]
-    assert desk.n_nominated == NODES_AT_ONCE
-    await asyncio.sleep(desk.committer.pause_s)
-    await desk.cycle()
-    assert desk.n_nominated == 2 * NODES_AT_ONCE
-
-
-async def test_a_turn_that_took_no_time_is_followed_by_another_at_once() -> None:
-    desk = Reclaim()
-    await desk.cycle(has_free=False)
-    assert desk.committer.pause_s == float("inf")
-    assert desk.committer.begin()
-    assert desk.n_nominated == desk.n_waiting
-
-
-async def test_a_cycle_goes_on_while_rows_are_tidied_slowly_and_has_no_turn() -> None:
-    desk = Reclaim()
-    desk.write_s = 10.0
-    began = asyncio.get_running_loop().time()
-    await desk.committer.tidy(RowChange("tidy", bound={"n1": ("uid",)}))
-    assert asyncio.get_running_loop().time() - began < 0.1
-    assert not desk.committer.begin()
-    assert 0 < desk.committer.pause_s < 1
-    await asyncio.sleep(2 * desk.write_s)
-    assert [each.key for each in desk.changes] == ["tidy"]
-    assert desk.committer.begin()
-
-
-async def test_rows_are_tidied_before_the_cycle_looks_where_that_is_quick() -> None:
-    desk = Reclaim()
-    desk.write_s = 0.01
-    await desk.committer.tidy(RowChange("tidy", bound={"n1": ("uid",)}))
-    assert [each.key for each in desk.changes] == ["tidy"]
-
-
-async def test_rows_are_no_longer_tidied_when_the_term_ends() -> None:
-    desk = Reclaim()
-    desk.write_s = 10.0
-    await desk.committer.tidy(RowChange("tidy", bound={"n1": ("uid",)}))
-    await desk.committer.close()
-    await asyncio.sleep(2 * desk.write_s)
-    assert desk.changes == []
-
-
-def test_changes_of_one_node_are_in_one_batch() -> None:
-    changes = [
-        RowChange(f"{node_ix} {at}", frees={f"n{node_ix}": ()})
-        for at in range(2)
-        for node_ix in range(2 * NODES_AT_ONCE)
-    ]
-    found = list(batches(changes))
-    assert [len(batch) for batch in found] == [2 * NODES_AT_ONCE] * 2
-    assert sorted(each.key for batch in found for each in batch) == sorted(
-        each.key for each in changes
-    )
 
 
 def workload_of(**fields: Any) -> WorkloadView:

@@ -7,7 +7,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from extender.api.events import Removed, Synced, Upserted
+from extender.api.events import Synced, Upserted
 from extender.api.kinds import Row
 from extender.api.objects import Condition, Node, Pod
 from extender.cycle.pods.writer import PodWriter
@@ -51,17 +51,9 @@ class Ward:
 
     async def pass_twice(self, seconds: float = ABSENT_AFTER_S + 1) -> Repairs:
         """The repairs of the second of two passes, so much later."""
-        await self.plan()
+        await self.recovery.plan()
         await asyncio.sleep(seconds)
-        return await self.plan()
-
-    async def plan(self) -> Repairs:
-        """One pass, with rows that can wait among those that are freed."""
-        repairs, tidied = await self.recovery.plan(), await self.recovery.tidy()
-        for at, rows in tidied.frees.items():
-            for each in rows:
-                repairs.free(at, each)
-        return repairs
+        return await self.recovery.plan()
 
 
 def freed(repairs: Repairs) -> list[tuple[str, str]]:
@@ -83,18 +75,6 @@ def superseded() -> Ward:
         gpu_node("n1", 1).holds(row(planned, whole(0), epoch=1)).build(),
         gpu_node("n2", 1).holds(row(planned, whole(0), epoch=2)).build(),
     )
-
-
-async def test_rows_of_ended_and_bound_pods_can_wait() -> None:
-    ended, bound = pod("a").needs(1000).build(), pod("b").needs(1000).bound("n1").build()
-    rows = row(ended, whole(0)), row(bound, whole(1), "reserved")
-    ward = Ward(bound, gpu_node("n1", 2).holds(*rows).build())
-    ward.state.apply(Upserted(ended))
-    ward.state.apply(Removed(Pod, "uid-a", "team-a", "a"))
-    assert freed(await ward.recovery.plan()) == []
-    change = await ward.recovery.tidy()
-    assert [each.name for each in change.frees["n1"]] == ["a"]
-    assert change.bound == {"n1": ["uid-b"]}
 
 
 async def test_a_superseded_row_is_freed_after_its_pod_was_touched() -> None:
@@ -119,23 +99,23 @@ def half_a_gang() -> Ward:
 
 async def test_rows_of_half_a_gang_are_freed_after_their_pods_were_touched() -> None:
     ward = half_a_gang()
-    assert freed(await ward.plan()) == [("n1", "a")]
+    assert freed(await ward.recovery.plan()) == [("n1", "a")]
     assert ward.patched == ["a"]
 
 
 async def test_rows_of_half_a_gang_stay_while_their_pods_cannot_be_touched() -> None:
     ward = half_a_gang()
     ward.error = Conflict("the pod changed")
-    assert freed(await ward.plan()) == []
+    assert freed(await ward.recovery.plan()) == []
 
 
 async def test_a_row_without_a_pod_is_freed_after_a_live_read_and_not_at_once() -> None:
     ghost = pod("ghost").needs(1000).build()
     ward = Ward(gpu_node("n1", 1).holds(row(ghost, whole(0))).build())
-    assert freed(await ward.plan()) == []
+    assert freed(await ward.recovery.plan()) == []
     ward.client.get.assert_not_called()
     await asyncio.sleep(ABSENT_AFTER_S + 1)
-    assert freed(await ward.plan()) == [("n1", "ghost")]
+    assert freed(await ward.recovery.plan()) == [("n1", "ghost")]
     assert ward.client.get.call_count == 1
 
 
@@ -160,7 +140,7 @@ async def test_rows_that_stay_unsure_do_not_keep_others_from_being_looked_up() -
 
     ward.client.get.side_effect = read
     assert freed(await ward.pass_twice()) == []
-    assert freed(await ward.plan()) == [("n1", f"p{at}") for at in range(32, 40)]
+    assert freed(await ward.recovery.plan()) == [("n1", f"p{at}") for at in range(32, 40)]
 
 
 async def test_a_gang_of_which_one_pod_was_refused_loses_its_other_places_too() -> None:
@@ -191,6 +171,6 @@ async def test_only_pods_that_are_not_in_release_already_are_released_again() ->
     rows = [row(each, whole(at), state="reserved", epoch=1) for at, each in enumerate(pods)]
     ward = Ward(*pods, node("n1").gpus(2).build(), gpu_node("n1", 2).holds(*rows).build())
     ward.in_release |= {"uid-a"}
-    assert released(await ward.plan()) == [["b"]]
+    assert released(await ward.recovery.plan()) == [["b"]]
     ward.in_release.clear()
-    assert released(await ward.plan()) == [["a"], ["b"]]
+    assert released(await ward.recovery.plan()) == [["a"], ["b"]]
