@@ -123,7 +123,9 @@ class Session:
         first: dict[str, SortKey] = {}
         keys: dict[tuple[str, ...], list[SortKey]] = {}
         for pending in self.pending if waiting is None else waiting:
-            if pending.pools:
+            if pending.only_holds_up:
+                latest |= dict.fromkeys(pending.pools, 0)
+            elif pending.pools:
                 keys.setdefault(pending.pools, []).append(pending.sort_key)
         for pools, listed in keys.items():
             for position, pool in enumerate(pools):

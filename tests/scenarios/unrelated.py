@@ -52,10 +52,12 @@ def with_a_cordoned_node(case: Entry) -> Entry:
 
 
 def with_empty_queues(case: Entry) -> Entry:
-    """A department with a project, and a project beside them, in which nothing runs or waits."""
+    """A department with a project, and a project beside them with a quota above all others, in which
+    nothing runs or waits."""
     parent = f"{ADDED}department"
     case["queues"] += [{"name": parent}, {"name": f"{ADDED}project", "parent": parent}]
-    case["queues"].append({"name": f"{ADDED}root-project"})
+    rich = {"name": f"{ADDED}root-project", "gpu": {"quota": 100, "weight": 9}, "priority": 1000}
+    case["queues"].append(rich)
     return case
 
 
@@ -90,12 +92,11 @@ def with_a_pod_of_more_cpu_than_any_node(case: Entry) -> Entry | None:
 
 def with_a_project_of_impossible_work(case: Entry) -> Entry | None:
     """A project with a quota and a rank above all others asks for what no node has."""
-    changed = _with_impossible(case, {"name": "t", "gpu": 60})
-    if changed is not None:
-        queue = {"name": f"{ADDED}project", "gpu": {"quota": 100}, "priority": 1000}
-        changed["queues"].append(queue)
-        changed["jobs"][-1]["queue"] = queue["name"]
-    return changed
+    if not case["queues"]:
+        return None
+    queue = {"name": f"{ADDED}project", "gpu": {"quota": 100}, "priority": 1000}
+    case["queues"].append(queue)
+    return _with_job(case, queue["name"], {"name": "t", "gpu": 60})
 
 
 def in_a_stated_pool(case: Entry) -> Entry | None:
@@ -230,6 +231,10 @@ def _with_impossible(case: Entry, task: Entry) -> Entry | None:
     projects = [queue["name"] for queue in case["queues"] if queue["name"] not in parents]
     if not projects or case["settings"]["jobOrder"] == "strict-fifo":
         return None
-    job = {"name": f"{ADDED}job", "queue": projects[-1], "age": 10_000_000, "priority": 99}
+    return _with_job(case, projects[-1], task)
+
+
+def _with_job(case: Entry, queue: str, task: Entry) -> Entry:
+    job = {"name": f"{ADDED}job", "queue": queue, "age": 10_000_000, "priority": 99}
     case["jobs"].append(job | {"tasks": [task]})
     return case

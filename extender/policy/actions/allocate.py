@@ -136,10 +136,8 @@ class _Round:
             if isinstance(placed, Refused):
                 # The first pool's reason is the one that its owner expects to read.
                 session.waits.setdefault(key, placed)
-                if self.may_defer and placed.reason in _LACKS_PLACE:
-                    self.has_blocked_work |= not is_above
-                if self.preempting is not None and placed.reason in _LACKS_PLACE:
-                    self.preempting.add(leaf, pending)
+                if placed.reason in _LACKS_PLACE and not pending.only_holds_up:
+                    self._note_blocked(leaf, pending, is_above=is_above)
                 holds_up = session.holds_up_queue(pending, self.pool)
                 behind = turns.pass_over(holds_up=holds_up)
                 blocked += [pending, *behind]
@@ -152,6 +150,12 @@ class _Round:
                 if placed is None:
                     session.waits.pop(key, None)
         return blocked
+
+    def _note_blocked(self, leaf: Queue, pending: Pending, *, is_above: bool) -> None:
+        """The workload has no place; work that it precedes may have to wait for its turn."""
+        self.has_blocked_work |= self.may_defer and not is_above
+        if self.preempting is not None:
+            self.preempting.add(leaf, pending)
 
     def _serve_drained(self, waiting: Sequence[Pending]) -> list[Pending]:
         """The workloads in a drain period have their turn before all others, within what their

@@ -78,7 +78,9 @@ class CounterReclaim:
         session.places.forget_failures(pool)
         for pending in (*session.pending, *session.deferred):
             leaf = session.queues[pool].leaf_of(pending.workload)
-            if leaf is None or pool not in pending.pools or pending is self.request.pending:
+            if leaf is None or pool not in pending.pools or pending.only_holds_up:
+                continue
+            if pending is self.request.pending:
                 continue
             is_fitting = self._fits(leaf, pending.need())
             if is_fitting and not session.places.has_place(pending, pool, "later"):

@@ -1,7 +1,7 @@
 """Work that a node pool could never hold takes no part in a pool that shares fairly.
 
 A pod larger than every node, or with a typo in its selector, has no turn: no place is kept for it,
-and no work waits for it. It is told why it has no place. In strict order it still holds up its
+and no work waits for it. It is told why it has no place. In strict order it still holds up its own
 queue, where it may use some node. Pools of other policies have rules of their own.
 """
 
@@ -19,21 +19,22 @@ _MOST_CHUNKS: Final = 8
 def set_aside_unplaceable(session: Session) -> None:
     """Leave out of each waiting workload's pools those whose ready nodes could hold none of it."""
     for pending in session.pending:
-        usable = tuple(pool for pool in pending.pools if _takes_part(session, pending, pool))
+        usable = tuple(pool for pool in pending.pools if _could_hold(session, pending, pool))
         if usable == pending.pools:
             continue
-        if not usable:
-            first = pending.pools[0]
-            why = session.shortages.explain(pending, first, pending.chunk)
+        if usable[:1] != pending.pools[:1]:
+            # The first pool's reason is the one that its owner expects to read.
+            why = session.shortages.explain(pending, pending.pools[0], pending.chunk)
             session.waits.setdefault(pending.workload.key, why)
-        pending.pools = usable
+        pending.only_holds_up = not usable
+        pending.pools = usable or tuple(
+            pool for pool in pending.pools if session.holds_up_queue(pending, pool)
+        )
 
 
-def _takes_part(session: Session, pending: Pending, pool: str) -> bool:
+def _could_hold(session: Session, pending: Pending, pool: str) -> bool:
     bound = session.capacity_bound
-    if session.snapshot.pools[pool].policy != "fairshare":
-        return True
-    if bound.allows(pending.shapes, pool) or session.holds_up_queue(pending, pool):
+    if session.snapshot.pools[pool].policy != "fairshare" or bound.allows(pending.shapes, pool):
         return True
     others = islice(pending.chunks(), 1, _MOST_CHUNKS)
     return any(bound.allows(shapes_of(chunk), pool) for chunk in others)

@@ -23,7 +23,7 @@ class EntitledWork:
             self._waiting = dict.fromkeys(
                 (session.queue_of(pending.workload, pool), pending.need())
                 for pending in session.pending
-                if pool in pending.pools
+                if pool in pending.pools and not pending.only_holds_up
             )
         return any(
             leaf.project is not outside

@@ -235,8 +235,9 @@ class _Division:
         if left >= 0:
             return left
         quotas = [queue.quota[resource] for queue in queues]
-        # An unlimited quota is as good as all there is.
-        most = max(total, *(quota for quota in quotas if quota < UNLIMITED), 1)
+        # An unlimited quota is as good as all there is, and as any other that is wanted.
+        stated = (q for q, room in zip(quotas, rooms, strict=True) if room and q < UNLIMITED)
+        most = max(total, *stated, 1)
         return self._grant(queues, [min(quota, most) for quota in quotas], rooms, total)
 
     def _give_surplus(self, queues: Sequence[Queue], surplus: int) -> int:

@@ -36,6 +36,7 @@ class Pending:
     `waiting` is in the order in which its pods are to start. `live` are those that have a place,
     those included that were given one in this cycle; `nodes` names the places of the latter by uid.
     `is_behind`: in strict order it had no turn because what was before it had no place.
+    `only_holds_up`: it could never have a place, and has its turn to hold up its queue.
     `card_mib` is the memory of the largest card that it may get, on which requests in MiB are
     least.
     """
@@ -46,6 +47,7 @@ class Pending:
     live: list[PodView] = field(default_factory=list)
     card_mib: int = 0
     is_behind: bool = False
+    only_holds_up: bool = False
     nodes: dict[str, str] = field(default_factory=dict)
     _chunk: Sequence[PodView] | None = None
     _need: Amounts | None = None

@@ -65,7 +65,8 @@ def solve(
     wants = sorted(wants, key=lambda want: (want.rank, want.age, want.name))
     guaranteed = [min(want.quota, want.demand()) for want in wants]
     if sum(guaranteed) > total:
-        most = max([total, 1] + [want.quota for want in wants if want.quota < UNLIMITED])
+        stated = [w.quota for w in wants if w.quota < UNLIMITED and min(w.quota, w.demand())]
+        most = max([total, 1, *stated])
         parts = [Fraction(min(want.quota, most)) for want in wants]
         guaranteed = apportion(total, wants, parts, guaranteed)
     for want, amount in zip(wants, guaranteed, strict=True):
