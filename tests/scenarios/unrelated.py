@@ -94,9 +94,9 @@ def with_a_project_of_impossible_work(case: Entry) -> Entry | None:
     """A project with a quota and a rank above all others asks for what no node has."""
     if not case["queues"]:
         return None
-    queue = {"name": f"{ADDED}project", "gpu": {"quota": 100}, "priority": 1000}
-    case["queues"].append(queue)
-    return _with_job(case, queue["name"], {"name": "t", "gpu": 60})
+    name = f"{ADDED}project"
+    case["queues"].append({"name": name, "gpu": {"quota": 100}, "priority": 1000})
+    return _with_job(case, name, {"name": "t", "gpu": 60})
 
 
 def in_a_stated_pool(case: Entry) -> Entry | None:
