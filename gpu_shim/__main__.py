@@ -101,7 +101,7 @@ _FOLDER: Final = click.Path(file_okay=False, path_type=Path)
     "--evict-after-s",
     type=click.FloatRange(0, 3600),
     default=30.0,
-    help="A pod is evicted only after its finding was reported for so long.",
+    help="A pod is evicted when each look for so long found something to evict it for.",
 )
 @click.option(
     "--restart-unprotected/--no-restart-unprotected",

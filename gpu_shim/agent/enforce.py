@@ -60,7 +60,8 @@ class EvictionSettings:
 class Enforcer:
     """Reports findings, each once for as long as it lasts; restarts and evicts where asked to.
 
-    A pod is evicted once: after it was reported, and only for what an honest program cannot do.
+    A pod is evicted once, and only for what an honest program cannot do: when every look for
+    `eviction.after_s` has found something of one reason to evict it for.
     """
 
     api: Client
@@ -71,8 +72,10 @@ class Enforcer:
     restarts: Restarts | None = None
     findings: list[Breach] = field(default_factory=list)
     n_evicted: int = 0
-    #: When a finding was reported, by (uid, reason).
-    told: dict[tuple[str, str], float] = field(default_factory=dict)
+    #: What was reported and lasts, as (uid, reason).
+    told: set[tuple[str, str]] = field(default_factory=set)
+    #: Since when there is something to evict for, by the same.
+    evictable_since: dict[tuple[str, str], float] = field(default_factory=dict)
     going: set[str] = field(default_factory=set)
     clock: Callable[[], float] = time.monotonic
 
@@ -113,15 +116,13 @@ class Enforcer:
     async def act(self, found: list[Breach]) -> None:
         """Report what is new; where that is the policy, evict, again and again until accepted."""
         self.findings = found = [each for each in found if not self._is_spared(each.uid)]
-        now_s = self.clock()
-        keys = {(each.uid, each.reason) for each in found}
-        self.told = {key: since for key, since in self.told.items() if key in keys}
+        self.told &= {(each.uid, each.reason) for each in found}
         self.going &= {each.uid for each in found}
         for each in found:
             if (each.uid, each.reason) not in self.told:
                 self._tell(each)
-                self.told[each.uid, each.reason] = now_s
-        for uid in sorted({each.uid for each in found if self._is_due(each, now_s)} - self.going):
+                self.told.add((each.uid, each.reason))
+        for uid in sorted(self._due(found) - self.going):
             if await self._evict(uid):
                 self.going.add(uid)
 
@@ -139,11 +140,15 @@ class Enforcer:
         known = self._name_of(uid)
         return known is not None and known[0] in self.eviction.spared
 
-    def _is_due(self, finding: Breach, now_s: float) -> bool:
-        """Whether the finding was reported long ago, and is one to evict for."""
-        since = self.told[finding.uid, finding.reason]
-        is_late = now_s - since >= self.eviction.after_s
-        return self.eviction.is_on and finding.is_evictable and is_late
+    def _due(self, found: list[Breach]) -> set[str]:
+        """Uids of the pods to be evicted now."""
+        now_s, before = self.clock(), self.evictable_since
+        lasting = {(each.uid, each.reason) for each in found if each.is_evictable}
+        self.evictable_since = {key: before.get(key, now_s) for key in lasting}
+        if not self.eviction.is_on:
+            return set()
+        latest_s = now_s - self.eviction.after_s
+        return {uid for (uid, _), since in self.evictable_since.items() if since <= latest_s}
 
     def describe(self, finding: Breach) -> str:
         """The pod, and what it does, without figures: they would change from second to second."""

@@ -62,6 +62,9 @@ class Restarts:
     #: Ids of the containers that were tried and still run, so that each is tried once.
     _tried: set[str] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self.plugin.on_create = self._came_back
+
     def findings(self) -> Iterator[Breach]:
         """One for each container without the library, and for each that is to come back with it.
 
@@ -105,16 +108,19 @@ class Restarts:
         row = self.plugin.agent.row(uid)
         return row is not None and row.restart_policy != "Never"
 
-    def _forget(self) -> None:
-        """Forget what has gone, and what has come back with the library."""
-        plugin = self.plugin
-        self._tried &= plugin.containers.keys()
-        safe = {(each.pod, each.name) for each in plugin.containers.values() if each.is_protected}
+    def _came_back(self, made: RunningContainer) -> None:
+        """Forget what `made` replaces: it may end before the next look."""
         self.ended = {
             id_: each
             for id_, each in self.ended.items()
-            if each.pod in plugin.agent.tenants and (each.pod, each.name) not in safe
+            if (each.pod, each.name) != (made.pod, made.name)
         }
+
+    def _forget(self) -> None:
+        """Forget what has gone."""
+        self._tried &= self.plugin.containers.keys()
+        tenants = self.plugin.agent.tenants
+        self.ended = {id_: each for id_, each in self.ended.items() if each.pod in tenants}
 
     def _breach(self, container: RunningContainer, what: str, is_evictable: bool) -> Breach:
         tenant = self.plugin.agent.tenants[container.pod]

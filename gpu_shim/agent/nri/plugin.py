@@ -7,6 +7,7 @@ what started while we were not is seen when the runtime tells what runs.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -61,6 +62,7 @@ class NodePlugin:
     """Answers one container runtime, again and again. `pods` is (namespace, name) by uid.
 
     With `is_by_plugin` whole cards are delivered by NVIDIA's device plugin, not by us.
+    `on_create` is called for each container that starts with what its pod needs.
     """
 
     agent: Agent
@@ -76,6 +78,7 @@ class NodePlugin:
     n_adjusted: int = 0
     #: Whether the runtime has said which containers run.
     is_told: bool = False
+    on_create: Callable[[RunningContainer], None] = lambda _container: None
     lender: Lender = field(init=False)
     _syncing: "tuple[dict[str, tuple[str, str]], dict[str, RunningContainer]] | None" = None
 
@@ -158,9 +161,9 @@ class NodePlugin:
             _log.warning("refused a container", pod=f"{pod.namespace}/{pod.name}", why=str(error))
             raise
         self.n_adjusted += 1
-        self.containers[container.id] = RunningContainer(
-            container.id, pod.uid, container.name, is_protected=True
-        )
+        made = RunningContainer(container.id, pod.uid, container.name, is_protected=True)
+        self.containers[container.id] = made
+        self.on_create(made)
         return pb.CreateContainerResponse(adjust=adjust)
 
     async def stopped(self, request: pb.ContainerRequest) -> pb.StopContainerResponse:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,6 +110,14 @@ async def test_what_an_honest_program_can_come_to_is_reported_only(tmp_path: Pat
     stage = Stage(tmp_path, EvictionSettings(is_on=True))
     assert await stage.look(600, ABOVE) == []
     assert stage.enforcer.findings == [ABOVE]
+
+
+async def test_time_in_which_there_was_nothing_to_evict_for_does_not_count(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, EvictionSettings(is_on=True))
+    restarting = replace(BARE, is_evictable=False)
+    await stage.look(600, restarting)
+    assert await stage.look(30, restarting, BARE) == []
+    assert await stage.look(1, restarting, BARE) == ["a"]
 
 
 async def test_a_successor_of_the_same_name_is_not_evicted_in_its_place(tmp_path: Path) -> None:

@@ -121,6 +121,29 @@ async def test_the_pod_is_beyond_its_bounds_until_the_next_container_has_the_lib
     assert made.events == [("pod-u", "GpuUnprotected"), ("pod-u", "GpuContainerRestarted")]
 
 
+async def test_a_container_that_comes_back_and_ends_between_two_looks_is_no_longer_waited_for(
+    tmp_path: Path,
+) -> None:
+    made = stage(tmp_path, "OnFailure")
+    await made.runs()
+    await made.look()
+    await made.stops()
+    await made.served.create(request("u", CARDS))
+    await made.served.stopped(pb.ContainerRequest(container=pb.Container(id="c-1")))
+    assert await made.look() == []
+
+
+async def test_another_container_with_the_library_does_not_count_as_the_one_that_was_ended(
+    tmp_path: Path,
+) -> None:
+    made = stage(tmp_path)
+    await made.runs()
+    await made.look()
+    await made.stops()
+    await made.served.create(request("u", CARDS, name="other"))
+    assert await made.look() == ["team/pod-u: container main was ended, and has not started again"]
+
+
 async def test_a_pod_that_goes_meanwhile_is_no_longer_waited_for(tmp_path: Path) -> None:
     made = stage(tmp_path)
     await made.runs()
