@@ -80,9 +80,12 @@ def _read_fields(told: Manifest, shape: Mapping[str, Shape], at: str, named: str
 
 def _check(value: Any, kind: type, at: str, named: str) -> None:
     is_ok = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+    where = at or "the document"
     if kind is not object and not is_ok:
-        where = at or "the document"
         raise ValueError(f"{named}: {where}: {str(value)[:40]!r} is not {_accepted(kind)}")
+    for key in value if kind is dict else ():
+        if not isinstance(key, str):
+            raise ValueError(f"{named}: {where}: the key {str(key)[:40]} is not a text")
 
 
 def _accepted(kind: type) -> str:

@@ -81,6 +81,15 @@ def test_texts_of_slurm_without_a_part_are_read() -> None:
                 slurm.convert({"f": "".join([*pieces[:i], piece, *pieces[i + 1 :]])})
 
 
+def test_a_key_that_is_no_text_is_refused_by_object_and_field() -> None:
+    told = objects(VOLCANO)
+    queue = next(each for each in told if "deserved" in each.get("spec", {}))
+    queue["spec"]["deserved"] = {5: 6, "cpu": 4}
+    named = f"Queue {queue['metadata']['name']}"
+    with pytest.raises(ValueError, match=f"^{named}: spec.deserved: the key 5 is not a text$"):
+        volcano.convert(told)
+
+
 def test_a_null_quota_of_kueue_is_refused_by_its_name() -> None:
     text = KUEUE.replace("nominalQuota: 8", "nominalQuota: null")
     with pytest.raises(ValueError, match=r"ClusterQueue vision: spec.*nominalQuota is missing"):
