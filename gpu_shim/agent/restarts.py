@@ -104,7 +104,10 @@ class Restarts:
         return True
 
     def _is_restarted_by_kubelet(self, uid: str) -> bool:
-        """Whether a container of the pod that ends with an error is started again."""
+        """Whether a container of the pod that ends with an error is started again.
+
+        An ephemeral container is not; the runtime does not tell which ones are.
+        """
         row = self.plugin.agent.row(uid)
         return row is not None and row.restart_policy != "Never"
 
