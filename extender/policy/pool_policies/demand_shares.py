@@ -157,11 +157,15 @@ def _divide(queues: Sequence[Queue], capacity: int, demands: _Demands) -> int:
             else queue.share[GPU]
             for queue in queues
         ]
-        if all(queue.share[GPU] == n for queue, n in zip(queues, used, strict=True)):
+        given = [queue.share[GPU] for queue in queues]
+        is_left = any(n < share for n, share in zip(used, given, strict=True))
+        could_use = any(n == share < top for n, share, top in zip(used, given, most, strict=True))
+        if not is_left or not could_use:
+            # Dividing less among the queues below would only leave them less.
             break
         most = [
-            min(top, n) if n < queue.share[GPU] else top
-            for queue, n, top in zip(queues, used, most, strict=True)
+            min(top, n) if n < share else top
+            for n, share, top in zip(used, given, most, strict=True)
         ]
     return sum(used)
 
