@@ -90,7 +90,7 @@ class Elastic(Struct, rename="camel", kw_only=True, omit_defaults=True):
     """
 
     max_nodes: Annotated[
-        int, Meta(ge=1, le=10_000, description="Ready nodes, and those that are asked for.")
+        int, Meta(ge=1, le=10_000, description="GPU nodes that are there or asked for.")
     ]
     node: ElasticNode
     provisioning_class: Annotated[

@@ -3,6 +3,7 @@
 A what-if on the rules that decide everything else: every elastic pool is filled up with empty nodes
 to its maximum, no queue may use more of it than its quota, and one round of `allocate` decides. A
 workload that waits and gets its places so, some of them on new nodes, is entitled to a scale-up.
+Pods that nodes cannot be added for are left out, so that they take none from work behind them.
 Pure. Costs one decision without evictions.
 """
 
@@ -10,24 +11,37 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from extender.api.kinds import Device
 from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.decide import decide
-from extender.policy.plan import Admission, Plan, Settings
-from extender.state.model import ElasticView, PodView, PoolQuota, QueueView, WorkloadView
-from extender.state.nodes import NodeFacts
+from extender.policy.plan import Admission, Placement, Plan, Settings
+from extender.state.model import (
+    ElasticView,
+    Figures,
+    PodView,
+    PoolQuota,
+    QueueView,
+    WorkloadView,
+)
+from extender.state.nodes import NodeFacts, NodeTable
 from extender.state.snapshot import Snapshot
 
 #: A new node has this before its name: no Node can be called so.
 _NEW: Final = "new/"
+#: The plan gives such work a place, or takes pods down for it, as soon as it may.
+_NEEDS_NO_NODE: Final = frozenset(
+    {Reason.WAITING_FOR_VICTIMS, Reason.VICTIMS_PROTECTED, Reason.SCHEDULER_AWAY}
+)
+_WHOLE_ONLY: Final = "nodes are added for whole GPUs only"
 
 
 class ScaleUp(Struct, frozen=True):
     """`nodes`, not there yet, of `pool` on which the workload would run: workloads may share one.
-    `pods` are all that it would start, on nodes that are there as well."""
+    `pods` are all that it would start in this pool, on nodes that are there as well; those in other
+    pools are not among them, because a request is for one pool."""
 
     workload: WorkloadView
     pool: str
@@ -49,12 +63,14 @@ class ScaleUps:
 
 
 def left_waiting(plan: Plan) -> list[str]:
-    """Keys of the workloads that the plan gives no place, neither now nor when others have left."""
-    given = {each.workload.key for each in plan.admissions}
+    """Keys of the workloads for which the plan finds no place: not now, not when other pods have
+    left or may be evicted, and not once kube-scheduler is back. What the cycle had no time for is
+    not among them."""
+    given = {each.workload.key for each in plan.admissions} | plan.cut
     return [
         key
         for key, refused in plan.waits.items()
-        if key not in given and refused.reason is not Reason.WAITING_FOR_VICTIMS
+        if key not in given and refused.reason not in _NEEDS_NO_NODE
     ]
 
 
@@ -71,6 +87,8 @@ def scale_ups(snapshot: Snapshot, keys: Iterable[str]) -> ScaleUps:
     ]
     if not waiting:
         return found
+    found.refused = {each.key: _WHOLE_ONLY for each in waiting if not _can_be_asked_for(each)}
+    _leave_out(snapshot, found.refused)
     for name, view in elastic.items():
         _fill_up(snapshot, name, view)
     snapshot.queues = {
@@ -80,29 +98,41 @@ def scale_ups(snapshot: Snapshot, keys: Iterable[str]) -> ScaleUps:
     plan = decide(snapshot, Settings(stages=("allocate",)))
     admissions = {each.workload.key: each for each in plan.admissions}
     for workload in waiting:
-        given = admissions.get(workload.key)
+        key = workload.key
+        if key in found.refused:
+            continue
+        given = admissions.get(key)
         if given is None:
-            found.refused[workload.key] = _why_not(workload, plan.waits.get(workload.key))
-        elif not all(_is_whole(each.pod) for each in given.placements):
-            found.refused[workload.key] = "nodes are added for whole GPUs only"
-        elif (made := _scale_up(given)) is not None:
-            found.wanted[workload.key] = made
+            found.refused[key] = _why_not(workload, plan.waits.get(key))
+        elif (made := _scale_up(snapshot, given)) is not None:
+            found.wanted[key] = made
     return found
 
 
+def _can_be_asked_for(workload: WorkloadView) -> bool:
+    """Whether an autoscaler can be told what the waiting pods ask for, and some ask for GPUs."""
+    pods = [pod for pod in workload.pods if pod.state == "gated"]
+    return all(_is_whole(pod) for pod in pods) and any(pod.demand.wants_gpu for pod in pods)
+
+
+def _leave_out(snapshot: Snapshot, keys: Iterable[str]) -> None:
+    """Drop the waiting pods of these workloads; those that have a place count as before."""
+    workloads = dict(snapshot.workloads)
+    for key in keys:
+        workload = workloads.pop(key)
+        if kept := tuple(pod for pod in workload.pods if pod.state != "gated"):
+            workloads[key] = structs.replace(workload, pods=kept)
+    snapshot.workloads = workloads
+
+
 def _fill_up(snapshot: Snapshot, pool: str, view: ElasticView) -> None:
-    """Add the nodes that the pool lacks to its maximum. A node that is not ready is still to come,
-    so it counts as one of them."""
+    """Add the nodes that the pool lacks to its maximum."""
     table = snapshot.nodes
-    n_ready = sum(
-        bool(table.is_ready[ix]) and table.cards.capacity_milli[ix] > 0
-        for ix, of in enumerate(table.pool)
-        if of == pool
-    )
+    n_there = sum(of == pool and _counts(table, ix) for ix, of in enumerate(table.pool))
     devices = [
         Device(index=i, memory_mib=view.card_mib, model=view.card_model) for i in range(view.n_gpus)
     ]
-    for number in range(view.max_nodes - n_ready):
+    for number in range(view.max_nodes - n_there):
         name = f"{_NEW}{pool}/{number}"
         facts = NodeFacts(
             name=name,
@@ -116,24 +146,46 @@ def _fill_up(snapshot: Snapshot, pool: str, view: ElasticView) -> None:
         table.add_empty(facts, devices)
 
 
+def _counts(table: NodeTable, ix: int) -> bool:
+    """Whether the node is one of those that the pool has. One that is not ready and whose GPUs are
+    free is taken for a node that starts, and is still to come."""
+    cards = table.cards
+    is_used = sum(cards.free_of(ix)) < cards.capacity_milli[ix]
+    return cards.n_cards[ix] > 0 and (bool(table.is_ready[ix]) or is_used)
+
+
 def _within_quota(queue: QueueView, elastic: Mapping[str, ElasticView]) -> QueueView:
     """The queue, which may borrow nothing in these pools."""
     pools = dict(queue.pools)
     for pool in elastic:
         figures = pools.get(pool, PoolQuota())
-        gpu = replace(figures.gpu, limit=min(figures.gpu.limit, figures.gpu.quota))
-        pools[pool] = replace(figures, gpu=gpu)
+        gpu, cpu, memory = (_bound(each) for each in figures.figures)
+        pools[pool] = replace(figures, gpu=gpu, cpu=cpu, memory=memory)
     return replace(queue, pools=pools)
 
 
-def _scale_up(given: Admission) -> ScaleUp | None:
-    """What the admission needs of new nodes; None: none."""
-    new = frozenset(each.node for each in given.placements if each.node.startswith(_NEW))
-    if not new:
-        return None
-    pool = min(new).split("/")[1]
-    pods = tuple(each.pod for each in given.placements)
-    return ScaleUp(given.workload, pool, pods, new)
+def _bound(figures: Figures) -> Figures:
+    return replace(figures, limit=min(figures.limit, figures.quota))
+
+
+def _scale_up(snapshot: Snapshot, given: Admission) -> ScaleUp | None:
+    """What the admission needs of new nodes in the first of the workload's pools where it needs
+    any for GPUs; None: it needs none."""
+    by_pool: dict[str, list[Placement]] = {}
+    for each in given.placements:
+        by_pool.setdefault(_pool_of(snapshot, each), []).append(each)
+    for pool in given.workload.pools:
+        here = by_pool.get(pool, [])
+        new = frozenset(each.node for each in here if each.node.startswith(_NEW))
+        if new and any(each.pod.demand.wants_gpu for each in here):
+            return ScaleUp(given.workload, pool, tuple(each.pod for each in here), new)
+    return None
+
+
+def _pool_of(snapshot: Snapshot, placement: Placement) -> str:
+    ix = snapshot.nodes.ix_of(placement.node)
+    assert ix is not None
+    return snapshot.nodes.pool[ix]
 
 
 def _is_whole(pod: PodView) -> bool:
