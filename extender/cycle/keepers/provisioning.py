@@ -2,15 +2,16 @@
 
 A look every few seconds, beside the cycle, lists the requests that the controller made, decides who
 is entitled to new nodes (`extender.policy.scale_up`), creates what is missing and deletes what has
-no claim any more: the workload started, is gone, or lost its turn. The list is all that is known of
-requests, so a new leader goes on with those of the last.
+no claim any more: the workload started, is gone, or lost its turn. The request of a workload for
+which the cycle had no time is left as it is. The list is all that is known of requests, so a new
+leader goes on with those of the last.
 """
 
 import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import structlog
@@ -75,7 +76,7 @@ class ProvisioningKeeper:
             return
         self._next_at = now + LOOK_S
         snapshot = self._state.snapshot(int(time.time()))
-        self._task = asyncio.create_task(self._look(snapshot, left_waiting(plan)))
+        self._task = asyncio.create_task(self._look(snapshot, left_waiting(plan), plan.cut))
 
     async def close(self) -> None:
         """Give up what is under way: this process leads no more."""
@@ -83,9 +84,9 @@ class ProvisioningKeeper:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _look(self, snapshot: Snapshot, keys: list[str]) -> None:
+    async def _look(self, snapshot: Snapshot, keys: list[str], cut: Collection[str]) -> None:
         try:
-            await self._keep(snapshot, keys)
+            await self._keep(snapshot, keys, cut)
         except* NotLeading:
             pass  # the election ends the term
         except* KubeError as errors:
@@ -93,7 +94,7 @@ class ProvisioningKeeper:
         except* Exception as errors:
             log.error("provisioning broke", exc_info=errors)
 
-    async def _keep(self, snapshot: Snapshot, keys: list[str]) -> None:
+    async def _keep(self, snapshot: Snapshot, keys: list[str], cut: Collection[str]) -> None:
         pools = snapshot.pools
         found, took_s = await asyncio.to_thread(_decide, snapshot, keys)
         self._next_at = max(self._next_at, asyncio.get_running_loop().time() + _REST * took_s)
@@ -113,7 +114,7 @@ class ProvisioningKeeper:
                 request = wanted(scale_up, view)
                 entitled[request.namespace, request.name] = request
         self._is_needed = bool(there or entitled)
-        await self._write(there, entitled)
+        await self._write(there, entitled, cut)
         self._notes = dict(_notes(found, there, entitled)) | found.refused
         counts = Counter(state_of(each) for each in there.values())
         metrics.PROVISIONING.clear()
@@ -121,13 +122,18 @@ class ProvisioningKeeper:
             metrics.PROVISIONING.labels(state).set(count)
 
     async def _write(
-        self, there: Mapping[_Key, ProvisioningRequest], entitled: Mapping[_Key, Wanted]
+        self,
+        there: Mapping[_Key, ProvisioningRequest],
+        entitled: Mapping[_Key, Wanted],
+        cut: Collection[str],
     ) -> None:
         now = asyncio.get_running_loop().time()
         over = {each.metadata.uid for each in there.values() if state_of(each) in _OVER}
         self._over_since = {uid: self._over_since.get(uid, now) for uid in over}
         writes = []
         for key, request in there.items():
+            if _workload_key(request) in cut:
+                continue
             given, uid = entitled.get(key), request.metadata.uid
             is_spent = now - self._over_since.get(uid, now) >= RETRY_S
             if given is None or is_spent or _requested(request) != given.requested:
@@ -171,6 +177,11 @@ def _decide(snapshot: Snapshot, keys: list[str]) -> tuple[ScaleUps, float]:
     """Who is entitled to nodes, and the CPU seconds that it took to know."""
     started_s = time.thread_time()
     return scale_ups(snapshot, keys), time.thread_time() - started_s
+
+
+def _workload_key(request: ProvisioningRequest) -> str:
+    meta = request.metadata
+    return f"{meta.namespace}/{meta.annotation(names.ANNOTATION_WORKLOAD)}"
 
 
 def _requested(request: ProvisioningRequest) -> str:

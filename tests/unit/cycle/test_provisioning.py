@@ -90,9 +90,9 @@ class Scene:
     async def _delete(self, resource: object, name: str, *_: object, **__: object) -> None:
         del (self.templates if resource is POD_TEMPLATES else self.requests)[name]
 
-    async def look(self) -> Plan:
-        """The plan with its notes, after one look."""
-        plan = decide(self.state.snapshot(1_000))
+    async def look(self, plan: Plan | None = None) -> Plan:
+        """The plan, by default what is decided now, with its notes after one look."""
+        plan = plan or decide(self.state.snapshot(1_000))
         self.keeper.start(plan)
         await asyncio.sleep(LOOK_S + 1)
         self.keeper.note_on(plan)
@@ -161,6 +161,15 @@ async def test_a_request_gives_way_to_work_that_comes_first() -> None:
     (second,) = scene.requests
     assert first.startswith("g-")
     assert second.startswith("urgent-")
+
+
+async def test_a_request_stays_while_the_cycle_has_no_time_for_its_workload() -> None:
+    scene = Scene(*gang(2))
+    await scene.look()
+    (before,) = scene.requests.values()
+    behind = Refused(Reason.WAITING_FOR_TURN, "the cycle had no time left for it")
+    await scene.look(Plan(waits={"team-a/g": behind}, cut=frozenset({"team-a/g"})))
+    assert list(scene.requests.values()) == [before]
 
 
 async def test_a_request_goes_when_its_pool_grows_no_more_and_then_nothing_is_asked() -> None:
