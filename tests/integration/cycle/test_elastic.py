@@ -47,11 +47,11 @@ def requests(scene: Scene) -> list[Any]:
     return found
 
 
-def submit_gang(scene: Scene) -> None:
-    """Two pods of team-a, which need a node each."""
-    group = workloads.pod_group("train", "team-a", 2)
-    scene.admin.post(f"{workloads.API}/namespaces/team-a/gpupodgroups", group)
-    scene.submit_job("team-a", "train", 2, 2000, group="train")
+def submit_gang(scene: Scene, project: str, n_pods: int) -> None:
+    """The gang `train` of pods that need a node each."""
+    group = workloads.pod_group("train", project, n_pods)
+    scene.admin.post(f"{workloads.API}/namespaces/{project}/gpupodgroups", group)
+    scene.submit_job(project, "train", n_pods, 2000, group="train")
 
 
 def waits_for(scene: Scene, namespace: str) -> str:
@@ -67,8 +67,9 @@ def waits_for(scene: Scene, namespace: str) -> str:
 
 
 async def test_work_within_quota_is_asked_for_once_and_until_it_starts(scene: Scene) -> None:
-    scene.submit_job("team-b", "greedy", 1, 4000)
-    submit_gang(scene)
+    # Above quota, and on as many nodes as the pool may have.
+    submit_gang(scene, "team-b", 3)
+    submit_gang(scene, "team-a", 2)
     await scene.until(lambda: len(requests(scene)) == 1, "a ProvisioningRequest")
     (request,) = requests(scene)
     assert request["metadata"]["namespace"] == "team-a"
@@ -103,7 +104,7 @@ async def test_work_within_quota_is_asked_for_once_and_until_it_starts(scene: Sc
 async def test_a_request_goes_with_its_workload(scene: Scene) -> None:
     scene.submit_job("team-b", "small", 1, 1000)
     await scene.until_bound("team-b", 1)
-    submit_gang(scene)
+    submit_gang(scene, "team-a", 2)
     await scene.until(lambda: len(requests(scene)) == 1, "a ProvisioningRequest")
     scene.cluster.kubectl("delete", "job", "train", "-n", "team-a")
     await scene.until(lambda: not requests(scene), "the request to go")
