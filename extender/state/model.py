@@ -215,8 +215,8 @@ class MonthHours(Struct, frozen=True, gc=False):
         return self.month == month_of(now_s)
 
     def is_spent_at(self, now_s: int) -> bool:
-        """Whether all of the budget is known to be used."""
-        return self.used >= self.budget and self.is_known_at(now_s)
+        """Whether all of the budget is known to be used; of no hours, all always is."""
+        return not self.budget or (self.used >= self.budget and self.is_known_at(now_s))
 
 
 @dataclass(slots=True, frozen=True)

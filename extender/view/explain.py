@@ -313,7 +313,8 @@ def _with_more_hours(picture: Picture, workload: WorkloadView) -> WayOut | None:
     mine = picture.plan.shares.get((workload.project, pool))
     if mine is None or not mine.month or not mine.month.is_spent_at(picture.snapshot.now_s):
         return None
-    hours = mine.month.used // PER_GPU_HOUR + 1
+    is_known = mine.month.is_known_at(picture.snapshot.now_s)
+    hours = (mine.month.used if is_known else 0) // PER_GPU_HOUR + 1
     changed = picture.changed(budgets={(workload.project, pool): hours * PER_GPU_HOUR})
     if not starts(changed.plan, workload):
         return None

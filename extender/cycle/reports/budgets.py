@@ -41,15 +41,13 @@ def within_budget(
     if not budgets:
         return []
     known = {pool: use for pool, use in uses.items() if pool in budgets}
-    spent = [
-        pool for pool, use in known.items() if use.milli_gpu_seconds >= budgets[pool] * PER_GPU_HOUR
-    ]
+    spent = {pool: "a budget of 0 GPU-hours" for pool, hours in budgets.items() if not hours}
+    for pool, use in known.items():
+        hours = budgets[pool]
+        if hours and use.milli_gpu_seconds >= hours * PER_GPU_HOUR:
+            spent[pool] = f"used {use.gpu_hours} of {hours} GPU-hours of {use.month}"
     if spent:
-        told = "; ".join(
-            f"{pool}: used {known[pool].gpu_hours} of {budgets[pool]} GPU-hours of"
-            f" {known[pool].month}, borrows nothing more"
-            for pool in spent
-        )
+        told = "; ".join(f"{pool}: {why}, borrows nothing more" for pool, why in spent.items())
         return [condition(WITHIN_BUDGET, False, Reason.OVER_BUDGET, told, before)]
     if len(known) < len(budgets):
         return [condition(WITHIN_BUDGET, None, Reason.USAGE_UNKNOWN, "", before)]

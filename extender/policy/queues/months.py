@@ -20,6 +20,9 @@ def bound_of(figures: Figures, allocated_milli: int, now_s: int) -> int | None:
 
 def spent_sentence(month: MonthHours, quota_milli: int) -> str:
     """Why a project may not hold more."""
+    if not month.budget:
+        quota = count_gpus(quota_milli)
+        return f"has a budget of 0 GPU-hours, so it borrows nothing above its quota of {quota}"
     return (
         f"has used {format_gpu_hours(month.used)} of its {month.budget // PER_GPU_HOUR} GPU-hours"
         f" of {month.month}, so it borrows nothing above its quota of {count_gpus(quota_milli)}"

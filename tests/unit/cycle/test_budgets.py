@@ -44,6 +44,13 @@ def test_without_books_nothing_is_known_and_the_condition_says_so() -> None:
     assert told(budgeted(), None) == ("Unknown", "UsageUnknown")
 
 
+def test_budget_of_no_hours_is_used_before_the_books_are_read() -> None:
+    none = project("p").quota(1, gpu_hours=0).build()
+    (found,) = within_budget(none, {}, [])
+    assert (found.status, found.reason) == ("False", "OverBudget")
+    assert found.message == "default: a budget of 0 GPU-hours, borrows nothing more"
+
+
 def test_new_leader_keeps_what_the_last_one_wrote_of_this_month() -> None:
     of_now = stored("2026-11", 11 * PER_GPU_HOUR)
     assert month_uses(of_now, None, NOW_S)["default"].milli_gpu_seconds == 11 * PER_GPU_HOUR
