@@ -143,7 +143,12 @@ CASES: dict[str, tuple[Series, Series]] = {
     ),
     "BallastBudgetIsNearlyUsed": (
         {_hours("used"): "9x120", _hours("budget"): "10x120"},
-        {_hours("used"): "8x120", _hours("budget"): "10x120"},
+        {
+            _hours("used"): "8x120",
+            _hours("budget"): "10x120",
+            _hours("used").replace('"a"', '"none"'): "0x120",
+            _hours("budget").replace('"a"', '"none"'): "0x120",
+        },
     ),
     "BallastUsageBooksAreBehind": (
         {
