@@ -23,7 +23,8 @@ with the evicted workload is no preemptor, and smaller work has no claim on what
 above. Evicted pods that are made again don't change demand, so they don't change the shares either.
 
 Between users of one project priority comes before shares, as in `preempt`: a user's work never
-reclaims work of the project that precedes it.
+reclaims work of the project that precedes it. Where the project has used its budget of the month,
+what that leaves no room for is reclaimed from none of its users.
 
 A queue above its quota is not entitled to immediate reclaim, and every job that arrives shifts all
 fair shares a little. With `PoolView.reclaim_band_percent` a project above its quota takes only
@@ -120,7 +121,8 @@ class _Reclaim:
         refused = self.session.check_room(leaf, workload, need, "later")
         if refused is not None:
             over = first_over(request, LIMIT)
-            if over is None or over is leaf:
+            # What a used budget leaves no room for is not taken from work of the same project.
+            if over is None or over is leaf or refused.reason is Reason.OVER_BUDGET:
                 return refused
             return (self._rule(preemptor, over),)
         anywhere = self._rule(preemptor, None)

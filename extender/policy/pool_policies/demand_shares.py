@@ -3,7 +3,8 @@
 Between its lower and its upper bound every queue gets a share in proportion to its demand times its
 weight. The lower bound is its non-preemptible work, and the least that it can use: its smallest
 task. The upper bound is its demand. Where the lower bounds of all queues do not fit, those are
-served in order (`_Demand.order`), and the others get their non-preemptible part only.
+served in order (`_Demand.order`), and the others get their non-preemptible part only. A budget that
+is used lowers the upper bound alone, so other work takes as much as it would without a budget.
 """
 
 from array import array
@@ -28,12 +29,13 @@ _MOST_ROUNDS: Final = 8
 @dataclass(slots=True)
 class _QueueDemand:
     """What a queue asks for, in milli: `total` is what it runs, and what waits and could ever be
-    placed, up to its limit; `fixed` the part that can not be evicted, and has its GPUs first;
-    `least` what its smallest task needs. Of a workload, `started_at` is when its first pod started,
-    0: none has.
+    placed, up to its limit; `wanted` the same without its budget; `fixed` the part that can not be
+    evicted, and has its GPUs first; `least` what its smallest task needs. Of a workload,
+    `started_at` is when its first pod started, 0: none has.
     """
 
     total: int = 0
+    wanted: int = 0
     fixed: int = 0
     least: int = 0
     started_at: int = 0
@@ -136,9 +138,11 @@ def _add_up(demands: _Demands) -> None:
     first."""
     for queue, demand in demands.items():
         if not queue.children:
+            demand.wanted = demand.total
             continue
         below = [demands[child] for child in queue.children if demands[child].total]
         demand.total = min(sum(each.total for each in below), queue.limit[GPU])
+        demand.wanted = min(sum(each.wanted for each in below), queue.figures.gpu.limit)
         demand.fixed = min(sum(each.fixed for each in below), demand.total)
         demand.least = min((each.least for each in below), default=0)
 
@@ -187,7 +191,7 @@ def _share_out(
             left -= more
             lower[i] += more
             upper[i] = most[i]
-    weights = [demands[queue].total * queue.figures.gpu.weight for queue in queues]
+    weights = [demands[queue].wanted * queue.figures.gpu.weight for queue in queues]
     _set_shares(queues, _between(queues, weights, (lower, upper), capacity))
 
 

@@ -10,9 +10,10 @@ queue; inside a project that of the workload that has run longest, then by prior
 queue cannot use of its share goes to the others.
 
 A workload starts only what its share holds, even if GPUs stay idle, and pods above its share are
-evicted, even if nothing waits. Non-preemptible work needs no quota; where a quota is stated it is
-bounded by it, and has its GPUs first. Work without GPUs is not shared: the oldest goes first, and
-what does not fit holds up nothing.
+evicted, even if nothing waits; those of a project that has used its budget of the month only while
+the whole project is above its share. Non-preemptible work needs no quota; where a quota is stated
+it is bounded by it, and has its GPUs first. Work without GPUs is not shared: the oldest goes first,
+and what does not fit holds up nothing.
 
 The rules are those of Determined's documentation, with the one task for every experiment of its
 fair-share scheduler (`master/internal/rm/agentrm/fair_share.go`), which weighs by weight alone.
@@ -143,6 +144,14 @@ def _bound(leaf: Queue, pending: Pending, amounts: Amounts) -> Refused | None:
     return None
 
 
+def _is_surplus(leaf: Queue) -> bool:
+    """Whether the workload is above its share, and its project too where its budget is used."""
+    return all(
+        queue.allocated[GPU] > queue.share[GPU]
+        for queue in ((leaf, leaf.project) if leaf.project.is_spent else (leaf,))
+    )
+
+
 @dataclass(slots=True)
 class _Surplus:
     """What the workloads of a pool hold above their shares, evicted in the simulation."""
@@ -162,9 +171,7 @@ class _Surplus:
         candidates, is_giving = self.candidates, self.session.is_giving
         is_safe = protected_by(self.session, candidates, "reclaim_min_runtime_s")
         for w in sorted(range(len(candidates.workloads)), key=candidates.priority.__getitem__):
-            if candidates.leaves[w].share[GPU] < candidates.leaves[w].allocated[GPU] and (
-                not is_giving(candidates.workloads[w].key)
-            ):
+            if _is_surplus(candidates.leaves[w]) and not is_giving(candidates.workloads[w].key):
                 self._evict_from(w, is_safe)
 
     def leaves(self) -> set[Queue]:
@@ -217,7 +224,7 @@ class _Surplus:
         statement, candidates, leaf = self.statement, self.candidates, self.candidates.leaves[w]
         beside = self.session.places.pod_affinity
         unsatisfied, evicted = beside.unsatisfied(), list[EvictionUnit]()
-        while leaf.allocated[GPU] > leaf.share[GPU]:
+        while _is_surplus(leaf):
             unit = self._next_unit(w, is_safe)
             if unit is None:
                 break
@@ -231,7 +238,7 @@ class _Surplus:
         for unit in reversed(evicted):
             mark = statement.checkpoint()
             statement.keep(unit)
-            if leaf.allocated[GPU] > leaf.share[GPU] or not candidates.is_legal(w):
+            if _is_surplus(leaf) or not candidates.is_legal(w):
                 statement.rollback(mark)
 
     def _next_unit(self, w: int, is_safe: bytearray) -> EvictionUnit | None:

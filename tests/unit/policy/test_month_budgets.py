@@ -153,3 +153,55 @@ def test_users_of_a_spent_project_are_held_to_it_too() -> None:
     plan = decide(cluster.snapshot())
     assert len(plan.admissions) == 2
     assert Reason.OVER_BUDGET in {refused.reason for refused in plan.waits.values()}
+
+
+def evictions(used: int, quota: int = 0, *, gpus: int = 2, policy: str = "fairshare") -> int:
+    """Of user one, who has four of eight cards, for work of user two of the same project."""
+    cluster = Cluster()
+    if policy != "fairshare":
+        cluster.pool("default", policy=policy)
+    cluster.node("n0", gpus=8)
+    cluster.project("a", quota)
+    cluster.job("runs", "a", pods=4, on="n0", min=1, user="one")
+    cluster.job("next", "a", gpus=gpus, user="two")
+    spend(cluster, "a", used=used)
+    return len(decide(cluster.snapshot()).evictions)
+
+
+def test_used_budget_takes_nothing_from_another_user_of_the_project() -> None:
+    assert evictions(used=100) == 0
+    assert evictions(used=100, quota=4) == 0
+
+
+def test_used_budget_takes_nothing_from_other_work_where_demand_is_shared() -> None:
+    for quota in (0, 4, 5):
+        assert evictions(used=100, quota=quota, policy="demand-weighted") == 0
+
+
+def test_other_projects_take_back_by_demand_as_without_a_budget() -> None:
+    def evicted(used: int) -> int:
+        cluster = Cluster()
+        cluster.pool("default", policy="demand-weighted")
+        cluster.node("n0", gpus=8)
+        for name in "ab":
+            cluster.project(name, 0)
+        cluster.job("runs", "a", pods=8, on="n0", min=1)
+        cluster.job("other", "b", pods=8, min=1)
+        spend(cluster, "a", used=used)
+        return len(decide(cluster.snapshot()).evictions)
+
+    assert evicted(used=300) == evicted(used=0) == 4
+
+
+def test_budget_of_no_hours_is_used_before_any_use_is_known() -> None:
+    for month in (MONTH, "1969-12", ""):
+        cluster = one_node()
+        for name in ("one", "two", "three"):
+            cluster.job(name, "a")
+        spend(cluster, "a", used=0, budget=0, month=month)
+        plan = decide(cluster.snapshot())
+        assert len(plan.admissions) == 2
+        assert plan.waits["ns/three"].detail == (
+            "ns/three: needs 1 GPU, a has a budget of 0 GPU-hours, so it borrows nothing above its"
+            " quota of 2 GPUs"
+        )
