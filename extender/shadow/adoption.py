@@ -76,6 +76,10 @@ _DEPARTMENT: Final = "all"
 
 GUESSED_CARD: Final = "running pods share cards, and which card each has is not known"
 NO_CARD_LEFT: Final = "running pods hold more GPUs than their node reports"
+NO_CARD_SIZE: Final = (
+    "running pods ask for GPU memory on a node without the label nvidia.com/gpu.memory, so they"
+    " hold no card"
+)
 OTHER_QUEUE: Final = "pods name a queue other than the project of their namespace"
 NO_PROJECT: Final = "pods with GPUs are in namespaces that no project lists"
 NOT_READ: Final = "pods ask for GPUs in words that Ballast does not read"
@@ -87,10 +91,12 @@ NO_SAVES: Final = "running pods do not say how often they save their work"
 
 @dataclass(slots=True)
 class Seen:
-    """What the API server has. `peers` is what objects of the other scheduler say."""
+    """What the API server has. `ended` are pods that had a node and are gone since the last look;
+    `peers` is what objects of the other scheduler say."""
 
     nodes: Iterable[Node] = ()
     pods: Iterable[Pod] = ()
+    ended: Iterable[Pod] = ()
     budgets: Iterable[PodDisruptionBudget] = ()
     classes: Iterable[PriorityClass] = ()
     peers: Peers = field(default_factory=Peers)
@@ -98,10 +104,12 @@ class Seen:
 
 @dataclass(slots=True)
 class Adopted:
-    """The model, and how many pods each assumption is about."""
+    """The model, and how many pods each assumption is about. `started` is when work that no pod is
+    left of started, in unix seconds, by the key that it had while it waited."""
 
     state: ClusterState
     assumed: Counter[str]
+    started: dict[str, int] = field(default_factory=dict)
 
 
 def adopt(seen: Seen, queues: Sequence[QueueObject] = ()) -> Adopted:
@@ -171,7 +179,18 @@ class _Adoption:
                 )
             )
         self._assumed.update(str(each) for each in self._state.problems())
-        return Adopted(self._state, +self._assumed)
+        return Adopted(self._state, +self._assumed, self._started())
+
+    def _started(self) -> dict[str, int]:
+        found = dict(self._seen.peers.admitted)
+        gone = [pod for pod in self._seen.pods if pod.is_terminal]
+        for pod in (*gone, *self._seen.ended):
+            meta, start_s = pod.metadata, unix_s(pod.status.start_time)
+            if not pod.spec.node_name or not start_s:
+                continue
+            for key in (_group_key(pod), f"{meta.namespace}/{meta.name}"):
+                found[key] = max(start_s, found.get(key, 0))
+        return found
 
     def _take(self, pod: Pod) -> None:
         pod = self._in_our_words(pod)
@@ -256,7 +275,8 @@ class _Adoption:
             shared_card = meta.label(_SHARED_CARD)
             held = cards.take(demand, shared_card) if cards else []
             if not held:
-                self._assumed[NO_CARD_LEFT] += 1
+                is_sized = not demand.gpu_memory_mib or not cards or cards.devices[0].memory_mib
+                self._assumed[NO_CARD_LEFT if is_sized else NO_CARD_SIZE] += 1
                 return
             self._assumed[GUESSED_CARD] += held[0].milli < MILLI_PER_GPU and not shared_card
         self._rows.setdefault(node, []).append(

@@ -28,7 +28,7 @@ class ShadowProject(Answer, kw_only=True):
 
 
 class ShadowWork(Answer, kw_only=True):
-    """One workload that waited at some look, and what became of it.
+    """One wait of a workload that some look saw, and what became of it.
 
     `ballast_seconds` is how long it would have waited until the first decision with a place for it;
     absent where there was none, and at most so long where that was the first look. `message` is
@@ -78,7 +78,7 @@ class ShadowLook(Answer, kw_only=True):
 
 
 class Assumption(Answer, kw_only=True):
-    """A sentence about what is not known, and how many it is about at most, at one look."""
+    """One assumption, and the largest number of objects it applied to in any look."""
 
     count: int
     text: str
@@ -88,7 +88,9 @@ class ShadowReport(Answer, kw_only=True):
     """What Ballast would have decided in the time from the first look to the last.
 
     `idle_while_waiting` is the average of idle GPUs over the looks at which work waited, and
-    `ballast_idle_while_waiting` what would be left of them.
+    `ballast_idle_while_waiting` what would be left of them. `waited`, `would_start`, `would_stop`
+    and `would_move` count workloads, each once; `work` and `stops` have up to 5,000 lines, and
+    `left_out`, `stops_left_out` and `moves_left_out` count those that they have not.
     """
 
     kind: str = "ShadowReport"
@@ -106,4 +108,10 @@ class ShadowReport(Answer, kw_only=True):
     series: list[ShadowLook] = field(default_factory=list)
     not_known: list[Assumption] = field(default_factory=list)
     is_by_namespace: bool = False
+    waited: int = 0
+    would_start: int = 0
+    would_stop: int = 0
+    would_move: int = 0
     left_out: int = 0
+    stops_left_out: int = 0
+    moves_left_out: int = 0

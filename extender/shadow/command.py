@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -61,6 +61,7 @@ def shadow(
     import structlog
 
     from extender.cli.ask import ask
+    from extender.cli.terminal.output import plain
     from extender.cli.terminal.show import echo_data
     from extender.shadow.reading import QueueFileError, Window, read_queues, watch
 
@@ -71,26 +72,50 @@ def shadow(
     try:
         queues = [each for path in files for each in read_queues(path, _text_of(path))]
     except QueueFileError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(plain(str(error))) from None
+    if html is not None:
+        _write(html, "a", "")
     window = Window(minutes * 60, every_s)
     record = ask(where, lambda client: watch(client, queues, window, _tell))
     report = record.report()
+    if not echo_data(output, msgspec.to_builtins(report)):
+        _print(report)
     if html is not None:
         from extender.shadow.page import as_html
 
-        html.write_text(as_html(report), encoding="utf-8")
+        _write(html, "w", as_html(report))
         click.echo(f"The report is in {html}.", err=True)
-    if not echo_data(output, msgspec.to_builtins(report)):
-        _print(report)
 
 
 def _text_of(path: Path) -> str:
-    return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    from extender.shadow.reading import QueueFileError
+
+    try:
+        if str(path) == "-":
+            return sys.stdin.buffer.read().decode("utf-8")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise QueueFileError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise QueueFileError(f"{path}: not UTF-8") from None
+
+
+def _write(path: Path, mode: Literal["a", "w"], text: str) -> None:
+    """Write to the file; nothing, with mode `a`, tells before the looks whether it can be done."""
+    try:
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise click.ClickException(f"{path} could not be written: {error.strerror}") from None
 
 
 def _tell(record: "Record") -> None:
     if sys.stderr.isatty():
         click.echo(f"\r{record.looks} looks", nl=False, err=True)
+
+
+def _count(n: int | str, thing: str) -> str:
+    return f"{n} {thing}" if str(n) == "1" else f"{n} {thing}s"
 
 
 def _print(report: "ShadowReport") -> None:
@@ -107,19 +132,20 @@ def _print(report: "ShadowReport") -> None:
     if table.row_count:
         print_table(table)
     out = wide_console(WIDTH)
-    starts = [each for each in report.work if each.ballast_seconds is not None]
-    stops = [each for each in report.stops if each.what == "stops"]
-    looks = "1 look" if report.looks == 1 else f"{report.looks} looks"
     out.print(
-        f"{looks} at {report.gpus} GPUs of {report.nodes} nodes; {len(report.work)} workloads"
-        f" waited, Ballast would start {len(starts)} of them;"
-        f" {len(stops)} would stop and {len(report.stops) - len(stops)} move for others"
+        f"{_count(report.looks, 'look')} at {_count(report.gpus, 'GPU')} of"
+        f" {_count(report.nodes, 'node')};"
+        f" {_count(report.waited, 'workload')} waited, Ballast would start {report.would_start} of"
+        f" them; {report.would_stop} would stop and {report.would_move} move for others"
     )
     if report.looks_with_waiting:
         out.print(
             f"while work waited, {report.idle_while_waiting} GPUs were idle on average; with"
             f" Ballast {report.ballast_idle_while_waiting}"
         )
+    n_left_out = report.left_out + report.stops_left_out + report.moves_left_out
+    if n_left_out:
+        out.print(f"the report is full: {_count(n_left_out, 'line')} of work and stops left out")
     for assumed in report.not_known:
         out.print(f"not known: {assumed.count} {safe(assumed.text)}")
     click.echo("Each look was one decision on a copy; nothing was changed.", err=True)

@@ -8,9 +8,10 @@ from typing import Final
 import jinja2
 
 from extender.shadow.answers import ShadowLook, ShadowReport
+from extender.shadow.record import MOST_LINES
 
 _HERE: Final = Path(__file__).parent
-#: Rows of a table; the JSON has all.
+#: Rows of a table; the JSON has more.
 MOST_ROWS: Final = 200
 #: Size of the curve, in units of the picture.
 _WIDE: Final = 960
@@ -35,7 +36,7 @@ def as_html(report: ShadowReport) -> str:
         most=MOST_ROWS,
         scale=max((float(each) for each in figures), default=0) or 1,
         curves=curves(report.series),
-        starts=[each for each in report.work if each.ballast_seconds is not None],
+        most_kept=f"{MOST_LINES:,}",
         stopped=[each for each in report.stops if each.what == "stops"],
         moved=[each for each in report.stops if each.what == "moves"],
         size=(_WIDE, _HIGH),

@@ -5,8 +5,9 @@ its Workload waits for a quota, so the Workload is all there is.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from extender.api import names
 from extender.api.objects import ObjectMeta, OwnerReference, Pod, PodSpec
 from extender.convert.fields import Manifest, Served
+from extender.state.pods.facts import unix_s
 
 #: What a live cluster is asked for; kinds that it lacks are passed over.
 GROUPS: Final = (
@@ -24,15 +26,21 @@ WORKLOADS: Final = Served("kueue.x-k8s.io", "workloads", ("v1beta2", "v1beta1"))
 #: More pods of one waiting Workload than this are not made.
 _MOST_PODS: Final = 4096
 
+#: Conditions of a Workload whose Job is no longer suspended.
+_ADMITTED: Final = frozenset({"QuotaReserved", "Admitted", "Finished"})
+_LONG_AGO: Final = "1970-01-01T00:00:00Z"
+
 NOT_A_WORKLOAD: Final = "Workloads of Kueue could not be read"
 
 
 @dataclass(slots=True)
 class Peers:
-    """Pods that must run together by `namespace/name` of their gang, gangs of Volcano that are not
-    enqueued, pods that will be made, and what is not understood."""
+    """Pods that must run together by `namespace/name` of their gang, when those of Kueue were
+    admitted in unix seconds, gangs of Volcano that are not enqueued, pods that will be made, and
+    what is not understood."""
 
     sizes: dict[str, int] = field(default_factory=dict)
+    admitted: dict[str, int] = field(default_factory=dict)
     not_enqueued: set[str] = field(default_factory=set)
     pods: list[Pod] = field(default_factory=list)
     assumed: Counter[str] = field(default_factory=Counter)
@@ -51,7 +59,10 @@ def read_peers(groups: Iterable[Manifest], workloads: Iterable[Manifest]) -> Pee
             peers.not_enqueued.add(key)
     for workload in workloads:
         try:
-            peers.pods += _pods_of(workload)
+            pods, meta = list(_pods_of(workload)), workload["metadata"]
+            peers.pods += pods
+            if not pods and (at := _time_of(workload, _ADMITTED)):
+                peers.admitted[f"{meta['namespace']}/{meta['name']}"] = unix_s(at)
         except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, ValueError):
             peers.assumed[NOT_A_WORKLOAD] += 1
     return peers
@@ -66,6 +77,8 @@ def _pods_of(workload: Manifest) -> Iterator[Pod]:
     sets = spec["podSets"]
     size = sum(int(each.get("minCount") or each["count"]) for each in sets)
     owner = (meta.owner_references or [OwnerReference()])[0]
+    # What Kueue stopped waits since then, not since it was made.
+    since = _time_of(workload, {"Evicted"}) or meta.creation_timestamp
     made = 0
     for each in sets:
         template = each["template"]
@@ -73,9 +86,8 @@ def _pods_of(workload: Manifest) -> Iterator[Pod]:
         pod_spec = msgspec.convert(template["spec"], PodSpec, strict=False)
         labels = dict(told.labels or {})
         notes = dict(told.annotations or {})
-        if size > 1:
-            labels[names.LABEL_POD_GROUP] = meta.name
-            notes[names.ANNOTATION_MIN_MEMBER] = str(size)
+        labels[names.LABEL_POD_GROUP] = meta.name
+        notes[names.ANNOTATION_MIN_MEMBER] = str(size)
         for number in range(min(int(each["count"]), _MOST_PODS - made)):
             made += 1
             yield Pod(
@@ -85,7 +97,7 @@ def _pods_of(workload: Manifest) -> Iterator[Pod]:
                     uid=f"{meta.uid}-{each.get('name', 'main')}-{number}",
                     labels=labels,
                     annotations=notes,
-                    creation_timestamp=meta.creation_timestamp,
+                    creation_timestamp=since,
                     owner_references=[msgspec.structs.replace(owner, controller=True)],
                 ),
                 _with_priority(pod_spec, spec.get("priority")),
@@ -93,11 +105,22 @@ def _pods_of(workload: Manifest) -> Iterator[Pod]:
 
 
 def _waits(workload: Manifest) -> bool:
-    if workload["spec"].get("active") is False:
-        return False
+    is_active = workload["spec"].get("active") is not False
+    return is_active and not any(_true(workload, _ADMITTED))
+
+
+def _true(workload: Manifest, kinds: Set[str]) -> Iterator[dict[str, Any]]:
+    """The conditions of these kinds that are true."""
     conditions: list[dict[str, Any]] = (workload.get("status") or {}).get("conditions") or []
-    true = {each.get("type") for each in conditions if each.get("status") == "True"}
-    return not true & {"QuotaReserved", "Admitted", "Finished"}
+    for each in conditions:
+        if each.get("type") in kinds and each.get("status") == "True":
+            yield each
+
+
+def _time_of(workload: Manifest, kinds: Set[str]) -> datetime | None:
+    """When the first of these conditions became true; None where none is."""
+    times = [str(each.get("lastTransitionTime") or _LONG_AGO) for each in _true(workload, kinds)]
+    return msgspec.convert(min(times), datetime, strict=False) if times else None
 
 
 def _with_priority(spec: PodSpec, priority: object) -> PodSpec:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from extender.api.objects import Node, Pod, PodDisruptionBudget, PriorityClass
 from extender.cli.ask import listed_or_none
 from extender.convert.fields import Manifest, Served, documents_of
 from extender.kube.client import Client
-from extender.kube.errors import Unavailable
+from extender.kube.errors import KubeError, Unavailable
 from extender.kube.reflector import Reflector
 from extender.kube.resources import DISRUPTION_BUDGETS, NODES, PODS, PRIORITY_CLASSES, Resource
 from extender.kube.transport import Call
@@ -38,6 +39,10 @@ _KINDS: Final[dict[str, type[QueueObject]]] = {
 _SYNC_S: Final = 120.0
 
 
+#: The count is of kinds, at the look at which most failed.
+OLD_LISTS: Final = "lists of the other scheduler's objects failed, so a look used those before"
+
+
 class QueueFileError(ValueError):
     """A file of queues can't be used; the message says why."""
 
@@ -55,6 +60,7 @@ class Watched:
 
     def __init__(self) -> None:
         self._objects: dict[type, dict[str, Any]] = {each.kind: {} for each in WATCHED}
+        self._ended: list[Pod] = []
 
     def deliver(self, event: Event) -> None:
         """Take what the watch says."""
@@ -62,15 +68,19 @@ class Watched:
             case Upserted(obj):
                 self._objects[type(obj)][obj.metadata.uid] = obj
             case Removed(kind=kind, uid=uid):
-                self._objects[kind].pop(uid, None)
+                gone = self._objects[kind].pop(uid, None)
+                if isinstance(gone, Pod) and gone.spec.node_name:
+                    self._ended.append(gone)
 
     def adopted(
         self, queues: Sequence[QueueObject], groups: list[Manifest], workloads: list[Manifest]
     ) -> Adopted:
-        """The cluster of now as if Ballast ran it."""
+        """The cluster of now as if Ballast ran it, and what has ended since the last look."""
+        ended, self._ended = self._ended, []
         seen = Seen(
             nodes=self._objects[Node].values(),
             pods=self._objects[Pod].values(),
+            ended=ended,
             budgets=self._objects[PodDisruptionBudget].values(),
             classes=self._objects[PriorityClass].values(),
             peers=read_peers(groups, workloads),
@@ -88,7 +98,8 @@ async def watch(
     for resource in WATCHED:
         # A refusal is one sentence here; a reflector would try again for ever.
         await client.send(Call("GET", resource.url(), query={"limit": "1"}))
-    watched, record = Watched(), Record(is_by_namespace=not queues)
+    watched, peers = Watched(), PeerLists(client)
+    record = Record(is_by_namespace=not queues)
     reflectors = [Reflector(client, resource, watched.deliver) for resource in WATCHED]
     tasks = [asyncio.ensure_future(each.run()) for each in reflectors]
     try:
@@ -96,18 +107,19 @@ async def watch(
             await asyncio.gather(*(each.wait_synced() for each in reflectors))
         ends = time.monotonic() + window.for_s
         while True:
-            groups = [each for served in GROUPS for each in await _served(client, served)]
-            workloads = await _served(client, WORKLOADS)
-            done = watched.adopted(queues, groups, workloads)
-            record.look(Picture(done.state.snapshot(int(time.time()))), done.assumed)
+            n_failed = await peers.refresh()
+            done = watched.adopted(queues, peers.groups, peers.workloads)
+            done.assumed += Counter({OLD_LISTS: n_failed})
+            record.look(Picture(done.state.snapshot(int(time.time()))), done.assumed, done.started)
             tell(record)
             left_s = ends - time.monotonic()
             if left_s <= 0:
                 return record
-            try:
-                await asyncio.sleep(min(left_s, window.every_s))
-            except asyncio.CancelledError:
-                return record
+            await asyncio.sleep(min(left_s, window.every_s))
+    except asyncio.CancelledError:
+        if not record.looks:
+            raise
+        return record
     except TimeoutError:
         raise Unavailable(f"the cluster could not be listed within {_SYNC_S:.0f} s") from None
     finally:
@@ -116,6 +128,37 @@ async def watch(
         for task in tasks:
             with suppress(asyncio.CancelledError):
                 await task
+
+
+class PeerLists:
+    """The objects of other schedulers as they were last listed."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._listed: dict[str, list[Manifest]] = {}
+
+    @property
+    def groups(self) -> list[Manifest]:
+        """Gangs of KAI Scheduler and Volcano."""
+        return [each for served in GROUPS for each in self._listed[served.group]]
+
+    @property
+    def workloads(self) -> list[Manifest]:
+        """Workloads of Kueue."""
+        return self._listed[WORKLOADS.group]
+
+    async def refresh(self) -> int:
+        """List them again; returns how many kinds have to stay as they are. Raises KubeError where
+        the first list fails."""
+        n_failed = 0
+        for served in (*GROUPS, WORKLOADS):
+            try:
+                self._listed[served.group] = await _served(self._client, served)
+            except KubeError:
+                if served.group not in self._listed:
+                    raise
+                n_failed += 1
+        return n_failed
 
 
 async def _served(client: Client, served: Served) -> list[Manifest]:
@@ -131,12 +174,11 @@ async def _served(client: Client, served: Served) -> list[Manifest]:
 def read_queues(path: Path, text: str) -> list[QueueObject]:
     """The queues of a file; other objects are passed over. Raises QueueFileError."""
     try:
-        documents = [
-            each for told in yaml.safe_load_all(text) for each in documents_of(told) if each
-        ]
-        found = _read(documents)
-    except yaml.YAMLError as error:
+        told = list(yaml.safe_load_all(text))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise QueueFileError(f"{path}: neither YAML nor JSON: {str(error)[:200]}") from None
+    try:
+        found = _read([each for each in documents_of(told) if each])
     except msgspec.ValidationError as error:
         raise QueueFileError(f"{path}: {error}") from None
     if not any(isinstance(each, GpuProject) for each in found):
@@ -151,9 +193,12 @@ def _read(documents: list[Manifest]) -> list[QueueObject]:
     for each in documents:
         kind = _KINDS.get(str(each.get("kind")))
         if kind is not None and each.get("apiVersion") == API_VERSION:
-            name = (each.get("metadata") or {}).get("name")
+            meta = each.get("metadata")
+            name = meta.get("name") if isinstance(meta, dict) else None
             try:
                 found.append(msgspec.convert(each, kind, strict=False))
             except msgspec.ValidationError as error:
-                raise msgspec.ValidationError(f"{each['kind']} {name}: {error}") from None
+                raise msgspec.ValidationError(
+                    f"{each['kind']} {name or 'without a name'}: {error}"
+                ) from None
     return found

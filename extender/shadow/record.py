@@ -4,7 +4,7 @@ Each look is one decision on the cluster as it is; what follows from earlier dec
 carried on, because it is not known when the work would have ended.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -62,7 +62,9 @@ class Record:
     _idle: int = 0
     _ballast_idle: int = 0
     _sums: dict[str, _Sums] = field(default_factory=dict)
+    #: The last wait of each workload, and all waits in order.
     _work: dict[tuple[str, int], _Work] = field(default_factory=dict)
+    _waits: list[_Work] = field(default_factory=list)
     _stops: dict[tuple[str, str, str], ShadowStop] = field(default_factory=dict)
     _series: list[ShadowLook] = field(default_factory=list)
     _step: int = 1
@@ -70,9 +72,14 @@ class Record:
     _first_s: int = 0
     _last: Picture | None = None
     _left_out: set[tuple[str, int]] = field(default_factory=set)
+    _stops_left_out: set[tuple[str, str, str]] = field(default_factory=set)
+    #: Keys of the workloads that waited, would start, would be stopped and would be moved.
+    _keys: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
-    def look(self, picture: Picture, assumed: Mapping[str, int]) -> None:
-        """Take one more look."""
+    def look(
+        self, picture: Picture, assumed: Mapping[str, int], started: Mapping[str, int] | None = None
+    ) -> None:
+        """Take one more look. `started` is when work that is gone started, by its key."""
         now_s = picture.snapshot.now_s
         self._first_s = self._first_s or now_s
         self._last = picture
@@ -84,6 +91,7 @@ class Record:
                 setattr(known, name, getattr(known, name) + getattr(sums, name))
         self._note_sums(picture, now)
         self._note_work(picture)
+        self._note_gone(picture, started or {})
         self._note_stops(picture)
         self._looks += 1
 
@@ -98,7 +106,8 @@ class Record:
             raise ValueError("there was no look yet")
         cards = self._last.snapshot.nodes.cards
         waited = max(1, self._looks_with_waiting)
-        work = [self._told(each) for each in self._work.values()]
+        work = [self._told(each) for each in self._waits]
+        n_of = {what: len(keys) for what, keys in self._keys.items()}
         return ShadowReport(
             since=as_time(self._first_s),
             until=as_time(self._last.snapshot.now_s),
@@ -116,7 +125,13 @@ class Record:
                 Assumption(count=count, text=text) for text, count in sorted(self._assumed.items())
             ],
             is_by_namespace=self.is_by_namespace,
+            waited=n_of.get("waits", 0),
+            would_start=n_of.get("starts", 0),
+            would_stop=n_of.get("stops", 0),
+            would_move=n_of.get("moves", 0),
             left_out=len(self._left_out),
+            stops_left_out=sum(what == "stops" for what, *_ in self._stops_left_out),
+            moves_left_out=sum(what == "moves" for what, *_ in self._stops_left_out),
         )
 
     def _projects(self) -> list[ShadowProject]:
@@ -172,28 +187,59 @@ class Record:
         """What waits, what Ballast would start of it, and what has started since the last look."""
         fates, now_s = fates_of(picture), picture.snapshot.now_s
         for each in picture.snapshot.workloads.values():
-            identity = each.key, each.created_at
             if any(map(waits, each.pods)):
-                if identity not in self._work and len(self._work) >= MOST_LINES:
-                    self._left_out.add(identity)
-                    continue
-                known = self._work.setdefault(identity, _new_work(each))
-                known.end_s = 0
-                known.told.outcome, known.told.seconds = "waits", now_s - known.since_s
                 fate = fates.get(each.key, {})
-                if "starts" in fate and not known.ballast_s:
-                    known.ballast_s = now_s
-                    known.told.ballast_at_first_look = self._looks == 0
-                    known.told.message = fate["starts"][2]
-                    known.told.taken = _taken_for(picture, each.key)
-                elif not known.ballast_s:
-                    known.told.message = fate["waits"][2] if "waits" in fate else ""
-            elif (met := self._work.get(identity)) is not None and not met.end_s:
+                self._keys["waits"].add(each.key)
+                if "starts" in fate:
+                    self._keys["starts"].add(each.key)
+                known = self._wait_of(each)
+                if known is not None:
+                    self._note_wait(picture, known, fate)
+            elif (met := self._work.get(_identity(each))) is not None and not met.end_s:
                 started = [pod.started_at for pod in each.pods if pod.started_at]
                 _end(met, "started", min(max(started, default=now_s), now_s))
-        there = {(each.key, each.created_at) for each in picture.snapshot.workloads.values()}
+
+    def _wait_of(self, workload: WorkloadView) -> _Work | None:
+        """The wait that the workload is in: a new one where it has run since the last. None where
+        the report has no more room."""
+        identity = _identity(workload)
+        known = self._work.get(identity)
+        if known is not None and not known.end_s:
+            return known
+        if len(self._waits) >= MOST_LINES:
+            self._left_out.add(identity)
+            return None
+        known = self._work[identity] = _new_work(workload, known.end_s if known else 0)
+        self._waits.append(known)
+        return known
+
+    def _note_wait(
+        self, picture: Picture, work: _Work, fate: Mapping[str, tuple[int, int, str]]
+    ) -> None:
+        """The workload waits at this look, and what Ballast would do about it."""
+        told, now_s = work.told, picture.snapshot.now_s
+        told.seconds = max(0, now_s - work.since_s)
+        if work.ballast_s:
+            return
+        if "starts" in fate:
+            work.ballast_s = now_s
+            told.ballast_at_first_look = self._looks == 0
+            told.message = fate["starts"][2]
+            told.taken = _taken_for(picture, told.workload)
+        else:
+            told.message = fate["waits"][2] if "waits" in fate else ""
+
+    def _note_gone(self, picture: Picture, started: Mapping[str, int]) -> None:
+        """What waited at an earlier look and is not there any more."""
+        now_s = picture.snapshot.now_s
+        there = set(map(_identity, picture.snapshot.workloads.values()))
         for identity, known in self._work.items():
-            if identity not in there and not known.end_s:
+            if identity in there or known.end_s:
+                continue
+            start_s = started.get(identity[0], -1)
+            if start_s == 0 or start_s >= known.since_s:
+                _end(known, "started", min(start_s or now_s, now_s))
+            else:
                 _end(known, "gone", now_s)
 
     def _note_stops(self, picture: Picture) -> None:
@@ -202,11 +248,15 @@ class Record:
         notes: dict[tuple[str, str, str], str] = {}
         for each in leaving(picture.plan):
             key = _what(each), each.workload, each.beneficiary
+            self._keys[key[0]].add(each.workload)
             found.setdefault(key, []).append(_pod_of(each))
             notes.setdefault(key, each.note)
         for key, pods in found.items():
             what, workload, beneficiary = key
-            if key in self._stops or len(self._stops) >= MOST_LINES:
+            if key in self._stops:
+                continue
+            if len(self._stops) >= MOST_LINES:
+                self._stops_left_out.add(key)
                 continue
             view = picture.snapshot.workloads.get(workload)
             self._stops[key] = ShadowStop(
@@ -228,8 +278,13 @@ class Record:
         return work.told
 
 
-def _new_work(workload: WorkloadView) -> _Work:
-    since_s = workload.waits_since or workload.created_at
+def _identity(workload: WorkloadView) -> tuple[str, int]:
+    """Tells the workload from another of its name, made later."""
+    return workload.key, workload.created_at
+
+
+def _new_work(workload: WorkloadView, not_before_s: int) -> _Work:
+    since_s = max(workload.waits_since or workload.created_at, not_before_s)
     told = ShadowWork(
         workload=workload.key,
         project=workload.project,

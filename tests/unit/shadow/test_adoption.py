@@ -164,3 +164,23 @@ def test_gang_that_volcano_has_not_enqueued_is_said() -> None:
     }
     peers: Peers = read_peers([group], [])
     assert adopt(Seen(peers=peers)).assumed[adoption.NO_PODS_YET] == 1
+
+
+def test_gpu_memory_on_a_node_that_does_not_say_its_cards_size_is_said() -> None:
+    (unsized,) = nodes("n1")
+    del (unsized.metadata.labels or {})["nvidia.com/gpu.memory"]
+    asks = on(pod("a").of("team-a").direct().notes({"gpu-memory": "8000"}).build(), "n1")
+    done = adopt(Seen(nodes=[unsized], pods=[asks]))
+    assert done.assumed[adoption.NO_CARD_SIZE] == 1
+    assert not done.assumed[adoption.NO_CARD_LEFT]
+
+
+def test_whole_cards_go_in_order_and_a_share_to_the_fullest_card() -> None:
+    pods = [on(plain("a").build(), "n1")]
+    pods += [
+        on(pod(n).direct().needs(milli).build(), "n1") for n, milli in (("b", 500), ("c", 250))
+    ]
+    found = picture(Seen(nodes=nodes("n1", gpus=3), pods=pods))
+    workloads = found.snapshot.workloads.values()
+    cards = {each.name: each.cards[0].index for w in workloads for each in w.pods}
+    assert cards == {"a": 0, "b": 1, "c": 1}
