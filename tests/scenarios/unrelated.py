@@ -52,8 +52,8 @@ def with_a_cordoned_node(case: Entry) -> Entry:
 
 
 def with_empty_queues(case: Entry) -> Entry:
-    """A department with a project, and a project beside them with a quota above all others, in which
-    nothing runs or waits."""
+    """A department with a project, and beside them a project with a quota above all others; nothing
+    runs or waits in them."""
     parent = f"{ADDED}department"
     case["queues"] += [{"name": parent}, {"name": f"{ADDED}project", "parent": parent}]
     rich = {"name": f"{ADDED}root-project", "gpu": {"quota": 100, "weight": 9}, "priority": 1000}
