@@ -196,7 +196,10 @@ def _read(documents: list[Manifest]) -> list[QueueObject]:
             meta = each.get("metadata")
             name = meta.get("name") if isinstance(meta, dict) else None
             try:
-                found.append(msgspec.convert(each, kind, strict=False))
+                read = msgspec.convert(each, kind, strict=False)
+                if not read.metadata.name:
+                    raise msgspec.ValidationError("Object missing required field `metadata.name`")
+                found.append(read)
             except msgspec.ValidationError as error:
                 raise msgspec.ValidationError(
                     f"{each['kind']} {name or 'without a name'}: {error}"

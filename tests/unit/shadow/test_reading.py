@@ -21,6 +21,7 @@ EMPTY = b'{"items": [], "metadata": {}}'
     ("text", "said"),
     [
         (f"{HEAD}metadata: [x]\n", "GpuProject without a name: Expected `object`, got `array`"),
+        (f"{HEAD}metadata: {{}}\n", "GpuProject without a name: Object missing required field"),
         (f"{HEAD}metadata: {{name: a}}\nspec: 5\n", "GpuProject a: Expected `object`, got `int`"),
         (f"{HEAD}metadata: {{name: a}}\nspec: {{namespaces: x}}\n", "$.spec.namespaces"),
         (f"{HEAD}metadata: {{name: {{}}}}\n", "$.metadata.name"),
