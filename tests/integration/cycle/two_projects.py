@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -69,6 +70,12 @@ class Scene:
         """A pod that nothing makes again."""
         body = workloads.bare_pod(name, project, milli, **options)
         self.admin.post(f"/api/v1/namespaces/{project}/pods", body)
+
+    def set_budget(self, project: str, hours: int) -> None:
+        """Give the project a budget of GPU-hours a month."""
+        path = "/spec/nodePools/0/gpu/gpuHoursPerMonth"
+        patch = json.dumps([{"op": "add", "path": path, "value": hours}])
+        self.cluster.kubectl("patch", "gpuproject", project, "--type=json", "-p", patch)
 
     def get(self, path: str) -> Any:
         """One object or list of our group."""

@@ -34,6 +34,7 @@ async def test_every_expression_of_rules_and_boards_returns_data(
             "serve": [scene.installation.serve.port],
         }
         with monitoring(tmp_path, ports) as seen:
+            scene.set_budget("team-a", 1000)
             scene.submit_job("team-a", "loan", 4, 1000)
             await scene.until_bound("team-a", 4)
             scene.submit_job("team-b", "owner", 2, 1000)

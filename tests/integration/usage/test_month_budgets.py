@@ -1,7 +1,6 @@
 """A project that has used its GPU-hours of the month, on the real control plane."""
 
 import asyncio
-import json
 import time
 from typing import Any
 
@@ -42,9 +41,7 @@ class Budgeted:
         self.scene = scene
 
     def set_budget(self, hours: int) -> None:
-        path = "/spec/nodePools/0/gpu/gpuHoursPerMonth"
-        patch = json.dumps([{"op": "add", "path": path, "value": hours}])
-        self.scene.cluster.kubectl("patch", "gpuproject", "team-a", "--type=json", "-p", patch)
+        self.scene.set_budget("team-a", hours)
 
     def condition(self) -> tuple[str, str]:
         status = self.scene.get("gpuprojects/team-a").get("status", {})
