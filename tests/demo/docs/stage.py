@@ -20,7 +20,13 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 FROM_ROOT: Final = (".venv", "examples", "manifests")
 EXPORT: Final = re.compile(r"export (KUBECONFIG|PATH)=(\S+)")
 COMMAND_S: Final = 90.0
-WAIT_S: Final = 60.0
+#: Longer than the usage books take to be written.
+WAIT_S: Final = 90.0
+#: As in docs/usage.md.
+BUDGET: Final = (
+    "kubectl patch gpuprojects.ballast.dev vision --type=json -p"
+    ' \'[{"op": "add", "path": "/spec/nodePools/0/gpu/gpuHoursPerMonth", "value": 10000}]\''
+)
 #: What a command that runs until Ctrl-C has time for.
 SHOWN_S: Final = 8.0
 PRICES: Final = re.compile(r"```yaml\n(currency:.*?)```", re.DOTALL)
@@ -65,9 +71,13 @@ class Stage:
         self.need("kubectl config set-context --current --namespace=vision")
 
     def names(self) -> dict[str, str]:
-        """Placeholders of the pages with this cluster's names, once job/train-7 waits."""
+        """Placeholders of the pages with this cluster's names, once job/train-7 waits and what
+        vision has used of its budget is known."""
+        self.need(BUDGET)
         why = "kubectl ballast why job/train-7 -n vision"
         wait_for(lambda: self.run(why).code == 3, WAIT_S, "job/train-7 waits")
+        used = "kubectl get gpuprojects.ballast.dev vision -o jsonpath={.status.nodePools[0].month}"
+        wait_for(lambda: bool(self.need(used)), WAIT_S, "the use of vision's budget is known")
         pods = "kubectl get pods -n vision -l batch.kubernetes.io/job-name=train-7 -o name"
         node = self.need("kubectl get gpunodes -o name").split()[0].rpartition("/")[2]
         return {

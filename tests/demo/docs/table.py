@@ -32,7 +32,6 @@ NOT_RUN: Final = {
     "kubectl delete secret ballast-webhooks-tls": IN_CLUSTER,
     "kubectl create job": PART,
     "kubectl describe pod": PART,
-    "kubectl ballast whatif --limit": PART,
     "kubectl ballast whatif ...": PART,
     "ballast simulate FILE --days N": "names the command that the block below it has",
     "ballast convert --from kueue": "needs Kueue's kinds; tests/unit/convert",
