@@ -1,10 +1,10 @@
 """Keeps a ProvisioningRequest for every workload that lacks nodes within its quota, and no other.
 
-A look every few seconds, beside the cycle, lists the requests that the controller made, decides who
-is entitled to new nodes (`extender.policy.scale_up`), creates what is missing and deletes what has
-no claim any more: the workload started, is gone, or lost its turn. The request of a workload for
-which the cycle had no time is left as it is. The list is all that is known of requests, so a new
-leader goes on with those of the last.
+A look every few seconds, beside the cycle, lists the requests that the controller made, decides
+which workloads are entitled to new nodes (`extender.policy.scale_up`), creates what is missing and
+deletes what has no claim any more: the workload started, is gone, or lost its turn. The request of
+a workload for which the cycle had no time is left as it is. The list is all that is known of
+requests, so a new leader goes on with those of the last.
 """
 
 import asyncio
@@ -143,7 +143,7 @@ class ProvisioningKeeper:
 
     async def _make(self, given: Wanted) -> None:
         body, templates = given.documents()
-        # Before the request: the autoscaler fails one whose templates are not there.
+        # Templates first: the autoscaler fails a request without its templates.
         for template in templates:
             with contextlib.suppress(AlreadyExists):
                 await self._client.create(POD_TEMPLATES, template, namespace=given.namespace)
@@ -174,7 +174,7 @@ class ProvisioningKeeper:
 
 
 def _decide(snapshot: Snapshot, keys: list[str]) -> tuple[ScaleUps, float]:
-    """Who is entitled to nodes, and the CPU seconds that it took to know."""
+    """Which workloads are entitled to new nodes, and the CPU seconds that deciding it took."""
     started_s = time.thread_time()
     return scale_ups(snapshot, keys), time.thread_time() - started_s
 

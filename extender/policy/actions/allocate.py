@@ -25,9 +25,6 @@ from extender.state.model import PodView
 #: Reasons that say: it may run, but there is no place for it.
 _LACKS_PLACE = (Reason.INSUFFICIENT_GPU, Reason.INSUFFICIENT_NODE_RESOURCES)
 
-#: Other portions of a workload that are tried when its first has no place. They are of different
-#: shapes; beyond a handful of them the search would cost more than it finds.
-_MOST_TRIES = 8
 #: Workloads of a project, the highest priority first, that may start before a drained one.
 _MOST_PRECEDING = 16
 
@@ -237,11 +234,10 @@ class _Round:
         first = self._try_chunk(pending, pending.chunk)
         if not isinstance(first, Refused) or len(pending.waiting) == 1:
             return first
-        for at, chunk in enumerate(pending.chunks()):
-            if 0 < at < _MOST_TRIES:
-                placed = self._try_chunk(pending, chunk)
-                if not isinstance(placed, Refused):
-                    return placed
+        for chunk in pending.other_chunks():
+            placed = self._try_chunk(pending, chunk)
+            if not isinstance(placed, Refused):
+                return placed
         return first
 
     def _keep_or_tell(self, leaf: Queue, pending: Pending, refused: Refused) -> Refused:

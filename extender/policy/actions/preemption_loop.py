@@ -6,7 +6,6 @@ they are tried, or why by none.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from operator import attrgetter
 from typing import Final
 
@@ -21,9 +20,6 @@ from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import shapes_of
 from extender.state.model import GPU, Amounts, PodView
-
-#: Other portions of a workload that are tried when its first has no place, as in `allocate`.
-_MOST_CHUNKS: Final = 8
 
 #: Workloads that a stage asks, at most, what disruption budgets keep from them.
 _MOST_HELD_BACK: Final = 16
@@ -162,7 +158,7 @@ class PreemptionLoop:
         """The next chunk, and then what may be tried in its place."""
         yield self._request(leaf, pending, pending.chunk, pending.need())
         if len(pending.waiting) > len(pending.chunk):
-            for chunk in islice(pending.chunks(), 1, _MOST_CHUNKS):
+            for chunk in pending.other_chunks():
                 yield self._request(leaf, pending, chunk, pending.need_of(chunk))
 
     def _request(

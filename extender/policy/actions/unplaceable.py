@@ -5,19 +5,13 @@ and no work waits for it. It is told why it has no place. In strict order it sti
 queue, where it may use some node. Pools of other policies have rules of their own.
 """
 
-from itertools import islice
-from typing import Final
-
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import shapes_of
 
-#: Portions of a workload that are looked at, as many as `allocate` tries.
-_MOST_CHUNKS: Final = 8
-
 
 def set_aside_unplaceable(session: Session) -> None:
-    """Leave out of each waiting workload's pools those whose ready nodes could hold none of it."""
+    """Leave the pools whose ready nodes could hold nothing of a workload out of its pools."""
     for pending in session.pending:
         usable = tuple(pool for pool in pending.pools if _could_hold(session, pending, pool))
         if usable == pending.pools:
@@ -36,5 +30,4 @@ def _could_hold(session: Session, pending: Pending, pool: str) -> bool:
     bound = session.capacity_bound
     if session.snapshot.pools[pool].policy != "fairshare" or bound.allows(pending.shapes, pool):
         return True
-    others = islice(pending.chunks(), 1, _MOST_CHUNKS)
-    return any(bound.allows(shapes_of(chunk), pool) for chunk in others)
+    return any(bound.allows(shapes_of(chunk), pool) for chunk in pending.other_chunks())

@@ -8,6 +8,7 @@ priority.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from extender.api.names import ANNOTATION_HOLD
@@ -23,6 +24,10 @@ from extender.state.snapshot import Snapshot
 #: runs of trainings that starve others, and long beside the time in which small work comes and
 #: goes.
 PATIENCE_S: Final = 3600
+
+#: Portions of a workload that are tried, the first one included. They are of different shapes;
+#: beyond a handful of them the search would cost more than it finds.
+_MOST_CHUNKS: Final = 8
 
 #: Priority (higher first), whether the workload has its minimum (running gangs that lack some of it
 #: first), age, name: no two are equal.
@@ -79,6 +84,10 @@ class Pending:
     def chunks(self) -> Iterable[Sequence[PodView]]:
         """`chunk`, and then what may be tried in its place when that has no room, best first."""
         return next_chunks(self.workload, self.live, self.waiting)
+
+    def other_chunks(self) -> Iterable[Sequence[PodView]]:
+        """What may be tried in the place of `chunk`, best first, as far as that is worth it."""
+        return islice(self.chunks(), 1, _MOST_CHUNKS)
 
     @property
     def n_live(self) -> int:
