@@ -7,14 +7,13 @@ what they decide goes through `admit` and `evict`, so usage, places and plan nev
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from extender.api.reasons import Reason, Refused
-from extender.api.units import count_gpus, format_cpus
+from extender.api.reasons import Refused
 from extender.policy.placement.capacity_bound import CapacityBound
 from extender.policy.placement.earliest_start import Future
 from extender.policy.placement.explain import Shortages
 from extender.policy.placement.fragmentation import Fragmentation
 from extender.policy.placement.node_filter import NodeFilter
-from extender.policy.placement.placer import Moment, Placer
+from extender.policy.placement.placer import Placer
 from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.placement.reservations import Reservations
 from extender.policy.placement.simulation import Simulation
@@ -31,21 +30,14 @@ from extender.policy.plan import (
     Stage,
     State,
 )
-from extender.policy.queues.months import spent_sentence
-from extender.policy.queues.tree import (
-    RESOURCES,
-    PoolQueues,
-    Queue,
-    build_queues,
-    held_pool,
-    sum_amounts,
-    tally_of,
-)
+from extender.policy.queues.queue import Queue
+from extender.policy.queues.room import is_ever_allowed
+from extender.policy.queues.tree import PoolQueues, build_queues, held_pool, sum_amounts, tally_of
 from extender.policy.workloads.disruption_budgets import Budgets
 from extender.policy.workloads.first_kinds import FirstKinds
 from extender.policy.workloads.job_order import Turns
 from extender.policy.workloads.pending import Pending, PendingReader, SortKey, why_too_few
-from extender.state.model import CPU, GPU, Amounts, PodView, WorkloadView
+from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.snapshot import Snapshot
 
 
@@ -159,37 +151,6 @@ class Session:
         assert leaf is not None
         return leaf
 
-    def check_room(
-        self, leaf: Queue, workload: WorkloadView, amounts: Amounts, moment: Moment
-    ) -> Refused | None:
-        """Why the queue may not hold `amounts` more, or None when it may.
-
-        What may start now has to leave room for pods that are on their way out and still hold.
-        """
-        is_now, is_np = moment == "now", not workload.is_preemptible
-        if leaf.may_hold(amounts, is_np=is_np) and not (is_now and leaf.has_leaving_pods()):
-            return None
-        for queue in leaf.chain:
-            for resource in RESOURCES:
-                more = amounts[resource]
-                if more == 0:
-                    continue
-                leaving = queue.leaving[resource] if is_now else 0
-                has, most = queue.allocated[resource] + leaving, queue.limit[resource]
-                if has + more > most:
-                    figures = queue, resource, more, has, most
-                    is_spent = queue.is_spent and resource == GPU
-                    reason = Reason.OVER_BUDGET if is_spent else Reason.OVER_LIMIT
-                    return _refuse(reason, workload, figures)
-                if workload.is_preemptible:
-                    continue
-                leaving = queue.leaving_np[resource] if is_now else 0
-                has, most = queue.allocated_np[resource] + leaving, queue.np_quota[resource]
-                if has + more > most:
-                    figures = queue, resource, more, has, most
-                    return _refuse(Reason.NON_PREEMPTIBLE_OVER_QUOTA, workload, figures)
-        return None
-
     def could_ever_start(self, pending: Pending, pool: str) -> bool:
         """Whether the next chunk could start one day: the limits and quotas of its queue allow it,
         and every pod of it fits a node that is ready, were it empty. A gang may wait for nodes that
@@ -208,14 +169,8 @@ class Session:
 
     def _is_ever_allowed(self, pending: Pending, pool: str) -> bool:
         """Whether limits, and quotas of non-preemptible work, are as large as the next chunk."""
-        leaf, is_np = self.queue_of(pending.workload, pool), not pending.workload.is_preemptible
-        need = pending.need()
-        for queue in leaf.chain:
-            for r in RESOURCES:
-                most = min(queue.limit[r], queue.np_quota[r]) if is_np else queue.limit[r]
-                if need[r] > most:
-                    return False
-        return True
+        leaf = self.queue_of(pending.workload, pool)
+        return is_ever_allowed(leaf, pending.need(), is_np=not pending.workload.is_preemptible)
 
     def admit(
         self,
@@ -381,23 +336,3 @@ def placed_amounts(placements: Sequence[Placement]) -> Amounts:
 
 def _title(workload: WorkloadView) -> str:
     return f"project {workload.project}" if workload.project else "no project"
-
-
-def _refuse(
-    reason: Reason, workload: WorkloadView, figures: tuple[Queue, int, int, int, int]
-) -> Refused:
-    queue, resource, more, has, bound = figures
-    needs = f"{workload.key}: needs {format_amount(resource, more)}, {queue.name}"
-    month = queue.figures.gpu.month
-    if reason is Reason.OVER_BUDGET and month is not None:
-        return Refused(reason, f"{needs} {spent_sentence(month, queue.quota[GPU])}")
-    word = "limit" if reason is Reason.OVER_LIMIT else "quota for non-preemptible work"
-    of = f"its {word} of {format_amount(resource, bound)}"
-    return Refused(reason, f"{needs} has {format_amount(resource, has)} of {of}")
-
-
-def format_amount(resource: int, amount: int) -> str:
-    """An amount of one resource, as people say it."""
-    if resource == GPU:
-        return count_gpus(amount)
-    return format_cpus(amount) if resource == CPU else f"{amount} MiB of memory"

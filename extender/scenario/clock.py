@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from extender.policy.queues.tree import RESOURCES
+from extender.policy.queues.queue import RESOURCES
 from extender.scenario.world import World, charge
 from extender.state.model import Amounts, user_queue
 

@@ -17,7 +17,7 @@ from extender.api.reasons import Reason, Refused
 from extender.policy.actions.chunk_grant import grant_chunk, has_place_in
 from extender.policy.actions.yield_to_preemption import YieldToPreemption, is_preempt_next
 from extender.policy.preemption.solver import Preemption
-from extender.policy.queues.tree import Queue
+from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending, why_behind
 from extender.state.model import PodView

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from extender.api.reasons import Refused
 from extender.policy.placement.placer import Moment
 from extender.policy.plan import State
-from extender.policy.queues.tree import Queue
+from extender.policy.queues.queue import Queue
+from extender.policy.queues.room import check_room
 from extender.policy.session import Session, placed_amounts
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts, PodView
@@ -45,7 +46,7 @@ def grant_chunk(
 
     def check(amounts: Amounts) -> Refused | None:
         why = bound(leaf, pending, amounts) if bound else None
-        return why or session.check_room(leaf, pending.workload, amounts, moment)
+        return why or check_room(leaf, pending.workload, amounts, is_now=moment == "now")
 
     need = pending.need() if chunk is pending.chunk else pending.need_of(chunk)
     if (why := check(need)) is not None:
@@ -74,7 +75,7 @@ def has_place_in(
     need = pending.need_of(chunk)
     return any(
         (leaf := session.queues[pool].leaf_of(pending.workload)) is not None
-        and session.check_room(leaf, pending.workload, need, moment) is None
+        and check_room(leaf, pending.workload, need, is_now=moment == "now") is None
         and session.places.has_place(pending, pool, moment, chunk)
         for pool in pools
     )

@@ -26,6 +26,7 @@ from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest
+from extender.policy.queues.room import check_room
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU
@@ -73,11 +74,11 @@ class _Consolidate:
         return milli <= self.idle[0] and need[1] <= self.idle[1] and need[2] <= self.idle[2]
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
-        """The one rule, unless the queue may not hold the workload, or reclaim goes first."""
-        session, workload = self.session, request.pending.workload
+        """The one rule, unless no move can serve the workload or its queue may not hold it."""
+        workload = request.pending.workload
         if not self.could_serve(request.pending):
             return Refused(Reason.INSUFFICIENT_GPU, f"{request.key}: no pod is moved for it")
-        refused = session.check_room(request.leaf, workload, request.need, "later")
+        refused = check_room(request.leaf, workload, request.need, is_now=False)
         if refused is not None:
             return refused
         return (self.rule,)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from extender.policy.preemption.candidate_table import in_leaving_order
 from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.common_ancestor import compared, levels_of
-from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.queues.queue import RESOURCES, Queue
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import live_pods, next_chunks
 from extender.state.model import Amounts

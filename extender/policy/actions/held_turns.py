@@ -11,7 +11,7 @@ from typing import Final
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import SURPLUS_ONLY
 from extender.policy.queues.common_ancestor import compared, levels_of
-from extender.policy.queues.tree import Queue
+from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import least_pods
 from extender.policy.workloads.pending import has_waited_long

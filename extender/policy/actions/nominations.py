@@ -13,7 +13,9 @@ from extender.api.names import ANNOTATION_HOLD
 from extender.api.reasons import Reason, Refused
 from extender.policy.placement.placer import Moment, has_room
 from extender.policy.plan import Placement
-from extender.policy.queues.tree import Queue, add, held_amounts, held_pool, sum_amounts, tally_of
+from extender.policy.queues.queue import Queue, add
+from extender.policy.queues.room import check_room
+from extender.policy.queues.tree import held_amounts, held_pool, sum_amounts, tally_of
 from extender.policy.session import Session
 from extender.policy.workloads.terminating import Leaving
 from extender.state.model import PodView, WorkloadView
@@ -104,7 +106,7 @@ def _may_hold(session: Session, promise: _Promise, leaf: Queue, moment: Moment) 
     is_np = not promise.workload.is_preemptible
     mark = session.sim.checkpoint()
     session.sim.discharge(leaf, amounts, is_np=is_np)
-    refused = session.check_room(leaf, promise.workload, amounts, moment)
+    refused = check_room(leaf, promise.workload, amounts, is_now=moment == "now")
     session.sim.rollback(mark)
     return refused is None
 

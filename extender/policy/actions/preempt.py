@@ -32,7 +32,8 @@ from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest, Statement
-from extender.policy.queues.tree import Queue, larger
+from extender.policy.queues.queue import Queue, larger
+from extender.policy.queues.room import check_room
 from extender.policy.session import Session, placed_amounts
 from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending
@@ -83,7 +84,7 @@ class _Preempt:
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
         """The one rule, unless the project may not hold the request whatever is evicted."""
         leaf, workload = request.leaf, request.pending.workload
-        refused = self.session.check_room(leaf, workload, request.need, "later")
+        refused = check_room(leaf, workload, request.need, is_now=False)
         if refused is not None and refused.reason not in _ROOM_BY_EVICTION:
             return refused
         is_first = self.session.firsts.is_first(workload, leaf.project)

@@ -14,7 +14,7 @@ from extender.policy.plan import Stage
 from extender.policy.preemption.rule import PreemptionRule, RuleSource
 from extender.policy.preemption.solver import Preemption, Solver
 from extender.policy.preemption.statement import PreemptionRequest
-from extender.policy.queues.tree import Queue
+from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.pending import Pending

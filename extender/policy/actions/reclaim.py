@@ -48,8 +48,9 @@ from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.common_ancestor import compared, levels_of
-from extender.policy.queues.tree import RESOURCES, Queue, larger
-from extender.policy.session import Session, format_amount, placed_amounts
+from extender.policy.queues.queue import RESOURCES, Queue, larger
+from extender.policy.queues.room import check_room, format_amount
+from extender.policy.session import Session, placed_amounts
 from extender.state.model import GPU, UNLIMITED, Amounts, PodView
 
 _Precedence = tuple[bool, int]
@@ -118,7 +119,7 @@ class _Reclaim:
         is_first = leaf.is_user and self.session.firsts.is_first(workload, leaf.project)
         precedence = (is_first, workload.priority) if leaf.is_user else None
         preemptor = _Preemptor(leaf, surplus, need[GPU] > 0, precedence)
-        refused = self.session.check_room(leaf, workload, need, "later")
+        refused = check_room(leaf, workload, need, is_now=False)
         if refused is not None:
             over = first_over(request, LIMIT)
             # What a used budget leaves no room for is not taken from work of the same project.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.policy.placement.take_back import TakeBack
-from extender.policy.queues.tree import Queue
+from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 

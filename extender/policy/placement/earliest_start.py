@@ -15,7 +15,8 @@ from extender.policy.placement.fragmentation import Fragmentation
 from extender.policy.placement.placer import Placer
 from extender.policy.placement.simulation import Cards, Simulation
 from extender.policy.plan import Placement, State
-from extender.policy.queues.tree import PoolQueues, Queue, tally_of
+from extender.policy.queues.queue import Queue
+from extender.policy.queues.tree import PoolQueues, tally_of
 from extender.policy.workloads.pending import Pending
 from extender.state.model import PodView, WorkloadView
 from extender.state.snapshot import Snapshot

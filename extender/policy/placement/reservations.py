@@ -25,7 +25,7 @@ from extender.policy.placement.earliest_start import End, Future
 from extender.policy.placement.simulation import Cards
 from extender.policy.placement.take_back import TakeBack
 from extender.policy.plan import Settings
-from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.queues.queue import RESOURCES, Queue
 from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending, has_waited_long
 from extender.state.model import GPU, WorkloadView

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from extender.api.kinds import CardShare
-from extender.policy.queues.tree import Queue, add, subtract
+from extender.policy.queues.queue import Queue, add, subtract
 from extender.state.model import Amounts, PodView
 from extender.state.nodes import NodeTable
 

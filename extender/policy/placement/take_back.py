@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from extender.policy.plan import Settings
 from extender.policy.queues.common_ancestor import compared, levels_of
-from extender.policy.queues.tree import RESOURCES, Queue, add, held_amounts, subtract
+from extender.policy.queues.queue import RESOURCES, Queue, add, subtract
+from extender.policy.queues.tree import held_amounts
 from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts, PodView, PoolView, WorkloadView

@@ -16,7 +16,8 @@ from typing import Final
 from extender.api.units import MILLI_PER_GPU
 from extender.kernels import shares
 from extender.policy.queues.fairshare import children_first, fit_weights, granules
-from extender.policy.queues.tree import PoolQueues, Queue, held_pool, pod_amounts
+from extender.policy.queues.queue import Queue
+from extender.policy.queues.tree import PoolQueues, held_pool, pod_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import is_satisfied, least_pods, unit_of
 from extender.policy.workloads.pending import Pending

@@ -38,7 +38,8 @@ from extender.policy.preemption.eligibility import NOTHING, SURPLUS_ONLY
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.statement import EvictionUnit, Statement
 from extender.policy.queues.fairshare import children_first, demands, set_dues, sum_requests
-from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, frozen
+from extender.policy.queues.queue import RESOURCES, Queue, frozen
+from extender.policy.queues.tree import PoolQueues
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import CPU, GPU, MEMORY, Amounts

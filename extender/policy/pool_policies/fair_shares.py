@@ -14,17 +14,8 @@ from typing import Final
 
 from extender.api.reasons import Reason
 from extender.policy.queues.fairshare import set_shares
-from extender.policy.queues.tree import (
-    RESOURCES,
-    PoolQueues,
-    Queue,
-    add,
-    pod_amounts,
-    startable,
-    subtract,
-    sum_amounts,
-    tally_of,
-)
+from extender.policy.queues.queue import RESOURCES, Queue, add, subtract
+from extender.policy.queues.tree import PoolQueues, pod_amounts, startable, sum_amounts, tally_of
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts, PodView, WorkloadView

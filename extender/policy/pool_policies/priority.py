@@ -27,6 +27,7 @@ from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest
+from extender.policy.queues.room import check_room
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, WorkloadView
@@ -91,7 +92,7 @@ class _Line:
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
         """As `RuleSource.rules_of`: the rule of its priority, unless it has a place elsewhere."""
         session, pending = self.session, request.pending
-        refused = session.check_room(request.leaf, pending.workload, request.need, "later")
+        refused = check_room(request.leaf, pending.workload, request.need, is_now=False)
         if refused is not None:
             return refused
         others = [pool for pool in pending.pools if pool != self.pool]
@@ -177,7 +178,7 @@ class _Line:
     def _lacks_place(self, pending: Pending) -> bool:
         """Whether it waits for a place that it could ever have, and not for its queue's bounds."""
         leaf = self.session.queue_of(pending.workload, self.pool)
-        refused = self.session.check_room(leaf, pending.workload, pending.need(), "later")
+        refused = check_room(leaf, pending.workload, pending.need(), is_now=False)
         return refused is None and self.session.could_ever_start(pending, self.pool)
 
 

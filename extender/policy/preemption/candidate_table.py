@@ -11,7 +11,8 @@ from typing import Final
 
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.lost_work import seconds_lost
-from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, held_amounts
+from extender.policy.queues.queue import RESOURCES, Queue
+from extender.policy.queues.tree import PoolQueues, held_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.gangs import has_topology
 from extender.state.model import PodView, WorkloadView

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from extender.api.demand import Demand
-from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.queues.queue import RESOURCES, Queue
 from extender.policy.workloads.disruption_budgets import Budgets
 from extender.policy.workloads.gangs import is_satisfied, unit_of
 from extender.state.model import NOTHING, Amounts, Constraints, PodView, WorkloadView

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.policy.preemption.candidates import Candidates
-from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.queues.queue import RESOURCES, Queue
 from extender.state.model import Amounts
 
 #: A priority above all others: whatever may be taken at all may be taken.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from extender.policy.queues.tree import Queue
+from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.state.model import Amounts
 

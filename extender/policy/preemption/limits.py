@@ -3,7 +3,7 @@
 from extender.policy.preemption.eligibility import Eligibility
 from extender.policy.preemption.statement import Statement
 from extender.policy.preemption.victim_sets import unit_at
-from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.queues.queue import RESOURCES, Queue
 from extender.policy.session import placed_amounts
 from extender.state.model import Amounts
 

@@ -13,7 +13,8 @@ from extender.policy.plan import Eviction, Move, Placement, State
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.solution import Solution
 from extender.policy.preemption.statement import EvictionUnit, PreemptionRequest, Statement, is_over
-from extender.policy.queues.tree import Queue, add, subtract
+from extender.policy.queues.queue import Queue, add, subtract
+from extender.policy.queues.room import check_room
 from extender.policy.session import Session, placed_amounts
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts, WorkloadView
@@ -162,7 +163,7 @@ class CommittedSolutions:
         if any(is_over(now, now.cards.ix[place.node]) for place in statement.placements):
             return True
         amounts, workload = placed_amounts(statement.placements), request.pending.workload
-        return session.check_room(request.leaf, workload, amounts, "now") is not None
+        return check_room(request.leaf, workload, amounts, is_now=True) is not None
 
 
 def review(

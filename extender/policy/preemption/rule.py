@@ -8,7 +8,8 @@ from extender.api.reasons import Reason, Refused
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import Eligibility
 from extender.policy.preemption.statement import PreemptionRequest, Statement
-from extender.policy.queues.tree import Queue
+from extender.policy.queues.queue import Queue
+from extender.policy.queues.room import check_room
 from extender.policy.session import Session, placed_amounts
 
 
@@ -39,7 +40,7 @@ class PreemptionRule:
     def validate(self, request: PreemptionRequest, statement: Statement) -> bool:
         """Whether the finished solution is allowed: the queue may hold its places."""
         amounts, workload = placed_amounts(statement.placements), request.pending.workload
-        return self.session.check_room(request.leaf, workload, amounts, "later") is None
+        return check_room(request.leaf, workload, amounts, is_now=False) is None
 
     def explain(self, request: PreemptionRequest, victim_queue: Queue) -> str:
         """What owners of a victim in queue `victim_queue` are told; may be empty."""

@@ -7,7 +7,7 @@ from extender.policy.preemption.fill_back import FillBack
 from extender.policy.preemption.pool_context import PoolContext
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.statement import PreemptionRequest, Statement
-from extender.policy.queues.tree import RESOURCES, Queue
+from extender.policy.queues.queue import RESOURCES, Queue
 from extender.policy.session import placed_amounts
 from extender.state.model import Amounts
 

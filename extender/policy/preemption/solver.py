@@ -21,7 +21,7 @@ from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.search import Search
 from extender.policy.preemption.solution import Solution
 from extender.policy.preemption.statement import PreemptionRequest
-from extender.policy.queues.tree import RESOURCES
+from extender.policy.queues.queue import RESOURCES
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts

@@ -16,7 +16,8 @@ from extender.policy.placement.node_filter import WHOLE_POOL, NodeSet
 from extender.policy.plan import Placement
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.node_costs import Cost
-from extender.policy.queues.tree import Queue, frozen, sum_amounts
+from extender.policy.queues.queue import Queue, frozen
+from extender.policy.queues.tree import sum_amounts
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.policy.workloads.pod_classes import Shape

@@ -3,7 +3,7 @@ queue that is above both."""
 
 from collections.abc import Mapping
 
-from extender.policy.queues.tree import Queue
+from extender.policy.queues.queue import Queue
 
 
 def levels_of(leaf: Queue) -> dict[Queue, int]:

@@ -35,7 +35,8 @@ from math import gcd
 from typing import Final
 
 from extender.kernels import shares
-from extender.policy.queues.tree import RESOURCES, PoolQueues, Queue, frozen, larger
+from extender.policy.queues.queue import RESOURCES, Queue, frozen, larger
+from extender.policy.queues.tree import PoolQueues
 from extender.state.model import CPU, GPU, UNLIMITED, Amounts, Figures
 
 _PPM: Final = 1_000_000

@@ -1,9 +1,4 @@
-"""The queue tree of one node pool, with what every queue holds and asks for.
-
-Amounts are GPUs in milli, CPU in milli, memory in MiB, always in this order. The figures of a
-`Queue` change while a cycle is simulated; every change goes through `Simulation.charge`, so that a
-rollback restores them.
-"""
+"""The queue tree of one node pool, built from the snapshot and its tally."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,17 +8,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from extender.api.units import MILLI_PER_GPU
-from extender.policy.plan import QueueShare
-from extender.policy.queues.months import bound_of
+from extender.policy.queues.queue import RESOURCES, UNBOUND, Queue, add, nothing
 from extender.state import tally
 from extender.state.model import (
-    CPU,
     GPU,
-    LATELY,
-    MEMORY,
     NOTHING,
     UNLIMITED,
-    Amounts,
     Figures,
     PodView,
     PoolQuota,
@@ -35,8 +25,6 @@ from extender.state.model import (
 from extender.state.snapshot import Snapshot
 from extender.state.tally import Tally
 
-RESOURCES = (GPU, CPU, MEMORY)
-
 # What pods are charged is counted where it is summed up, and asked for here.
 held_amounts = tally.held_amounts
 pod_amounts = tally.pod_amounts
@@ -46,7 +34,6 @@ sum_amounts = tally.sum_amounts
 _NO_FIGURES: Final = PoolQuota()
 #: Users of a project have equal parts of what it has, and nothing guaranteed.
 _USER_FIGURES: Final = PoolQuota(cpu=Figures(), memory=Figures())
-_UNBOUND: Final[Amounts] = (UNLIMITED, UNLIMITED, UNLIMITED)
 #: Figures of a queue that are summed up from its pods, and where they are in a tally's sums.
 _SUMMED: Final = (
     ("allocated", tally.ALLOCATED),
@@ -60,166 +47,6 @@ _SUMMED: Final = (
 )
 
 
-def _nothing() -> list[int]:
-    return [0, 0, 0]
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Queue:
-    """A queue in one node pool: a department, a project, or any level between or below.
-
-    `allocated` is what it holds or is promised, without pods that are leaving; `leaving` is what
-    those still hold; `held` is what its reserved and bound rows hold, leaving or not, and
-    `requested` what it held and asked for when shares were divided. `uncounted` is the part of what
-    is `pending` in a leaf that has no part in the shares. `np` stands for non-preemptible
-    work, which is part of the whole. Reclaim lets a queue take up to `share_to_take` and keep
-    `share_to_keep`; see `fairshare` for how they differ. `chain` is the queue and what is above it,
-    `limited` those of them that have a limit, and the topmost, which is `UNLIMITED` for all
-    below. What it `deserves` is the former, and never less than its quota, even where quotas exceed
-    what there is. GPU shares are rounded to its `granule`, the largest of which all its work can
-    make use. `np_quota` bounds non-preemptible work: the quota, save that users and workloads have
-    none of their own, and that a GPU quota of 0 bounds nothing where work `needs_quota` not.
-    `is_user`: it is below its project, a user's or (`is_workload`) a single workload's.
-    `exact_share` is the share before it is rounded, which turns go by: they measure what a queue
-    holds against its `due`, the larger of quota and exact share. `is_spent`: its budget of the
-    month is used, and its `limit` is what that leaves it. `held_lately` is as in the snapshot, and
-    is measured against `unbent_due`, which is `due` without past use; `is_bent` where past use
-    bends the weights of the pool.
-    """
-
-    name: str
-    parent: "Queue | None" = None
-    created_at: int = 0
-    figures: PoolQuota = field(default_factory=PoolQuota)
-    reclaim_min_runtime_s: int = 0
-    preempt_min_runtime_s: int = 0
-    is_user: bool = False
-    is_workload: bool = False
-    needs_quota: bool = True
-    children: "list[Queue]" = field(default_factory=list)
-    chain: "tuple[Queue, ...]" = field(init=False)
-    limited: "tuple[Queue, ...]" = field(init=False)
-    quota: Amounts = field(init=False)
-    limit: Amounts = field(init=False)
-    np_quota: Amounts = field(init=False)
-    allocated: list[int] = field(default_factory=_nothing)
-    allocated_np: list[int] = field(default_factory=_nothing)
-    leaving: list[int] = field(default_factory=_nothing)
-    leaving_np: list[int] = field(default_factory=_nothing)
-    held: list[int] = field(default_factory=_nothing)
-    held_np: list[int] = field(default_factory=_nothing)
-    pending: list[int] = field(default_factory=_nothing)
-    pending_np: list[int] = field(default_factory=_nothing)
-    uncounted: list[int] = field(default_factory=_nothing)
-    uncounted_np: list[int] = field(default_factory=_nothing)
-    granule: int = MILLI_PER_GPU
-    requested: Amounts = NOTHING
-    share: list[int] = field(default_factory=_nothing)
-    share_to_take: Amounts = NOTHING
-    share_to_keep: Amounts = NOTHING
-    deserves: Amounts = NOTHING
-    due: Amounts = NOTHING
-    unbent_due: Amounts = NOTHING
-    exact_share: Amounts = NOTHING
-    is_bent: bool = False
-    is_spent: bool = False
-    held_lately: Amounts = NOTHING
-
-    def __post_init__(self) -> None:
-        self.chain = (self,) if self.parent is None else (self, *self.parent.chain)
-        gpu, cpu, memory = self.figures.figures
-        self.quota = gpu.quota, cpu.quota, memory.quota
-        self.limit = gpu.limit, cpu.limit, memory.limit
-        self.limited = () if self.parent is None else self.parent.limited
-        if self.parent is None or self.limit != _UNBOUND or gpu.month is not None:
-            self.limited = (self, *self.limited)
-        self.np_quota = _UNBOUND if self.is_user else self.quota
-        if not self.needs_quota and gpu.quota == 0:
-            self.np_quota = UNLIMITED, *self.np_quota[1:]
-        if self.parent is not None:
-            self.parent.children.append(self)
-
-    def __repr__(self) -> str:
-        return f"<Queue {self.name}>"
-
-    @property
-    def age_key(self) -> tuple[int, str]:
-        """Sorts the oldest first: the order that breaks every tie."""
-        return self.created_at, self.name
-
-    @property
-    def project(self) -> "Queue":
-        """The queue itself; of a user or of a single workload, its project."""
-        return self.parent.project if self.is_user and self.parent is not None else self
-
-    def is_owed_more_than_its_share(self, need: Amounts) -> bool:
-        """Whether work that alone is larger than what the queue is due may have its turn.
-
-        It may while the queue holds less than it is due, and has held less lately: then what it
-        gets too much of now is what it got too little of before.
-        """
-        is_larger = False
-        for resource in RESOURCES:
-            due = self.due[resource]
-            if self.allocated[resource] + need[resource] <= due:
-                continue
-            is_larger = is_larger or need[resource] > due
-            if self.allocated[resource] >= due or self.held_lately[resource] >= due * LATELY:
-                return False
-        return is_larger
-
-    def has_room(self, more: Amounts, bound: Sequence[int]) -> bool:
-        """Whether it stays within the bound with so much more."""
-        has = self.allocated
-        return (
-            (not more[0] or has[0] + more[0] <= bound[0])
-            and (not more[1] or has[1] + more[1] <= bound[1])
-            and (not more[2] or has[2] + more[2] <= bound[2])
-        )
-
-    def may_hold(self, more: Amounts, *, is_np: bool) -> bool:
-        """Whether limits, and quotas for non-preemptible work, allow so much more to it and to all
-        above it."""
-        gpu, cpu, memory = more
-        for queue in self.limited:
-            now, limit = queue.allocated, queue.limit
-            if (
-                (gpu and now[0] + gpu > limit[0])
-                or (cpu and now[1] + cpu > limit[1])
-                or (memory and now[2] + memory > limit[2])
-            ):
-                return False
-        for queue in self.chain if is_np else ():
-            has, most = queue.allocated_np, queue.np_quota
-            if any(more[r] and has[r] + more[r] > most[r] for r in RESOURCES):
-                return False
-        return True
-
-    def hold_to_budget(self, now_s: int) -> None:
-        """Lower the limit where the budget of the month is used; once what it holds is counted."""
-        bound = bound_of(self.figures.gpu, self.allocated[GPU], now_s)
-        if bound is not None:
-            self.limit, self.is_spent = (bound, *self.limit[1:]), True
-
-    def has_leaving_pods(self) -> bool:
-        """Whether anything is still held, in it or in all above it, by pods on their way out."""
-        # What a queue has, all above it have too.
-        top = self.chain[-1]
-        return any(top.leaving) or any(top.leaving_np)
-
-    def as_share(self) -> QueueShare:
-        """The figures to publish."""
-        return QueueShare(
-            quota=self.quota,
-            limit=(self.figures.gpu.limit, *self.limit[1:]),
-            month=self.figures.gpu.month,
-            fair_share=frozen(self.share),
-            allocated=frozen(self.held),
-            allocated_non_preemptible=frozen(self.held_np),
-            requested=self.requested,
-        )
-
-
 @dataclass(slots=True)
 class PoolQueues:
     """The queues of one node pool by name, its roots in order of age, and what they share.
@@ -231,7 +58,7 @@ class PoolQueues:
     by_name: dict[str, Queue] = field(default_factory=dict)
     by_workload: dict[str, Queue] = field(default_factory=dict)
     roots: list[Queue] = field(default_factory=list)
-    capacity: list[int] = field(default_factory=_nothing)
+    capacity: list[int] = field(default_factory=nothing)
     smallest_card_mib: int = 0
     largest_card_mib: int = 0
 
@@ -315,11 +142,6 @@ def held_pool(snapshot: Snapshot, pod: PodView) -> str:
     return "" if ix is None else snapshot.nodes.pool[ix]
 
 
-def frozen(amounts: list[int]) -> Amounts:
-    """The amounts as they are now."""
-    return amounts[0], amounts[1], amounts[2]
-
-
 def _parents_first(snapshot: Snapshot) -> list[QueueView | list[QueueView]]:
     """All queues in order of age, parents first. A list stands for a parent that doesn't exist, and
     holds the queues that name it; queues that are their own ancestors are left out."""
@@ -379,7 +201,7 @@ def _stand_in(name: str, views: list[QueueView], of: PoolView) -> Queue:
     oldest = min(view.created_at for view in views)
     queue = Queue(name, None, oldest, PoolQuota(gpu, cpu, memory))
     if of.policy != "fairshare":
-        queue.np_quota = _UNBOUND
+        queue.np_quota = UNBOUND
     return queue
 
 
@@ -418,22 +240,3 @@ def _count(queues: PoolQueues, leaf: Queue | None, sums: Sequence[int], granule:
                 add(getattr(queue, name), amounts)
     for queue in leaf.chain if granule < MILLI_PER_GPU else ():
         queue.granule = gcd(queue.granule, granule)
-
-
-def larger(one: Sequence[int], other: Sequence[int]) -> Amounts:
-    """The larger of each."""
-    return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2])
-
-
-def add(to: list[int], amounts: Sequence[int]) -> None:
-    """Add in place, resource by resource."""
-    to[0] += amounts[0]
-    to[1] += amounts[1]
-    to[2] += amounts[2]
-
-
-def subtract(of: list[int], amounts: Amounts) -> None:
-    """Subtract in place, resource by resource."""
-    of[0] -= amounts[0]
-    of[1] -= amounts[1]
-    of[2] -= amounts[2]

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from operator import add, le, sub
 from typing import Final
 
-from extender.policy.queues.tree import PoolQueues, Queue, held_amounts, held_pool, sum_amounts
+from extender.policy.queues.queue import Queue
+from extender.policy.queues.tree import PoolQueues, held_amounts, held_pool, sum_amounts
 from extender.policy.workloads.gangs import live_pods
 from extender.state.model import NOTHING, Amounts, WorkloadView
 from extender.state.snapshot import Snapshot

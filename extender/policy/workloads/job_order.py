@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
-from extender.policy.queues.tree import RESOURCES, Queue, frozen
+from extender.policy.queues.queue import RESOURCES, Queue, frozen
 from extender.policy.workloads.first_kinds import FIRST_KINDS, FirstKinds
 from extender.policy.workloads.pending import Pending, SortKey, has_waited_long
 from extender.state.model import GPU, NOTHING, Amounts

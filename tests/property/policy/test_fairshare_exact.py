@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.policy.queues.fairshare import set_shares
-from extender.policy.queues.tree import PoolQueues, Queue, add
+from extender.policy.queues.queue import Queue, add
+from extender.policy.queues.tree import PoolQueues
 from extender.state.model import CPU, GPU, UNLIMITED, Figures, PoolQuota
 
 RUN = settings(max_examples=300, deadline=None)
