@@ -55,8 +55,12 @@ async def scene(cluster: Cluster, audited: Auditor, built: Path) -> AsyncIterato
 
 
 @pytest.fixture
-def autoscaler(scene: Scene, built: Path, tmp_path: Path) -> Iterator[Process]:
-    """The autoscaler, with one group of nodes that begins empty."""
+def autoscaler(
+    scene: Scene, built: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Process]:
+    """The autoscaler, with one group of nodes that begins empty; its further flags are the
+    parameter, without one it removes no node."""
+    flags: list[str] = getattr(request, "param", ["--scale-down-enabled=false"])
     (template,) = GpuNodes(1, GPUS, "A100", 81920, "96", "512Gi", "template").manifests()
     template["metadata"]["labels"]["group"] = GROUP
     config = {
@@ -78,7 +82,7 @@ def autoscaler(scene: Scene, built: Path, tmp_path: Path) -> Iterator[Process]:
         "--enable-provisioning-requests",
         "--leader-elect=false",
         "--scan-interval=2s",
-        "--scale-down-enabled=false",
+        *flags,
         f"--address=127.0.0.1:{port}",
         "--namespace=default",
         "--v=4",
@@ -122,3 +126,40 @@ async def test_a_gang_within_quota_gets_its_nodes_and_borrowers_get_none(
     assert len(nodes(scene)) == 4, nodes(scene)
     assert not (await scene.look("team-b")).bound
     assert autoscaler.is_alive
+
+
+@pytest.mark.timeout(420)
+@pytest.mark.parametrize(
+    "autoscaler",
+    [
+        [
+            "--scale-down-unneeded-time=5s",
+            "--scale-down-delay-after-add=5s",
+            "--unremovable-node-recheck-timeout=2s",
+        ]
+    ],
+    indirect=True,
+    ids=["removes"],
+)
+async def test_nodes_with_work_stay_and_an_idle_pool_shrinks_to_none(
+    scene: Scene, autoscaler: Process
+) -> None:
+    for name, n_pods in (("ends", 3), ("stays", 1)):
+        group = workloads.pod_group(name, "team-a", n_pods)
+        scene.admin.post(f"{workloads.API}/namespaces/team-a/gpupodgroups", group)
+        scene.submit_job("team-a", name, n_pods, GPUS * 1000, group=name)
+    await scene.until_bound("team-a", 4)
+    scene.cluster.kubectl("delete", "job", "ends", "-n", "team-a")
+    await scene.until(lambda: len(nodes(scene)) == 1, "three nodes to go")
+    await scene.until_decided(20)
+    assert len(nodes(scene)) == 1, nodes(scene)
+    assert len((await scene.look("team-a")).bound) == 1
+    scene.cluster.kubectl("delete", "job", "stays", "-n", "team-a")
+    await scene.until(lambda: not nodes(scene), "the last node to go")
+    await scene.until(lambda: not _books(scene), "its row to go")
+    assert autoscaler.is_alive
+
+
+def _books(scene: Scene) -> list[Any]:
+    found: list[Any] = scene.admin.get(f"{workloads.API}/gpunodes")["items"]
+    return found
