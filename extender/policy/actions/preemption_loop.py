@@ -4,9 +4,8 @@ A stage is a `RuleSource`: it says by which rules a request may be served, in th
 they are tried, or why by none.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Final
 
 from extender.api.reasons import Reason, Refused
@@ -23,10 +22,6 @@ from extender.state.model import GPU, Amounts, PodView
 
 #: Workloads that a stage asks, at most, what disruption budgets keep from them.
 _MOST_HELD_BACK: Final = 16
-
-#: Bounds of a queue: what it may take, and what it may hold at most.
-DESERVES: Final[Callable[[Queue], Amounts]] = attrgetter("deserves")
-LIMIT: Final[Callable[[Queue], Amounts]] = attrgetter("limit")
 
 
 @dataclass(slots=True)
@@ -182,14 +177,6 @@ class PreemptionLoop:
         is_better = is_better or refused is pending.workload.doubt
         if known is None or (known.reason is Reason.INSUFFICIENT_GPU and is_better):
             session.waits[key] = refused
-
-
-def first_over(request: PreemptionRequest, bound_of: Callable[[Queue], Amounts]) -> Queue | None:
-    """The lowest of the preemptor's queues that would hold more than its bound, or None."""
-    for queue in request.leaf.chain:
-        if not queue.has_room(request.need, bound_of(queue)):
-            return queue
-    return None
 
 
 def _not_yet(pending: Pending, why: str) -> Refused:

@@ -40,7 +40,7 @@ from extender.api.reasons import Reason, Refused
 from extender.api.units import MILLI_PER_GPU, count_gpus, format_tenths
 from extender.policy.actions.counter_reclaim import CounterReclaim
 from extender.policy.actions.held_turns import HeldTurns
-from extender.policy.actions.preemption_loop import DESERVES, LIMIT, PreemptionLoop, first_over
+from extender.policy.actions.preemption_loop import PreemptionLoop
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import NOTHING, Eligibility, EligibilityBuilder
 from extender.policy.preemption.min_runtime import protected_by
@@ -106,7 +106,7 @@ class _Reclaim:
         """The rules by which the request may take: first from inside a queue that has all it
         deserves, and only if that is not enough, from every queue."""
         leaf, workload, need = request.leaf, request.pending.workload, request.need
-        over = first_over(request, DESERVES)
+        over = next((q for q in leaf.chain if not q.has_room(need, q.deserves)), None)
         if over is leaf:
             return _has_its_share(request, leaf.deserves, self.session.waits.get(request.key))
         if self._is_near_its_share(request):
@@ -120,12 +120,9 @@ class _Reclaim:
         precedence = (is_first, workload.priority) if leaf.is_user else None
         preemptor = _Preemptor(leaf, surplus, need[GPU] > 0, precedence)
         refused = check_room(leaf, workload, need, is_now=False)
-        if refused is not None:
-            over = first_over(request, LIMIT)
+        if refused is not None and refused.reason is not Reason.OVER_LIMIT:
             # What a used budget leaves no room for is not taken from work of the same project.
-            if over is None or over is leaf or refused.reason is Reason.OVER_BUDGET:
-                return refused
-            return (self._rule(preemptor, over),)
+            return refused
         anywhere = self._rule(preemptor, None)
         if preemptor.is_for_gpu and not any(map(any, surplus)):
             return anywhere, self._rule(preemptor, None, is_for_host=True)
