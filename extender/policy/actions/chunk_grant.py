@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from extender.api.reasons import Refused
+from extender.policy.placement.node_filter import NodeSet
 from extender.policy.placement.placer import Moment
-from extender.policy.plan import State
+from extender.policy.plan import Placement, State
 from extender.policy.queues.queue import Queue
 from extender.policy.queues.room import check_room
 from extender.policy.session import Session, placed_amounts
+from extender.policy.workloads.gangs import has_topology
 from extender.policy.workloads.pending import Pending
 from extender.state.model import Amounts, PodView
 
@@ -59,9 +61,33 @@ def grant_chunk(
     # So much memory is more of a small card than of the largest.
     if amounts != need and (why := check(amounts)) is not None:
         session.sim.rollback(mark)
-        return why
+        is_free = not has_topology(pending.workload)
+        on_larger = _place_on_larger_cards(session, chunk, where, check) if is_free else None
+        if on_larger is None:
+            return why
+        placed, amounts = on_larger, placed_amounts(on_larger)
     state: State = "reserved" if moment == "now" else "nominated"
     return session.admit(pending, placed, pool, state, amounts)
+
+
+def _place_on_larger_cards(
+    session: Session,
+    chunk: Sequence[PodView],
+    where: tuple[str, Moment],
+    check: Callable[[Amounts], Refused | None],
+) -> list[Placement] | None:
+    """Hold places that `check` allows on larger cards, of which so much memory is a smaller part;
+    the smaller of them are tried first. None where there are none."""
+    (pool, moment), places, sim = where, session.places, session.sim
+    card_mib, ready = sim.later.cards.card_mib, places.node_filter.ready(pool)
+    for least in sorted({card_mib[ix] for ix in ready})[1:]:
+        large = NodeSet(f"{least} MiB", frozenset(ix for ix in ready if card_mib[ix] >= least))
+        mark = sim.checkpoint()
+        placed = places.place_in(chunk, pool, moment, large)
+        if placed is None or check(placed_amounts(placed)) is None:
+            return placed
+        sim.rollback(mark)
+    return None
 
 
 def has_place_in(
