@@ -31,7 +31,7 @@ fair shares a little. With `PoolView.reclaim_band_percent` a project above its q
 while it lacks more than that part of its share, in whole GPUs; free cards still fill the rest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import gt
 from typing import Final
@@ -167,7 +167,7 @@ class _Reclaim:
 class _ReclaimRule(PreemptionRule):
     """For requests like that of `preemptor`; victims are `inside` a queue, or anywhere.
     `is_for_host`: CPU and memory are also taken from work without GPUs in queues that state no
-    quota of them."""
+    quota of them, and GPUs beside that only as far as queues hold them above their quotas."""
 
     pool: str
     turns: HeldTurns
@@ -203,10 +203,7 @@ class _ReclaimRule(PreemptionRule):
                 eligibility.set_floor(queue, 1, _without_unstated(queue.quota))
         is_safe = protected_by(self.session, candidates, "reclaim_min_runtime_s")
         if is_for_host:
-            is_safe = bytearray(
-                NOTHING if _has_gpus(pod) else protected
-                for pod, protected in zip(candidates.pods, is_safe, strict=True)
-            )
+            is_safe = _protect_gpu_quotas(candidates, level_of, is_safe)
         is_safe = self._protect_what_precedes(candidates, is_safe)
         return eligibility.finish(
             self.turns.protect(candidates, preemptor.leaf, preemptor.surplus, is_safe)
@@ -293,6 +290,28 @@ def _has_more(
     weight = victim_queue.figures.figures[resource].weight
     above = held[resource] - victim_queue.quota[resource]
     return above * preemptor.figures.figures[resource].weight > surplus[resource] * weight
+
+
+def _protect_gpu_quotas(
+    candidates: Candidates, level_of: Mapping[Queue, int], is_safe: bytearray
+) -> bytearray:
+    """Pods with GPUs are safe, save those that their queues hold above GPU quotas, the cheapest
+    first: CPU that is reclaimed must not bring GPUs within a quota along."""
+    found, left = bytearray(is_safe), dict[Queue, int]()
+    cheapest_first = sorted(
+        range(len(candidates.pods)),
+        key=lambda p: (candidates.rank[candidates.owner[p]], candidates.lost[p], -p),
+    )
+    for p in cheapest_first:
+        if not _has_gpus(candidates.pods[p]):
+            continue
+        gpu = candidates.amounts[3 * p]
+        path, _ = compared(candidates.leaves[candidates.owner[p]], level_of)
+        if all(left.setdefault(q, q.allocated[GPU] - q.quota[GPU]) >= gpu for q in path):
+            left.update((q, left[q] - gpu) for q in path)
+        else:
+            found[p] = NOTHING
+    return found
 
 
 def _has_gpus(pod: PodView) -> bool:
