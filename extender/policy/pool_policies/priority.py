@@ -6,9 +6,10 @@ preempts. A workload with a pod that fits no node, even if that is empty, holds 
 
 A workload without a place may have work of worse priorities evicted: the worst first, of equal ones
 what loses the least work, only if it then fits, and none that it does not need; nothing while
-another pool that it may use has a place for it. Work with GPUs and work without are served apart
-and do not hold each other up. Limits, and quotas that are stated for non-preemptible work, hold as
-everywhere.
+another pool that it may use has a place for it. At its queue's limit it may replace work inside
+that queue; where that is not enough it waits, and holds up no other. Work with GPUs and work
+without are served apart and do not hold each other up. Limits, and quotas that are stated for
+non-preemptible work, hold as everywhere.
 
 The rules are those of Determined's priority scheduler (`master/internal/rm/agentrm/priority.go`),
 which evicts the newest of a priority first, and may evict more than it needs.
@@ -28,12 +29,13 @@ from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest
 from extender.policy.queues.room import check_room
+from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, WorkloadView
 
-#: Reasons that no eviction helps against: such work holds up no other.
-_OWN_FAULT = (Reason.OVER_LIMIT, Reason.OVER_BUDGET, Reason.NON_PREEMPTIBLE_OVER_QUOTA)
+#: Reasons that no eviction helps against.
+_OWN_FAULT = (Reason.OVER_BUDGET, Reason.NON_PREEMPTIBLE_OVER_QUOTA)
 
 
 def serve_by_priority(
@@ -65,7 +67,7 @@ class _Line:
     is_changed: bool = True
     first_evicted: tuple[int, int, str] | None = None
     loop: PreemptionLoop = field(init=False)
-    _rules: "dict[int, _PriorityRule]" = field(default_factory=dict)
+    _rules: "dict[tuple[int, Queue | None], _PriorityRule]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.loop = PreemptionLoop(self.preemption, self.pool, "preempt", self)
@@ -94,14 +96,18 @@ class _Line:
         session, pending = self.session, request.pending
         refused = check_room(request.leaf, pending.workload, request.need, is_now=False)
         if refused is not None:
+        refused = session.check_room(request.leaf, pending.workload, request.need, "later")
+        if refused is not None and refused.reason in _OWN_FAULT:
             return refused
         others = [pool for pool in pending.pools if pool != self.pool]
         if has_place_in(session, pending, request.chunk, others, "later"):
             return session.shortages.explain(pending, self.pool)
         priority = pending.workload.priority
-        if priority not in self._rules:
-            self._rules[priority] = _PriorityRule(session, priority, self.has_gpu)
-        return (self._rules[priority],)
+        # At a limit, what is in vain for one queue may help another.
+        key = priority, None if refused is None else request.leaf
+        if key not in self._rules:
+            self._rules[key] = _PriorityRule(session, priority, self.has_gpu)
+        return (self._rules[key],)
 
     def _start(self, pending: Pending) -> Pending | None:
         """Place what fits now, chunk by chunk; returns what is left."""
