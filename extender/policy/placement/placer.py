@@ -6,7 +6,7 @@ fit costs one search.
 """
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -115,7 +115,7 @@ class Placer:
     ) -> list[Placement] | None:
         """Hold a place within the frame for every pod, or for none and return None."""
         mark = self.sim.checkpoint()
-        for in_order in placing_orders(pods):
+        for in_order in self.orders(pods, pool):
             placed: list[Placement] = []
             for group in alike(in_order):
                 if len(group) > 1 and self._may_go_in_bulk(group):
@@ -129,6 +129,11 @@ class Placer:
             else:
                 return placed
         return None
+
+    def orders(self, pods: Sequence[PodView], pool: str) -> Iterator[list[PodView]]:
+        """The orders in which places are looked for, one pod after the other."""
+        candidates = self.node_filter.candidates
+        return placing_orders(pods, lambda pod: len(candidates(pool, pod.constraints)))
 
     def place_pod(
         self, pod: PodView, pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL

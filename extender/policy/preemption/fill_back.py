@@ -20,7 +20,6 @@ from extender.policy.preemption.statement import (
     PreemptionRequest,
     Statement,
 )
-from extender.policy.workloads.pod_classes import placing_orders
 from extender.state.model import GPU
 
 
@@ -176,7 +175,8 @@ def _assign_again(
     none."""
     marks = _checkpoint(giving)
     was = {each.placement.pod.uid: (owner, each.frame) for owner, each in taken_back}
-    for in_order in placing_orders([each.placement.pod for _, each in taken_back]):
+    pods, first = [each.placement.pod for _, each in taken_back], giving[0]
+    for in_order in first.session.places.orders(pods, first.pool):
         if all(was[pod.uid][0].assign(pod, was[pod.uid][1]) for pod in in_order):
             return True
         _rollback(giving, marks)

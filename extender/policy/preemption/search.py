@@ -19,7 +19,7 @@ from extender.policy.preemption.pool_context import PoolContext
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solution import Solution
 from extender.policy.preemption.statement import PreemptionRequest
-from extender.policy.workloads.pod_classes import placing_orders, shapes_of
+from extender.policy.workloads.pod_classes import shapes_of
 from extender.state.model import PodView
 from extender.state.nodes import NodeTable
 
@@ -108,7 +108,7 @@ class Search:
     ) -> list[Placement] | None:
         """As `topology.DomainPlacer.place_in`."""
         mark = self.checkpoint()
-        for in_order in placing_orders(pods):
+        for in_order in self.context.session.places.orders(pods, pool):
             if all(self._clearing.assign(pod, frame) for pod in in_order):
                 return [self.statement.assignments[pod.uid].placement for pod in pods]
             self.rollback(mark)

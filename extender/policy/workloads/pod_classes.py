@@ -1,6 +1,6 @@
 """What pods ask for, without their names: pods of one shape are placed alike, and fail alike."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from msgspec import Struct
@@ -54,11 +54,19 @@ def in_packing_order(pods: Sequence[PodView]) -> list[PodView]:
     return sorted(pods, key=lambda pod: (-_size(pod.demand), -pod.demand.cpu_milli))
 
 
-def placing_orders(pods: Sequence[PodView]) -> Iterator[list[PodView]]:
+def placing_orders(
+    pods: Sequence[PodView], n_nodes: Callable[[PodView], int]
+) -> Iterator[list[PodView]]:
     """Orders in which to place the pods one by one, until one of them works: first the packing
-    order; then, where only some need a peer that others may be, with these at the end."""
+    order; then, where they may use different nodes, those first that may use the fewest (of which
+    `n_nodes` says how many); then, where only some need a peer that others may be, with these at
+    the end."""
     in_order = in_packing_order(pods)
     yield in_order
+    if any(pod.constraints is not pods[0].constraints for pod in pods):
+        fewest_first = sorted(in_order, key=n_nodes)
+        if fewest_first != in_order:
+            yield fewest_first
     last = [pod for pod in in_order if pod.constraints.pod_affinity]
     if 0 < len(last) < len(pods):
         yield [pod for pod in in_order if not pod.constraints.pod_affinity] + last
