@@ -9,10 +9,8 @@ from extender.state.model import Amounts
 
 
 def meet_limits(leaf: Queue, statement: Statement, eligibility: Eligibility) -> bool:
-    """Whether the preemptor's queues stay within their limits, once work inside is stopped.
-
-    The preemptor waits where a queue is over its limit already.
-    """
+    """Whether the preemptor's queues are within their limits, once work inside is stopped: also
+    where one was over its limit before."""
     amounts, given = placed_amounts(statement.placements), statement.given()
     # No queue held more before than it holds now and all that was given.
     most = amounts[0] + given[0], amounts[1] + given[1], amounts[2] + given[2]
@@ -31,8 +29,6 @@ def _meet_limit(
             continue
         if queue.allocated[r] + amounts[r] <= queue.limit[r]:
             continue
-        if before[r] > queue.limit[r]:
-            return False
         for p in candidates.inside(queue, r):
             if queue.allocated[r] + amounts[r] <= queue.limit[r]:
                 break
