@@ -24,7 +24,7 @@ above. Evicted pods that are made again don't change demand, so they don't chang
 
 Between users of one project priority comes before shares, as in `preempt`: a user's work never
 reclaims work of the project that precedes it. Where the project has used its budget of the month,
-what that leaves no room for is reclaimed from none of its users.
+users share its quota as below any limit; while it holds more, they reclaim nothing from each other.
 
 A queue above its quota is not entitled to immediate reclaim, and every job that arrives shifts all
 fair shares a little. With `PoolView.reclaim_band_percent` a project above its quota takes only
@@ -123,6 +123,13 @@ class _Reclaim:
         if refused is not None and refused.reason is not Reason.OVER_LIMIT:
             # What a used budget leaves no room for is not taken from work of the same project.
             return refused
+        refused = self.session.check_room(leaf, workload, need, "later")
+        if refused is not None:
+            over = first_over(request, LIMIT)
+            # What was borrowed before the budget was used up does not pass from user to user.
+            if over is None or over is leaf or _is_spent_and_borrows(over):
+                return refused
+            return (self._rule(preemptor, over),)
         anywhere = self._rule(preemptor, None)
         if preemptor.is_for_gpu and not any(map(any, surplus)):
             return anywhere, self._rule(preemptor, None, is_for_host=True)
@@ -266,6 +273,11 @@ class _ReclaimRule(PreemptionRule):
             if not queue.has_room(amounts, most):
                 return False
         return True
+
+
+def _is_spent_and_borrows(queue: Queue) -> bool:
+    """Whether it has used its budget of the month and still holds more than its quota."""
+    return queue.is_spent and queue.allocated[GPU] > queue.quota[GPU]
 
 
 def _surplus(queue: Queue, more: Amounts) -> Amounts:

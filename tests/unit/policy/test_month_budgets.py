@@ -168,9 +168,13 @@ def evictions(used: int, quota: int = 0, *, gpus: int = 2, policy: str = "fairsh
     return len(decide(cluster.snapshot()).evictions)
 
 
-def test_used_budget_takes_nothing_from_another_user_of_the_project() -> None:
+def test_what_is_borrowed_under_a_used_budget_does_not_pass_from_user_to_user() -> None:
     assert evictions(used=100) == 0
-    assert evictions(used=100, quota=4) == 0
+    assert evictions(used=100, quota=3) == 0
+
+
+def test_users_share_the_quota_of_a_project_that_has_used_its_budget() -> None:
+    assert evictions(used=100, quota=4) == 2
 
 
 def test_used_budget_takes_nothing_from_other_work_where_demand_is_shared() -> None:
