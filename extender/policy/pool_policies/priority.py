@@ -34,9 +34,6 @@ from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, WorkloadView
 
-#: Reasons that no eviction helps against.
-_OWN_FAULT = (Reason.OVER_BUDGET, Reason.NON_PREEMPTIBLE_OVER_QUOTA)
-
 
 def serve_by_priority(
     preemption: Preemption, pool: str, waiting: Iterable[Pending]
@@ -97,7 +94,7 @@ class _Line:
         refused = check_room(request.leaf, pending.workload, request.need, is_now=False)
         if refused is not None:
         refused = session.check_room(request.leaf, pending.workload, request.need, "later")
-        if refused is not None and refused.reason in _OWN_FAULT:
+        if refused is not None and refused.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA:
             return refused
         others = [pool for pool in pending.pools if pool != self.pool]
         if has_place_in(session, pending, request.chunk, others, "later"):
@@ -134,7 +131,7 @@ class _Line:
             given = grant(session, rest, self.pool, "later")
             if not isinstance(given, Refused):
                 self.is_changed = True
-            elif given.reason not in _OWN_FAULT and self._may_evict():
+            elif given.reason is not Reason.NON_PREEMPTIBLE_OVER_QUOTA and self._may_evict():
                 given = self._evict_for(rest)
             if isinstance(given, Refused):
                 return rest
