@@ -108,4 +108,8 @@ def _idle(session: Session, pool: str) -> "array[int]":
     kept = session.reservations.in_pool(pool)
     for _, cards in kept.cards if kept else ():
         idle[GPU] += sum(card.milli for card in cards)
+    queues = session.queues[pool]
+    if queues.smallest_card_mib < queues.largest_card_mib:
+        # On a larger card a pod that asks for memory leaves more of a GPU idle.
+        idle[GPU] = queues.capacity[GPU]
     return idle

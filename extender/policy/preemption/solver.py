@@ -24,7 +24,7 @@ from extender.policy.preemption.statement import PreemptionRequest
 from extender.policy.queues.queue import RESOURCES
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
-from extender.state.model import Amounts
+from extender.state.model import GPU, Amounts
 
 
 class Solver:
@@ -111,6 +111,9 @@ class Solver:
         # Idle instances are not summed up.
         counted = sum(pod.demand.counted_milli for pod in request.chunk)
         need = request.need[0] - counted, request.need[1], request.need[2]
+        queues = self.context.session.queues[self.context.pool]
+        if search.can_move and queues.smallest_card_mib < queues.largest_card_mib:
+            idle[GPU] = queues.capacity[GPU]
         if any(need[r] > idle[r] + most[r] for r in RESOURCES):
             return False
         if n_pods == 1 or len(request.shapes) > 1:
