@@ -1,5 +1,7 @@
 """Makes room under the limits of the preemptor's queues by evicting work inside these queues."""
 
+from itertools import product
+
 from extender.policy.preemption.eligibility import Eligibility
 from extender.policy.preemption.statement import Statement
 from extender.policy.preemption.victim_sets import unit_at
@@ -29,11 +31,12 @@ def _meet_limit(
             continue
         if queue.allocated[r] + amounts[r] <= queue.limit[r]:
             continue
-        for p in candidates.inside(queue, r):
+        # What is in the lower tier leaves first, whatever else would lose less.
+        for tier, p in product((0, 1), candidates.inside(queue, r)):
             if queue.allocated[r] + amounts[r] <= queue.limit[r]:
                 break
             unit = unit_at(statement, eligibility, p) if candidates.is_here[p] else None
-            if unit is not None:
+            if unit is not None and unit.tier <= tier:
                 statement.evict(unit)
         if queue.allocated[r] + amounts[r] > queue.limit[r]:
             return False
