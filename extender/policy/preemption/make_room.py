@@ -23,7 +23,7 @@ _MOST_TRIES: Final = 512
 
 class NodeClearing:
     """Makes room for the pods of one statement, `with_moves` or by evictions alone; on nodes ix
-    that are `passed_over`, never."""
+    that are `passed_over`, never. `was_evicted_instead`: a pod that was to move was evicted."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class NodeClearing:
         self._request = request
         self._rule = rule
         self.with_moves = False
+        self.was_evicted_instead = False
         self.passed_over: set[int] = set()
         self._n_evicted_instead = 0
         self._kept: list[int] = []
@@ -162,6 +163,7 @@ class NodeClearing:
                     self._note_budget(p)
                     return False
                 self._n_evicted_instead += p not in statement.moving
+                self.was_evicted_instead |= p not in statement.moving
         return True
 
     def _fits(self, pod: PodView, ix: int) -> bool:

@@ -53,25 +53,31 @@ class Search:
     def run(self) -> bool:
         """Whether there is a plan: then the simulation holds it, otherwise nothing.
 
-        Victims move where they can. Where some move and others are evicted, a plan that moves none
-        may cost less: the cheaper of the two is taken.
+        Victims move where they can. Where some move and others are evicted, or one was to move and
+        has no other place, a plan that moves none may cost less: the cheaper of the two is taken.
         """
         mark = self.checkpoint()
         best: tuple[Cost, bool] | None = None
         for with_moves in self._attempts():
             if self._attempt_on_nodes(mark, with_moves=with_moves):
-                if best is None and not (self.statement.units and self.statement.moving):
+                if best is None and not self._is_doubtful():
                     return True
                 cost = self.statement.cost()
                 best = min(best or (cost, with_moves), (cost, with_moves), key=itemgetter(0))
             self.rollback(mark)
         return best is not None and self._attempt_on_nodes(mark, with_moves=best[1])
 
+    def _is_doubtful(self) -> bool:
+        """Whether victims were chosen as pods that move, and some of them are evicted."""
+        statement, clearing = self.statement, self._clearing
+        return bool(statement.units) and bool(statement.moving or clearing.was_evicted_instead)
+
     def _attempt_on_nodes(self, mark: int, *, with_moves: bool) -> bool:
         """As `_attempt`; where the rule forbids the plan of a single pod, its node is passed over
         for the next cheapest, up to `_MOST_NODES` in all."""
         was_forbidden = self.was_forbidden
         self._clearing.passed_over.clear()
+        self._clearing.was_evicted_instead = False
         for _ in range(_MOST_NODES):
             self.was_forbidden = False
             if self._attempt(with_moves=with_moves):
