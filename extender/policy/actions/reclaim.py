@@ -120,16 +120,11 @@ class _Reclaim:
         precedence = (is_first, workload.priority) if leaf.is_user else None
         preemptor = _Preemptor(leaf, surplus, need[GPU] > 0, precedence)
         refused = check_room(leaf, workload, need, is_now=False)
-        if refused is not None and refused.reason is not Reason.OVER_LIMIT:
-            # What a used budget leaves no room for is not taken from work of the same project.
+        if refused is not None and refused.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA:
             return refused
-        refused = self.session.check_room(leaf, workload, need, "later")
-        if refused is not None:
-            over = first_over(request, LIMIT)
+        if refused is not None and any(map(_is_spent_and_borrows, leaf.chain)):
             # What was borrowed before the budget was used up does not pass from user to user.
-            if over is None or over is leaf or _is_spent_and_borrows(over):
-                return refused
-            return (self._rule(preemptor, over),)
+            return refused
         anywhere = self._rule(preemptor, None)
         if preemptor.is_for_gpu and not any(map(any, surplus)):
             return anywhere, self._rule(preemptor, None, is_for_host=True)

@@ -28,8 +28,8 @@ from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest
-from extender.policy.queues.room import check_room
 from extender.policy.queues.queue import Queue
+from extender.policy.queues.room import check_room
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
 from extender.state.model import GPU, WorkloadView
@@ -92,8 +92,6 @@ class _Line:
         """As `RuleSource.rules_of`: the rule of its priority, unless it has a place elsewhere."""
         session, pending = self.session, request.pending
         refused = check_room(request.leaf, pending.workload, request.need, is_now=False)
-        if refused is not None:
-        refused = session.check_room(request.leaf, pending.workload, request.need, "later")
         if refused is not None and refused.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA:
             return refused
         others = [pool for pool in pending.pools if pool != self.pool]
