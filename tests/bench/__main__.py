@@ -1,20 +1,30 @@
 """`python -m tests.bench [PART ...]`: all figures, or those of the parts named.
 
 The parts are shapes, quiet and memory; and, with a control plane, latency and admission, and, with
-policies and flow schemas as installed, throughput, reclaim and rest.
+policies and flow schemas as installed, throughput, reclaim, rest and pages.
 """
 
 import asyncio
 import sys
 
-from tests.bench import admission, latency, memory, quiet, reclaim, rest, shapes, throughput
+from tests.bench import (
+    admission,
+    latency,
+    memory,
+    pages,
+    quiet,
+    reclaim,
+    rest,
+    shapes,
+    throughput,
+)
 from tests.bench.figures import Figure, show
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.installation import install
 
 SIZES = (200, 1000)
 VICTIMS = (200, 1000)
-LIVE = ("latency", "admission", "throughput", "reclaim", "rest")
+LIVE = ("latency", "admission", "throughput", "reclaim", "rest", "pages")
 
 
 def main() -> None:
@@ -49,6 +59,9 @@ def _measure_live(parts: list[str]) -> list[Figure]:
                 figures += asyncio.run(reclaim.measure(plane, n_victims))
         if "rest" in parts:
             figures += asyncio.run(rest.measure(plane))
+        if "pages" in parts:
+            plane.reset()
+            figures += asyncio.run(pages.measure(plane))
     return figures
 
 

@@ -1,7 +1,7 @@
 """The objects of a benchmark: big clusters put into etcd at once, and pods to be placed on them."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tests.support.controlplane.cluster import ControlPlane
@@ -57,8 +57,8 @@ def seed_ledgers(
             made = running_pod(f"{node}-{number}", namespace, node, gpu)
             made["spec"] |= {"schedulerName": SCHEDULER, "priority": 50}
             pods.append(made)
-            rows.append(_row(made, number * milli // 1000, milli, project))
-        ledgers.append(_ledger(node, rows, cards))
+            rows.append(row(made, [number * milli // 1000], milli, project))
+        ledgers.append(ledger(node, rows, cards))
     plane.store.put("ballast.dev/gpunodes", ledgers)
     plane.store.put("pods", pods)
 
@@ -154,20 +154,23 @@ def _queue(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _row(pod: dict[str, Any], card: int, milli: int, project: str) -> dict[str, Any]:
+def row(pod: dict[str, Any], cards: Iterable[int], milli: int, project: str) -> dict[str, Any]:
+    """A bound pod in the ledger of its node, with `milli` of each of these cards."""
+    share = {"milli": milli, "memoryMiB": CARD_MIB * milli // 1000}
     meta = pod["metadata"]
     return {
         "uid": meta["uid"],
         "namespace": meta["namespace"],
         "name": meta["name"],
         "project": project,
-        "cards": [{"index": card, "milli": milli, "memoryMiB": CARD_MIB * milli // 1000}],
+        "cards": [{"index": card, **share} for card in cards],
         "state": "bound",
         "epoch": 1,
     }
 
 
-def _ledger(node: str, rows: list[dict[str, Any]], cards: int) -> dict[str, Any]:
+def ledger(node: str, rows: list[dict[str, Any]], cards: int) -> dict[str, Any]:
+    """The GpuNode of a node with healthy cards, and these rows."""
     devices = [
         {"index": index, "memoryMiB": CARD_MIB, "model": "A100", "health": "Healthy"}
         for index in range(cards)
