@@ -98,6 +98,7 @@ class Explanation(Answer, kw_only=True):
     """Why a workload waits, and what would let it start.
 
     `published` is the reason that the controller gave the pods; `agrees` whether it is the same.
+    `not_tried` are kinds of ways out for which there was no time.
     """
 
     api_version: str = API_VERSION
@@ -124,6 +125,7 @@ class Explanation(Answer, kw_only=True):
     forecast: Forecast | None = None
     checks: list[Check] = []
     ways_out: list[WayOut] = []
+    not_tried: list[str] = []
     nodes: list[str] = []
     others: int = 0
     published: str = ""

@@ -5,17 +5,13 @@ twice: a check runs the stages up to one and reports what they say of the worklo
 shown only if the workload got its places on the changed snapshot.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
-from msgspec.structs import replace as replaced
-
-from extender.api.months import PER_GPU_HOUR
 from extender.api.reasons import HELP, SENTENCES, Reason, Refused
-from extender.api.units import MILLI_PER_GPU, count_gpus, format_gpus
+from extender.api.units import count_gpus, format_gpus
 from extender.policy.placement.explain import NEVER
-from extender.policy.plan import Plan, Stage
+from extender.policy.plan import Stage
 from extender.policy.queues.months import spent_sentence
 from extender.state.model import GPU, WorkloadView
 from extender.view.answers import (
@@ -25,22 +21,12 @@ from extender.view.answers import (
     Metadata,
     Outcome,
     State,
-    WayOut,
 )
 from extender.view.figures import figures_of
 from extender.view.line import NOT_IN_LINE, as_time, place_of
-from extender.view.picture import (
-    BadChangeError,
-    Picture,
-    asked_milli,
-    is_limited,
-    leaving,
-    starts,
-    waits,
-)
+from extender.view.picture import Picture, asked_milli, is_limited, starts, waits
+from extender.view.ways_out import IsLate, Trial, ways_out
 
-#: Quotas that are tried, each a decision: halving finds the least of 4,096 GPUs in twelve.
-_MOST_TRIES: Final = 12
 #: A stage and what people call it.
 _STAGES: Final[tuple[tuple[Stage, str], ...]] = (
     ("allocate", "room now"),
@@ -48,8 +34,6 @@ _STAGES: Final[tuple[tuple[Stage, str], ...]] = (
     ("reclaim", "reclaim"),
     ("preempt", "preemption"),
 )
-#: Highest priority class of those that `manifests/base/priority-classes` has.
-_HIGHEST_PRIORITY: Final = 125
 
 
 def find(picture: Picture, namespace: str, name: str) -> tuple[WorkloadView | None, int]:
@@ -73,9 +57,10 @@ def find(picture: Picture, namespace: str, name: str) -> tuple[WorkloadView | No
 
 
 def explain(
-    picture: Picture, workload: WorkloadView, as_of: AsOf, *, others: int = 0, published: str = ""
+    picture: Picture, found: tuple[WorkloadView, int], as_of: AsOf, published: str = ""
 ) -> Explanation:
-    """All there is to say of the workload; a few dozen decisions if it waits."""
+    """What is known of the workload that `find` found, without trying anything."""
+    workload, others = found
     plan = picture.plan
     refused = plan.waits.get(workload.key)
     n_waiting = sum(map(waits, workload.pods))
@@ -108,10 +93,18 @@ def explain(
     told.help = HELP.get(refused.reason, "")
     told.agrees = published in ("", told.reason)
     told.place = place_of(picture, workload)
-    if refused.reason not in NOT_IN_LINE:
-        told.checks = list(_checks(picture, workload))
-        told.ways_out = list(_ways_out(picture, workload, refused))
     return told
+
+
+def try_ways(told: Explanation, picture: Picture, workload: WorkloadView, is_late: IsLate) -> None:
+    """Try the ways to a place, and ways out, for what waits in line: some decisions each.
+
+    Once `is_late`, no further way out is tried.
+    """
+    refused = picture.plan.waits.get(workload.key)
+    if refused is not None and refused.reason not in NOT_IN_LINE:
+        told.checks = list(_checks(picture, workload))
+        told.ways_out, told.not_tried = ways_out(Trial(picture, workload, is_late))
 
 
 def _state(workload: WorkloadView, refused: Refused | None, n_waiting: int) -> State:
@@ -209,162 +202,3 @@ def _limits(picture: Picture, workload: WorkloadView, told: str) -> Check:
 
 def _or_none(milli: int) -> str:
     return format_gpus(milli) if is_limited(milli) else "any number"
-
-
-# -- ways out --------------------------------------------------------------------------------
-
-
-def _ways_out(picture: Picture, workload: WorkloadView, refused: Refused) -> Iterator[WayOut]:
-    tried: Sequence[Callable[[Picture, WorkloadView], WayOut | None]] = (
-        _with_fewer_pods,
-        _with_less_of_a_gpu,
-        _in_another_pool,
-        _with_more_priority,
-        _with_more_quota,
-        _with_more_hours,
-    )
-    for attempt in tried:
-        found = attempt(picture, workload)
-        if found is not None:
-            yield found
-
-
-def _with_fewer_pods(picture: Picture, workload: WorkloadView) -> WayOut | None:
-    if workload.min_member < 2 or workload.tree is not None:
-        return None
-
-    def attempt(n: int) -> Plan | None:
-        return _plan_if_starts(picture, replaced(workload, min_member=n))
-
-    found = _most(1, workload.min_member - 1, attempt)
-    if found is None:
-        return None
-    n, plan = found
-    return WayOut(f"minMember is {n} or less", _effect(picture, plan, workload))
-
-
-def _with_less_of_a_gpu(picture: Picture, workload: WorkloadView) -> WayOut | None:
-    pod = next(filter(waits, workload.pods), None)
-    if pod is None or len(workload.pods) > 1 or pod.demand.devices != 1 or pod.demand.counted:
-        return None
-    if not pod.demand.milli:
-        return None
-
-    def attempt(tenths: int) -> Plan | None:
-        demand = replaced(pod.demand, milli=tenths * MILLI_PER_GPU // 10)
-        return _plan_if_starts(picture, replaced(workload, pods=(replaced(pod, demand=demand),)))
-
-    found = _most(1, (pod.demand.milli * 10 - 1) // MILLI_PER_GPU, attempt)
-    if found is None:
-        return None
-    tenths, plan = found
-    return WayOut(f"gpu-fraction is 0.{tenths} or less", _effect(picture, plan, workload))
-
-
-def _in_another_pool(picture: Picture, workload: WorkloadView) -> WayOut | None:
-    for pool in sorted(set(picture.snapshot.pools) - set(workload.pools)):
-        plan = _plan_if_starts(picture, replaced(workload, pools=(*workload.pools, pool)))
-        if plan is not None:
-            return WayOut(f"node pool {pool} is allowed, too", _effect(picture, plan, workload))
-    return None
-
-
-def _with_more_priority(picture: Picture, workload: WorkloadView) -> WayOut | None:
-    if workload.priority >= _HIGHEST_PRIORITY:
-        return None
-
-    def attempt(less: int) -> Plan | None:
-        return _plan_if_starts(picture, replaced(workload, priority=_HIGHEST_PRIORITY - less))
-
-    found = _most(0, _HIGHEST_PRIORITY - workload.priority - 1, attempt)
-    if found is None:
-        return None
-    less, plan = found
-    change = f"its priority is {_HIGHEST_PRIORITY - less} or more"
-    return WayOut(change, _effect(picture, plan, workload))
-
-
-def _with_more_quota(picture: Picture, workload: WorkloadView) -> WayOut | None:
-    pool = workload.pools[0] if workload.pools else ""
-    mine = picture.plan.shares.get((workload.project, pool))
-    if mine is None or not is_limited(mine.quota[GPU]):
-        return None
-    has = mine.quota[GPU] // MILLI_PER_GPU
-    most = sum(picture.snapshot.nodes.cards.capacity_milli) // MILLI_PER_GPU
-    key = (workload.project, pool)
-
-    def attempt(less: int) -> Plan | None:
-        try:
-            changed = picture.changed(quotas={key: (most - less) * MILLI_PER_GPU})
-        except BadChangeError:
-            return None
-        return changed.plan if starts(changed.plan, workload) else None
-
-    found = _most(0, most - has - 1, attempt)
-    if found is None:
-        return None
-    less, plan = found
-    change = f"the quota of {workload.project} is {most - less} or more"
-    return WayOut(change, _effect(picture, plan, workload))
-
-
-def _with_more_hours(picture: Picture, workload: WorkloadView) -> WayOut | None:
-    pool = workload.pools[0] if workload.pools else ""
-    mine = picture.plan.shares.get((workload.project, pool))
-    if mine is None or not mine.month or not mine.month.is_spent_at(picture.snapshot.now_s):
-        return None
-    is_known = mine.month.is_known_at(picture.snapshot.now_s)
-    hours = (mine.month.used if is_known else 0) // PER_GPU_HOUR + 1
-    changed = picture.changed(budgets={(workload.project, pool): hours * PER_GPU_HOUR})
-    if not starts(changed.plan, workload):
-        return None
-    change = f"gpuHoursPerMonth of {workload.project} is {hours} or more"
-    return WayOut(change, _effect(picture, changed.plan, workload))
-
-
-def _plan_if_starts(picture: Picture, workload: WorkloadView) -> Plan | None:
-    """The plan with the workload as given, if it starts by it."""
-    plan = picture.changed(workloads=[workload]).plan
-    return plan if starts(plan, workload) else None
-
-
-def _most(low: int, high: int, attempt: Callable[[int], Plan | None]) -> tuple[int, Plan] | None:
-    """The largest number from `low` to `high` that an attempt succeeds with, and its plan: by
-    halving, as if all smaller numbers succeeded, too. None where `low` fails."""
-    if high < low:
-        return None
-    plan = attempt(low)
-    if plan is None:
-        return None
-    best = (low, plan)
-    low += 1
-    for _ in range(_MOST_TRIES):
-        if low > high:
-            break
-        middle = (low + high + 1) // 2
-        plan = attempt(middle)
-        if plan is None:
-            high = middle - 1
-        else:
-            best, low = (middle, plan), middle + 1
-    return best
-
-
-def _effect(picture: Picture, plan: Plan, workload: WorkloadView) -> str:
-    """What the plan does to the work of others that is not done anyway, by project."""
-    anyway = {_uid(each) for each in leaving(picture.plan)}
-    stopped: Counter[str] = Counter()
-    for eviction in plan.evictions:
-        if eviction.pod.uid not in anyway:
-            victim = picture.snapshot.workloads.get(eviction.workload)
-            stopped[victim.project if victim else ""] += eviction.pod.held_milli
-    moved = sum(move.placement.pod.uid not in anyway for move in plan.moves)
-    told = [f"{count_gpus(milli)} of {project} taken" for project, milli in sorted(stopped.items())]
-    if moved:
-        told.append(f"{moved} {'pod moves' if moved == 1 else 'pods move'}")
-    return " and ".join(told)
-
-
-def _uid(leaver: object) -> str:
-    pod = getattr(leaver, "pod", None) or leaver.placement.pod  # type: ignore[attr-defined]
-    return str(pod.uid)

@@ -33,12 +33,27 @@ from extender.view.front_proxy import read_front_proxy
 from extender.view.line import as_time
 from extender.view.picture import Picture
 from extender.view.registration import register, write_certificate
-from extender.view.server import Questions
+from extender.view.server import LIMITS, Questions
 
 #: A picture answers questions for this long, so that a burst of them costs one decision.
 FRESH_S: Final = 1.0
+#: Where a decision takes more CPU time than this, lists are answered from one made ahead.
+QUICK_S: Final = 0.2
+#: The rest between two decisions made ahead, in seconds and in times of what one takes: a fifth of
+#: a core at most.
+REST_S: Final = 5.0
+REST_TIMES: Final = 4.0
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, frozen=True)
+class _Taken:
+    """A picture, when it was taken (monotonic seconds), and what answers say of that."""
+
+    at: float
+    picture: Picture
+    as_of: AsOf
 
 
 @dataclass(slots=True, frozen=True)
@@ -58,7 +73,9 @@ class View:
         self.state = ClusterState()
         self._past_use = PastUseKeeper(self.state)
         self._newest = 0
-        self._last: tuple[float, Picture, AsOf] | None = None
+        self._last: _Taken | None = None
+        self._ahead: _Taken | None = None
+        self._took_s = 0.0
         self.reflectors: list[Reflector[Any]] = [
             Reflector(client, resource, self._deliver, ends_on_restore=True) for resource in MODEL
         ]
@@ -74,14 +91,35 @@ class View:
     def take(self) -> tuple[Picture, AsOf]:
         """The cluster as it is now, or was up to `FRESH_S` ago."""
         now = time.monotonic()
-        if self._last is None or now - self._last[0] > FRESH_S:
-            if self._last is not None and self._last[1].is_decided:
-                before = self._last[1]
+        if self._last is None or now - self._last.at > FRESH_S:
+            if self._last is not None and self._last.picture.is_decided:
+                before = self._last.picture
                 self._past_use.step(before.plan, before.snapshot)
             now_s = int(time.time())
             picture = Picture(self.state.snapshot(now_s), self._settings)
-            self._last = now, picture, AsOf(as_time(now_s), str(self._newest))
-        return self._last[1], self._last[2]
+            self._last = _Taken(now, picture, AsOf(as_time(now_s), str(self._newest)))
+        return self._last.picture, self._last.as_of
+
+    def take_decided(self) -> tuple[Picture, AsOf]:
+        """The newest picture that was decided ahead, where a decision takes more than `QUICK_S`;
+        else as `take`."""
+        if self._ahead is None or self._took_s <= QUICK_S:
+            return self.take()
+        return self._ahead.picture, self._ahead.as_of
+
+    async def decide_ahead(self) -> None:
+        """Decide on the cluster of now, so that `take_decided` has it."""
+        self.take()
+        taken = self._last
+        assert taken is not None
+        self._took_s = await asyncio.to_thread(_decide, taken.picture)
+        self._ahead = taken
+
+    async def run(self) -> None:
+        """Decide ahead until cancelled."""
+        while True:
+            await self.decide_ahead()
+            await asyncio.sleep(max(REST_S, REST_TIMES * self._took_s))
 
     def published(self, key: str) -> str:
         """What the condition `ballast.dev/Placed` of the workload's first waiting pod says."""
@@ -94,6 +132,13 @@ class View:
         version = getattr(getattr(event, "obj", None), "metadata", None)
         if version is not None and version.resource_version.isdigit():
             self._newest = max(self._newest, int(version.resource_version))
+
+
+def _decide(picture: Picture) -> float:
+    """CPU seconds that deciding on the picture took; blocks."""
+    began_s = time.thread_time()
+    assert picture.plan
+    return time.thread_time() - began_s
 
 
 async def run(options: ViewOptions) -> None:
@@ -120,12 +165,13 @@ async def _serve(client: Client, options: ViewOptions) -> None:
         trusted = certificate.read_bytes()
         ca = folder / "front-proxy.crt"
         ca.write_text(proxy.ca, encoding="utf-8")
-        forecaster = Forecaster(lambda: view.take()[0])
+        forecaster = Forecaster(lambda: view.take_decided()[0])
         listener = Listener(
             Questions(view, forecaster).app(),
             Address.parse(options.listen),
             TlsFiles(str(certificate), str(key), str(ca)),
             proxy.names or None,
+            LIMITS,
         )
         await listener.open()
         stack.push_async_callback(listener.close)
@@ -133,8 +179,10 @@ async def _serve(client: Client, options: ViewOptions) -> None:
             for reflector in view.reflectors:
                 tasks.create_task(reflector.run())
             await asyncio.gather(*(reflector.wait_synced() for reflector in view.reflectors))
+            await view.decide_ahead()
             gc.freeze()
             await register(client, trusted)
             _log.info("answering", nodes=len(view.state.gpu_nodes))
             tasks.create_task(listener.run())
+            tasks.create_task(view.run())
             tasks.create_task(forecaster.run())

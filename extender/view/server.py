@@ -5,7 +5,9 @@ question about one namespace names no work of others.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -13,6 +15,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import Counter, Histogram
 
+from extender.http.connections import USUAL
 from extender.state.model import WorkloadView
 from extender.view.answers import (
     API_VERSION,
@@ -26,7 +29,7 @@ from extender.view.answers import (
     Simulation,
     SnapshotOfCluster,
 )
-from extender.view.explain import explain, find
+from extender.view.explain import explain, find, try_ways
 from extender.view.figures import all_figures
 from extender.view.file_names import Names
 from extender.view.line import waiting
@@ -36,6 +39,10 @@ from extender.view.snapshot_file import as_file
 
 #: Questions that wait for their turn; a further one is told to come again.
 MOST_WAITING: Final = 32
+#: For this long the ways out of one workload are tried; what is left is said to be untried.
+TRIED_S: Final = 10.0
+#: A question that has waited for so long is given up, by its client too.
+LIMITS: Final = replace(USUAL, request_s=60.0)
 _MAX_BODY: Final = 2**20
 _JSON: Final = "application/json"
 #: The one snapshot there is.
@@ -55,6 +62,8 @@ _DISAGREEMENTS = Counter(
 
 _log = structlog.get_logger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+#: Makes the answer from a picture, in threads.
+Answerer = Callable[[Picture, AsOf], Awaitable[object]]
 
 #: Plural, kind, whether namespaced, verbs.
 _RESOURCES: Final = (
@@ -76,6 +85,9 @@ class Pictures(Protocol):
     def take(self) -> tuple[Picture, AsOf]:
         """The cluster as it is now."""
 
+    def take_decided(self) -> tuple[Picture, AsOf]:
+        """As it was some seconds ago, decided already, where a decision takes long; else as now."""
+
     def published(self, key: str) -> str:
         """The reason that the controller gave the workload's pods; empty where it gave none."""
 
@@ -91,14 +103,26 @@ class NotFoundError(Exception):
     """What is asked about does not exist; the message says what."""
 
 
+class _Turn:
+    """Questions of one kind: one is answered at a time, from the picture that `take` gives."""
+
+    def __init__(self, take: Callable[[], tuple[Picture, AsOf]]) -> None:
+        self.take = take
+        self.lock = asyncio.Lock()
+        self.n_waiting = 0
+
+
 class Questions:
-    """Answers one question after the other, each in a thread, so that health is always told."""
+    """Answers questions in threads, so that health is always told.
+
+    Questions that take one decision do not wait for those that take many.
+    """
 
     def __init__(self, pictures: Pictures, forecasts: Forecasts) -> None:
         self._pictures = pictures
         self._forecasts = forecasts
-        self._turn = asyncio.Lock()
-        self._n_waiting = 0
+        self._short = _Turn(pictures.take_decided)
+        self._long = _Turn(pictures.take)
 
     def app(self) -> web.Application:
         """The HTTP surface."""
@@ -118,25 +142,31 @@ class Questions:
         return app
 
     async def explanation(self, request: web.Request) -> web.Response:
-        """Why a workload, a pod, or what an owner made, waits."""
+        """Why a workload, a pod, or what an owner made, waits. With `?tried=false` nothing is
+        tried: no ways to a place, and none out."""
         namespace, name = request.match_info["ns"], request.match_info["name"]
+        is_tried = request.query.get("tried") != "false"
 
-        def answer(picture: Picture, as_of: AsOf) -> object:
-            workload, others = find(picture, namespace, name)
-            if workload is None:
-                raise NotFoundError(
-                    f'nothing that Ballast schedules in namespace "{namespace}" is called "{name}",'
-                    " or belongs to something called so"
-                )
-            published = self._pictures.published(workload.key)
-            told = explain(picture, workload, as_of, others=others, published=published)
+        async def answer(picture: Picture, as_of: AsOf) -> object:
+            try:
+                found = await asyncio.to_thread(_found, picture, namespace, name)
+            except NotFoundError:
+                # It may be younger than a picture of some seconds ago.
+                picture, as_of = self._pictures.take()
+                found = await asyncio.to_thread(_found, picture, namespace, name)
+            # What the controller says now is compared with a picture of now only.
+            published = self._pictures.published(found[0].key) if is_tried else ""
+            told = await asyncio.to_thread(explain, picture, found, as_of, published)
             if told.waiting_pods:
-                told.forecast = self._forecasts.tell(picture, workload)
+                told.forecast = await asyncio.to_thread(self._forecasts.tell, picture, found[0])
+            if is_tried:
+                await asyncio.to_thread(try_ways, told, picture, found[0], _timer(TRIED_S))
             if not told.agrees:
                 _DISAGREEMENTS.inc()
             return told
 
-        return await self._answer("explanations", answer)
+        turn = self._long if is_tried else self._short
+        return await self._answer(request, "explanations", answer, turn)
 
     async def queue(self, request: web.Request) -> web.Response:
         """What waits, in line."""
@@ -150,15 +180,15 @@ class Questions:
                     each.forecast = self._forecasts.tell(picture, workload)
             return QueueList(as_of=as_of, items=items)
 
-        return await self._answer("queues", answer)
+        return await self._answer(request, "queues", _in_thread(answer), self._short)
 
-    async def shares(self, _request: web.Request) -> web.Response:
+    async def shares(self, request: web.Request) -> web.Response:
         """The figures of all queues."""
 
         def answer(picture: Picture, as_of: AsOf) -> object:
             return ShareList(as_of=as_of, items=list(all_figures(picture.plan, picture.snapshot)))
 
-        return await self._answer("shares", answer)
+        return await self._answer(request, "shares", _in_thread(answer), self._short)
 
     async def simulation(self, request: web.Request) -> web.Response:
         """What would happen if."""
@@ -168,7 +198,7 @@ class Questions:
             asked.status = simulate(picture, asked.spec, as_of)
             return asked
 
-        return await self._answer("simulations", answer, status=201)
+        return await self._answer(request, "simulations", _in_thread(answer), self._long)
 
     async def snapshot(self, request: web.Request) -> web.Response:
         """The cluster of now as a scenario file; with `?anonymous=true` its names are hashed."""
@@ -178,25 +208,50 @@ class Questions:
             told = as_file(picture, names)
             return SnapshotOfCluster(metadata=Metadata(NOW), as_of=as_of, scenario=told)
 
-        return await self._answer("snapshots", answer)
+        return await self._answer(request, "snapshots", _in_thread(answer), self._long)
 
     async def _answer(
-        self, resource: str, answer: Callable[[Picture, AsOf], object], status: int = 200
+        self, request: web.Request, resource: str, answer: Answerer, turn: _Turn
     ) -> web.Response:
+        status = 201 if request.method == "POST" else 200
         if not self._pictures.is_ready:
             raise web.HTTPServiceUnavailable(text="the picture of the cluster is not complete yet")
-        if self._n_waiting >= MOST_WAITING:
+        if turn.n_waiting >= MOST_WAITING:
             raise web.HTTPTooManyRequests(text=f"{MOST_WAITING} questions wait; ask again")
-        self._n_waiting += 1
+        turn.n_waiting += 1
         try:
             with _SECONDS.labels(resource).time():
-                async with self._turn:
-                    picture, as_of = self._pictures.take()
-                    told = await asyncio.to_thread(answer, picture, as_of)
+                async with turn.lock:
+                    if request.transport is None:
+                        raise ConnectionResetError("the client has gone")
+                    told = await answer(*turn.take())
+                    body = await asyncio.to_thread(msgspec.json.encode, told)
         finally:
-            self._n_waiting -= 1
+            turn.n_waiting -= 1
         _ANSWERS.labels(resource, str(status)).inc()
-        return web.Response(status=status, body=msgspec.json.encode(told), content_type=_JSON)
+        return web.Response(status=status, body=body, content_type=_JSON)
+
+
+def _in_thread(answer: Callable[[Picture, AsOf], object]) -> Answerer:
+    """The answer as it is made in a thread."""
+    return lambda picture, as_of: asyncio.to_thread(answer, picture, as_of)
+
+
+def _found(picture: Picture, namespace: str, name: str) -> tuple[WorkloadView, int]:
+    """As `find`; raises NotFoundError."""
+    workload, others = find(picture, namespace, name)
+    if workload is None:
+        raise NotFoundError(
+            f'nothing that Ballast schedules in namespace "{namespace}" is called "{name}",'
+            " or belongs to something called so"
+        )
+    return workload, others
+
+
+def _timer(for_s: float) -> Callable[[], bool]:
+    """Says whether so many seconds have passed since now."""
+    ends_s = time.monotonic() + for_s
+    return lambda: time.monotonic() > ends_s
 
 
 @web.middleware

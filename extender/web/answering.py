@@ -1,19 +1,22 @@
 """How a page answers: as HTML, as JSON, or as a stream that sends it again when it has changed.
 
-A request's Accept header says which. JSON has the answers as the API server gave them.
+A request's Accept header says which. JSON has the answers as the API server gave them. What takes
+long of a page comes last in its HTML, and what is known already is sent before.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import jinja2
 import msgspec
 from aiohttp import web
+from markupsafe import Markup
 
 from extender.cli.questions import forecasts
+from extender.http.connections import USUAL
 from extender.view.answers import AsOf
 from extender.web.guard import HEADERS
 from extender.web.questions import NoAnswerError
@@ -22,15 +25,22 @@ _HERE: Final = Path(__file__).parent
 #: A stream asks again after so long, and ends after so many times: the browser begins a new one.
 EVERY_S: Final = 5.0
 ROUNDS: Final = 120
+#: How long a connection may wait for the end of an answer: a stream's whole life, and some rounds.
+LIMITS: Final = replace(USUAL, request_s=(ROUNDS + 12) * EVERY_S)
 #: Streams at once; a page without one stays as it is, until the browser asks again.
 MOST_STREAMS: Final = 64
+#: Proxies pass on at once what is written.
+_UNBUFFERED: Final = {"X-Accel-Buffering": "no"}
+#: Where in a page its `later` part belongs.
+LATER: Final = Markup("<!-- later -->")
 
 
 @dataclass(slots=True, frozen=True)
 class Told:
     """What a page has to say: `values` for its template, `data` for programs.
 
-    `command` says the same in a terminal.
+    `command` says the same in a terminal. `later` finds what the page has in place of `LATER`; its
+    `data` is that of the whole page.
     """
 
     template: str
@@ -39,6 +49,7 @@ class Told:
     data: object = None
     as_of: AsOf | None = None
     status: int = 200
+    later: "Page | None" = None
 
 
 Page = Callable[[web.Request], Awaitable[Told]]
@@ -75,18 +86,33 @@ class Answering:
                 return await self._stream(request, page)
             told = await _told(request, page)
             if "application/json" in accepted and "text/html" not in accepted:
+                if told.later:
+                    told = await _told(request, told.later)
                 body = msgspec.json.encode(told.data)
                 return web.Response(body=body, content_type="application/json", status=told.status)
+            if told.later:
+                return await self._in_two(request, told, told.later)
             text = self._html(request, told)
             return web.Response(text=text, content_type="text/html", status=told.status)
 
         return handler
 
+    async def _in_two(self, request: web.Request, told: Told, later: Page) -> web.StreamResponse:
+        """What is known first, so that it is read while the rest is found."""
+        first, _, last = self._html(request, told).partition(LATER)
+        answer = web.StreamResponse(headers=HEADERS | _UNBUFFERED)
+        answer.content_type, answer.charset = "text/html", "utf-8"
+        await answer.prepare(request)
+        await answer.write(first.encode())
+        part = self._html(request, await _told(request, later, "later.html"))
+        await answer.write(f"{part}{last}".encode())
+        return answer
+
     async def _stream(self, request: web.Request, page: Page) -> web.StreamResponse:
         """Server-sent events: the page, whenever it differs from what was sent last."""
         if self._n_streams >= MOST_STREAMS:
             return web.Response(status=503, text="too many streams are open\n")
-        answer = web.StreamResponse(headers=HEADERS | {"X-Accel-Buffering": "no"})
+        answer = web.StreamResponse(headers=HEADERS | _UNBUFFERED)
         answer.content_type = "text/event-stream"
         self._n_streams += 1
         try:
@@ -120,15 +146,16 @@ class Answering:
             "sort": request.query.get("sort", ""),
             "command": told.command,
             "as_of": told.as_of,
+            "later": LATER,
         }
         return self._templates.get_template(told.template).render(**values | told.values)
 
 
-async def _told(request: web.Request, page: Page) -> Told:
-    """What the page tells, or why there is no answer."""
+async def _told(request: web.Request, page: Page, refused: str = "refused.html") -> Told:
+    """What the page tells, or why there is no answer, by the template `refused`."""
     try:
         return await page(request)
     except NoAnswerError as error:
         data = {"message": str(error), "code": error.status}
         values = {"message": str(error)}
-        return Told("refused.html", "", values, data, status=error.status)
+        return Told(refused, "", values, data, status=error.status)

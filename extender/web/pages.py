@@ -114,11 +114,18 @@ class Pages:
         return Told("queue.html", command, values, told, told.as_of)
 
     async def workload(self, request: web.Request) -> Told:
-        """Why one workload waits, and the ways out that were tried."""
+        """Why one workload waits, and then the ways out that were tried."""
+        ask = self._asker(request)
         namespace, name = request.match_info["ns"], request.match_info["name"]
-        told = await self._asker(request).explanation(namespace, name)
+        told = await ask.explanation(namespace, name, is_tried=False)
         command = f"kubectl ballast why {name} -n {namespace}"
-        return Told("workload.html", command, {"told": told}, told, told.as_of)
+
+        async def tried(_request: web.Request) -> Told:
+            whole = await ask.explanation(namespace, name, is_tried=True)
+            return Told("ways.html", command, {"told": whole}, whole)
+
+        later = tried if told.reason else None
+        return Told("workload.html", command, {"told": told}, told, told.as_of, later=later)
 
     async def shares(self, request: web.Request) -> Told:
         """Quota, fair share and what is held, by queue."""

@@ -13,6 +13,7 @@ from extender.http.server import Address, Listener, ListenError
 from extender.kube.borrowed import check_no_credentials
 from extender.kube.client import Client
 from extender.kube.connection import Connection, Source, namespace_of
+from extender.web.answering import LIMITS
 from extender.web.guard import guard, guard_behind_proxy
 from extender.web.identity import each_user, one_user
 from extender.web.pages import Pages
@@ -66,7 +67,7 @@ async def _serve_one_user(options: WebOptions, address: Address) -> None:
         root = f"/{secrets.token_urlsafe(24)}"
         hosts: frozenset[str] = frozenset()
         pages = Pages(one_user(ApiServer(client)), namespace, root, guard(root[1:], lambda: hosts))
-        listener = Listener(pages.app(), address)
+        listener = Listener(pages.app(), address, limits=LIMITS)
         await listener.open()
         try:
             host = f"[{address.host}]" if ":" in address.host else address.host
@@ -93,7 +94,7 @@ async def _serve_each_user(options: WebOptions, address: Address) -> None:
             await observed.open()
             stack.push_async_callback(observed.close)
         pages = Pages(each_user(connection), options.namespace, "", guard_behind_proxy)
-        listener = Listener(pages.app(), address)
+        listener = Listener(pages.app(), address, limits=LIMITS)
         await listener.open()
         stack.push_async_callback(listener.close)
         click.echo(f"http://{address.host}:{listener.port}/")

@@ -77,8 +77,8 @@ class Questions(Protocol):
     async def queue(self, namespace: str) -> QueueList:
         """What waits, in order."""
 
-    async def explanation(self, namespace: str, name: str) -> Explanation:
-        """Why a workload waits."""
+    async def explanation(self, namespace: str, name: str, *, is_tried: bool) -> Explanation:
+        """Why a workload waits; where `is_tried`, what would let it start, which takes long."""
 
     async def shares(self) -> ShareList:
         """The figures of every queue."""
@@ -118,12 +118,12 @@ class ApiServer:
         )
         return msgspec.json.decode(await self._ask(Call("GET", path)), type=QueueList)
 
-    async def explanation(self, namespace: str, name: str) -> Explanation:
+    async def explanation(self, namespace: str, name: str, *, is_tried: bool) -> Explanation:
         """Why a workload waits, and what would let it start."""
         path = f"{_ROOT}/namespaces/{_segment(namespace)}/explanations/{_segment(name)}"
-        return msgspec.json.decode(
-            await self._ask(Call("GET", path, deadline_s=_DEADLINE_S)), type=Explanation
-        )
+        query = {} if is_tried else {"tried": "false"}
+        answer = await self._ask(Call("GET", path, query=query, deadline_s=_DEADLINE_S))
+        return msgspec.json.decode(answer, type=Explanation)
 
     async def shares(self) -> ShareList:
         """The figures of every queue in each node pool."""

@@ -39,6 +39,9 @@ def print_explanation(told: Answer) -> None:
         "STARTS NOW IF   (each was tried on the cluster as it is)",
         ((safe(way["change"]), safe(way.get("effect", ""))) for way in ways),
     )
+    if not_tried := told.get("notTried"):
+        said = f"not tried, since that would have taken too long: {', '.join(not_tried)}"
+        out.print(f"[dim]  {safe(said)}[/dim]", soft_wrap=True)
     if told.get("help") and not ways:
         out.print(f"\n{safe(told['help'])}", soft_wrap=True)
     out.print(f"\n[dim]{safe(_as_of(told))}[/dim]", soft_wrap=True)

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from extender.policy.decide import decide
-from extender.state.model import ElasticView
+from extender.state.model import ElasticView, WorkloadView
 from extender.view.answers import AsOf, Explanation
-from extender.view.explain import explain, find
+from extender.view.explain import explain, find, try_ways
 from extender.view.line import waiting
 from extender.view.picture import Picture
 from tests.support.snapshots import Cluster
@@ -32,7 +32,13 @@ def told(cluster: Cluster, key: str, **given: str) -> Explanation:
     namespace, name = key.split("/")
     workload, others = find(picture, namespace, name)
     assert workload is not None
-    return explain(picture, workload, NOW, others=others, **given)
+    return tried(picture, (workload, others), **given)
+
+
+def tried(picture: Picture, found: tuple[WorkloadView, int], **given: str) -> Explanation:
+    told = explain(picture, found, NOW, **given)
+    try_ways(told, picture, found[0], lambda: False)
+    return told
 
 
 def test_a_workload_above_its_share_is_told_the_share_and_what_would_help() -> None:
@@ -57,7 +63,7 @@ def test_each_way_out_is_one_with_which_the_decision_starts_it() -> None:
     picture = Picture(cluster.snapshot())
     workload, _ = find(picture, "ns", "wait")
     assert workload is not None
-    found = explain(picture, workload, NOW)
+    found = tried(picture, (workload, 0))
     quota = next(each for each in found.ways_out if "quota" in each.change)
     least = int(quota.change.split(" is ")[1].split()[0])
     for figure, is_enough in ((least, True), (least - 1, False)):
@@ -168,7 +174,7 @@ def test_budget_that_is_used_is_told_with_the_hours_that_would_help() -> None:
     cluster.job("next", "a")
     spend(cluster, "a", used=100)
     picture = Picture(cluster.snapshot())
-    found = explain(picture, picture.snapshot.workloads["ns/next"], NOW)
+    found = tried(picture, (picture.snapshot.workloads["ns/next"], 0))
     assert found.reason == "OverBudget"
     assert found.help.startswith("It starts when it fits within the quota, or in the next month")
     (limits,) = (each for each in found.checks if each.name == "limits")

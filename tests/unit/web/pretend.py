@@ -1,5 +1,7 @@
 """Answers for the pages, made in memory; what the API server gives is tested in integration."""
 
+import asyncio
+
 from extender.api.kinds import GpuNode, GpuNodeSpec, GpuNodeStatus, GpuProject, GpuProjectSpec
 from extender.api.ledger import CardShare, Device, Row
 from extender.api.objects import ObjectMeta, Pod
@@ -88,6 +90,9 @@ class Pretend:
         self.asked: list[str] = []
         self.spec: SimulationSpec | None = None
         self.refused: NoAnswerError | None = None
+        #: What is tried is told once this is set.
+        self.trying = asyncio.Event()
+        self.trying.set()
 
     def _ask(self, what: str) -> None:
         self.asked.append(what)
@@ -99,10 +104,13 @@ class Pretend:
         self._ask(f"queue {namespace}")
         return QueueList(as_of=NOW, items=self.items)
 
-    async def explanation(self, namespace: str, name: str) -> Explanation:
+    async def explanation(self, namespace: str, name: str, *, is_tried: bool) -> Explanation:
         """One workload that waits."""
         self._ask(f"explanation {namespace}/{name}")
-        return Explanation(
+        if is_tried:
+            await self.trying.wait()
+            self._ask("tried")
+        told = Explanation(
             metadata=Metadata(name, namespace),
             state="waits",
             workload=f"{namespace}/{name}",
@@ -118,10 +126,16 @@ class Pretend:
             message="all 16 GPUs are taken",
             place=Place(1, 2, 3, 4),
             queue=_figures("team-a"),
-            checks=[Check("room now", "no", "none free"), Check("preemption", "not tried", "off")],
             forecast=Forecast("promised", NOW.time, NOW.time, "within quota", 9, 7),
-            ways_out=[WayOut("minMember is 2 or less", "2 GPUs of <b>search</b> taken")],
         )
+        if is_tried:
+            told.checks = [
+                Check("room now", "no", "none free"),
+                Check("preemption", "not tried", "off"),
+            ]
+            told.ways_out = [WayOut("minMember is 2 or less", "2 GPUs of <b>search</b> taken")]
+            told.not_tried = ["more quota"]
+        return told
 
     async def shares(self) -> ShareList:
         """A department and a project that borrows."""

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ PAGES = (
 )
 
 Get = Callable[..., Awaitable[tuple[int, str, dict[str, str]]]]
+Begin = Callable[[str], AbstractAsyncContextManager[aiohttp.ClientResponse]]
 
 
 @pytest.fixture
@@ -44,6 +46,28 @@ def pretend() -> Pretend:
 
 @pytest.fixture
 async def get(pretend: Pretend) -> AsyncIterator[Get]:
+    async with session_of(pretend) as (session, root):
+
+        async def ask(
+            path: str, *, token: str = TOKEN, method: str = "GET", **options: Any
+        ) -> tuple[int, str, dict[str, str]]:
+            url = f"{root}/{token}/{path}"
+            async with session.request(method, url, **options) as answer:
+                return answer.status, await answer.text(), dict(answer.headers)
+
+        yield ask
+
+
+@pytest.fixture
+async def begin(pretend: Pretend) -> AsyncIterator[Begin]:
+    """The answer to a GET, its body unread."""
+    async with session_of(pretend) as (session, root):
+        yield lambda path: session.get(f"{root}/{TOKEN}/{path}")
+
+
+@asynccontextmanager
+async def session_of(pretend: Pretend) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+    """A session, and where the pages are."""
     hosts: set[str] = set()
     checked = guard(TOKEN, lambda: frozenset(hosts))
     pages = Pages(one_user(pretend), "team-a", f"/{TOKEN}", checked)
@@ -53,15 +77,7 @@ async def get(pretend: Pretend) -> AsyncIterator[Get]:
     port = runner.addresses[0][1]
     hosts.add(f"{LOOPBACK}:{port}")
     async with aiohttp.ClientSession() as session:
-
-        async def ask(
-            path: str, *, token: str = TOKEN, method: str = "GET", **options: Any
-        ) -> tuple[int, str, dict[str, str]]:
-            url = f"http://{LOOPBACK}:{port}/{token}/{path}"
-            async with session.request(method, url, **options) as answer:
-                return answer.status, await answer.text(), dict(answer.headers)
-
-        yield ask
+        yield session, f"http://{LOOPBACK}:{port}"
     await runner.cleanup()
 
 
@@ -169,7 +185,35 @@ async def test_workload_shows_checks_and_ways_out(get: Get, pretend: Pretend) ->
     _, text, _ = await get("workload/team-a/train")
     for words in ("OverFairShare", "Number 1 of 2", "room now", "minMember is 2 or less"):
         assert words in text
-    assert pretend.asked == ["explanation team-a/train"]
+    assert "Not tried, since that would have taken too long: more quota." in text
+    assert text.endswith("</html>")
+    assert pretend.asked == ["explanation team-a/train"] * 2 + ["tried"]
+
+
+async def test_what_is_known_of_a_workload_comes_before_what_is_tried(
+    begin: Begin, pretend: Pretend
+) -> None:
+    pretend.trying.clear()
+    async with begin("workload/team-a/train") as answer:
+        first = (await answer.content.readuntil(b"being tried")).decode()
+        for words in ("OverFairShare", "Number 1 of 2", "Its queue"):
+            assert words in first
+        assert answer.headers["Content-Security-Policy"] == POLICY
+        pretend.trying.set()
+        assert "minMember is 2 or less" in await answer.text()
+
+
+async def test_a_refusal_of_what_is_tried_is_told_in_its_place(
+    begin: Begin, pretend: Pretend
+) -> None:
+    pretend.trying.clear()
+    async with begin("workload/team-a/train") as answer:
+        await answer.content.readuntil(b"being tried")
+        pretend.refused = NoAnswerError("32 questions wait; ask again", 429)
+        pretend.trying.set()
+        rest = await answer.text()
+    assert "was not tried: 32 questions wait; ask again" in rest
+    assert rest.endswith("</html>")
 
 
 async def test_shares_put_a_department_before_its_projects(get: Get) -> None:

@@ -139,6 +139,10 @@ async def test_a_refusal_is_json_too(ask: Ask, pretend: Pretend) -> None:
     assert (status, json.loads(text)) == (403, {"message": "forbidden", "code": 403})
 
 
+def test_a_connection_may_wait_for_longer_than_a_stream_lives() -> None:
+    assert answering.LIMITS.request_s > answering.ROUNDS * answering.EVERY_S + answering.EVERY_S
+
+
 async def test_a_stream_sends_the_page_again_only_when_it_has_changed(
     url: str, pretend: Pretend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,9 +43,14 @@ def test_ways_of_why_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> No
             {"name": "limits", "outcome": "yes", "message": "it has no limit"},
         ],
     }
+    told["notTried"] = ["more priority", "more quota"]
     print_explanation(told)
     found = rows(capsys.readouterr().out)
-    assert found == [f"  no room now  {LONG}", "  ok limits    it has no limit"]
+    assert found == [
+        f"  no room now  {LONG}",
+        "  ok limits    it has no limit",
+        "  not tried, since that would have taken too long: more priority, more quota",
+    ]
 
 
 def test_changes_of_whatif_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:

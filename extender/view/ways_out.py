@@ -1,0 +1,210 @@
+"""Changes with which a workload starts now: each is tried on this moment's cluster. Pure.
+
+A try is one decision on the changed cluster, which takes seconds where ten thousand workloads wait.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace as replaced
+
+from extender.api.months import PER_GPU_HOUR
+from extender.api.units import MILLI_PER_GPU, count_gpus
+from extender.policy.plan import Plan
+from extender.state.model import GPU, WorkloadView
+from extender.view.answers import WayOut
+from extender.view.picture import BadChangeError, Picture, is_limited, starts, waits
+
+#: Quotas that are tried, each a decision: halving finds the least of 4,096 GPUs in twelve.
+_MOST_TRIES: Final = 12
+#: Highest priority class of those that `manifests/base/priority-classes` has.
+_HIGHEST_PRIORITY: Final = 125
+
+#: Whether the time for tries is over.
+IsLate = Callable[[], bool]
+#: A number, and the plan with it.
+Found = tuple[int, Plan]
+
+
+class LateError(Exception):
+    """The time is over, and nothing was found."""
+
+
+@dataclass(slots=True, frozen=True)
+class Trial:
+    """What is tried for a workload that waits, until it is late."""
+
+    picture: Picture
+    workload: WorkloadView
+    is_late: IsLate
+
+    def plan_of(self, changed: Picture) -> Plan | None:
+        """The decision on the changed cluster, if the workload starts by it; raises LateError."""
+        if self.is_late():
+            raise LateError
+        plan = changed.decided()
+        return plan if starts(plan, changed.snapshot.workloads[self.workload.key]) else None
+
+    def plan_with(self, workload: WorkloadView) -> Plan | None:
+        """The same where only the workload is changed."""
+        return self.plan_of(self.picture.changed(workloads=[workload]))
+
+    def most(self, low: int, high: int, attempt: Callable[[int], Plan | None]) -> Found | None:
+        """The largest number from `low` to `high` that an attempt succeeds with, and its plan: by
+        halving, as if all smaller numbers succeeded, too. None where `low` fails.
+
+        The largest that was found until it is late; raises LateError where that is none.
+        """
+        if high < low or (plan := attempt(low)) is None:
+            return None
+        best = (low, plan)
+        low += 1
+        for _ in range(_MOST_TRIES):
+            if low > high or self.is_late():
+                break
+            middle = (low + high + 1) // 2
+            plan = attempt(middle)
+            if plan is None:
+                high = middle - 1
+            else:
+                best, low = (middle, plan), middle + 1
+        return best
+
+    def way(self, change: str, plan: Plan) -> WayOut:
+        """The change, and what else its decision brings about."""
+        return WayOut(change, _effect(self.picture, plan))
+
+    @property
+    def pool(self) -> str:
+        """Its first node pool; empty where it has none."""
+        return self.workload.pools[0] if self.workload.pools else ""
+
+
+def ways_out(trial: Trial) -> tuple[list[WayOut], list[str]]:
+    """What was found, and the kinds of changes for which there was no time."""
+    found: list[WayOut] = []
+    not_tried: list[str] = []
+    for name, attempt in _ATTEMPTS.items():
+        try:
+            way = attempt(trial)
+        except LateError:
+            not_tried.append(name)
+        else:
+            found += [way] if way else []
+    return found, not_tried
+
+
+def _with_fewer_pods(trial: Trial) -> WayOut | None:
+    workload = trial.workload
+    if workload.min_member < 2 or workload.tree is not None:
+        return None
+
+    def attempt(n: int) -> Plan | None:
+        return trial.plan_with(replaced(workload, min_member=n))
+
+    found = trial.most(1, workload.min_member - 1, attempt)
+    return trial.way(f"minMember is {found[0]} or less", found[1]) if found else None
+
+
+def _with_less_of_a_gpu(trial: Trial) -> WayOut | None:
+    workload = trial.workload
+    pod = next(filter(waits, workload.pods), None)
+    if pod is None or len(workload.pods) > 1 or pod.demand.devices != 1 or pod.demand.counted:
+        return None
+    if not pod.demand.milli:
+        return None
+
+    def attempt(tenths: int) -> Plan | None:
+        demand = replaced(pod.demand, milli=tenths * MILLI_PER_GPU // 10)
+        return trial.plan_with(replaced(workload, pods=(replaced(pod, demand=demand),)))
+
+    found = trial.most(1, (pod.demand.milli * 10 - 1) // MILLI_PER_GPU, attempt)
+    return trial.way(f"gpu-fraction is 0.{found[0]} or less", found[1]) if found else None
+
+
+def _in_another_pool(trial: Trial) -> WayOut | None:
+    workload = trial.workload
+    for pool in sorted(set(trial.picture.snapshot.pools) - set(workload.pools)):
+        plan = trial.plan_with(replaced(workload, pools=(*workload.pools, pool)))
+        if plan is not None:
+            return trial.way(f"node pool {pool} is allowed, too", plan)
+    return None
+
+
+def _with_more_priority(trial: Trial) -> WayOut | None:
+    """Decisions compare priorities with each other, so only those at which one more workload is
+    reached or passed can make a difference."""
+    workload = trial.workload
+    others = {each.priority for each in trial.picture.snapshot.workloads.values()}
+    steps = {each + more for each in others for more in (0, 1)}
+    priorities = sorted(
+        (p for p in steps if workload.priority < p <= _HIGHEST_PRIORITY), reverse=True
+    )
+
+    def attempt(at: int) -> Plan | None:
+        return trial.plan_with(replaced(workload, priority=priorities[at]))
+
+    found = trial.most(0, len(priorities) - 1, attempt)
+    return trial.way(f"its priority is {priorities[found[0]]} or more", found[1]) if found else None
+
+
+def _with_more_quota(trial: Trial) -> WayOut | None:
+    picture, project = trial.picture, trial.workload.project
+    mine = picture.plan.shares.get((project, trial.pool))
+    if mine is None or not is_limited(mine.quota[GPU]):
+        return None
+    has = mine.quota[GPU] // MILLI_PER_GPU
+    most = sum(picture.snapshot.nodes.cards.capacity_milli) // MILLI_PER_GPU
+
+    def attempt(less: int) -> Plan | None:
+        quotas = {(project, trial.pool): (most - less) * MILLI_PER_GPU}
+        try:
+            return trial.plan_of(picture.changed(quotas=quotas))
+        except BadChangeError:
+            return None
+
+    found = trial.most(0, most - has - 1, attempt)
+    if found is None:
+        return None
+    return trial.way(f"the quota of {project} is {most - found[0]} or more", found[1])
+
+
+def _with_more_hours(trial: Trial) -> WayOut | None:
+    project, now_s = trial.workload.project, trial.picture.snapshot.now_s
+    mine = trial.picture.plan.shares.get((project, trial.pool))
+    if mine is None or not mine.month or not mine.month.is_spent_at(now_s):
+        return None
+    used = mine.month.used if mine.month.is_known_at(now_s) else 0
+    hours = used // PER_GPU_HOUR + 1
+    budgets = {(project, trial.pool): hours * PER_GPU_HOUR}
+    plan = trial.plan_of(trial.picture.changed(budgets=budgets))
+    return trial.way(f"gpuHoursPerMonth of {project} is {hours} or more", plan) if plan else None
+
+
+#: Kinds of changes, those of the user first.
+_ATTEMPTS: Final[dict[str, Callable[[Trial], WayOut | None]]] = {
+    "fewer pods": _with_fewer_pods,
+    "less of a GPU": _with_less_of_a_gpu,
+    "another node pool": _in_another_pool,
+    "more priority": _with_more_priority,
+    "more quota": _with_more_quota,
+    "more GPU-hours": _with_more_hours,
+}
+
+
+def _effect(picture: Picture, plan: Plan) -> str:
+    """What the plan does to the work of others that is not done anyway, by project."""
+    anyway = {eviction.pod.uid for eviction in picture.plan.evictions}
+    anyway |= {move.placement.pod.uid for move in picture.plan.moves}
+    stopped: Counter[str] = Counter()
+    for eviction in plan.evictions:
+        if eviction.pod.uid not in anyway:
+            victim = picture.snapshot.workloads.get(eviction.workload)
+            stopped[victim.project if victim else ""] += eviction.pod.held_milli
+    moved = sum(move.placement.pod.uid not in anyway for move in plan.moves)
+    told = [f"{count_gpus(milli)} of {project} taken" for project, milli in sorted(stopped.items())]
+    if moved:
+        told.append(f"{moved} {'pod moves' if moved == 1 else 'pods move'}")
+    return " and ".join(told)
