@@ -63,9 +63,11 @@ def place_of(picture: Picture, workload: WorkloadView) -> Place | None:
     )
 
 
-def waiting(picture: Picture, namespace: str = "") -> Iterator[Waiting]:
+def waiting(
+    picture: Picture, namespace: str = "", *, is_own_only: bool = False
+) -> Iterator[Waiting]:
     """Every workload that waits, in line. With a namespace, only work of that one is named; of
-    the rest the project, the size and the reason are told."""
+    the rest the project, the size and the reason are told, or nothing where `is_own_only`."""
     line = line_of(picture)
     positions = {key: position for position, key in enumerate(line, 1)}
     apart = [key for key in picture.plan.waits if key not in positions]
@@ -73,8 +75,10 @@ def waiting(picture: Picture, namespace: str = "") -> Iterator[Waiting]:
         workload = picture.snapshot.workloads.get(key)
         if workload is None:
             continue
-        refused = picture.plan.waits[key]
         is_named = namespace in ("", workload.namespace)
+        if is_own_only and not is_named:
+            continue
+        refused = picture.plan.waits[key]
         told = Waiting(
             position=positions.get(key, 0),
             project=workload.project,

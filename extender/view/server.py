@@ -169,11 +169,12 @@ class Questions:
         return await self._answer(request, "explanations", answer, turn)
 
     async def queue(self, request: web.Request) -> web.Response:
-        """What waits, in line."""
+        """What waits, in line. With `?own=true` work of other namespaces is left out."""
         namespace = request.match_info.get("ns", "")
+        is_own_only = request.query.get("own") == "true"
 
         def answer(picture: Picture, as_of: AsOf) -> object:
-            items = list(waiting(picture, namespace))
+            items = list(waiting(picture, namespace, is_own_only=is_own_only))
             for each in items:
                 if each.workload:
                     workload = picture.snapshot.workloads[each.workload]

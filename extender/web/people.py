@@ -136,12 +136,11 @@ class _Work:
 
 async def _work_in(ask: Questions, namespace: str) -> _Work:
     queue, pods, events = await asyncio.gather(
-        ask.queue(namespace), ask.pods(namespace), ask.evictions(namespace)
+        ask.queue(namespace, is_own_only=True), ask.pods(namespace), ask.evictions(namespace)
     )
-    waiting = [each for each in queue.items if each.workload.startswith(f"{namespace}/")]
     return _Work(
         queue.as_of,
-        waiting,
+        queue.items,
         running_of(pods),
         lines(*events, are_stops=True),
         lines(*events, are_stops=False),

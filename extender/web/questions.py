@@ -74,8 +74,8 @@ class NoAnswerError(Exception):
 class Questions(Protocol):
     """What the pages ask. All methods raise NoAnswerError. An empty namespace means all of them."""
 
-    async def queue(self, namespace: str) -> QueueList:
-        """What waits, in order."""
+    async def queue(self, namespace: str, *, is_own_only: bool = False) -> QueueList:
+        """What waits, in order; where `is_own_only`, without work of other namespaces."""
 
     async def explanation(self, namespace: str, name: str, *, is_tried: bool) -> Explanation:
         """Why a workload waits; where `is_tried`, what would let it start, which takes long."""
@@ -111,12 +111,13 @@ class ApiServer:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def queue(self, namespace: str) -> QueueList:
+    async def queue(self, namespace: str, *, is_own_only: bool = False) -> QueueList:
         """What waits, in order."""
         path = (
             f"{_ROOT}/namespaces/{_segment(namespace)}/queues" if namespace else f"{_ROOT}/queues"
         )
-        return msgspec.json.decode(await self._ask(Call("GET", path)), type=QueueList)
+        query = {"own": "true"} if is_own_only else {}
+        return msgspec.json.decode(await self._ask(Call("GET", path, query=query)), type=QueueList)
 
     async def explanation(self, namespace: str, name: str, *, is_tried: bool) -> Explanation:
         """Why a workload waits, and what would let it start."""

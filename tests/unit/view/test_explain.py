@@ -127,6 +127,8 @@ def test_work_of_other_namespaces_has_no_name_in_the_line() -> None:
     lines = list(waiting(Picture(cluster.snapshot()), "ns"))
     assert {(each.project, each.workload) for each in lines} == {("a", "ns/mine"), ("b", "")}
     assert [each.position for each in lines] == [1, 2]
+    own = list(waiting(Picture(cluster.snapshot()), "ns", is_own_only=True))
+    assert own == [line for line in lines if line.workload]
 
 
 def test_a_pod_and_an_owner_are_found_by_name() -> None:

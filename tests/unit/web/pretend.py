@@ -99,10 +99,12 @@ class Pretend:
         if self.refused:
             raise self.refused
 
-    async def queue(self, namespace: str) -> QueueList:
+    async def queue(self, namespace: str, *, is_own_only: bool = False) -> QueueList:
         """The waiting workloads."""
-        self._ask(f"queue {namespace}")
-        return QueueList(as_of=NOW, items=self.items)
+        self._ask(f"queue {namespace}{' own' if is_own_only else ''}")
+        is_own = f"{namespace}/" if is_own_only else ""
+        items = [each for each in self.items if each.workload.startswith(is_own)]
+        return QueueList(as_of=NOW, items=items)
 
     async def explanation(self, namespace: str, name: str, *, is_tried: bool) -> Explanation:
         """One workload that waits."""
