@@ -45,6 +45,9 @@ node: setup ## make containerd and kubelet for a real node, once, outside the tr
 helm: setup ## make Helm for the tests of the chart, once, outside the tree
 	@$(PY) -m tests.support.helm
 
+login: setup ## make OAuth2 Proxy and an OpenID provider for the tests of logins, outside the tree
+	@$(PY) -m tests.support.login
+
 drivers: setup ## fetch NVIDIA's libraries of three branches for tests (12 MB), outside the tree
 	@$(PY) -m tests.support.drivers $(ARGS)
 

@@ -109,7 +109,11 @@ class Answering:
         return answer
 
     async def _stream(self, request: web.Request, page: Page) -> web.StreamResponse:
-        """Server-sent events: the page, whenever it differs from what was sent last."""
+        """Server-sent events: the page, whenever it differs from what was sent last.
+
+        The stream ends with the user's token: the browser asks again, with a new one where the
+        proxy has got one meanwhile.
+        """
         if self._n_streams >= MOST_STREAMS:
             return web.Response(status=503, text="too many streams are open\n")
         answer = web.StreamResponse(headers=HEADERS | _UNBUFFERED)
@@ -119,12 +123,14 @@ class Answering:
             await answer.prepare(request)
             last = ""
             for _ in range(ROUNDS):
-                text = self._html(request, await _told(request, page))
-                if text != last:
+                told = await _told(request, page)
+                is_ended = told.status == 401
+                text = self._html(request, told)
+                if text != last and not (is_ended and last):
                     lines = "".join(f"data: {line}\n" for line in text.splitlines())
                     await answer.write(f"{lines}\n".encode())
                     last = text
-                if await self._is_closing():
+                if is_ended or await self._is_closing():
                     break
         except ConnectionError:
             pass  # the page was left
@@ -157,5 +163,5 @@ async def _told(request: web.Request, page: Page, refused: str = "refused.html")
         return await page(request)
     except NoAnswerError as error:
         data = {"message": str(error), "code": error.status}
-        values = {"message": str(error)}
+        values = {"message": str(error), "status": error.status, "path": request.path_qs}
         return Told(refused, "", values, data, status=error.status)

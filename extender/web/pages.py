@@ -55,15 +55,18 @@ class Pages:
     """The application of `ballast web`, below the path `root` (empty, or "/" and a token).
 
     `asker` says under whose identity a request asks; `namespace` is shown unless another is named.
+    `login` is the path of a login whose token may end; empty where there is none.
     """
 
-    def __init__(self, asker: Asker, namespace: str, root: str, guard: Middleware) -> None:
+    def __init__(
+        self, asker: Asker, namespace: str, root: str, guard: Middleware, *, login: str = ""
+    ) -> None:
         self._asker = asker
         self._namespace = namespace
         self._root = root
         self._guard = guard
         self._people = PeoplePages(asker, namespace)
-        self._answering = Answering({"age": format_age}, {"root": root, "bar": bar})
+        self._answering = Answering({"age": format_age}, {"root": root, "bar": bar, "login": login})
 
     def app(self) -> web.Application:
         """The HTTP surface."""

@@ -20,6 +20,8 @@ from extender.web.pages import Pages
 from extender.web.questions import ApiServer
 
 _AGENT = "ballast-web"
+#: Where OAuth2 Proxy logs a user in, and then leads to the path in `rd`.
+_LOGIN = "/oauth2/start"
 
 
 @dataclass(slots=True, frozen=True)
@@ -93,7 +95,8 @@ async def _serve_each_user(options: WebOptions, address: Address) -> None:
             observed = Listener(build_observation_app(_Running()), where)
             await observed.open()
             stack.push_async_callback(observed.close)
-        pages = Pages(each_user(connection), options.namespace, "", guard_behind_proxy)
+        asker = each_user(connection)
+        pages = Pages(asker, options.namespace, "", guard_behind_proxy, login=_LOGIN)
         listener = Listener(pages.app(), address, limits=LIMITS)
         await listener.open()
         stack.push_async_callback(listener.close)

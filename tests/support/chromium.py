@@ -134,6 +134,15 @@ class Browser:
         )
         return await self.loaded()
 
+    async def click(self, words: str) -> Loaded:
+        """Click the link or button with these words; the page that comes then."""
+        await self.evaluate(f"""
+          window.isLeft = true;
+          Array.from(document.querySelectorAll("a, button"))
+            .find((each) => each.innerText === {words!r}).click()
+        """)
+        return await self.loaded()
+
     async def text(self) -> str:
         """What the page shows."""
         return str(await self.evaluate("document.body.innerText"))

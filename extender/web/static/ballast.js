@@ -7,6 +7,7 @@ document.body.classList.add("scripted");
 const pause = document.getElementById("pause");
 let stream = null;
 let paused = false;
+let refused = false;
 
 function put(text) {
   const active = document.activeElement;
@@ -33,13 +34,20 @@ function follow() {
       document.body.classList.remove("stale");
       put(event.data);
     };
-    stream.onerror = () => document.body.classList.add("stale");
+    stream.onerror = () => {
+      document.body.classList.add("stale");
+      if (stream.readyState !== EventSource.CLOSED) return;
+      // The browser does not try again: the login has ended, or too many streams are open.
+      refused = true;
+      pause.textContent = "Load again";
+    };
   }
 }
 
 if (document.getElementById("main").dataset.live) {
   pause.hidden = false;
   pause.addEventListener("click", () => {
+    if (refused) return location.reload();
     paused = !paused;
     pause.setAttribute("aria-pressed", String(paused));
     pause.textContent = paused ? "Go on" : "Pause";

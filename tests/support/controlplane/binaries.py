@@ -68,9 +68,9 @@ def other_folder(release: str, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def modules_digest(modules: Path) -> str:
-    """SHA-256 over the names and contents of the go.mod and go.sum files."""
+    """SHA-256 over the names and contents of go.mod and go.sum files, and of our own sources."""
     digest = hashlib.sha256()
-    for file in sorted(modules.glob("*/go.*")):
+    for file in sorted((*modules.glob("*/go.*"), *modules.glob("*/*.go"))):
         content = file.read_bytes()
         digest.update(f"{file.relative_to(modules)} {len(content)}\n".encode())
         digest.update(content)

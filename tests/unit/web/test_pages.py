@@ -216,6 +216,14 @@ async def test_a_refusal_of_what_is_tried_is_told_in_its_place(
     assert rest.endswith("</html>")
 
 
+async def test_refused_credentials_of_a_kubeconfig_are_no_login_that_has_ended(
+    get: Get, pretend: Pretend
+) -> None:
+    pretend.refused = NoAnswerError("Unauthorized", 401)
+    status, text, _ = await get("shares")
+    assert (status, "No answer" in text, "Log in" in text) == (401, True, False)
+
+
 async def test_shares_put_a_department_before_its_projects(get: Get) -> None:
     _, text, _ = await get("shares")
     assert text.index(">research<") < text.index(">team-a<")

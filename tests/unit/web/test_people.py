@@ -33,7 +33,7 @@ def pretend() -> Pretend:
 
 @pytest.fixture
 async def url(pretend: Pretend) -> AsyncIterator[str]:
-    pages = Pages(one_user(pretend), "team-a", "", guard_behind_proxy)
+    pages = Pages(one_user(pretend), "team-a", "", guard_behind_proxy, login="/login")
     runner = web.AppRunner(pages.app(), shutdown_timeout=5)
     await runner.setup()
     await web.TCPSite(runner, LOOPBACK, 0).start()
@@ -169,6 +169,30 @@ async def test_a_stream_sends_the_page_again_only_when_it_has_changed(
         pretend.refused = NoAnswerError("later", 503)
         # The next event is the changed page: the rounds between sent nothing.
         assert "later" in await event()
+
+
+async def test_a_stream_ends_with_the_login_and_leaves_the_page_as_it_is(
+    url: str, pretend: Pretend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The browser asks again, with another token where the proxy has one."""
+    monkeypatch.setattr(answering, "EVERY_S", 0.01)
+    headers = {"Accept": "text/event-stream"}
+    async with aiohttp.ClientSession(headers=headers, read_bufsize=2**20) as session:
+        async with session.get(f"{url}/shares") as answer:
+            await answer.content.readuntil(b"</html>")
+            pretend.refused = NoAnswerError("Unauthorized", 401)
+            assert (await answer.content.read()).strip() == b""
+        async with session.get(f"{url}/shares") as answer:
+            assert "Your login has ended" in await answer.text()
+
+
+async def test_an_ended_login_leads_to_a_new_one_and_back(ask: Ask, pretend: Pretend) -> None:
+    pretend.refused = NoAnswerError("Unauthorized", 401)
+    status, text = await ask("queue?namespace=team-a&q=x")
+    assert (status, 'href="/login?rd=/queue%3Fnamespace%3Dteam-a%26q%3Dx"' in text) == (401, True)
+    pretend.refused = NoAnswerError("forbidden", 403)
+    _, text = await ask("queue")
+    assert "Your login" not in text
 
 
 async def test_streams_are_bounded_and_end_with_the_program(

@@ -1,0 +1,91 @@
+"""OAuth2 Proxy and an OpenID provider, built once from pinned Go modules, and run on loopback.
+
+The proxy has the flags of the component `web-login` and the settings of its Secret; only addresses
+differ. The provider is the library of zitadel with the storage and login page of its example.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from tests.support.controlplane.binaries import modules_digest
+from tests.support.controlplane.builder import Source, build_missing
+
+MODULES: Final = Path(__file__).with_name("modules")
+SOURCES: Final = {
+    "oauth2-proxy": Source(MODULES / "oauth2-proxy", "github.com/oauth2-proxy/oauth2-proxy/v7"),
+    "issuer": Source(MODULES / "issuer", "."),
+}
+#: The provider's one client.
+CLIENT: Final = "web"
+CLIENT_SECRET: Final = "secret"
+_COMPONENT: Final = Path(__file__).resolve().parents[3] / "manifests" / "components" / "web-login"
+
+
+def folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the programs are, or will be once they are built."""
+    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "ballast" / "login" / modules_digest(MODULES)
+
+
+def is_built() -> bool:
+    """Whether both programs are there."""
+    return all(os.access(folder() / name, os.X_OK) for name in SOURCES)
+
+
+def build() -> Path:
+    """The folder with both programs; what is missing is built, in two minutes."""
+    build_missing(folder(), SOURCES)
+    return folder()
+
+
+@dataclass(slots=True, frozen=True)
+class Addresses:
+    """Host and port of the provider, of the proxy, and of the pages behind it."""
+
+    issuer: str
+    proxy: str
+    pages: str
+
+    @property
+    def redirect(self) -> str:
+        """Where the provider sends a user who has logged in."""
+        return f"http://{self.proxy}/oauth2/callback"
+
+
+def proxy_command(at: Addresses, ca: Path) -> list[str]:
+    """OAuth2 Proxy as in the cluster; `ca` signed the provider's certificate."""
+    listen, upstream = "--http-address=", "--upstream="
+    given = [flag for flag in _flags() if not flag.startswith((listen, upstream))]
+    return [
+        str(folder() / "oauth2-proxy"),
+        *given,
+        f"{listen}{at.proxy}",
+        f"{upstream}http://{at.pages}/",
+        f"--provider-ca-file={ca}",
+    ]
+
+
+def proxy_settings(at: Addresses, **more: str) -> dict[str, str]:
+    """The environment variables that the Secret gives it, without their common beginning."""
+    settings = {
+        "OIDC_ISSUER_URL": f"https://{at.issuer}",
+        "CLIENT_ID": CLIENT,
+        "CLIENT_SECRET": CLIENT_SECRET,
+        "COOKIE_SECRET": "x" * 32,
+        # No Ingress is in front that would name the scheme.
+        "REDIRECT_URL": at.redirect,
+        **more,
+    }
+    return {f"OAUTH2_PROXY_{name}": value for name, value in settings.items()}
+
+
+def _flags() -> list[str]:
+    component = yaml.safe_load((_COMPONENT / "kustomization.yaml").read_text())
+    deployment = yaml.safe_load(component["patches"][0]["patch"])
+    flags: list[str] = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    return flags
