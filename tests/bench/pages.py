@@ -68,6 +68,8 @@ async def measure(plane: ControlPlane) -> list[Figure]:
     if CHROMIUM is None:
         print("no chromium: pages were not measured (apt install chromium)", file=sys.stderr)
         return []
+    # Nothing renews the nodes' leases, and none is to be lost.
+    plane.kill("kube-controller-manager")
     await asyncio.to_thread(_fill, plane)
     view = Installation(plane).view()
     try:
@@ -111,7 +113,7 @@ async def _load(browser: Browser, url: str, pids: Mapping[str, int]) -> _Load:
     before = {name: cpu_s(pid) for name, pid in pids.items()}
     separator = "&" if "?" in url else "?"
     loaded = await browser.load(f"{url}{separator}live=0")
-    if await browser.evaluate("document.querySelector('h1').innerText") == "No answer":
+    if (await browser.evaluate("document.querySelector('h1').innerText")) == "No answer":
         raise RuntimeError(f"{url}: {await browser.text()}")
     return _Load(loaded, {name: cpu_s(pid) - before[name] for name, pid in pids.items()})
 

@@ -45,6 +45,36 @@ def test_help_names_the_commands() -> None:
     assert ballast("serve", "--help").returncode == 0
 
 
+#: Asks every command that people call at a cluster for help, and prints what was imported.
+HELP = """
+import contextlib, io, sys
+import click
+from extender.__main__ import main
+
+def ask(command, words):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        main([*words, "--help"])
+    if isinstance(command, click.Group):
+        for name in command.list_commands(None):
+            if not words and name in ("replay", "bench", "gpu", "time-slicing"):
+                continue
+            ask(command.get_command(None, name), [*words, name])
+
+ask(main, [])
+print(*sorted(sys.modules))
+"""
+
+
+def test_help_imports_no_client_no_numbers_and_no_tables() -> None:
+    """They cost up to half a second of CPU."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELP], capture_output=True, text=True, timeout=60, check=True
+    )
+    found = set(done.stdout.split())
+    assert "extender.cli.past.report" in found
+    assert found.isdisjoint({"aiohttp", "kubernetes_asyncio", "numpy", "rich.table", "jinja2"})
+
+
 @pytest.mark.parametrize("command", ["serve", "control"])
 def test_unusable_kubeconfig_is_one_sentence(command: str, tmp_path: Path) -> None:
     done = ballast(command, f"--kubeconfig={tmp_path / 'none'}")

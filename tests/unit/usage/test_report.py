@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.api.kinds import GpuProject, GpuUsageSpec, OverQuota, UsageLine
-from extender.cli.past import report as command
+from extender.cli.past import reported as command
+from extender.cli.past.report import report
 from extender.usage.focus import BY, COLUMNS, focus_rows
 from extender.usage.prices import PriceError, Prices, read_prices
 from extender.usage.report import Report, divide, make_report
@@ -140,7 +141,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str
         return RECORDS, [budgeted("ads").quota(1, gpu_hours=4).build()]
 
     monkeypatch.setattr(command, "_read", read)
-    result = CliRunner().invoke(command.report, ["usage", "--month", "2026-10", *arguments])
+    result = CliRunner().invoke(report, ["usage", "--month", "2026-10", *arguments])
     return result.exit_code, result.stdout, result.stderr
 
 
