@@ -134,6 +134,8 @@ class Connection:
 def namespace_of(kubeconfig: str = "", context: str = "") -> str:
     """The namespace that a kubeconfig names for its context, else "default", as for kubectl."""
     path = kubeconfig or os.environ.get("KUBECONFIG", "") or str(Path.home() / ".kube" / "config")
+    if not _is_there(path):
+        return "default"
     try:
         contexts, current = _config.list_kube_config_contexts(path)
         chosen = next((c for c in contexts if c["name"] == context), None) if context else current
@@ -147,6 +149,8 @@ async def _read_configuration(source: Source) -> Any:
     path = source.kubeconfig or os.environ.get("KUBECONFIG", "")
     default = Path.home() / ".kube" / "config"
     try:
+        if path and not _is_there(path):
+            raise Misconfigured(f"{path}: there is no such kubeconfig")
         if not path and os.environ.get("KUBERNETES_SERVICE_HOST"):
             _config.load_incluster_config(client_configuration=configuration)
         elif path or default.exists():
@@ -165,6 +169,11 @@ async def _read_configuration(source: Source) -> Any:
         where = path or "the pod's service account"
         raise Misconfigured(f"{where}: cannot be used to reach an API server: {error}") from error
     return configuration
+
+
+def _is_there(paths: str) -> bool:
+    """Whether one of the files exists; for none the library writes to standard error."""
+    return any(Path(each).expanduser().exists() for each in paths.split(os.pathsep) if each)
 
 
 def _check_address(url: str) -> None:

@@ -68,13 +68,14 @@ async def measure(plane: ControlPlane) -> list[Figure]:
     if CHROMIUM is None:
         print("no chromium: pages were not measured (apt install chromium)", file=sys.stderr)
         return []
-    # Nothing renews the nodes' leases, and none is to be lost.
-    plane.kill("kube-controller-manager")
     await asyncio.to_thread(_fill, plane)
     view = Installation(plane).view()
     try:
         await asyncio.to_thread(view.start)
         await asyncio.to_thread(wait_for, lambda: _is_available(plane), READY_S, "ballast view")
+        await asyncio.to_thread(wait_for, lambda: _may_ask(plane, "ann"), READY_S, "role view")
+        # Nothing renews the nodes' leases, and none is to be lost.
+        plane.kill("kube-controller-manager")
         figures = [Figure("memory of view before the first page", rss_mib(view), "MiB")]
         for user, pages in (("ann", TENANT_PAGES), ("lead", LEAD_PAGES)):
             figures += await _measure_user(plane, view, user, pages)
@@ -94,6 +95,7 @@ async def _measure_user(
         browser = await stack.enter_async_context(Browser.open(work / "profile"))
         pids = {"web": pid, "view": view.pid, "kube-apiserver": plane.pids()["kube-apiserver"]}
         for page in pages:
+            print(f"loading {page} as {user}", file=sys.stderr, flush=True)
             loads = [await _load(browser, url + page, pids) for _ in range(LOADS)]
             figures += _figures(f"{user}: {page}", loads)
         for page in pages:
@@ -172,6 +174,22 @@ def _resident_mib(pid: int) -> float:
 def _is_available(plane: ControlPlane) -> bool:
     conditions = plane.admin.get(_VIEW).get("status", {}).get("conditions", [])
     return any((each["type"], each["status"]) == ("Available", "True") for each in conditions)
+
+
+def _may_ask(plane: ControlPlane, user: str) -> bool:
+    """Whether the rights of `ballast view` have become part of Kubernetes' role `view`."""
+    attributes = {
+        "namespace": MINE, "verb": "list", "group": "view.ballast.dev", "resource": "queues",
+    }  # fmt: skip
+    review = plane.admin.post(
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": user, "resourceAttributes": attributes},
+        },
+    )
+    return bool(review["status"]["allowed"])
 
 
 # -- what is in the cluster --------------------------------------------------------------------

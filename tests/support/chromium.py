@@ -42,7 +42,7 @@ _PAINT: Final = """
 new Promise((done) => {
   const look = () => {
     const [paint] = performance.getEntriesByName("first-contentful-paint");
-    if (document.readyState === "complete" && paint) done(paint.startTime);
+    if (paint) done(paint.startTime);
     else setTimeout(look, 20);
   };
   look();
@@ -112,6 +112,7 @@ class Browser:
     async def loaded(self) -> Loaded:
         """The page that comes after the one of `load`, a click or a form, once it is painted."""
         paint_ms = await self._until("window.isLeft ? false : true", _PAINT)
+        await self._until("document.readyState === 'complete'", "true")
         answered_ms, n_bytes, n_requests = await self.evaluate(_SIZES)
         return Loaded(paint_ms, answered_ms, n_bytes, n_requests)
 

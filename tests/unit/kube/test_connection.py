@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.kube.connection import Connection, Source
+from extender.kube.connection import Connection, Source, namespace_of
 from extender.kube.errors import Misconfigured
 
 
@@ -38,3 +38,16 @@ async def test_a_server_is_taken_as_it_is_written(tmp_path: Path, server: str) -
     connection = await Connection.open(Source(kubeconfig(tmp_path, server)))
     await connection.close()
     assert connection.host == server
+
+
+async def test_a_kubeconfig_that_is_not_there_is_one_sentence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = f"{tmp_path / 'none'}:{tmp_path / 'neither'}"
+    with pytest.raises(Misconfigured, match="neither: there is no such kubeconfig"):
+        await Connection.open(Source(missing))
+    assert namespace_of(missing) == "default"
+    assert caplog.records == []
+    both = f"{tmp_path / 'none'}:{kubeconfig(tmp_path, 'https://[::1]:6443')}"
+    connection = await Connection.open(Source(both))
+    await connection.close()
