@@ -64,6 +64,14 @@ class PodCase:
         return states_minimum(self.pod.metadata)
 
     @property
+    def replica_of(self) -> str:
+        """Whose replica the pod is, where it states a floor."""
+        if not self.pod.metadata.annotation(names.ANNOTATION_FLOOR):
+            return ""
+        stated = self.pod.metadata.label(names.LABEL_REPLICA_OF)
+        return stated or self.origin.whole or self.origin.group
+
+    @property
     def shares_cards(self) -> bool:
         """Whether it may run beside others on one card."""
         return self.demand.gpu_memory_mib > 0 or 0 < self.demand.milli < MILLI_PER_GPU

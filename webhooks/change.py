@@ -116,8 +116,11 @@ def _leave_native_group(patch: PatchBuilder, case: PodCase) -> None:
 
 def _label(patch: PatchBuilder, case: PodCase) -> None:
     group = case.group
+    replica_of = case.replica_of if case.demand.is_ours else ""
     preemptibility = first_of(case.pod.metadata.labels, PREEMPTIBILITY_LABELS)
-    if not preemptibility and not group and case.demand.is_ours:
+    if replica_of:
+        preemptibility = names.PREEMPTIBLE
+    elif not preemptibility and not group and case.demand.is_ours:
         # A group's own word counts for its pods, so theirs is left open.
         preemptibility = _usual_preemptibility(case)
     for key, value in (
@@ -126,6 +129,7 @@ def _label(patch: PatchBuilder, case: PodCase) -> None:
         (names.LABEL_WORKLOAD_KIND, case.kind),
         (names.LABEL_POD_GROUP, group),
         (names.LABEL_PREEMPTIBILITY, preemptibility),
+        (names.LABEL_REPLICA_OF, replica_of),
     ):
         if value:
             patch.set(("metadata", "labels", key), value)

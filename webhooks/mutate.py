@@ -103,8 +103,9 @@ def wants_origin(pod: Pod, projects: ProjectIndex) -> bool:
     """Whether what its owner says of the pod would change anything."""
     meta = pod.metadata
     is_sized = first_of(meta.labels, GROUP_LABELS) and states_minimum(meta)
+    has_owner = meta.label(names.LABEL_REPLICA_OF) or not meta.annotation(names.ANNOTATION_FLOOR)
     if (
-        (meta.label(names.LABEL_WORKLOAD_KIND) and is_sized)
+        (meta.label(names.LABEL_WORKLOAD_KIND) and is_sized and has_owner)
         or meta.controller is None
         or not asks_for_gpu(pod)
     ):
@@ -327,6 +328,11 @@ def _warnings(case: PodCase) -> list[str]:
         keys = names.ANNOTATION_SUB_GROUPS, names.ANNOTATION_MIN_MEMBER
         key = next((key for key in keys if key in notes), names.ANNOTATION_MIN_MEMBER)
         found.append(f"{key} has no effect without {names.LABEL_POD_GROUP}")
+    if names.ANNOTATION_FLOOR in notes and not case.replica_of:
+        found.append(
+            f"{names.ANNOTATION_FLOOR} has no effect on a pod without a controller: state it in the"
+            " pod template of a Deployment or the like"
+        )
     return [*found, *misspelt(case.pod.metadata)]
 
 

@@ -20,6 +20,7 @@ from extender.api.demand import (
     pod_name,
     read_checkpoint,
     read_compute,
+    read_floor,
     read_memory_limit,
     read_min_member,
     read_run,
@@ -71,6 +72,11 @@ def check_words(pod: Pod) -> Refused | None:
         check_aliases(meta)
         min_member = read_min_member(meta.annotations, meta.labels)
         read_sub_groups(meta.annotations, min_member)
+        if read_floor(meta.annotations) and preemptibility == names.NON_PREEMPTIBLE:
+            raise UnitError(
+                f"{names.ANNOTATION_FLOOR} and {names.LABEL_PREEMPTIBILITY}: {preemptibility} are"
+                " both there; with the former, replicas above the floor may be evicted: keep one"
+            )
         read_checkpoint(meta.annotations)
         read_run(pod)
         read_weight(meta.annotations)

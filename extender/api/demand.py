@@ -246,6 +246,13 @@ def read_sub_groups(annotations: Mapping[str, str] | None, min_member: int) -> S
     return found
 
 
+def read_floor(annotations: Mapping[str, str] | None) -> int:
+    """Replicas of the pod's owner that are kept, or 0 where it states none; raises UnitError."""
+    key = names.ANNOTATION_FLOOR
+    text = first_of(annotations, (key,))
+    return parse_positive(text, key) if text else 0
+
+
 def read_checkpoint(annotations: Mapping[str, str] | None) -> int | None:
     """Seconds of running between two saves of the pod's work; 0: it saves nothing.
 

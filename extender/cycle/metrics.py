@@ -6,6 +6,7 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 
 from extender.cycle.pool_metrics import PoolMetrics
 from extender.cycle.queue_metrics import QueueMetrics
+from extender.cycle.replica_metrics import ReplicaMetrics
 
 CYCLES = Counter("ballast_control_cycles", "Cycles that ended, by result.", ["result"])
 CYCLE_SECONDS = Histogram(
@@ -87,6 +88,8 @@ QUEUES: Final = QueueMetrics()
 REGISTRY.register(QUEUES)
 POOLS: Final = PoolMetrics()
 REGISTRY.register(POOLS)
+REPLICAS: Final = ReplicaMetrics()
+REGISTRY.register(REPLICAS)
 
 
 def end_term() -> None:
@@ -99,3 +102,4 @@ def end_term() -> None:
     PROVISIONING.clear()
     QUEUES.clear()
     POOLS.clear()
+    REPLICAS.clear()

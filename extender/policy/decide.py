@@ -24,6 +24,7 @@ from extender.policy.pool_policies.priority import serve_by_priority
 from extender.policy.preemption.solver import Preemption
 from extender.policy.queues.tree import tally_of
 from extender.policy.session import Session
+from extender.policy.workloads.floors import keep_floors
 from extender.policy.workloads.pending import Pending
 from extender.state.snapshot import Snapshot
 
@@ -55,6 +56,13 @@ def paused_collector() -> Iterator[None]:
 
 
 def _decide(snapshot: Snapshot, settings: Settings) -> Plan:
+    snapshot, kept = keep_floors(snapshot)
+    plan = _decide_rounds(snapshot, settings)
+    plan.kept = kept
+    return plan
+
+
+def _decide_rounds(snapshot: Snapshot, settings: Settings) -> Plan:
     if not tally_of(snapshot).waiting:
         return _decide_round(snapshot, settings).plan()
     rounds = Rounds(snapshot, snapshot.nodes.copy(), settings.moves_reclaimed)

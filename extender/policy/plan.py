@@ -152,7 +152,8 @@ class Plan:
     `waits` names every workload that still has pods without a place, `drops` the nominated ones
     that must be given up because their places will never come free. `held_back` are victims that
     disruption budgets kept from being taken. `cut` are workloads that there was no time to look at,
-    and `cut_stages` the stages in which that was so.
+    and `cut_stages` the stages in which that was so. `kept` are replicas that run and are not
+    evicted, because they belong to the floor of their owner.
     """
 
     admissions: list[Admission] = field(default_factory=list)
@@ -164,3 +165,4 @@ class Plan:
     held_back: list[HeldBack] = field(default_factory=list)
     cut: frozenset[str] = frozenset()
     cut_stages: tuple[Stage, ...] = ()
+    kept: frozenset[str] = frozenset()

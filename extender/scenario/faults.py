@@ -63,6 +63,8 @@ def _in_job(place: str, job: Job) -> Iterator[str]:
         yield f"{place}.namespace: {job.namespace}; accepted: a name without /"
     for at, task in enumerate(job.tasks):
         yield from faults_of_task(f"{place}.tasks[{at}]", task, has_groups=bool(job.group.children))
+    if bool(job.replica_of) != bool(job.floor):
+        yield f"{place}: replicaOf or floor by itself; accepted: both or neither"
     if _depth(job.group) > _MOST_DEEP:
         yield f"{place}.group: groups are nested more than {_MOST_DEEP} deep"
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from extender.api.units import MAX_WEIGHT
 from extender.policy.plan import Stage
-from extender.state.model import JobOrder, PlacementRule, PoolPolicy
+from extender.state.model import JobOrder, PlacementRule, PoolPolicy, ReplicaOf
 
 Amount = int | float | str
 Limit = Amount | None
@@ -285,12 +285,21 @@ class Job(Written, frozen=True, kw_only=True):
     preemption_delay: Seconds = 0
     stale: Stale | None = None
     deleted: bool = False
+    replica_of: str = ""
+    floor: Natural = 0
     group: Group = Group()
 
     @property
     def is_preemptible(self) -> bool:
-        """What it says, or what its priority says."""
-        return self.priority < 100 if self.preemptible is None else self.preemptible
+        """What it says, or what its priority says; a floor keeps replicas of any priority."""
+        usual = self.priority < 100 or self.replica is not None
+        return usual if self.preemptible is None else self.preemptible
+
+    @property
+    def replica(self) -> ReplicaOf | None:
+        """Whose replica it is, where a floor is stated."""
+        is_one = self.replica_of and self.floor
+        return ReplicaOf(self.replica_of, self.floor) if is_one else None
 
 
 class Budget(Written, frozen=True, kw_only=True):

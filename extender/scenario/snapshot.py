@@ -84,6 +84,7 @@ def view_of(job: RunJob, created_at: int, *, is_reversed: bool = False) -> Workl
         pods=pods[::-1] if is_reversed else pods,
         max_concurrent_pods=spec.max_concurrent_pods,
         weight=spec.weight,
+        replica=spec.replica,
         expected_run_s=None if spec.expected_run is None else int(spec.expected_run),
         user=spec.user,
         tree=None if is_plain(job.tree) else job.tree,

@@ -160,6 +160,13 @@ class GroupView(Struct, frozen=True, gc=False, kw_only=True):
     children: "tuple[GroupView, ...]" = ()
 
 
+class ReplicaOf(Struct, frozen=True, gc=False):
+    """Whose replica a workload is, of those in its namespace, and how many of them are kept."""
+
+    owner: str
+    floor: int
+
+
 class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     """Pods that are decided as one: a pod group, or a single pod.
 
@@ -173,6 +180,8 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     `weight` is its weight beside other workloads, where a pool shares among workloads.
     `stale_since` is when it fell below its minimum (None: it did not); it may stay so for
     `stale_grace_s` (None: for ever).
+    `replica` is None where its owner states no floor; which replicas are kept is decided in every
+    cycle (`policy.workloads.floors`), and `is_preemptible` does not say it.
     """
 
     key: str
@@ -196,6 +205,7 @@ class WorkloadView(Struct, frozen=True, gc=False, kw_only=True):
     stale_since: int | None = None
     stale_grace_s: int | None = None
     weight: int = 1
+    replica: ReplicaOf | None = None
     problem: Refused | None = None
     doubt: Refused | None = None
 

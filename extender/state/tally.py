@@ -33,7 +33,7 @@ _WIDTH: Final = 25
 
 _WAITING: Final = ("gated", "foreign")
 #: What a workload or one of its pods has for which a tally names it.
-_LISTED: Final = frozenset({"gated", "nominated", "leaving", "picky", "timed", "stale"})
+_LISTED: Final = frozenset({"gated", "nominated", "leaving", "picky", "timed", "stale", "replica"})
 
 
 def pod_amounts(demand: Demand, card_mib: int) -> Amounts:
@@ -80,7 +80,7 @@ class Tally:
     `waiting` are keys of workloads with pods that our gate holds, `nominated` of those with pods
     that are promised a place, `leaving` of those with pods on their way out, `picky` of those with
     pods that must run beside others, `timed` of those that say how long they run, `stale` of
-    gangs that fell below their minimum.
+    gangs that fell below their minimum, `replicas` of those whose owner states a floor.
     """
 
     sums: dict[TallyKey, list[int]] = field(default_factory=dict)
@@ -91,6 +91,7 @@ class Tally:
     picky: set[str] = field(default_factory=set)
     timed: set[str] = field(default_factory=set)
     stale: set[str] = field(default_factory=set)
+    replicas: set[str] = field(default_factory=set)
     _pool_of: dict[str, str] = field(default_factory=dict)
     _card_mib: dict[str, int] = field(default_factory=dict)
 
@@ -115,6 +116,7 @@ class Tally:
             picky=set(self.picky),
             timed=set(self.timed),
             stale=set(self.stale),
+            replicas=set(self.replicas),
             _pool_of=self._pool_of,
             _card_mib=self._card_mib,
         )
@@ -163,9 +165,7 @@ class Tally:
 
     def _count(self, workload: WorkloadView, sign: int) -> None:
         """Add the workload's part to the sums, or with sign -1 take it away."""
-        seen: set[str] = set() if workload.expected_run_s is None else {"timed"}
-        if workload.stale_since is not None:
-            seen.add("stale")
+        seen = _words_of(workload)
         for pod in workload.pods:
             seen.add("leaving" if pod.is_terminating else pod.state)
             if pod.state not in _WAITING:
@@ -185,6 +185,7 @@ class Tally:
             ("picky", self.picky),
             ("timed", self.timed),
             ("stale", self.stale),
+            ("replica", self.replicas),
         ):
             if word in seen:
                 (keys.add if sign > 0 else keys.discard)(workload.key)
@@ -242,6 +243,16 @@ class Tally:
         if figures[N_PODS] == 0:
             del self.sums[key]
             self.fractions.pop(key, None)
+
+
+def _words_of(workload: WorkloadView) -> set[str]:
+    """What the workload as a whole has for which a tally names it."""
+    seen: set[str] = set() if workload.expected_run_s is None else {"timed"}
+    if workload.stale_since is not None:
+        seen.add("stale")
+    if workload.replica is not None:
+        seen.add("replica")
+    return seen
 
 
 def _add(figures: list[int], at: int, amounts: Amounts, sign: int, is_np: bool) -> None:

@@ -75,7 +75,7 @@ def explain(
         request=format_gpus(asked_milli(workload)),
         work_kind=workload.kind,
         priority=workload.priority,
-        is_preemptible=workload.is_preemptible,
+        is_preemptible=workload.is_preemptible and workload.key not in plan.kept,
         node_pools=list(workload.pools),
         nodes=sorted({pod.node for pod in workload.pods if pod.node}),
         others=others,
@@ -172,6 +172,7 @@ def _why_not(picture: Picture, workload: WorkloadView, stage: Stage) -> str:
             if other.project == workload.project
             and other.priority < workload.priority
             and other.is_preemptible
+            and other.key not in picture.plan.kept
             and any(pod.node for pod in other.pods)
         ]
         if not lower:

@@ -238,6 +238,8 @@ class _Writer:
             expected_run=workload.expected_run_s,
             checkpoint=saves[0] if saves else None,
             weight=workload.weight,
+            replica_of=self.names.job(workload.replica.owner) if workload.replica else "",
+            floor=workload.replica.floor if workload.replica else 0,
             age=max(0, now_s - workload.created_at),
             running_for=max(0, now_s - min(started)) if started else 0,
             preemption_delay=workload.preemption_delay_s,

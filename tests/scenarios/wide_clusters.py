@@ -236,6 +236,14 @@ def _add_budgets(draw: Draw, entry: Entry) -> None:
             queue["gpu"] |= {"gpuHoursPerMonth": 1, "gpuHoursUsed": draw(st.sampled_from([0, 1]))}
 
 
+def _add_replicas(draw: Draw, entry: Entry) -> None:
+    """Jobs of a queue are replicas of one owner, which states a floor."""
+    floors = {queue["name"]: draw(st.integers(1, 3)) for queue in entry["queues"]}
+    for job in entry["jobs"]:
+        if _often(draw, 70):
+            job |= {"replicaOf": job["queue"], "floor": floors[job["queue"]], "kind": "inference"}
+
+
 _WIDENINGS: dict[str, Callable[[Draw, Entry], None]] = {
     "budgets": _add_budgets,
     "host quotas": _add_host_quotas,
@@ -246,6 +254,7 @@ _WIDENINGS: dict[str, Callable[[Draw, Entry], None]] = {
     "neighbours": _add_neighbours,
     "orders": _add_orders,
     "pools": _add_pools,
+    "replicas": _add_replicas,
     "root": _add_root,
     "taints": _add_taints,
     "times": _add_times,

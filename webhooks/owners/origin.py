@@ -80,7 +80,8 @@ class Origin(Struct, frozen=True):
     """What follows from a pod's owner; what is empty is left to others to say.
 
     `work` is the kind of work; `group` the name that all pods of the owner share. `is_alone`: they
-    don't need one another, so they form a group only where their author states a minimum.
+    don't need one another, so they form a group only where their author states a minimum. `whole`
+    is the name of the whole owner, where `group` is one part of it of several that are alike.
     """
 
     work: str = ""
@@ -88,6 +89,7 @@ class Origin(Struct, frozen=True):
     is_alone: bool = False
     gang: Gang = Gang()
     sub_group: str = ""
+    whole: str = ""
 
 
 #: Of a pod without an owner, or with an owner that says nothing about it.

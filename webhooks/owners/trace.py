@@ -113,6 +113,7 @@ async def _read_ref(
 
 def _origin(meta: ObjectMeta, kind: OwnerKind, claim: OwnerClaim, owner: Owner | None) -> Origin:
     part = kind.part_of(meta) if kind.part_of else ""
+    whole = group_name(kind.kind.lower(), claim.name) if part else ""
     group = group_name(kind.kind.lower(), claim.name, part)
     if kind.is_alone:
         return Origin(kind.work, group, is_alone=True)
@@ -126,7 +127,7 @@ def _origin(meta: ObjectMeta, kind: OwnerKind, claim: OwnerClaim, owner: Owner |
         gang = gang_of(shape)
     role = kind.role_of(meta) if kind.role_of else ""
     is_known = any(role == name for name, _ in gang.sub_groups)
-    return Origin(kind.work, group, False, gang, role if is_known else "")
+    return Origin(kind.work, group, False, gang, role if is_known else "", whole)
 
 
 def _is_sized_by(ref: OwnerReference, meta: ObjectMeta) -> bool:

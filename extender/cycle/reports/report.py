@@ -18,7 +18,7 @@ from extender.api.events import Upserted
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, MonthUse
 from extender.api.reasons import Reason
 from extender.cycle.keepers.own_groups import OwnGroups
-from extender.cycle.metrics import PENDING, POOLS, QUEUES
+from extender.cycle.metrics import PENDING, POOLS, QUEUES, REPLICAS
 from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.pod_events import PodEvents
 from extender.cycle.pool_metrics import PoolSums, pool_sums
@@ -109,6 +109,7 @@ class Reporter:
         self._count_waits(plan)
         QUEUES.look(plan, snapshot)
         POOLS.look(plan, snapshot, sums)
+        REPLICAS.look(plan, snapshot)
         self.is_behind |= await self._placed.write(snapshot, plan, changed, now)
         for note in self._wait_events.due(snapshot, plan, now):
             self._events.tell(note.pod, note.reason, note.note, owner_note=note.owner_note)

@@ -30,6 +30,7 @@ from extender.api.demand import (
     read_checkpoint,
     read_compute,
     read_counted,
+    read_floor,
     read_min_member,
     read_plugin_cards,
     read_run,
@@ -46,7 +47,7 @@ from extender.api.objects import (
 from extender.api.reasons import Reason, Refused
 from extender.api.requests import host_held, host_request
 from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_memory
-from extender.state.model import ANYWHERE, Constraints
+from extender.state.model import ANYWHERE, Constraints, ReplicaOf
 from extender.state.pods.claims import read_claim_names
 from extender.state.pods.constraints import (
     MAX_BYTES,
@@ -55,6 +56,7 @@ from extender.state.pods.constraints import (
     split_names,
     was_released,
 )
+from extender.state.pods.replicas import read_replica
 from extender.state.pods.restarts import read_restart_policy
 from extender.state.refusals import Refusals, read_answer, read_refusals
 
@@ -138,6 +140,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     is_ready: bool = True
     is_held: bool = False
     restart_policy: RestartPolicy = "Never"
+    replica: ReplicaOf | None = None
 
     @property
     def is_controlled(self) -> bool:
@@ -208,7 +211,8 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     gang, compute, (checkpoint_s, weight, run_s), problem = _read_words(pod, asked)
     constraints, labels = read_constraints(pod), _share_labels(meta.labels or {})
     problem = problem or _refuse_gate(pod, asked) or _refuse_large(meta, constraints, labels)
-    kind = meta.label(names.LABEL_WORKLOAD_KIND)
+    kind, replica = meta.label(names.LABEL_WORKLOAD_KIND), read_replica(meta)
+    preemptibility = first_of(meta.labels, PREEMPTIBILITY_LABELS)
     return PodFacts(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -234,7 +238,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         user=first_of(meta.labels, USER_LABELS),
         nearness=_read_nearness(meta.annotations or {}),
         pools=split_names(meta.annotation(names.ANNOTATION_NODE_POOLS)),
-        preemptibility=first_of(meta.labels, PREEMPTIBILITY_LABELS),
+        preemptibility=names.PREEMPTIBLE if replica else preemptibility,
         kind=kind,
         plan=meta.annotation(names.ANNOTATION_PLAN),
         was_revoked=bool(meta.annotation(names.ANNOTATION_REVOKED)),
@@ -260,6 +264,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         is_ready=_is_ready(pod),
         is_held=is_held(meta),
         restart_policy=read_restart_policy(spec),
+        replica=replica,
     )
 
 
@@ -283,6 +288,7 @@ def _read_words(
         min_member = read_min_member(meta.annotations, meta.labels)
         sub_groups = read_sub_groups(meta.annotations, min_member)
         compute = read_compute(pod, demand)
+        read_floor(meta.annotations)
         checkpoint_s = read_checkpoint(meta.annotations)
         weight = read_weight(meta.annotations)
         run_s = read_run(pod)

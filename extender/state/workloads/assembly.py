@@ -106,6 +106,7 @@ class Assembly:
             waits_since=min((fact.created_at for fact in facts if _waits(fact)), default=0),
             stale_grace_s=_grace_of(spec) if first.group else None,
             weight=spec.weight or max(fact.weight for fact in facts) or 1,
+            replica=max(facts, key=_youngest_replica).replica,
             problem=problem or _disagreement(users) or unmet,
             doubt=self._denial_of(facts) or _refusal_of(facts) or doubt,
         )
@@ -353,6 +354,11 @@ def _run_of(facts: Listed) -> int | None:
     """Seconds for which the workload runs by its pods' words; None unless each says so."""
     runs = [fact.run_s for fact in facts]
     return max((run_s for run_s in runs if run_s is not None), default=None) if all(runs) else None
+
+
+def _youngest_replica(facts: PodFacts) -> tuple[bool, int, int]:
+    floor = facts.replica.floor if facts.replica else 0
+    return facts.replica is not None, facts.created_at, floor
 
 
 def _grace_of(spec: GpuPodGroupSpec) -> int | None:

@@ -23,6 +23,7 @@ from tests.scenarios.judge.allocations import (
     held_now,
     limit_of,
 )
+from tests.scenarios.judge.floors import taken_from_floors
 from tests.scenarios.judge.node_rules import misplaced
 
 _RESOURCES = ("milli-GPU", "milli-CPU", "of memory")
@@ -35,6 +36,7 @@ def violations(world: World, outcome: Outcome) -> Iterator[str]:
     yield from misplaced(world, outcome)
     yield from broken_gangs(world, outcome)
     yield from protected_victims(world, outcome)
+    yield from taken_from_floors(world, outcome)
     yield from broken_budgets(world, outcome)
     moments = ((held_now, "now"), (held_later, "once all have left"))
     for held_at, moment in moments:

@@ -158,6 +158,8 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "preemptionDelay": "seconds that it waits before anything is evicted for it",
         "stale": "that the gang is below its minimum, and since when",
         "deleted": "true: an evicted task is gone instead of waiting again",
+        "replicaOf": "name that all replicas of one Deployment or the like have; needs `floor`",
+        "floor": "so many replicas of that name are kept ([inference](../inference.md))",
         "group": "how many of its tasks must run together; without it all of them",
         "tasks": "its pods; required",
     },

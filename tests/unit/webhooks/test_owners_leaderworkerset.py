@@ -57,7 +57,12 @@ def server(policy: str = "LeaderCreated") -> Document:
 
 
 def test_leader_and_workers_of_a_replica_are_one_gang() -> None:
-    expected = Origin(group="leaderworkerset-vllm-1", gang=Gang(4, BOTH), sub_group="leader")
+    expected = Origin(
+        group="leaderworkerset-vllm-1",
+        gang=Gang(4, BOTH),
+        sub_group="leader",
+        whole="leaderworkerset-vllm",
+    )
     assert origin_of(leader(), server()) == expected
     worker_origin = origin_of(worker(), server())
     assert (worker_origin.group, worker_origin.gang) == (expected.group, expected.gang)
@@ -99,4 +104,5 @@ def test_leader_without_a_template_is_like_a_worker() -> None:
 
 @pytest.mark.parametrize("pod", [leader(), worker()])
 def test_server_that_cannot_be_read_is_waited_for_by_nobody(pod: PodDocument) -> None:
-    assert origin_of(pod) == Origin(group="leaderworkerset-vllm-1")
+    expected = Origin(group="leaderworkerset-vllm-1", whole="leaderworkerset-vllm")
+    assert origin_of(pod) == expected

@@ -1,0 +1,62 @@
+"""Replicas of owners that state a floor, for Prometheus: what autoscalers are bounded by."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from extender.policy.plan import Plan
+from extender.policy.queues.tree import tally_of
+from extender.state.model import PodView, WorkloadView
+from extender.state.snapshot import Snapshot
+
+_State = Literal["kept", "surge", "waiting", ""]
+
+
+class ReplicaMetrics(Collector):
+    """How many replicas of each owner have a place, as the leader saw it last; empty elsewhere."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str, _State]] = Counter()
+
+    def look(self, plan: Plan, snapshot: Snapshot) -> None:
+        """Count the replicas of the snapshot; costs those that there are."""
+        counts: Counter[tuple[str, str, _State]] = Counter()
+        for key in tally_of(snapshot).replicas:
+            workload = snapshot.workloads[key]
+            assert workload.replica is not None
+            owner = workload.namespace, workload.replica.owner
+            # An owner that has replicas has a sample of each state, be it 0.
+            counts.update({(*owner, state): 0 for state in ("kept", "surge", "waiting")})
+            if state := _state_of(workload, plan):
+                counts[(*owner, state)] += 1
+        self._counts = counts
+
+    def clear(self) -> None:
+        """Forget everything: this replica leads no more."""
+        self._counts = Counter()
+
+    def collect(self) -> Iterable[Metric]:
+        """The one family; called by Prometheus' client at each scrape."""
+        family = GaugeMetricFamily(
+            "ballast_replicas",
+            "Replicas of owners that state a floor: kept and surge have a place.",
+            labels=("namespace", "owner", "state"),
+        )
+        for labels, count in self._counts.items():
+            family.add_metric(labels, count)
+        yield family
+
+
+def _state_of(workload: WorkloadView, plan: Plan) -> _State:
+    """Empty where all of it is ending."""
+    pods = [pod for pod in workload.pods if not pod.is_terminating]
+    if any(map(_has_place, pods)):
+        return "kept" if workload.key in plan.kept else "surge"
+    return "waiting" if pods else ""
+
+
+def _has_place(pod: PodView) -> bool:
+    return pod.state in ("reserved", "bound")

@@ -1,0 +1,126 @@
+"""Floors: which of the replicas that run are kept for their owner, and not evicted for others.
+
+A floor of N keeps the N replicas of an owner that have run longest, as far as the quota of
+non-preemptible work holds them beside all other such work. A replica is a pod by itself, or a gang;
+one whose pods run in several node pools is never kept.
+For the length of one decision a kept replica is non-preemptible, so every rule about such work
+holds for it. Nothing is stored: what was kept stays kept, because a replica that starts later never
+comes before it, and other non-preemptible work starts only within what kept replicas leave of the
+quota. When a kept replica ends, the next one takes its place.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from msgspec import structs
+
+from extender.policy.queues.tree import (
+    RESOURCES,
+    PoolQueues,
+    Queue,
+    build_queues,
+    held_amounts,
+    held_pool,
+    sum_amounts,
+    tally_of,
+)
+from extender.state.model import Amounts, PodView, WorkloadView
+from extender.state.snapshot import Snapshot
+
+#: Namespace and owner.
+_Owner = tuple[str, str]
+_NOT_STARTED: Final = 1 << 62
+
+
+def keep_floors(snapshot: Snapshot) -> tuple[Snapshot, frozenset[str]]:
+    """The snapshot with kept replicas as non-preemptible work, and their keys.
+
+    The snapshot itself where no owner states a floor, which costs nothing; else one more queue tree
+    and a copy of the workloads.
+    """
+    tally = tally_of(snapshot)
+    if not tally.replicas:
+        return snapshot, frozenset()
+    kept = {each.key: each for each in _kept(snapshot)}
+    tally, workloads = tally.copy(), dict(snapshot.workloads)
+    for key, workload in kept.items():
+        workloads[key] = structs.replace(workload, is_preemptible=False)
+        tally.replace(workload, workloads[key])
+    return replace(snapshot, workloads=workloads, tally=tally), frozenset(kept)
+
+
+def _kept(snapshot: Snapshot) -> Iterator[WorkloadView]:
+    replicas = [snapshot.workloads[key] for key in tally_of(snapshot).replicas]
+    left = _floors(replicas)
+    # A tree of this function's own: what is charged here no other part sees.
+    pools = build_queues(snapshot)
+    for workload in sorted(filter(_runs, replicas), key=_longest_first):
+        owner, queues = _owner_of(workload), _queues_of(snapshot, pools, workload)
+        leaf = queues.leaf_of(workload) if queues else None
+        if queues is None or leaf is None or not left[owner] or not workload.is_preemptible:
+            continue
+        amounts = _amounts(workload, queues.smallest_card_mib)
+        if _holds(leaf, amounts):
+            left[owner] -= 1
+            for queue in leaf.chain:
+                for resource in RESOURCES:
+                    queue.allocated_np[resource] += amounts[resource]
+            yield workload
+
+
+def _floors(replicas: Iterable[WorkloadView]) -> dict[_Owner, int]:
+    """What the youngest replica of each owner states."""
+    youngest: dict[_Owner, tuple[int, int]] = {}
+    for workload in replicas:
+        assert workload.replica is not None
+        stated = workload.created_at, workload.replica.floor
+        owner = _owner_of(workload)
+        youngest[owner] = max(stated, youngest.get(owner, stated))
+    return {owner: floor for owner, (_, floor) in youngest.items()}
+
+
+def _owner_of(workload: WorkloadView) -> _Owner:
+    assert workload.replica is not None
+    return workload.namespace, workload.replica.owner
+
+
+def _live(workload: WorkloadView) -> list[PodView]:
+    """Pods that hold a place which is theirs now."""
+    return [
+        pod
+        for pod in workload.pods
+        if pod.state in ("reserved", "bound") and not pod.is_terminating
+    ]
+
+
+def _runs(workload: WorkloadView) -> bool:
+    return bool(_live(workload))
+
+
+def _longest_first(workload: WorkloadView) -> tuple[int, int, str]:
+    started = (pod.started_at for pod in _live(workload))
+    return min(at or _NOT_STARTED for at in started), workload.created_at, workload.key
+
+
+def _queues_of(
+    snapshot: Snapshot, pools: dict[str, PoolQueues], workload: WorkloadView
+) -> PoolQueues | None:
+    """Those of the node pool in which the replica runs; None where it runs in several."""
+    names = {held_pool(snapshot, pod) for pod in _live(workload)}
+    return pools.get(names.pop()) if len(names) == 1 else None
+
+
+def _amounts(workload: WorkloadView, card_mib: int) -> Amounts:
+    """What the whole replica holds or asks for, a lost pod of its gang included."""
+    return sum_amounts(held_amounts(p, card_mib) for p in workload.pods if not p.is_terminating)
+
+
+def _holds(leaf: Queue, more: Amounts) -> bool:
+    """Whether the quotas of non-preemptible work hold so much more, on every level."""
+    return all(
+        queue.allocated_np[r] + more[r] <= queue.np_quota[r]
+        for queue in leaf.chain
+        for r in RESOURCES
+        if more[r]
+    )

@@ -1,0 +1,17 @@
+"""Whether a pod is one of several replicas of an owner that states a floor."""
+
+from contextlib import suppress
+
+from extender.api import names
+from extender.api.demand import read_floor
+from extender.api.objects import ObjectMeta
+from extender.api.units import UnitError
+from extender.state.model import ReplicaOf
+
+
+def read_replica(meta: ObjectMeta) -> ReplicaOf | None:
+    """Whose replica the pod is; None where it states no floor, or one that is not understood."""
+    owner, floor = meta.label(names.LABEL_REPLICA_OF), 0
+    with suppress(UnitError):
+        floor = read_floor(meta.annotations)
+    return ReplicaOf(owner, floor) if owner and floor else None
