@@ -10,6 +10,8 @@ from extender.view.explain import explain, find, try_ways
 from extender.view.line import waiting
 from extender.view.picture import Picture
 from tests.support.snapshots import Cluster
+from tests.unit.policy.test_floors import cluster as one_project
+from tests.unit.policy.test_floors import replica
 from tests.unit.policy.test_month_budgets import spend
 
 NOW = AsOf("2026-01-01T00:00:00Z", "1")
@@ -186,3 +188,12 @@ def test_budget_that_is_used_is_told_with_the_hours_that_would_help() -> None:
     assert "gpuHoursPerMonth of a is 101 or more" in changes
     assert found.queue is not None
     assert (found.queue.gpu_hours_used, found.queue.gpu_hours_per_month) == ("100.0", 100)
+
+
+def test_a_kept_replica_is_not_preemptible_and_not_named_as_what_might_make_room() -> None:
+    cluster = one_project(quota=8)
+    replica(cluster, "kept", 1, gpus=8, on="n0", priority=60)
+    cluster.job("wait", "a", priority=90)
+    assert not told(cluster, "ns/kept").is_preemptible
+    checks = {each.name: each.message for each in told(cluster, "ns/wait").checks}
+    assert checks["preemption"] == "nothing of a runs below priority 90"

@@ -1,0 +1,1 @@
+"""Replicas of a Deployment under real autoscaling."""

@@ -1,0 +1,145 @@
+"""external.metrics.k8s.io as an aggregated API, answered from queries of Prometheus as KEDA does;
+and a metric of load for Prometheus to scrape."""
+
+import base64
+import json
+import math
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tests.support.controlplane.cluster import SYSTEM_NAMESPACE, ControlPlane
+from tests.support.controlplane.handles import run_kubectl
+from tests.support.controlplane.ports import LOOPBACK, free_port
+
+_ROOT = "/apis/external.metrics.k8s.io/v1beta1"
+_GROUP_VERSION = "external.metrics.k8s.io/v1beta1"
+_SERVICE = "external-metrics"
+Answer = Callable[[str], bytes | None]
+
+
+class Load:
+    """Requests that the service has in progress, as the model server says."""
+
+    def __init__(self) -> None:
+        self.n_requests = 0
+
+    def page(self, path: str) -> bytes | None:
+        """What Prometheus scrapes."""
+        if path != "/metrics":
+            return None
+        running = f'vllm:num_requests_running{{namespace="team-a"}} {self.n_requests}'
+        return f'{running}\nvllm:num_requests_waiting{{namespace="team-a"}} 0\n'.encode()
+
+
+@contextmanager
+def served(answer: Answer, tls: ssl.SSLContext | None = None) -> Iterator[int]:
+    """A server on loopback that answers GET with `answer` of its path; gives its port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = answer(self.path.partition("?")[0])
+            self.send_response(404 if body is None else 200)
+            kind = "application/json" if tls else "text/plain"
+            self.send_header("Content-Type", kind)
+            self.end_headers()
+            self.wfile.write(body or b"{}")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    port = free_port()
+    with ThreadingHTTPServer((LOOPBACK, port), Handler) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def external_metrics(
+    plane: ControlPlane, folder: Path, metrics: Mapping[str, Callable[[], float]]
+) -> Iterator[None]:
+    """The API with these metrics, each worked out when it is asked for."""
+    pair = plane.authority.serving([f"{_SERVICE}.{SYSTEM_NAMESPACE}.svc"], [LOOPBACK])
+    certificate, key = folder / "metrics.crt", folder / "metrics.key"
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+
+    def answer(path: str) -> bytes | None:
+        if path == _ROOT:
+            return json.dumps(_resources(metrics)).encode()
+        name = path.rpartition("/")[2]
+        return json.dumps(_values(name, metrics[name]())).encode() if name in metrics else None
+
+    with served(answer, tls) as port:
+        _register(plane, port)
+        yield
+
+
+def _register(plane: ControlPlane, port: int) -> None:
+    """The Service leads to loopback by name, since there is no Service network."""
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": _SERVICE, "namespace": SYSTEM_NAMESPACE},
+        "spec": {"type": "ExternalName", "externalName": LOOPBACK},
+    }
+    group, _, version = _GROUP_VERSION.partition("/")
+    spec = {
+        "group": group,
+        "version": version,
+        "groupPriorityMinimum": 100,
+        "versionPriority": 100,
+        "caBundle": base64.b64encode(plane.authority.certificate).decode(),
+        "service": {"name": _SERVICE, "namespace": SYSTEM_NAMESPACE, "port": port},
+    }
+    api_service = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": f"{version}.{group}"},
+        "spec": spec,
+    }
+    for manifest in (service, api_service):
+        run_kubectl(plane, "apply", "--server-side", "-f-", stdin=json.dumps(manifest))
+
+
+def _resources(metrics: Mapping[str, object]) -> dict[str, Any]:
+    listed = [
+        {"name": name, "singularName": "", "namespaced": True, "kind": "ExternalMetricValueList",
+         "verbs": ["get"]}
+        for name in metrics
+    ]  # fmt: skip
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": _GROUP_VERSION,
+        "resources": listed,
+    }
+
+
+def _values(name: str, value: float) -> dict[str, Any]:
+    item = {
+        "metricName": name,
+        "metricLabels": {},
+        "timestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "value": f"{math.ceil(value * 1000)}m",
+    }
+    return {
+        "kind": "ExternalMetricValueList",
+        "apiVersion": _GROUP_VERSION,
+        "metadata": {},
+        "items": [item],
+    }
