@@ -63,6 +63,7 @@ class Row(
         "compute_request_milli": "computeRequestMilli",
         "compute_limit_milli": "computeLimitMilli",
         "non_preemptible": "nonPreemptible",
+        "has_floor": "hasFloor",
         "reserved_at": "reservedAt",
         "restart_policy": "restartPolicy",
     },
@@ -87,6 +88,10 @@ class Row(
     compute_request_milli: Natural = 0
     compute_limit_milli: Natural = 1000
     non_preemptible: bool = False
+    has_floor: Annotated[
+        bool,
+        Meta(description="Whether the pod's owner keeps replicas: kube-scheduler preempts none."),
+    ] = False
     restart_policy: Annotated[
         RestartPolicy,
         Meta(description="The pod's; Never if one of its containers has that."),

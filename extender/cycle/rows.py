@@ -22,6 +22,7 @@ def row_of(workload: WorkloadView, placement: Placement, **made: int | str) -> R
         compute_request_milli=guaranteed_milli(pod.compute_request_milli, placement.cards),
         compute_limit_milli=pod.compute_limit_milli,
         non_preemptible=not workload.is_preemptible,
+        has_floor=workload.replica is not None,
         restart_policy=pod.restart_policy,
         **made,  # type: ignore[arg-type]
     )

@@ -176,6 +176,7 @@ class DirectPlacer:
             compute_request_milli=guaranteed_milli(facts.compute_request_milli, cards),
             compute_limit_milli=facts.compute_limit_milli,
             non_preemptible=not claim.is_preemptible,
+            has_floor=facts.replica is not None,
             restart_policy=facts.restart_policy,
             state="reserved",
             epoch=0,

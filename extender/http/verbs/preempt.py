@@ -44,12 +44,16 @@ def _may_take(book: Book, claim: PodClaim, node: str, victims: MetaVictims) -> b
 
 
 def _may_preempt(book: Book, claim: PodClaim, pool: str, rows: list[Row]) -> bool:
-    """Whether the rows are preemptible ones of the claim's own project, in a pool that preempts."""
+    """Whether the rows are preemptible ones of the claim's own project, in a pool that preempts.
+
+    Which replicas a floor keeps is decided by the controller, so none of them is preempted here.
+    """
     project = book.queues.project_of(claim.facts.namespace, claim.facts.project)
     view = book.queues.pool_views.get(pool)
     if isinstance(project, Refused) or view is None or not view.has_preemption:
         return False
-    return all(row.project == project and not row.non_preemptible for row in rows)
+    is_kept = (row.non_preemptible or row.has_floor for row in rows)
+    return not any(is_kept) and all(row.project == project for row in rows)
 
 
 def _fits_without(book: Book, claim: PodClaim, node: str, rows: list[Row]) -> bool:

@@ -256,6 +256,9 @@ class Stored:
         if spec.user:
             labels[names.LABEL_USER] = spec.user
         notes = {names.ANNOTATION_CHECKPOINT: str(int(spec.checkpoint))} if spec.checkpoint else {}
+        if spec.replica:
+            labels[names.LABEL_REPLICA_OF] = spec.replica_of
+            notes[names.ANNOTATION_FLOOR] = str(spec.floor)
         asked = {"cpu": f"{demand.cpu_milli}m", "memory": str(_memory(self.world, task))}
         if demand.devices:
             asked[names.GPU_MILLI] = str(demand.devices * demand.milli)

@@ -16,6 +16,7 @@ from extender.policy.plan import Admission, Placement, Plan
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
 from tests.support.builders import gpu_node, node, pod, project, whole
+from tests.unit.state.test_replicas import replica
 
 EPOCH = 7
 
@@ -142,6 +143,15 @@ def test_a_row_says_what_kubelet_does_when_a_container_of_its_pod_has_ended() ->
     placement = Placement(workload.pods[0], "n1", tuple(whole(0)))
     made = row_of(workload, placement, state="reserved", epoch=EPOCH)
     assert made.restart_policy == "OnFailure"
+
+
+def test_a_row_says_whether_the_owner_of_its_pod_states_a_floor() -> None:
+    state = ClusterState()
+    state.apply(Upserted(replica("a").build()))
+    (workload,) = state.snapshot(1_000).workloads.values()
+    placement = Placement(workload.pods[0], "n1", tuple(whole(0)))
+    made = row_of(workload, placement, state="reserved", epoch=EPOCH)
+    assert (made.has_floor, made.non_preemptible) == (True, False)
 
 
 def test_a_row_says_whether_its_pod_may_be_evicted() -> None:

@@ -387,8 +387,12 @@ def test_preemptible_pods_of_the_same_project_may_be_taken() -> None:
     assert known.cards.free_of(0).tolist() == [0]
 
 
-@pytest.mark.parametrize("fields", [{"project": "team-b"}, {"non_preemptible": True}])
-def test_foreign_and_non_preemptible_pods_may_not(fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "fields", [{"project": "team-b"}, {"non_preemptible": True}, {"has_floor": True}]
+)
+def test_foreign_and_non_preemptible_pods_and_replicas_with_a_floor_may_not(
+    fields: dict[str, Any],
+) -> None:
     known = book(full_node("n1", **fields))
     assert not kept(known, claim(pod("a").direct().needs(1000)), {"n1": victims("uid-h-n1")})
 
