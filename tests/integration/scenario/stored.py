@@ -24,6 +24,8 @@ from tests.support.controlplane.store import Store
 Manifest = dict[str, Any]
 STAGES: Final = ("allocate", "reclaim", "preempt")
 _WHOLE: Final = "whole"
+#: What a queue has as `priority` that does not say.
+_USUAL_RANK: Final = 100
 #: Rounds after which a case of a few jobs is at rest.
 _MOST_ROUNDS: Final = 20
 
@@ -317,6 +319,9 @@ def _is_plain_queue(case: Case, queue: Queue) -> bool:
     figures = queue.gpu.quota is not None and not isinstance(queue.gpu.weight, float | str)
     is_plain = not (queue.node_pools or queue.pools or queue.node_types)
     is_plain = is_plain and queue.gpu.gpu_hours_per_month is None
+    # A GpuDepartment states neither.
+    is_protected = any(map(_or_zero, (queue.reclaim_min_runtime, queue.preempt_min_runtime)))
+    is_plain = is_plain and not (is_department and (is_protected or queue.priority != _USUAL_RANK))
     is_used = any((queue.usage.gpu, queue.usage.cpu, queue.usage.memory))
     others = queue.cpu == Figures() and queue.memory == Figures()
     return figures and is_plain and others and not is_used and not is_department_weighed
