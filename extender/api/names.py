@@ -139,6 +139,13 @@ LABEL_GPU_SHARING: Final = "nvidia.com/gpu.sharing-strategy"
 #: `mixed`: cards that are cut into instances are counted by profile, and not among the GPUs.
 LABEL_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
 
+#: On a Node: which of its cards are near one another, by NUMA node: `0-3.4-7` are two sets of four.
+LABEL_CARDS_BY_NUMA: Final = "ballast.dev/cards-by-numa"
+#: On a Node: the same by PCIe switch.
+LABEL_CARDS_BY_PCIE: Final = "ballast.dev/cards-by-pcie"
+#: On a Node: the same by NVLink, such as `0-1.2-3`; `0_2.1_3` are the pairs 0, 2 and 1, 3.
+LABEL_CARDS_BY_NVLINK: Final = "ballast.dev/cards-by-nvlink"
+
 #: On a GpuNode, written by the controller: the node pool of its node. The extender, which does not
 #: watch Nodes, reads it there.
 LABEL_NODE_POOL: Final = "ballast.dev/node-pool"

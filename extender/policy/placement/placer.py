@@ -13,6 +13,7 @@ from typing import Final, Literal
 from extender.api.demand import Demand
 from extender.kernels import nodes as kernel
 from extender.policy.placement.fragmentation import Fragmentation
+from extender.policy.placement.near_cards import pick_near
 from extender.policy.placement.node_filter import WHOLE_POOL, NodeFilter, NodeSet
 from extender.policy.placement.pod_affinity import PodAffinity
 from extender.policy.placement.simulation import Cards, Simulation
@@ -156,13 +157,13 @@ class Placer:
         self, pod: PodView, ix: int, pool: str, moment: Moment, card: int = -1
     ) -> Placement:
         """Hold a place on node `ix`, which has it, and there on `card` if one is named."""
-        cards = self.table(moment).cards
+        table = self.table(moment)
         indices: tuple[int, ...] = (card,)
         if card < 0:
-            indices = tuple(kernel.pick_cards(cards, ix, pod.demand, self._rule(pod, pool)))
+            indices = tuple(pick_near(table, ix, pod.demand, self._rule(pod, pool)))
         shares = self.shares(ix, pod.demand, indices)
         self.sim.hold(ix, pod, shares)
-        return Placement(pod, cards.names[ix], shares)
+        return Placement(pod, table.cards.names[ix], shares)
 
     def shares(self, ix: int, demand: Demand, indices: tuple[int, ...]) -> Cards:
         """What such a pod gets of these cards of node `ix`."""

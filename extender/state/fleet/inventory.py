@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from extender.api import names
+from extender.api.card_sets import read_card_sets
 from extender.api.demand import mig_slices
 from extender.api.kinds import Device, ForeignHold, GpuNode
 from extender.api.objects import Node, Quantity, Taint
@@ -172,6 +173,10 @@ def read_host(node: Node) -> HostFacts:
     except UnitError as error:
         problems.append(str(error))
         cards = ()
+    try:
+        read_card_sets(meta.labels or {})
+    except UnitError as error:
+        problems.append(str(error))
     return HostFacts(
         name=meta.name,
         uid=meta.uid,

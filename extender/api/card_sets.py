@@ -1,0 +1,55 @@
+"""Which cards of a node are near one another, as labels of its Node say it.
+
+A label for each kind of nearness, written by whoever knows the machine. Its value lists sets of
+cards, with a dot between two of them: `0-3.4-7`. A set is a card, a range of cards, or several of
+these with a `_` between: `0_2.1_3`. No card is in two sets of one label; a card may be in none.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from extender.api import names
+from extender.api.units import UnitError
+
+#: The widest first.
+LABELS: Final = (names.LABEL_CARDS_BY_NUMA, names.LABEL_CARDS_BY_PCIE, names.LABEL_CARDS_BY_NVLINK)
+_PART: Final = re.compile(r"([0-9]|[1-5][0-9]|6[0-3])(?:-([0-9]|[1-5][0-9]|6[0-3]))?", re.ASCII)
+
+#: Sets of card indices.
+CardSets = tuple[frozenset[int], ...]
+
+
+def read_card_sets(labels: Mapping[str, str]) -> tuple[CardSets, ...]:
+    """The sets of each label that is there, the widest kind first; raises UnitError."""
+    return tuple(_parse(key, labels[key]) for key in LABELS if key in labels)
+
+
+def known_card_sets(labels: Mapping[str, str]) -> tuple[CardSets, ...]:
+    """The same, and nothing where one of the labels is not understood."""
+    if not any(key in labels for key in LABELS):
+        return ()
+    try:
+        return read_card_sets(labels)
+    except UnitError:
+        return ()
+
+
+@lru_cache(maxsize=1024)
+def _parse(key: str, text: str) -> CardSets:
+    sets = tuple(_cards(key, text, part) for part in text.split("."))
+    if len(frozenset().union(*sets)) < sum(map(len, sets)):
+        raise UnitError(f"{key}: {text[:80]!r} has a card twice")
+    return sets
+
+
+def _cards(key: str, text: str, part: str) -> frozenset[int]:
+    found: set[int] = set()
+    for each in part.split("_"):
+        match = _PART.fullmatch(each)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if first > last:
+            raise UnitError(f'{key}: {text[:80]!r} is no list of sets of cards, such as "0-3.4-7"')
+        found.update(range(first, last + 1))
+    return frozenset(found)
