@@ -4,6 +4,7 @@ import click
 
 from extender.cli.terminal.commands import Commands
 from extender.lab.openb.command import openb
+from extender.lab.openb.near_sets import near_sets
 from extender.lab.philly.command import philly
 
 
@@ -12,5 +13,6 @@ def replay() -> None:
     """Replay published traces, and compare with published results."""
 
 
+replay.add_command(near_sets)
 replay.add_command(openb)
 replay.add_command(philly)

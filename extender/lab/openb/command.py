@@ -31,8 +31,9 @@ from extender.lab.openb.report import (
     summarise,
 )
 
-_MOST_SEEDS: Final = 1000
-_SEEDS: Final = Span("seeds", 0, 2**31 - 1, _MOST_SEEDS)
+_MOSTSEEDS: Final = 1000
+#: Seeds of the random numbers, one run each.
+SEEDS: Final = Span("seeds", 0, 2**31 - 1, _MOSTSEEDS)
 #: Characters that the table needs where output is no terminal.
 _WIDE: Final = 120
 
@@ -54,7 +55,7 @@ _WIDE: Final = 120
     multiple=True,
     help="A pod list, as `default` or `cpu250`; several times. Default: the 17 with references.",
 )
-@click.option("--seeds", type=_SEEDS, default="42-51", show_default=True)
+@click.option("--seeds", type=SEEDS, default="42-51", show_default=True)
 @json_option
 @picture_option
 def openb(
