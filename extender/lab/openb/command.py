@@ -31,9 +31,9 @@ from extender.lab.openb.report import (
     summarise,
 )
 
-_MOSTSEEDS: Final = 1000
+_MOST_SEEDS: Final = 1000
 #: Seeds of the random numbers, one run each.
-SEEDS: Final = Span("seeds", 0, 2**31 - 1, _MOSTSEEDS)
+SEEDS: Final = Span("seeds", 0, 2**31 - 1, _MOST_SEEDS)
 #: Characters that the table needs where output is no terminal.
 _WIDE: Final = 120
 
