@@ -15,10 +15,9 @@ from typing import Final
 
 from msgspec import structs
 
+from extender.policy.queues.queue import RESOURCES, Queue
 from extender.policy.queues.tree import (
-    RESOURCES,
     PoolQueues,
-    Queue,
     build_queues,
     held_amounts,
     held_pool,
