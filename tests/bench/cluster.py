@@ -178,7 +178,8 @@ def ledger(node: str, rows: list[dict[str, Any]], cards: int) -> dict[str, Any]:
     return {
         "apiVersion": "ballast.dev/v1alpha1",
         "kind": "GpuNode",
-        "metadata": {"name": node, "generation": 1},
+        # With its node pool, as the controller's first cycle leaves it.
+        "metadata": {"name": node, "generation": 1, "labels": {"ballast.dev/node-pool": "default"}},
         "spec": {"rows": rows},
         "status": {"devices": devices},
     }
