@@ -73,10 +73,7 @@ def make_owner(plane: ControlPlane, namespace: str) -> str:
 def gated_pod(name: str, namespace: str, milli: int, owner: str) -> dict[str, Any]:
     """A pod as the webhook leaves it; `owner` is of `make_owner`."""
     resources = {"cpu": "100m", "memory": "128Mi", "ballast.dev/gpu-milli": str(milli)}
-    made = pod(name, namespace, resources)
-    made["metadata"]["ownerReferences"] = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "name": OWNER, "uid": owner, "controller": True}
-    ]
+    made = _owned_pod(name, namespace, resources, owner)
     hold(made)
     return made
 
@@ -87,9 +84,18 @@ def hold(pod: dict[str, Any]) -> None:
     pod["spec"] |= {"schedulerName": SCHEDULER, "schedulingGates": [{"name": GATE}]}
 
 
-def whole_pod(name: str, namespace: str) -> dict[str, Any]:
-    """A pod for the stock scheduler: one whole GPU."""
-    return pod(name, namespace, {"cpu": "100m", "memory": "128Mi", "nvidia.com/gpu": "1"})
+def whole_pod(name: str, namespace: str, owner: str) -> dict[str, Any]:
+    """A pod for the stock scheduler: one whole GPU; `owner` is of `make_owner`."""
+    resources = {"cpu": "100m", "memory": "128Mi", "nvidia.com/gpu": "1"}
+    return _owned_pod(name, namespace, resources, owner)
+
+
+def _owned_pod(name: str, namespace: str, resources: dict[str, str], owner: str) -> dict[str, Any]:
+    made = pod(name, namespace, resources)
+    made["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": OWNER, "uid": owner, "controller": True}
+    ]
+    return made
 
 
 def pod(name: str, namespace: str, resources: dict[str, str]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""What a run costs: CPU seconds of every process, and writes to the API server by who makes them.
+"""What a run costs: CPU seconds of every process, and writes to the API server: by who makes them,
+and when they were answered.
 
 CPU comes from /proc, writes from the API server's audit log. Pods are created before a `Meter`
 starts, so their creation is not in its figures.
@@ -6,9 +7,10 @@ starts, so their creation is not in its figures.
 
 import json
 import os
-from collections import Counter
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -20,10 +22,11 @@ _KUBELETS: Final = "kwok"
 
 @dataclass(slots=True, frozen=True)
 class Cost:
-    """Of one run: CPU seconds by process, writes by user and resource."""
+    """Of one run: CPU seconds by process; by user and resource, when each write was answered, in
+    seconds from the beginning and in order."""
 
     cpu_s: Mapping[str, float]
-    writes: Mapping[tuple[str, str], int]
+    writes: Mapping[tuple[str, str], Sequence[float]]
 
     @property
     def total_cpu_s(self) -> float:
@@ -33,7 +36,7 @@ class Cost:
     @property
     def n_writes(self) -> int:
         """Writes of all that is not a kubelet."""
-        return sum(n for (user, _), n in self.writes.items() if user != _KUBELETS)
+        return sum(len(times) for (user, _), times in self.writes.items() if user != _KUBELETS)
 
 
 class Meter:
@@ -44,13 +47,14 @@ class Meter:
         self._audit_log = audit_log
         self._from = {name: cpu_s(pid) for name, pid in self._pids.items()}
         self._offset = audit_log.stat().st_size
+        self._began_s = time.time()
 
     def read(self) -> Cost:
         """What it came to so far."""
         spent = {name: cpu_s(pid) - self._from[name] for name, pid in self._pids.items()}
         with self._audit_log.open("rb") as log:
             log.seek(self._offset)
-            return Cost(spent, count_writes(log.read()))
+            return Cost(spent, read_writes(log.read(), self._began_s))
 
 
 def cpu_s(pid: int) -> float:
@@ -63,9 +67,10 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def count_writes(lines: bytes) -> Counter[tuple[str, str]]:
-    """Writes that were answered, by user and resource, in whole lines of an audit log."""
-    counts: Counter[tuple[str, str]] = Counter()
+def read_writes(lines: bytes, began_s: float) -> dict[tuple[str, str], list[float]]:
+    """When each write in whole lines of an audit log was answered, in seconds from `began_s` (unix)
+    and in order, by user and resource."""
+    answered: dict[tuple[str, str], list[float]] = {}
     for line in lines.splitlines(keepends=True):
         if not line.endswith(b"\n"):
             break
@@ -74,5 +79,7 @@ def count_writes(lines: bytes) -> Counter[tuple[str, str]]:
             continue
         told = event.get("objectRef", {})
         resource = "/".join(filter(None, (told.get("resource", ""), told.get("subresource", ""))))
-        counts[event["user"]["username"].rpartition(":")[2], resource] += 1
-    return counts
+        key = event["user"]["username"].rpartition(":")[2], resource
+        at = datetime.fromisoformat(event["stageTimestamp"]).timestamp()
+        answered.setdefault(key, []).append(at - began_s)
+    return {key: sorted(times) for key, times in answered.items()}

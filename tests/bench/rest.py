@@ -51,7 +51,7 @@ async def measure(plane: ControlPlane) -> list[Figure]:
         webhooks.kill()
         installation.stop()
     what = f"at rest, {N_NODES} nodes, {N_NODES * PODS_A_NODE} pods"
-    writes = {key: n for key, n in cost.writes.items() if key[0].startswith(OURS)}
+    writes = {key: len(at) for key, at in cost.writes.items() if key[0].startswith(OURS)}
     return [
         _per_s(f"writes per second, {what}", sum(writes.values()), "writes/s", WRITES_PER_S),
         *(_per_s(f"  {user}: {of}", n, "writes/s") for (user, of), n in sorted(writes.items())),
