@@ -1,7 +1,8 @@
 """`python -m tests.bench [PART ...]`: all figures, or those of the parts named.
 
 The parts are shapes, quiet and memory; and, with a control plane, latency and admission, and, with
-policies and flow schemas as installed, throughput, reclaim, rest and pages.
+policies and flow schemas as installed, throughput, gang, reclaim, rest and
+pages.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import sys
 
 from tests.bench import (
     admission,
+    gang,
     latency,
     memory,
     pages,
@@ -24,7 +26,7 @@ from tests.support.installation import install
 
 SIZES = (200, 1000)
 VICTIMS = (200, 1000)
-LIVE = ("latency", "admission", "throughput", "reclaim", "rest", "pages")
+LIVE = ("latency", "admission", "throughput", "gang", "reclaim", "rest", "pages")
 
 
 def main() -> None:
@@ -54,6 +56,8 @@ def _measure_live(parts: list[str]) -> list[Figure]:
         if "throughput" in parts:
             for n_nodes in SIZES:
                 figures += asyncio.run(throughput.measure(plane, n_nodes))
+        if "gang" in parts:
+            figures += asyncio.run(gang.measure(plane))
         if "reclaim" in parts:
             for n_victims in VICTIMS:
                 figures += asyncio.run(reclaim.measure(plane, n_victims))
