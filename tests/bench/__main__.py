@@ -1,8 +1,7 @@
 """`python -m tests.bench [PART ...]`: all figures, or those of the parts named.
 
 The parts are shapes, quiet and memory; and, with a control plane, latency and admission, and, with
-policies and flow schemas as installed, throughput, gang, reclaim, rest and
-pages.
+policies and flow schemas as installed, throughput, gang, reclaim, rest and pages.
 """
 
 import asyncio
