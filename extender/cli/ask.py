@@ -14,6 +14,7 @@ from extender.cli.terminal.output import plain
 from extender.kube.client import Client
 from extender.kube.connection import namespace_of
 from extender.kube.errors import KubeError, NotFound, RequestRefused, Unavailable
+from extender.kube.resources import segment
 from extender.kube.transport import Call
 
 VIEW: Final = "/apis/view.ballast.dev/v1alpha1"
@@ -98,9 +99,15 @@ async def listed_or_none(client: Client, path: str, **options: str) -> list[Answ
         return None
 
 
-def path_of(plural: str, namespace: str, root: str = "/api/v1") -> str:
-    """Where the objects of a namespace are, or of all where that is empty."""
-    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
+def path_of(plural: str, namespace: str, root: str = "/api/v1", name: str = "") -> str:
+    """Where the objects of a namespace are, or of all where that is empty, or one object; raises
+    ClickException for what is no name."""
+    try:
+        parts = ["namespaces", segment(namespace)] if namespace else []
+        parts += [plural, *([segment(name)] if name else [])]
+    except RequestRefused as error:
+        raise click.ClickException(error.message) from None
+    return "/".join((root, *parts))
 
 
 async def keys_of(client: Client, namespace: str, selector: str) -> set[str]:

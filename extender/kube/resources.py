@@ -44,7 +44,8 @@ T = TypeVar("T", bound=KubeObject)
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}", re.ASCII)
 
 
-def _segment(text: str) -> str:
+def segment(text: str) -> str:
+    """The text as a part of a path; raises RequestRefused where it is no name."""
     if not _SEGMENT.fullmatch(text):
         raise RequestRefused(f"{text[:80]!r} is not a name: letters, digits, '.', '_', ':', '-'")
     return text
@@ -70,9 +71,9 @@ class Resource(Generic[T]):
             raise RequestRefused(f"{self.plural}/{name}: a namespace is needed")
         parts = [self.path]
         if self.is_namespaced and namespace:
-            parts += ["namespaces", _segment(namespace)]
+            parts += ["namespaces", segment(namespace)]
         parts.append(self.plural)
-        parts += [_segment(part) for part in (name, subresource) if part]
+        parts += [segment(part) for part in (name, subresource) if part]
         return "/".join(parts)
 
     def document(self, body: object) -> object:

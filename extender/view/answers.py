@@ -22,6 +22,17 @@ class Answer(msgspec.Struct, rename="camel", omit_defaults=True):
     """Base of all answers: fields are written as Kubernetes writes them, empty ones left out."""
 
 
+def _always(value: str) -> str:
+    """A default that is written, unlike others: clients refuse objects without a kind."""
+    made: str = msgspec.field(default_factory=lambda: value)
+    return made
+
+
+def _no_items() -> list[Any]:
+    """As `_always`: a list is told by its items."""
+    return []
+
+
 class Metadata(Answer):
     """The part of ObjectMeta that an answer has."""
 
@@ -101,8 +112,8 @@ class Explanation(Answer, kw_only=True):
     `not_tried` are kinds of ways out for which there was no time.
     """
 
-    api_version: str = API_VERSION
-    kind: str = "Explanation"
+    api_version: str = _always(API_VERSION)
+    kind: str = _always("Explanation")
     metadata: Metadata
     state: State
     workload: str
@@ -154,21 +165,21 @@ class Waiting(Answer, kw_only=True):
 class QueueList(Answer, kw_only=True):
     """What waits, in the order in which it has its turn; position 0 has none until it is mended."""
 
-    api_version: str = API_VERSION
-    kind: str = "QueueList"
+    api_version: str = _always(API_VERSION)
+    kind: str = _always("QueueList")
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     as_of: AsOf
-    items: list[Waiting] = []
+    items: list[Waiting] = msgspec.field(default_factory=_no_items)
 
 
 class ShareList(Answer, kw_only=True):
     """The figures of every department and project in each node pool."""
 
-    api_version: str = API_VERSION
-    kind: str = "ShareList"
+    api_version: str = _always(API_VERSION)
+    kind: str = _always("ShareList")
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     as_of: AsOf
-    items: list[QueueFigures] = []
+    items: list[QueueFigures] = msgspec.field(default_factory=_no_items)
 
 
 class Job(Answer, kw_only=True, forbid_unknown_fields=True):
@@ -235,8 +246,8 @@ class SimulationStatus(Answer, kw_only=True):
 class Simulation(Answer, kw_only=True):
     """A question and its answer; nothing of it is stored."""
 
-    api_version: str = API_VERSION
-    kind: str = "Simulation"
+    api_version: str = _always(API_VERSION)
+    kind: str = _always("Simulation")
     metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: SimulationSpec = msgspec.field(default_factory=SimulationSpec)
     status: SimulationStatus | None = None
@@ -245,8 +256,8 @@ class Simulation(Answer, kw_only=True):
 class SnapshotOfCluster(Answer, kw_only=True):
     """The cluster of now as a scenario file, in `scenario`."""
 
-    api_version: str = API_VERSION
-    kind: str = "Snapshot"
+    api_version: str = _always(API_VERSION)
+    kind: str = _always("Snapshot")
     metadata: Metadata
     as_of: AsOf
     scenario: dict[str, Any]

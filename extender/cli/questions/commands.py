@@ -31,13 +31,13 @@ def why(name: str, namespace: str, how: How, where: Where) -> None:
     With -w the answer is printed again when it changes, until the work runs or can never start. A
     forecast that only moves on with the clock is no change.
     """
-    from extender.cli.ask import get_view, space_of
+    from extender.cli.ask import get_view, path_of, space_of
     from extender.cli.questions.explained import print_explanation
     from extender.cli.terminal.exits import NEVER, OK, WAITS
     from extender.cli.terminal.show import show_object, wait
 
     space = space_of(Scope(namespace), where)
-    path = f"/namespaces/{space}/explanations/{name.rpartition('/')[2]}"
+    path = path_of("explanations", space, "", name.rpartition("/")[2] or name)
     before: dict[str, Any] = {}
     while True:
         told = get_view(where, path)
@@ -71,12 +71,12 @@ def queue(scope: Scope, selector: str, how: How, where: Where) -> None:
     Work of other namespaces is shown as its project and size, unless -A is given, which needs the
     right to list it. With -l only workloads are shown that have a pod with these labels.
     """
-    from extender.cli.ask import Answer, ask, get_view, keys_of, space_of
+    from extender.cli.ask import Answer, ask, get_view, keys_of, path_of, space_of
     from extender.cli.questions.listed import QUEUE
     from extender.cli.terminal.show import show_list
 
     space = space_of(scope, where)
-    path = f"/namespaces/{space}/queues" if space else "/queues"
+    path = path_of("queues", space, "")
 
     def fetch() -> Answer:
         told = get_view(where, path)

@@ -118,6 +118,12 @@ async def test_questions_of_a_tenant_and_of_an_administrator(scene: Asking, tmp_
     await _convert(scene, tmp_path)
 
 
+def _named(resource: str) -> list[str]:
+    """A resource of the view, and the name of one object where there is one."""
+    plural, _, name = resource.partition("/")
+    return [f"{plural}.view.ballast.dev", *([name] if name else [])]
+
+
 async def _ask_as_tenant(scene: Asking) -> None:
     # With Kubernetes' role `view` in its namespace: why it waits.
     done = await scene.ballast("why", "job/second", "-n", "team-a", kubeconfig=scene.tenant)
@@ -133,6 +139,14 @@ async def _ask_as_tenant(scene: Asking) -> None:
     assert {each["name"] for each in found["checks"]} >= {"room now", "reclaim", "preemption"}
     runs = await scene.ballast("why", "first", "-n", "team-a", kubeconfig=scene.tenant)
     assert runs.returncode == 0
+
+    # kubectl itself reads the answers.
+    for resource, kind in (("queues", "List"), ("explanations/second", "Explanation")):
+        text = scene.cluster.kubectl(
+            "get", "-n", "team-a", "-o", "json", *_named(resource), kubeconfig=scene.tenant
+        )
+        assert json.loads(text)["kind"] == kind
+        assert "OverFairShare" in text
 
     # It sees its own work by name, that of others by project and size, and no other namespace.
     listed = await scene.answer("queue", "-n", "team-a", kubeconfig=scene.tenant)
