@@ -148,7 +148,7 @@ class Pages:
         rows = rows[part["first"] : part["last"]]
         values = {"totals": totals, "rows": rows, "words": words, "paging": part}
         data = {"totals": totals, "nodes": [row.node for row in rows], "of": len(shown)}
-        return Told("cluster.html", "kubectl get gpunodes", values, data)
+        return Told("cluster.html", "kubectl ballast top gpus", values, data)
 
     async def whatif(self, request: web.Request) -> Told:
         """The form, and below it what the changed world would bring."""
@@ -189,9 +189,8 @@ class Pages:
             **await _places(ask, namespace, is_all=is_all),
         }
         where = "-A" if is_all else f"-n {namespace}"
-        chosen = "--field-selector reportingComponent=ballast-controller"
         data = {"stopped": stopped, "madeRoomFor": made_for}
-        return Told("evictions.html", f"kubectl get events {where} {chosen}", values, data)
+        return Told("evictions.html", f"kubectl ballast history {where} --evictions", values, data)
 
     # -- what they share ---------------------------------------------------------------------
 

@@ -119,7 +119,8 @@ class PeoplePages:
         days = {record.spec.day for record in records}
         values = {"rows": rows, "month": month, "project": project, "why": why,
                   "n_days": len(days), "total": sum(each.held for each in sums)}  # fmt: skip
-        command = f"kubectl get gpuusages -l ballast.dev/month={month}"
+        by = " --by project,user" if project else ""
+        command = f"kubectl ballast report usage --month {month}{by}"
         return Told("usage.html", command, values, {"month": month, "items": rows})
 
 

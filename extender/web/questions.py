@@ -6,7 +6,6 @@ Nothing is kept between two questions, so that a right that is taken away has it
 import asyncio
 import re
 from typing import Final, Protocol
-from urllib.parse import quote
 
 import msgspec
 
@@ -14,7 +13,7 @@ from extender.api.kinds import GpuNode, GpuProject
 from extender.api.objects import Pod
 from extender.kube.client import Client
 from extender.kube.errors import KubeError, NotFound
-from extender.kube.resources import GPU_NODES, PODS, PROJECTS
+from extender.kube.resources import GPU_NODES, PODS, PROJECTS, segment
 from extender.kube.transport import Call
 from extender.view.answers import (
     GROUP,
@@ -232,8 +231,11 @@ class ApiServer:
 
 
 def _segment(text: str) -> str:
-    """One segment of a path, whatever the user typed."""
-    return quote(text, safe="") if text not in (".", "..") else "%2E"
+    """One segment of a path, whatever the user typed; raises NoAnswerError for what is no name."""
+    try:
+        return segment(text)
+    except KubeError as error:
+        raise NoAnswerError(error.message, 422) from None
 
 
 def _refused(error: KubeError) -> NoAnswerError:

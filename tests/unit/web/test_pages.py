@@ -111,6 +111,18 @@ async def test_every_page_obeys_a_policy_without_inline_code(get: Get, page: str
     assert inline.found == []
 
 
+@pytest.mark.parametrize("page", [each for each in PAGES if each != "cluster"])
+async def test_wide_tables_become_lists_where_there_is_no_room(
+    get: Get, pretend: Pretend, page: str
+) -> None:
+    """A phone would show the first columns only. The cluster's cards are a picture, and scroll."""
+    pretend.events = [_event("Reclaimed", note="left", related="taker")]
+    _, text, _ = await get(page)
+    for table in re.findall(r"<table.*?</table>", text, re.DOTALL):
+        is_wide = table.count('<th scope="col"') + table.count('<th class="n" scope') > 3
+        assert not is_wide or table.startswith('<table class="stack">'), table[:300]
+
+
 @pytest.mark.parametrize("page", [*PAGES, "static/ballast.js", "nothing"])
 async def test_a_wrong_token_is_refused_on_every_path(
     get: Get, pretend: Pretend, page: str
