@@ -19,19 +19,20 @@ class ReplicaMetrics(Collector):
     """How many replicas of each owner have a place, as the leader saw it last; empty elsewhere."""
 
     def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str, _State]] = Counter()
+        self._counts: Counter[tuple[str, _State]] = Counter()
 
     def look(self, plan: Plan, snapshot: Snapshot) -> None:
         """Count the replicas of the snapshot; costs those that there are."""
-        counts: Counter[tuple[str, str, _State]] = Counter()
+        counts: Counter[tuple[str, _State]] = Counter()
         for key in tally_of(snapshot).replicas:
             workload = snapshot.workloads[key]
             assert workload.replica is not None
-            owner = workload.namespace, workload.replica.owner
+            # One label: a scraped series gets `namespace` from the pod that it is scraped from.
+            owner = f"{workload.namespace}/{workload.replica.owner}"
             # An owner that has replicas has a sample of each state, be it 0.
-            counts.update({(*owner, state): 0 for state in ("kept", "surge", "waiting")})
+            counts.update({(owner, state): 0 for state in ("kept", "surge", "waiting")})
             if state := _state_of(workload, plan):
-                counts[(*owner, state)] += 1
+                counts[owner, state] += 1
         self._counts = counts
 
     def clear(self) -> None:
@@ -43,7 +44,7 @@ class ReplicaMetrics(Collector):
         family = GaugeMetricFamily(
             "ballast_replicas",
             "Replicas of owners that state a floor: kept and surge have a place.",
-            labels=("namespace", "owner", "state"),
+            labels=("owner", "state"),
         )
         for labels, count in self._counts.items():
             family.add_metric(labels, count)

@@ -97,9 +97,13 @@ def _runs(workload: WorkloadView) -> bool:
     return bool(_live(workload))
 
 
-def _longest_first(workload: WorkloadView) -> tuple[int, int, str]:
-    started = (pod.started_at for pod in _live(workload))
-    return min(at or _NOT_STARTED for at in started), workload.created_at, workload.key
+def _longest_first(workload: WorkloadView) -> tuple[tuple[int, int], int, str]:
+    return min(map(_since, _live(workload))), workload.created_at, workload.key
+
+
+def _since(pod: PodView) -> tuple[int, int]:
+    """Since when it has its place: by the number of its plan, which is exact, else by its start."""
+    return pod.epoch, 0 if pod.epoch else pod.started_at or _NOT_STARTED
 
 
 def _queues_of(

@@ -25,12 +25,12 @@ def test_replicas_are_counted_by_what_they_have() -> None:
     figures = ReplicaMetrics()
     figures.look(decide(c.snapshot()), c.snapshot())
     assert scraped(figures) == [
-        'ballast_replicas{namespace="ns",owner="llm",state="kept"} 1.0',
-        'ballast_replicas{namespace="ns",owner="llm",state="surge"} 1.0',
-        'ballast_replicas{namespace="ns",owner="llm",state="waiting"} 1.0',
-        'ballast_replicas{namespace="ns",owner="ocr",state="kept"} 0.0',
-        'ballast_replicas{namespace="ns",owner="ocr",state="surge"} 0.0',
-        'ballast_replicas{namespace="ns",owner="ocr",state="waiting"} 1.0',
+        'ballast_replicas{owner="ns/llm",state="kept"} 1.0',
+        'ballast_replicas{owner="ns/llm",state="surge"} 1.0',
+        'ballast_replicas{owner="ns/llm",state="waiting"} 1.0',
+        'ballast_replicas{owner="ns/ocr",state="kept"} 0.0',
+        'ballast_replicas{owner="ns/ocr",state="surge"} 0.0',
+        'ballast_replicas{owner="ns/ocr",state="waiting"} 1.0',
     ]
     figures.clear()
     assert scraped(figures) == []

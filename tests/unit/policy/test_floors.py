@@ -68,6 +68,16 @@ def test_a_replica_that_starts_later_takes_no_quota_from_one_that_is_kept() -> N
     assert kept(c) == {"first"}
 
 
+def test_of_replicas_that_started_in_one_second_the_earlier_plan_counts() -> None:
+    c = cluster(quota=1)
+    for name, epoch in (("a-later", 8), ("b-first", 7)):
+        replica(c, name, 1, on="n0", ran=5)
+        view = c.workloads[f"ns/{name}"]
+        pods = tuple(replace(pod, epoch=epoch) for pod in view.pods)
+        c.workloads[f"ns/{name}"] = replace(view, pods=pods)
+    assert kept(c) == {"b-first"}
+
+
 def test_a_replica_that_is_ending_makes_room_for_the_next() -> None:
     c = cluster(quota=1)
     replica(c, "ends", 1, on="n0", ran=50, terminating=True)
