@@ -120,7 +120,7 @@ def judge(
     case = _judge(pod, request, projects, origin)
     if isinstance(case, Decision):
         return with_warnings(case, misspelt(pod.metadata))
-    warnings = [*_warnings(case), *_warnings_of_size(case)]
+    warnings = [*_warnings(case), *_warnings_without_owner(case)]
     try:
         # Fields that we don't read but change hold whatever was sent.
         ops = operations(case, request.object, nri_plugin)
@@ -328,16 +328,16 @@ def _warnings(case: PodCase) -> list[str]:
         keys = names.ANNOTATION_SUB_GROUPS, names.ANNOTATION_MIN_MEMBER
         key = next((key for key in keys if key in notes), names.ANNOTATION_MIN_MEMBER)
         found.append(f"{key} has no effect without {names.LABEL_POD_GROUP}")
-    if names.ANNOTATION_FLOOR in notes and not case.replica_of:
-        found.append(
-            f"{names.ANNOTATION_FLOOR} has no effect on a pod without a controller: state it in the"
-            " pod template of a Deployment or the like"
-        )
     return [*found, *misspelt(case.pod.metadata)]
 
 
-def _warnings_of_size(case: PodCase) -> Iterator[str]:
-    """A group that nothing states the size of; pods of a controller have the size that it says."""
+def _warnings_without_owner(case: PodCase) -> Iterator[str]:
+    """What only an owner could say: the size of a group, and whose replica the pod is."""
+    if case.pod.metadata.annotation(names.ANNOTATION_FLOOR) and not case.replica_of:
+        yield (
+            f"{names.ANNOTATION_FLOOR} has no effect on this pod: state it in the pod template of a"
+            " Deployment or the like"
+        )
     if case.stated_group and not case.states_minimum and case.pod.metadata.controller is None:
         yield (
             f"the pods of group {case.stated_group} start one by one unless a GpuPodGroup of that"

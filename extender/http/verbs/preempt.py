@@ -52,8 +52,9 @@ def _may_preempt(book: Book, claim: PodClaim, pool: str, rows: list[Row]) -> boo
     view = book.queues.pool_views.get(pool)
     if isinstance(project, Refused) or view is None or not view.has_preemption:
         return False
-    is_kept = (row.non_preemptible or row.has_floor for row in rows)
-    return not any(is_kept) and all(row.project == project for row in rows)
+    if any(row.has_floor for row in rows):
+        return False
+    return all(row.project == project and not row.non_preemptible for row in rows)
 
 
 def _fits_without(book: Book, claim: PodClaim, node: str, rows: list[Row]) -> bool:

@@ -9,7 +9,7 @@ from tests.support.admission import PodDocument, pod, request_for, usual_index
 from tests.support.owners import Document, child, origin_of, unread
 from tests.unit.webhooks.test_owners_leaderworkerset import leader, server, worker
 from tests.unit.webhooks.test_owners_mutate import labels, stored
-from webhooks.mutate import decide, read_pod, wants_origin
+from webhooks.mutate import decide, foresee, read_pod, wants_origin
 from webhooks.owners.origin import NO_OWNER
 from webhooks.review import Decision
 
@@ -85,7 +85,13 @@ def test_a_pod_that_nothing_made_is_told_that_its_floor_has_no_effect() -> None:
     built = pod().asking("nvidia.com/gpu", "1").noted(FLOOR)
     decision = decide(request_for(built), usual_index(), NO_OWNER)
     assert decision.is_allowed
-    assert any("has no effect on a pod without a controller" in w for w in decision.warnings)
+    assert any("has no effect on this pod" in each for each in decision.warnings)
+
+
+def test_the_author_of_a_template_is_not_warned_of_its_floor() -> None:
+    read = read_pod(request_for(replica()))
+    assert not isinstance(read, Decision)
+    assert foresee(read, usual_index()) == []
 
 
 @pytest.mark.parametrize("floor", ["0", "-1", "1.5", "two", "01"])
