@@ -97,16 +97,23 @@ class TakeBack:
         )
 
     def could_reclaim(self, leaf: Queue, more: Amounts = (0, 0, 0)) -> bool:
-        """Whether the queue and those below the common parent are above their shares when it holds
-        so much more, so that stage `reclaim` takes from it."""
+        """Whether stage `reclaim` takes from the queue when it holds so much more: within quota,
+        what the queue that is compared has above its quota; above quota, what it has above its
+        share, too. The queues below that one must be above their shares."""
         path, _ = compared(leaf, levels_of(self.leaf))
         if not self.can_reclaim or not path:
             return False
+        *inner, top = path
         return any(
-            all(queue.allocated[r] + more[r] > queue.share_to_keep[r] for queue in path)
-            and path[-1].allocated[r] + more[r] > path[-1].quota[r]
+            top.allocated[r] + more[r] > max(top.quota[r], self._keeps(top, r))
+            and all(queue.allocated[r] + more[r] > self._keeps(queue, r) for queue in inner)
             for r in [r for r in RESOURCES if more[r]] or RESOURCES
         )
+
+    def _keeps(self, queue: Queue, resource: int) -> int:
+        """What the queue keeps of its share: from work within quota no more than its quota."""
+        keep = queue.share_to_keep[resource]
+        return min(keep, queue.quota[resource]) if self.is_in_quota else keep
 
     def could_preempt(self, leaf: Queue, other: WorkloadView) -> bool:
         """Whether preemption evicts `other` for it, once its minimum run time is over."""
