@@ -61,8 +61,8 @@ def grant_chunk(
     # So much memory is more of a small card than of the largest.
     if amounts != need and (why := check(amounts)) is not None:
         session.sim.rollback(mark)
-        is_free = not has_topology(pending.workload)
-        on_larger = _place_on_larger_cards(session, chunk, where, check) if is_free else None
+        is_near = has_topology(pending.workload)
+        on_larger = None if is_near else _place_on_larger_cards(session, chunk, where, check)
         if on_larger is None:
             return why
         placed, amounts = on_larger, placed_amounts(on_larger)

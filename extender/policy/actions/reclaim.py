@@ -120,10 +120,10 @@ class _Reclaim:
         precedence = (is_first, workload.priority) if leaf.is_user else None
         preemptor = _Preemptor(leaf, surplus, need[GPU] > 0, precedence)
         refused = check_room(leaf, workload, need, is_now=False)
-        if refused is not None and refused.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA:
-            return refused
-        if refused is not None and any(map(_is_spent_and_borrows, leaf.chain)):
-            # What was borrowed before the budget was used up does not pass from user to user.
+        # What was borrowed before a budget was used up does not pass from user to user.
+        is_borrowed = any(q.is_spent and q.allocated[GPU] > q.quota[GPU] for q in leaf.chain)
+        is_np = refused is not None and refused.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA
+        if refused is not None and (is_np or is_borrowed):
             return refused
         anywhere = self._rule(preemptor, None)
         if preemptor.is_for_gpu and not any(map(any, surplus)):
@@ -268,11 +268,6 @@ class _ReclaimRule(PreemptionRule):
             if not queue.has_room(amounts, most):
                 return False
         return True
-
-
-def _is_spent_and_borrows(queue: Queue) -> bool:
-    """Whether it has used its budget of the month and still holds more than its quota."""
-    return queue.is_spent and queue.allocated[GPU] > queue.quota[GPU]
 
 
 def _surplus(queue: Queue, more: Amounts) -> Amounts:
