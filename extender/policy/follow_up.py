@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from extender.api.reasons import Reason, Refused
+from extender.policy.placement.same_cards import keep_cards
 from extender.policy.plan import ALL_STAGES, Admission, Eviction, Move, Placement, Plan, State
 from extender.policy.queues.tree import tally_of
 from extender.policy.workloads.disruption_budgets import Budgets
@@ -196,6 +197,10 @@ class Rounds:
         for key, before in self._before.items():
             yield before, self._now.workloads[key]
 
+    def project_of(self, key: str) -> str:
+        """The project of a workload."""
+        return self._now.workloads[key].project
+
     def may_move(self, pod: PodView, reason: Reason) -> bool:
         """Whether a victim that has another place in the end may move there."""
         if reason is Reason.RECLAIMED and not self.may_move_reclaimed:
@@ -260,8 +265,10 @@ class _Net:
         evicted = {_uid_of(each) for each in rounds.evictions() if isinstance(each, Eviction)}
         only_moved = self._victims.keys() - evicted
         changes = list(rounds.changes())
+        ends = {pod.uid: pod for _, after in changes for pod in after.pods if pod.node}
+        keep_cards((p for b, _ in changes for p in b.pods if p.uid in self._victims), ends)
         for before, after in changes:
-            ends_at = {pod.uid: pod for pod in after.pods if pod.node}
+            ends_at = {pod.uid: ends[pod.uid] for pod in after.pods if pod.node}
             if self._is_torn(before, ends_at):
                 ends_at = {uid: pod for uid, pod in ends_at.items() if uid in only_moved}
             self._ends_at.update(ends_at)
@@ -321,11 +328,14 @@ class _Net:
             return
         here = beneficiaries.get(pod.node, {})
         everywhere = beneficiaries[""]
-        beneficiary, note = victim.beneficiary, victim.note
+        beneficiary, note, reason = victim.beneficiary, victim.note, victim.reason
         if beneficiary and beneficiary not in everywhere:
             others = (key for key in chain(here, everywhere) if key != workload.key)
             beneficiary = next(others, beneficiary)
-        reason = victim.reason
+            is_own = self.rounds.project_of(beneficiary) == workload.project
+            if reason is Reason.PREEMPTED and not is_own:
+                # It made room for own work that left for the other project's, and stays after all.
+                reason, note = Reason.RECLAIMED, ""
         if end is not None and self._may_end_at(pod, self._ends_at):
             place = Placement(pod, end.node, end.cards)
             self.moves.append(Move(place, workload.key, Reason.MOVED, beneficiary, ""))
