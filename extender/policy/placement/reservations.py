@@ -9,7 +9,8 @@ workload, or if the blocked workload could take them back by reclaim or preempti
 its project that may not use them precedes it: that would preempt it, and have the cards after all.
 
 A drain period begins when the workload has waited for 4, 8, 16, ... hours, and lasts for a quarter
-of that time. Work that is larger than its queue's share has one in its turn.
+of that time. Work that is larger than its queue's share has one in its turn, unless
+the quotas that others use leave less than it asks for.
 
 Cards are held in both tables of the simulation, beside its log: a rollback does not touch them.
 Reservations are made anew in every cycle; nothing of them is remembered.
@@ -26,6 +27,7 @@ from extender.policy.placement.simulation import Cards
 from extender.policy.placement.take_back import TakeBack
 from extender.policy.plan import Settings
 from extender.policy.queues.queue import RESOURCES, Queue
+from extender.policy.queues.tree import PoolQueues
 from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending, has_waited_long
 from extender.state.model import GPU, WorkloadView
@@ -82,11 +84,11 @@ class Reservations:
     def reserve(self, leaf: Queue, pending: Pending, pool: str) -> None:
         """The workload has no place now: keep one for it, if it is the first that may have that."""
         now_s = self.future.snapshot.now_s
-        if pool in self._kept or not _may_reserve(leaf, pending, now_s):
+        if pool in self._kept or not self._may_reserve(leaf, pending, pool):
             return
         ends = self.future.stated_ends(pool, now_s + LONGEST_S)
         found = self._find(leaf, pending, pool, ends)
-        if found is None and (drained := _drained(leaf, pending, now_s)) is not None:
+        if found is None and (drained := self._drained(leaf, pending, pool)) is not None:
             found = self._find(leaf, pending, pool, self.future.pods_to_drain(pool, *drained))
         if found is not None:
             self._kept[pool] = found
@@ -183,13 +185,47 @@ class Reservations:
         n_ended, placed = found
         could = self.take_back(leaf, pending, pool, ends[:n_ended])
         if not could.is_allowed or not (
-            could.is_entitled or is_turn_of_larger(leaf, pending, future.snapshot.now_s)
+            could.is_entitled or self._is_turn_of_larger(leaf, pending, pool)
         ):
             return None
         # What other pods hold may be taken from them by any workload that is entitled to it: that
         # comes to an end, unlike a stream of new work.
         cards = future.idle_of(placed)
         return BackfillReservation(pending.workload.key, ends[n_ended - 1].end_s, cards, could)
+
+    def _may_reserve(self, leaf: Queue, pending: Pending, pool: str) -> bool:
+        """Whether it is big, and no bigger than what its queues may have, or it is the turn of what
+        is."""
+        if pending.need()[GPU] <= MILLI_PER_GPU or pending.is_surplus:
+            return False
+        is_within = all(_could_hold(queue, pending) for queue in leaf.chain)
+        return is_within or self._is_turn_of_larger(leaf, pending, pool)
+
+    def _drained(self, leaf: Queue, pending: Pending, pool: str) -> tuple[int, int] | None:
+        """Pods are waited for that started since the first of these times, or end until the
+        second."""
+        now_s, since_s = self.future.snapshot.now_s, _waits_since(pending)
+        if (window := drain_window(now_s - since_s)) is not None:
+            begin_s, length_s = since_s + window[0], window[1]
+            return begin_s - length_s, begin_s + length_s
+        if self._is_turn_of_larger(leaf, pending, pool):
+            # Its queue held less than its share lately: what idles is part of that.
+            return now_s - LONGEST_S, now_s + LONGEST_S
+        return None
+
+    def _is_turn_of_larger(self, leaf: Queue, pending: Pending, pool: str) -> bool:
+        """Whether the workload is larger than the share of a queue of its, has waited long, and
+        each such queue held less than its share lately and finds enough beside the quotas that
+        others use: work within quota has its turn first."""
+        need = pending.need()
+        larger = [queue for queue in leaf.chain if not _could_hold(queue, pending)]
+        if not larger or not has_waited_long(pending.workload, self.future.snapshot.now_s):
+            return False
+        queues = self.future.queues[pool]
+        return all(
+            queue.is_owed_more_than_its_share(need) and need[GPU] <= _left_by_quotas(queues, queue)
+            for queue in larger
+        )
 
     @contextmanager
     def _lifted(self, kept: BackfillReservation, pool: str) -> Iterator[None]:
@@ -225,42 +261,20 @@ def drain_window(waited_s: int) -> tuple[int, int] | None:
     return (begin_s, length_s) if waited_s < begin_s + length_s else None
 
 
-def is_turn_of_larger(leaf: Queue, pending: Pending, now_s: int) -> bool:
-    """Whether the workload is larger than the share of a queue of its, has waited long, and each
-    such queue held less than its share lately."""
-    need = pending.need()
-    larger = [queue for queue in leaf.chain if not _could_hold(queue, pending)]
-    if not larger or not has_waited_long(pending.workload, now_s):
-        return False
-    return all(queue.is_owed_more_than_its_share(need) for queue in larger)
-
-
-def _drained(leaf: Queue, pending: Pending, now_s: int) -> tuple[int, int] | None:
-    """Pods are waited for that started since the first of these times, or end until the second."""
-    since_s = _waits_since(pending)
-    if (window := drain_window(now_s - since_s)) is not None:
-        begin_s, length_s = since_s + window[0], window[1]
-        return begin_s - length_s, begin_s + length_s
-    if is_turn_of_larger(leaf, pending, now_s):
-        # Its queue held less than its share lately: what idles is part of that.
-        return now_s - LONGEST_S, now_s + LONGEST_S
-    return None
-
-
 def _waits_since(pending: Pending) -> int:
     return max(pending.workload.created_at, pending.workload.waits_since)
 
 
-def _may_reserve(leaf: Queue, pending: Pending, now_s: int) -> bool:
-    """Whether it is big, and no bigger than what its queues may have, or it is the turn of what
-    is."""
-    if pending.need()[GPU] <= MILLI_PER_GPU or pending.is_surplus:
-        return False
-    is_within = all(_could_hold(queue, pending) for queue in leaf.chain)
-    return is_within or is_turn_of_larger(leaf, pending, now_s)
+def _left_by_quotas(queues: PoolQueues, queue: Queue) -> int:
+    """The milli-GPUs that the quotas of the queues beside it leave, as far as these use them."""
+    parent = queue.parent
+    whole = queues.capacity if parent is None else parent.deserves
+    beside = queues.roots if parent is None else parent.children
+    used = (min(each.quota[GPU], each.requested[GPU]) for each in beside if each is not queue)
+    return whole[GPU] - sum(used)
 
 
 def _could_hold(queue: Queue, pending: Pending) -> bool:
     """Whether what the queue may have is enough for the next chunk."""
     need = pending.need()
-    return all(need[r] <= max(queue.share[r], queue.quota[r]) for r in RESOURCES if need[r])
+    return all(need[r] <= queue.deserves[r] for r in RESOURCES if need[r])

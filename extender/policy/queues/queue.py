@@ -128,7 +128,7 @@ class Queue:
         """
         is_larger = False
         for resource in RESOURCES:
-            due = self.due[resource]
+            due = self.unbent_due[resource]
             if self.allocated[resource] + need[resource] <= due:
                 continue
             is_larger = is_larger or need[resource] > due
