@@ -13,7 +13,7 @@ from typing import Protocol
 
 from extender.policy.placement.no_fit import Fullness
 from extender.policy.preemption.eligibility import Eligibility
-from extender.policy.preemption.relocation import largest_first, move_or_evict
+from extender.policy.preemption.relocation import move_or_evict, relocation_order
 from extender.policy.preemption.statement import (
     Assignment,
     EvictionUnit,
@@ -49,7 +49,7 @@ class FillBack:
         """Decide about all of them; False if a pod can neither move nor be evicted."""
         statement = self.statement
         homeless = [p for p, place in statement.moving.items() if place is None]
-        for p in largest_first(statement.candidates, homeless):
+        for p in relocation_order(statement.candidates, self.eligibility, homeless):
             is_homeless = p in statement.moving and statement.moving[p] is None
             if is_homeless and not move_or_evict(statement, self.eligibility, p):
                 return False

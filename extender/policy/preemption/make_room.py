@@ -9,7 +9,7 @@ from extender.policy.placement.node_filter import NodeSet
 from extender.policy.preemption.eligibility import Eligibility
 from extender.policy.preemption.node_costs import Cost, NodeCosts
 from extender.policy.preemption.pool_context import PoolContext
-from extender.policy.preemption.relocation import largest_first, move_or_evict
+from extender.policy.preemption.relocation import move_or_evict, relocation_order
 from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.preemption.victim_sets import unit_without_moves
@@ -157,7 +157,7 @@ class NodeClearing:
             self._context.candidates,
             self.eligibility,
         )
-        for p in largest_first(candidates, displaced):
+        for p in relocation_order(candidates, eligibility, displaced):
             if p in statement.moving and statement.moving[p] is None:
                 if not move_or_evict(statement, eligibility, p):
                     self._note_budget(p)

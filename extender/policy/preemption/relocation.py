@@ -4,18 +4,31 @@ it."""
 from collections.abc import Sequence
 
 from extender.policy.preemption.candidates import Candidates
-from extender.policy.preemption.eligibility import Eligibility
+from extender.policy.preemption.eligibility import NOTHING, Eligibility
 from extender.policy.preemption.statement import Statement
 from extender.policy.preemption.victim_sets import unit_without_moves
 from extender.policy.workloads.pod_classes import in_packing_order
 
 
-def largest_first(candidates: Candidates, pods: Sequence[int]) -> list[int]:
-    """The pods p in the order in which new places are looked for: of equal pods of a workload, the
-    one that leaves it last comes first, so that the others are evicted when room runs out."""
+def relocation_order(
+    candidates: Candidates, eligibility: Eligibility, pods: Sequence[int]
+) -> list[int]:
+    """The pods p in the order in which new places are looked for: those that may not be evicted,
+    then the largest, and of equal size those that would cost most if room runs out: the highest
+    priority, the most work lost, and of a workload the pod that leaves it last."""
+    rank, lost, owner = candidates.rank, candidates.lost, candidates.owner
     by_uid = {candidates.pods[p].uid: p for p in pods}
-    last_first = sorted(pods, key=lambda p: -candidates.turn[p])
-    return [by_uid[pod.uid] for pod in in_packing_order([candidates.pods[p] for p in last_first])]
+    costliest = sorted(pods, key=lambda p: (-rank[owner[p]], -lost[p], -candidates.turn[p]))
+    in_order = [
+        by_uid[pod.uid] for pod in in_packing_order([candidates.pods[p] for p in costliest])
+    ]
+    return sorted(in_order, key=lambda p: _may_be_evicted(candidates, eligibility, p))
+
+
+def _may_be_evicted(candidates: Candidates, eligibility: Eligibility, p: int) -> bool:
+    amounts = candidates.amounts_of((p,))
+    is_open = eligibility.tier_of(candidates, candidates.owner[p], amounts) is not None
+    return is_open and eligibility.is_safe[p] < NOTHING
 
 
 def move_or_evict(statement: Statement, eligibility: Eligibility, p: int) -> bool:
