@@ -108,12 +108,16 @@ class View:
         return self._ahead.picture, self._ahead.as_of
 
     async def decide_ahead(self) -> None:
-        """Decide on the cluster of now, so that `take_decided` has it."""
+        """Decide on the cluster of now, so that `take_decided` has it; answers go on without."""
         self.take()
         taken = self._last
         assert taken is not None
-        self._took_s = await asyncio.to_thread(_decide, taken.picture)
-        self._ahead = taken
+        try:
+            self._took_s = await asyncio.to_thread(_decide, taken.picture)
+            self._ahead = taken
+        except Exception:
+            self._ahead = None
+            _log.exception("no decision could be made ahead")
 
     async def run(self) -> None:
         """Decide ahead until cancelled."""

@@ -37,3 +37,19 @@ async def test_lists_are_of_the_picture_that_was_decided_ahead_where_deciding_ta
     assert view.take_decided() == (first, as_of)
     await view.decide_ahead()
     assert view.take_decided()[0] is not first
+
+
+async def test_a_decision_that_fails_ahead_leaves_answers_of_now(
+    view: View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "QUICK_S", -1.0)
+    await view.decide_ahead()
+    ahead, _ = view.take_decided()
+
+    def fail(_picture: object) -> float:
+        raise RuntimeError
+
+    monkeypatch.setattr(program, "FRESH_S", -1.0)
+    monkeypatch.setattr(program, "_decide", fail)
+    await view.decide_ahead()
+    assert view.take_decided()[0] is not ahead
