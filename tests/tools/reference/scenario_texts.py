@@ -187,7 +187,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "node": "where it runs",
         "cards": "indices of its cards; without them they are chosen",
         "group": "its group",
-        "order": "lower is placed first in its job",
+        "order": "higher is placed first in its job",
         "gpu": "GPUs, such as 2, 0.5 or `500m`; 1 unless another device is asked for",
         "gpuMemory": "MiB of each card instead of a part of it",
         "devices": "cards of which `gpu` or `gpuMemory` is taken from each",
