@@ -352,7 +352,7 @@ class _Term:
         """What this cycle does."""
         return Settings(
             protected_pods=self._evictor.protected(),
-            budget_ends=self._evictor.budget_ends(),
+            held_since=self._evictor.held_since(),
             first=self._cut,
         )
 

@@ -37,8 +37,8 @@ def unheard(_stage: Stage) -> None:
 class Settings:
     """What a cycle does. Stages run in the order given.
 
-    `protected_pods` are UIDs of pods that a disruption budget protected lately. `budget_ends` says,
-    by UID, when budgets stop holding back reclaim and preemption of pods that former plans wanted.
+    `protected_pods` are UIDs of pods that a disruption budget protected lately. `held_since` says,
+    by `disruption_budgets.hold_key`, since when (unix seconds) budgets hold back former plans.
     `max_moves` bounds the pods that consolidation moves for one workload (None: no bound).
     `moves_reclaimed`: reclaim may move a victim instead of stopping it.
     `usage_weight_milli` is how strongly past usage bends weights (0: not at all). `is_spent` says
@@ -49,7 +49,7 @@ class Settings:
 
     stages: tuple[Stage, ...] = ALL_STAGES
     protected_pods: frozenset[str] = frozenset()
-    budget_ends: Mapping[str, int] = field(default_factory=dict)
+    held_since: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     max_moves: int | None = None
     moves_reclaimed: bool = True
     usage_weight_milli: int = 1000

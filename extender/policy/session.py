@@ -33,7 +33,7 @@ from extender.policy.plan import (
 from extender.policy.queues.queue import Queue
 from extender.policy.queues.room import is_ever_allowed
 from extender.policy.queues.tree import PoolQueues, build_queues, held_pool, sum_amounts, tally_of
-from extender.policy.workloads.disruption_budgets import Budgets
+from extender.policy.workloads.disruption_budgets import Budgets, find_overdue, hold_key, hold_s
 from extender.policy.workloads.first_kinds import FirstKinds
 from extender.policy.workloads.job_order import Turns
 from extender.policy.workloads.pending import Pending, PendingReader, SortKey, why_too_few
@@ -92,9 +92,7 @@ class Session:
         future = Future(snapshot, self.sim, self.places, self.queues, self._placed)
         self.reservations = Reservations(future, self.settings)
         self.firsts = FirstKinds(snapshot, self.queues)
-        overdue = frozenset(
-            uid for uid, end in self.settings.budget_ends.items() if end <= snapshot.now_s
-        )
+        overdue = find_overdue(snapshot, self.settings.held_since)
         self.budgets = Budgets(dict(snapshot.budgets), self.settings.protected_pods, overdue)
         self._let_leave()
 
@@ -275,22 +273,13 @@ class Session:
         """
         said, now_s = "", self.snapshot.now_s
         for pod, workload in zip(pods, workloads, strict=True):
-            until = self.settings.budget_ends.get(pod.uid)
-            if until is None:
-                until = now_s + self._budget_s(pod, workload)
+            since = self.settings.held_since.get(hold_key(pod.uid, pod.budgets), now_s)
+            until = since + hold_s(self.snapshot, pod, workload.project)
             self._held_back[pod.uid] = HeldBack(pod.uid, pod.budgets, until)
             end = max(0, until - now_s)
             whose = pod.key if workload.project == taker else f"a pod of {_title(workload)}"
             said = said or f"{whose}: {self.budgets.name_of(pod)}, for {end} s at most"
         return said
-
-    def _budget_s(self, pod: PodView, workload: WorkloadView) -> int:
-        """How long budgets hold the pod back, as its project or its node pool has it."""
-        queue = self.snapshot.queues.get(workload.project)
-        if queue is not None and queue.disruption_budget_s is not None:
-            return queue.disruption_budget_s
-        pool = self.snapshot.pools.get(held_pool(self.snapshot, pod))
-        return pool.disruption_budget_s if pool is not None else 0
 
     def has_leaving_pods(self) -> bool:
         """Whether this cycle evicts or moves a pod."""

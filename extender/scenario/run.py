@@ -79,7 +79,7 @@ def run_cycle(world: World, cycle: int, clock: Clock) -> Outcome:
 
 def take_step(world: World, outcome: Outcome, step: Step) -> None:
     """Settle what the cycle decided, let time pass, then end, change and add jobs."""
-    world.deadlines.note(outcome.plan.held_back, world.now_s)
+    world.deadlines.note(outcome.plan, world.now_s)
     world.settle(outcome.after)
     pass_time(world, int(step.after))
     world.finish(step.finish)

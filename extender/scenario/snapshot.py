@@ -50,8 +50,8 @@ def allowed_now(world: World) -> dict[str, int]:
 
 
 def settings_now(world: World) -> Settings:
-    """What a cycle does now: as the case says, and with the deadlines of its budgets."""
-    return replace(settings_of(world.cluster.case), budget_ends=world.deadlines.ends())
+    """What a cycle does now: as the case says, and since when its budgets hold back."""
+    return replace(settings_of(world.cluster.case), held_since=world.deadlines.since())
 
 
 def settings_of(case: Case) -> Settings:

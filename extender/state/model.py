@@ -346,3 +346,10 @@ def max_grace_s(queue: QueueView | None, pool: PoolView | None) -> int:
     if queue is not None and queue.max_grace_s is not None:
         return queue.max_grace_s
     return pool.max_grace_s if pool is not None else MAX_GRACE_S
+
+
+def budget_hold_s(queue: QueueView | None, pool: PoolView | None) -> int:
+    """How long disruption budgets hold back a stop, as its project or else its node pool says."""
+    if queue is not None and queue.disruption_budget_s is not None:
+        return queue.disruption_budget_s
+    return pool.disruption_budget_s if pool is not None else 0

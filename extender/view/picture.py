@@ -53,8 +53,8 @@ class Picture:
         if not self.snapshot.budgets:
             return self.plan
         pods = (pod for each in self.snapshot.workloads.values() for pod in each.pods)
-        ends = {pod.uid: self.snapshot.now_s for pod in pods if pod.budgets}
-        return decide(self._copy(), replace(self.settings, budget_ends=ends))
+        since = {pod.budgets: 0 for pod in pods if pod.budgets}
+        return decide(self._copy(), replace(self.settings, held_since=since))
 
     @cached_property
     def scale_ups(self) -> ScaleUps:

@@ -34,6 +34,7 @@ from extender.policy.plan import Eviction, Move, Plan
 from extender.policy.preemption.lost_work import seconds_lost
 from extender.policy.queues.tree import held_pool
 from extender.policy.workloads.budget_deadlines import Deadlines
+from extender.policy.workloads.disruption_budgets import HoldKey, hold_s
 from extender.policy.workloads.terminating import bound_s
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
@@ -89,9 +90,9 @@ class Evictor:
         """UIDs of pods that a disruption budget lately kept from being evicted."""
         return self._protection.current(asyncio.get_running_loop().time())
 
-    def budget_ends(self) -> Mapping[str, int]:
-        """By UID, when disruption budgets stop holding back a pod that plans want."""
-        return self._deadlines.ends()
+    def held_since(self) -> Mapping[HoldKey, int]:
+        """Since when disruption budgets hold back pods that plans want."""
+        return self._deadlines.since()
 
     async def close(self) -> None:
         """Give up what has not started: this process leads no more."""
@@ -107,7 +108,7 @@ class Evictor:
 
         Awaits nothing: the model has the victims as terminating before anything else looks at it.
         """
-        self._deadlines.note(plan.held_back, snapshot.now_s)
+        self._deadlines.note(plan, snapshot.now_s)
         cases: dict[tuple[str, str], list[Eviction]] = {}
         evictions = [*plan.evictions, *map(_as_eviction, plan.moves)]
         for eviction in evictions:
@@ -142,12 +143,13 @@ class Evictor:
         most_s = bound_s(snapshot, project, pool)
         usual_s = snapshot.pools[pool].checkpoint_s if pool in snapshot.pools else 0
         is_stopped = eviction.reason is not Reason.MOVED
+        is_over = self._deadlines.is_over(pod, hold_s(snapshot, pod, project), snapshot.now_s)
         return _Turn(
             eviction,
             case,
             lost_s=seconds_lost(pod, snapshot.now_s, usual_s),
             grace_s=most_s if pod.grace_s > most_s else None,
-            is_forced=is_stopped and self._deadlines.is_over(pod.uid, snapshot.now_s),
+            is_forced=is_stopped and is_over,
         )
 
     def _run(self, work: Awaitable[None]) -> None:

@@ -1,54 +1,49 @@
-"""Until when disruption budgets hold back reclaim and preemption: memory between cycles.
+"""Since when disruption budgets hold back reclaim and preemption: memory between cycles.
 
 A plan names the victims that budgets kept from it (`Plan.held_back`). A caller that decides again
-and again keeps a `Deadlines` and passes `ends()` on as `Settings.budget_ends`.
+and again keeps a `Deadlines` and passes `since()` on as `Settings.held_since`.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
 
-from extender.policy.plan import HeldBack
+from extender.policy.plan import Plan
+from extender.policy.workloads.disruption_budgets import HoldKey, hold_key
+from extender.state.model import PodView
 
-#: Nothing wanted the pods of a budget for so long: its deadline is forgotten.
+#: Plans wanted no pod of a budget for longer than this: it holds the next one back anew.
 CALM_S: Final = 60
 
 
-@dataclass(slots=True, frozen=True)
-class _Deadline:
-    """When budgets stop binding a pod (unix seconds); `source` is what they are known by."""
-
-    end: int
-    source: tuple[str, ...]
-
-
 class Deadlines:
-    """Remembers when budgets stop holding back the pods that plans want. Times are unix seconds.
+    """Remembers since when budgets hold back what plans want. Times are unix seconds.
 
-    Plans may want one pod of a budget now and another then, so a deadline lasts as long as any pod
-    of the same budget is wanted.
+    All pods of a budget have one deadline: plans may want one of them now and another then, and
+    several workloads may wait for them. A plan that takes such pods wants them, too.
     """
 
     def __init__(self) -> None:
-        self._ends: dict[str, _Deadline] = {}
-        self._wanted_at: dict[tuple[str, ...], int] = {}
+        self._since: dict[HoldKey, int] = {}
+        self._wanted_at: dict[HoldKey, int] = {}
 
-    def note(self, held_back: Iterable[HeldBack], now_s: int) -> None:
-        """Take what a plan says of the victims that budgets kept from it."""
-        for each in held_back:
-            source = each.budgets or (each.uid,)
-            self._ends.setdefault(each.uid, _Deadline(each.until, source))
-            self._wanted_at[source] = now_s
-        calm = {key for key, at in self._wanted_at.items() if now_s - at > CALM_S}
-        if calm:
-            self._ends = {u: each for u, each in self._ends.items() if each.source not in calm}
-            self._wanted_at = {k: at for k, at in self._wanted_at.items() if k not in calm}
+    def note(self, plan: Plan, now_s: int) -> None:
+        """Take what a plan wants of the pods that budgets cover."""
+        for held in plan.held_back:
+            key = hold_key(held.uid, held.budgets)
+            self._since.setdefault(key, now_s)
+            self._wanted_at[key] = now_s
+        for eviction in plan.evictions:
+            key = hold_key(eviction.pod.uid, eviction.pod.budgets)
+            if key in self._since:
+                self._wanted_at[key] = now_s
+        for key in [key for key, at in self._wanted_at.items() if now_s - at > CALM_S]:
+            del self._since[key], self._wanted_at[key]
 
-    def ends(self) -> Mapping[str, int]:
-        """By UID, when budgets stop binding the pod."""
-        return {uid: each.end for uid, each in self._ends.items()}
+    def since(self) -> Mapping[HoldKey, int]:
+        """When each hold began."""
+        return dict(self._since)
 
-    def is_over(self, uid: str, now_s: float) -> bool:
-        """Whether budgets bind the pod no more."""
-        each = self._ends.get(uid)
-        return each is not None and each.end <= now_s
+    def is_over(self, pod: PodView, hold_s: int, now_s: float) -> bool:
+        """Whether budgets that hold back for so long bind the pod no more."""
+        since = self._since.get(hold_key(pod.uid, pod.budgets))
+        return since is not None and since + hold_s <= now_s

@@ -1,17 +1,47 @@
 """How many pods a plan may still disrupt: disruption budgets, and victims that were refused.
 
-A budget binds moves always. It binds reclaim and preemption until the deadline of the pod's project
-or node pool, counted from when a plan first wanted the pod; then the pod may be stopped, but still
-not be moved. A pod that several budgets select is never evicted by the API server, so all of them
-count as used up for it.
+A budget binds moves always. It binds reclaim and preemption for as many seconds as the pod's
+project or node pool says, counted from when it first held back any of its pods; then all of them
+may be stopped, but still not be moved. A pod that several budgets select is never evicted by the
+API server, so all of them count as used up for it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from extender.state.model import PodView
+from extender.policy.queues.tree import held_pool
+from extender.state.model import PodView, budget_hold_s
+from extender.state.snapshot import Snapshot
+
+#: What holds a pod back: the budgets that select it, or where none is known its own UID.
+HoldKey = tuple[str, ...]
+
+
+def hold_key(uid: str, budgets: HoldKey) -> HoldKey:
+    """By what a hold is known: one deadline is for all pods with the same key."""
+    return budgets or (uid,)
+
+
+def hold_s(snapshot: Snapshot, pod: PodView, project: str) -> int:
+    """How long budgets hold the pod of this project back."""
+    pool = snapshot.pools.get(held_pool(snapshot, pod))
+    return budget_hold_s(snapshot.queues.get(project), pool)
+
+
+def find_overdue(snapshot: Snapshot, held_since: Mapping[HoldKey, int]) -> frozenset[str]:
+    """UIDs of the pods that budgets have held back for long enough. Costs one pass over all pods
+    while any budget holds back."""
+    if not held_since:
+        return frozenset()
+    return frozenset(
+        pod.uid
+        for workload in snapshot.workloads.values()
+        for pod in workload.pods
+        if (since := held_since.get(hold_key(pod.uid, pod.budgets))) is not None
+        and since + hold_s(snapshot, pod, workload.project) <= snapshot.now_s
+    )
 
 
 @dataclass(slots=True)

@@ -235,7 +235,7 @@ class _Run:
         for id_, before, after in changed:
             if before.status == "running" and (after.status == "evicted" or after.is_moved):
                 self._stop(id_, is_move=after.is_moved, is_answer=is_answer)
-        world.deadlines.note(outcome.plan.held_back, world.now_s)
+        world.deadlines.note(outcome.plan, world.now_s)
         world.settle(outcome.after)
         for id_, _, after in changed:
             if after.status == "bound":

@@ -12,7 +12,7 @@ from extender.scenario.places import Place
 from extender.scenario.snapshot import allowed_now, stale_since
 from extender.scenario.world import RunJob, RunTask, World
 from extender.state.card_shares import card_shares
-from extender.state.model import GPU, PoolQuota
+from extender.state.model import GPU, PoolQuota, budget_hold_s
 from extender.state.trees import is_satisfied
 from tests.scenarios.judge.allocations import (
     CPU,
@@ -138,7 +138,7 @@ def broken_budgets(world: World, outcome: Outcome) -> Iterator[str]:
     """No more of a budget's tasks are told to leave or moved than it lets go, but for tasks that
     are told to leave after the budget's deadline."""
     allowed = allowed_now(world)
-    overdue = {id_ for id_, end_s in world.deadlines.ends().items() if end_s <= world.now_s}
+    overdue = {id_ for id_, task in world.tasks.items() if _is_overdue(world, task)}
     taken = Counter(
         budget
         for id_, _, after in outcome.changed()
@@ -148,6 +148,14 @@ def broken_budgets(world: World, outcome: Outcome) -> Iterator[str]:
     for budget, n in taken.items():
         if n > allowed[budget]:
             yield f"budget {budget}: {n} of its tasks have to leave, it lets {allowed[budget]} go"
+
+
+def _is_overdue(world: World, task: RunTask) -> bool:
+    """Whether budgets have held the task back for as long as they may."""
+    cluster = world.cluster
+    queue = cluster.queue_views.get(world.jobs[task.id.partition("/")[0]].spec.queue)
+    pool = cluster.pools.get(cluster.pool_of_node(task.place.node))
+    return world.deadlines.is_over(task.view, budget_hold_s(queue, pool), world.now_s)
 
 
 def is_past_grace(world: World, job: RunJob) -> bool:

@@ -70,8 +70,7 @@ def test_reclaim_takes_the_gang_once_the_deadline_has_passed() -> None:
     cluster = borrowed()
     cluster.budgets["ns/web"] = 0
     cluster.job("owner", "b", 8)
-    ends = {f"gang-{at}": NOW_S for at in range(4)}
-    plan = decide(cluster.snapshot(), Settings(budget_ends=ends))
+    plan = decide(cluster.snapshot(), Settings(held_since={("ns/web",): NOW_S - 120}))
     assert len(plan.evictions) == 8
     assert plan.held_back == []
 
@@ -80,8 +79,7 @@ def test_a_deadline_that_has_not_passed_is_kept() -> None:
     cluster = borrowed()
     cluster.budgets["ns/web"] = 0
     cluster.job("owner", "b", 8)
-    ends = {f"gang-{at}": NOW_S + 5 for at in range(4)}
-    plan = decide(cluster.snapshot(), Settings(budget_ends=ends))
+    plan = decide(cluster.snapshot(), Settings(held_since={("ns/web",): NOW_S - 115}))
     assert plan.evictions == []
     assert {each.until for each in plan.held_back} == {NOW_S + 5}
 
@@ -141,8 +139,8 @@ def test_a_pod_is_moved_where_its_budget_allows_it() -> None:
 
 
 def test_a_budget_binds_moves_even_beyond_the_deadline() -> None:
-    ends = {"one-0": NOW_S - 500, "two-0": NOW_S - 500}
-    plan = decide(fragmented(0).snapshot(), Settings(budget_ends=ends))
+    settings = Settings(held_since={("ns/web",): NOW_S - 500})
+    plan = decide(fragmented(0).snapshot(), settings)
     assert not plan.moves
 
 
