@@ -9,7 +9,7 @@ is used lowers the upper bound alone, so other work takes as much as it would wi
 
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
 from typing import Final
 
@@ -32,7 +32,8 @@ class _QueueDemand:
     """What a queue asks for, in milli: `total` is what it runs, and what waits and could ever be
     placed, up to its limit; `wanted` the same without its budget; `fixed` the part that can not be
     evicted, and has its GPUs first; `least` what its smallest task needs. Of a workload,
-    `started_at` is when its first pod started, 0: none has.
+    `started_at` is when its first pod started, 0: none has; `tasks` are the sizes of what it starts
+    or keeps together, in that order.
     """
 
     total: int = 0
@@ -41,6 +42,17 @@ class _QueueDemand:
     least: int = 0
     started_at: int = 0
     priority: int = 0
+    tasks: list[int] = field(default_factory=list)
+
+    def usable(self, share: int) -> int:
+        """How much of its share a workload can use: a task that is too large for the rest of the
+        share is passed over."""
+        used = 0
+        for size in self.tasks:
+            if used + size <= share:
+                used += size
+        at_least = self.least if self.least <= share else 0
+        return max(used, at_least, min(self.fixed, share))
 
     def order(self, queue: Queue) -> tuple[int, int, int, int, str]:
         """Sorts the queues that get what they need at least before others. Workloads: those that
@@ -92,9 +104,15 @@ def _add_held(
     sizes = sorted(_size(queues, pod) for pod in here)
     demand.total = sum(sizes)
     if workload.tree is not None and workload.tree.children:
-        demand.least = sum(_size(queues, pod) for pod in _core_of(workload, live, here))
+        core = _core_of(workload, live, here)
+        demand.least = sum(_size(queues, pod) for pod in core)
+        rest = [_size(queues, pod) for pod in _without(here, core)]
+        demand.tasks = [demand.least, *rest]
     else:
-        demand.least = sum(sizes[: max(1, least_pods(workload) - len(live) + len(here))])
+        n_least = max(1, least_pods(workload) - len(live) + len(here))
+        demand.least = sum(sizes[:n_least])
+        by_start = [_size(queues, pod) for pod in sorted(here, key=lambda pod: pod.started_at)]
+        demand.tasks = [sum(by_start[:n_least]), *by_start[n_least:]]
     if not workload.is_preemptible:
         demand.fixed = demand.total
     elif len(live) > len(here) and not is_satisfied(workload, _without(live, here)):
@@ -131,6 +149,8 @@ def _add_waiting(
         demand.fixed += total
     demand.total += total
     demand.least = demand.least or first
+    chunk = {pod.uid for pod in pending.chunk}
+    demand.tasks += [first, *(_size(queues, pod) for pod in pods if pod.uid not in chunk)]
     _round_shares(queues, pending.workload, pods)
 
 
@@ -150,7 +170,7 @@ def _add_up(demands: _Demands) -> None:
 
 def _divide(queues: Sequence[Queue], capacity: int, demands: _Demands) -> int:
     """Divide among queues of one parent, and each share among the queues below; returns what they
-    can use of it. What the workloads of a queue cannot use of its share goes to the others."""
+    can use of it. What one of them cannot use of its share goes to the others."""
     queues = sorted(queues, key=lambda queue: queue.age_key)
     most = [demands[queue].total for queue in queues]
     used: list[int] = []
@@ -159,7 +179,7 @@ def _divide(queues: Sequence[Queue], capacity: int, demands: _Demands) -> int:
         used = [
             _divide(queue.children, queue.share[GPU], demands)
             if queue.children
-            else queue.share[GPU]
+            else demands[queue].usable(queue.share[GPU])
             for queue in queues
         ]
         given = [queue.share[GPU] for queue in queues]

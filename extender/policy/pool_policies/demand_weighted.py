@@ -7,7 +7,8 @@ smallest task (a pod, or a gang), and never more than its demand; between these 
 proportion to demand times weight, in whole GPUs by largest remainder, ties to the older queue. If
 not all can have their smallest task, the smaller one goes first, of equal ones that of the older
 queue; inside a project that of the workload that has run longest, then by priority and age. What a
-queue cannot use of its share goes to the others.
+workload cannot use of its share, because all its other tasks are too large for the rest, goes to
+the others.
 
 A workload starts only what its share holds, even if GPUs stay idle, and pods above its share are
 evicted, even if nothing waits; those of a project that has used its budget of the month only while
