@@ -27,7 +27,7 @@ reclaims work of the project that precedes it. Where the project has used its bu
 users share its quota as below any limit; while it holds more, they reclaim nothing from each other.
 
 A queue above its quota is not entitled to immediate reclaim, and every job that arrives shifts all
-fair shares a little. With `PoolView.reclaim_band_percent` a project above its quota takes only
+fair shares a little. With `PoolView.reclaim_band_percent` a project that has its quota takes only
 while it lacks more than that part of its share, in whole GPUs; free cards still fill the rest.
 """
 
@@ -112,8 +112,8 @@ class _Reclaim:
         if self._is_near_its_share(request):
             return Refused(
                 Reason.OVER_FAIR_SHARE,
-                f"{request.key}: {leaf.project.name} is above its quota and close to its fair"
-                " share, so no pod is evicted for the rest",
+                f"{request.key}: {leaf.project.name} has its quota and is close to its fair share,"
+                " so no pod is evicted for the rest",
             )
         surplus = tuple([_surplus(queue, need) for queue in leaf.chain])
         is_first = leaf.is_user and self.session.firsts.is_first(workload, leaf.project)
@@ -131,10 +131,11 @@ class _Reclaim:
         return (anywhere,) if over is None else (self._rule(preemptor, over), anywhere)
 
     def _is_near_its_share(self, request: PreemptionRequest) -> bool:
-        """Whether the request is above its project's quota, and within the band below its share."""
+        """Whether its project has its quota, and the request is within the band below its share."""
         percent = self.session.snapshot.pools[self.pool].reclaim_band_percent
         project, need = request.leaf.project, request.need
-        if percent == 0 or project.has_room(need, project.quota):
+        has_its_quota = project.allocated[GPU] >= project.quota[GPU]
+        if percent == 0 or need[GPU] == 0 or not has_its_quota:
             return False
         share = project.deserves[GPU]
         band = share * percent // 100 // MILLI_PER_GPU * MILLI_PER_GPU

@@ -13,7 +13,7 @@ from extender.policy.queues.queue import RESOURCES, Queue, add, subtract
 from extender.policy.queues.tree import held_amounts
 from extender.policy.workloads.first_kinds import FIRST_KINDS
 from extender.policy.workloads.pending import Pending
-from extender.state.model import Amounts, PodView, PoolView, WorkloadView
+from extender.state.model import GPU, Amounts, PodView, PoolView, WorkloadView
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,8 +61,9 @@ class TakeBack:
         )
         is_entitled = all(_is_within(held, queue.deserves) for queue, held in at_start.items())
         is_in_quota = all(_is_within(held, queue.quota) for queue, held in at_start.items())
-        # Within the reclaim band a project above its quota takes nothing.
-        is_in_band = view.reclaim_band_percent > 0 and not is_in_quota
+        # Within the reclaim band a project that has its quota takes nothing.
+        project, before = leaf.project, at_start[leaf.project][GPU] - need[GPU]
+        is_in_band = view.reclaim_band_percent > 0 and before >= project.quota[GPU]
         can_take = view.has_preemption and workload.doubt is None
         return cls(
             workload,

@@ -122,6 +122,7 @@ class Store:
             n_changes += n_changed
         raise ControlPlaneError(
             f"the store is not as remembered after {RESET_PASSES} passes: something still writes"
+            f" {self._differing(present)}"
         )
 
     def put(self, folder: str, objects: Sequence[Mapping[str, Any]]) -> None:
@@ -139,6 +140,13 @@ class Store:
             value = json.dumps({**each, "metadata": metadata}).encode()
             bodies.append({"key": _encode(key), "value": _encode(value)})
         self._each("put", bodies)
+
+    def _differing(self, present: Mapping[bytes, int]) -> list[str]:
+        """The first few keys that are not as remembered."""
+        kept = {key: entry.mod_revision for key, entry in self._baseline.items()}
+        keys = sorted({key for key, _ in present.items() ^ kept.items()})
+        found = [key for key in keys if not key.startswith(ALWAYS_KEPT)]
+        return [key.decode(errors="replace") for key in found[:5]]
 
     def _delete_leftovers(self, present: Mapping[bytes, int]) -> int:
         """Delete what was added since `remember`; returns how many objects that were."""
