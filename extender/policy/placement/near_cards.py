@@ -53,13 +53,12 @@ def _fill(idle: _Cards, n: int, kinds: Sequence[CardSets]) -> _Cards:
 
 
 def _split(idle: _Cards, sets: CardSets) -> Iterator[_Cards]:
-    """The idle cards by set; those of no set belong together."""
+    """The idle cards by set; a card of no set is by itself."""
     for each in sets:
         if found := tuple(card for card in idle if card in each):
             yield found
     known = frozenset().union(*sets)
-    if others := tuple(card for card in idle if card not in known):
-        yield others
+    yield from ((card,) for card in idle if card not in known)
 
 
 def _left(cards: _Cards, around: Sequence[Sequence[_Cards]]) -> tuple[int, ...]:

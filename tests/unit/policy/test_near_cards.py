@@ -53,6 +53,20 @@ def test_whole_cards_are_near_and_near_sets_stay_whole(
     assert cards_of(node_of(BOTH, busy), gpus) == cards
 
 
+@pytest.mark.parametrize(
+    ("nvlink", "busy", "cards"),
+    [
+        ("0-3", [6, 7], [0, 1]),  # not 4 and 5, which are fewer and have no bridge
+        ("0-1", [0, 1, 3], [4, 5]),  # not 2 and 4, which have no bridge and are of two halves
+    ],
+)
+def test_cards_that_no_set_names_are_near_no_other(
+    nvlink: str, busy: list[int], cards: list[int]
+) -> None:
+    labels = BOTH | {names.LABEL_CARDS_BY_NVLINK: nvlink}
+    assert cards_of(node_of(labels, busy), 2) == cards
+
+
 @pytest.mark.parametrize("rule", ["binpack", "spread", "best-fit", "first-fit", "fgd"])
 def test_every_rule_of_placement_takes_near_cards(rule: str) -> None:
     assert cards_of(node_of(PAIRS, [0], rule), 2) == [2, 3]
@@ -89,19 +103,25 @@ def test_sets_are_read_the_widest_kind_first() -> None:
     )
 
 
-KINDS: tuple[CardSets, ...] = read_card_sets(BOTH)
+PARTS = BOTH | {names.LABEL_CARDS_BY_NVLINK: "1-2.6-7"}
 
 
-def nearness(cards: tuple[int, ...]) -> int:
+def nearness(cards: tuple[int, ...], kinds: tuple[CardSets, ...]) -> int:
     """Of the kinds that have a set with all of these cards, the tightest; -1: none."""
-    fitting = (at for at, sets in enumerate(KINDS) if any(s.issuperset(cards) for s in sets))
+    fitting = (at for at, sets in enumerate(kinds) if any(s.issuperset(cards) for s in sets))
     return max(fitting, default=-1)
 
 
+@pytest.mark.parametrize("labels", [BOTH, PARTS])
 @given(st.sets(st.integers(0, 7), min_size=1), st.data())
-def test_no_other_cards_are_nearer(idle: set[int], data: st.DataObject) -> None:
-    n = data.draw(st.integers(1, len(idle)))
-    chosen = nearest(tuple(sorted(idle)), n, KINDS)
+def test_no_other_cards_are_nearer(
+    labels: dict[str, str], idle: set[int], data: st.DataObject
+) -> None:
+    kinds = read_card_sets(labels)
+    n = data.draw(st.integers(2, len(idle))) if len(idle) > 1 else 1
+    chosen = nearest(tuple(sorted(idle)), n, kinds)
     assert len(set(chosen)) == n
     assert idle.issuperset(chosen)
-    assert nearness(chosen) == max(map(nearness, combinations(sorted(idle), n)))
+    if n > 1:
+        others = combinations(sorted(idle), n)
+        assert nearness(chosen, kinds) == max(nearness(each, kinds) for each in others)
