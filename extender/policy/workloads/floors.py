@@ -1,15 +1,16 @@
 """Floors: which of the replicas that run are kept for their owner, and not evicted for others.
 
 A floor of N keeps the N replicas of an owner that have run longest, as far as the quota of
-non-preemptible work holds them beside all other such work. A replica is a pod by itself, or a gang;
-one whose pods run in several node pools is never kept.
+non-preemptible work holds them beside all other such work, in each node pool where it runs. A
+replica is a pod by itself, or a gang.
 For the length of one decision a kept replica is non-preemptible, so every rule about such work
 holds for it. Nothing is stored: what was kept stays kept, because a replica that starts later never
 comes before it, and other non-preemptible work starts only within what kept replicas leave of the
-quota. When a kept replica ends, the next one takes its place.
+quota. When a kept replica ends, the next one takes its place. The one exception is a replica that
+has run longer and was too large for the quota: once it fits, it comes first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -55,16 +56,14 @@ def _kept(snapshot: Snapshot) -> Iterator[WorkloadView]:
     # A tree of this function's own: what is charged here no other part sees.
     pools = build_queues(snapshot)
     for workload in sorted(filter(_runs, replicas), key=_longest_first):
-        owner, queues = _owner_of(workload), _queues_of(snapshot, pools, workload)
-        leaf = queues.leaf_of(workload) if queues else None
-        if queues is None or leaf is None or not left[owner] or not workload.is_preemptible:
+        owner = _owner_of(workload)
+        if not left[owner] or not workload.is_preemptible:
             continue
-        amounts = _amounts(workload, queues.smallest_card_mib)
-        if _holds(leaf, amounts):
+        charges = _charges(snapshot, pools, workload)
+        if charges and all(_holds(leaf, amounts) for leaf, amounts in charges):
             left[owner] -= 1
-            for queue in leaf.chain:
-                for resource in RESOURCES:
-                    queue.allocated_np[resource] += amounts[resource]
+            for leaf, amounts in charges:
+                _charge(leaf, amounts)
             yield workload
 
 
@@ -106,17 +105,28 @@ def _since(pod: PodView) -> tuple[int, int]:
     return pod.epoch, 0 if pod.epoch else pod.started_at or _NOT_STARTED
 
 
-def _queues_of(
-    snapshot: Snapshot, pools: dict[str, PoolQueues], workload: WorkloadView
-) -> PoolQueues | None:
-    """Those of the node pool in which the replica runs; None where it runs in several."""
-    names = {held_pool(snapshot, pod) for pod in _live(workload)}
-    return pools.get(names.pop()) if len(names) == 1 else None
+def _charges(
+    snapshot: Snapshot, pools: Mapping[str, PoolQueues], workload: WorkloadView
+) -> list[tuple[Queue, Amounts]]:
+    """What the whole replica holds or asks for, by the queue that is charged in each node pool.
 
-
-def _amounts(workload: WorkloadView, card_mib: int) -> Amounts:
-    """What the whole replica holds or asks for, a lost pod of its gang included."""
-    return sum_amounts(held_amounts(p, card_mib) for p in workload.pods if not p.is_terminating)
+    A pod that its gang lacks counts where the gang has run longest. Empty where a queue is unknown.
+    """
+    first = min(_live(workload), key=lambda pod: (_since(pod), pod.uid))
+    usual = held_pool(snapshot, first)
+    by_pool: dict[str, list[PodView]] = {}
+    for pod in workload.pods:
+        if not pod.is_terminating:
+            by_pool.setdefault(held_pool(snapshot, pod) or usual, []).append(pod)
+    charges = []
+    for name, pods in by_pool.items():
+        queues = pools.get(name)
+        leaf = queues.leaf_of(workload) if queues else None
+        if queues is None or leaf is None:
+            return []
+        amounts = sum_amounts(held_amounts(pod, queues.smallest_card_mib) for pod in pods)
+        charges.append((leaf, amounts))
+    return charges
 
 
 def _holds(leaf: Queue, more: Amounts) -> bool:
@@ -127,3 +137,9 @@ def _holds(leaf: Queue, more: Amounts) -> bool:
         for r in RESOURCES
         if more[r]
     )
+
+
+def _charge(leaf: Queue, amounts: Amounts) -> None:
+    for queue in leaf.chain:
+        for resource in RESOURCES:
+            queue.allocated_np[resource] += amounts[resource]

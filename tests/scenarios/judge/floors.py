@@ -29,7 +29,7 @@ def _kept(world: World) -> list[RunJob]:
         if not job.spec.is_preemptible:
             fixed.update(_held(world, job, with_waiting=False))
     replicas = [job for job in world.jobs.values() if job.spec.replica]
-    running = [job for job in replicas if _starts(job) and len(_pools(world, job)) == 1]
+    running = [job for job in replicas if _starts(job)]
     made = world.created_at()
     left = _floors(replicas, made)
     kept = []
@@ -54,21 +54,22 @@ def _starts(job: RunJob) -> list[int]:
     return [task.started_at for task in job.tasks if task.place.status in ("bound", "running")]
 
 
-def _pools(world: World, job: RunJob) -> set[str]:
-    places = [task.place for task in job.tasks if task.place.status in ("bound", "running")]
-    return {world.cluster.pool_of_node(place.node) for place in places}
+def _longest(job: RunJob) -> str:
+    """The node of the task that has run longest; empty where none runs."""
+    live = [task for task in job.tasks if task.place.status in ("bound", "running")]
+    return min(((task.started_at, task.id, task.place.node) for task in live), default=("",))[-1]
 
 
 def _held(world: World, job: RunJob, *, with_waiting: bool) -> _Held:
     """What the job is charged on every level, without places that are being left; tasks without a
-    place, if asked for, as they will be charged in the pool of the others."""
+    place, if asked for, as they will be charged in the pool of the one that has run longest."""
     found: _Held = Counter()
-    nodes = [task.place.node for task in job.tasks if task.place.status in ("bound", "running")]
+    longest = _longest(job)
     for task in job.tasks:
         place = task.held
-        if place.status == "evicted" or not (place.node or (with_waiting and nodes)):
+        if place.status == "evicted" or not (place.node or (with_waiting and longest)):
             continue
-        pool = world.cluster.pool_of_node(place.node or nodes[0])
+        pool = world.cluster.pool_of_node(place.node or longest)
         amounts = charge(task, place)
         if not place.node:
             amounts = (task.demand.total_milli + task.demand.counted_milli, *amounts[1:])

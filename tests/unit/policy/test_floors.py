@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from extender.policy.decide import decide
 from extender.policy.workloads.floors import keep_floors
-from extender.state.model import ReplicaOf
+from extender.state.model import Figures, PoolQuota, ReplicaOf
 from tests.support.snapshots import Cluster
 
 
@@ -16,6 +16,25 @@ def cluster(quota: int) -> Cluster:
     made.department("everybody", quota=quota)
     made.project("a", quota=quota)
     return made
+
+
+def two_pools(quota: int) -> Cluster:
+    made = Cluster()
+    for at, pool in enumerate(("default", "other")):
+        made.node(f"n{at}", gpus=8, pool=pool)
+    figures = PoolQuota(Figures(quota * 1000))
+    made.department("everybody", pools={"default": figures, "other": figures})
+    made.project("a", pools={"default": figures, "other": figures})
+    return made
+
+
+def grow(of: Cluster, name: str, node: str) -> None:
+    """The pod that the gang lacks starts on this node."""
+    key = f"ns/{name}"
+    view = of.workloads[key]
+    of.job("grown", "a", on=node)
+    pods = tuple(pod for pod in view.pods if pod.state != "gated")
+    of.workloads[key] = replace(view, pods=(*pods, *of.workloads.pop("ns/grown").pods))
 
 
 def replica(of: Cluster, name: str, floor: int, owner: str = "llm", **job: Any) -> None:
@@ -100,6 +119,23 @@ def test_a_gang_counts_with_the_pods_that_it_lacks() -> None:
     assert kept(c) == {"whole"}
 
 
+def test_a_gang_that_grows_into_another_node_pool_stays_kept() -> None:
+    c = two_pools(quota=2)
+    replica(c, "gang", 2, pods=1, waiting=1, on="n0", ran=50)
+    replica(c, "next", 2, on="n0", ran=40)
+    assert kept(c) == {"gang"}
+    grow(c, "gang", "n1")
+    assert kept(c) == {"gang", "next"}
+
+
+def test_the_quota_of_each_node_pool_bounds_what_a_gang_has_there() -> None:
+    c = two_pools(quota=1)
+    replica(c, "first", 1, "ocr", on="n1", ran=90)
+    replica(c, "gang", 1, pods=1, waiting=1, on="n0", ran=50)
+    grow(c, "gang", "n1")
+    assert kept(c) == {"first"}
+
+
 def test_kept_replicas_are_published_as_non_preemptible() -> None:
     c = cluster(quota=2)
     replica(c, "r0", 1, on="n0")
@@ -107,3 +143,13 @@ def test_kept_replicas_are_published_as_non_preemptible() -> None:
     share = decide(c.snapshot()).shares[("a", "default")]
     assert share.allocated[0] == 2000
     assert share.allocated_non_preemptible[0] == 1000
+
+
+def test_a_larger_replica_that_has_run_longer_comes_first_once_it_fits() -> None:
+    c = cluster(quota=2)
+    replica(c, "gang", 2, pods=2, on="n0", ran=50)
+    replica(c, "single", 2, on="n0", ran=10)
+    c.job("fixed", "a", on="n0", preemptible=False)
+    assert kept(c) == {"single"}
+    del c.workloads["ns/fixed"]
+    assert kept(c) == {"gang"}
