@@ -7,6 +7,7 @@ these with a `_` between: `0_2.1_3`. No card is in two sets of one label; a card
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
@@ -27,20 +28,20 @@ def read_card_sets(labels: Mapping[str, str]) -> tuple[CardSets, ...]:
 
 
 def known_card_sets(labels: Mapping[str, str]) -> tuple[CardSets, ...]:
-    """The same, and nothing where one of the labels is not understood."""
-    if not any(key in labels for key in LABELS):
-        return ()
-    try:
-        return read_card_sets(labels)
-    except UnitError:
-        return ()
+    """The same without the labels that are not understood."""
+    found = []
+    for key in LABELS:
+        if key in labels:
+            with suppress(UnitError):
+                found.append(_parse(key, labels[key]))
+    return tuple(found)
 
 
 @lru_cache(maxsize=1024)
 def _parse(key: str, text: str) -> CardSets:
     sets = tuple(_cards(key, text, part) for part in text.split("."))
     if len(frozenset().union(*sets)) < sum(map(len, sets)):
-        raise UnitError(f"{key}: {text[:80]!r} has a card twice")
+        raise UnitError(f"{key}: {text[:80]!r} has a card twice; a card is in one set at most")
     return sets
 
 
@@ -50,6 +51,7 @@ def _cards(key: str, text: str, part: str) -> frozenset[int]:
         match = _PART.fullmatch(each)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if first > last:
-            raise UnitError(f'{key}: {text[:80]!r} is no list of sets of cards, such as "0-3.4-7"')
+            accepted = 'list of sets of the cards 0 to 63, such as "0-3.4-7"'
+            raise UnitError(f"{key}: {text[:80]!r} is no {accepted}")
         found.update(range(first, last + 1))
     return frozenset(found)

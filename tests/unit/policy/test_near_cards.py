@@ -88,6 +88,11 @@ def test_a_node_that_says_nothing_or_nonsense_has_its_first_cards_taken() -> Non
     assert cards_of(node_of({names.LABEL_CARDS_BY_NVLINK: "pairs"}, [0]), 2) == [1, 2]
 
 
+def test_a_label_that_is_not_understood_leaves_the_others_their_effect() -> None:
+    labels = PAIRS | {names.LABEL_CARDS_BY_NUMA: "0-3,4-7"}
+    assert cards_of(node_of(labels, [0]), 2) == [2, 3]
+
+
 @pytest.mark.parametrize("text", ["", "a", "0-1.", "3-2", "0-3.3-5", "0,1", "64", "0--1", "00"])
 def test_what_is_no_list_of_sets_is_refused(text: str) -> None:
     with pytest.raises(UnitError, match="cards-by-pcie"):
