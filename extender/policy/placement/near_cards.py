@@ -7,6 +7,7 @@ pool spreads. On a node that says nothing, the kernel chooses.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from extender.api.card_sets import CardSets, known_card_sets
 from extender.api.demand import Demand
@@ -33,8 +34,12 @@ def pick_near(table: NodeTable, ix: int, demand: Demand, rule: int) -> Sequence[
     return sorted(nearest(idle, demand.devices, kinds))
 
 
-def nearest(idle: _Cards, n: int, kinds: Sequence[CardSets]) -> _Cards:
-    """`n` of the idle cards, as near one another as there are; `kinds` are the widest first."""
+@lru_cache(maxsize=4096)
+def nearest(idle: _Cards, n: int, kinds: tuple[CardSets, ...]) -> _Cards:
+    """`n` of the idle cards, as near one another as there are; `kinds` are the widest first.
+
+    Remembered: nodes of one model have the same sets, and few different cards are idle.
+    """
     for at in range(len(kinds) - 1, -1, -1):
         holding = [cards for cards in _split(idle, kinds[at]) if len(cards) >= n]
         if holding:
@@ -43,7 +48,7 @@ def nearest(idle: _Cards, n: int, kinds: Sequence[CardSets]) -> _Cards:
     return _fill(idle, n, kinds)
 
 
-def _fill(idle: _Cards, n: int, kinds: Sequence[CardSets]) -> _Cards:
+def _fill(idle: _Cards, n: int, kinds: tuple[CardSets, ...]) -> _Cards:
     """`n` of these cards, of which no set of the `kinds` has so many: the largest first."""
     if not kinds:
         return idle[:n]
