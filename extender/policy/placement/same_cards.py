@@ -44,7 +44,8 @@ def _exchange(
     index = {one[1]: other[1], other[1]: one[1]}
     for uid in held[one] | held[other]:
         pod = ends[uid]
-        cards = tuple(_moved(share, index) for share in pod.cards)
+        moved = (_moved(share, index) for share in pod.cards)
+        cards = tuple(sorted(moved, key=lambda share: share.index))
         ends[uid] = replace(pod, cards=cards)
     held[one], held[other] = held[other], held[one]
 

@@ -45,3 +45,12 @@ def test_parts_of_cards_and_other_nodes_stay_as_they_are() -> None:
     before = [on("a", "n0", (0, 500)), on("b", "n1", (0, 1000))]
     after = on("a", "n0", (1, 500)), on("b", "n2", (1, 1000))
     assert ended(before, *after) == {"a": ((1, 500),), "b": ((1, 1000),)}
+
+
+def test_cards_stay_in_order() -> None:
+    before = on("a", "n0", (0, 1000), (1, 1000))
+    after = on("a", "n0", (1, 1000), (2, 1000)), on("new", "n0", (0, 1000), (3, 1000))
+    assert ended([before], *after) == {
+        "a": ((0, 1000), (1, 1000)),
+        "new": ((2, 1000), (3, 1000)),
+    }
