@@ -6,9 +6,9 @@ replica is a pod by itself, or a gang.
 For the length of one decision a kept replica is non-preemptible, so every rule about such work
 holds for it. Nothing is stored: what was kept stays kept, because a replica that starts later never
 comes before it, and other non-preemptible work starts only within what kept replicas leave of the
-quota. When a kept replica ends, the next one takes its place. Two exceptions: a replica that has run
-longer and was too large for the quota comes first once it fits; and other work may take the quota
-of a pod that a kept gang lacks.
+quota. When a kept replica ends, the next one takes its place. Two exceptions: a replica that has
+run longer and was too large for the quota comes first once it fits; and other work may take the
+quota of a pod that a kept gang lacks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
