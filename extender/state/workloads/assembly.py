@@ -273,6 +273,8 @@ class Assembly:
     def _is_preemptible(self, facts: Listed, group: GpuPodGroup | None, project: str) -> bool:
         stated = self._class_value(group, project)
         word = PREEMPTIBILITIES[group.spec.preemptibility] if group else ""
+        if any(fact.replica for fact in facts):
+            word = word or names.PREEMPTIBLE
         return all(
             names.is_preemptible(
                 fact.priority if stated is None else stated, word or fact.preemptibility

@@ -26,6 +26,14 @@ def test_a_gang_is_a_replica_as_its_youngest_pod_says() -> None:
     assert only(old, young).replica == ReplicaOf("deployment-llm", 3)
 
 
+def test_a_gang_of_which_one_pod_states_a_floor_may_be_evicted() -> None:
+    leader = replica("llm-0-0").gang("llm-0", 2).build()
+    worker = pod("llm-0-1").needs(1000).kind("inference").gang("llm-0", 2).build()
+    view = only(leader, worker)
+    assert view.replica == ReplicaOf("deployment-llm", 2)
+    assert view.is_preemptible
+
+
 def test_without_an_owner_or_a_floor_it_is_none() -> None:
     views: list[WorkloadView] = []
     for made in (
