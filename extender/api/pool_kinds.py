@@ -166,10 +166,10 @@ class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):
         Meta(
             ge=0,
             le=100,
-            description="Above its quota a project takes from others only while it lacks more than"
-            " this part of its fair share, in whole GPUs.",
+            description="A project that has its quota takes from others only while it lacks more"
+            " than this part of its fair share, in whole GPUs.",
         ),
-    ] = 10
+    ] = 15
     elastic: Annotated[
         Elastic | None,
         Meta(description="In FairShare pools: how the pool may grow. Without it, it does not."),

@@ -321,8 +321,9 @@ class PoolView:
     """A node pool's policy. `usage_weight_milli` None: as the cycle's settings say.
 
     Disruption budgets hold back reclaim and preemption for `disruption_budget_s`, and an evicted
-    pod has at most `max_grace_s` to end, unless the project's queue says otherwise. A project above
-    its quota takes from others only while it lacks more than `reclaim_band_percent` of its share.
+    pod has at most `max_grace_s` to end, unless the project's queue says otherwise. A project that
+    has its quota takes from others only while it lacks more than `reclaim_band_percent` of its
+    share.
     Pods that do not say how often they save their work do so every `checkpoint_s` (0: never).
     `elastic` is None where the pool does not grow.
     """

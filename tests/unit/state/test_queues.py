@@ -129,7 +129,7 @@ def test_the_default_pool_exists_whether_or_not_it_is_described() -> None:
     undescribed = Queues().pool_views["default"]
     assert described == replace(undescribed, gpu_placement="spread")
     assert queues.pool_views["default"] == undescribed
-    assert (undescribed.reclaim_band_percent, undescribed.checkpoint_s) == (10, 1800)
+    assert (undescribed.reclaim_band_percent, undescribed.checkpoint_s) == (15, 1800)
 
 
 def test_projects_share_by_quota_in_a_pool_whose_weights_are_off() -> None:
