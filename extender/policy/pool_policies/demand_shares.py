@@ -101,6 +101,8 @@ def _add_held(
     live, here = _held_here(session, queues.pool, workload)
     if not here:
         return
+    # Surplus is evicted in this order, read backwards.
+    here.sort(key=lambda pod: (-pod.started_at, pod.key), reverse=True)
     sizes = sorted(_size(queues, pod) for pod in here)
     demand.total = sum(sizes)
     if workload.tree is not None and workload.tree.children:
@@ -111,8 +113,8 @@ def _add_held(
     else:
         n_least = max(1, least_pods(workload) - len(live) + len(here))
         demand.least = sum(sizes[:n_least])
-        by_start = [_size(queues, pod) for pod in sorted(here, key=lambda pod: pod.started_at)]
-        demand.tasks = [sum(by_start[:n_least]), *by_start[n_least:]]
+        kept_first = [_size(queues, pod) for pod in here]
+        demand.tasks = [sum(kept_first[:n_least]), *kept_first[n_least:]]
     if not workload.is_preemptible:
         demand.fixed = demand.total
     elif len(live) > len(here) and not is_satisfied(workload, _without(live, here)):
