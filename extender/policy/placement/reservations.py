@@ -270,7 +270,7 @@ def _left_by_quotas(queues: PoolQueues, queue: Queue) -> int:
     parent = queue.parent
     whole = queues.capacity if parent is None else parent.deserves
     beside = queues.roots if parent is None else parent.children
-    used = (min(each.quota[GPU], each.requested[GPU]) for each in beside if each is not queue)
+    used = (min(each.quota[GPU], each.share[GPU]) for each in beside if each is not queue)
     return whole[GPU] - sum(used)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec import structs
 from prometheus_client import REGISTRY
 
 from extender.api.events import Removed, Upserted
@@ -173,6 +174,9 @@ async def test_a_budget_whose_deadline_has_passed_is_overruled_for_victims_and_n
     None
 ):
     stage = Stage(2, ApiServer(refused={"v0", "v1"}))
+    hurried = project("team-a").build()
+    spec = structs.replace(hurried.spec, disruption_budget_seconds=0)
+    stage.state.apply(Upserted(structs.replace(hurried, spec=spec)))
     snapshot, plan = stage._plan()
     first, second = plan.evictions
     plan.held_back = [HeldBack(each.pod.uid, (), until=0) for each in plan.evictions]
