@@ -15,7 +15,7 @@ from tests.support.controlplane.nodes import GpuNodes
 from tests.support.controlplane.process import POLL_S, ControlPlaneError
 from tests.support.controlplane.store import now
 
-KUBECTL_TIMEOUT_S = 60.0
+KUBECTL_TIMEOUT_S = 180
 #: Two busy cores bring on some 30 nodes a second, and then take their not-ready taints off.
 NODES_READY_S = 60.0
 NODES_PER_S = 10
