@@ -65,7 +65,7 @@ class PodCase:
 
     @property
     def replica_of(self) -> str:
-        """Whose replica the pod is, where it states a floor."""
+        """The owner that the pod is a replica of, where it states a floor."""
         if not self.pod.metadata.annotation(names.ANNOTATION_FLOOR):
             return ""
         stated = self.pod.metadata.label(names.LABEL_REPLICA_OF)

@@ -332,7 +332,7 @@ def _warnings(case: PodCase) -> list[str]:
 
 
 def _warnings_without_owner(case: PodCase) -> Iterator[str]:
-    """What only an owner could say: the size of a group, and whose replica the pod is."""
+    """What only an owner could say: the size of a group, and that the pod is a replica."""
     if case.pod.metadata.annotation(names.ANNOTATION_FLOOR) and not case.replica_of:
         yield (
             f"{names.ANNOTATION_FLOOR} has no effect on this pod: state it in the pod template of a"

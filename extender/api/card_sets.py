@@ -1,6 +1,6 @@
 """Which cards of a node are near one another, as labels of its Node say it.
 
-A label for each kind of nearness, written by whoever knows the machine. Its value lists sets of
+A label for each kind of nearness, written by the cluster's administrator. Its value lists sets of
 cards, with a dot between two of them: `0-3.4-7`. A set is a card, a range of cards, or several of
 these with a `_` between: `0_2.1_3`. No card is in two sets of one label; a card may be in none.
 """

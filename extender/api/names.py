@@ -106,8 +106,8 @@ HOLD: Final = "true"
 #: How many replicas of the pod's owner are kept: those that have run longest are not evicted, as
 #: far as the quota of non-preemptible work holds them. Each other one may be evicted by itself.
 ANNOTATION_FLOOR: Final = "ballast.dev/floor"
-#: Whose replica the pod, or its whole gang, is: `deployment-llm`. Written at admission on pods that
-#: state a floor.
+#: The owner that the pod, or its whole gang, is a replica of: `deployment-llm`. Written at
+#: admission on pods that state a floor.
 LABEL_REPLICA_OF: Final = "ballast.dev/replica-of"
 
 # -- on GpuUsages -----------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from prometheus_client.registry import Collector
 
 from extender.policy.plan import Plan
 from extender.policy.queues.tree import tally_of
-from extender.state.model import PodView, WorkloadView
+from extender.policy.workloads.floors import runs
+from extender.state.model import WorkloadView
 from extender.state.snapshot import Snapshot
 
 _State = Literal["kept", "surge", "waiting", ""]
@@ -53,11 +54,6 @@ class ReplicaMetrics(Collector):
 
 def _state_of(workload: WorkloadView, plan: Plan) -> _State:
     """Empty where all of it is ending."""
-    pods = [pod for pod in workload.pods if not pod.is_terminating]
-    if any(map(_has_place, pods)):
+    if runs(workload):
         return "kept" if workload.key in plan.kept else "surge"
-    return "waiting" if pods else ""
-
-
-def _has_place(pod: PodView) -> bool:
-    return pod.state in ("reserved", "bound")
+    return "" if all(pod.is_terminating for pod in workload.pods) else "waiting"

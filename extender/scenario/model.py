@@ -297,7 +297,7 @@ class Job(Written, frozen=True, kw_only=True):
 
     @property
     def replica(self) -> ReplicaOf | None:
-        """Whose replica it is, where a floor is stated."""
+        """The owner that it is a replica of, where a floor is stated."""
         is_one = self.replica_of and self.floor
         return ReplicaOf(self.replica_of, self.floor) if is_one else None
 

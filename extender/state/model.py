@@ -161,7 +161,7 @@ class GroupView(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ReplicaOf(Struct, frozen=True, gc=False):
-    """Whose replica a workload is, of those in its namespace, and how many of them are kept."""
+    """The owner of a replica, named within the namespace, and how many of its replicas are kept."""
 
     owner: str
     floor: int

@@ -1,5 +1,5 @@
-"""What a run costs: CPU seconds of every process, and writes to the API server: by who makes them,
-and when they were answered.
+"""What a run costs: CPU seconds of every process; writes to the API server, by account, and when
+they were answered.
 
 CPU comes from /proc, writes from the API server's audit log. Pods are created before a `Meter`
 starts, so their creation is not in its figures.

@@ -119,7 +119,7 @@ def _print_table(made: Report, prices: Prices | None) -> None:
     for key, amounts in made.rows.items():
         table.add_row(*(escape(part or "-") for part in key), *_figures(amounts, prices))
     total = Amounts(made.total.in_quota, made.total.over_quota, made.total.lost)
-    # A reader who adds up the column comes to what is printed below it.
+    # Rounded so that the column adds up to the sum printed below it.
     total.charge = sum((_cents(each.charge) for each in made.rows.values()), Decimal(0))
     table.add_row("total", *([""] * (len(made.by) - 1)), *_figures(total, prices))
     wide_console(_WIDTH).print(table)

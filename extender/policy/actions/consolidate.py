@@ -109,7 +109,7 @@ def _idle(session: Session, pool: str) -> "array[int]":
     for _, cards in kept.cards if kept else ():
         idle[GPU] += sum(card.milli for card in cards)
     queues = session.queues[pool]
-    if queues.smallest_card_mib < queues.largest_card_mib:
+    if queues.has_unequal_cards:
         # On a larger card a pod that asks for memory leaves more of a GPU idle.
         idle[GPU] = queues.capacity[GPU]
     return idle

@@ -121,9 +121,10 @@ class _Reclaim:
         preemptor = _Preemptor(leaf, surplus, need[GPU] > 0, precedence)
         refused = check_room(leaf, workload, need, is_now=False)
         # What was borrowed before a budget was used up does not pass from user to user.
-        is_borrowed = any(q.is_spent and q.allocated[GPU] > q.quota[GPU] for q in leaf.chain)
-        is_np = refused is not None and refused.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA
-        if refused is not None and (is_np or is_borrowed):
+        if refused is not None and (
+            refused.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA
+            or any(q.is_spent and q.allocated[GPU] > q.quota[GPU] for q in leaf.chain)
+        ):
             return refused
         anywhere = self._rule(preemptor, None)
         if preemptor.is_for_gpu and not any(map(any, surplus)):

@@ -11,7 +11,7 @@ from extender.policy.workloads.pod_classes import shapes_of
 
 
 def set_aside_unplaceable(session: Session) -> None:
-    """Leave the pools whose ready nodes could hold nothing of a workload out of its pools."""
+    """Take out of each workload's pools those whose ready nodes could hold nothing of it."""
     for pending in session.pending:
         usable = tuple(pool for pool in pending.pools if _could_hold(session, pending, pool))
         if usable == pending.pools:

@@ -9,8 +9,8 @@ workload, or if the blocked workload could take them back by reclaim or preempti
 its project that may not use them precedes it: that would preempt it, and have the cards after all.
 
 A drain period begins when the workload has waited for 4, 8, 16, ... hours, and lasts for a quarter
-of that time. Work that is larger than its queue's share has one in its turn, unless
-the quotas that others use leave less than it asks for.
+of that time. Work that is larger than its queue's share has one in its turn, unless the quotas that
+others use leave less than it asks for.
 
 Cards are held in both tables of the simulation, beside its log: a rollback does not touch them.
 Reservations are made anew in every cycle; nothing of them is remembered.
@@ -214,7 +214,7 @@ class Reservations:
         return None
 
     def _is_turn_of_larger(self, leaf: Queue, pending: Pending, pool: str) -> bool:
-        """Whether the workload is larger than the share of a queue of its, has waited long, and
+        """Whether the workload is larger than the share of any of its queues, has waited long, and
         each such queue held less than its share lately and finds enough beside the quotas that
         others use: work within quota has its turn first."""
         need = pending.need()

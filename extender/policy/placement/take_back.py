@@ -51,13 +51,7 @@ class TakeBack:
                 if queue in other.chain:
                     subtract(held, held_amounts(pod, 0))
         is_allowed = all(_is_within(held, queue.limit) for queue, held in at_start.items()) and (
-            workload.is_preemptible
-            or all(
-                queue.allocated_np[r] + need[r] <= queue.np_quota[r]
-                for queue in leaf.chain
-                for r in RESOURCES
-                if need[r]
-            )
+            workload.is_preemptible or leaf.may_hold_np(need)
         )
         is_entitled = all(_is_within(held, queue.deserves) for queue, held in at_start.items())
         is_in_quota = all(_is_within(held, queue.quota) for queue, held in at_start.items())

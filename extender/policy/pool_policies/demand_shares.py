@@ -78,7 +78,7 @@ def _read_demands(session: Session, queues: PoolQueues) -> dict[Queue, _QueueDem
     pool = queues.pool
     waiting = {p.workload.key: p for p in session.pending if pool in p.pools}
     demands = {queue: _QueueDemand() for queue in children_first(queues.roots)}
-    if queues.smallest_card_mib < queues.largest_card_mib:
+    if queues.has_unequal_cards:
         # The same memory is another part of another card: shares are rounded to what pods ask for.
         for queue in demands:
             queue.granule = MILLI_PER_GPU
@@ -300,7 +300,7 @@ def _without(pods: Iterable[PodView], gone: Iterable[PodView]) -> list[PodView]:
 
 def _round_shares(queues: PoolQueues, workload: WorkloadView, pods: Iterable[PodView]) -> None:
     """Where cards differ, round the shares of its queues to what these pods ask for."""
-    if queues.smallest_card_mib < queues.largest_card_mib:
+    if queues.has_unequal_cards:
         granule = gcd(MILLI_PER_GPU, *{_size(queues, pod) for pod in pods})
         for queue in queues.by_workload[workload.key].chain:
             queue.granule = gcd(queue.granule, granule)

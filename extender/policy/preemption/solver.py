@@ -112,7 +112,7 @@ class Solver:
         counted = sum(pod.demand.counted_milli for pod in request.chunk)
         need = request.need[0] - counted, request.need[1], request.need[2]
         queues = self.context.session.queues[self.context.pool]
-        if search.can_move and queues.smallest_card_mib < queues.largest_card_mib:
+        if search.can_move and queues.has_unequal_cards:
             idle[GPU] = queues.capacity[GPU]
         if any(need[r] > idle[r] + most[r] for r in RESOURCES):
             return False

@@ -157,11 +157,17 @@ class Queue:
                 or (memory and now[2] + memory > limit[2])
             ):
                 return False
-        for queue in self.chain if is_np else ():
-            has, most = queue.allocated_np, queue.np_quota
-            if any(more[r] and has[r] + more[r] > most[r] for r in RESOURCES):
-                return False
-        return True
+        return not is_np or self.may_hold_np(more)
+
+    def may_hold_np(self, more: Amounts) -> bool:
+        """Whether quotas for non-preemptible work allow so much more of that to it and to all above
+        it."""
+        return all(
+            queue.allocated_np[r] + more[r] <= queue.np_quota[r]
+            for queue in self.chain
+            for r in RESOURCES
+            if more[r]
+        )
 
     def hold_to_budget(self, now_s: int) -> None:
         """Lower the limit where the budget of the month is used; once what it holds is counted."""

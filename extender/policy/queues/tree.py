@@ -62,6 +62,11 @@ class PoolQueues:
     smallest_card_mib: int = 0
     largest_card_mib: int = 0
 
+    @property
+    def has_unequal_cards(self) -> bool:
+        """Whether so much memory is a larger part of one card than of another."""
+        return self.smallest_card_mib < self.largest_card_mib
+
     def leaf_of(self, workload: WorkloadView) -> Queue | None:
         """The queue that the workload's pods are charged to; None when its project is unknown."""
         own = self.by_workload.get(workload.key)

@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import structs
 
-from extender.policy.queues.queue import RESOURCES, Queue
+from extender.policy.queues.queue import Queue, add
 from extender.policy.queues.tree import (
     PoolQueues,
     build_queues,
@@ -56,15 +56,16 @@ def _kept(snapshot: Snapshot) -> Iterator[WorkloadView]:
     left = _floors(replicas)
     # A tree of this function's own: what is charged here no other part sees.
     pools = build_queues(snapshot)
-    for workload in sorted(filter(_runs, replicas), key=_longest_first):
+    for workload in sorted(filter(runs, replicas), key=_longest_first):
         owner = _owner_of(workload)
         if not left[owner] or not workload.is_preemptible:
             continue
         charges = _charges(snapshot, pools, workload)
-        if charges and all(_holds(leaf, amounts) for leaf, amounts in charges):
+        if charges and all(leaf.may_hold_np(amounts) for leaf, amounts in charges):
             left[owner] -= 1
             for leaf, amounts in charges:
-                _charge(leaf, amounts)
+                for queue in leaf.chain:
+                    add(queue.allocated_np, amounts)
             yield workload
 
 
@@ -93,7 +94,8 @@ def _live(workload: WorkloadView) -> list[PodView]:
     ]
 
 
-def _runs(workload: WorkloadView) -> bool:
+def runs(workload: WorkloadView) -> bool:
+    """Whether any pod of the replica holds a place."""
     return bool(_live(workload))
 
 
@@ -128,19 +130,3 @@ def _charges(
         amounts = sum_amounts(held_amounts(pod, queues.smallest_card_mib) for pod in pods)
         charges.append((leaf, amounts))
     return charges
-
-
-def _holds(leaf: Queue, more: Amounts) -> bool:
-    """Whether the quotas of non-preemptible work hold so much more, on every level."""
-    return all(
-        queue.allocated_np[r] + more[r] <= queue.np_quota[r]
-        for queue in leaf.chain
-        for r in RESOURCES
-        if more[r]
-    )
-
-
-def _charge(leaf: Queue, amounts: Amounts) -> None:
-    for queue in leaf.chain:
-        for resource in RESOURCES:
-            queue.allocated_np[resource] += amounts[resource]

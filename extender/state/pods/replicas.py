@@ -10,7 +10,7 @@ from extender.state.model import ReplicaOf
 
 
 def read_replica(meta: ObjectMeta) -> ReplicaOf | None:
-    """Whose replica the pod is; None where it states no floor, or one that is not understood."""
+    """The owner and its floor; None where none is stated, or one that is not understood."""
     owner, floor = meta.label(names.LABEL_REPLICA_OF), 0
     with suppress(UnitError):
         floor = read_floor(meta.annotations)

@@ -1,4 +1,4 @@
-"""Whose replica a workload is, as its pods say."""
+"""The owner that a workload is a replica of, as its pods say."""
 
 from extender.api import names
 from extender.state.model import ReplicaOf, WorkloadView
