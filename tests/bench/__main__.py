@@ -1,11 +1,13 @@
 """`python -m tests.bench [PART ...]`: all figures, or those of the parts named.
 
 The parts are shapes, quiet and memory; and, with a control plane, latency and admission, and, with
-policies and flow schemas as installed, throughput, gang, reclaim, rest and pages.
+policies and flow schemas as installed, throughput, gang, reclaim, rest, pages and scale.
 """
 
 import asyncio
 import sys
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 
 from tests.bench import (
     admission,
@@ -16,56 +18,66 @@ from tests.bench import (
     quiet,
     reclaim,
     rest,
+    scale,
     shapes,
     throughput,
 )
 from tests.bench.figures import Figure, show
+from tests.bench.machine import beside_others
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.installation import install
 
 SIZES = (200, 1000)
 VICTIMS = (200, 1000)
-LIVE = ("latency", "admission", "throughput", "gang", "reclaim", "rest", "pages")
+#: What measures something on a control plane.
+Live = Callable[[ControlPlane], Coroutine[None, None, list[Figure]]]
+IN_MEMORY = {"shapes": shapes.measure, "quiet": quiet.measure, "memory": memory.measure}
+ON_A_PLANE: dict[str, Sequence[Live]] = {
+    "latency": [latency.measure],
+    "admission": [admission.measure],
+}
+#: With policies and flow schemas in force.
+AS_INSTALLED: dict[str, Sequence[Live]] = {
+    "throughput": [partial(throughput.measure, n_nodes=size) for size in SIZES],
+    "gang": [gang.measure],
+    "reclaim": [partial(reclaim.measure, n_victims=size) for size in VICTIMS],
+    "rest": [rest.measure],
+    "pages": [pages.measure],
+    "scale": [scale.measure],
+}
 
 
 def main() -> None:
     """Measure and show."""
-    parts = sys.argv[1:] or ["shapes", "quiet", "memory", *LIVE]
-    figures: list[Figure] = shapes.measure() if "shapes" in parts else []
-    figures += quiet.measure() if "quiet" in parts else []
-    figures += memory.measure() if "memory" in parts else []
-    if set(LIVE) & set(parts):
+    parts = sys.argv[1:] or [*IN_MEMORY, *ON_A_PLANE, *AS_INSTALLED]
+    figures: list[Figure] = []
+    for part, measure in IN_MEMORY.items():
+        if part in parts:
+            figures += beside_others(measure)
+    if {*ON_A_PLANE, *AS_INSTALLED} & set(parts):
         figures += _measure_live(parts)
     show(figures)
 
 
 def _measure_live(parts: list[str]) -> list[Figure]:
     """The figures that need the real control plane."""
-    figures: list[Figure] = []
     with ControlPlane() as plane:
         install(plane)
         plane.mark_baseline()
-        if "latency" in parts:
-            figures += asyncio.run(latency.measure(plane))
-        if "admission" in parts:
-            figures += asyncio.run(admission.measure(plane))
+        figures = _run(plane, ON_A_PLANE, parts)
         plane.reset()
         install(plane, "policies", "flow-control")
         plane.mark_baseline()
-        if "throughput" in parts:
-            for n_nodes in SIZES:
-                figures += asyncio.run(throughput.measure(plane, n_nodes))
-        if "gang" in parts:
-            figures += asyncio.run(gang.measure(plane))
-        if "reclaim" in parts:
-            for n_victims in VICTIMS:
-                figures += asyncio.run(reclaim.measure(plane, n_victims))
-        if "rest" in parts:
-            figures += asyncio.run(rest.measure(plane))
-        if "pages" in parts:
-            plane.reset()
-            figures += asyncio.run(pages.measure(plane))
-    return figures
+        return figures + _run(plane, AS_INSTALLED, parts)
+
+
+def _run(plane: ControlPlane, known: dict[str, Sequence[Live]], parts: list[str]) -> list[Figure]:
+    chosen = [measure for part, all_of in known.items() if part in parts for measure in all_of]
+    return [figure for measure in chosen for figure in beside_others(_once(measure, plane))]
+
+
+def _once(measure: Live, plane: ControlPlane) -> Callable[[], list[Figure]]:
+    return lambda: asyncio.run(measure(plane))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ RESULT = Path("build/bench.json")
 class Figure:
     """One measured value. `reference` is what it is held against, in the same unit; None: nothing.
 
-    `ratio` is value / reference.
+    `ratio` is value / reference. `foreign_cores` is how many cores other programs used meanwhile.
     """
 
     name: str
@@ -22,6 +22,7 @@ class Figure:
     unit: str
     reference: float | None = None
     ratio: float | None = None
+    foreign_cores: float | None = None
 
     def __post_init__(self) -> None:
         if self.reference and self.ratio is None:
@@ -36,15 +37,18 @@ def percentile(values: list[float], percent: float) -> float:
 
 def show(figures: list[Figure]) -> None:
     """Print the table and write `build/bench.json`."""
-    table = Table("figure", "value", "unit", "reference", "ratio")
+    table = Table("figure", "value", "unit", "reference", "ratio", "others' cores")
     for figure in figures:
         table.add_row(
             figure.name,
             f"{figure.value:g}",
             figure.unit,
-            "" if figure.reference is None else f"{figure.reference:g}",
-            "" if figure.ratio is None else f"{figure.ratio:g}",
+            *map(_cell, (figure.reference, figure.ratio, figure.foreign_cores)),
         )
     Console().print(table)
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps([asdict(figure) for figure in figures], indent=1) + "\n")
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"

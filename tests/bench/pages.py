@@ -197,6 +197,7 @@ def _may_ask(plane: ControlPlane, user: str) -> bool:
 
 def _fill(plane: ControlPlane) -> None:
     """Nodes, projects, work, evictions and records of usage, straight into etcd."""
+    plane.reset()
     root = "/apis/ballast.dev/v1alpha1"
     plane.admin.post(f"{root}/gpudepartments", cluster.department())
     projects = [f"p-{number}" for number in range(N_PROJECTS)]

@@ -10,7 +10,6 @@ its creation to the moment when a watcher sees it bound.
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -167,13 +166,13 @@ async def _run(
         await _until(lambda: all(name in times.bound for name in before))
         calm = times.waits(before)
         meanwhile: list[str] = []
-        comers = asyncio.create_task(_come(create, meanwhile))
+        is_over = asyncio.Event()
+        comers = asyncio.create_task(_come(create, meanwhile, is_over))
         started = time.perf_counter()
         await create.pods(takers, TAKER, HOLDER)
         await _until(lambda: all(name in times.bound for name in takers))
-        comers.cancel()
-        with suppress(asyncio.CancelledError):
-            await comers
+        is_over.set()
+        await comers
         await _until(lambda: all(name in times.bound for name in meanwhile))
         watch.cancel()
     victims = [when for name, when in times.gone.items() if name.startswith(HOLDER)]
@@ -209,11 +208,13 @@ class _Creator:
         await asyncio.gather(*(one(name) for name in names))
 
 
-async def _come(create: _Creator, names: list[str]) -> None:
-    """The bystander's pods, one after the other until this is cancelled."""
+async def _come(create: _Creator, names: list[str], is_over: asyncio.Event) -> None:
+    """The bystander's pods, one after the other until it is over."""
     for number in range(CARDS * BYSTANDER_NODES - N_BEFORE):
+        if is_over.is_set():
+            break
         name = f"{BYSTANDER}-meanwhile-{number}"
-        await asyncio.shield(create.pod(name, BYSTANDER, BYSTANDER))
+        await create.pod(name, BYSTANDER, BYSTANDER)
         names.append(name)
         await asyncio.sleep(PERIOD_S)
 

@@ -1,0 +1,307 @@
+"""A big cluster on the real control plane: at rest, and with 100 changes a second.
+
+5,000 nodes, 40,000 pods that run on all of their GPUs and 10,000 that wait, in 1,000 projects. Of
+the changes, a quarter deletes pods that run, a quarter creates pods, which wait with the others,
+and the rest annotates pods that run. A GPU that comes free goes to a pod that waits. A project with
+nodes of its own creates a pod a second meanwhile.
+"""
+
+import asyncio
+import random
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from extender.api.events import Event, Upserted
+from extender.api.objects import Pod
+from extender.kube.client import Client
+from extender.kube.errors import NotFound
+from extender.kube.reflector import Reflector
+from extender.kube.resources import PODS
+from tests.bench import cluster
+from tests.bench.cost import Cost, Meter
+from tests.bench.figures import Figure, percentile
+from tests.bench.latency import rss_mib
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.nodes import GpuNodes
+from tests.support.controlplane.ports import LOOPBACK
+from tests.support.installation import Installation, Program
+
+N_NODES: Final = 5_000
+CARDS: Final = 8
+N_PROJECTS: Final = 1_000
+N_WAITING: Final = 10_000
+BYSTANDER: Final = "bystander"
+BYSTANDER_NODES: Final = 100
+#: Until the programs have reported what they found, and how long each state is measured.
+SETTLE_S: Final = 90.0
+RESTS_S: Final = 120.0
+CHANGES_S: Final = 600.0
+CHANGES_PER_S: Final = 100
+#: After the last change, until every GPU is taken again.
+RECOVERS_S: Final = 120.0
+#: The bars.
+WRITES_PER_S: Final = 5.0
+MEMORY_MIB: Final = 1024.0
+CYCLE_S: Final = 1.0
+_NODES: Final = GpuNodes(N_NODES)
+_ROLE: Final = _NODES.prefix
+_OURS: Final = "ballast-"
+_RELEASED: Final = "ballast_control_released_pods_total"
+_CYCLES: Final = "ballast_control_cycles_total"
+_CYCLE_S: Final = "ballast_control_cycle_duration_seconds_sum"
+
+
+async def measure(plane: ControlPlane) -> list[Figure]:
+    """Writes, CPU time and memory at rest; cycles, starts and a bystander's waits meanwhile."""
+    await asyncio.to_thread(_fill, plane)
+    installation = Installation(plane, by_token=True, lease_s=60.0)
+    webhooks = installation.webhooks(Path(tempfile.mkdtemp(prefix="ballast-bench-")))
+    programs = (installation.control, installation.serve, webhooks)
+    try:
+        await asyncio.to_thread(installation.start)
+        await asyncio.to_thread(webhooks.start)
+        await asyncio.sleep(SETTLE_S)
+        meter = _meter(plane, programs)
+        await asyncio.sleep(RESTS_S)
+        figures = _costs("at rest", meter.read(), RESTS_S, WRITES_PER_S)
+        figures += _memory("at rest", programs)
+        figures += await _change(plane, programs)
+        return figures + _memory("after the changes", programs)
+    finally:
+        webhooks.kill()
+        installation.stop()
+
+
+async def _change(plane: ControlPlane, programs: Sequence[Program]) -> list[Figure]:
+    control = programs[0]
+    meter, before = _meter(plane, programs), await _scrape(control)
+    async with await Client.connect(plane.kubeconfig) as client:
+        churn, comers = _Churn(client), _Comers(client)
+        watch = asyncio.create_task(Reflector(client, PODS, comers.note, namespace=BYSTANDER).run())
+        coming = asyncio.create_task(comers.come())
+        took_s = await churn.run()
+        cost, after = meter.read(), await _scrape(control)
+        comers.is_over.set()
+        await coming
+        recovered_s = await _recover(control, before, churn.done["delete"])
+        watch.cancel()
+    grown = {name: value - before.get(name, 0.0) for name, value in after.items()}
+    started = grown[_RELEASED] - len(comers.created)
+    n_cycles = grown[_CYCLES]
+    parts = {part: s for name, s in grown.items() if (part := name.removeprefix(_CYCLE_S)) != name}
+    waits = comers.waits()
+    what = f"{CHANGES_PER_S} changes a second"
+    return [
+        Figure(f"changes made per second, {what}", _rate(churn.done.total(), took_s), "changes/s"),
+        Figure("  pods deleted", _rate(churn.done["delete"], took_s), "pods/s"),
+        Figure("  pods started", _rate(started, took_s), "pods/s", churn.done["delete"] / took_s),
+        Figure("  until all freed GPUs were taken, after it", round(recovered_s, 1), "s"),
+        Figure(f"mean time of a cycle, {what}", _rate(sum(parts.values()), n_cycles), "s", CYCLE_S),
+        *(Figure(f" {part}", _rate(s, n_cycles), "s") for part, s in parts.items()),
+        Figure("  cycles", n_cycles, "cycles"),
+        *(
+            Figure(f"a bystander's pod, created to bound, p{percent}", round(wait_s, 2), "s")
+            for percent, wait_s in ((p, percentile(waits, p)) for p in (50, 99))
+        ),
+        *_costs(what, cost, took_s, None),
+    ]
+
+
+async def _recover(control: Program, before: Mapping[str, float], n_freed: int) -> float:
+    """Seconds until as many pods were released as were deleted; `RECOVERS_S` at most."""
+    began = time.perf_counter()
+    while (took_s := time.perf_counter() - began) < RECOVERS_S:
+        if (await _scrape(control))[_RELEASED] - before[_RELEASED] >= n_freed:
+            break
+        await asyncio.sleep(0.5)
+    return took_s
+
+
+@dataclass(slots=True)
+class _Churn:
+    """The changes, evenly over time; one that the API server is too slow for comes late."""
+
+    client: Client
+    done: Counter[str] = field(default_factory=Counter)
+    _draw: random.Random = field(default_factory=lambda: random.Random(1))
+    _runs: list[tuple[str, str]] = field(default_factory=list)
+
+    async def run(self) -> float:
+        """All of them; returns the seconds that they took."""
+        self._runs = [
+            (_project(node), f"{name}-{card}")
+            for node, name in enumerate(_NODES.names())
+            for card in range(CARDS)
+        ]
+        self._draw.shuffle(self._runs)
+        began = time.perf_counter()
+        under_way: set[asyncio.Task[None]] = set()
+        for number in range(int(CHANGES_S * CHANGES_PER_S)):
+            await asyncio.sleep(began + number / CHANGES_PER_S - time.perf_counter())
+            if len(under_way) >= CHANGES_PER_S:
+                _, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+            under_way.add(asyncio.create_task(self._one(number)))
+        await asyncio.gather(*under_way)
+        return time.perf_counter() - began
+
+    async def _one(self, number: int) -> None:
+        match number % 4:
+            case 0:
+                namespace, name = self._runs.pop()
+                await self.client.delete(PODS, name, namespace=namespace)
+                self.done["delete"] += 1
+            case 1:
+                pod = _waiting(N_WAITING + number)
+                await self.client.create(PODS, pod, namespace=pod["metadata"]["namespace"])
+                self.done["create"] += 1
+            case _:
+                namespace, name = self._draw.choice(self._runs)
+                body = {"metadata": {"annotations": {"bench.ballast.dev/seen": str(number)}}}
+                try:
+                    await self.client.merge_patch(PODS, name, body, namespace=namespace)
+                except NotFound:
+                    return
+                self.done["annotate"] += 1
+
+
+@dataclass(slots=True)
+class _Comers:
+    """The bystander's pods: one a second, on nodes of their own."""
+
+    client: Client
+    created: dict[str, float] = field(default_factory=dict)
+    bound: dict[str, float] = field(default_factory=dict)
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note(self, event: Event) -> None:
+        """Take what a watcher of its namespace sees."""
+        match event:
+            case Upserted(obj=Pod() as pod) if pod.spec.node_name:
+                self.bound.setdefault(pod.metadata.name, time.perf_counter())
+            case _:
+                pass
+
+    async def come(self) -> None:
+        """Until it is over."""
+        for number in range(BYSTANDER_NODES * CARDS):
+            if self.is_over.is_set():
+                break
+            pod = _pod(f"comes-{number}", BYSTANDER, BYSTANDER)
+            self.created[pod["metadata"]["name"]] = time.perf_counter()
+            await self.client.create(PODS, pod, namespace=BYSTANDER)
+            await asyncio.sleep(1.0)
+
+    def waits(self) -> list[float]:
+        """From creation to being bound; a pod that is not bound yet counts until now."""
+        now = time.perf_counter()
+        return [self.bound.get(name, now) - at for name, at in self.created.items()]
+
+
+# -- what is measured -------------------------------------------------------------------------
+
+
+def _meter(plane: ControlPlane, programs: Sequence[Program]) -> Meter:
+    return Meter({each.name: each.pid for each in programs} | plane.pids(), plane.audit_log)
+
+
+async def _scrape(program: Program) -> dict[str, float]:
+    """The sum of each metric's samples, by the sample's name and, where it has one, its part."""
+    url = f"http://{LOOPBACK}:{program.port}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        text = await answer.text()
+    sums: defaultdict[str, float] = defaultdict(float)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            part = sample.labels.get("part")
+            sums[f"{sample.name} {part}" if part else sample.name] += sample.value
+    return sums
+
+
+def _costs(when: str, cost: Cost, took_s: float, bar: float | None) -> list[Figure]:
+    """What Ballast writes, and the CPU time of every program, by second."""
+    writes = {key: len(at) for key, at in cost.writes.items() if key[0].startswith(_OURS)}
+    return [
+        Figure(f"writes per second, {when}", _rate(sum(writes.values()), took_s), "writes/s", bar),
+        *(
+            Figure(f"  {user}: {of}", _rate(n, took_s), "writes/s")
+            for (user, of), n in sorted(writes.items())
+        ),
+        *(
+            Figure(f"CPU of {name}, {when}", _rate(1000 * spent, took_s), "ms/s")
+            for name, spent in cost.cpu_s.items()
+        ),
+    ]
+
+
+def _memory(when: str, programs: Sequence[Program]) -> list[Figure]:
+    memory = {each.name: rss_mib(each) for each in programs}
+    return [
+        Figure(f"memory of all programs, {when}", sum(memory.values()), "MiB", MEMORY_MIB),
+        *(Figure(f"  {name}", mib, "MiB") for name, mib in memory.items()),
+    ]
+
+
+def _rate(amount: float, took_s: float) -> float:
+    return round(amount / took_s, 2)
+
+
+# -- what is in the cluster --------------------------------------------------------------------
+
+
+def _fill(plane: ControlPlane) -> None:
+    """Nodes, projects, rows and pods, straight into etcd."""
+    plane.kill("kube-scheduler")
+    plane.reset()
+    root = "/apis/ballast.dev/v1alpha1"
+    plane.admin.post(f"{root}/gpudepartments", cluster.department())
+    for name in (*map(_project, range(N_PROJECTS)), BYSTANDER):
+        plane.make_namespace(name)
+        quota = BYSTANDER_NODES * CARDS if name == BYSTANDER else N_NODES * CARDS // N_PROJECTS
+        plane.admin.post(f"{root}/gpuprojects", cluster.project(name, quota))
+    own = cluster.seed_nodes(plane, BYSTANDER_NODES, CARDS, BYSTANDER)
+    cluster.seed_ledgers(plane, own, cards=CARDS)
+    nodes = cluster.seed_nodes(plane, N_NODES, CARDS)
+    ledgers, pods = [], []
+    for number, node in enumerate(nodes):
+        rows = []
+        for card in range(CARDS):
+            name = f"{node}-{card}"
+            gpu = {"ballast.dev/gpu-milli": "1000"}
+            made = cluster.running_pod(name, _project(number), node, gpu)
+            made["spec"] |= {
+                "schedulerName": cluster.SCHEDULER,
+                "priority": 50,
+                "nodeSelector": {cluster.ROLE: _ROLE},
+            }
+            pods.append(made)
+            rows.append(cluster.row(made, [card], 1000, _project(number)))
+        ledgers.append(cluster.ledger(node, rows, CARDS))
+    plane.store.put("ballast.dev/gpunodes", ledgers)
+    plane.store.put("pods", pods)
+    for number in range(N_PROJECTS):
+        of = [_waiting(number + N_PROJECTS * each) for each in range(N_WAITING // N_PROJECTS)]
+        plane.admin.post_all(f"/api/v1/namespaces/{_project(number)}/pods", of)
+
+
+def _project(number: int) -> str:
+    return f"p-{number % N_PROJECTS}"
+
+
+def _waiting(number: int) -> dict[str, Any]:
+    """A pod that waits for one of the nodes that all projects use."""
+    return _pod(f"waits-{number}", _project(number), _ROLE)
+
+
+def _pod(name: str, namespace: str, role: str) -> dict[str, Any]:
+    made = cluster.pod(name, namespace, {"cpu": "100m", "ballast.dev/gpu-milli": "1000"})
+    made["spec"]["nodeSelector"] = {cluster.ROLE: role}
+    cluster.hold(made)
+    return made
