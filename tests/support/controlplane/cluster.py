@@ -35,10 +35,11 @@ SYSTEM_NAMESPACE = "ballast-system"
 START_S = 90.0
 #: New ports are taken this often when another process was quicker on one of them.
 PORT_TRIES = 5
+#: Memory is not short here and cores are: collect garbage a quarter as often, and as usual in a
+#: program that has 5 GiB.
+GO_ENVIRONMENT = {"GOGC": "400", "GOMEMLIMIT": "5GiB"}
 #: The order of starting; they end in the opposite order, etcd last (an API server without its
 #: etcd does not end on SIGTERM for minutes).
-#: Memory is not short here and cores are: collect garbage a quarter as often.
-GO_ENVIRONMENT = {"GOGC": "400"}
 ORDER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 API_SERVER = "kube-apiserver"
 VIEW_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view"
