@@ -42,6 +42,7 @@ from extender.state.upkeep.kept_pods import KeptPods
 from extender.state.upkeep.upkeep import GoneUids, KeptPlace, LostRow, StrayRow, Upkeep
 from extender.state.workloads.assembly import Assembly, repeats_pods
 from extender.state.workloads.collection import Unfinished, Workloads
+from extender.state.workloads.imagined import Wanted, imagine
 
 
 class ClusterState:
@@ -225,6 +226,10 @@ class ClusterState:
     def workloads(self) -> Mapping[str, WorkloadView]:
         """Every workload with a live pod, by key, as it is now."""
         return self._workloads.views()
+
+    def imagine(self, wanted: Wanted) -> WorkloadView | None:
+        """The workload as it would be if it were submitted; None where no pod asks for GPUs."""
+        return imagine(self._assembly, wanted)
 
     # -- what the controller mends -----------------------------------------------------------
 

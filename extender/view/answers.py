@@ -13,6 +13,9 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 #: `never`: no node of its pools could hold it, or no limit would let it, whatever leaves.
 State = Literal["runs", "starting", "waits", "never"]
+#: `starts`: the decision has a place for it, once what it stops or moves is gone. `never`: it can't
+#: run as it is. `not ours`: no pod of it asks for GPUs, so kube-scheduler alone places it.
+Prospects = Literal["starts", "waits", "never", "not ours"]
 #: What can be said of when a workload starts; `extender.view.forecast` has the rules.
 Word = Literal["promised", "forecast", "no forecast"]
 Outcome = Literal["yes", "no", "not tried"]
@@ -200,9 +203,25 @@ class AddedNodes(Answer, kw_only=True, forbid_unknown_fields=True):
     count: int = 1
 
 
+class WantedPods(Answer, kw_only=True):
+    """`count` pods of a pod template, which stands here as in a Job or a Workload of Kueue."""
+
+    template: msgspec.Raw
+    count: int = 1
+
+
+class WantedWorkload(Answer, kw_only=True):
+    """Work that might be submitted, as pod templates: all pods of all sets are one gang."""
+
+    namespace: str
+    name: str
+    pod_sets: list[WantedPods]
+
+
 class SimulationSpec(Answer, kw_only=True, forbid_unknown_fields=True):
     """What is to be different. Quotas and limits are GPUs by project, or by `project/node-pool`;
-    budgets are GPU-hours of a month."""
+    budgets are GPU-hours of a month. `workloads` are submitted in the order in which they stand,
+    and the status says of each what becomes of it."""
 
     quotas: dict[str, str] = {}
     limits: dict[str, str] = {}
@@ -210,6 +229,7 @@ class SimulationSpec(Answer, kw_only=True, forbid_unknown_fields=True):
     drain: list[str] = []
     add_nodes: list[AddedNodes] = []
     jobs: list[Job] = []
+    workloads: list[WantedWorkload] = []
 
 
 class Change(Answer):
@@ -228,6 +248,25 @@ class Change(Answer):
     lost: str = ""
 
 
+class Prospect(Answer, kw_only=True):
+    """What becomes of a workload that was asked about.
+
+    `stops` and `moves` are pods that leave for it. `earliest`: before when it does not start, of
+    one that waits and where that can be known (`Forecast`).
+    """
+
+    workload: str
+    state: Prospects
+    project: str = ""
+    request: str = ""
+    is_within_quota: bool = msgspec.field(default=False, name="withinQuota")
+    stops: int = 0
+    moves: int = 0
+    reason: str = ""
+    message: str = ""
+    earliest: str = ""
+
+
 class SimulationStatus(Answer, kw_only=True):
     """How the decision differs from the one without the change; what is lost in GPU-hours."""
 
@@ -241,6 +280,7 @@ class SimulationStatus(Answer, kw_only=True):
     lost_after: str = "0"
     stops: int = 0
     queues: list[QueueFigures] = []
+    workloads: list[Prospect] = []
 
 
 class Simulation(Answer, kw_only=True):

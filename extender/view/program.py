@@ -27,6 +27,8 @@ from extender.kube.reflector import Reflector
 from extender.kube.resources import MODEL
 from extender.policy.plan import Settings
 from extender.state.cluster import ClusterState
+from extender.state.model import WorkloadView
+from extender.state.workloads.imagined import Wanted
 from extender.view.answers import AsOf
 from extender.view.forecaster import Forecaster
 from extender.view.front_proxy import read_front_proxy
@@ -124,6 +126,10 @@ class View:
         while True:
             await self.decide_ahead()
             await asyncio.sleep(max(REST_S, REST_TIMES * self._took_s))
+
+    def imagine(self, wanted: Wanted) -> WorkloadView | None:
+        """The workload as it would be if it were submitted now."""
+        return self.state.imagine(wanted)
 
     def published(self, key: str) -> str:
         """What the condition `ballast.dev/Placed` of the workload's first waiting pod says."""

@@ -17,6 +17,7 @@ from prometheus_client import Counter, Histogram
 
 from extender.http.connections import USUAL
 from extender.state.model import WorkloadView
+from extender.state.workloads.imagined import Wanted
 from extender.view.answers import (
     API_VERSION,
     GROUP,
@@ -29,18 +30,20 @@ from extender.view.answers import (
     Simulation,
     SnapshotOfCluster,
 )
+from extender.view.asked import tell_of, wanted_of
 from extender.view.explain import explain, find, try_ways
 from extender.view.figures import all_figures
 from extender.view.file_names import Names
 from extender.view.line import waiting
 from extender.view.picture import BadChangeError, Picture
-from extender.view.simulate import simulate
 from extender.view.snapshot_file import as_file
 
 #: Questions that wait for their turn; a further one is told to come again.
 MOST_WAITING: Final = 32
 #: For this long the ways out of one workload are tried; what is left is said to be untried.
 TRIED_S: Final = 10.0
+#: For this long a simulation runs ahead to say when the work that it asks about starts.
+AHEAD_S: Final = 3.0
 #: A question that has waited for so long is given up, by its client too.
 LIMITS: Final = replace(USUAL, request_s=60.0)
 _MAX_BODY: Final = 2**20
@@ -87,6 +90,9 @@ class Pictures(Protocol):
 
     def take_decided(self) -> tuple[Picture, AsOf]:
         """As it was some seconds ago, decided already, where a decision takes long; else as now."""
+
+    def imagine(self, wanted: Wanted) -> WorkloadView | None:
+        """The workload as it would be if it were submitted; None where no pod asks for GPUs."""
 
     def published(self, key: str) -> str:
         """The reason that the controller gave the workload's pods; empty where it gave none."""
@@ -195,11 +201,14 @@ class Questions:
         """What would happen if."""
         asked = msgspec.json.decode(await request.read(), type=Simulation)
 
-        def answer(picture: Picture, as_of: AsOf) -> object:
-            asked.status = simulate(picture, asked.spec, as_of)
+        async def answer(picture: Picture, as_of: AsOf) -> object:
+            wanted = wanted_of(asked.spec, picture.snapshot, self._pictures.imagine)
+            asked.status = await asyncio.to_thread(
+                tell_of, picture, asked.spec, as_of, wanted, _timer(AHEAD_S)
+            )
             return asked
 
-        return await self._answer(request, "simulations", _in_thread(answer), self._long)
+        return await self._answer(request, "simulations", answer, self._long)
 
     async def snapshot(self, request: web.Request) -> web.Response:
         """The cluster of now as a scenario file; with `?anonymous=true` its names are hashed."""

@@ -1,6 +1,6 @@
 """What would happen if: the decision on a changed picture beside that on the cluster as it is."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from extender.api.months import PER_GPU_HOUR
 from extender.api.units import MILLI_PER_GPU, format_gpus, parse_gpus
@@ -14,7 +14,13 @@ from extender.view.picture import BadChangeError, Picture, imagined, leaving, wa
 
 def simulate(picture: Picture, spec: SimulationSpec, as_of: AsOf) -> SimulationStatus:
     """How one decision differs when all of `spec` is so. Raises BadChangeError."""
-    changed = apply(picture, spec)
+    return compare(picture, apply(picture, spec), spec, as_of)
+
+
+def compare(
+    picture: Picture, changed: Picture, spec: SimulationSpec, as_of: AsOf
+) -> SimulationStatus:
+    """How the decision on `changed`, which `apply` made of `picture`, differs."""
     changes = list(_changes(picture, changed, spec))
     return SimulationStatus(
         as_of=as_of,
@@ -30,8 +36,9 @@ def simulate(picture: Picture, spec: SimulationSpec, as_of: AsOf) -> SimulationS
     )
 
 
-def apply(picture: Picture, spec: SimulationSpec) -> Picture:
-    """The picture with all that is to be different. Raises BadChangeError."""
+def apply(picture: Picture, spec: SimulationSpec, wanted: Iterable[WorkloadView] = ()) -> Picture:
+    """The picture with all that is to be different, `wanted` submitted too. Raises
+    BadChangeError."""
     pools = picture.snapshot.pools
     quotas, limits = _figures(spec.quotas, pools), _figures(spec.limits, pools)
     budgets = _budgets(spec.budgets, picture)
@@ -42,7 +49,9 @@ def apply(picture: Picture, spec: SimulationSpec) -> Picture:
         picture = picture.with_nodes(added.like, added.count)
     if spec.drain:
         picture = picture.drained(spec.drain)
-    return picture.changed(workloads=jobs, quotas=quotas, limits=limits, budgets=budgets)
+    return picture.changed(
+        workloads=[*jobs, *wanted], quotas=quotas, limits=limits, budgets=budgets
+    )
 
 
 def _figures(given: Mapping[str, str], pools: Mapping[str, object]) -> dict[tuple[str, str], int]:

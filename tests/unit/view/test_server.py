@@ -9,8 +9,9 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from extender.state.model import WorkloadView
+from extender.state.workloads.imagined import Wanted
 from extender.view.answers import AsOf, Forecast
-from extender.view.picture import Picture
+from extender.view.picture import Picture, imagined
 from extender.view.server import Questions
 from tests.support.snapshots import Cluster
 
@@ -45,6 +46,9 @@ class Two:
 
     def take_decided(self) -> tuple[Picture, AsOf]:
         return self.before, BEFORE
+
+    def imagine(self, wanted: Wanted) -> WorkloadView | None:
+        return imagined(wanted.name, "a", wanted.namespace, 1000, wanted.pod_sets[0].count)
 
     def published(self, key: str) -> str:
         return "NotWhatIsDecided"
@@ -120,3 +124,18 @@ async def test_a_question_whose_client_has_gone_is_not_answered(
     last = await client.get(f"{ROOT}/namespaces/ns/explanations/wait")
     assert last.status == 200
     assert two.n_foretold == 2
+
+
+async def test_a_simulation_says_of_each_workload_what_becomes_of_it(client: TestClient) -> None:  # type: ignore[type-arg]
+    pod_sets = [{"template": {"spec": {"containers": []}}, "count": 2}]
+    spec = {"workloads": [{"namespace": "ns", "name": "train", "podSets": pod_sets}]}
+    answer = await client.post(f"{ROOT}/simulations", json={"spec": spec})
+    told = await answer.json()
+    assert answer.status == 201, told
+    assert told["spec"]["workloads"][0]["podSets"] == pod_sets
+    (prospect,) = told["status"]["workloads"]
+    assert (prospect["workload"], prospect["state"]) == ("ns/train", "waits")
+    spec["workloads"][0]["podSets"] = [{"template": []}]
+    refused = await client.post(f"{ROOT}/simulations", json={"spec": spec})
+    assert refused.status == 422
+    assert "ns/train: its pod template can't be read" in (await refused.json())["message"]

@@ -1,0 +1,164 @@
+"""What becomes of workloads that were not submitted: which start, for what price, and when. Pure.
+
+The answer is that of one decision with all of them there, and where it has no place for a workload
+and run times are stated, of a run ahead.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+
+from extender.api.objects import PodSpec
+from extender.api.units import format_gpus
+from extender.policy.placement.explain import NEVER
+from extender.policy.plan import Plan
+from extender.state.model import WorkloadView
+from extender.state.snapshot import Snapshot
+from extender.state.workloads.imagined import PodSet, Wanted
+from extender.view.ahead import Ahead
+from extender.view.answers import (
+    AsOf,
+    Prospect,
+    Prospects,
+    SimulationSpec,
+    SimulationStatus,
+    WantedPods,
+)
+from extender.view.forecast import MOST_WORKLOADS, Foresight, Outlook
+from extender.view.line import NOT_IN_LINE
+from extender.view.picture import BadChangeError, Picture, asked_milli, starts
+from extender.view.simulate import apply, compare
+
+#: As many as a `Job` of a simulation may have.
+MOST_PODS: Final = 10_000
+MOST_WANTED: Final = 100
+
+Imagine = Callable[[Wanted], WorkloadView | None]
+
+
+class _Metadata(Struct):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Template(Struct):
+    """The part of a pod template that is read."""
+
+    metadata: _Metadata = field(default_factory=_Metadata)
+    spec: PodSpec = field(default_factory=PodSpec)
+
+
+def wanted_of(
+    spec: SimulationSpec, snapshot: Snapshot, imagine: Imagine
+) -> dict[str, WorkloadView | None]:
+    """What `spec` asks about, by key and in its order; None where no pod asks for GPUs. Raises
+    BadChangeError."""
+    found: dict[str, WorkloadView | None] = {}
+    if len(spec.workloads) > MOST_WANTED:
+        raise BadChangeError(f"{len(spec.workloads)} workloads are asked about; 100 can be")
+    for ix, asked in enumerate(spec.workloads):
+        key = f"{asked.namespace}/{asked.name}"
+        if key in found or key in snapshot.workloads:
+            raise BadChangeError(f"there is a workload {key} already; ask under another name")
+        pod_sets = tuple(_pod_set(key, pods) for pods in asked.pod_sets)
+        n_pods = sum(each.count for each in pod_sets)
+        if n_pods > MOST_PODS or any(each.count < 0 for each in pod_sets):
+            raise BadChangeError(f"{key}: {n_pods} pods; a workload has up to {MOST_PODS}")
+        # Each is younger than those before it: its turn comes after theirs.
+        at_s = snapshot.now_s - len(spec.workloads) + ix
+        found[key] = imagine(Wanted(asked.namespace, asked.name, pod_sets, at_s))
+    return found
+
+
+def _pod_set(key: str, pods: WantedPods) -> PodSet:
+    try:
+        template = msgspec.json.decode(pods.template, type=_Template)
+    except msgspec.DecodeError as error:
+        raise BadChangeError(f"{key}: its pod template can't be read: {error}") from None
+    meta = template.metadata
+    return PodSet(meta.labels or {}, meta.annotations or {}, template.spec, pods.count)
+
+
+def tell_of(
+    picture: Picture,
+    spec: SimulationSpec,
+    as_of: AsOf,
+    wanted: Mapping[str, WorkloadView | None],
+    is_late: Callable[[], bool],
+) -> SimulationStatus:
+    """How one decision differs with all of `spec` so and `wanted` submitted, and what becomes of
+    each of `wanted`. A run ahead ends once `is_late`. Raises BadChangeError."""
+    known = [each for each in wanted.values() if each is not None]
+    changed = apply(picture, spec, known)
+    status = compare(picture, changed, spec, as_of)
+    foresight = Foresight(changed, None)
+    untold = [
+        each.key for each in known if _state(changed.plan, each) == "waits"
+        and not foresight.unstated_beside(each)
+    ]  # fmt: skip
+    if untold:
+        foresight = Foresight(changed, _look_ahead(changed, untold, is_late))
+    status.workloads = list(_prospects(foresight, wanted))
+    return status
+
+
+def _prospects(
+    foresight: Foresight, wanted: Mapping[str, WorkloadView | None]
+) -> Iterator[Prospect]:
+    plan = foresight.picture.plan
+    for key, workload in wanted.items():
+        if workload is None:
+            yield Prospect(workload=key, state="not ours", message="no pod of it asks for GPUs")
+            continue
+        refused, state = plan.waits.get(key), _state(plan, workload)
+        told = Prospect(
+            workload=key,
+            state=state,
+            project=workload.project,
+            request=format_gpus(asked_milli(workload)),
+            stops=sum(each.beneficiary == key for each in plan.evictions),
+            moves=sum(each.beneficiary == key for each in plan.moves),
+        )
+        forecast = foresight.of(workload)
+        if state == "starts":
+            told.is_within_quota = forecast.word == "promised"
+            told.message = forecast.message
+        elif refused is not None:
+            told.reason, told.message = refused.reason, refused.detail.removeprefix(f"{key}: ")
+            told.earliest = forecast.earliest if state == "waits" else ""
+        yield told
+
+
+def _state(plan: Plan, workload: WorkloadView) -> Prospects:
+    if starts(plan, workload):
+        return "starts"
+    refused = plan.waits.get(workload.key)
+    if refused is not None and (refused.reason in NOT_IN_LINE or NEVER in refused.detail):
+        return "never"
+    return "waits"
+
+
+class _SeenEnough(Exception):  # noqa: N818 (it ends a run, and is no error)
+    """All that was asked about has started, or time is up."""
+
+
+def _look_ahead(picture: Picture, keys: Sequence[str], is_late: Callable[[], bool]) -> Outlook:
+    """When these workloads start by the run times that are stated."""
+    now_s, workloads = picture.snapshot.now_s, picture.snapshot.workloads
+    if len(workloads) > MOST_WORKLOADS:
+        return Outlook(now_s, is_too_large=True)
+
+    def pause() -> None:
+        if is_late() or all(key in ahead.starts for key in keys):
+            raise _SeenEnough
+
+    ahead = Ahead(picture, pause=pause)
+    is_cut = False
+    try:
+        ahead.run()
+        is_cut = ahead.is_cut
+    except _SeenEnough:
+        is_cut = any(key not in ahead.starts for key in keys)
+    return Outlook(now_s, dict(ahead.starts), frozenset(workloads), is_cut=is_cut)
