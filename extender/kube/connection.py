@@ -8,7 +8,7 @@ import asyncio
 import os
 import socket
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -33,13 +33,18 @@ RENEW_EVERY_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the configuration comes from. An empty `kubeconfig` means: find it."""
+    """Where the configuration comes from. An empty `kubeconfig` means: find it.
+
+    `text` is a kubeconfig itself, in place of a file, such as a Secret holds. What wrote it may not
+    make this program read a file or start another: credentials stand in it, or it is refused.
+    """
 
     kubeconfig: str = ""
     context: str = ""
     user_agent: str = "ballast"
     #: Sent with every request, such as those by which an identity is impersonated.
     headers: tuple[tuple[str, str], ...] = ()
+    text: str = field(default="", repr=False)
 
 
 #: What reading a configuration raises where the file is not what it should be; the library looks
@@ -149,9 +154,15 @@ async def _read_configuration(source: Source) -> Any:
     path = source.kubeconfig or os.environ.get("KUBECONFIG", "")
     default = Path.home() / ".kube" / "config"
     try:
-        if path and not _is_there(path):
+        if source.text:
+            path = "the kubeconfig"
+            document = _embedded(source.text)
+            await _config.load_kube_config_from_dict(
+                document, source.context or None, client_configuration=configuration
+            )
+        elif path and not _is_there(path):
             raise Misconfigured(f"{path}: there is no such kubeconfig")
-        if not path and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        elif not path and os.environ.get("KUBERNETES_SERVICE_HOST"):
             _config.load_incluster_config(client_configuration=configuration)
         elif path or default.exists():
             await _config.load_kube_config(
@@ -169,6 +180,29 @@ async def _read_configuration(source: Source) -> Any:
         where = path or "the pod's service account"
         raise Misconfigured(f"{where}: cannot be used to reach an API server: {error}") from error
     return configuration
+
+
+#: What a kubeconfig in memory may not have: it leads to a file, a program or no proof of identity.
+_NOT_EMBEDDED: Final = {
+    "clusters": ("cluster", ("certificate-authority", "insecure-skip-tls-verify", "proxy-url")),
+    "users": (
+        "user",
+        ("client-certificate", "client-key", "tokenFile", "exec", "auth-provider", "password"),
+    ),
+}
+
+
+def _embedded(text: str) -> Any:
+    """The document of a kubeconfig whose credentials stand in it. Raises ValueError for others."""
+    document = yaml.safe_load(text)
+    if not isinstance(document, dict):
+        raise ValueError("it is no kubeconfig")
+    for listed, (inner, refused) in _NOT_EMBEDDED.items():
+        for entry in document.get(listed) or ():
+            for key in refused:
+                if entry.get(inner, {}).get(key):
+                    raise ValueError(f"{key} is not allowed here: give the data itself")
+    return document
 
 
 def _is_there(paths: str) -> bool:

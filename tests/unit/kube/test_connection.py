@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from extender.kube.connection import Connection, Source, namespace_of
 from extender.kube.errors import Misconfigured
@@ -51,3 +52,43 @@ async def test_a_kubeconfig_that_is_not_there_is_one_sentence(
     both = f"{tmp_path / 'none'}:{kubeconfig(tmp_path, 'https://[::1]:6443')}"
     connection = await Connection.open(Source(both))
     await connection.close()
+
+
+def embedded(user: dict[str, object], **cluster: object) -> str:
+    """The text of a kubeconfig with this user, as a Secret holds it."""
+    document = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:6443", **cluster}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    return yaml.safe_dump(document)
+
+
+async def test_a_kubeconfig_in_memory_logs_in_by_its_own_token() -> None:
+    source = Source(text=embedded({"token": "secret-word"}))
+    connection = await Connection.open(source)
+    await connection.close()
+    assert await connection.headers() == {"authorization": "Bearer secret-word"}
+    assert "secret-word" not in repr(source)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (embedded({"exec": {"command": "sh"}}), "exec is not allowed here"),
+        (embedded({"tokenFile": "/etc/hostname"}), "tokenFile is not allowed"),
+        (embedded({"client-key": "/etc/hostname"}), "client-key is not allowed"),
+        (embedded({}, **{"certificate-authority": "/etc/hostname"}), "certificate-authority is"),
+        (embedded({}, **{"insecure-skip-tls-verify": True}), "insecure-skip-tls-verify is not"),
+        ("[]", "it is no kubeconfig"),
+        ("a: b", "the kubeconfig: cannot be used"),
+        ("{", "the kubeconfig: cannot be used"),
+        ("users: 3", "the kubeconfig: cannot be used"),
+    ],
+)
+async def test_a_kubeconfig_in_memory_reads_no_file_and_starts_no_program(
+    text: str, why: str
+) -> None:
+    with pytest.raises(Misconfigured, match=why):
+        await Connection.open(Source(text=text))
