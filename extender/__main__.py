@@ -177,14 +177,10 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
 )
 def control(identity: str, metrics_listen: str, **given: Any) -> None:
     """Decide what runs: the fair-share cycle, one leader at a time."""
-    import secrets  # noqa: PLC0415
-    import socket  # noqa: PLC0415
-
     from extender.cycle.controller import ControlOptions  # noqa: PLC0415
     from extender.kube.anew import run_anew  # noqa: PLC0415
 
-    host = os.environ.get("POD_NAME") or socket.gethostname()
-    options = ControlOptions(identity=identity or f"{host}-{secrets.token_hex(4)}", **given)
+    options = ControlOptions(identity=_identity(identity), **given)
     _run(run_anew(lambda: _control(options, metrics_listen)))
 
 
@@ -197,6 +193,52 @@ def view(**given: Any) -> None:
     from extender.view.program import ViewOptions, run  # noqa: PLC0415
 
     _run(run(ViewOptions(**given)))
+
+
+@main.command(hidden=True)
+@click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
+@click.option("--namespace", default="ballast-system", show_default=True, help="Of the Lease.")
+@click.option("--identity", default="", help="Default: host name and a random end.")
+@click.option("--metrics-listen", default="127.0.0.1:8892", show_default=True)
+@click.option(
+    "--secrets-namespace",
+    default="kueue-system",
+    show_default=True,
+    help="Where the kubeconfig Secrets are that MultiKueueClusters name.",
+)
+@click.option(
+    "--reserve-within",
+    "reserve_s",
+    type=click.FloatRange(min=1.0),
+    default=300.0,
+    show_default=True,
+    help="Seconds that a nominated cluster has to admit a Workload.",
+)
+@click.option(
+    "--answer-within",
+    "answer_s",
+    type=click.FloatRange(min=0.1, max=60.0),
+    default=15.0,
+    show_default=True,
+    help="Seconds that a cluster has to answer.",
+)
+@click.option(
+    "--lease-duration", "lease_duration_s", default=15.0, show_default=True, help="Seconds."
+)
+def dispatch(identity: str, **given: Any) -> None:
+    """Name the cluster that a Workload of MultiKueue goes to, one leader at a time."""
+    from extender.dispatch.program import DispatchOptions, run  # noqa: PLC0415
+
+    _run(run(DispatchOptions(identity=_identity(identity), **given)))
+
+
+def _identity(stated: str) -> str:
+    """The name of this process in an election."""
+    import secrets  # noqa: PLC0415
+    import socket  # noqa: PLC0415
+
+    host = os.environ.get("POD_NAME") or socket.gethostname()
+    return stated or f"{host}-{secrets.token_hex(4)}"
 
 
 def complete_for_kubectl() -> None:

@@ -56,6 +56,8 @@ LABEL_PREEMPTIBILITY: Final = "ballast.dev/preemptibility"
 
 #: The condition of a pod that has waited: whether it has its place, and if not, why.
 CONDITION_PLACED: Final = "ballast.dev/Placed"
+#: Of a Workload of Kueue: whether a cluster was nominated for it, and what each one answered.
+CONDITION_DISPATCHED: Final = "ballast.dev/Dispatched"
 #: What the controller decided, written in the patch that removes the gate: `<epoch> <node>`.
 ANNOTATION_PLAN: Final = "ballast.dev/plan"
 #: The row that was taken back from an unbound pod, and may never be bound:

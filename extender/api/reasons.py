@@ -67,6 +67,9 @@ class Reason(StrEnum):
     # What a project has used of its budget of GPU-hours, besides OVER_BUDGET.
     WITHIN_BUDGET = "WithinBudget"
     USAGE_UNKNOWN = "UsageUnknown"
+    # A Workload of Kueue is sent to one of several clusters, or to none.
+    NOMINATED = "Nominated"
+    NO_CLUSTER = "NoCluster"
     # The extender refuses a node.
     NOT_PLANNED = "NotPlanned"
     PLANNED_ELSEWHERE = "PlannedElsewhere"
@@ -123,6 +126,8 @@ SENTENCES: dict[Reason, str] = {
     Reason.ABOVE_FAIR_SHARE: "its pods hold more than its fair share",
     Reason.WITHIN_BUDGET: "it has GPU-hours of this month left",
     Reason.USAGE_UNKNOWN: "what it used this month is not known, so its budget has no effect",
+    Reason.NOMINATED: "the clusters were asked, and the best was nominated",
+    Reason.NO_CLUSTER: "no cluster that gave an answer can run it",
     Reason.NOT_PLANNED: "the pod is not planned and may not be placed directly",
     Reason.PLANNED_ELSEWHERE: "the pod is planned on another node",
     Reason.PLAN_NOT_RESERVED: "the pod's plan has no row in the ledger",

@@ -1,0 +1,146 @@
+"""Asking the worker clusters, each by the kubeconfig that Kueue reaches it with.
+
+A MultiKueueCluster names a Secret; the same name is looked up in the namespace that the program was
+given, so that an installation can keep kubeconfigs of narrower rights in a namespace of its own.
+"""
+
+import asyncio
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import structlog
+
+from extender.dispatch.kinds import KUBECONFIG_KEY, SECRETS, MultiKueueCluster, Secret
+from extender.dispatch.ranking import Heard
+from extender.kube.client import Client
+from extender.kube.connection import Connection, Source
+from extender.kube.errors import KubeError, Misconfigured, NotFound, Throttled, Unavailable
+from extender.kube.transport import Call
+from extender.view.answers import API_VERSION, Prospect, SimulationSpec, WantedWorkload
+
+#: A cluster that gave no answer in time is passed over for so long: waiting for it again and again
+#: would keep all other work waiting.
+SILENT_S: Final = 30.0
+_PATH: Final = f"/apis/{API_VERSION}/simulations"
+
+_log = structlog.get_logger(__name__)
+
+
+class _Status(msgspec.Struct):
+    workloads: list[Prospect] = []
+
+
+class _Told(msgspec.Struct):
+    """The part of a Simulation that is read; a newer version may have more."""
+
+    status: _Status
+
+
+class _CannotAskError(Exception):
+    """Why a cluster can't be asked, as the condition says it."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """The connection to a cluster, and the version of the Secret that it was made of."""
+
+    version: str
+    client: Client
+
+
+class WorkerClusters:
+    """Connections to worker clusters, each made when it is needed, and again for a new Secret."""
+
+    def __init__(self, manager: Client, secrets_namespace: str, answer_s: float) -> None:
+        self._manager = manager
+        self._namespace = secrets_namespace
+        self._answer_s = answer_s
+        self._known: dict[str, _Known] = {}
+        #: Clusters that gave no answer in time: until when they are not asked again, and why.
+        self._silent: dict[str, tuple[float, str]] = {}
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for known in self._known.values():
+            await known.client.close()
+        self._known.clear()
+
+    async def ask(
+        self, name: str, cluster: MultiKueueCluster | None, wanted: list[WantedWorkload]
+    ) -> Heard:
+        """What becomes of the last of `wanted` there, with the others submitted before it.
+
+        Never raises: a cluster that gives no answer within `answer_s` is one that said nothing.
+        """
+        clock = asyncio.get_running_loop().time
+        until, why = self._silent.get(name, (0.0, ""))
+        if clock() < until:
+            return Heard(name, silence=why)
+        spec = SimulationSpec(workloads=wanted)
+        try:
+            client = await self._client(name, cluster)
+            body = {"spec": spec}
+            call = Call("POST", _PATH, "simulations", body=body, deadline_s=self._answer_s)
+            told = msgspec.json.decode(await client.send(call), type=_Told).status.workloads
+        except _CannotAskError as error:
+            return Heard(name, silence=str(error))
+        except KubeError as error:
+            if isinstance(error, Unavailable):
+                self._silent[name] = clock() + SILENT_S, _why(error)
+            return Heard(name, silence=_why(error))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return Heard(name, silence=f"its answer can't be read: {error}")
+        return Heard(name, told[-1]) if told else Heard(name, silence="its answer is empty")
+
+    async def _client(self, name: str, cluster: MultiKueueCluster | None) -> Client:
+        if cluster is None:
+            raise _CannotAskError("there is no MultiKueueCluster of this name")
+        if not cluster.is_active:
+            raise _CannotAskError("Kueue is not connected to it (condition Active)")
+        where = cluster.spec.cluster_source.kube_config
+        if where is None or where.location_type != "Secret":
+            raise _CannotAskError("its kubeconfig is in no Secret; ballast dispatch reads Secrets")
+        secret = await self._secret(where.location)
+        known, version = self._known.get(name), secret.metadata.resource_version
+        if known is not None and known.version == version:
+            return known.client
+        client = Client(await Connection.open(Source(text=self._text(secret))))
+        if known is not None:
+            await known.client.close()
+        self._known[name] = _Known(version, client)
+        _log.info("connected to a cluster", cluster=name, secret=where.location)
+        return client
+
+    async def _secret(self, name: str) -> Secret:
+        try:
+            return await self._manager.get(SECRETS, name, self._namespace)
+        except NotFound:
+            raise _CannotAskError(f"there is no Secret {self._namespace}/{name}") from None
+
+    def _text(self, secret: Secret) -> str:
+        where = f"Secret {secret.metadata.namespace}/{secret.metadata.name}"
+        try:
+            text = base64.b64decode((secret.data or {})[KUBECONFIG_KEY], validate=True).decode()
+        except KeyError:
+            raise _CannotAskError(f"{where} has no key {KUBECONFIG_KEY!r}") from None
+        except (binascii.Error, UnicodeDecodeError):
+            raise _CannotAskError(f"{where}: its {KUBECONFIG_KEY!r} is no text") from None
+        if not text.strip():
+            raise _CannotAskError(f"{where}: its {KUBECONFIG_KEY!r} is empty")
+        return text
+
+
+def _why(error: KubeError) -> str:
+    """What a request's failure means for the platform team."""
+    if isinstance(error, NotFound):
+        return "no ballast view is installed there"
+    if isinstance(error, Misconfigured | Throttled | Unavailable):
+        return error.message
+    if error.status == 403:
+        return (
+            "its account may not create simulations.view.ballast.dev (ClusterRole ballast-ask-all)"
+        )
+    return error.message

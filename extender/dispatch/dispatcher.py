@@ -1,0 +1,185 @@
+"""The loop: of the Workloads that are due, one after the other, ask every cluster and nominate."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NoReturn
+
+import msgspec
+import structlog
+from prometheus_client import Counter
+
+from extender.api import names
+from extender.api.objects import Condition
+from extender.api.reasons import Reason
+from extender.dispatch.clusters import WorkerClusters
+from extender.dispatch.desk import Desk
+from extender.dispatch.kinds import WORKLOADS, Asked, Workload
+from extender.dispatch.nomination import nominate
+from extender.dispatch.ranking import Heard, choose
+from extender.dispatch.turns import Turn, Turns, version_of
+from extender.kube.client import Client
+from extender.kube.errors import Conflict, KubeError, NotFound, NotLeading
+from extender.kube.wire import decode_object
+from extender.view.answers import WantedPods, WantedWorkload
+
+#: A Workload whose write failed is looked at again after so many seconds.
+RETRY_S: Final = 5.0
+
+_log = structlog.get_logger(__name__)
+_ANSWERS = Counter(
+    "ballast_dispatch_answers_total",
+    "Answers of worker clusters: starts, waits, never, not ours, silent.",
+    ["cluster", "answer"],
+)
+_NOMINATIONS = Counter(
+    "ballast_dispatch_nominations_total", "Nominations that were written.", ["cluster"]
+)
+_LAPSED = Counter(
+    "ballast_dispatch_lapsed_nominations_total",
+    "Nominations that no cluster admitted in time.",
+    ["cluster"],
+)
+
+
+class Dispatcher:
+    """Nominates clusters for the Workloads of `desk`; one at a time, so that each question counts
+    what was nominated before it."""
+
+    def __init__(
+        self, client: Client, desk: Desk, clusters: WorkerClusters, reserve_s: float
+    ) -> None:
+        self._client = client
+        self._desk = desk
+        self._clusters = clusters
+        self._clock = asyncio.get_running_loop().time
+        self._turns = Turns(reserve_s, self._clock)
+
+    async def run(self, changed: asyncio.Event) -> NoReturn:
+        """Nominate until cancelled; looks whenever `changed` is set or a Workload is due."""
+        while True:
+            changed.clear()
+            await self.step()
+            due = self._turns.next_due()
+            timeout_s = None if due is None else max(0.0, due - self._clock())
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await changed.wait()
+            except TimeoutError:
+                continue
+
+    async def step(self) -> None:
+        """Ask about every Workload that is due now."""
+        pending = self._desk.pending()
+        self._turns.keep(pending)
+        for workload in pending.values():
+            turn = self._turns.look(workload)
+            if turn.due <= self._clock():
+                await self._decide(workload.key, turn)
+
+    async def _decide(self, key: str, turn: Turn) -> None:
+        """Ask and nominate; what goes wrong with one Workload stops no other."""
+        namespace, _, name = key.partition("/")
+        turn_again = self._clock() + RETRY_S
+        try:
+            body = await self._client.get_raw(WORKLOADS.url(namespace, name))
+            await self._ask_and_nominate(_Read.of(body), turn)
+        except NotLeading:
+            raise
+        except (NotFound, Conflict):
+            # The watch will say how it has changed since it was read.
+            turn.due = turn_again
+        except KubeError as error:
+            turn.due = turn_again
+            _log.warning("could not nominate", workload=key, error=error.message)
+        except Exception:
+            self._turns.refuse(turn)
+            _log.exception("a Workload could not be asked about", workload=key)
+
+    async def _ask_and_nominate(self, read: "_Read", turn: Turn) -> None:
+        check = self._desk.check_of(read.workload)
+        if not check:
+            turn.due = self._clock() + RETRY_S
+            return
+        for cluster in turn.nominated:
+            _LAPSED.labels(cluster).inc()
+        self._turns.lapse(turn)
+        wanted = read.wanted
+        if isinstance(wanted, str):
+            self._turns.refuse(turn)
+            await self._tell(read, Reason.INVALID_REQUEST, wanted)
+            return
+        heard = await self._ask_all(self._desk.clusters_of(check), wanted)
+        chosen = choose(heard, turn.tried)
+        told = "; ".join(map(str, heard)) or f"AdmissionCheck {check} leads to no MultiKueueConfig"
+        if not chosen:
+            self._turns.refuse(turn)
+            await self._tell(read, Reason.NO_CLUSTER, told)
+            return
+        if read.workload.status.nominated_cluster_names != chosen:
+            turn.version = version_of((await nominate(self._client, read.whole, chosen)).metadata)
+            for cluster in chosen:
+                _NOMINATIONS.labels(cluster).inc()
+        self._turns.nominate(turn, chosen, wanted)
+        _log.info("nominated", workload=read.workload.key, clusters=chosen, answers=told)
+        await self._tell(read, Reason.NOMINATED, f"{', '.join(chosen)}. {told}")
+
+    async def _ask_all(self, clusters: Sequence[str], wanted: WantedWorkload) -> list[Heard]:
+        heard = await asyncio.gather(
+            *(
+                self._clusters.ask(
+                    name, self._desk.cluster(name), [*self._turns.in_flight(name, wanted), wanted]
+                )
+                for name in clusters
+            )
+        )
+        for each in heard:
+            answer = each.prospect.state if each.prospect else "silent"
+            _ANSWERS.labels(each.cluster, answer).inc()
+        return list(heard)
+
+    async def _tell(self, read: "_Read", reason: Reason, message: str) -> None:
+        """The condition `ballast.dev/Dispatched`, written when it says something else."""
+        status = "True" if reason is Reason.NOMINATED else "False"
+        found, meta = read.workload.status.conditions, read.workload.metadata
+        before = next((c for c in found if c.type == names.CONDITION_DISPATCHED), None)
+        if before and (before.status, before.reason, before.message) == (status, reason, message):
+            return
+        since = before.last_transition_time if before and before.status == status else None
+        condition = Condition(
+            type=names.CONDITION_DISPATCHED,
+            status=status,
+            reason=reason,
+            message=message,
+            last_transition_time=since or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )
+        body = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
+        await self._client.apply(WORKLOADS, meta.name, body, meta.namespace, "status")
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A Workload as it is now: whole, what is looked at, and what clusters are asked about, or why
+    that can't be read."""
+
+    whole: dict[str, Any]
+    workload: Workload
+    wanted: WantedWorkload | str
+
+    @classmethod
+    def of(cls, body: bytes) -> "_Read":
+        """What an answer of the API server says."""
+        return cls(msgspec.json.decode(body), decode_object(WORKLOADS, body), _wanted_of(body))
+
+
+def _wanted_of(body: bytes) -> WantedWorkload | str:
+    try:
+        asked = msgspec.json.decode(body, type=Asked)
+    except msgspec.DecodeError as error:
+        return f"its pod sets can't be read: {error}"
+    meta = asked.metadata
+    pod_sets = [
+        WantedPods(template=each.template.copy(), count=each.count) for each in asked.spec.pod_sets
+    ]
+    return WantedWorkload(namespace=meta.namespace, name=meta.name, pod_sets=pod_sets)

@@ -1,0 +1,103 @@
+"""`ballast dispatch` as a process: watches always, and nominates while it holds the Lease."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final
+
+from extender.dispatch.clusters import WorkerClusters
+from extender.dispatch.desk import WATCHED, Desk
+from extender.dispatch.dispatcher import Dispatcher
+from extender.http.app import build_observation_app
+from extender.http.server import Address, Listener
+from extender.kube.anew import run_anew
+from extender.kube.client import Client
+from extender.kube.election import Election, Leadership
+from extender.kube.reflector import Reflector
+
+LEASE: Final = "ballast-dispatch"
+
+
+@dataclass(slots=True, frozen=True)
+class DispatchOptions:
+    """What the command line says; times in seconds."""
+
+    identity: str
+    metrics_listen: str
+    kubeconfig: str = ""
+    namespace: str = "ballast-system"
+    secrets_namespace: str = "kueue-system"
+    lease_duration_s: float = 15.0
+    reserve_s: float = 300.0
+    answer_s: float = 15.0
+
+
+class Dispatch:
+    """The program's parts, over connections that its caller closes."""
+
+    def __init__(self, reader: Client, writer: Client, options: DispatchOptions) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._options = options
+        self._changed = asyncio.Event()
+        self._desk = Desk(self._changed.set)
+        self._reflectors: list[Reflector[Any]] = [
+            Reflector(reader, each, self._desk.apply, ends_on_restore=True) for each in WATCHED
+        ]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all there was at the start is known."""
+        return all(each.is_synced for each in self._reflectors)
+
+    def note_sizes(self) -> None:
+        """There are no gauges of its size."""
+
+    async def run(self) -> None:
+        """Watch and nominate until cancelled."""
+        options = self._options
+        lease_s = options.lease_duration_s
+        election = Election(
+            self._reader, options.namespace, LEASE, options.identity, duration_s=lease_s,
+            renew_s=lease_s * 2 / 3, retry_s=lease_s * 2 / 15,
+        )  # fmt: skip
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in self._reflectors:
+                tasks.create_task(reflector.run())
+            await asyncio.gather(*(each.wait_synced() for each in self._reflectors))
+            await election.run(self._lead)
+
+    async def _lead(self, leadership: Leadership) -> None:
+        """Begins with nothing remembered: another may have nominated meanwhile."""
+        options = self._options
+        self._writer.before_write = leadership.check
+        clusters = WorkerClusters(self._reader, options.secrets_namespace, options.answer_s)
+        try:
+            dispatcher = Dispatcher(self._writer, self._desk, clusters, options.reserve_s)
+            await dispatcher.run(self._changed)
+        finally:
+            await clusters.close()
+
+
+async def run(options: DispatchOptions) -> None:
+    """Watch and nominate until cancelled. Raises ListenError or a KubeError when it cannot start
+    as asked."""
+
+    async def serve() -> None:
+        path = options.kubeconfig or None
+        async with (
+            await Client.connect(path, user_agent="ballast-dispatch") as reader,
+            await Client.connect(path, user_agent="ballast-dispatch") as writer,
+        ):
+            program = Dispatch(reader, writer, options)
+            listener = Listener(
+                build_observation_app(program), Address.parse(options.metrics_listen)
+            )
+            await listener.open()
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(listener.run())
+                    tasks.create_task(program.run())
+            finally:
+                await listener.close()
+
+    await run_anew(serve)
