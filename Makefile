@@ -48,6 +48,9 @@ helm: setup ## make Helm for the tests of the chart, once, outside the tree
 login: setup ## make OAuth2 Proxy and an OpenID provider for the tests of logins, outside the tree
 	@$(PY) -m tests.support.login
 
+kueue: setup ## make Kueue for the tests of many clusters, once, outside the tree
+	@$(PY) -m tests.support.kueue
+
 drivers: setup ## fetch NVIDIA's libraries of three branches for tests (12 MB), outside the tree
 	@$(PY) -m tests.support.drivers $(ARGS)
 

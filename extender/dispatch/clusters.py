@@ -79,21 +79,31 @@ class WorkerClusters:
         until, why = self._silent.get(name, (0.0, ""))
         if clock() < until:
             return Heard(name, silence=why)
-        spec = SimulationSpec(workloads=wanted)
         try:
-            client = await self._client(name, cluster)
-            body = {"spec": spec}
-            call = Call("POST", _PATH, "simulations", body=body, deadline_s=self._answer_s)
-            told = msgspec.json.decode(await client.send(call), type=_Told).status.workloads
+            async with asyncio.timeout(self._answer_s):
+                return Heard(name, await self._ask(await self._client(name, cluster), wanted))
         except _CannotAskError as error:
             return Heard(name, silence=str(error))
+        except TimeoutError:
+            why = f"no answer within {self._answer_s:g} s"
         except KubeError as error:
-            if isinstance(error, Unavailable):
-                self._silent[name] = clock() + SILENT_S, _why(error)
-            return Heard(name, silence=_why(error))
+            why = _why(error)
+            if not isinstance(error, Unavailable):
+                return Heard(name, silence=why)
+        self._silent[name] = clock() + SILENT_S, why
+        return Heard(name, silence=why)
+
+    async def _ask(self, client: Client, wanted: list[WantedWorkload]) -> Prospect:
+        body = {"spec": SimulationSpec(workloads=wanted)}
+        # The time of the whole question is the caller's.
+        call = Call("POST", _PATH, "simulations", body=body, deadline_s=2 * self._answer_s)
+        try:
+            told = msgspec.json.decode(await client.send(call), type=_Told).status.workloads
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return Heard(name, silence=f"its answer can't be read: {error}")
-        return Heard(name, told[-1]) if told else Heard(name, silence="its answer is empty")
+            raise _CannotAskError(f"its answer can't be read: {error}") from None
+        if not told:
+            raise _CannotAskError("its answer is empty")
+        return told[-1]
 
     async def _client(self, name: str, cluster: MultiKueueCluster | None) -> Client:
         if cluster is None:

@@ -39,8 +39,7 @@ class Heard:
             return f"gave no answer: {self.silence}"
         if found.state == "starts":
             where = "within quota" if found.is_within_quota else "above quota"
-            leave = f"{found.stops} pods stop and {found.moves} move for it"
-            return f"starts now, {where}, {leave if found.stops + found.moves else 'stops nothing'}"
+            return f"starts now, {where}, {_price(found) or 'stops nothing'}"
         why = ": ".join(filter(None, (found.reason, found.message)))
         if found.state == "waits":
             when = f", not before {found.earliest}" if found.earliest else ""
@@ -67,6 +66,12 @@ def choose(heard: Sequence[Heard], tried: Iterable[str] = ()) -> list[str]:
     passed = set(tried)
     fresh = [each for each in able if each.cluster not in passed]
     return [each.cluster for each in (fresh or able)[:1]]
+
+
+def _price(found: Prospect) -> str:
+    """How many pods leave for it; empty where none does."""
+    counted = (("stops", found.stops), ("moves", found.moves))
+    return " and ".join(f"{verb} {n} pod{'' if n == 1 else 's'}" for verb, n in counted if n)
 
 
 def _rank(heard: Heard) -> tuple[bool, bool, bool, int, bool, str]:

@@ -23,7 +23,7 @@ WITH_DEFINITIONS = MANIFESTS / "install"
 INSTALL = MANIFESTS / "install.yaml"
 OVERLAYS = tuple(sorted(each.parent.name for each in MANIFESTS.glob("overlays/*/kustom*.yaml")))
 #: Overlays without programs, which are applied beside one of the others.
-BESIDE = ("crds", "monitoring", "priority-class-aliases", "view", "web")
+BESIDE = ("crds", "dispatch", "monitoring", "priority-class-aliases", "view", "web")
 #: Overlays that bring programs.
 WHOLE = tuple(each for each in OVERLAYS if each not in BESIDE)
 Document = dict[str, Any]

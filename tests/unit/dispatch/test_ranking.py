@@ -55,7 +55,8 @@ def test_work_without_gpus_goes_to_every_cluster_that_answers() -> None:
     ("heard", "told"),
     [
         (WITHIN, "within: starts now, within quota, stops nothing"),
-        (ABOVE_STOPS, "above-stops: starts now, above quota, 1 pods stop and 0 move for it"),
+        (says("b", stops=2, moves=1), "b: starts now, above quota, stops 2 pods and moves 1 pod"),
+        (ABOVE_STOPS, "above-stops: starts now, above quota, stops 1 pod"),
         (
             says("w", "waits", reason="OverFairShare", message="no", earliest="2026-01-01T01:00Z"),
             "w: waits, not before 2026-01-01T01:00Z (OverFairShare: no)",

@@ -1,0 +1,1 @@
+"""The dispatcher on real control planes, with Kueue itself."""
