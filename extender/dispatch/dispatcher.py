@@ -26,6 +26,8 @@ from extender.view.answers import WantedPods, WantedWorkload
 
 #: A Workload whose write failed is looked at again after so many seconds.
 RETRY_S: Final = 5.0
+#: Between two looks at all Workloads: a burst of events costs one look.
+PAUSE_S: Final = 0.2
 
 _log = structlog.get_logger(__name__)
 _ANSWERS = Counter(
@@ -61,6 +63,7 @@ class Dispatcher:
         while True:
             changed.clear()
             await self.step()
+            await asyncio.sleep(PAUSE_S)
             due = self._turns.next_due()
             timeout_s = None if due is None else max(0.0, due - self._clock())
             try:

@@ -251,8 +251,9 @@ class Change(Answer):
 class Prospect(Answer, kw_only=True):
     """What becomes of a workload that was asked about.
 
-    `stops` and `moves` are pods that leave for it. `earliest`: before when it does not start, of
-    one that waits and where that can be known (`Forecast`).
+    It starts within quota where its project and the queues above hold no more than their quotas
+    then. `stops` and `moves` are pods that leave for it. `earliest`: before when it does not start,
+    of one that waits, where that can be known (`Forecast`).
     """
 
     workload: str

@@ -4,6 +4,7 @@ The answer is that of one decision with all of them there, and where it has no p
 and run times are stated, of a run ahead.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -14,7 +15,7 @@ from extender.api.objects import PodSpec
 from extender.api.units import format_gpus
 from extender.policy.placement.explain import NEVER
 from extender.policy.plan import Plan
-from extender.state.model import WorkloadView
+from extender.state.model import GPU, WorkloadView
 from extender.state.snapshot import Snapshot
 from extender.state.workloads.imagined import PodSet, Wanted
 from extender.view.ahead import Ahead
@@ -28,7 +29,7 @@ from extender.view.answers import (
 )
 from extender.view.forecast import MOST_WORKLOADS, Foresight, Outlook
 from extender.view.line import NOT_IN_LINE
-from extender.view.picture import BadChangeError, Picture, asked_milli, starts
+from extender.view.picture import BadChangeError, Picture, admission_of, asked_milli, starts
 from extender.view.simulate import apply, compare
 
 #: As many as a `Job` of a simulation may have.
@@ -107,7 +108,7 @@ def tell_of(
 def _prospects(
     foresight: Foresight, wanted: Mapping[str, WorkloadView | None]
 ) -> Iterator[Prospect]:
-    plan = foresight.picture.plan
+    plan, holds = foresight.picture.plan, _holds_after(foresight.picture)
     for key, workload in wanted.items():
         if workload is None:
             yield Prospect(workload=key, state="not ours", message="no pod of it asks for GPUs")
@@ -121,13 +122,12 @@ def _prospects(
             stops=sum(each.beneficiary == key for each in plan.evictions),
             moves=sum(each.beneficiary == key for each in plan.moves),
         )
-        forecast = foresight.of(workload)
         if state == "starts":
-            told.is_within_quota = forecast.word == "promised"
-            told.message = forecast.message
+            told.is_within_quota = _is_within_quota(foresight.picture, workload, holds)
         elif refused is not None:
             told.reason, told.message = refused.reason, refused.detail.removeprefix(f"{key}: ")
-            told.earliest = forecast.earliest if state == "waits" else ""
+        if state == "waits":
+            told.earliest = foresight.of(workload).earliest
         yield told
 
 
@@ -138,6 +138,48 @@ def _state(plan: Plan, workload: WorkloadView) -> Prospects:
     if refused is not None and (refused.reason in NOT_IN_LINE or NEVER in refused.detail):
         return "never"
     return "waits"
+
+
+def _holds_after(picture: Picture) -> Counter[tuple[str, str]]:
+    """By queue and node pool: milli-GPU that it holds once the plan is carried out. A pod that
+    moves stays with its queue."""
+    plan, snapshot = picture.plan, picture.snapshot
+    holds = Counter({key: share.allocated[GPU] for key, share in plan.shares.items()})
+    changes = [
+        (given.workload.key, p.node, p.milli) for given in plan.admissions for p in given.placements
+    ]
+    changes += [(each.workload, each.pod.node, -each.pod.held_milli) for each in plan.evictions]
+    for key, node, milli in changes:
+        ix, workload = snapshot.nodes.ix_of(node), snapshot.workloads.get(key)
+        if ix is not None and workload is not None:
+            for queue in _lineage(snapshot, workload):
+                holds[queue, snapshot.nodes.pool[ix]] += milli
+    return holds
+
+
+def _is_within_quota(
+    picture: Picture, workload: WorkloadView, holds: Counter[tuple[str, str]]
+) -> bool:
+    """Whether its project and the queues above hold no more than their quotas with it, in each
+    node pool where it has a place."""
+    snapshot, given = picture.snapshot, admission_of(picture.plan, workload.key)
+    ixs = (
+        snapshot.nodes.ix_of(placement.node) for placement in (given.placements if given else ())
+    )
+    pools = {snapshot.nodes.pool[ix] for ix in ixs if ix is not None}
+    keys = [(queue, pool) for queue in _lineage(snapshot, workload) for pool in pools]
+    shares = picture.plan.shares
+    return bool(keys) and all(
+        key in shares and holds[key] <= shares[key].quota[GPU] for key in keys
+    )
+
+
+def _lineage(snapshot: Snapshot, workload: WorkloadView) -> Iterator[str]:
+    """The workload's project, and the queues above it."""
+    queue = snapshot.queues.get(workload.project)
+    while queue is not None:
+        yield queue.name
+        queue = snapshot.queues.get(queue.parent)
 
 
 class _SeenEnough(Exception):  # noqa: N818 (it ends a run, and is no error)

@@ -129,6 +129,11 @@ class Worker:
         self.admin.post("/apis/batch/v1/namespaces/locals/jobs", body)
         wait_for(lambda: self.n_running("locals") == n_gpus, DONE_S, "the local work to run")
 
+    def hold(self, policy: str) -> None:
+        """Whether Kueue admits anything here: None or Hold."""
+        patch = json.dumps({"spec": {"stopPolicy": policy}})
+        run_kubectl(self.plane, "patch", "clusterqueue", QUEUE, "--type=merge", f"--patch={patch}")
+
     def n_running(self, namespace: str) -> int:
         """Running pods of the namespace."""
         pods = self.admin.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
@@ -212,8 +217,9 @@ class Manager:
         found = [each for each in conditions if each["type"] == "ballast.dev/Dispatched"]
         return found[0] if found else {"status": "", "reason": "", "message": ""}
 
-    def dispatcher(self, name: str) -> Program:
-        """`ballast dispatch` with the rights of the overlay; the caller starts and ends it."""
+    def dispatcher(self, name: str, reserve_s: int) -> Program:
+        """`ballast dispatch` with the rights of the overlay, whose nominations hold for so long;
+        the caller starts and ends it."""
         port = free_port()
         account = "system:serviceaccount:ballast-system:ballast-dispatch"
         groups = ("system:serviceaccounts", "system:serviceaccounts:ballast-system")
@@ -224,7 +230,7 @@ class Manager:
             f"--metrics-listen={LOOPBACK}:{port}",
             f"--identity={name}",
             "--lease-duration=3",
-            "--reserve-within=60",
+            f"--reserve-within={reserve_s}",
             "--answer-within=10",
         ]
         return Program(name, argv, port, self.plane.logs / f"ballast-{name}.log")

@@ -40,13 +40,14 @@ def test_a_job_runs_in_the_cluster_where_it_starts_within_quota(three: Three) ->
         manager.connect(worker.name, worker.kubeconfig())
     manager.connect("broken", None)
     manager.join("broken", "busy", "free")
-    first, second = manager.dispatcher("first"), manager.dispatcher("second")
+    first, second = manager.dispatcher("first", 60), manager.dispatcher("second", 15)
     try:
         first.start()
         second.start()
         _the_busy_cluster_is_passed_over(manager, busy, free)
         _what_no_cluster_can_run_is_said(manager)
         first.kill()
+        _a_nomination_that_lapses_is_followed_by_another(manager, busy, free)
         _a_silent_cluster_is_passed_over(manager, busy, free)
     finally:
         second.end()
@@ -78,14 +79,28 @@ def _what_no_cluster_can_run_is_said(manager: Manager) -> None:
     assert not manager.status("huge").get("nominatedClusterNames")
 
 
+def _a_nomination_that_lapses_is_followed_by_another(
+    manager: Manager, busy: Worker, free: Worker
+) -> None:
+    """The second dispatcher leads now, and the better cluster admits nothing."""
+    free.hold("Hold")
+    manager.submit("moved", 1, 1)
+    until(lambda: manager.told("moved")["message"].startswith("free. "), "the better to be named")
+    assert "free: starts now, above quota, stops nothing" in manager.told("moved")["message"]
+    assert "busy: starts now, within quota, stops 1 pod" in manager.told("moved")["message"]
+    until(lambda: manager.status("moved").get("clusterName") == "busy", "the other to be named")
+    assert manager.told("moved")["message"].startswith("busy. ")
+    until(lambda: busy.n_running(TEAM) == 1, "its pod to run in the place of borrowed work")
+    free.hold("None")
+
+
 def _a_silent_cluster_is_passed_over(manager: Manager, busy: Worker, free: Worker) -> None:
-    """The second dispatcher leads now."""
     free.view.kill()
     manager.submit("next", 1, 1)
     until(lambda: manager.status("next").get("clusterName") == "busy", "the other cluster")
     message = manager.told("next")["message"]
     assert "free: gave no answer: " in message, message
-    until(lambda: busy.n_running(TEAM) == 1, "its pod to run in the place of borrowed work")
+    until(lambda: busy.n_running(TEAM) == 2, "its pod to run in the place of borrowed work")
 
 
 def _rights_are_those_that_are_used(manager: Manager) -> None:

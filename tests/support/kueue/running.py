@@ -71,7 +71,9 @@ class Kueue:
         """Start it; returns when it serves its webhooks."""
         self._process.start()
         self._process.wait_until(self._has_certificate, READY_S)
-        self._process.wait_until(lambda: is_healthy(self._health_port, "/readyz"), READY_S)
+        self._process.wait_until(
+            lambda: is_healthy(self._health_port, "/readyz", is_tls=False), READY_S
+        )
 
     def kill(self) -> None:
         """End it."""

@@ -71,6 +71,20 @@ def test_work_that_is_owed_its_quota_starts_and_says_what_it_stops() -> None:
     assert (found.state, found.is_within_quota, found.stops) == ("starts", True, 2)
 
 
+def test_a_department_is_counted_without_what_stops() -> None:
+    made = Cluster()
+    made.node("n0", gpus=4)
+    made.department("d", quota=4)
+    made.project("a", quota=2, department="d")
+    made.project("b", quota=2, department="d")
+    made.job("b-run", "b", gpus=1, pods=4, on="n0", min=1)
+    owed = only(made, gpus(1, n_pods=2))
+    assert (owed.state, owed.is_within_quota, owed.stops) == ("starts", True, 2)
+    # Of a department that has no more than others lent it, nothing is within quota.
+    made.department("d", quota=1)
+    assert not only(made, gpus(1)).is_within_quota
+
+
 def test_work_that_waits_says_why_and_before_when_it_does_not_start() -> None:
     made = cluster()
     made.job("b-run", "b", gpus=1, pods=4, on="n1", run=600, ran=0)
