@@ -14,6 +14,7 @@ from extender.dispatch.kinds import (
     CheckState,
     MultiKueueCluster,
     MultiKueueConfig,
+    Progress,
     Workload,
 )
 
@@ -59,6 +60,13 @@ class Desk:
         others = [each for each in status.admission_checks if each not in ours]
         is_due = all(each.state == "Ready" for each in others)
         return ours[0].name if is_due and ours and ours[0].state == "Pending" else ""
+
+    def progress(self, namespace: str, name: str) -> Progress:
+        """How far the Workload is."""
+        found: Workload | None = self._objects[Workload].get(f"{namespace}/{name}")
+        if found is None or found.status.has("Finished"):
+            return "gone"
+        return "admitted" if found.status.cluster_name else "waits"
 
     def clusters_of(self, check: str) -> list[str]:
         """Names of the clusters of an AdmissionCheck, the preferred first."""

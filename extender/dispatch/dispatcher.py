@@ -75,7 +75,7 @@ class Dispatcher:
     async def step(self) -> None:
         """Ask about every Workload that is due now."""
         pending = self._desk.pending()
-        self._turns.keep(pending)
+        self._turns.keep(pending, self._desk.progress)
         for workload in pending.values():
             turn = self._turns.look(workload)
             if turn.due <= self._clock():
@@ -143,7 +143,8 @@ class Dispatcher:
         return list(heard)
 
     async def _tell(self, read: "_Read", reason: Reason, message: str) -> None:
-        """The condition `ballast.dev/Dispatched`, written when it says something else."""
+        """The condition `ballast.dev/Dispatched`, written when it says something else. It narrates:
+        a failure to write it changes nothing of what was decided."""
         status = "True" if reason is Reason.NOMINATED else "False"
         found, meta = read.workload.status.conditions, read.workload.metadata
         before = next((c for c in found if c.type == names.CONDITION_DISPATCHED), None)
@@ -158,7 +159,12 @@ class Dispatcher:
             last_transition_time=since or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         )
         body = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
-        await self._client.apply(WORKLOADS, meta.name, body, meta.namespace, "status")
+        try:
+            await self._client.apply(WORKLOADS, meta.name, body, meta.namespace, "status")
+        except NotLeading:
+            raise
+        except KubeError as error:
+            _log.warning("could not tell", workload=read.workload.key, error=error.message)
 
 
 @dataclass(frozen=True, slots=True)

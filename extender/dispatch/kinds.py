@@ -1,12 +1,14 @@
 """What is read of Kueue's kinds on the manager cluster, and of Secrets that lead to workers."""
 
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Raw, Struct, field
 
 from extender.api.objects import Condition, ObjectMeta
 from extender.kube.resources import Resource
 
+#: How far a Workload is: it waits for a cluster, one has admitted it, or it is finished or deleted.
+Progress = Literal["waits", "admitted", "gone"]
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 #: The controller that AdmissionChecks of MultiKueue name.
 MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"

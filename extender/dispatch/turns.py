@@ -7,20 +7,22 @@ no cluster can be nominated, they are asked again after `AGAIN_S`, and then afte
 time, up to `MOST_AGAIN_S`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.objects import ObjectMeta
-from extender.dispatch.kinds import Workload
+from extender.dispatch.kinds import Progress, Workload
 from extender.view.answers import WantedWorkload
 
 AGAIN_S: Final = 10.0
 MOST_AGAIN_S: Final = 600.0
 MOST_RESERVE_TIMES: Final = 8
-#: From a nomination until the pods are in the worker's picture: until then a question about other
-#: work has to count them itself.
+#: From a nomination until its pods are in the worker's picture, a question about other work has to
+#: count them itself: until Kueue says that the cluster has admitted it, and for some seconds more
+#: in which the pods are made; no longer than `SETTLE_S` in all.
 SETTLE_S: Final = 60.0
+ARRIVES_S: Final = 5.0
 #: So many nominations are counted at most, the newest first: a question has a bounded size.
 MOST_IN_FLIGHT: Final = 20
 
@@ -39,13 +41,14 @@ class Turn:
     n_refused: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Sent:
     """Work that was nominated and may not have arrived."""
 
     cluster: str
     until: float
     wanted: WantedWorkload
+    is_admitted: bool = False
 
 
 @dataclass(slots=True)
@@ -72,10 +75,17 @@ class Turns:
             found = self._of[key] = Turn(meta.uid, now)
         return found
 
-    def keep(self, keys: Iterable[str]) -> None:
-        """Forget all others: they wait no longer."""
-        wanted = set(keys)
-        self._of = {key: turn for key, turn in self._of.items() if key in wanted}
+    def keep(self, pending: Container[str], progress: Callable[[str, str], Progress]) -> None:
+        """Forget turns of all others, which wait no longer, and what is under way no more."""
+        self._of = {key: turn for key, turn in self._of.items() if key in pending}
+        now, kept = self.clock(), []
+        for sent in self._sent:
+            how = progress(sent.wanted.namespace, sent.wanted.name)
+            if how == "admitted" and not sent.is_admitted:
+                sent.is_admitted, sent.until = True, min(sent.until, now + ARRIVES_S)
+            if how != "gone" and sent.until > now:
+                kept.append(sent)
+        self._sent = kept
 
     def lapse(self, turn: Turn) -> None:
         """Before it is asked about again: no nominated cluster has admitted it in time."""
@@ -89,7 +99,7 @@ class Turns:
         now = self.clock()
         turn.nominated, turn.n_refused = tuple(clusters), 0
         turn.due = now + self.reserve_s * min(2**turn.n_lapsed, MOST_RESERVE_TIMES)
-        kept = [each for each in self._sent if each.until > now and not _is_same(each, wanted)]
+        kept = [each for each in self._sent if not _is_same(each, wanted)]
         new = [_Sent(each, now + SETTLE_S, wanted) for each in turn.nominated]
         self._sent = [*kept, *new]
 

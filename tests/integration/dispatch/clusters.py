@@ -19,6 +19,8 @@ from tests.support.webhook_config import webhook_configurations
 
 #: Seconds in which whatever is waited for comes about, on two busy cores.
 DONE_S: Final = 180.0
+#: What a worker has admitted is sent back if its pods are not ready after so many seconds.
+READY_S: Final = 30
 QUEUE: Final = "gpus"
 TEAM: Final = "team-a"
 CARDS: Final = 4
@@ -116,7 +118,7 @@ class Worker:
             for document in webhook_configurations(url, ca):
                 admin.post(CONFIGURATIONS, document)
             Cluster(self.plane, "default", None).add_gpu_nodes(1, CARDS)
-            kueue = Kueue(self.plane, self._folder / "kueue")
+            kueue = Kueue(self.plane, self._folder / "kueue", ready_s=READY_S)
             kueue.install()
             stack.callback(kueue.kill)
             kueue.start()
@@ -195,6 +197,10 @@ class Manager:
             },
         }
         run_kubectl(self.plane, "create", "-f-", stdin=json.dumps(job))
+
+    def delete(self, *jobs: str) -> None:
+        """Delete these Jobs."""
+        run_kubectl(self.plane, "delete", "job", "-n", TEAM, *jobs)
 
     def workload(self, job: str) -> dict[str, Any]:
         """The Workload that Kueue has made of the Job; empty while there is none."""

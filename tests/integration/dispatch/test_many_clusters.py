@@ -48,6 +48,7 @@ def test_a_job_runs_in_the_cluster_where_it_starts_within_quota(three: Three) ->
         _what_no_cluster_can_run_is_said(manager)
         first.kill()
         _a_nomination_that_lapses_is_followed_by_another(manager, busy, free)
+        _work_that_was_just_sent_counts_and_what_does_not_start_comes_back(manager, busy, free)
         _a_silent_cluster_is_passed_over(manager, busy, free)
     finally:
         second.end()
@@ -94,13 +95,38 @@ def _a_nomination_that_lapses_is_followed_by_another(
     free.hold("None")
 
 
+def _work_that_was_just_sent_counts_and_what_does_not_start_comes_back(
+    manager: Manager, busy: Worker, free: Worker
+) -> None:
+    """Two Jobs want all of the free cluster at the same time."""
+    manager.delete("train", "moved")
+    until(lambda: free.n_running(TEAM) + busy.n_running(TEAM) == 0, "the team's pods to go")
+    until(lambda: busy.n_running("locals") == 4, "the local work to be whole again")
+    manager.submit("one", 1, 4)
+    manager.submit("two", 1, 4)
+
+    def sent(cluster: str) -> list[str]:
+        names = ("one", "two")
+        return [each for each in names if manager.status(each).get("clusterName") == cluster]
+
+    until(lambda: len(sent("free")) == len(sent("busy")) == 1, "each to be sent elsewhere")
+    (runs,), (waits,) = sent("free"), sent("busy")
+    assert "free: waits" in manager.told(waits)["message"]
+    until(lambda: free.n_running(TEAM) == 1, "the one in the free cluster to run")
+    manager.delete(runs)
+    until(lambda: sent("free") == [waits], "the other to come back and be sent there")
+    until(lambda: free.n_running(TEAM) == 1, "it to run")
+    manager.delete(waits)
+    until(lambda: free.n_running(TEAM) == 0, "it to go")
+
+
 def _a_silent_cluster_is_passed_over(manager: Manager, busy: Worker, free: Worker) -> None:
     free.view.kill()
     manager.submit("next", 1, 1)
     until(lambda: manager.status("next").get("clusterName") == "busy", "the other cluster")
     message = manager.told("next")["message"]
     assert "free: gave no answer: " in message, message
-    until(lambda: busy.n_running(TEAM) == 2, "its pod to run in the place of borrowed work")
+    until(lambda: busy.n_running(TEAM) == 1, "its pod to run in the place of borrowed work")
 
 
 def _rights_are_those_that_are_used(manager: Manager) -> None:

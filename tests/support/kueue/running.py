@@ -35,14 +35,22 @@ _KINDS: Final = (
 class Kueue:
     """One Kueue, which has the administrator's rights."""
 
-    def __init__(self, plane: ControlPlane, work: Path, dispatcher: str = "") -> None:
-        """`dispatcher` names an external dispatcher, on a manager cluster."""
+    def __init__(
+        self, plane: ControlPlane, work: Path, *, dispatcher: str = "", ready_s: int = 0
+    ) -> None:
+        """`dispatcher` names an external dispatcher, on a manager cluster. What is admitted is
+        evicted again if its pods are not ready after `ready_s`, where that is given."""
         self._plane = plane
         self._certificates = work / "certificates"
         self._certificates.mkdir(parents=True)
         self._webhook_port, self._health_port = free_ports(2)
         config = work / "config.yaml"
-        config.write_text(yaml.safe_dump(self._config(dispatcher)))
+        more: dict[str, Any] = {}
+        if dispatcher:
+            more["multiKueue"] = {"dispatcherName": dispatcher}
+        if ready_s:
+            more["waitForPodsReady"] = {"timeout": f"{ready_s}s"}
+        config.write_text(yaml.safe_dump(self._config() | more))
         argv = [
             str(folder() / "kueue"),
             f"--config={config}",
@@ -87,7 +95,7 @@ class Kueue:
             (self._certificates / name).write_bytes(base64.b64decode(data[name]))
         return True
 
-    def _config(self, dispatcher: str) -> dict[str, Any]:
+    def _config(self) -> dict[str, Any]:
         return {
             "apiVersion": "config.kueue.x-k8s.io/v1beta2",
             "kind": "Configuration",
@@ -101,7 +109,6 @@ class Kueue:
             },
             "leaderElection": {"leaderElect": False},
             "integrations": {"frameworks": ["batch/job"]},
-            **({"multiKueue": {"dispatcherName": dispatcher}} if dispatcher else {}),
         }
 
     def _led(self, document: dict[str, Any]) -> dict[str, Any]:

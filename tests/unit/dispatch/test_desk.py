@@ -90,6 +90,12 @@ def test_the_higher_priority_comes_first_and_then_the_older() -> None:
     assert list(found.pending()) == ["ns/urgent", "ns/old", "ns/young"]
 
 
+def test_a_workload_waits_is_admitted_and_is_gone() -> None:
+    found = desk(workload(), workload("sent", cluster="a"), workload("ended", "Finished"))
+    told = [found.progress("ns", name) for name in ("train", "sent", "ended", "unknown")]
+    assert told == ["waits", "admitted", "gone", "gone"]
+
+
 def test_what_is_gone_is_forgotten() -> None:
     found = desk(workload())
     found.apply(Removed(Workload, "uid-train", "ns", "train"))

@@ -2,7 +2,7 @@
 
 from extender.api.objects import ObjectMeta
 from extender.dispatch.kinds import Workload, WorkloadStatus
-from extender.dispatch.turns import AGAIN_S, MOST_AGAIN_S, SETTLE_S, Turns
+from extender.dispatch.turns import AGAIN_S, ARRIVES_S, MOST_AGAIN_S, SETTLE_S, Turns
 from extender.view.answers import WantedWorkload
 
 RESERVE_S = 100.0
@@ -75,7 +75,7 @@ def test_another_workload_of_the_same_name_and_one_that_is_gone_are_forgotten() 
     first = turns.look(workload())
     turns.nominate(first, ["a"], wanted())
     assert turns.look(workload(uid="other")) is not first
-    turns.keep([])
+    turns.keep([], lambda *_: "gone")
     assert turns.next_due() is None
 
 
@@ -91,3 +91,21 @@ def test_what_was_nominated_lately_is_under_way_there_and_nowhere_else() -> None
     assert turns.in_flight("a", wanted("second")) == []
     clock.now += SETTLE_S
     assert turns.in_flight("b", wanted("second")) == []
+
+
+def test_what_has_arrived_or_is_gone_is_no_longer_under_way() -> None:
+    clock = Clock()
+    turns = Turns(RESERVE_S, clock)
+    turn = turns.look(workload())
+    turns.nominate(turn, ["a"], wanted("first"))
+    turns.keep(["ns/train"], lambda *_: "waits")
+    clock.now += ARRIVES_S
+    assert turns.in_flight("a", wanted("second"))
+    for _ in range(2):
+        turns.keep(["ns/train"], lambda *_: "admitted")
+        assert turns.in_flight("a", wanted("second"))
+        clock.now += ARRIVES_S / 2
+    assert not turns.in_flight("a", wanted("second"))
+    turns.nominate(turn, ["a"], wanted("first"))
+    turns.keep(["ns/train"], lambda *_: "gone")
+    assert not turns.in_flight("a", wanted("second"))
