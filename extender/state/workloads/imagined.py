@@ -1,6 +1,5 @@
 """Workloads that were not submitted, made of pod templates by the rules that make them of pods."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct, structs
@@ -8,7 +7,7 @@ from msgspec import Struct, structs
 from extender.api import names
 from extender.api.demand import GROUP_LABELS, read_demand
 from extender.api.objects import ObjectMeta, OwnerReference, Pod, PodSpec, SchedulingGate
-from extender.state.model import WorkloadView
+from extender.state.model import PodView, WorkloadView
 from extender.state.pods.facts import PodFacts, is_ours, read_facts
 from extender.state.workloads.assembly import Assembly
 
@@ -40,26 +39,30 @@ def imagine(assembly: Assembly, wanted: Wanted) -> WorkloadView | None:
 
     Volumes are not looked at: their claims are yet to be made.
     """
-    facts = [one for ix in range(len(wanted.pod_sets)) for one in _facts(assembly, wanted, ix)]
-    if not facts:
+    read = [(_facts(assembly, wanted, pod_set), pod_set.count) for pod_set in wanted.pod_sets]
+    known = [(facts, count) for facts, count in read if facts is not None and count]
+    if not known:
         return None
-    facts = [_of_gang(one, len(facts)) for one in facts]
+    n_pods = sum(count for _, count in known)
+    # One of each set stands for all: they differ in their names only.
+    facts = [_of_gang(one, n_pods) for one, _ in known]
     node_labels = assembly.node_labels_of(facts, None)
-    pods = tuple(assembly.pod(one, node_labels, ()) for one in facts)
-    return assembly.workload(f"{wanted.namespace}/{wanted.name}", facts, None, pods)
+    pods: list[PodView] = []
+    for ix, (one, (_, count)) in enumerate(zip(facts, known, strict=True)):
+        view = assembly.pod(one, node_labels, ())
+        called = (f"{wanted.name}-{ix}-{number}" for number in range(count))
+        pods += (structs.replace(view, uid=f"{wanted.namespace}/{n}", name=n) for n in called)
+    return assembly.workload(f"{wanted.namespace}/{wanted.name}", facts, None, tuple(pods))
 
 
-def _facts(assembly: Assembly, wanted: Wanted, ix: int) -> Sequence[PodFacts]:
-    """What is known of each pod of one set; nothing of pods that are no matter of GPUs."""
-    pod_set = wanted.pod_sets[ix]
+def _facts(assembly: Assembly, wanted: Wanted, pod_set: PodSet) -> PodFacts | None:
+    """What is known of a pod of the set; None where it is no matter of GPUs."""
     pod = _pod(assembly, wanted, pod_set)
     demand = read_demand(pod)
     if not is_ours(pod, demand):
-        return ()
+        return None
     gated = structs.replace(pod.spec, scheduling_gates=[SchedulingGate(names.GATE)])
-    first = read_facts(structs.replace(pod, spec=gated), demand)
-    called = [f"{wanted.name}-{ix}-{number}" for number in range(pod_set.count)]
-    return [structs.replace(first, uid=f"{wanted.namespace}/{n}", name=n) for n in called]
+    return read_facts(structs.replace(pod, spec=gated), demand)
 
 
 def _pod(assembly: Assembly, wanted: Wanted, pod_set: PodSet) -> Pod:
