@@ -8,7 +8,7 @@ Accepted, and nothing else: `ballast.dev/gpu-fraction` ("0.5" of a card), `balla
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -112,6 +112,9 @@ MIG_PATTERN: Final = (
     r"nvidia\.com/mig-(?:([1-7])c\.)?([1-7])g\.[1-9][0-9]*gb(?:\.(?:me|gfx|me\.all))?"
 )
 _MIG = re.compile(MIG_PATTERN, re.ASCII)
+
+#: How a pod gets its cards: as the resource nvidia.com/gpu, from the node agent, or by a claim.
+Delivery = Literal["resource", "agent", "claim"]
 
 
 def mig_slices(resource: str) -> int:
@@ -219,6 +222,17 @@ def read_plugin_cards(pod: Pod) -> int:
         return effective(pod, names.NVIDIA_GPU, _count_of(names.NVIDIA_GPU))
     except UnitError:
         return 0
+
+
+def delivery_of(pod: Pod, demand: Demand) -> Delivery:
+    """How the pod gets what it asks for. The webhook writes what claims ask for as milli-GPU, so a
+    pod with claims that asks for whole cards in no other way gets these by its claims."""
+    if not demand.wants_gpu or read_plugin_cards(pod):
+        return "resource"
+    is_whole = (
+        demand.milli == MILLI_PER_GPU and first_of(pod.metadata.annotations, GPU_ANNOTATIONS) == ""
+    )
+    return "claim" if is_whole and pod.spec.resource_claims else "agent"
 
 
 def read_min_member(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> int:

@@ -112,6 +112,11 @@ ANNOTATION_FLOOR: Final = "ballast.dev/floor"
 #: admission on pods that state a floor.
 LABEL_REPLICA_OF: Final = "ballast.dev/replica-of"
 
+# -- on DeviceClasses (DRA) ---------------------------------------------------------------------
+
+#: The driver whose devices, whole cards each, the class gives; `none`: its devices are no cards.
+LABEL_CARDS_OF: Final = "ballast.dev/cards-of"
+
 # -- on GpuUsages -----------------------------------------------------------------------------
 
 #: The day of the record, as 2026-10-01.

@@ -40,6 +40,7 @@ from extender.kube.errors import KubeError, NotLeading
 from extender.kube.recorder import EventRecorder
 from extender.kube.reflector import Reflector
 from extender.kube.resources import MODEL, NAMESPACES
+from extender.kube.served import served_devices
 from extender.ledger.writer import Ledger
 from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings, Stage
@@ -133,6 +134,10 @@ class Controller:
             renew_s=lease_s * 2 / 3,
             retry_s=lease_s * 2 / 15,
         )
+        for resource in await served_devices(self._reader):
+            self._reflectors.append(
+                Reflector(self._reader, resource, self._deliver, ends_on_restore=True)
+            )
         async with asyncio.TaskGroup() as tasks:
             for reflector in self._reflectors:
                 tasks.create_task(reflector.run())

@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from extender.api import names
+from extender.api.claims import DeviceClass, ResourceClaim, ResourceSlice
 from extender.api.kinds import (
     GpuDepartment,
     GpuNode,
@@ -102,6 +103,11 @@ VOLUMES = Resource(PersistentVolume, _CORE, "persistentvolumes", is_namespaced=F
 STORAGE_CLASSES = Resource(
     StorageClass, "/apis/storage.k8s.io/v1", "storageclasses", is_namespaced=False
 )
+#: Dynamic resource allocation: from Kubernetes 1.34 on.
+DRA_PATH: Final = "/apis/resource.k8s.io/v1"
+DEVICE_CLASSES = Resource(DeviceClass, DRA_PATH, "deviceclasses", is_namespaced=False)
+RESOURCE_SLICES = Resource(ResourceSlice, DRA_PATH, "resourceslices", is_namespaced=False)
+RESOURCE_CLAIMS = Resource(ResourceClaim, DRA_PATH, "resourceclaims")
 PROVISIONING_REQUESTS = Resource(
     ProvisioningRequest, "/apis/autoscaling.x-k8s.io/v1", "provisioningrequests"
 )
@@ -126,3 +132,5 @@ MODEL: Final[tuple[Resource[Any], ...]] = (
     DISRUPTION_BUDGETS,
     PODS,
 )
+#: What it is made of besides, where it is served.
+DEVICES: Final[tuple[Resource[Any], ...]] = (DEVICE_CLASSES, RESOURCE_SLICES, RESOURCE_CLAIMS)

@@ -8,6 +8,7 @@ kept as projections, our own kinds as they are.
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
+from extender.api.claims import DeviceClass, ResourceClaim, ResourceSlice
 from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import (
     GpuDepartment,
@@ -73,6 +74,9 @@ class ClusterState:
             GpuTopology: self._put_topology,
             PodDisruptionBudget: self._put_budget,
             PriorityClass: self._put_priority_class,
+            DeviceClass: lambda each: self._fleet.touch(self._fleet.devices.set_class(each)),
+            ResourceSlice: lambda each: self._fleet.touch(self._fleet.devices.set_slice(each)),
+            ResourceClaim: lambda each: self._fleet.touch(self._fleet.devices.set_claim(each)),
         }
         self._drop: dict[type, Callable[[Removed], None]] = {
             Pod: self._pods.remove,
@@ -85,6 +89,9 @@ class ClusterState:
             GpuTopology: self._drop_topology,
             PodDisruptionBudget: self._drop_budget,
             PriorityClass: self._drop_priority_class,
+            DeviceClass: lambda gone: self._fleet.touch(self._fleet.devices.drop_class(gone.name)),
+            ResourceSlice: lambda gone: self._fleet.touch(self._fleet.devices.drop_slice(gone.uid)),
+            ResourceClaim: lambda gone: self._fleet.touch(self._fleet.devices.drop_claim(gone.uid)),
         }
 
     # -- the only door for changes -----------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from extender.api.demand import Demand
+from extender.api.demand import Delivery, Demand
 from extender.api.kinds import CardShare, RestartPolicy
 from extender.api.months import month_of
 from extender.api.objects import NodeSelector, Toleration
@@ -61,6 +61,7 @@ class Constraints(Struct, frozen=True, gc=False):
     `only_nodes` are those that an unbound pod was released for: it can have no other any more.
     `barred` are nodes on which kube-scheduler did not bind it, and until when (unix seconds).
     `volumes` are the node affinities of the volumes it uses, which hold together.
+    `delivery` is how it gets its cards, which its node has to offer.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -72,6 +73,7 @@ class Constraints(Struct, frozen=True, gc=False):
     only_nodes: tuple[str, ...] = ()
     barred: tuple[tuple[str, int], ...] = ()
     volumes: tuple[NodeSelector, ...] = ()
+    delivery: Delivery = "resource"
 
 
 ANYWHERE = Constraints()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.api.demand import Demand
+from extender.api.demand import Delivery, Demand
 from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeStatus, Row
 from extender.api.objects import ObjectMeta, Taint
 from extender.api.units import MILLI_PER_GPU
@@ -18,6 +18,11 @@ from extender.api.units import MILLI_PER_GPU
 #: In `card_free`: the node has no card of this index. Any negative figure means that nothing fits.
 ABSENT: Final = -1
 _FIRST_STRIDE: Final = 8
+#: How pods get cards of a node that no DRA driver publishes, of one with a DRA driver, and of one
+#: whose DeviceClass also stands for nvidia.com/gpu.
+BY_NODE: Final[frozenset[Delivery]] = frozenset({"resource", "agent"})
+BY_CLAIM: Final[frozenset[Delivery]] = frozenset({"claim"})
+BY_CLAIM_OR_RESOURCE: Final[frozenset[Delivery]] = frozenset({"claim", "resource"})
 
 
 @dataclass(slots=True)
@@ -185,7 +190,7 @@ class NodeFacts:
     with nominated rows included; so, like cards, they are negative while victims are leaving.
     `cpu_milli` and `memory_mib` are all that is allocatable, `counted_milli` all that its MIG
     instances stand for in milli-GPU; `free_counted` is what is left of the resources that are
-    counted one by one (MIG instances).
+    counted one by one (MIG instances). `offers` is how pods can get its cards.
     """
 
     name: str
@@ -200,6 +205,7 @@ class NodeFacts:
     memory_mib: int = 0
     counted_milli: int = 0
     free_counted: Mapping[str, int] = field(default_factory=dict)
+    offers: frozenset[Delivery] = BY_NODE
 
 
 @dataclass(slots=True)
@@ -210,7 +216,8 @@ class NodeTable:
     dropped rows and for nodes of which only the GpuNode is known yet. `free_cpu_milli` and
     `free_memory_mib` are int64[n], `free_pods` int32[n], `cpu_milli`, `memory_mib` and
     `counted_milli` (all that is allocatable) int64[n]. `free_counted` has a dict for nodes with
-    counted resources, else None. `copy()` is what a snapshot takes.
+    counted resources, else None; `offers` is how pods can get cards. `copy()` is what a snapshot
+    takes.
     """
 
     cards: CardTable = field(default_factory=CardTable)
@@ -225,6 +232,7 @@ class NodeTable:
     memory_mib: "array[int]" = field(default_factory=lambda: array("q"))
     counted_milli: "array[int]" = field(default_factory=lambda: array("q"))
     free_counted: list[dict[str, int] | None] = field(default_factory=list)
+    offers: list[frozenset[Delivery]] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Rows in the columns, dropped ones included."""
@@ -249,6 +257,7 @@ class NodeTable:
         self.memory_mib[ix] = facts.memory_mib
         self.counted_milli[ix] = facts.counted_milli
         self.free_counted[ix] = dict(facts.free_counted) or None
+        self.offers[ix] = facts.offers
         return ix
 
     def set_cards(self, gpu_node: GpuNode, n_foreign: int | None = None) -> int:
@@ -304,6 +313,7 @@ class NodeTable:
             memory_mib=self.memory_mib[:],
             counted_milli=self.counted_milli[:],
             free_counted=[dict(free) if free else None for free in self.free_counted],
+            offers=list(self.offers),
         )
 
     def fits_counted(self, ix: int, demand: Demand) -> bool:
@@ -331,6 +341,7 @@ class NodeTable:
             self.memory_mib.append(0)
             self.counted_milli.append(0)
             self.free_counted.append(None)
+            self.offers.append(BY_NODE)
 
     def _clear(self, ix: int) -> None:
         self.pool[ix] = ""
@@ -340,6 +351,7 @@ class NodeTable:
         self.free_cpu_milli[ix] = self.free_memory_mib[ix] = self.free_pods[ix] = 0
         self.cpu_milli[ix] = self.memory_mib[ix] = self.counted_milli[ix] = 0
         self.free_counted[ix] = None
+        self.offers[ix] = BY_NODE
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ import asyncio
 import gc
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,8 @@ from extender.http.tls import TlsFiles
 from extender.kube.anew import run_anew
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
-from extender.kube.resources import MODEL
+from extender.kube.resources import MODEL, Resource
+from extender.kube.served import served_devices
 from extender.policy.plan import Settings
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
@@ -70,7 +72,10 @@ class ViewOptions:
 class View:
     """The model of the cluster, and pictures of it."""
 
-    def __init__(self, client: Client, options: ViewOptions) -> None:
+    def __init__(
+        self, client: Client, options: ViewOptions, devices: Sequence[Resource[Any]] = ()
+    ) -> None:
+        """`devices` are kinds that the model has besides `MODEL`, where they are served."""
         self._settings = Settings()
         self.state = ClusterState()
         self._past_use = PastUseKeeper(self.state)
@@ -79,7 +84,8 @@ class View:
         self._ahead: _Taken | None = None
         self._took_s = 0.0
         self.reflectors: list[Reflector[Any]] = [
-            Reflector(client, resource, self._deliver, ends_on_restore=True) for resource in MODEL
+            Reflector(client, resource, self._deliver, ends_on_restore=True)
+            for resource in (*MODEL, *devices)
         ]
 
     @property
@@ -164,7 +170,7 @@ async def run(options: ViewOptions) -> None:
 
 
 async def _serve(client: Client, options: ViewOptions) -> None:
-    view = View(client, options)
+    view = View(client, options, await served_devices(client))
     async with AsyncExitStack() as stack:
         observed = Listener(build_observation_app(view), Address.parse(options.metrics_listen))
         await observed.open()

@@ -9,12 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from extender.api.demand import Delivery
 from extender.api.objects import NodeSelector, NodeSelectorTerm, Taint, Toleration
 from extender.api.selectors import meets
 from extender.state.model import Constraints
-from extender.state.nodes import NodeTable
+from extender.state.nodes import BY_NODE, NodeTable
 
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
+#: Why a node whose cards come in another way does not do, by the way that the pod needs.
+_OTHER_DELIVERY: Final[Mapping[Delivery, str]] = {
+    "resource": "give cards by ResourceClaims only",
+    "agent": "give whole cards by ResourceClaims, and no shares",
+    "claim": "give no cards by ResourceClaims",
+}
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -37,6 +44,7 @@ class NodeFilter:
         # Found at the first call: in a cycle without pending pods there is none.
         self._ready: dict[str, list[int]] | None = None
         self._has_counted = any(nodes.free_counted)
+        self._has_claims = any(offers is not BY_NODE for offers in nodes.offers)
         # Constraints and frames are kept beside their ids, so that an id can't be used again.
         self._found: dict[tuple[str, int, int], tuple[Constraints, NodeSet, array[int]]] = {}
 
@@ -89,7 +97,7 @@ class NodeFilter:
         return f"of {len(ready)} ready nodes of pool {pool}, {listed}"
 
     def _look(self, pool: str, constraints: Constraints, frame: NodeSet) -> list[int]:
-        if frame.nodes is None and _says_nothing(constraints):
+        if frame.nodes is None and not self._has_claims and _says_nothing(constraints):
             taints = self._nodes.taints
             mine = constraints.tolerations
             return [ix for ix in self.ready(pool) if not taints[ix] or tolerates(mine, taints[ix])]
@@ -107,6 +115,8 @@ class NodeFilter:
     def _why_not(self, constraints: Constraints, ix: int) -> str:
         """What keeps such pods off the node, or nothing."""
         nodes = self._nodes
+        if constraints.delivery not in nodes.offers[ix]:
+            return _OTHER_DELIVERY[constraints.delivery]
         labels = nodes.labels[ix]
         if any(labels.get(key) != value for key, value in constraints.node_selector):
             return "lack a label of the node selector"
@@ -135,7 +145,8 @@ class NodeFilter:
 def _says_nothing(constraints: Constraints) -> bool:
     """Whether only taints decide."""
     asked = constraints.node_selector or constraints.gpu_models or constraints.affinity
-    return not (asked or constraints.only_nodes or constraints.barred or constraints.volumes)
+    placed = constraints.only_nodes or constraints.barred or constraints.volumes
+    return not (asked or placed or constraints.delivery == "claim")
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> bool:

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping
 from extender.api.demand import slices_milli
 from extender.api.kinds import ForeignHold, GpuNode, Row
 from extender.api.objects import Node
-from extender.state.fleet.foreign import ForeignPods
+from extender.state.fleet.device_cards import DeviceCards
+from extender.state.fleet.foreign import ForeignPods, merged_holds
 from extender.state.fleet.host_holds import HostHolds
-from extender.state.fleet.inventory import Differences, Inventory
+from extender.state.fleet.inventory import Differences, Inventory, Known
 from extender.state.nodes import CardTable, NodeFacts, NodeTable
 from extender.state.pods.facts import HostHold, PodFacts
 from extender.state.problems import Problem
@@ -20,6 +21,7 @@ class Fleet:
     def __init__(self, queues: Queues) -> None:
         self.gpu_nodes: dict[str, GpuNode] = {}
         self.foreign = ForeignPods()
+        self.devices = DeviceCards()
         self._queues = queues
         self._inventory = Inventory()
         self._holds = HostHolds()
@@ -74,6 +76,10 @@ class Fleet:
             hold = HostHold(node, move.cpu_milli, move.memory_mib, counted)
         self._touched.update(self._holds.set_hold(_next_key(node, uid), hold))
 
+    def touch(self, names: Iterable[str]) -> None:
+        """What DRA drivers publish of these nodes, or what is allocated there, may have changed."""
+        self._touched.update(names)
+
     def touch_all(self) -> None:
         """Nodes may have changed their pools."""
         self._touched.update(self.gpu_nodes)
@@ -98,13 +104,13 @@ class Fleet:
         """Bring the table up to date, in name order: equal histories give equal tables."""
         for name in sorted(self._touched):
             gpu_node = self.gpu_nodes.get(name)
-            foreign = self._foreign_on(name)
-            self._inventory.compare(name, gpu_node, self.pool_of(name), foreign)
+            known = self._known_of(name)
+            self._inventory.compare(name, gpu_node, known)
             before = self._shape_of(name)
             if gpu_node is None:
                 self._nodes.drop_node(name)
             else:
-                self._nodes.set_cards(gpu_node, sum(hold.gpus for hold in foreign))
+                self._nodes.set_cards(gpu_node, sum(hold.gpus for hold in known.foreign))
                 self._nodes.set_node(self._facts_of(name))
             self.n_reshaped += self._shape_of(name) != before
         self._touched.clear()
@@ -143,14 +149,21 @@ class Fleet:
         fresh = Inventory()
         fresh.hosts = self._inventory.hosts
         for name in fresh.hosts.keys() | self.gpu_nodes.keys():
-            pool, foreign = self.pool_of(name), self._foreign_on(name)
-            fresh.compare(name, self.gpu_nodes.get(name), pool, foreign)
+            fresh.compare(name, self.gpu_nodes.get(name), self._known_of(name))
         assert fresh.differences() == self._inventory.differences()
 
     def _foreign_on(self, name: str) -> tuple[ForeignHold, ...]:
         """What foreign pods hold of the node's cards, never more than it has."""
         gpu_node = self.gpu_nodes.get(name)
-        return self.foreign.holds_on(name, len(gpu_node.status.devices)) if gpu_node else ()
+        if gpu_node is None:
+            return ()
+        n_cards, claimed = len(gpu_node.status.devices), self.devices.held_on(name)
+        pods = self.foreign.holds_on(name, n_cards)
+        return merged_holds(pods, claimed, gpu_node.spec.rows, n_cards) if claimed else pods
+
+    def _known_of(self, name: str) -> Known:
+        published = self.devices.cards_of(name)
+        return Known(self.pool_of(name), self._foreign_on(name), published)
 
     def pool_of(self, name: str) -> str:
         """The node's pool; empty while its Node is not known."""
@@ -177,6 +190,7 @@ class Fleet:
             free_counted={
                 resource: n - taken.counted.get(resource, 0) for resource, n in host.counted.items()
             },
+            offers=self.devices.offers_of(name),
         )
 
     def _assert_host(self, name: str, ix: int) -> None:
@@ -190,6 +204,7 @@ class Fleet:
             nodes.free_pods[ix],
             nodes.counted_milli[ix],
             nodes.free_counted[ix] or {},
+            nodes.offers[ix],
         )
         want = (
             facts.pool,
@@ -200,6 +215,7 @@ class Fleet:
             facts.free_pods,
             facts.counted_milli,
             facts.free_counted,
+            facts.offers,
         )
         assert have == want, f"{name}: {have} is not {want}"
 

@@ -8,9 +8,10 @@ says of itself, because the owner of a node can make one in any namespace.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from extender.api.kinds import ForeignHold, Row
+from extender.state.fleet.device_cards import ClaimedCards
 from extender.state.pods.facts import PodFacts, read_cards
 
 #: A node has no more cards than this; further pods are counted, but not listed.
@@ -91,6 +92,34 @@ class ForeignPods:
         by_node = {uid: facts for pods in self._on_node.values() for uid, facts in pods.items()}
         assert by_node == self._facts
         assert all(self._on_node.values())
+
+
+def merged_holds(
+    pods: Iterable[ForeignHold],
+    claimed: Iterable[ClaimedCards],
+    rows: Iterable[Row],
+    n_cards: int,
+) -> tuple[ForeignHold, ...]:
+    """What is held without a row of a node with `n_cards`, by foreign pods and by claims.
+
+    What is allocated to a pod's claims beyond the cards of its row is foreign. A pod whose claims
+    are known counts by these alone.
+    """
+    of_row = {row.uid: len(row.cards) for row in rows}
+    listed, holders = [], set()
+    for each in claimed:
+        holders.add(each.uid)
+        if (beyond := each.n_cards - of_row.get(each.uid, 0)) > 0:
+            listed.append(
+                ForeignHold(uid=each.uid, namespace=each.namespace, name=each.name, gpus=beyond)
+            )
+    listed += [hold for hold in pods if hold.uid not in holders]
+    found = []
+    for hold in listed[:MAX_LISTED]:
+        if (gpus := min(hold.gpus, n_cards)) > 0:
+            found.append(structs.replace(hold, gpus=gpus))
+            n_cards -= gpus
+    return tuple(found)
 
 
 def _was_given(facts: PodFacts) -> bool:

@@ -3,8 +3,9 @@
 The differences are kept up to date per node, so asking for them costs what there is to do.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -48,22 +49,17 @@ class HostFacts(Struct, frozen=True, gc=False, kw_only=True):
     counted: Mapping[str, int]
     problem: str = ""
 
-    @property
-    def has_gpus(self) -> bool:
-        """Whether there is anything for a ledger to say."""
-        return bool(self.cards or self.counted)
-
 
 @dataclass(slots=True, frozen=True)
 class Differences:
     """What the controller should repair. Nothing in here is urgent; every write is idempotent.
 
     `to_create`: nodes with GPUs but without GpuNode, and the devices their labels tell.
-    `to_describe`: nodes that have a GpuNode without devices. `without_node`: GpuNodes without a
-    Node. `gpu_milli`: the `ballast.dev/gpu-milli` that a Node's status should have, in capacity and
-    allocatable, and does not. `pool_labels`: the node pool that a GpuNode should be labelled with,
-    and is not. `foreign`: the holds of pods without a row that a GpuNode's status should list, and
-    does not.
+    `to_describe`: nodes whose GpuNode has no devices, or others than DRA drivers publish.
+    `without_node`: GpuNodes without a Node. `gpu_milli`: the `ballast.dev/gpu-milli` that a Node's
+    status should have, in capacity and allocatable, and does not. `pool_labels`: the node pool that
+    a GpuNode should be labelled with, and is not. `foreign`: the holds of pods without a row that a
+    GpuNode's status should list, and does not.
     """
 
     to_create: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
@@ -72,6 +68,15 @@ class Differences:
     gpu_milli: Mapping[str, int] = field(default_factory=dict)
     pool_labels: Mapping[str, str] = field(default_factory=dict)
     foreign: Mapping[str, tuple[ForeignHold, ...]] = field(default_factory=dict)
+
+
+class Known(NamedTuple):
+    """What is known of a node besides its Node: its pool, what pods without a row hold of it, and
+    the cards that DRA drivers publish for it, which count instead of what its Node says."""
+
+    pool: str = ""
+    foreign: tuple[ForeignHold, ...] = ()
+    published: tuple[Device, ...] = ()
 
 
 class Inventory:
@@ -103,21 +108,17 @@ class Inventory:
         self.hosts.pop(name, None)
         self._bad.pop(name, None)
 
-    def compare(
-        self, name: str, gpu_node: GpuNode | None, pool: str, foreign: Sequence[ForeignHold] = ()
-    ) -> None:
-        """Note how the Node of this name, which is in `pool`, differs from `gpu_node`.
-
-        `foreign` is what pods without a row hold of it.
-        """
-        facts = self.hosts.get(name)
-        cards = facts.cards if facts else ()
+    def compare(self, name: str, gpu_node: GpuNode | None, known: Known) -> None:
+        """Note how the Node of this name, of which `known` is true, differs from `gpu_node`."""
+        facts, foreign = self.hosts.get(name), known.foreign
+        cards = known.published or facts.cards if facts else ()
         devices = gpu_node.status.devices if gpu_node else []
         self._to_create.pop(name, None)
         self._to_describe.pop(name, None)
-        if gpu_node is None and facts is not None and facts.has_gpus:
+        is_other = not devices or (known.published and tuple(devices) != known.published)
+        if gpu_node is None and facts is not None and (cards or facts.counted):
             self._to_create[name] = cards
-        elif gpu_node is not None and cards and not devices:
+        elif gpu_node is not None and cards and is_other:
             self._to_describe[name] = cards
         if gpu_node is not None and facts is None:
             self._without_node.add(name)
@@ -126,14 +127,14 @@ class Inventory:
         self._gpu_milli.pop(name, None)
         self._pool_labels.pop(name, None)
         self._foreign.pop(name, None)
-        if gpu_node is not None and tuple(gpu_node.status.foreign) != tuple(foreign):
-            self._foreign[name] = tuple(foreign)
+        if gpu_node is not None and tuple(gpu_node.status.foreign) != foreign:
+            self._foreign[name] = foreign
         if gpu_node is not None and facts is not None:
             want_milli = MILLI_PER_GPU * sum(device.health == "Healthy" for device in devices)
             if not facts.capacity_milli == facts.allocatable_milli == want_milli:
                 self._gpu_milli[name] = want_milli
-            if gpu_node.metadata.label(names.LABEL_NODE_POOL) != pool:
-                self._pool_labels[name] = pool
+            if gpu_node.metadata.label(names.LABEL_NODE_POOL) != known.pool:
+                self._pool_labels[name] = known.pool
 
     def differences(self) -> Differences:
         """All differences, as copies."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from extender.api.demand import Delivery
 from extender.api.objects import NodeSelector, Pod
 from extender.api.reasons import Reason, Refused
 
@@ -41,8 +42,9 @@ def read_claim_names(pod: Pod) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def read_doubts(pod: Pod) -> str:
-    """What the pod asks for that no plan answers for, in words; empty: nothing."""
+def read_doubts(pod: Pod, delivery: Delivery = "resource") -> str:
+    """What the pod, which gets its cards by `delivery`, asks for that no plan answers for, in
+    words; empty: nothing."""
     spec = pod.spec
     containers = [*spec.containers, *(spec.init_containers or ())]
     spreads = spec.topology_spread_constraints or ()
@@ -51,7 +53,7 @@ def read_doubts(pod: Pod) -> str:
         "topologySpreadConstraints": any(
             spread.when_unsatisfiable == _DO_NOT_SCHEDULE for spread in spreads
         ),
-        "resourceClaims": bool(spec.resource_claims),
+        "resourceClaims": bool(spec.resource_claims) and delivery != "claim",
     }
     return ", ".join(what for what, is_asked in found.items() if is_asked)
 

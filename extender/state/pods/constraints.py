@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from extender.api import names
-from extender.api.demand import MODEL_SELECTOR
+from extender.api.demand import MODEL_SELECTOR, Delivery
 from extender.api.objects import Affinity, Pod, PodAffinity, PodAffinityTerm
 from extender.state.model import ANYWHERE, Constraints, PodTerm
 from extender.state.pods.claims import read_doubts as read_spec_doubts
@@ -60,8 +60,9 @@ def share(constraints: Constraints) -> Constraints:
     return _shared.one_for(constraints) or constraints
 
 
-def read_constraints(pod: Pod) -> Constraints | None:
-    """Where the pod may run; None where it says so in more than `MAX_BYTES`."""
+def read_constraints(pod: Pod, delivery: Delivery = "resource") -> Constraints | None:
+    """Where the pod, which gets its cards by `delivery`, may run; None where it says so in more
+    than `MAX_BYTES`."""
     spec = pod.spec
     affinity = spec.affinity or _NO_AFFINITY
     to_nodes = affinity.node_affinity
@@ -80,6 +81,7 @@ def read_constraints(pod: Pod) -> Constraints | None:
             # Its successor starts anew.
             only_nodes=() if is_bound else narrowed.nodes,
             barred=() if is_bound else tuple((at.name, at.until) for at in refusals.nodes),
+            delivery=delivery,
         )
     )
 
@@ -90,7 +92,7 @@ def was_released(pod: Pod) -> bool:
     return bool(note(names.ANNOTATION_PLAN) or note(names.ANNOTATION_REVOKED))
 
 
-def read_doubts(pod: Pod) -> str:
+def read_doubts(pod: Pod, delivery: Delivery = "resource") -> str:
     """What of the pod's wishes a plan leaves to kube-scheduler, in words."""
     affinity = pod.spec.affinity or _NO_AFFINITY
     terms = [
@@ -98,7 +100,7 @@ def read_doubts(pod: Pod) -> str:
         for each in (affinity.pod_affinity, affinity.pod_anti_affinity)
         for term in (each.required or () if each else ())
     ]
-    doubts = [read_spec_doubts(pod)]
+    doubts = [read_spec_doubts(pod, delivery)]
     if any(_read_term(term) is None for term in terms):
         doubts.append("affinity to pods of other namespaces or by other than plain labels")
     return ", ".join(filter(None, doubts))

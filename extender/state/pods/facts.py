@@ -25,6 +25,7 @@ from extender.api.demand import (
     Demand,
     SubGroups,
     check_aliases,
+    delivery_of,
     first_of,
     mentions_gpu,
     read_checkpoint,
@@ -209,7 +210,8 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     asked = _host_demand(pod) if isinstance(demand, Refused) else demand
     held = _held(pod)
     gang, compute, (checkpoint_s, weight, run_s), problem = _read_words(pod, asked)
-    constraints, labels = read_constraints(pod), _share_labels(meta.labels or {})
+    delivery = delivery_of(pod, asked)
+    constraints, labels = read_constraints(pod, delivery), _share_labels(meta.labels or {})
     problem = problem or _refuse_gate(pod, asked) or _refuse_large(meta, constraints, labels)
     kind, replica = meta.label(names.LABEL_WORKLOAD_KIND), read_replica(meta)
     preemptibility = first_of(meta.labels, PREEMPTIBILITY_LABELS)
@@ -245,7 +247,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         refusals=read_refusals(meta.annotation(names.ANNOTATION_REFUSED)),
         answer=read_answer(pod),
         claims=read_claim_names(pod),
-        doubts=read_doubts(pod),
+        doubts=read_doubts(pod, delivery),
         compute_request_milli=compute[0],
         compute_limit_milli=compute[1],
         written_cards=meta.annotation(names.ANNOTATION_CARDS),

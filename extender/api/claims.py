@@ -1,0 +1,216 @@
+"""Cards that dynamic resource allocation gives: what of resource.k8s.io/v1 is read, and which
+claims are understood.
+
+A DeviceClass gives whole cards where its label `ballast.dev/cards-of` names the driver that
+publishes them. Of that driver, every device is a card whose attribute `type` is `gpu` or absent.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+from extender.api import names
+from extender.api.objects import ObjectMeta, Quantity
+from extender.api.units import UnitError
+
+#: NVIDIA's class and its driver have one name; the class needs no label.
+NVIDIA_DRIVER: Final = "gpu.nvidia.com"
+#: Value of the label on a DeviceClass whose devices are no cards, such as network cards.
+NO_CARDS: Final = "none"
+_CARD: Final = "gpu"
+_EXACT_COUNT: Final = "ExactCount"
+_REMEDY: Final = "ask for `exactly` so many devices of a DeviceClass (allocationMode ExactCount)"
+
+
+class DeviceAttribute(Struct, gc=False):
+    """One of `string`, `version`, `int` and `bool` is set; the text ones are read."""
+
+    string: str = ""
+
+
+class DeviceCapacity(Struct, gc=False):
+    value: Quantity = 0
+
+
+class DeviceTaint(Struct, gc=False):
+    effect: str = ""
+
+
+class SliceDevice(Struct, gc=False):
+    name: str = ""
+    attributes: dict[str, DeviceAttribute] | None = None
+    capacity: dict[str, DeviceCapacity] | None = None
+    taints: list[DeviceTaint] | None = None
+
+    def text(self, *attributes: str) -> str:
+        """The first of these attributes that the device has, whatever its domain."""
+        for key, value in (self.attributes or {}).items():
+            if key.rpartition("/")[2] in attributes and value.string:
+                return value.string
+        return ""
+
+    @property
+    def is_card(self) -> bool:
+        """Whether it is a whole card, no part of one."""
+        return self.text("type") in ("", _CARD)
+
+
+class DevicePool(Struct, rename="camel", gc=False):
+    name: str = ""
+    generation: int = 0
+
+
+class SliceSpec(Struct, rename="camel", gc=False):
+    driver: str = ""
+    pool: DevicePool = field(default_factory=DevicePool)
+    node_name: str = ""
+    devices: list[SliceDevice] | None = None
+
+
+class ResourceSlice(Struct, gc=False):
+    """Devices that a driver publishes, here those of one node."""
+
+    metadata: ObjectMeta
+    spec: SliceSpec = field(default_factory=SliceSpec)
+
+
+class DeviceClassSpec(Struct, rename="camel", gc=False):
+    extended_resource_name: str = ""
+
+
+class DeviceClass(Struct, gc=False):
+    metadata: ObjectMeta
+    spec: DeviceClassSpec = field(default_factory=DeviceClassSpec)
+
+
+class Selector(Struct, gc=False):
+    """An expression; it is not evaluated."""
+
+
+class CapacityRequest(Struct, gc=False):
+    requests: dict[str, Quantity] | None = None
+
+
+class DeviceSubRequest(Struct, rename="camel", gc=False):
+    """What is asked of one class."""
+
+    device_class_name: str = ""
+    selectors: list[Selector] | None = None
+    allocation_mode: str = _EXACT_COUNT
+    count: int = 1
+    admin_access: bool | None = None
+    capacity: CapacityRequest | None = None
+
+
+class DeviceRequest(Struct, rename="camel", gc=False):
+    name: str = ""
+    exactly: DeviceSubRequest | None = None
+    first_available: list[DeviceSubRequest] | None = None
+
+
+class DeviceConstraint(Struct, gc=False):
+    """A rule on devices of several requests; it is not evaluated."""
+
+
+class DeviceClaim(Struct, gc=False):
+    requests: list[DeviceRequest] | None = None
+    constraints: list[DeviceConstraint] | None = None
+
+
+class ClaimSpec(Struct, gc=False):
+    devices: DeviceClaim = field(default_factory=DeviceClaim)
+
+
+class AllocatedDevice(Struct, rename="camel", gc=False, frozen=True):
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+
+
+class DeviceAllocation(Struct, gc=False):
+    results: list[AllocatedDevice] | None = None
+
+
+class Allocation(Struct, gc=False):
+    devices: DeviceAllocation = field(default_factory=DeviceAllocation)
+
+
+class Consumer(Struct, gc=False):
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ClaimStatus(Struct, rename="camel", gc=False):
+    allocation: Allocation | None = None
+    reserved_for: list[Consumer] | None = None
+
+
+class ResourceClaim(Struct, gc=False):
+    metadata: ObjectMeta
+    spec: ClaimSpec = field(default_factory=ClaimSpec)
+    status: ClaimStatus = field(default_factory=ClaimStatus)
+
+
+def driver_of_cards(device_class: DeviceClass) -> str | None:
+    """The driver whose whole cards the class gives; empty where it gives none; None: not said."""
+    meta = device_class.metadata
+    said = meta.label(names.LABEL_CARDS_OF)
+    if said:
+        return "" if said == NO_CARDS else said
+    return NVIDIA_DRIVER if meta.name == NVIDIA_DRIVER else None
+
+
+def cards_of_claim(spec: ClaimSpec, classes: Mapping[str, DeviceClass | None]) -> int:
+    """Whole cards that the claim asks for; raises UnitError where that cannot be told.
+
+    `classes` has every class that the claim names, None where there is no such class.
+    """
+    devices = spec.devices
+    n_cards = sum(_cards_of_request(each, classes) for each in devices.requests or ())
+    if n_cards and devices.constraints:
+        raise UnitError("constraints between its devices are not planned for; leave them out")
+    return n_cards
+
+
+def classes_of_claim(spec: ClaimSpec) -> list[str]:
+    """Names of all classes that the claim names, each once."""
+    listed = spec.devices.requests or ()
+    subs = [sub for each in listed for sub in (each.exactly, *(each.first_available or ())) if sub]
+    return list(dict.fromkeys(sub.device_class_name for sub in subs))
+
+
+def _cards_of_request(request: DeviceRequest, classes: Mapping[str, DeviceClass | None]) -> int:
+    subs = [sub for sub in (request.exactly, *(request.first_available or ())) if sub]
+    drivers = [_driver_of(sub.device_class_name, classes) for sub in subs]
+    if subs and not any(drivers):
+        return 0
+    exact = request.exactly
+    if exact is None:
+        raise UnitError(f"request {request.name:.63} has alternatives (firstAvailable); {_REMEDY}")
+    for is_there, what in (
+        (exact.allocation_mode != _EXACT_COUNT, f"allocationMode {exact.allocation_mode:.20}"),
+        (exact.admin_access, "adminAccess"),
+        (exact.selectors, "selectors, which may leave no card of a node"),
+        (exact.capacity, "a part of a card (capacity)"),
+    ):
+        if is_there:
+            raise UnitError(f"request {request.name:.63} has {what}; {_REMEDY}, and nothing else")
+    return exact.count
+
+
+def _driver_of(name: str, classes: Mapping[str, DeviceClass | None]) -> str:
+    """The driver of the cards of the class, empty where it gives none; raises UnitError."""
+    device_class = classes.get(name)
+    if device_class is None:
+        raise UnitError(f"there is no DeviceClass {name:.253}, or it could not be read")
+    driver = driver_of_cards(device_class)
+    if driver is None:
+        raise UnitError(
+            f"Ballast does not know what devices DeviceClass {name:.253} gives; an administrator"
+            f" labels it {names.LABEL_CARDS_OF}=DRIVER where each is a whole card of that driver,"
+            f" or {names.LABEL_CARDS_OF}={NO_CARDS} where they are no GPUs"
+        )
+    return driver

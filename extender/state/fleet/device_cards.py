@@ -1,0 +1,218 @@
+"""Cards that dynamic resource allocation gives: which a node has, and who holds how many of them.
+
+Published devices are one flat list per node, in order of their names. The driver picks the devices,
+so an index in a row of such a node stands for one of its cards, and not for a certain device: which
+device a pod has, the allocation of its claim says.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from extender.api.claims import (
+    AllocatedDevice,
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+    SliceDevice,
+    driver_of_cards,
+)
+from extender.api.demand import Delivery
+from extender.api.kinds import Device
+from extender.api.names import NVIDIA_GPU
+from extender.api.units import UnitError, parse_memory_floor
+from extender.state.nodes import BY_CLAIM, BY_CLAIM_OR_RESOURCE, BY_NODE
+
+_MAX_CARDS: Final = 64
+_NUMBER: Final = re.compile(r"([0-9]+)")
+K = TypeVar("K")
+
+
+class ClaimedCards(Struct, frozen=True, order=True):
+    """Cards of one node that are allocated to one pod; `uid` is the claim's where no pod has it."""
+
+    namespace: str
+    name: str
+    uid: str
+    n_cards: int
+
+
+class _Slice(Struct, frozen=True):
+    node: str
+    driver: str
+    pool: str
+    generation: int
+    cards: tuple[SliceDevice, ...]
+    others: frozenset[str]
+
+
+class _Claim(Struct, frozen=True):
+    holder: tuple[str, str, str]
+    devices: tuple[AllocatedDevice, ...]
+
+
+class DeviceCards:
+    """DeviceClasses, the ResourceSlices of nodes, and the ResourceClaims that are allocated.
+
+    What changes something returns the nodes for which something may have changed.
+    """
+
+    def __init__(self) -> None:
+        self._classes: dict[str, tuple[str, str]] = {}
+        self._slices: dict[str, _Slice] = {}
+        self._of_node: dict[str, set[str]] = {}
+        self._of_pool: dict[tuple[str, str], set[str]] = {}
+        self._claims: dict[str, _Claim] = {}
+        self._claims_of_pool: dict[tuple[str, str], set[str]] = {}
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def set_class(self, device_class: DeviceClass) -> Iterable[str]:
+        """Take the class: which driver's cards it gives, and under which resource."""
+        name = device_class.metadata.name
+        driver = driver_of_cards(device_class) or ""
+        found = driver, device_class.spec.extended_resource_name
+        if self._classes.get(name) == found:
+            return ()
+        self._classes[name] = found
+        return list(self._of_node)
+
+    def drop_class(self, name: str) -> Iterable[str]:
+        """Forget the class; nothing happens when it is not known."""
+        return list(self._of_node) if self._classes.pop(name, None) else ()
+
+    def set_slice(self, published: ResourceSlice) -> Iterable[str]:
+        """Take the slice; one that is of no node gives no cards."""
+        spec, uid = published.spec, published.metadata.uid
+        touched = set(self.drop_slice(uid))
+        if not spec.node_name:
+            return touched
+        devices = spec.devices or ()
+        known = _Slice(
+            spec.node_name,
+            spec.driver,
+            spec.pool.name,
+            spec.pool.generation,
+            tuple(device for device in devices if device.is_card),
+            frozenset(device.name for device in devices if not device.is_card),
+        )
+        self._slices[uid] = known
+        self._of_node.setdefault(known.node, set()).add(uid)
+        self._of_pool.setdefault((known.driver, known.pool), set()).add(uid)
+        return touched | {known.node}
+
+    def drop_slice(self, uid: str) -> Iterable[str]:
+        """Forget the slice; nothing happens when it is not known."""
+        known = self._slices.pop(uid, None)
+        if known is None:
+            return ()
+        _discard(self._of_node, known.node, uid)
+        _discard(self._of_pool, (known.driver, known.pool), uid)
+        return (known.node,)
+
+    def set_claim(self, claim: ResourceClaim) -> Iterable[str]:
+        """Take what is allocated to the claim."""
+        meta, status = claim.metadata, claim.status
+        touched = set(self.drop_claim(meta.uid))
+        results = (status.allocation.devices.results if status.allocation else None) or ()
+        devices = tuple(each for each in results if not each.admin_access)
+        if not devices:
+            return touched
+        pods = [each for each in status.reserved_for or () if each.resource == "pods"]
+        holder = (meta.namespace, meta.name, meta.uid)
+        if pods:
+            holder = (meta.namespace, pods[0].name, pods[0].uid)
+        self._claims[meta.uid] = _Claim(holder, devices)
+        for pool in {(each.driver, each.pool) for each in devices}:
+            self._claims_of_pool.setdefault(pool, set()).add(meta.uid)
+        return touched | self._nodes_of(devices)
+
+    def drop_claim(self, uid: str) -> Iterable[str]:
+        """Forget the claim; nothing happens when nothing is allocated to it."""
+        known = self._claims.pop(uid, None)
+        if known is None:
+            return ()
+        for pool in {(each.driver, each.pool) for each in known.devices}:
+            _discard(self._claims_of_pool, pool, uid)
+        return self._nodes_of(known.devices)
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def cards_of(self, node: str) -> tuple[Device, ...]:
+        """The cards that drivers publish for the node; of a pool the newest generation counts."""
+        found = [
+            each for uid in self._of_node.get(node, ()) if self._gives(each := self._slices[uid])
+        ]
+        newest: dict[tuple[str, str], int] = {}
+        for each in found:
+            pool = each.driver, each.pool
+            newest[pool] = max(newest.get(pool, 0), each.generation)
+        cards = [
+            (each.driver, each.pool, _natural(card.name), card)
+            for each in found
+            if each.generation == newest[each.driver, each.pool]
+            for card in each.cards
+        ]
+        cards.sort(key=lambda each: each[:3])
+        return tuple(_device(ix, card[3]) for ix, card in enumerate(cards[:_MAX_CARDS]))
+
+    def offers_of(self, node: str) -> frozenset[Delivery]:
+        """How pods can get the cards of the node."""
+        slices = (self._slices[uid] for uid in self._of_node.get(node, ()))
+        drivers = {each.driver for each in slices if self._gives(each)}
+        if not drivers:
+            return BY_NODE
+        mapped = {driver for driver, name in self._classes.values() if name == NVIDIA_GPU}
+        return BY_CLAIM_OR_RESOURCE if drivers & mapped else BY_CLAIM
+
+    def held_on(self, node: str) -> list[ClaimedCards]:
+        """What is allocated of the cards of the node, by holder."""
+        held: Counter[tuple[str, str, str]] = Counter()
+        slices = [self._slices[uid] for uid in self._of_node.get(node, ())]
+        pools = {(each.driver, each.pool): each for each in slices if self._gives(each)}
+        for uid in {uid for pool in pools for uid in self._claims_of_pool.get(pool, ())}:
+            claim = self._claims[uid]
+            for device in claim.devices:
+                known = pools.get((device.driver, device.pool))
+                if known is not None and device.device not in known.others:
+                    held[claim.holder] += 1
+        return sorted(ClaimedCards(*holder, n) for holder, n in held.items())
+
+    def _gives(self, known: _Slice) -> bool:
+        return any(known.driver == driver for driver, _ in self._classes.values())
+
+    def _nodes_of(self, devices: Iterable[AllocatedDevice]) -> set[str]:
+        pools = {(each.driver, each.pool) for each in devices}
+        return {self._slices[uid].node for pool in pools for uid in self._of_pool.get(pool, ())}
+
+
+def _device(index: int, card: SliceDevice) -> Device:
+    """The card as the ledger has it; one with a taint gets no more pods."""
+    memory = (card.capacity or {}).get("memory")
+    try:
+        mib = parse_memory_floor(memory.value) if memory else 0
+    except UnitError:
+        mib = 0
+    is_tainted = any(taint.effect in ("NoSchedule", "NoExecute") for taint in card.taints or ())
+    return Device(
+        index=index,
+        memory_mib=mib,
+        uuid=card.text("uuid"),
+        model=card.text("productName", "model"),
+        health="Unhealthy" if is_tainted else "Healthy",
+    )
+
+
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """A key by which gpu-10 comes after gpu-9."""
+    parts = _NUMBER.split(name)
+    return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts)
+
+
+def _discard(sets: dict[K, set[str]], key: K, uid: str) -> None:
+    sets[key].discard(uid)
+    if not sets[key]:
+        del sets[key]

@@ -1,0 +1,174 @@
+"""Cards that DRA drivers publish: what nodes have, and what claims hold of them."""
+
+from typing import Any
+
+import msgspec
+
+from extender.api.claims import DeviceClass, ResourceClaim, ResourceSlice
+from extender.api.events import Removed, Upserted
+from extender.state.cluster import ClusterState
+from extender.state.nodes import BY_CLAIM, BY_CLAIM_OR_RESOURCE, BY_NODE
+from tests.support.builders import gpu_node, node, pod, row, whole
+
+DRIVER = "gpu.example.com"
+
+
+def state_of(*objects: Any) -> ClusterState:
+    state = ClusterState()
+    for obj in objects:
+        state.apply(Upserted(obj))
+    state.validate_state()
+    return state
+
+
+def free_cards(state: ClusterState, name: str = "n1") -> list[int]:
+    state.validate_state()
+    cards = state.snapshot(0).nodes.cards
+    return list(cards.free_of(cards.ix[name]))
+
+
+def offers(state: ClusterState, name: str = "n1") -> frozenset[str]:
+    nodes = state.snapshot(0).nodes
+    ix = nodes.ix_of(name)
+    assert ix is not None
+    return nodes.offers[ix]
+
+
+def device_class(driver: str = DRIVER, mapped: str = "") -> DeviceClass:
+    labels = {"ballast.dev/cards-of": driver} if driver else {}
+    meta = {"name": "cards", "uid": "uid-class", "labels": labels}
+    return msgspec.convert(
+        {"metadata": meta, "spec": {"extendedResourceName": mapped}}, type=DeviceClass
+    )
+
+
+def published(
+    *names: str, node_name: str = "n1", generation: int = 1, **more: Any
+) -> ResourceSlice:
+    """A slice of cards with the memory of 80 GiB; `more` are fields of each."""
+    device = {"capacity": {"memory": {"value": "80Gi"}}, **more}
+    spec = {
+        "driver": DRIVER,
+        "nodeName": node_name,
+        "pool": {"name": node_name, "generation": generation, "resourceSliceCount": 1},
+        "devices": [{"name": name, **device} for name in names],
+    }
+    meta = {"name": f"{node_name}-{generation}", "uid": f"uid-{node_name}-{generation}"}
+    return msgspec.convert({"metadata": meta, "spec": spec}, type=ResourceSlice)
+
+
+def allocated(name: str, *devices: str, to: str = "", **more: Any) -> ResourceClaim:
+    results = [
+        {"driver": DRIVER, "pool": "n1", "device": device, "request": "r", **more}
+        for device in devices
+    ]
+    users = [{"resource": "pods", "name": to, "uid": f"uid-{to}"}] if to else []
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": users}
+    meta = {"name": name, "namespace": "team-a", "uid": f"uid-{name}"}
+    return msgspec.convert({"metadata": meta, "status": status}, type=ResourceClaim)
+
+
+def host(gpus: int = 0) -> Any:
+    return node("n1").gpus(gpus).host("64", "64Gi").build()
+
+
+def ledger(*rows: Any, cards: int = 2) -> Any:
+    return gpu_node("n1", cards).holds(*rows).build()
+
+
+# -- what a node has -------------------------------------------------------------------------
+
+
+def test_published_devices_of_a_marked_class_are_the_cards_of_a_node() -> None:
+    state = state_of(host(), device_class(), published("gpu-10", "gpu-9"))
+    (found,) = state.differences().to_create.values()
+    assert [(each.index, each.memory_mib) for each in found] == [(0, 81920), (1, 81920)]
+
+
+def test_devices_of_a_class_without_the_label_are_no_cards() -> None:
+    state = state_of(host(), device_class(""), published("gpu-0"))
+    assert state.differences().to_create == {}
+
+
+def test_a_node_is_not_counted_twice_where_its_labels_tell_cards_as_well() -> None:
+    state = state_of(host(8), device_class(), published("gpu-0", "gpu-1"))
+    assert len(state.differences().to_create["n1"]) == 2
+
+
+def test_instances_that_a_card_is_cut_into_are_no_cards() -> None:
+    mig = {"gpu.example.com/type": {"string": "mig"}}
+    state = state_of(host(), device_class(), published("gpu-0-mig-1", attributes=mig))
+    assert state.differences().to_create == {}
+
+
+def test_a_ledger_that_lists_other_cards_than_are_published_is_described_again() -> None:
+    state = state_of(host(), device_class(), ledger(), published("gpu-0"))
+    (described,) = state.differences().to_describe.values()
+    assert len(described) == 1
+    state.apply(Removed(ResourceSlice, "uid-n1-1", "", "n1-1"))
+    assert state.differences().to_describe == {}
+
+
+def test_of_a_pool_the_newest_generation_counts() -> None:
+    state = state_of(host(), device_class(), published("gpu-0", "gpu-1"))
+    state.apply(Upserted(published("gpu-0", generation=2)))
+    assert len(state.differences().to_create["n1"]) == 1
+
+
+def test_a_device_with_a_taint_is_an_unhealthy_card() -> None:
+    taints = [{"key": "broken", "effect": "NoSchedule"}]
+    state = state_of(host(), device_class(), published("gpu-0", taints=taints))
+    assert state.differences().to_create["n1"][0].health == "Unhealthy"
+
+
+def test_a_node_offers_its_cards_as_the_class_of_their_driver_says() -> None:
+    state = state_of(host(), ledger())
+    assert offers(state) is BY_NODE
+    state.apply(Upserted(published("gpu-0", "gpu-1")))
+    assert offers(state) is BY_NODE
+    state.apply(Upserted(device_class()))
+    assert offers(state) is BY_CLAIM
+    state.apply(Upserted(device_class(mapped="nvidia.com/gpu")))
+    assert offers(state) is BY_CLAIM_OR_RESOURCE
+    state.apply(Removed(DeviceClass, "uid-class", "", "cards"))
+    assert offers(state) is BY_NODE
+
+
+# -- what claims hold ------------------------------------------------------------------------
+
+
+def test_what_is_allocated_to_a_pod_without_a_row_is_held_of_the_node() -> None:
+    state = state_of(host(), device_class(), published("gpu-0", "gpu-1"), ledger())
+    state.apply(Upserted(allocated("other", "gpu-0", to="stranger")))
+    assert free_cards(state) == [1000, 0]
+    (hold,) = state.differences().foreign["n1"]
+    assert (hold.name, hold.gpus) == ("stranger", 1)
+    state.apply(Removed(ResourceClaim, "uid-other", "team-a", "other"))
+    assert free_cards(state) == [1000, 1000]
+
+
+def test_what_is_allocated_to_a_pod_with_a_row_is_held_once() -> None:
+    ours = pod("a").needs(1000).bound("n1").build()
+    held = ledger(row(ours, whole(0), "bound"))
+    state = state_of(host(), device_class(), published("gpu-0", "gpu-1"), held, ours)
+    state.apply(Upserted(allocated("a-claim", "gpu-1", to="a")))
+    assert free_cards(state) == [0, 1000]
+    state.apply(Upserted(allocated("a-claim", "gpu-0", "gpu-1", to="a")))
+    assert free_cards(state) == [0, 0]
+
+
+def test_a_place_stays_held_until_the_claim_of_its_pod_is_deallocated() -> None:
+    ours = pod("a").needs(1000).bound("n1").build()
+    held = ledger(row(ours, whole(0), "bound"))
+    claim = allocated("a-claim", "gpu-0", to="a")
+    state = state_of(host(), device_class(), published("gpu-0", "gpu-1"), held, ours, claim)
+    state.apply(Upserted(gpu_node("n1", 2).version(2).build()))
+    assert free_cards(state) == [1000, 0]
+    state.apply(Upserted(msgspec.structs.replace(claim, status=type(claim.status)())))
+    assert free_cards(state) == [1000, 1000]
+
+
+def test_access_of_an_administrator_holds_no_card() -> None:
+    state = state_of(host(), device_class(), published("gpu-0", "gpu-1"), ledger())
+    state.apply(Upserted(allocated("look", "gpu-0", to="monitor", adminAccess=True)))
+    assert free_cards(state) == [1000, 1000]
