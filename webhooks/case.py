@@ -4,7 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.api import names
-from extender.api.demand import GROUP_LABELS, MIN_MEMBER_KEYS, Demand, first_of
+from extender.api.demand import (
+    GROUP_LABELS,
+    MIN_MEMBER_KEYS,
+    Delivery,
+    Demand,
+    delivery_of,
+    first_of,
+)
 from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, PoolFigures
 from extender.api.objects import ObjectMeta, Pod
 from extender.api.units import MILLI_PER_GPU
@@ -75,6 +82,11 @@ class PodCase:
     def shares_cards(self) -> bool:
         """Whether it may run beside others on one card."""
         return self.demand.gpu_memory_mib > 0 or 0 < self.demand.milli < MILLI_PER_GPU
+
+    @property
+    def delivery(self) -> Delivery:
+        """How it gets its cards."""
+        return delivery_of(self.pod, self.demand)
 
     @property
     def pool_names(self) -> tuple[str, ...]:

@@ -208,6 +208,9 @@ def _request_milli(patch: PatchBuilder, case: PodCase) -> None:
     places = _containers(pod)
     if any(_asked(patch, place, names.GPU_MILLI) for place in places):
         return
+    if case.delivery == "claim":
+        _set_milli(patch, ("containers", 0), gpu_milli_request(demand))
+        return
     if demand.milli < MILLI_PER_GPU:
         place = ("containers", fraction_container(pod))
         _set_milli(patch, place, gpu_milli_request(demand))

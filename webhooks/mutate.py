@@ -247,23 +247,26 @@ def _objection(case: PodCase) -> Refused | None:
             validate.check_scheduler(pod, case.project)
             or validate.check_request(pod, case.demand)
             or validate.check_class(pod, case.priority_class, case.project, case.classes)
-            or _no_mig(case)
+            or _no_daemon_set(case)
             or limits.check_node_labels(case)
             or limits.check_limits(case)
         )
     return _no_gate(pod, "it asks for no GPU") if names.GATE in pod.gates else None
 
 
-def _no_mig(case: PodCase) -> Refused | None:
-    """Why the pod of a DaemonSet may have no MIG instance, or None where it asks for none.
+def _no_daemon_set(case: PodCase) -> Refused | None:
+    """Why the pod of a DaemonSet may have no MIG instance and no claim, or None where it has none.
 
-    It has no gate and requests no milli-GPU: neither controller nor extender would decide on it.
+    It has no gate, and with a MIG instance no milli-GPU, so the controller would not decide on it;
+    the extender does not know which nodes give cards by claims.
     """
-    if not case.is_of_daemon_set or not case.demand.counted_milli:
+    is_claim = case.delivery == "claim"
+    if not case.is_of_daemon_set or not (is_claim or case.demand.counted_milli):
         return None
+    what = "ask for GPUs by claims" if is_claim else "have a MIG instance"
     return Refused(
         Reason.INVALID_REQUEST,
-        f"{pod_name(case.pod)}: a pod of a DaemonSet can't have a MIG instance in the namespace of"
+        f"{pod_name(case.pod)}: a pod of a DaemonSet can't {what} in the namespace of"
         " a GpuProject: ask for a share of a card (annotation gpu-fraction) or for whole GPUs"
         f" ({names.NVIDIA_GPU}), or use a Deployment",
     )

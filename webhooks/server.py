@@ -33,6 +33,7 @@ from webhooks.body import (
     TooLargeError,
 )
 from webhooks.certs import Bundle
+from webhooks.claims import names_claims, take_claims
 from webhooks.jobs import decide_job
 from webhooks.kinds.judge import judge_kind
 from webhooks.mutate import judge, read_pod, wants_origin, with_warnings
@@ -198,6 +199,8 @@ class Server:
             if isinstance(joined, Refused):
                 return refused(joined)
             warnings = joined
+        if names_claims(pod, self._projects) and (why := await take_claims(pod, read_owner)):
+            return refused(why)
         origin = NO_OWNER
         if read_owner and wants_origin(pod, self._projects):
             origin = await trace(pod.metadata, read_owner)

@@ -136,8 +136,9 @@ def speaks(pod: Pod) -> bool:
 
 
 def asks_for_gpu(pod: Pod) -> bool:
-    """Whether the pod says anything about GPUs, in our words or those of others."""
-    return demand.mentions_gpu(pod) or speaks(pod)
+    """Whether the pod says anything about GPUs, in our words or those of others. Claims of dynamic
+    resource allocation do, as far as the pod tells."""
+    return demand.mentions_gpu(pod) or speaks(pod) or bool(pod.spec.resource_claims)
 
 
 def tell(pod: Pod) -> Told | None:

@@ -224,6 +224,11 @@ def read_plugin_cards(pod: Pod) -> int:
         return 0
 
 
+def read_milli(pod: Pod) -> int:
+    """What the pod requests of `ballast.dev/gpu-milli`; raises UnitError."""
+    return effective(pod, names.GPU_MILLI, _count_of(names.GPU_MILLI))
+
+
 def delivery_of(pod: Pod, demand: Demand) -> Delivery:
     """How the pod gets what it asks for. The webhook writes what claims ask for as milli-GPU, so a
     pod with claims that asks for whole cards in no other way gets these by its claims."""
@@ -423,7 +428,7 @@ def _read_gpu(pod: Pod) -> tuple[int, int, int]:
     """(devices, milli of each, MiB of each); raises UnitError."""
     notes = share_notes(pod.metadata)
     whole = effective(pod, names.NVIDIA_GPU, _count_of(names.NVIDIA_GPU))
-    asked_milli = effective(pod, names.GPU_MILLI, _count_of(names.GPU_MILLI))
+    asked_milli = read_milli(pod)
     told: list[str] = [key for key in (FRACTION, MEMORY) if key in notes]
     if whole:
         told.append(names.NVIDIA_GPU)

@@ -89,8 +89,10 @@ class SpreadConstraint(Struct, rename="camel", gc=False):
     when_unsatisfiable: str = ""
 
 
-class PodResourceClaim(Struct, gc=False):
+class PodResourceClaim(Struct, rename="camel", gc=False):
     name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
 
 
 class SchedulingGate(Struct, gc=False):

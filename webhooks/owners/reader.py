@@ -125,7 +125,7 @@ class OwnerReader:
         if not asked.name:
             raise RequestRefused(f"{kind.plural}: an owner has a name")
         path = f"/apis/{kind.api_group}/{asked.version}"
-        resource = Resource(kind.document, path, kind.plural)
+        resource = Resource(kind.document, path, kind.plural, bool(asked.namespace))
         body = await self._get(resource.url(asked.namespace, asked.name))
         owner = decode_object(resource, body)
         return owner if asked.uid in ("", owner.metadata.uid) else None

@@ -186,9 +186,10 @@ def test_pod_level_request_alone_is_looked_at(site: Site) -> None:
     assert "amd.com/gpu" in said
 
 
-def test_claims_of_dynamic_resource_allocation_are_refused(site: Site) -> None:
+def test_claims_that_the_webhook_did_not_read_are_refused(site: Site) -> None:
     body = pod(resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
-    assert "spec.resourceClaims asks for devices" in site.refusal(body)
+    assert "webhook adds once it has read the claims" in site.refusal(body)
+    assert site.refusal(body, namespace=site.elsewhere) == ""
 
 
 def test_preset_node_is_refused_even_behind_the_gate(site: Site) -> None:
@@ -255,32 +256,6 @@ def test_grace_of_a_preemptible_pod_is_bounded(site: Site, seconds: int, is_refu
     assert ("at most 3600" in site.refusal(body)) is is_refused
     body["metadata"]["labels"]["ballast.dev/preemptibility"] = "non-preemptible"
     assert site.refusal(body) == ""
-
-
-def claim(version: str, request: Body) -> Body:
-    return {
-        "apiVersion": f"resource.k8s.io/{version}",
-        "kind": "ResourceClaim",
-        "metadata": {"name": "claim"},
-        "spec": {"devices": {"requests": [{"name": "gpu", **request}]}},
-    }
-
-
-CLAIMS = {
-    "v1": claim("v1", {"exactly": {"deviceClassName": "gpu.nvidia.com"}}),
-    "any of several": claim(
-        "v1", {"firstAvailable": [{"name": "big", "deviceClassName": "gpu.nvidia.com"}]}
-    ),
-}
-
-
-@pytest.mark.parametrize("body", CLAIMS.values(), ids=CLAIMS)
-def test_claim_and_its_template_are_refused(site: Site, body: Body) -> None:
-    said = "names a DeviceClass whose devices Ballast does not count"
-    assert said in site.refusal(body)
-    template = body | {"kind": "ResourceClaimTemplate", "spec": {"spec": body["spec"]}}
-    assert said in site.refusal(template)
-    assert site.refusal(body, namespace=site.elsewhere) == ""
 
 
 def test_ephemeral_container_and_resize_cannot_add_a_gpu(site: Site) -> None:

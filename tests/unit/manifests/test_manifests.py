@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from extender.api import names
+from webhooks.claims import READ as CLAIMS
 from webhooks.native_groups import POD_GROUP
 from webhooks.owners.table import TABLE
 
@@ -102,7 +103,7 @@ def test_extender_changes_nothing_but_bindings_and_the_ledger() -> None:
 
 
 def test_webhooks_read_projects_and_owners_and_change_nothing_but_who_trusts_them() -> None:
-    owners = {(kind.plural, "get") for kind in (*TABLE, POD_GROUP) if kind.plural}
+    owners = {(kind.plural, "get") for kind in (*TABLE, POD_GROUP, *CLAIMS) if kind.plural}
     kinds = ("gpudepartments", "gpunodepools", "priorityclasses", "gpuprojects", "gputopologies")
     assert _granted("ballast-webhooks") - owners == set(product(kinds, ("list", "watch")))
     configurations = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -185,7 +186,12 @@ def test_service_reaches_the_webhooks() -> None:
     ids=lambda webhook: webhook["name"],
 )
 def test_dead_webhook_can_neither_stop_the_cluster_nor_slow_it_much(webhook: Document) -> None:
-    assert webhook["failurePolicy"] == "Ignore"
+    if webhook["failurePolicy"] == "Fail":
+        # What a claim asks for nothing but the webhook can tell: a pod with one waits for it.
+        assert webhook["namespaceSelector"]["matchLabels"] == {names.LABEL_MANAGED: names.MANAGED}
+        assert [each["name"] for each in webhook["matchConditions"]] == ["names-claims"]
+    else:
+        assert webhook["failurePolicy"] == "Ignore"
     assert webhook["timeoutSeconds"] <= 3
     assert webhook["sideEffects"] == "None"
     (expression,) = webhook["namespaceSelector"]["matchExpressions"]

@@ -45,11 +45,6 @@ def test_policy_counts_the_instances_that_the_code_counts(name: str) -> None:
     assert mig_slices(name) == MIG.get(name, 0)
 
 
-def test_device_classes_are_the_same_in_both_policies() -> None:
-    listed = variable("gpu-pods", "deviceClasses")
-    assert listed == variable("device-claims", "deviceClasses") == []
-
-
 def test_aliases_of_our_labels_are_as_fixed_as_these() -> None:
     aliases = (
         demand.PROJECT_LABELS,

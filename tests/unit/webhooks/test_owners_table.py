@@ -4,6 +4,7 @@ from pathlib import Path
 
 import yaml
 
+from webhooks.claims import READ as CLAIMS
 from webhooks.native_groups import POD_GROUP
 from webhooks.owners.table import BY_KIND, TABLE
 
@@ -23,7 +24,7 @@ def test_owners_that_are_read_are_those_that_may_be_read() -> None:
         for group in rule["apiGroups"]
         for plural in rule["resources"]
     }
-    read = (*TABLE, POD_GROUP)
+    read = (*TABLE, POD_GROUP, *CLAIMS)
     assert may_get == {(kind.api_group, kind.plural) for kind in read if kind.plural}
 
 

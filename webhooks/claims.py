@@ -1,0 +1,164 @@
+"""Cards that a pod asks for by ResourceClaims of dynamic resource allocation.
+
+A pod of a project whose claims ask for whole cards requests as many thousands of
+`ballast.dev/gpu-milli` from then on, and so gets its gate, its rows and its quota as every other
+GPU pod. A claim that is not understood is refused with what is accepted (`extender.api.claims`).
+"""
+
+from typing import Final
+
+from msgspec import Struct, field
+
+from extender.api import names
+from extender.api.claims import (
+    ClaimSpec,
+    ClaimStatus,
+    DeviceClass,
+    DeviceClassSpec,
+    cards_of_claim,
+    classes_of_claim,
+)
+from extender.api.demand import (
+    GPU_ANNOTATIONS,
+    first_of,
+    pod_name,
+    read_milli,
+    read_plugin_cards,
+)
+from extender.api.objects import Pod, PodResourceClaim
+from extender.api.reasons import Reason, Refused
+from extender.api.units import MILLI_PER_GPU, UnitError
+from webhooks.owners.origin import Owner
+from webhooks.owners.table import OwnerKind
+from webhooks.owners.trace import Asked, Read
+from webhooks.projects import ProjectIndex
+from webhooks.vocabulary import speaks
+
+_VERSION: Final = "v1"
+_GROUP: Final = "resource.k8s.io"
+#: Claims of one pod that are read; a review has a second.
+MAX_CLAIMS: Final = 8
+
+
+class TemplateSpec(Struct):
+    """What the claims that are made from a template ask for."""
+
+    spec: ClaimSpec = field(default_factory=ClaimSpec)
+
+
+class ClaimTemplate(Owner, kw_only=True):
+    """A ResourceClaimTemplate."""
+
+    spec: TemplateSpec = field(default_factory=TemplateSpec)
+
+
+class Claim(Owner, kw_only=True):
+    """A ResourceClaim."""
+
+    spec: ClaimSpec = field(default_factory=ClaimSpec)
+    status: ClaimStatus = field(default_factory=ClaimStatus)
+
+
+class ClassOfDevices(Owner, kw_only=True):
+    """A DeviceClass."""
+
+    spec: DeviceClassSpec = field(default_factory=DeviceClassSpec)
+
+
+#: Read by name; they own no pods, so they are no entries of `webhooks.owners.table`.
+TEMPLATE: Final = OwnerKind(
+    _GROUP, "ResourceClaimTemplate", None, _VERSION, "resourceclaimtemplates", ClaimTemplate
+)
+CLAIM: Final = OwnerKind(_GROUP, "ResourceClaim", None, _VERSION, "resourceclaims", Claim)
+CLASS: Final = OwnerKind(_GROUP, "DeviceClass", None, _VERSION, "deviceclasses", ClassOfDevices)
+READ: Final = (TEMPLATE, CLAIM, CLASS)
+
+
+def names_claims(pod: Pod, projects: ProjectIndex) -> bool:
+    """Whether `pod` is one of a project and names ResourceClaims."""
+    in_project = projects.project_of(pod.metadata.namespace) is not None
+    return bool(pod.spec.resource_claims) and in_project
+
+
+async def take_claims(pod: Pod, read: Read | None) -> Refused | None:
+    """Makes `pod` ask in milli-GPU for the whole cards that its claims ask for.
+
+    Refused, and the pod left as it is, where a claim cannot be read or is not understood, or where
+    the pod asks for cards in another way as well.
+    """
+    try:
+        listed = pod.spec.resource_claims or []
+        if len(listed) > MAX_CLAIMS:
+            raise UnitError(f"spec.resourceClaims has {len(listed)} claims; {MAX_CLAIMS} are read")
+        n_cards = 0
+        for spec in await _read_specs(pod, read):
+            classes = {name: await _read_class(name, read) for name in classes_of_claim(spec)}
+            n_cards += cards_of_claim(spec, classes)
+        _ask(pod, n_cards)
+    except UnitError as error:
+        return Refused(Reason.INVALID_REQUEST, f"{pod_name(pod)}: spec.resourceClaims: {error}")
+    return None
+
+
+async def _read_specs(pod: Pod, read: Read | None) -> list[ClaimSpec]:
+    """What the claims of the pod ask for; a claim that it names twice is there once."""
+    specs, seen = [], set()
+    for each in pod.spec.resource_claims or ():
+        if each.resource_claim_name and each.resource_claim_name in seen:
+            continue
+        seen.add(each.resource_claim_name)
+        specs.append(await _read_spec(pod, each, read))
+    return specs
+
+
+async def _read_spec(pod: Pod, listed: PodResourceClaim, read: Read | None) -> ClaimSpec:
+    namespace = pod.metadata.namespace
+    if name := listed.resource_claim_template_name:
+        template = await _read(TEMPLATE, namespace, name, read)
+        if isinstance(template, ClaimTemplate):
+            return template.spec.spec
+    elif name := listed.resource_claim_name:
+        claim = await _read(CLAIM, namespace, name, read)
+        if isinstance(claim, Claim):
+            if claim.status.reserved_for:
+                raise UnitError(
+                    f"ResourceClaim {name:.253} is in use by {claim.status.reserved_for[0].name};"
+                    " pods do not share cards by one claim: name a ResourceClaimTemplate"
+                )
+            return claim.spec
+    else:
+        raise UnitError(
+            f"{listed.name:.63} names neither a ResourceClaimTemplate nor a ResourceClaim; name one"
+        )
+    raise UnitError(f"{name:.253} is not there or could not be read; create it before its pods")
+
+
+async def _read_class(name: str, read: Read | None) -> DeviceClass | None:
+    found = await _read(CLASS, "", name, read)
+    if not isinstance(found, ClassOfDevices):
+        return None
+    return DeviceClass(metadata=found.metadata, spec=found.spec)
+
+
+async def _read(kind: OwnerKind, namespace: str, name: str, read: Read | None) -> Owner | None:
+    return await read(Asked(kind, _VERSION, namespace, name, "", "")) if read else None
+
+
+def _ask(pod: Pod, n_cards: int) -> None:
+    """Writes into the pod what its claims ask for; raises UnitError where it asks otherwise too."""
+    notes, stated = pod.metadata.annotations, read_milli(pod)
+    has_other = first_of(notes, GPU_ANNOTATIONS) or speaks(pod) or read_plugin_cards(pod)
+    if n_cards and has_other:
+        raise UnitError(
+            f"{n_cards} whole GPUs are asked for by claims, and others in another way; use one way"
+        )
+    if stated not in (0, n_cards * MILLI_PER_GPU) and not has_other:
+        raise UnitError(
+            f"the claims ask for {n_cards} whole GPUs, and {names.GPU_MILLI} is {stated}; leave the"
+            " latter out"
+        )
+    if n_cards and not stated:
+        resources = pod.spec.containers[0].resources
+        resources.requests = (resources.requests or {}) | {
+            names.GPU_MILLI: str(n_cards * MILLI_PER_GPU)
+        }
