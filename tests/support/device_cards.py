@@ -1,0 +1,80 @@
+"""DeviceClasses, ResourceSlices and claims of dynamic resource allocation, as drivers and users
+write them."""
+
+from typing import Any
+
+from extender.api import names
+
+API = "resource.k8s.io/v1"
+PATH = f"/apis/{API}"
+DRIVER = "gpu.example.com"
+Manifest = dict[str, Any]
+
+
+def device_class(name: str = DRIVER, *, cards_of: str = DRIVER, mapped: str = "") -> Manifest:
+    """The class of all devices of the driver; `mapped` is a resource that it stands for."""
+    expression = f"device.driver == '{DRIVER}'"
+    spec: Manifest = {"selectors": [{"cel": {"expression": expression}}]}
+    if mapped:
+        spec["extendedResourceName"] = mapped
+    labels = {names.LABEL_CARDS_OF: cards_of} if cards_of else {}
+    return _object("DeviceClass", {"name": name, "labels": labels}, spec)
+
+
+def resource_slice(node: str, n_cards: int) -> Manifest:
+    """What the driver publishes for the node."""
+    spec = {
+        "driver": DRIVER,
+        "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "devices": [
+            {
+                "name": f"gpu-{ix}",
+                "attributes": {"model": {"string": "LATEST-GPU-MODEL"}},
+                "capacity": {"memory": {"value": "80Gi"}},
+            }
+            for ix in range(n_cards)
+        ],
+    }
+    return _object("ResourceSlice", {"name": f"{node}-{DRIVER}"}, spec)
+
+
+def template(name: str, n_cards: int, **exactly: Any) -> Manifest:
+    """A ResourceClaimTemplate for so many whole cards."""
+    return _object(
+        "ResourceClaimTemplate", {"name": name}, {"spec": claim_spec(n_cards, **exactly)}
+    )
+
+
+def claim(name: str, n_cards: int) -> Manifest:
+    """A ResourceClaim that is made directly."""
+    return _object("ResourceClaim", {"name": name}, claim_spec(n_cards))
+
+
+def claim_spec(n_cards: int, **exactly: Any) -> Manifest:
+    """One request for so many devices of the class."""
+    exact = {"deviceClassName": DRIVER, "count": n_cards, **exactly}
+    return {"devices": {"requests": [{"name": "gpus", "exactly": exact}]}}
+
+
+def pod(name: str, *, of_template: str = "", of_claim: str = "", n_resource: int = 0) -> Manifest:
+    """A pod as a user writes it, with nothing of ours in it."""
+    source = {"resourceClaimTemplateName": of_template} if of_template else {}
+    source = {"resourceClaimName": of_claim} if of_claim else source
+    resources: Manifest = {"requests": {"cpu": "100m"}}
+    if source:
+        resources["claims"] = [{"name": "gpus"}]
+    if n_resource:
+        resources["limits"] = {names.NVIDIA_GPU: str(n_resource)}
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "main", "image": "example", "resources": resources}],
+    }
+    if source:
+        spec["resourceClaims"] = [{"name": "gpus", **source}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def _object(kind: str, metadata: Manifest, spec: Manifest) -> Manifest:
+    return {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec}
