@@ -13,7 +13,7 @@ from extender.scenario.errors import ScenarioError
 from extender.scenario.model import Amount, Case, Node, Queue
 from extender.scenario.weights import Weights, figures_of, month_of_queue, quota_of
 from extender.state import model as state
-from extender.state.nodes import NodeFacts, NodeTable
+from extender.state.nodes import NodeFacts, NodeTable, offers_of
 
 HOSTNAME = "kubernetes.io/hostname"
 #: The label in which GPU feature discovery names the model.
@@ -106,6 +106,7 @@ class Cluster:
             memory_mib=memory,
             counted_milli=slices_milli(node.mig.instances.items()),
             free_counted=node.mig.instances,
+            offers=offers_of(node.offers),
         )
 
 

@@ -54,6 +54,7 @@ class Shared:
             ),
             pod_affinity=tuple(_terms(task.pod_affinity)),
             pod_anti_affinity=tuple(_terms(task.pod_anti_affinity)),
+            delivery=task.delivery,
         )
         if found == ANYWHERE:
             return ANYWHERE

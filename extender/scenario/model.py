@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from extender.api.demand import Delivery
 from extender.api.units import MAX_WEIGHT
 from extender.policy.plan import Stage
 from extender.state.model import JobOrder, PlacementRule, PoolPolicy, ReplicaOf
@@ -122,7 +123,8 @@ class Mig(Written, frozen=True, kw_only=True):
 
 
 class Node(Written, frozen=True, kw_only=True):
-    """A node and what it has. A model that is stated is a label of the node, too."""
+    """A node and what it has. A model that is stated is a label of the node, too. `offers` is how
+    pods can get its cards; a DRA driver offers them by claims, and no shares."""
 
     name: Name
     labels: dict[str, str] = {}
@@ -134,6 +136,7 @@ class Node(Written, frozen=True, kw_only=True):
     memory: Amount = "256Gi"
     max_pods: Natural = 110
     mig: Mig = Mig()
+    offers: tuple[Delivery, ...] = ("resource", "agent")
     numa: dict[str, object] = {}
     unschedulable: bool = False
 
@@ -241,7 +244,7 @@ class Toleration(Written, frozen=True, kw_only=True):
 
 
 class Task(Written, frozen=True, kw_only=True):
-    """`n` pods that ask for the same."""
+    """`n` pods that ask for the same, and get their cards by `delivery`."""
 
     name: Name
     n: Count = 1
@@ -257,6 +260,7 @@ class Task(Written, frozen=True, kw_only=True):
     memory: Amount = "1G"
     mig: dict[str, Natural] = {}
     resources: dict[str, Natural] = {}
+    delivery: Delivery = "resource"
     node_selector: dict[str, str] = {}
     node_affinity: list[Requirement] = []
     pod_affinity: list[PodTerm] = []

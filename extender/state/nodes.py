@@ -25,6 +25,12 @@ BY_CLAIM: Final[frozenset[Delivery]] = frozenset({"claim"})
 BY_CLAIM_OR_RESOURCE: Final[frozenset[Delivery]] = frozenset({"claim", "resource"})
 
 
+def offers_of(ways: Iterable[Delivery]) -> frozenset[Delivery]:
+    """These ways, as the one object for what nodes without a DRA driver offer."""
+    found = frozenset(ways)
+    return BY_NODE if found == BY_NODE else found
+
+
 @dataclass(slots=True)
 class CardTable:
     """What every card of every node has free, by the ledger.

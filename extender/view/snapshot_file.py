@@ -133,6 +133,7 @@ class _Writer:
             memory=f"{max(0, memory_mib)}Mi",
             max_pods=max(0, table.free_pods[ix] + len(held)),
             mig=file.Mig(instances={key: n for key, n in sorted(counted.items()) if n > 0}),
+            offers=tuple(sorted(table.offers[ix], reverse=True)),
             unschedulable=not table.is_ready[ix],
         )
 
@@ -307,6 +308,7 @@ class _Writer:
         if any(said):
             self.left_out["GPU models, pod affinity, volumes and refused nodes of pods"] += 1
         return {
+            "delivery": found.delivery,
             "node_selector": {
                 key: self.names.value(key, value) for key, value in found.node_selector
             },

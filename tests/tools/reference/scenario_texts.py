@@ -93,6 +93,8 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "memory": "allocatable memory",
         "maxPods": "pods that the node takes",
         "mig": "whether its cards are cut into instances",
+        "offers": "how pods can get its cards: `resource` (nvidia.com/gpu), `agent` (shares),"
+        " `claim` (ResourceClaims)",
         "numa": "accepted and not looked at",
         "unschedulable": "true: nothing new starts on it",
     },
@@ -195,6 +197,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "memory": "requested memory",
         "mig": "resource name of a MIG profile -> how many",
         "resources": "any other counted resource -> how many",
+        "delivery": "how it gets its cards; its node has to offer that",
         "nodeSelector": "labels that its node must have",
         "nodeAffinity": "expressions that its node must meet",
         "podAffinity": "pods that must be in the same domain",
