@@ -293,16 +293,20 @@ class ClusterState:
         return self._workloads.workload_of(pod.uid)
 
     def foreign_pods(self) -> list[ForeignPod]:
-        """Bound pods that hold cards without a row, by UID."""
+        """Bound pods that hold cards without a row, and those whose claims hold more than it."""
         queues, pool_of = self._queues, self._fleet.pool_of
+        beyond, facts_of = self._fleet.beyond_rows(), self._workloads.facts
+        held = [(facts, facts.plugin_cards) for facts in self._fleet.foreign.holders()]
+        held += [(facts_of[uid], n) for uid, n in sorted(beyond.items()) if uid in facts_of]
         return [
             ForeignPod(
                 facts,
+                n_cards,
                 is_managed=queues.is_managed(facts.namespace),
-                is_unwanted=pool_of(facts.node) in queues.strict_pools,
+                is_unwanted=facts.uid in beyond or pool_of(facts.node) in queues.strict_pools,
                 grace_s=queues.grace_s(facts, pool_of(facts.node)),
             )
-            for facts in self._fleet.foreign.holders()
+            for facts, n_cards in held
         ]
 
     def wanted_claims(self) -> set[tuple[str, str]]:

@@ -74,9 +74,8 @@ class UnledgeredKeeper:
         facts = pod.facts
         will = "it is evicted" if pod.is_unwanted and not facts.is_mirror else "it keeps them"
         note = (
-            f"{SENTENCES[Reason.UNLEDGERED]}: {facts.plugin_cards} on node {facts.node};"
-            f" {will}, and they count for no project. Create the pod again with schedulerName"
-            f" {names.SCHEDULER_NAME}"
+            f"{SENTENCES[Reason.UNLEDGERED]}: {pod.n_cards} on node {facts.node};"
+            f" {will}, and they count for no project. {_cure(facts)}"
         )
         self._recorder.record(_reference(facts), Reason.UNLEDGERED, note, "Warning")
         log.warning("pod holds GPUs without a row", pod=_key(facts), node=facts.node)
@@ -96,9 +95,16 @@ class UnledgeredKeeper:
 def _count(foreign: Iterable[ForeignPod]) -> None:
     held = {True: 0, False: 0}
     for pod in foreign:
-        held[pod.is_managed] += pod.facts.plugin_cards
+        held[pod.is_managed] += pod.n_cards
     for is_managed, n_gpus in held.items():
         metrics.FOREIGN_GPUS.labels(str(is_managed).lower()).set(n_gpus)
+
+
+def _cure(facts: PodFacts) -> str:
+    """What to do, so that all cards of such a pod are in the ledger."""
+    if facts.constraints.delivery == "claim":
+        return "Create the pod again, and leave its claims and their templates as they are"
+    return f"Create the pod again with schedulerName {names.SCHEDULER_NAME}"
 
 
 def _can_be_evicted(facts: PodFacts) -> bool:

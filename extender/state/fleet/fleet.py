@@ -6,7 +6,7 @@ from extender.api.demand import slices_milli
 from extender.api.kinds import ForeignHold, GpuNode, Row
 from extender.api.objects import Node
 from extender.state.fleet.device_cards import DeviceCards
-from extender.state.fleet.foreign import ForeignPods, merged_holds
+from extender.state.fleet.foreign import ForeignPods, beyond_rows, merged_holds
 from extender.state.fleet.host_holds import HostHolds
 from extender.state.fleet.inventory import Differences, Inventory, Known
 from extender.state.nodes import CardTable, NodeFacts, NodeTable
@@ -160,6 +160,16 @@ class Fleet:
         n_cards, claimed = len(gpu_node.status.devices), self.devices.held_on(name)
         pods = self.foreign.holds_on(name, n_cards)
         return merged_holds(pods, claimed, gpu_node.spec.rows, n_cards) if claimed else pods
+
+    def beyond_rows(self) -> Mapping[str, int]:
+        """By the UID of a pod with a row, the cards that its claims hold beyond the row."""
+        return {
+            each.uid: each.n_cards
+            for name in sorted(self.devices.nodes)
+            if (gpu_node := self.gpu_nodes.get(name)) is not None
+            for each in beyond_rows(self.devices.held_on(name), gpu_node.spec.rows)
+            if any(row.uid == each.uid for row in gpu_node.spec.rows)
+        }
 
     def _known_of(self, name: str) -> Known:
         published = self.devices.cards_of(name)

@@ -5,7 +5,7 @@ any. Its cards are taken from its node and charged to no queue. A mirror pod is 
 says of itself, because the owner of a node can make one in any namespace.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, structs
@@ -29,13 +29,15 @@ def is_foreign(facts: PodFacts, row: Row | None) -> bool:
 
 
 class ForeignPod(Struct, frozen=True):
-    """A foreign pod that holds cards.
+    """A pod that holds `n_cards` without a row, or beyond its row.
 
     `is_managed`: a project lists its namespace, so it should have asked through Ballast.
-    `is_unwanted`: the node pool it is in evicts such pods. Evicted, it has `grace_s` to end.
+    `is_unwanted`: the node pool it is in evicts such pods, or its claims hold more cards than its
+    row. Evicted, it has `grace_s` to end.
     """
 
     facts: PodFacts
+    n_cards: int
     is_managed: bool
     is_unwanted: bool
     grace_s: int
@@ -94,25 +96,31 @@ class ForeignPods:
         assert all(self._on_node.values())
 
 
+def beyond_rows(claimed: Iterable[ClaimedCards], rows: Iterable[Row]) -> list[ClaimedCards]:
+    """What is allocated to claims beyond the rows of the pods that have it."""
+    of_row = {row.uid: len(row.cards) for row in rows}
+    found = []
+    for each in claimed:
+        if (beyond := each.n_cards - of_row.get(each.uid, 0)) > 0:
+            found.append(structs.replace(each, n_cards=beyond))
+    return found
+
+
 def merged_holds(
     pods: Iterable[ForeignHold],
-    claimed: Iterable[ClaimedCards],
+    claimed: Sequence[ClaimedCards],
     rows: Iterable[Row],
     n_cards: int,
 ) -> tuple[ForeignHold, ...]:
     """What is held without a row of a node with `n_cards`, by foreign pods and by claims.
 
-    What is allocated to a pod's claims beyond the cards of its row is foreign. A pod whose claims
-    are known counts by these alone.
+    A pod whose claims are known counts by these alone.
     """
-    of_row = {row.uid: len(row.cards) for row in rows}
-    listed, holders = [], set()
-    for each in claimed:
-        holders.add(each.uid)
-        if (beyond := each.n_cards - of_row.get(each.uid, 0)) > 0:
-            listed.append(
-                ForeignHold(uid=each.uid, namespace=each.namespace, name=each.name, gpus=beyond)
-            )
+    holders = {each.uid for each in claimed}
+    listed = [
+        ForeignHold(uid=each.uid, namespace=each.namespace, name=each.name, gpus=each.n_cards)
+        for each in beyond_rows(claimed, rows)
+    ]
     listed += [hold for hold in pods if hold.uid not in holders]
     found = []
     for hold in listed[:MAX_LISTED]:

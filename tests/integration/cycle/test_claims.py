@@ -189,6 +189,24 @@ async def test_cards_that_a_claim_of_no_project_holds_are_planned_around(scene: 
     assert rows(scene)["two"] == (NODES[1], 2)
 
 
+async def test_pod_whose_claim_has_grown_since_it_was_admitted_is_evicted(scene: Claiming) -> None:
+    path = f"{device_cards.PATH}/namespaces/team-a/resourceclaims"
+    make(scene, "team-a", device_cards.claim("grows", 1))
+    pod = device_cards.pod("thief", of_claim="grows")
+    pod["metadata"]["annotations"] = {names.ANNOTATION_HOLD: names.HOLD}
+    make(scene, "team-a", pod)
+    scene.admin.delete(f"{path}/grows")
+    make(scene, "team-a", device_cards.claim("grows", 2))
+    scene.cluster.kubectl("annotate", "pod", "thief", "-n", "team-a", f"{names.ANNOTATION_HOLD}-")
+
+    def is_gone() -> bool:
+        pods = scene.admin.get("/api/v1/namespaces/team-a/pods")["items"]
+        return not pods and not allocations(scene)
+
+    await scene.until(is_gone, "the pod to be evicted")
+    assert ("Unledgered", "thief") in scene.events("team-a")
+
+
 async def test_resource_that_a_device_class_stands_for_gets_published_cards(
     scene: Claiming,
 ) -> None:

@@ -26,6 +26,7 @@ from extender.api.objects import (
     Pod,
     PodAffinity,
     PodAffinityTerm,
+    PodResourceClaim,
     PodSpec,
     PodStatus,
     Quantity,
@@ -67,6 +68,13 @@ class PodBuilder(Builder):
             if devices > 1:
                 self.notes({DEVICES: str(devices)})
         self._requests[names.GPU_MILLI] = milli * devices
+        return self
+
+    def claims(self, n_cards: int) -> Self:
+        """Whole cards by a ResourceClaim, as the webhook leaves such a pod."""
+        claim = PodResourceClaim(name="gpus", resource_claim_template_name="gpus")
+        self._spec = replace(self._spec, resource_claims=[claim])
+        self._requests[names.GPU_MILLI] = MILLI_PER_GPU * n_cards
         return self
 
     def needs_mib(self, mib: int, *, devices: int = 1) -> Self:

@@ -19,7 +19,8 @@ from extender.cycle.pods.writer import PodWriter
 from extender.kube.client import Evicted, EvictionRefused
 from extender.kube.recorder import ObjectRef
 from extender.state.cluster import ClusterState
-from tests.support.builders import gpu_node, node, pod, pool, project
+from tests.support.builders import gpu_node, node, pod, pool, project, row, whole
+from tests.unit.state.test_device_cards import allocated, device_class, published
 
 pytestmark = pytest.mark.looptime
 
@@ -117,3 +118,24 @@ async def test_a_pod_that_a_budget_protects_is_tried_again_after_the_others() ->
     await asyncio.sleep(RETRY_S)
     await stage.look()
     assert stage.evicted == names + names[:EVICTIONS_PER_LOOK]
+
+
+async def test_pod_whose_claims_hold_more_cards_than_its_row_is_evicted_in_any_pool() -> None:
+    stage = Stage()
+    ours = pod("a").claims(1).bound("n1").build()
+    for obj in (
+        device_class(),
+        published("gpu-0", "gpu-1"),
+        gpu_node("n1", 2).version(2).holds(row(ours, whole(0), "bound")).build(),
+        ours,
+        allocated("its-claim", "gpu-0", to="a"),
+    ):
+        stage.state.apply(Upserted(obj))
+    await stage.look()
+    assert stage.told == []
+    stage.state.apply(Upserted(allocated("its-claim", "gpu-0", "gpu-1", to="a")))
+    await stage.look()
+    ((name, _, note),) = stage.told
+    assert (name, stage.evicted) == ("a", ["a"])
+    assert "1 on node n1; it is evicted" in note
+    assert "leave its claims and their templates as they are" in note

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from extender.api.claims import DeviceClass, ResourceClaim, ResourceSlice
 from extender.api.events import Removed, Upserted
@@ -172,3 +173,31 @@ def test_access_of_an_administrator_holds_no_card() -> None:
     state = state_of(host(), device_class(), published("gpu-0", "gpu-1"), ledger())
     state.apply(Upserted(allocated("look", "gpu-0", to="monitor", adminAccess=True)))
     assert free_cards(state) == [1000, 1000]
+
+
+# -- which pods get them ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("built", "delivery"),
+    [
+        (pod("a").needs(2000), "resource"),
+        (pod("a").needs(500), "agent"),
+        (pod("a").needs_mib(4096), "agent"),
+        (pod("a").claims(2), "claim"),
+        (pod("a").claims(1).needs(1000), "resource"),
+        (pod("a").claims(1).needs(500), "agent"),
+    ],
+)
+def test_pod_gets_its_cards_in_the_way_that_it_asks(built: Any, delivery: str) -> None:
+    state = state_of(built.build())
+    (workload,) = state.workloads().values()
+    assert workload.pods[0].constraints.delivery == delivery
+
+
+def test_pod_with_claims_for_cards_causes_evictions_as_others_do() -> None:
+    (workload,) = state_of(pod("a").claims(1).build()).workloads().values()
+    (other,) = state_of(pod("b").claims(1).needs(1000).build()).workloads().values()
+    assert workload.doubt is None
+    assert other.doubt is not None
+    assert "resourceClaims" in other.doubt.detail

@@ -14,6 +14,7 @@ pod says what it was for:
 - `Moved`: preemptible, made again by an owner, and its successor has a place on another node: a
   `nominated` row that keeps it is there when the pod is told to leave.
 - `GangStale`: always allowed.
+- `Unledgered`: always allowed; what claims hold beyond a row is not looked at.
 
 A marked eviction that no event explains (its controller may have been killed before it could tell)
 is judged when the audit ends: as a move if a place is kept for its successor, else as reclaim. A
@@ -34,6 +35,7 @@ EXPLAINS = (
     Reason.PREEMPTED,
     Reason.MOVED,
     Reason.GANG_STALE,
+    Reason.UNLEDGERED,
 )
 
 
@@ -171,7 +173,7 @@ class Evictions(Rule):
         subject, why = f"Pod {case.pod.key}", reason or "evicted, no event says why"
         if not reason and case.is_kept:
             reason = Reason.MOVED
-        if reason == Reason.GANG_STALE:
+        if reason in (Reason.GANG_STALE, Reason.UNLEDGERED):
             return
         if not case.pod.is_preemptible:
             yield Finding("E2", subject, f"{why}, but it is not preemptible")
