@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from extender.api.names import GROUP, PRIORITY_CLASSES
+from extender.preflight.devices import check_devices
 from extender.preflight.facts import Facts
 from extender.preflight.findings import PreflightFinding, State, some
 
@@ -42,7 +43,7 @@ def check_cluster(facts: Facts) -> Iterator[PreflightFinding]:
     yield _rights(facts)
     yield from _neighbours(facts)
     yield from _autoscalers(facts)
-    yield from _device_classes(facts)
+    yield from check_devices(facts)
     yield _priority_classes(facts)
     yield from _default_class(facts)
     yield from _admission(facts)
@@ -100,13 +101,6 @@ def _autoscalers(facts: Facts) -> Iterator[PreflightFinding]:
     if any(group in facts.groups for group in AUTOSCALERS):
         advice = "keep GPU nodes at a fixed number: pods that wait in Ballast do not add nodes"
         yield PreflightFinding("node autoscaling", State.WARN, "Karpenter is installed", advice)
-
-
-def _device_classes(facts: Facts) -> Iterator[PreflightFinding]:
-    gpus = [each.metadata.name for each in facts.device_classes if "gpu" in each.metadata.name]
-    if gpus:
-        advice = "Ballast counts the device plugin's GPUs only: do not serve the same GPUs by DRA"
-        yield PreflightFinding("DRA", State.WARN, f"DeviceClasses {some(gpus)}", advice)
 
 
 def _priority_classes(facts: Facts) -> PreflightFinding:

@@ -6,11 +6,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from extender.api.claims import DeviceClass, ResourceSlice
 from extender.api.kinds import GpuNodePool, GpuProject
 from extender.api.names import API_VERSION
 from extender.api.objects import Container, ObjectMeta, PriorityClass, Taint
 from extender.kube.client import Client
 from extender.kube.errors import KubeError, NotFound
+from extender.kube.resources import DRA_PATH
 
 T = TypeVar("T")
 PAGE: Final = 500
@@ -129,7 +131,8 @@ class Facts(Struct):
     projects: list[GpuProject] = field(default_factory=list)
     node_pools: list[GpuNodePool] = field(default_factory=list)
     priority_classes: list[DefaultingClass] = field(default_factory=list)
-    device_classes: list[Named] = field(default_factory=list)
+    device_classes: list[DeviceClass] = field(default_factory=list)
+    slices: list[ResourceSlice] = field(default_factory=list)
     webhooks: list[Named] = field(default_factory=list)
     policies: list[Named] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
@@ -152,7 +155,7 @@ class FactsReader:
         version = msgspec.json.decode(await self._client.get_raw("/version"), type=_Version)
         projects = await self._list(f"/apis/{API_VERSION}/gpuprojects", GpuProject)
         wanted = {*namespaces, *(name for each in projects for name in each.spec.namespaces)}
-        admission = "/apis/admissionregistration.k8s.io/v1"
+        admission, dra = "/apis/admissionregistration.k8s.io/v1", DRA_PATH
         facts = Facts(
             version=version.git_version,
             groups=await self._groups(),
@@ -163,7 +166,8 @@ class FactsReader:
             priority_classes=await self._list(
                 "/apis/scheduling.k8s.io/v1/priorityclasses", DefaultingClass
             ),
-            device_classes=await self._list("/apis/resource.k8s.io/v1/deviceclasses", Named),
+            device_classes=await self._list(f"{dra}/deviceclasses", DeviceClass),
+            slices=await self._list(f"{dra}/resourceslices", ResourceSlice),
             webhooks=await self._list(f"{admission}/mutatingwebhookconfigurations", Named),
             policies=await self._list(f"{admission}/validatingadmissionpolicies", Named),
             lacking=await self._lacking(),

@@ -10,6 +10,7 @@ from extender.api.names import (
     LABEL_GPU_MODEL,
     NVIDIA_GPU,
 )
+from extender.preflight.devices import cards_published
 from extender.preflight.facts import Facts, Node
 from extender.preflight.findings import PreflightFinding, State, some
 
@@ -25,6 +26,8 @@ _RUNTIME: Final = re.compile(r"([a-z-]+)://v?([0-9]+)\.([0-9]+)")
 def check_nodes(facts: Facts) -> Iterator[PreflightFinding]:
     """Every finding about nodes."""
     gpu_nodes = [each for each in facts.nodes if has_gpus(each)]
+    if not gpu_nodes and cards_published(facts):
+        return
     if not gpu_nodes:
         advice = "install NVIDIA's GPU Operator, or its device plugin and GPU feature discovery"
         yield PreflightFinding("GPU nodes", State.FAIL, "no node has or claims GPUs", advice)

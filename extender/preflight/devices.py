@@ -1,0 +1,60 @@
+"""Checks of dynamic resource allocation: which classes give cards, and on which nodes."""
+
+from collections.abc import Iterator, Mapping
+
+from extender.api.claims import driver_of_cards
+from extender.api.names import LABEL_CARDS_OF, NVIDIA_GPU
+from extender.preflight.facts import Facts
+from extender.preflight.findings import PreflightFinding, State, some
+
+_CHECK = "DRA"
+
+
+def check_devices(facts: Facts) -> Iterator[PreflightFinding]:
+    """Every finding about DeviceClasses and what drivers publish."""
+    unmarked = [
+        each.metadata.name
+        for each in facts.device_classes
+        if driver_of_cards(each) is None and "gpu" in each.metadata.name
+    ]
+    if unmarked:
+        found = f"DeviceClasses {some(unmarked)} are not understood, and claims for them refused"
+        advice = f"label {LABEL_CARDS_OF}=DRIVER those that give whole cards, =none all others"
+        yield PreflightFinding(_CHECK, State.WARN, found, advice)
+    other = [
+        f"{each.metadata.name} ({each.spec.extended_resource_name})"
+        for each in facts.device_classes
+        if driver_of_cards(each) and each.spec.extended_resource_name not in ("", NVIDIA_GPU)
+    ]
+    if other:
+        found = (
+            f"DeviceClasses {some(other)} give cards under a resource that no project is charged"
+        )
+        advice = (
+            f"name it {NVIDIA_GPU}, or add it to `accelerators` of the policy gpu-pods.ballast.dev"
+        )
+        yield PreflightFinding(_CHECK, State.WARN, found, advice)
+    published = cards_published(facts)
+    both = [
+        each.name
+        for each in facts.nodes
+        if each.name in published and str(each.status.capacity.get(NVIDIA_GPU, "0")) != "0"
+    ]
+    if both:
+        found = f"{some(both)} have cards of a DRA driver and of a device plugin"
+        advice = "run one of both on a node: each would give a card away without the other"
+        yield PreflightFinding(_CHECK, State.WARN, found, advice)
+    elif published:
+        found = f"{sum(published.values())} cards on {len(published)} nodes are counted"
+        yield PreflightFinding(_CHECK, State.OK, found)
+
+
+def cards_published(facts: Facts) -> Mapping[str, int]:
+    """Cards by node, of drivers that a DeviceClass names."""
+    drivers = {driver_of_cards(each) for each in facts.device_classes} - {None, ""}
+    found: dict[str, int] = {}
+    for each in facts.slices:
+        n_cards = sum(device.is_card for device in each.spec.devices or ())
+        if each.spec.node_name and each.spec.driver in drivers and n_cards:
+            found[each.spec.node_name] = found.get(each.spec.node_name, 0) + n_cards
+    return found
