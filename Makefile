@@ -45,6 +45,9 @@ node: setup ## make containerd and kubelet for a real node, once, outside the tr
 helm: setup ## make Helm for the tests of the chart, once, outside the tree
 	@$(PY) -m tests.support.helm
 
+dra-driver: setup ## build Kubernetes' DRA example driver for the test of claims on a node, outside the tree
+	@$(PY) -m tests.support.dra
+
 login: setup ## make OAuth2 Proxy and an OpenID provider for the tests of logins, outside the tree
 	@$(PY) -m tests.support.login
 

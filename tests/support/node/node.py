@@ -154,6 +154,14 @@ class RealNode:
             raise error
         return done.stdout
 
+    def start_program(self, program: Path, *flags: str) -> None:
+        """Run a program of the machine inside the node, until the node stops; its log is beside
+        those of the node's own."""
+        argv = [*self._enter(), str(program), *flags]
+        log = self.logs / f"{program.name}.log"
+        self._processes[program.name] = Process(program.name, argv, log, self._environment())
+        self._processes[program.name].start()
+
     def kill(self, program: str) -> None:
         """`kill -9` containerd, kubelet or kube-proxy; containers live on."""
         process = self._processes[program]
