@@ -27,7 +27,7 @@ from extender.kube.reflector import Reflector
 from extender.kube.resources import PODS
 from tests.bench import cluster
 from tests.bench.cost import Cost, Meter
-from tests.bench.figures import Figure, percentile
+from tests.bench.figures import Figure, percentile, show
 from tests.bench.latency import rss_mib
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.nodes import GpuNodes
@@ -73,6 +73,7 @@ async def measure(plane: ControlPlane) -> list[Figure]:
         await asyncio.sleep(RESTS_S)
         figures = _costs("at rest", meter.read(), RESTS_S, WRITES_PER_S)
         figures += _memory("at rest", programs)
+        show(figures)
         figures += await _change(plane, programs)
         return figures + _memory("after the changes", programs)
     finally:
@@ -132,7 +133,7 @@ async def _recover(control: Program, before: Mapping[str, float], n_freed: int) 
 
 @dataclass(slots=True)
 class _Churn:
-    """The changes, evenly over time; one that the API server is too slow for comes late."""
+    """The changes, evenly over time; where the API server is too slow, they are fewer."""
 
     client: Client
     done: Counter[str] = field(default_factory=Counter)
@@ -140,7 +141,7 @@ class _Churn:
     _runs: list[tuple[str, str]] = field(default_factory=list)
 
     async def run(self) -> float:
-        """All of them; returns the seconds that they took."""
+        """Make them for `CHANGES_S`; returns the seconds until the last one was answered."""
         self._runs = [
             (_project(node), f"{name}-{card}")
             for node, name in enumerate(_NODES.names())
@@ -150,7 +151,10 @@ class _Churn:
         began = time.perf_counter()
         under_way: set[asyncio.Task[None]] = set()
         for number in range(int(CHANGES_S * CHANGES_PER_S)):
-            await asyncio.sleep(began + number / CHANGES_PER_S - time.perf_counter())
+            since_s = time.perf_counter() - began
+            if since_s >= CHANGES_S:
+                break
+            await asyncio.sleep(number / CHANGES_PER_S - since_s)
             if len(under_way) >= CHANGES_PER_S:
                 _, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
             under_way.add(asyncio.create_task(self._one(number)))
@@ -160,7 +164,7 @@ class _Churn:
     async def _one(self, number: int) -> None:
         try:
             await self._change(number)
-        except Unavailable:
+        except (NotFound, Unavailable):
             self.done["failed"] += 1
 
     async def _change(self, number: int) -> None:
@@ -176,10 +180,7 @@ class _Churn:
             case _:
                 namespace, name = self._draw.choice(self._runs)
                 body = {"metadata": {"annotations": {"bench.ballast.dev/seen": str(number)}}}
-                try:
-                    await self.client.merge_patch(PODS, name, body, namespace=namespace)
-                except NotFound:
-                    return
+                await self.client.merge_patch(PODS, name, body, namespace=namespace)
                 self.done["annotate"] += 1
 
 
