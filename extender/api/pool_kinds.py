@@ -82,17 +82,28 @@ class ElasticNode(Struct, rename="camel", kw_only=True, omit_defaults=True):
     ] = field(default_factory=dict)
 
 
+ScaleUpTrigger = Literal["ProvisioningRequest", "UnschedulablePods"]
+
+
 class Elastic(Struct, rename="camel", kw_only=True, omit_defaults=True):
     """Lets a cluster autoscaler add nodes for work within quota that lacks them.
 
-    For each such workload the controller creates a ProvisioningRequest of exactly its pods. Work
-    that waits for quota, and what a project borrows, buys nothing.
+    For each such workload the controller creates a ProvisioningRequest of exactly its pods, or
+    removes the gate from its pods. Work that waits for quota, and what a project borrows, buys
+    nothing.
     """
 
     max_nodes: Annotated[
         int, Meta(ge=1, le=10_000, description="GPU nodes that are there or asked for.")
     ]
     node: ElasticNode
+    trigger: Annotated[
+        ScaleUpTrigger,
+        Meta(
+            description="How the autoscaler learns of the work. UnschedulablePods is for those that"
+            " read pods, such as Karpenter: the pods lose the gate and wait without a place."
+        ),
+    ] = "ProvisioningRequest"
     provisioning_class: Annotated[
         str,
         Meta(min_length=1, max_length=253, description="Which kind of provisioning is asked for."),

@@ -48,6 +48,8 @@ class Reason(StrEnum):
     PREEMPTED = "Preempted"
     MOVED = "Moved"
     GANG_STALE = "GangStale"
+    #: In elastic node pools whose autoscaler reads pods.
+    GATED_AGAIN = "GatedAgain"
     # A pod on its node uses what it was not given.
     GPU_UNPROTECTED = "GpuUnprotected"
     GPU_MEMORY_OVER_CAP = "GpuMemoryOverCap"
@@ -111,6 +113,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.PREEMPTED: "stopped for work of higher priority",
     Reason.MOVED: "stopped to start again on another node, so that other work fits here",
     Reason.GANG_STALE: "stopped because its gang stayed below minMember",
+    Reason.GATED_AGAIN: "deleted while it waited, so that no node is added for it",
     Reason.GPU_UNPROTECTED: "a process uses a shared card without the library",
     Reason.GPU_MEMORY_OVER_CAP: "the pod has more of a card's memory than its cap",
     Reason.GPU_NOT_GIVEN: "the pod uses a card that is given to others",

@@ -26,8 +26,10 @@ from extender.cycle.evictions.unledgered import UnledgeredKeeper
 from extender.cycle.keepers.inventory import InventoryKeeper
 from extender.cycle.keepers.namespaces import NamespaceKeeper
 from extender.cycle.keepers.provisioning import ProvisioningKeeper
+from extender.cycle.keepers.ungated import UngatedPods
 from extender.cycle.keepers.volumes import VolumeReader
 from extender.cycle.past_use import PastUseKeeper
+from extender.cycle.pod_events import PodEvents
 from extender.cycle.pods.releaser import Releaser
 from extender.cycle.pods.writer import PodWriter
 from extender.cycle.recovery.repair import Recovery
@@ -259,7 +261,8 @@ class _Term:
             client, state, controller.recorder, self._past_use, self._books.month_used
         )
         self._reports = Reports(reporter)
-        self._provisioning = ProvisioningKeeper(client, state)
+        ungated = UngatedPods(state, pods, PodEvents(state, controller.recorder))
+        self._provisioning = ProvisioningKeeper(client, state, ungated)
 
     async def run(self) -> None:
         """Cycle after cycle until leading ends; releases, evictions, reports and usage books run

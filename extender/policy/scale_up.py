@@ -36,17 +36,20 @@ _NEEDS_NO_NODE: Final = frozenset(
     {Reason.WAITING_FOR_VICTIMS, Reason.VICTIMS_PROTECTED, Reason.SCHEDULER_AWAY}
 )
 _WHOLE_ONLY: Final = "nodes are added for whole GPUs only"
+#: A pod that has lost its gate and its claim is deleted, for a gate cannot be put back.
+_OWNED_ONLY: Final = "nodes are added only for pods that a controller creates again"
 
 
 class ScaleUp(Struct, frozen=True):
     """`nodes`, not there yet, of `pool` on which the workload would run: workloads may share one.
     `pods` are all that it would start in this pool, on nodes that are there as well; those in other
-    pools are not among them, because a request is for one pool."""
+    pools are not among them, because a request is for one pool. `starting` are the UIDs of all."""
 
     workload: WorkloadView
     pool: str
     pods: tuple[PodView, ...]
     nodes: frozenset[str]
+    starting: frozenset[str]
 
     @property
     def n_nodes(self) -> int:
@@ -87,7 +90,8 @@ def scale_ups(snapshot: Snapshot, keys: Iterable[str]) -> ScaleUps:
     ]
     if not waiting:
         return found
-    found.refused = {each.key: _WHOLE_ONLY for each in waiting if not _can_be_asked_for(each)}
+    asked = ((each.key, _why_not_asked_for(each, elastic)) for each in waiting)
+    found.refused = {key: why_not for key, why_not in asked if why_not}
     _leave_out(snapshot, found.refused)
     for name, view in elastic.items():
         _fill_up(snapshot, name, view)
@@ -109,10 +113,14 @@ def scale_ups(snapshot: Snapshot, keys: Iterable[str]) -> ScaleUps:
     return found
 
 
-def _can_be_asked_for(workload: WorkloadView) -> bool:
-    """Whether an autoscaler can be told what the waiting pods ask for, and some ask for GPUs."""
+def _why_not_asked_for(workload: WorkloadView, elastic: Mapping[str, ElasticView]) -> str:
+    """Why no autoscaler is told of the waiting pods, whatever their turn is; empty: it can be."""
     pods = [pod for pod in workload.pods if pod.state == "gated"]
-    return all(_is_whole(pod) for pod in pods) and any(pod.demand.wants_gpu for pod in pods)
+    if not all(map(_is_whole, pods)) or not any(pod.demand.wants_gpu for pod in pods):
+        return _WHOLE_ONLY
+    reads_pods = any(elastic[pool].reads_pods for pool in workload.pools if pool in elastic)
+    is_lasting = any(not pod.is_controlled for pod in pods)
+    return _OWNED_ONLY if reads_pods and is_lasting else ""
 
 
 def _leave_out(snapshot: Snapshot, keys: Iterable[str]) -> None:
@@ -178,7 +186,9 @@ def _scale_up(snapshot: Snapshot, given: Admission) -> ScaleUp | None:
         here = by_pool.get(pool, [])
         new = frozenset(each.node for each in here if each.node.startswith(_NEW))
         if new and any(each.pod.demand.wants_gpu for each in here):
-            return ScaleUp(given.workload, pool, tuple(each.pod for each in here), new)
+            pods = tuple(each.pod for each in here)
+            starting = frozenset(each.pod.uid for each in given.placements)
+            return ScaleUp(given.workload, pool, pods, new, starting)
     return None
 
 

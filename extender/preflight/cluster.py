@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from extender.api.kinds import GpuNodePool
 from extender.api.names import GROUP, PRIORITY_CLASSES
 from extender.preflight.devices import check_devices
 from extender.preflight.facts import Facts
@@ -90,17 +91,30 @@ def _neighbours(facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def _autoscalers(facts: Facts) -> Iterator[PreflightFinding]:
+    elastic = [each for each in facts.node_pools if each.spec.elastic]
+    by_request = [each.metadata.name for each in elastic if not _reads_pods(each)]
     if PROVISIONING in facts.groups:
         found = "ProvisioningRequests are served"
         advice = "GpuNodePools with spec.elastic get nodes for work within quota"
         yield PreflightFinding("node autoscaling", State.OK, found, advice)
-    elif elastic := [each.metadata.name for each in facts.node_pools if each.spec.elastic]:
-        found = f"{some(elastic)} cannot grow: no ProvisioningRequest is served"
-        advice = "install Cluster Autoscaler with its CRDs and --enable-provisioning-requests"
+    elif by_request:
+        found = f"{some(by_request)} cannot grow: no ProvisioningRequest is served"
+        advice = (
+            "install Cluster Autoscaler with its CRDs and --enable-provisioning-requests, or state"
+            " trigger: UnschedulablePods for an autoscaler that reads pods"
+        )
         yield PreflightFinding("node autoscaling", State.FAIL, found, advice)
-    if any(group in facts.groups for group in AUTOSCALERS):
-        advice = "keep GPU nodes at a fixed number: pods that wait in Ballast do not add nodes"
+    if any(group in facts.groups for group in AUTOSCALERS) and not any(map(_reads_pods, elastic)):
+        advice = (
+            "it adds no GPU node for pods that wait in Ballast: GpuNodePools with spec.elastic and"
+            " trigger: UnschedulablePods get nodes for work within quota"
+        )
         yield PreflightFinding("node autoscaling", State.WARN, "Karpenter is installed", advice)
+
+
+def _reads_pods(pool: GpuNodePool) -> bool:
+    """Whether the pool's autoscaler is told by pods alone."""
+    return pool.spec.elastic is not None and pool.spec.elastic.trigger == "UnschedulablePods"
 
 
 def _priority_classes(facts: Facts) -> PreflightFinding:

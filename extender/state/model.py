@@ -303,7 +303,8 @@ class QueueView:
 class ElasticView:
     """How a node pool may grow: to `max_nodes`, by empty nodes of these figures.
 
-    `provisioning_class` is the autoscaler's word for the kind of scale-up.
+    `provisioning_class` is the autoscaler's word for the kind of scale-up. `reads_pods`: it takes
+    no requests, and adds nodes for pods that kube-scheduler calls unschedulable.
     """
 
     max_nodes: int
@@ -316,6 +317,7 @@ class ElasticView:
     selector: tuple[tuple[str, str], ...]
     labels: tuple[tuple[str, str], ...]
     provisioning_class: str
+    reads_pods: bool = False
 
 
 @dataclass(slots=True, frozen=True)

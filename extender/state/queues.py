@@ -96,6 +96,7 @@ def _read_elastic(spec: GpuNodePoolSpec) -> ElasticView | None:
         selector=tuple(sorted(spec.node_selector.items())),
         labels=tuple(sorted({**node.labels, **spec.node_selector}.items())),
         provisioning_class=spec.elastic.provisioning_class,
+        reads_pods=spec.elastic.trigger == "UnschedulablePods",
     )
 
 

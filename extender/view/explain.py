@@ -144,7 +144,10 @@ def _new_nodes(picture: Picture, workload: WorkloadView) -> Iterator[Check]:
     found = picture.scale_ups
     if wanted := found.wanted.get(workload.key):
         nodes = "1 more node" if wanted.n_nodes == 1 else f"{wanted.n_nodes} more nodes"
-        yield Check("new nodes", "yes", f"a ProvisioningRequest asks for {nodes} of {wanted.pool}")
+        pool = picture.snapshot.pools[wanted.pool]
+        reads_pods = pool.elastic is not None and pool.elastic.reads_pods
+        asks = "its pods ask" if reads_pods else "a ProvisioningRequest asks"
+        yield Check("new nodes", "yes", f"{asks} for {nodes} of {wanted.pool}")
     elif why_not := found.refused.get(workload.key):
         yield Check("new nodes", "no", why_not)
 

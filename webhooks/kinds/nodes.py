@@ -49,6 +49,12 @@ def _check_elastic(pool: GpuNodePool) -> Iterator[FieldFinding]:
         return
     if pool.spec.policy != "FairShare":
         yield odd("spec.elastic", f"has no effect under policy {pool.spec.policy}")
+    if elastic.trigger == "UnschedulablePods" and not selector:
+        yield odd(
+            "spec.elastic.trigger",
+            "pods ask for nodes with the labels of nodeSelector, which has none: the autoscaler"
+            " may add nodes of another pool",
+        )
     labels = elastic.node.labels
     yield from check_labels("spec.elastic.node.labels", labels, _EXAMPLE)
     for key in sorted(labels.keys() & selector.keys()):

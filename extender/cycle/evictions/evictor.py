@@ -44,6 +44,7 @@ from extender.usage.meter import UsageMeter
 #: Evictions under way at once: an eviction costs the API server as much as several patches, and
 #: pods that have nothing to do with it wait behind those under way.
 AT_ONCE: Final = 16
+_OVERRULED: Final = "a disruption budget held it back beyond its deadline"
 
 log = structlog.get_logger(__name__)
 
@@ -211,7 +212,8 @@ class Evictor:
             return outcome
         log.warning("disruption budget overruled: its deadline has passed", pod=pod.key)
         metrics.BUDGETS_OVERRULED.inc()
-        return await self._writer.delete(pod, turn.eviction.reason, grace_s=turn.grace_s)
+        reason = turn.eviction.reason
+        return await self._writer.delete(pod, reason, _OVERRULED, grace_s=turn.grace_s)
 
     async def _ask(self, case: EvictionGroup) -> None:
         """Have the API server try the evictions that budgets cover: a plan that it would not let be

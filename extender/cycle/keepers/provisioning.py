@@ -1,17 +1,18 @@
-"""Keeps a ProvisioningRequest for every workload that lacks nodes within its quota, and no other.
+"""Tells autoscalers of every workload that lacks nodes within its quota, and of no other.
 
-A look every few seconds, beside the cycle, lists the requests that the controller made, decides
-which workloads are entitled to new nodes (`extender.policy.scale_up`), creates what is missing and
-deletes what has no claim any more: the workload started, is gone, or lost its turn. The request of
-a workload for which the cycle had no time is left as it is. The list is all that is known of
-requests, so a new leader goes on with those of the last.
+A look every few seconds, beside the cycle, decides which workloads are entitled to new nodes
+(`extender.policy.scale_up`). Where the autoscaler reads pods, `ungated` lets it see theirs.
+Elsewhere each has a ProvisioningRequest: the look lists those that the controller made, creates
+what is missing and deletes what has no claim any more: the workload started, is gone, or lost its
+turn. The request of a workload for which the cycle had no time is left as it is. The list is all
+that is known of requests, so a new leader goes on with those of the last.
 """
 
 import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import structlog
@@ -21,12 +22,13 @@ from extender.api.objects import ProvisioningRequest
 from extender.api.reasons import Refused
 from extender.cycle import metrics
 from extender.cycle.keepers.provisioning_request import Wanted, state_of, wanted
+from extender.cycle.keepers.ungated import UngatedPods
 from extender.cycle.writes import write_all
 from extender.kube.client import Client
 from extender.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
 from extender.kube.resources import POD_TEMPLATES, PROVISIONING_REQUESTS
 from extender.policy.plan import Plan
-from extender.policy.scale_up import ScaleUps, left_waiting, scale_ups
+from extender.policy.scale_up import ScaleUp, ScaleUps, left_waiting, scale_ups
 from extender.state.cluster import ClusterState
 from extender.state.snapshot import Snapshot
 
@@ -48,11 +50,12 @@ log = structlog.get_logger(__name__)
 
 
 class ProvisioningKeeper:
-    """The requests of one term of office."""
+    """What autoscalers are told in one term of office."""
 
-    def __init__(self, client: Client, state: ClusterState) -> None:
+    def __init__(self, client: Client, state: ClusterState, ungated: UngatedPods) -> None:
         self._client = client
         self._state = state
+        self._ungated = ungated
         self._next_at = float("-inf")
         #: Until a look finds no request and no elastic pool, there may be some to delete.
         self._is_needed = True
@@ -98,28 +101,41 @@ class ProvisioningKeeper:
         pools = snapshot.pools
         found, took_s = await asyncio.to_thread(_decide, snapshot, keys)
         self._next_at = max(self._next_at, asyncio.get_running_loop().time() + _REST * took_s)
+        await self._ungated.keep(found.wanted, keys, pools)
+        by_request: dict[str, tuple[ScaleUp, Wanted]] = {}
+        notes: dict[str, str] = {}
+        for key, scale_up in found.wanted.items():
+            view = pools[scale_up.pool].elastic
+            assert view is not None
+            if view.reads_pods:
+                notes[key] = f"{_asked_for(scale_up)} by its pods, which wait without the gate"
+            else:
+                by_request[key] = scale_up, wanted(scale_up, view)
+        self._notes = found.refused | notes | await self._keep_requests(by_request, cut)
+
+    async def _keep_requests(
+        self, by_request: Mapping[str, tuple[ScaleUp, Wanted]], cut: Collection[str]
+    ) -> dict[str, str]:
+        """Have exactly these ProvisioningRequests; returns what their workloads are told."""
         try:
             listed = await self._client.list_all(PROVISIONING_REQUESTS, label_selector=_SELECTOR)
         except NotFound:
             self._is_needed = False
-            if found.wanted:
-                log.warning("this cluster has no ProvisioningRequests", waiting=len(found.wanted))
-            self._notes = dict.fromkeys(found.wanted, _NOT_SERVED) | found.refused
-            return
+            if by_request:
+                log.warning("this cluster has no ProvisioningRequests", waiting=len(by_request))
+            return dict.fromkeys(by_request, _NOT_SERVED)
         there = {(each.metadata.namespace, each.metadata.name): each for each in listed.items}
-        entitled: dict[_Key, Wanted] = {}
-        for scale_up in found.wanted.values():
-            view = pools[scale_up.pool].elastic
-            if view is not None:
-                request = wanted(scale_up, view)
-                entitled[request.namespace, request.name] = request
+        entitled = {(each.namespace, each.name): each for _, each in by_request.values()}
         self._is_needed = bool(there or entitled)
         await self._write(there, entitled, cut)
-        self._notes = dict(_notes(found, there, entitled)) | found.refused
         counts = Counter(state_of(each) for each in there.values())
         metrics.PROVISIONING.clear()
         for state, count in counts.items():
             metrics.PROVISIONING.labels(state).set(count)
+        return {
+            key: _told_of(scale_up, given.name, there.get((given.namespace, given.name)))
+            for key, (scale_up, given) in by_request.items()
+        }
 
     async def _write(
         self,
@@ -188,17 +204,14 @@ def _requested(request: ProvisioningRequest) -> str:
     return request.metadata.annotation(names.ANNOTATION_REQUESTED)
 
 
-def _notes(
-    found: ScaleUps, there: Mapping[_Key, ProvisioningRequest], entitled: Mapping[_Key, Wanted]
-) -> Iterator[tuple[str, str]]:
-    """What the workloads are told that are entitled to nodes."""
-    names_of = {(each.namespace, each.workload): each.name for each in entitled.values()}
-    for key, scale_up in found.wanted.items():
-        workload = scale_up.workload
-        name = names_of[workload.namespace, workload.name]
-        request = there.get((workload.namespace, name))
-        nodes = "1 node is" if scale_up.n_nodes == 1 else f"{scale_up.n_nodes} nodes are"
-        told = f"{nodes} asked for by ProvisioningRequest {name}"
-        if request is not None and (state := state_of(request)) in _OVER:
-            told += f", which the autoscaler answered with {state}"
-        yield key, told
+def _asked_for(scale_up: ScaleUp) -> str:
+    n_nodes = scale_up.n_nodes
+    return "1 node is asked for" if n_nodes == 1 else f"{n_nodes} nodes are asked for"
+
+
+def _told_of(scale_up: ScaleUp, name: str, request: ProvisioningRequest | None) -> str:
+    """What a workload is told whose request has this name, if it is there yet."""
+    told = f"{_asked_for(scale_up)} by ProvisioningRequest {name}"
+    if request is not None and (state := state_of(request)) in _OVER:
+        told += f", which the autoscaler answered with {state}"
+    return told

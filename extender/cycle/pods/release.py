@@ -6,8 +6,8 @@ harmless (reliability notes, rule 2). All are strategic merge patches, so that a
 our gate whatever other gates the pod has.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from extender.api.kinds import Row
 from extender.api.names import ANNOTATION_PLAN, ANNOTATION_REFUSED, ANNOTATION_REVOKED, GATE
@@ -16,6 +16,7 @@ from extender.state.model import PodView
 from extender.state.refusals import Refusals, write_refusals
 
 Patch = dict[str, Any]
+_NO_GATE: Final[Patch] = {"$patch": "delete", "name": GATE}
 
 
 def plan_text(epoch: int, node: str) -> str:
@@ -37,7 +38,7 @@ def release_patch(pod: PodView, epoch: int, node: str, nodes: Sequence[str]) -> 
         }
     }
     if pod.is_gated:
-        patch["spec"] = {"schedulingGates": [{"$patch": "delete", "name": GATE}]}
+        patch["spec"] = {"schedulingGates": [_NO_GATE]}
         if nodes:
             terms = {"nodeSelectorTerms": _narrowed_terms(pod, nodes)}
             required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
@@ -75,6 +76,16 @@ def forget_plan_patch(pod: PodView) -> Patch:
             "annotations": {ANNOTATION_PLAN: None, ANNOTATION_REVOKED: "- 0 0"},
         }
     }
+
+
+def ungate_patch(pod: PodView, labels: Mapping[str, str]) -> Patch:
+    """Removes our gate without a plan: kube-scheduler finds no node for the pod until it has one.
+
+    `labels` are of the nodes that an autoscaler is to add for it.
+    """
+    patch = forget_plan_patch(pod)
+    patch["spec"] = {"schedulingGates": [_NO_GATE], "nodeSelector": dict(labels)}
+    return patch
 
 
 def _narrowed_terms(pod: PodView, nodes: Sequence[str]) -> list[Patch]:

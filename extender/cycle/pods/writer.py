@@ -5,6 +5,7 @@ the watch to bring our own writes back.
 """
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -16,6 +17,7 @@ from extender.api.events import Removed, Upserted
 from extender.api.failpoint import reach
 from extender.api.kinds import Row
 from extender.api.objects import Pod
+from extender.api.reasons import Reason
 from extender.cycle import metrics
 from extender.cycle.pods.narrow import Narrowing
 from extender.cycle.pods.release import (
@@ -23,6 +25,7 @@ from extender.cycle.pods.release import (
     forget_plan_patch,
     release_patch,
     revoke_patch,
+    ungate_patch,
 )
 from extender.kube.client import Client, Evicted, EvictionRefused
 from extender.kube.errors import Conflict, KubeError, NotFound, NotLeading, RequestRefused
@@ -107,6 +110,12 @@ class PodWriter:
         """Take the plan off a released pod without a row, so that it is planned again."""
         await self._patch(pod, forget_plan_patch(pod))
 
+    async def ungate(self, pod: PodView, labels: Mapping[str, str]) -> bool:
+        """Whether the gate of a pod without a place is gone, and it asks for nodes with these
+        labels."""
+        async with self._limit:
+            return await self._patch(pod, ungate_patch(pod, labels)) == "done"
+
     async def evict(
         self, pod: PodView, *, grace_s: int | None = None, is_dry_run: bool = False
     ) -> Outcome:
@@ -138,16 +147,19 @@ class PodWriter:
             return "refused"
         return "done" if isinstance(answer, Evicted) else "gone"
 
-    async def delete(self, pod: PodView, reason: str, *, grace_s: int | None = None) -> Outcome:
+    async def delete(
+        self, pod: PodView, reason: Reason, why: str, *, grace_s: int | None = None
+    ) -> Outcome:
         """Delete the pod whatever budgets say; its owner sees a disruption, and no failure.
 
-        As kube-scheduler's preemption does, the pod first gets the condition DisruptionTarget.
+        As kube-scheduler's preemption does, the pod first gets the condition DisruptionTarget, with
+        the message `why`. An eviction writes it for a pod that runs only.
         """
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": reason,
-            "message": "a disruption budget held it back beyond its deadline",
+            "message": why,
             "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}

@@ -21,6 +21,7 @@ from extender.api.objects import (
 )
 from extender.api.reasons import Reason, Refused
 from extender.cycle.keepers.provisioning import LOOK_S, RETRY_S, ProvisioningKeeper
+from extender.cycle.keepers.ungated import UngatedPods
 from extender.kube.client import Client
 from extender.kube.errors import NotFound
 from extender.kube.resources import POD_TEMPLATES, PROVISIONING_REQUESTS
@@ -60,7 +61,8 @@ class Scene:
         self.client.list_all.side_effect = self._list
         self.client.create.side_effect = self._create
         self.client.delete.side_effect = self._delete
-        self.keeper = ProvisioningKeeper(self.client, self.state)
+        ungated: Any = create_autospec(UngatedPods, instance=True)
+        self.keeper = ProvisioningKeeper(self.client, self.state, ungated)
 
     async def _list(self, resource: object, **_: object) -> Page[ProvisioningRequest]:
         if not self.is_served:

@@ -241,3 +241,14 @@ def test_an_elastic_pool_needs_a_cluster_that_serves_its_requests() -> None:
     assert (found.state, "a100" in found.found) == (State.FAIL, True)
     served = good(node_pools=[pool], groups=["autoscaling.x-k8s.io"])
     assert finding(served, "node autoscaling").state is State.OK
+
+
+def test_a_pool_whose_autoscaler_reads_pods_needs_no_requests() -> None:
+    node = ElasticNode(gpus=8, cpu=64, memory_gib=512)
+    grows = Elastic(max_nodes=4, node=node, trigger="UnschedulablePods")
+    pool = GpuNodePool(metadata=ObjectMeta(name="a100"), spec=GpuNodePoolSpec(elastic=grows))
+    karpenter = ["karpenter.sh"]
+    told = [each.check for each in judge(good(node_pools=[pool], groups=karpenter))]
+    assert "node autoscaling" not in told
+    without = finding(good(groups=karpenter), "node autoscaling")
+    assert (without.state, "UnschedulablePods" in without.advice) == (State.WARN, True)

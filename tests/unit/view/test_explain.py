@@ -142,7 +142,10 @@ def test_a_pod_and_an_owner_are_found_by_name() -> None:
     assert find(picture, "ns", "nothing") == (None, 0)
 
 
-def test_why_says_what_an_elastic_pool_buys_and_why_not() -> None:
+@pytest.mark.parametrize(
+    ("reads_pods", "asks"), [(False, "a ProvisioningRequest asks"), (True, "its pods ask")]
+)
+def test_why_says_what_an_elastic_pool_buys_and_why_not(reads_pods: bool, asks: str) -> None:
     cluster = full_cluster()
     grows = ElasticView(
         max_nodes=4,
@@ -154,6 +157,7 @@ def test_why_says_what_an_elastic_pool_buys_and_why_not() -> None:
         selector=(),
         labels=(),
         provisioning_class="c",
+        reads_pods=reads_pods,
     )
     cluster.pool("default", elastic=grows)
     cluster.department("d", quota=64)
@@ -165,7 +169,7 @@ def test_why_says_what_an_elastic_pool_buys_and_why_not() -> None:
         found = {each.name: each for each in told(cluster, key).checks}
         return found["new nodes"].outcome, found["new nodes"].message
 
-    assert check("ns/big") == ("yes", "a ProvisioningRequest asks for 2 more nodes of default")
+    assert check("ns/big") == ("yes", f"{asks} for 2 more nodes of default")
     assert check("ns/more")[0] == "no"
     assert "within its project's" in check("ns/more")[1]
 

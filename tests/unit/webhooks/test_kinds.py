@@ -269,6 +269,12 @@ ODD: dict[str, tuple[str, Body, str]] = {
 }
 
 
+def test_a_default_pool_whose_autoscaler_reads_pods_is_warned_of() -> None:
+    spec = {"elastic": elastic() | {"trigger": "UnschedulablePods"}}
+    (warning,) = decision("GpuNodePool", spec, name="default").warnings
+    assert "may add nodes of another pool" in warning
+
+
 @pytest.mark.parametrize("title", ODD)
 def test_what_is_odd_is_warned_of(title: str) -> None:
     kind, spec, words = ODD[title]
