@@ -48,6 +48,9 @@ helm: setup ## make Helm for the tests of the chart, once, outside the tree
 dra-driver: setup ## build Kubernetes' DRA example driver for the test of claims on a node, outside the tree
 	@$(PY) -m tests.support.dra
 
+karpenter: setup ## make Karpenter for the tests of autoscaling, once, outside the tree
+	@$(PY) -m tests.support.karpenter
+
 login: setup ## make OAuth2 Proxy and an OpenID provider for the tests of logins, outside the tree
 	@$(PY) -m tests.support.login
 

@@ -34,8 +34,9 @@ NEIGHBOURS: Final = {
 }
 YUNIKORN: Final = "yunikorn"
 AUTOSCALERS: Final = ("karpenter.sh",)
-#: The group of ProvisioningRequests, by which elastic node pools grow.
-PROVISIONING: Final = "autoscaling.x-k8s.io"
+#: The group and version of ProvisioningRequests, by which elastic node pools grow. Karpenter serves
+#: other kinds of this group in other versions.
+PROVISIONING: Final = "autoscaling.x-k8s.io/v1"
 
 
 def check_cluster(facts: Facts) -> Iterator[PreflightFinding]:

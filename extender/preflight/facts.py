@@ -117,14 +117,24 @@ class _Version(Struct, rename="camel"):
     git_version: str = ""
 
 
+class _GroupVersion(Struct, rename="camel"):
+    group_version: str = ""
+
+
+class _Group(Struct):
+    name: str = ""
+    versions: list[_GroupVersion] = field(default_factory=list)
+
+
 class _Groups(Struct):
-    groups: list[dict[str, Any]]
+    groups: list[_Group]
 
 
 class Facts(Struct):
     """A cluster as one reader saw it."""
 
     version: str = ""
+    #: Names of groups, and each with its versions: "apps", "apps/v1".
     groups: list[str] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     namespaces: list[Named] = field(default_factory=list)
@@ -201,7 +211,8 @@ class FactsReader:
 
     async def _groups(self) -> list[str]:
         groups = msgspec.json.decode(await self._client.get_raw("/apis"), type=_Groups)
-        return [str(each.get("name", "")) for each in groups.groups]
+        versions = (version.group_version for each in groups.groups for version in each.versions)
+        return [*(each.name for each in groups.groups), *versions]
 
     async def _lacking(self) -> list[str]:
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

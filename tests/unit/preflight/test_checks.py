@@ -239,7 +239,10 @@ def test_an_elastic_pool_needs_a_cluster_that_serves_its_requests() -> None:
     pool = GpuNodePool(metadata=ObjectMeta(name="a100"), spec=GpuNodePoolSpec(elastic=grows))
     found = finding(good(node_pools=[pool]), "node autoscaling")
     assert (found.state, "a100" in found.found) == (State.FAIL, True)
-    served = good(node_pools=[pool], groups=["autoscaling.x-k8s.io"])
+    # Karpenter's CapacityBuffers are of the same group.
+    buffers = ["autoscaling.x-k8s.io", "autoscaling.x-k8s.io/v1beta1"]
+    assert finding(good(node_pools=[pool], groups=buffers), "node autoscaling").state is State.FAIL
+    served = good(node_pools=[pool], groups=["autoscaling.x-k8s.io/v1"])
     assert finding(served, "node autoscaling").state is State.OK
 
 
