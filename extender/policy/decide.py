@@ -86,6 +86,7 @@ def _decide_round(snapshot: Snapshot, settings: Settings, *, is_follow_up: bool 
         concerns = session.places.pod_affinity.concerns
         session.pending = [each for each in session.pending if not concerns(each.waiting)]
     set_aside_unplaceable(session)
+    session.reservations.await_nodes(session.pending)
     set_fair_shares(session)
     for pool, queues in session.queues.items():
         if snapshot.pools[pool].policy == "demand-weighted":

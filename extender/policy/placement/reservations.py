@@ -12,13 +12,18 @@ A drain period begins when the workload has waited for 4, 8, 16, ... hours, and 
 of that time. Work that is larger than its queue's share has one in its turn, unless the quotas that
 others use leave less than it asks for.
 
+Where an autoscaler reads pods, cards are kept as well for a workload that waits without the gate:
+those that its pods could use on the nodes that are there, until it has all of its nodes. Work of
+other projects that stays within its quotas may use them, and what would preempt it. Else the first
+of its nodes would go to work that borrows, and the autoscaler would add another one for it.
+
 Cards are held in both tables of the simulation, beside its log: a rollback does not touch them.
 Reservations are made anew in every cycle; nothing of them is remembered.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from extender.api.units import MILLI_PER_GPU
@@ -46,12 +51,14 @@ _MOST_SEARCHES: Final = 4
 @dataclass(slots=True, frozen=True)
 class BackfillReservation:
     """Workload `key` can start at `start_s` (None: at an unknown time). `cards`, by node ix, are
-    idle until then. `take_back` is what it could take back from others by then."""
+    idle until then. `take_back` is what it could take back from others by then. `awaits_nodes`: it
+    starts once an autoscaler has added nodes."""
 
     key: str
     start_s: int | None
     cards: Sequence[tuple[int, Cards]]
     take_back: TakeBack
+    awaits_nodes: bool = False
 
 
 @dataclass(slots=True)
@@ -81,6 +88,18 @@ class Reservations:
         ]
         return [pending for _, _, pending in sorted(found)]
 
+    def await_nodes(self, waiting: Sequence[Pending]) -> None:
+        """In each pool whose autoscaler reads pods, keep what the first workload that it adds nodes
+        for can use of those that are there."""
+        for pool, view in self.future.snapshot.pools.items():
+            if view.elastic is None or not view.elastic.reads_pods:
+                continue
+            seen = [each for each in waiting if pool in each.workload.pools and _is_seen(each)]
+            first = min(seen, default=None)
+            leaf = self.future.queues[pool].leaf_of(first.workload) if first else None
+            if first is not None and leaf is not None:
+                self._keep(pool, self._until_nodes_come(leaf, first, pool))
+
     def reserve(self, leaf: Queue, pending: Pending, pool: str) -> None:
         """The workload has no place now: keep one for it, if it is the first that may have that."""
         now_s = self.future.snapshot.now_s
@@ -91,8 +110,7 @@ class Reservations:
         if found is None and (drained := self._drained(leaf, pending, pool)) is not None:
             found = self._find(leaf, pending, pool, self.future.pods_to_drain(pool, *drained))
         if found is not None:
-            self._kept[pool] = found
-            self._hold(found, 1)
+            self._keep(pool, found)
 
     @contextmanager
     def lifted_for(self, pending: Pending, pool: str) -> Iterator[None]:
@@ -122,6 +140,23 @@ class Reservations:
         gone = [(end.leaf, end.pod) for end in ended if end.leaf is not None]
         return TakeBack.of(pending, leaf, gone, view, self.settings)
 
+    def _keep(self, pool: str, found: BackfillReservation) -> None:
+        self._kept[pool] = found
+        self._hold(found, 1)
+
+    def _until_nodes_come(self, leaf: Queue, pending: Pending, pool: str) -> BackfillReservation:
+        """What the workload's pods, one by one, could use of the nodes that are there."""
+        sim, places = self.future.sim, self.future.places
+        mark = sim.checkpoint()
+        tried = [places.place_pod(pod, pool, "now") for pod in pending.chunk]
+        sim.rollback(mark)
+        ix_of = sim.now.cards.ix
+        cards = [(ix_of[each.node], each.cards) for each in tried if each is not None]
+        taken = replace(
+            self.take_back(leaf, pending, pool, ()), can_reclaim=False, can_preempt=False
+        )
+        return BackfillReservation(pending.workload.key, None, cards, taken, awaits_nodes=True)
+
     def _may_use(self, kept: BackfillReservation, pending: Pending, pool: str) -> bool:
         workload = pending.workload
         if workload.key == kept.key:
@@ -131,6 +166,8 @@ class Reservations:
             return False
         if self._would_preempt(leaf, pending, kept, pool):
             return True
+        if kept.awaits_nodes and leaf.project is not kept.take_back.leaf.project:
+            return all(each.has_room(pending.need(), each.quota) for each in leaf.project.chain)
         now_s, run_s = self.future.snapshot.now_s, workload.expected_run_s
         if kept.start_s is not None and run_s is not None and now_s + run_s <= kept.start_s:
             return True
@@ -259,6 +296,11 @@ def drain_window(waited_s: int) -> tuple[int, int] | None:
     begin_s = LONGEST_S << ((waited_s // LONGEST_S).bit_length() - 1)
     length_s = begin_s // DRAIN_PART
     return (begin_s, length_s) if waited_s < begin_s + length_s else None
+
+
+def _is_seen(pending: Pending) -> bool:
+    """Whether an autoscaler that reads pods sees some of what is placed next."""
+    return not all(pod.is_gated for pod in pending.chunk)
 
 
 def _waits_since(pending: Pending) -> int:

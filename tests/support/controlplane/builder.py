@@ -24,6 +24,7 @@ OTHER_RELEASES = {"1.32": "1.32.13", "1.37": "1.37.2"}
 OTHER_MODULES = Path(__file__).with_name("releases")
 #: kube-apiserver alone takes 3 minutes on two idle cores with an empty build cache.
 BUILD_TIMEOUT_S = 3600.0
+LIST_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,20 @@ def build_missing(folder: Path, sources: Mapping[str, Source]) -> None:
             print(f"{time.monotonic() - started:.0f} s", flush=True)
 
 
+def module_folder(module: Path, path: str, cache: Path) -> Path:
+    """Where the sources of the module `path` are that the go.mod in `module` pins: it was built."""
+    done = subprocess.run(
+        [str(find_go(cache / "controlplane")), "list", "-m", "-f", "{{.Dir}}", path],
+        cwd=module,
+        env=_build_env(),
+        capture_output=True,
+        text=True,
+        timeout=LIST_TIMEOUT_S,
+        check=True,
+    )
+    return Path(done.stdout.strip())
+
+
 def link_flags(version: str = KUBERNETES_VERSION) -> str:
     """Flags that leave out debug tables and tell the programs which release they are."""
     major, minor, _ = version.split(".")
@@ -89,13 +104,16 @@ def link_flags(version: str = KUBERNETES_VERSION) -> str:
     return " ".join(["-s -w", *(f"-X {package}.{name}={v}" for name, v in values.items())])
 
 
-def _build(go: Path, source: Source, program: Path) -> None:
-    env = os.environ | {
+def _build_env() -> dict[str, str]:
+    return os.environ | {
         "CGO_ENABLED": "0",
         "GOFLAGS": "-mod=readonly",
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
     }
+
+
+def _build(go: Path, source: Source, program: Path) -> None:
     # Inside the cache folder, so that the rename stays within one file system.
     with tempfile.TemporaryDirectory(dir=program.parent, prefix=".partial-") as partial:
         target = Path(partial) / program.name
@@ -104,7 +122,7 @@ def _build(go: Path, source: Source, program: Path) -> None:
         done = subprocess.run(
             command,
             cwd=source.module,
-            env=env,
+            env=_build_env(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -5,17 +5,14 @@ the same module.
 """
 
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from tests.support.controlplane.binaries import modules_digest
-from tests.support.controlplane.builder import Source, build_missing
-from tests.support.controlplane.toolchain import find_go
+from tests.support.controlplane.builder import Source, build_missing, module_folder
 
 MODULES: Final = Path(__file__).with_name("modules")
-FETCH_S: Final = 120.0
 SOURCES: Final = {"karpenter": Source(MODULES / "karpenter", "sigs.k8s.io/karpenter/kwok")}
 
 
@@ -39,14 +36,6 @@ def definitions() -> list[Path]:
 
 
 def _module_folder() -> Path:
-    go = find_go(karpenter_path().parents[2] / "controlplane")
-    done = subprocess.run(
-        [str(go), "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/karpenter"],
-        cwd=MODULES / "karpenter",
-        env=os.environ | {"GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", "GOWORK": "off"},
-        capture_output=True,
-        text=True,
-        timeout=FETCH_S,
-        check=True,
+    return module_folder(
+        MODULES / "karpenter", "sigs.k8s.io/karpenter", karpenter_path().parents[2]
     )
-    return Path(done.stdout.strip())

@@ -305,3 +305,60 @@ def test_nodes_without_gpus_do_not_count_towards_the_maximum() -> None:
     cluster.node("cpus", gpus=0)
     cluster.job("train", "a", gpus=8)
     assert nodes(asked(cluster)) == {"ns/train": 1}
+
+
+def waits_for_nodes(**given: Any) -> Cluster:
+    """One of the four nodes of a gang of project a is there; its pods wait without the gate."""
+    cluster = elastic(**given)
+    cluster.project("c", quota=8, department="d")
+    cluster.node("n0", gpus=8)
+    cluster.job("train", "a", gpus=8, pods=4)
+    train = cluster.workloads["ns/train"]
+    pods = tuple(replaced(pod, is_gated=False) for pod in train.pods)
+    cluster.workloads["ns/train"] = replaced(train, pods=pods)
+    return cluster
+
+
+def started(cluster: Cluster) -> list[str]:
+    return [each.workload.key for each in decide(cluster.snapshot()).admissions]
+
+
+def test_a_node_is_kept_for_pods_that_others_are_added_for() -> None:
+    cluster = waits_for_nodes(reads_pods=True)
+    cluster.job("borrows", "b", gpus=8)
+    cluster.job("small", "a", gpus=1)
+    plan = decide(cluster.snapshot())
+    assert plan.admissions == []
+    assert "its place is kept for work of project a" in plan.waits["ns/borrows"].detail
+    assert "its place is kept for ns/train" in plan.waits["ns/small"].detail
+
+
+def test_work_of_other_projects_within_quota_may_have_the_node() -> None:
+    cluster = waits_for_nodes(reads_pods=True)
+    cluster.job("owner", "c", gpus=8)
+    assert started(cluster) == ["ns/owner"]
+
+
+def test_the_node_goes_to_the_gang_once_the_others_are_there() -> None:
+    cluster = waits_for_nodes(reads_pods=True)
+    cluster.job("borrows", "b", gpus=8)
+    for name in ("n1", "n2", "n3"):
+        cluster.node(name, gpus=8)
+    assert started(cluster) == ["ns/train"]
+
+
+def test_no_node_is_kept_where_nodes_are_asked_for_by_requests() -> None:
+    cluster = waits_for_nodes()
+    cluster.job("borrows", "b", gpus=8)
+    assert started(cluster) == ["ns/borrows"]
+
+
+def test_pods_that_wait_without_the_gate_take_back_what_is_borrowed() -> None:
+    cluster = waits_for_nodes(reads_pods=True)
+    for name in ("n1", "n2", "n3"):
+        cluster.node(name, gpus=8)
+    cluster.job("borrows", "b", gpus=8, on="n1")
+    cluster.job("more", "b", gpus=8)
+    plan = decide(cluster.snapshot())
+    assert [each.pod.name for each in plan.evictions] == ["borrows-0"]
+    assert [each.workload.key for each in plan.admissions] == ["ns/train"]
