@@ -66,8 +66,13 @@ NODE_POOL = {
     "kind": "NodePool",
     "metadata": {"name": "bought"},
     "spec": {
-        "limits": {names.NVIDIA_GPU: "48"},
-        "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "5s"},
+        # Two nodes at first, to see what becomes of them before the others come.
+        "limits": {names.NVIDIA_GPU: str(2 * GPUS)},
+        "disruption": {
+            "consolidationPolicy": "WhenEmpty",
+            "consolidateAfter": "5s",
+            "budgets": [{"nodes": "100%"}],
+        },
         "template": {
             "metadata": {
                 "labels": {
@@ -203,6 +208,12 @@ async def test_a_gang_within_quota_gets_its_nodes_once_and_idle_nodes_go(
     why_not = "only work within its project's and department's quota gets new nodes"
     await scene.until(lambda: why_not in waits_for(scene, "team-b"), "team-b to be told why not")
     submit(scene, "team-a", "train", 4)
+    cards = str(1000 * GPUS)
+    await scene.until(lambda: scene.nodes_say_milli() == [cards] * 2, "the first two nodes")
+    await scene.until_decided(20)
+    assert not (await scene.look("team-b")).bound
+    limits = json.dumps({"spec": {"limits": {names.NVIDIA_GPU: str(6 * GPUS)}}})
+    scene.cluster.kubectl("patch", "nodepool", "bought", "--type=merge", "-p", limits)
     await scene.until_bound("team-a", 4)
     await scene.until_decided(20)
     assert (len(nodes(scene)), autoscaler.n_bought()) == (4, 4)

@@ -104,8 +104,6 @@ async def test_pods_that_are_owed_nodes_are_seen_and_bound_nowhere_before_they_h
 async def test_pods_without_a_claim_come_back_behind_the_gate_and_their_job_does_not_fail(
     scene: Scene,
 ) -> None:
-    scene.submit_job("team-b", "above", 1, 2000)
-    await scene.until_bound("team-b", 1)
     body = workloads.job("train", "team-a", 2, 2000, group="train")
     body["spec"] |= {
         "backoffLimit": 0,
@@ -130,11 +128,14 @@ async def test_pods_without_a_claim_come_back_behind_the_gate_and_their_job_does
     assert (status.get("failed", 0), status.get("conditions", [])) == (0, []), status
     await scene.until_decided(10)
     assert are_seen(scene, "team-a", 0)
+    patch(scene, "gpuproject", "team-a", 4)
+    scene.cluster.add_gpu_nodes(1, 2, prefix="more")
+    await scene.until_bound("team-a", 2)
 
 
 async def test_what_waits_for_quota_and_a_pod_without_an_owner_are_not_seen(scene: Scene) -> None:
-    scene.submit_job("team-b", "above", 1, 2000)
-    await scene.until_bound("team-b", 1)
+    scene.submit_job("team-a", "runs", 1, 2000)
+    await scene.until_bound("team-a", 1)
     submit_gang(scene, "team-b", 3)
     scene.submit_pod("team-a", "bare", 2000)
     why_not = "only work within its project's and department's quota gets new nodes"
