@@ -51,6 +51,9 @@ dra-driver: setup ## build Kubernetes' DRA example driver for the test of claims
 karpenter: setup ## make Karpenter for the tests of autoscaling, once, outside the tree
 	@$(PY) -m tests.support.karpenter
 
+lws: setup ## make LeaderWorkerSet's controller for the tests of inference, once, outside the tree
+	@$(PY) -m tests.support.lws
+
 login: setup ## make OAuth2 Proxy and an OpenID provider for the tests of logins, outside the tree
 	@$(PY) -m tests.support.login
 

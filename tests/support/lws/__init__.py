@@ -1,0 +1,39 @@
+"""LeaderWorkerSet's controller, built once from its pinned Go module into a cache."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.support.controlplane.binaries import modules_digest
+from tests.support.controlplane.builder import Source, build_missing, module_folder
+
+MODULES: Final = Path(__file__).with_name("modules")
+SOURCES: Final = {"lws": Source(MODULES / "lws", "sigs.k8s.io/lws/cmd")}
+
+
+def lws_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the program is, or will be once it is built."""
+    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "ballast" / "lws" / modules_digest(MODULES) / "lws"
+
+
+def build() -> Path:
+    """The program, built if it is missing (some minutes)."""
+    path = lws_path()
+    build_missing(path.parent, SOURCES)
+    return path
+
+
+def definitions() -> list[Path]:
+    """The files with its kinds, out of the same module."""
+    return sorted(_module_folder().glob("config/crd/bases/*.yaml"))
+
+
+def webhook_manifest() -> Path:
+    """Its webhook configurations."""
+    return _module_folder() / "config" / "webhook" / "manifests.yaml"
+
+
+def _module_folder() -> Path:
+    return module_folder(MODULES / "lws", "sigs.k8s.io/lws", lws_path().parents[2])
