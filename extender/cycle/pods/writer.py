@@ -162,7 +162,11 @@ class PodWriter:
             "message": why,
             "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        meta = {"uid": pod.uid}
+        if not pod.node:
+            # One that was released meanwhile stays, and no release that is under way lands.
+            meta["resourceVersion"] = pod.resource_version
+        patch = {"metadata": meta, "status": {"conditions": [condition]}}
         try:
             await self._client.strategic_patch(PODS, pod.name, patch, pod.namespace, "status")
             await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_s=grace_s)

@@ -224,6 +224,12 @@ def test_controller_may_write_a_plan_and_remove_the_gate(tenants: Tenants) -> No
     tenants.patch("held", release, by=tenants.controller)
 
 
+def test_controller_may_let_an_autoscaler_see_a_pod(tenants: Tenants) -> None:
+    spec = {"schedulingGates": [], "nodeSelector": {"example.com/group": "a100"}}
+    ungated = notes(**{"ballast.dev/revoked": "- 0 0"}) | {"spec": spec}
+    tenants.patch("held", ungated, by=tenants.controller)
+
+
 def test_controller_may_write_what_it_takes_back(tenants: Tenants) -> None:
     taken = {"ballast.dev/revoked": "n0 1 1", "ballast.dev/refused": "1 0 n0=1:9 | no free ports"}
     tenants.patch("held", notes(**taken), by=tenants.controller)

@@ -17,7 +17,7 @@ from extender.cycle.keepers.ungated import LOST_S, UngatedPods
 from extender.cycle.pod_events import PodEvents
 from extender.cycle.pods.writer import PodWriter
 from extender.kube.client import Client
-from extender.kube.errors import NotFound
+from extender.kube.errors import Conflict, NotFound
 from extender.kube.recorder import ObjectRef
 from extender.policy.decide import decide
 from extender.policy.plan import Plan
@@ -43,6 +43,7 @@ class Scene:
         self.set_quota(16)
         self.pods: dict[str, Pod] = {}
         self.patches: dict[str, Any] = {}
+        self.version = "1"
         self.conditions: dict[str, str] = {}
         self.deleted: list[str] = []
         self.told: list[tuple[str, Reason]] = []
@@ -76,6 +77,8 @@ class Scene:
     async def _patch(self, _resource: object, name: str, patch: Any, *_: object) -> Pod:
         """The pod without its gate, as the API server would have it."""
         if "status" in patch:
+            if patch["metadata"]["resourceVersion"] != self.version:
+                raise Conflict("the pod changed")
             self.conditions[name] = patch["status"]["conditions"][0]["type"]
             return self.pods[name]
         assert names.GATE in [gate["name"] for gate in patch["spec"]["schedulingGates"]]
@@ -165,6 +168,19 @@ async def test_pods_whose_quota_is_gone_are_deleted_to_come_back_behind_the_gate
     await scene.look()
     assert scene.deleted == ["p0", "p1"]
     assert ("p0", Reason.GATED_AGAIN) in scene.told
+
+
+async def test_a_pod_that_is_released_at_that_moment_stays() -> None:
+    scene = Scene(*gang(2))
+    await scene.look()
+    scene.set_quota(8)
+    scene.version = "2"
+    await scene.look(LOST_S + 1)
+    await scene.look()
+    assert scene.deleted == []
+    scene.version = "1"
+    await scene.look()
+    assert scene.deleted == ["p0", "p1"]
 
 
 async def test_a_claim_that_is_back_in_time_deletes_nothing() -> None:
