@@ -21,9 +21,11 @@ from tests.support import karpenter, workloads
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
 from tests.support.controlplane.ports import LOOPBACK, free_ports
+from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
 
 GPUS = 8
+READY_S = 60.0
 INSTANCE = "gpu-8x"
 SELECTOR = {"example.com/group": "bought"}
 POOL = {
@@ -171,6 +173,7 @@ def autoscaler(scene: Scene, built: Path, tmp_path: Path) -> Iterator[Karpenter]
     log = Path(os.environ.get("BALLAST_AUTOSCALER_LOG", tmp_path / "karpenter.log"))
     process = Process("karpenter", [str(built)], log, env)
     process.start()
+    process.wait_until(lambda: is_healthy(metrics, "/metrics", is_tls=False), READY_S)
     yield Karpenter(process, metrics)
     process.kill()
 
@@ -184,15 +187,21 @@ def set_quota(scene: Scene, kind: str, name: str, quota: int) -> None:
     scene.cluster.kubectl("patch", kind, name, "--type=merge", "-p", body)
 
 
-def submit(scene: Scene, project: str, name: str, n_pods: int) -> None:
-    """A gang of pods with eight whole GPUs each, as admission leaves them."""
+def submit(scene: Scene, project: str, name: str, n_pods: int, gpus: int = GPUS) -> None:
+    """A gang of pods with so many whole GPUs each, as admission leaves them."""
     group = workloads.pod_group(name, project, n_pods)
     scene.admin.post(f"{workloads.API}/namespaces/{project}/gpupodgroups", group)
-    body = workloads.job(name, project, n_pods, GPUS * 1000, group=name)
+    body = workloads.job(name, project, n_pods, gpus * 1000, group=name)
     (container,) = body["spec"]["template"]["spec"]["containers"]
     for asked in container["resources"].values():
-        asked[names.NVIDIA_GPU] = str(GPUS)
+        asked[names.NVIDIA_GPU] = str(gpus)
     scene.admin.post(f"/apis/batch/v1/namespaces/{project}/jobs", body)
+
+
+def let_buy(scene: Scene, n_nodes: int) -> None:
+    """Set the NodePool's limit."""
+    limits = json.dumps({"spec": {"limits": {names.NVIDIA_GPU: str(n_nodes * GPUS)}}})
+    scene.cluster.kubectl("patch", "nodepool", "bought", "--type=merge", "-p", limits)
 
 
 def nodes(scene: Scene) -> list[str]:
@@ -212,8 +221,7 @@ async def test_a_gang_within_quota_gets_its_nodes_once_and_idle_nodes_go(
     await scene.until(lambda: scene.nodes_say_milli() == [cards] * 2, "the first two nodes")
     await scene.until_decided(20)
     assert not (await scene.look("team-b")).bound
-    limits = json.dumps({"spec": {"limits": {names.NVIDIA_GPU: str(6 * GPUS)}}})
-    scene.cluster.kubectl("patch", "nodepool", "bought", "--type=merge", "-p", limits)
+    let_buy(scene, 6)
     await scene.until_bound("team-a", 4)
     await scene.until_decided(20)
     assert (len(nodes(scene)), autoscaler.n_bought()) == (4, 4)
@@ -223,3 +231,42 @@ async def test_a_gang_within_quota_gets_its_nodes_once_and_idle_nodes_go(
     await scene.until(lambda: not nodes(scene), "all nodes to go")
     assert autoscaler.n_bought() == 4
     assert autoscaler.process.is_alive
+
+
+@pytest.mark.timeout(400)
+async def test_work_that_loses_its_quota_buys_no_more_and_two_halves_share_a_node(
+    scene: Scene, autoscaler: Karpenter
+) -> None:
+    submit(scene, "team-a", "train", 4)
+    await scene.until(lambda: autoscaler.n_bought() == 2, "the nodes that Karpenter may buy")
+    set_quota(scene, "gpuproject", "team-a", GPUS)
+    await scene.until(lambda: not nodes(scene), "the idle nodes to go")
+    let_buy(scene, 6)
+    await scene.until_decided(20)
+    assert (nodes(scene), autoscaler.n_bought()) == ([], 2)
+    for name in ("one", "two"):
+        submit(scene, "team-a", name, 1, GPUS // 2)
+    await scene.until_bound("team-a", 2)
+    await scene.until_decided(20)
+    assert (len(nodes(scene)), autoscaler.n_bought()) == (1, 3)
+    assert autoscaler.process.is_alive
+
+
+@pytest.mark.timeout(400)
+async def test_nothing_is_bought_until_karpenter_knows_the_capacity_in_milli(
+    scene: Scene, autoscaler: Karpenter
+) -> None:
+    scene.cluster.kubectl("delete", "nodeoverlay", "ballast")
+    submit(scene, "team-a", "train", 1)
+    await scene.until(lambda: is_told(scene, "team-a"), "Karpenter to say why not")
+    assert (nodes(scene), autoscaler.n_bought()) == ([], 0)
+    scene.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(OVERLAY))
+    await scene.until_bound("team-a", 1)
+    assert autoscaler.n_bought() == 1
+
+
+def is_told(scene: Scene, namespace: str) -> bool:
+    """Whether Karpenter has said of a pod that no instance type has what it asks for."""
+    events = scene.admin.get(f"/api/v1/namespaces/{namespace}/events")["items"]
+    told = [each["message"] for each in events if each["source"].get("component") == "karpenter"]
+    return any("no instance type" in each for each in told)
