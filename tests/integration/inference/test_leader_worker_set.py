@@ -229,7 +229,7 @@ async def test_groups_whose_workers_come_later_are_replaced_within_a_full_quota(
     def are_others() -> bool:
         found = groups(scene)
         is_whole = sorted(map(len, found.values())) == [SIZE] * FLOOR
-        return is_whole and before.isdisjoint(*found.values())
+        return is_whole and before.isdisjoint(set[str]().union(*found.values()))
 
     await scene.until(are_others, "every pod to be another")
     await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
