@@ -20,7 +20,7 @@ from tests.support.webhook_config import webhook_configurations
 #: Seconds in which whatever is waited for comes about, on two busy cores.
 DONE_S: Final = 180.0
 #: What a worker has admitted is sent back if its pods are not ready after so many seconds.
-READY_S: Final = 30
+READY_S: Final = 45
 QUEUE: Final = "gpus"
 TEAM: Final = "team-a"
 CARDS: Final = 4

@@ -40,7 +40,7 @@ def test_a_job_runs_in_the_cluster_where_it_starts_within_quota(three: Three) ->
         manager.connect(worker.name, worker.kubeconfig())
     manager.connect("broken", None)
     manager.join("broken", "busy", "free")
-    first, second = manager.dispatcher("first", 60), manager.dispatcher("second", 15)
+    first, second = manager.dispatcher("first", 60), manager.dispatcher("second", 25)
     try:
         first.start()
         second.start()
