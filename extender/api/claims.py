@@ -2,7 +2,8 @@
 claims are understood.
 
 A DeviceClass gives whole cards where its label `ballast.dev/cards-of` names the driver that
-publishes them. Of that driver, every device is a card whose attribute `type` is `gpu` or absent.
+publishes them. Of that driver, every device is a card whose attribute `type` is `gpu` or absent,
+and which is not allocated to several claims at once.
 """
 
 from collections.abc import Mapping
@@ -37,8 +38,9 @@ class DeviceTaint(Struct, gc=False):
     effect: str = ""
 
 
-class SliceDevice(Struct, gc=False):
+class SliceDevice(Struct, rename="camel", gc=False):
     name: str = ""
+    allow_multiple_allocations: bool | None = None
     attributes: dict[str, DeviceAttribute] | None = None
     capacity: dict[str, DeviceCapacity] | None = None
     taints: list[DeviceTaint] | None = None
@@ -52,8 +54,8 @@ class SliceDevice(Struct, gc=False):
 
     @property
     def is_card(self) -> bool:
-        """Whether it is a whole card, no part of one."""
-        return self.text("type") in ("", _CARD)
+        """Whether it is a whole card that one claim gets: no part of one, and not shared."""
+        return not self.allow_multiple_allocations and self.text("type") in ("", _CARD)
 
 
 class DevicePool(Struct, rename="camel", gc=False):

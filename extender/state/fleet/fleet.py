@@ -27,6 +27,8 @@ class Fleet:
         self._holds = HostHolds()
         self._nodes = NodeTable()
         self._touched: set[str] = set()
+        #: Nodes of which a DRA driver has published cards.
+        self._published: set[str] = set()
         #: Goes up whenever a node comes, goes, or changes its pool, readiness or size of cards.
         self.n_reshaped = 0
 
@@ -106,6 +108,8 @@ class Fleet:
             gpu_node = self.gpu_nodes.get(name)
             known = self._known_of(name)
             self._inventory.compare(name, gpu_node, known)
+            if known.published:
+                self._published.add(name)
             before = self._shape_of(name)
             if gpu_node is None:
                 self._nodes.drop_node(name)
@@ -172,7 +176,8 @@ class Fleet:
         }
 
     def _known_of(self, name: str) -> Known:
-        published = self.devices.cards_of(name)
+        cards = self.devices.cards_of(name)
+        published = cards if cards or name in self._published else None
         return Known(self.pool_of(name), self._foreign_on(name), published)
 
     def pool_of(self, name: str) -> str:

@@ -55,7 +55,7 @@ class Differences:
     """What the controller should repair. Nothing in here is urgent; every write is idempotent.
 
     `to_create`: nodes with GPUs but without GpuNode, and the devices their labels tell.
-    `to_describe`: nodes whose GpuNode has no devices, or others than DRA drivers publish.
+    `to_describe`: nodes whose GpuNode has no devices, or others than DRA drivers publish now.
     `without_node`: GpuNodes without a Node. `gpu_milli`: the `ballast.dev/gpu-milli` that a Node's
     status should have, in capacity and allocatable, and does not. `pool_labels`: the node pool that
     a GpuNode should be labelled with, and is not. `foreign`: the holds of pods without a row that a
@@ -72,11 +72,12 @@ class Differences:
 
 class Known(NamedTuple):
     """What is known of a node besides its Node: its pool, what pods without a row hold of it, and
-    the cards that DRA drivers publish for it, which count instead of what its Node says."""
+    the cards that DRA drivers publish for it, which count instead of what its Node says. None: no
+    driver ever did; none: no driver does any more."""
 
     pool: str = ""
     foreign: tuple[ForeignHold, ...] = ()
-    published: tuple[Device, ...] = ()
+    published: tuple[Device, ...] | None = None
 
 
 class Inventory:
@@ -115,10 +116,11 @@ class Inventory:
         devices = gpu_node.status.devices if gpu_node else []
         self._to_create.pop(name, None)
         self._to_describe.pop(name, None)
-        is_other = not devices or (known.published and tuple(devices) != known.published)
+        has_driver = facts is not None and known.published is not None
+        is_other = has_driver and tuple(devices) != cards
         if gpu_node is None and facts is not None and (cards or facts.counted):
             self._to_create[name] = cards
-        elif gpu_node is not None and cards and is_other:
+        elif gpu_node is not None and (is_other or (cards and not devices)):
             self._to_describe[name] = cards
         if gpu_node is not None and facts is None:
             self._without_node.add(name)

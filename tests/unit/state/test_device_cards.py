@@ -96,9 +96,15 @@ def test_a_node_is_not_counted_twice_where_its_labels_tell_cards_as_well() -> No
     assert len(state.differences().to_create["n1"]) == 2
 
 
-def test_instances_that_a_card_is_cut_into_are_no_cards() -> None:
-    mig = {"gpu.example.com/type": {"string": "mig"}}
-    state = state_of(host(), device_class(), published("gpu-0-mig-1", attributes=mig))
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"attributes": {"gpu.example.com/type": {"string": "mig"}}},
+        {"allowMultipleAllocations": True},
+    ],
+)
+def test_parts_of_cards_and_cards_that_claims_share_are_no_cards(said: dict[str, Any]) -> None:
+    state = state_of(host(), device_class(), published("gpu-0-mig-1", **said))
     assert state.differences().to_create == {}
 
 
@@ -106,8 +112,16 @@ def test_a_ledger_that_lists_other_cards_than_are_published_is_described_again()
     state = state_of(host(), device_class(), ledger(), published("gpu-0"))
     (described,) = state.differences().to_describe.values()
     assert len(described) == 1
+
+
+def test_cards_that_are_published_no_more_are_gone_and_those_of_labels_count_again() -> None:
+    state = state_of(host(), device_class(), ledger(), published("gpu-0", "gpu-1"))
+    assert len(state.differences().to_describe["n1"]) == 2
     state.apply(Removed(ResourceSlice, "uid-n1-1", "", "n1-1"))
-    assert state.differences().to_describe == {}
+    assert state.differences().to_describe == {"n1": ()}
+    state.apply(Upserted(host(8)))
+    assert len(state.differences().to_describe["n1"]) == 8
+    assert state_of(host(), device_class(), ledger()).differences().to_describe == {}
 
 
 def test_of_a_pool_the_newest_generation_counts() -> None:
