@@ -7,21 +7,25 @@ publishes, and a third has four that a device plugin gives.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from extender.api import names
+from tests.integration.manifests.test_versions import other_release
 from tests.integration.view.test_questions import Asking, is_available
 from tests.integration.webhooks.conftest import CONFIGURATIONS
 from tests.support import device_cards
 from tests.support.auditor import Auditor
 from tests.support.controlplane.admin import ApiRefusedError
+from tests.support.controlplane.builder import OTHER_RELEASES
 from tests.support.controlplane.handles import Cluster
 from tests.support.controlplane.nodes import GpuNodes
 from tests.support.controlplane.ports import LOOPBACK
-from tests.support.installation import Program
+from tests.support.installation import Program, install
+from tests.support.session.used_rights import remember_uses
 from tests.support.webhook_config import webhook_configurations
 
 NODES = ("dra-0000", "dra-0001")
@@ -34,22 +38,21 @@ class Claiming(Asking):
     webhooks: Program
 
 
-@pytest.fixture
-async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIterator[Claiming]:
-    """team-a and team-b have a quota of two; the webhooks and `ballast view` run. Ends at rest."""
+@asynccontextmanager
+async def with_driver(cluster: Cluster, folder: Path) -> AsyncIterator[Claiming]:
+    """team-a and team-b have a quota of two; the webhooks and `ballast view` run."""
     async with Claiming.open(cluster, n_nodes=1, cards=4) as opened:
         assert isinstance(opened, Claiming)
-        admin, webhooks = opened.admin, opened.installation.webhooks(tmp_path)
-        opened.webhooks = webhooks
+        admin, webhooks = opened.admin, opened.installation.webhooks(folder)
+        opened.webhooks, opened.view = webhooks, opened.installation.view()
         admin.post(f"{device_cards.PATH}/deviceclasses", device_cards.device_class())
         await asyncio.to_thread(cluster.add_nodes, GpuNodes(2, gpus=0, prefix="dra"))
         for node in NODES:
             admin.post(f"{device_cards.PATH}/resourceslices", device_cards.resource_slice(node, 2))
-        await asyncio.to_thread(webhooks.start)
-        opened.view = opened.installation.view()
-        await asyncio.to_thread(opened.view.start)
         try:
-            url, ca = f"https://{LOOPBACK}:{webhooks.port}", (tmp_path / "ca.crt").read_bytes()
+            await asyncio.to_thread(webhooks.start)
+            await asyncio.to_thread(opened.view.start)
+            url, ca = f"https://{LOOPBACK}:{webhooks.port}", (folder / "ca.crt").read_bytes()
             for configuration in webhook_configurations(url, ca):
                 admin.post(CONFIGURATIONS, configuration)
             await opened.until(lambda: is_available(opened), "the APIService to be available")
@@ -60,11 +63,29 @@ async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIter
             await opened.until(lambda: is_called(opened), "a pod changed by the webhook")
             yield opened
         finally:
-            admin.delete(f"{CONFIGURATIONS}/ballast-webhooks")
             webhooks.end()
             opened.view.end()
             cluster.kubectl("delete", "apiservice", "v1alpha1.view.ballast.dev")
+            cluster.kubectl("delete", "mutatingwebhookconfiguration", "--all")
+
+
+@pytest.fixture
+async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIterator[Claiming]:
+    """Ends at rest."""
+    async with with_driver(cluster, tmp_path) as opened:
+        yield opened
         await audited.finish()
+
+
+@pytest.fixture
+async def on_newest(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Claiming]:
+    """The same on the newest release that is built."""
+    with other_release(max(OTHER_RELEASES)) as plane:
+        install(plane)
+        plane.start_kwok()
+        async with with_driver(Cluster(plane, "default", None), tmp_path) as opened:
+            yield opened
+        remember_uses(request.config, plane.logs)
 
 
 def make(scene: Claiming, namespace: str, body: dict[str, Any]) -> Any:
@@ -223,6 +244,12 @@ async def test_resource_that_a_device_class_stands_for_gets_published_cards(
     await scene.until_bound("team-b", 2)
     await scene.until(lambda: agree(scene), "row and allocation to agree")
     assert sum(node in NODES for node, _ in rows(scene).values()) == 2
+
+
+async def test_claims_and_the_resource_of_a_class_on_the_newest_release(
+    on_newest: Claiming,
+) -> None:
+    await test_resource_that_a_device_class_stands_for_gets_published_cards(on_newest)
 
 
 async def test_claim_that_is_not_understood_is_refused_with_what_to_do(scene: Claiming) -> None:
