@@ -153,6 +153,10 @@ LABEL_CARDS_BY_PCIE: Final = "ballast.dev/cards-by-pcie"
 #: On a Node: the same by NVLink, such as `0-1.2-3`; `0_2.1_3` are the pairs 0, 2 and 1, 3.
 LABEL_CARDS_BY_NVLINK: Final = "ballast.dev/cards-by-nvlink"
 
+#: On a Node, with the value `off`: no node agent runs there, as where a DRA driver gives out cards.
+LABEL_NODE_AGENT: Final = "ballast.dev/node-agent"
+NO_AGENT: Final = "off"
+
 #: On a GpuNode, written by the controller: the node pool of its node. The extender, which does not
 #: watch Nodes, reads it there.
 LABEL_NODE_POOL: Final = "ballast.dev/node-pool"

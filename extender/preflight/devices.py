@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from extender.api.claims import driver_of_cards
-from extender.api.names import LABEL_CARDS_OF, NVIDIA_GPU
-from extender.preflight.facts import Facts
+from extender.api.names import LABEL_CARDS_OF, LABEL_NODE_AGENT, NO_AGENT, NVIDIA_GPU
+from extender.preflight.facts import PRESENT, Facts
 from extender.preflight.findings import PreflightFinding, State, some
 
 _CHECK = "DRA"
@@ -44,7 +44,18 @@ def check_devices(facts: Facts) -> Iterator[PreflightFinding]:
         found = f"{some(both)} have cards of a DRA driver and of a device plugin"
         advice = "run one of both on a node: each would give a card away without the other"
         yield PreflightFinding(_CHECK, State.WARN, found, advice)
-    elif published:
+    served = [
+        each.name
+        for each in facts.nodes
+        if each.name in published
+        and each.labels.get(PRESENT) == "true"
+        and each.labels.get(LABEL_NODE_AGENT) != NO_AGENT
+    ]
+    if served:
+        found = f"{some(served)} have cards of a DRA driver, and the node agent runs there"
+        advice = f"label them {LABEL_NODE_AGENT}={NO_AGENT}: the agent would give the cards out too"
+        yield PreflightFinding(_CHECK, State.WARN, found, advice)
+    if published and not both and not served:
         found = f"{sum(published.values())} cards on {len(published)} nodes are counted"
         yield PreflightFinding(_CHECK, State.OK, found)
 

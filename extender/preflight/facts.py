@@ -96,6 +96,10 @@ class Budget(Struct):
     status: BudgetStatus = field(default_factory=BudgetStatus)
 
 
+#: GPU feature discovery's label of nodes with GPUs.
+PRESENT: Final = "nvidia.com/gpu.present"
+
+
 class Named(Struct):
     metadata: ObjectMeta
 

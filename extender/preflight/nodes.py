@@ -11,10 +11,9 @@ from extender.api.names import (
     NVIDIA_GPU,
 )
 from extender.preflight.devices import cards_published
-from extender.preflight.facts import Facts, Node
+from extender.preflight.facts import PRESENT, Facts, Node
 from extender.preflight.findings import PreflightFinding, State, some
 
-PRESENT: Final = "nvidia.com/gpu.present"
 REPLICAS: Final = "nvidia.com/gpu.replicas"
 STRATEGY: Final = "nvidia.com/gpu.sharing-strategy"
 CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"

@@ -180,6 +180,14 @@ def test_service_reaches_the_webhooks() -> None:
     assert targets <= {port["name"] for port in container["ports"]}
 
 
+def test_agent_keeps_off_nodes_where_a_driver_gives_out_the_cards() -> None:
+    (agent,) = of_kind("DaemonSet")
+    affinity = agent["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    off = {"key": names.LABEL_NODE_AGENT, "operator": "NotIn", "values": [names.NO_AGENT]}
+    assert term == {"matchExpressions": [off]}
+
+
 @pytest.mark.parametrize(
     "webhook",
     [each for found in of_kind("MutatingWebhookConfiguration") for each in found["webhooks"]],

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from extender.api.claims import DeviceClass, ResourceSlice
+from extender.cli.checks.checked import judge
 from extender.preflight.findings import State
 from tests.support import device_cards
 from tests.unit.preflight.test_checks import finding, good, node, states
@@ -36,6 +37,18 @@ def test_node_with_a_driver_and_a_device_plugin_is_told() -> None:
     facts = good(device_classes=[device_class()], slices=[published("gpu", 8)])
     found = finding(facts, "DRA")
     assert (found.state, "gpu have cards" in found.found) == (State.WARN, True)
+
+
+def test_node_with_a_driver_on_which_the_node_agent_runs_is_told() -> None:
+    slices = [published("gpu", 8)]
+    facts = good(
+        device_classes=[device_class()],
+        slices=slices,
+        nodes=[node("gpu", labelled={"ballast.dev/node-agent": "off"})],
+    )
+    assert "the node agent runs" not in " ".join(each.found for each in judge(facts))
+    facts.nodes = [node("gpu")]
+    assert "the node agent runs" in " ".join(each.found for each in judge(facts))
 
 
 def test_class_that_stands_for_another_resource_is_told() -> None:
