@@ -89,7 +89,7 @@ class ClusterState:
             GpuTopology: self._drop_topology,
             PodDisruptionBudget: self._drop_budget,
             PriorityClass: self._drop_priority_class,
-            DeviceClass: lambda gone: self._fleet.touch(self._fleet.devices.drop_class(gone.name)),
+            DeviceClass: self._drop_class,
             ResourceSlice: lambda gone: self._fleet.touch(self._fleet.devices.drop_slice(gone.uid)),
             ResourceClaim: lambda gone: self._fleet.touch(self._fleet.devices.drop_claim(gone.uid)),
         }
@@ -431,6 +431,9 @@ class ClusterState:
                 if budget in left:
                     left[budget] -= 1
         return left
+
+    def _drop_class(self, gone: Removed) -> None:
+        self._fleet.touch(self._fleet.devices.drop_class(gone.name, gone.uid))
 
     def _put_priority_class(self, stated: PriorityClass) -> None:
         if self._assembly.set_class_value(stated.metadata.name, stated.value):

@@ -40,6 +40,12 @@ class ClaimedCards(Struct, frozen=True, order=True):
     n_cards: int
 
 
+class _Class(Struct, frozen=True):
+    uid: str
+    driver: str
+    resource: str
+
+
 class _Slice(Struct, frozen=True):
     node: str
     driver: str
@@ -61,7 +67,7 @@ class DeviceCards:
     """
 
     def __init__(self) -> None:
-        self._classes: dict[str, tuple[str, str]] = {}
+        self._classes: dict[str, _Class] = {}
         self._slices: dict[str, _Slice] = {}
         self._of_node: dict[str, set[str]] = {}
         self._of_pool: dict[tuple[str, str], set[str]] = {}
@@ -72,17 +78,20 @@ class DeviceCards:
 
     def set_class(self, device_class: DeviceClass) -> Iterable[str]:
         """Take the class: which driver's cards it gives, and under which resource."""
-        name = device_class.metadata.name
-        driver = driver_of_cards(device_class) or ""
-        found = driver, device_class.spec.extended_resource_name
-        if self._classes.get(name) == found:
+        meta, driver = device_class.metadata, driver_of_cards(device_class) or ""
+        found = _Class(meta.uid, driver, device_class.spec.extended_resource_name)
+        if self._classes.get(meta.name) == found:
             return ()
-        self._classes[name] = found
+        self._classes[meta.name] = found
         return list(self._of_node)
 
-    def drop_class(self, name: str) -> Iterable[str]:
-        """Forget the class; nothing happens when it is not known."""
-        return list(self._of_node) if self._classes.pop(name, None) else ()
+    def drop_class(self, name: str, uid: str) -> Iterable[str]:
+        """Forget the class of this UID; nothing happens when it is not known."""
+        known = self._classes.get(name)
+        if known is None or known.uid != uid:
+            return ()
+        del self._classes[name]
+        return list(self._of_node)
 
     def set_slice(self, published: ResourceSlice) -> Iterable[str]:
         """Take the slice; one that is of no node gives no cards."""
@@ -170,24 +179,25 @@ class DeviceCards:
         drivers = {each.driver for each in slices if self._gives(each)}
         if not drivers:
             return BY_NODE
-        mapped = {driver for driver, name in self._classes.values() if name == NVIDIA_GPU}
+        mapped = {each.driver for each in self._classes.values() if each.resource == NVIDIA_GPU}
         return BY_CLAIM_OR_RESOURCE if drivers & mapped else BY_CLAIM
 
     def held_on(self, node: str) -> list[ClaimedCards]:
         """What is allocated of the cards of the node, by holder."""
         held: Counter[tuple[str, str, str]] = Counter()
         slices = [self._slices[uid] for uid in self._of_node.get(node, ())]
-        pools = {(each.driver, each.pool): each for each in slices if self._gives(each)}
+        pools = {(each.driver, each.pool) for each in slices if self._gives(each)}
+        others = {(each.driver, each.pool, name) for each in slices for name in each.others}
         for uid in {uid for pool in pools for uid in self._claims_of_pool.get(pool, ())}:
             claim = self._claims[uid]
-            for device in claim.devices:
-                known = pools.get((device.driver, device.pool))
-                if known is not None and device.device not in known.others:
+            for each in claim.devices:
+                is_here = (each.driver, each.pool) in pools
+                if is_here and (each.driver, each.pool, each.device) not in others:
                     held[claim.holder] += 1
         return sorted(ClaimedCards(*holder, n) for holder, n in held.items())
 
     def _gives(self, known: _Slice) -> bool:
-        return any(known.driver == driver for driver, _ in self._classes.values())
+        return any(known.driver == each.driver for each in self._classes.values())
 
     def _nodes_of(self, devices: Iterable[AllocatedDevice]) -> set[str]:
         pools = {(each.driver, each.pool) for each in devices}

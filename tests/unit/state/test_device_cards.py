@@ -149,6 +149,12 @@ def test_a_node_offers_its_cards_as_the_class_of_their_driver_says() -> None:
     assert offers(state) is BY_NODE
 
 
+def test_class_that_is_made_anew_stays_when_the_end_of_the_old_one_is_told() -> None:
+    state = state_of(host(), ledger(), published("gpu-0", "gpu-1"), device_class())
+    state.apply(Removed(DeviceClass, "uid-of-the-old-one", "", "cards"))
+    assert offers(state) is BY_CLAIM
+
+
 # -- what claims hold ------------------------------------------------------------------------
 
 
@@ -180,6 +186,15 @@ def test_a_place_stays_held_until_the_claim_of_its_pod_is_deallocated() -> None:
     state.apply(Upserted(gpu_node("n1", 2).version(2).build()))
     assert free_cards(state) == [1000, 0]
     state.apply(Upserted(msgspec.structs.replace(claim, status=type(claim.status)())))
+    assert free_cards(state) == [1000, 1000]
+
+
+def test_instance_of_a_card_that_is_allocated_is_no_card_that_is_held() -> None:
+    mig = published("mig-0", attributes={"a/type": {"string": "mig"}})
+    cards = published("gpu-0", "gpu-1")
+    cards.metadata.uid = "uid-second-slice"
+    state = state_of(host(), device_class(), mig, cards, ledger())
+    state.apply(Upserted(allocated("part", "mig-0", to="other")))
     assert free_cards(state) == [1000, 1000]
 
 
