@@ -150,11 +150,6 @@ class DeviceCards:
 
     # -- questions ---------------------------------------------------------------------------
 
-    @property
-    def nodes(self) -> Iterable[str]:
-        """Nodes for which something is published."""
-        return self._of_node
-
     def cards_of(self, node: str) -> tuple[Device, ...]:
         """The cards that drivers publish for the node; of a pool the newest generation counts."""
         found = [

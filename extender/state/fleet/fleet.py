@@ -29,6 +29,8 @@ class Fleet:
         self._touched: set[str] = set()
         #: Nodes of which a DRA driver has published cards.
         self._published: set[str] = set()
+        #: By node, what `beyond_rows` tells.
+        self._beyond: dict[str, dict[str, int]] = {}
         #: Goes up whenever a node comes, goes, or changes its pool, readiness or size of cards.
         self.n_reshaped = 0
 
@@ -110,6 +112,9 @@ class Fleet:
             self._inventory.compare(name, gpu_node, known)
             if known.published:
                 self._published.add(name)
+            self._beyond.pop(name, None)
+            if beyond := self._beyond_on(name):
+                self._beyond[name] = beyond
             before = self._shape_of(name)
             if gpu_node is None:
                 self._nodes.drop_node(name)
@@ -154,6 +159,7 @@ class Fleet:
         fresh.hosts = self._inventory.hosts
         for name in fresh.hosts.keys() | self.gpu_nodes.keys():
             fresh.compare(name, self.gpu_nodes.get(name), self._known_of(name))
+            assert self._beyond.get(name, {}) == self._beyond_on(name), name
         assert fresh.differences() == self._inventory.differences()
 
     def _foreign_on(self, name: str) -> tuple[ForeignHold, ...]:
@@ -167,13 +173,15 @@ class Fleet:
 
     def beyond_rows(self) -> Mapping[str, int]:
         """By the UID of a pod with a row, the cards that its claims hold beyond the row."""
-        return {
-            each.uid: each.n_cards
-            for name in sorted(self.devices.nodes)
-            if (gpu_node := self.gpu_nodes.get(name)) is not None
-            for each in beyond_rows(self.devices.held_on(name), gpu_node.spec.rows)
-            if any(row.uid == each.uid for row in gpu_node.spec.rows)
-        }
+        self.refresh()
+        return {uid: n for held in self._beyond.values() for uid, n in held.items()}
+
+    def _beyond_on(self, name: str) -> dict[str, int]:
+        gpu_node = self.gpu_nodes.get(name)
+        rows = gpu_node.spec.rows if gpu_node else []
+        uids, claimed = {row.uid for row in rows}, self.devices.held_on(name)
+        found = beyond_rows(claimed, rows) if claimed else ()
+        return {each.uid: each.n_cards for each in found if each.uid in uids}
 
     def _known_of(self, name: str) -> Known:
         cards = self.devices.cards_of(name)
