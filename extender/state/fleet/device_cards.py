@@ -1,4 +1,4 @@
-"""Cards that dynamic resource allocation gives: which a node has, and who holds how many of them.
+"""Cards that dynamic resource allocation gives: those of each node, and how many of them pods hold.
 
 Published devices are one flat list per node, in order of their names. The driver picks the devices,
 so an index in a row of such a node stands for one of its cards, and not for a certain device: which

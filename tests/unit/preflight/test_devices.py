@@ -19,7 +19,7 @@ def published(name: str, n_cards: int) -> ResourceSlice:
     return msgspec.convert(device_cards.resource_slice(name, n_cards), ResourceSlice)
 
 
-def test_class_of_gpus_that_nobody_has_labelled_is_to_be_labelled() -> None:
+def test_class_of_gpus_without_a_label_is_to_be_labelled() -> None:
     found = finding(good(device_classes=[device_class(cards_of="")]), "DRA")
     assert found.state is State.WARN
     assert "ballast.dev/cards-of=DRIVER" in found.advice

@@ -32,7 +32,7 @@ def reader(
     templates: dict[str, Any] | None = None,
     direct: dict[str, Any] | None = None,
 ) -> Read:
-    """What the API server has: classes of cards, of no cards, and one that nobody has marked."""
+    """What the API server has: classes of cards and of other devices, and one without a label."""
     known: dict[tuple[str, str], dict[str, Any]] = {
         (CLASS.kind, "cards"): {"metadata": _labelled("gpu.example.com")},
         (CLASS.kind, "nics"): {"metadata": _labelled("none")},
