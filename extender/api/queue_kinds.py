@@ -29,6 +29,14 @@ KubeQuantity = Annotated[
         extra_json_schema=_ANY_VALUE,
     ),
 ]
+OverQuotaWeight = Annotated[
+    int,
+    Meta(
+        ge=0,
+        description="Share of what is over quota; 0 gives none. Without effect on a GpuDepartment,"
+        " whose weight is its quota.",
+    ),
+]
 
 
 class GpuFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
@@ -44,9 +52,7 @@ class GpuFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
             " effect on a GpuDepartment.",
         ),
     ] = None
-    over_quota_weight: Annotated[
-        int, Meta(ge=0, description="Share of what is over quota; 0 gives none.")
-    ] = 1
+    over_quota_weight: OverQuotaWeight = 1
 
 
 class HostFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
@@ -54,9 +60,7 @@ class HostFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):
 
     quota: KubeQuantity | None = None
     limit: KubeQuantity | None = None
-    over_quota_weight: Annotated[
-        int, Meta(ge=0, description="Share of what is over quota; 0 gives none.")
-    ] = 1
+    over_quota_weight: OverQuotaWeight = 1
 
 
 class PoolFigures(Struct, rename="camel", kw_only=True, omit_defaults=True):

@@ -155,10 +155,10 @@ def _parents_first(snapshot: Snapshot) -> list[QueueView | list[QueueView]]:
         below.setdefault(view.parent, []).append(view)
     absent = sorted(name for name in below if name and name not in snapshot.queues)
     listed: list[QueueView | list[QueueView]] = [below[name] for name in absent]
-    ready = [*below.get("", ()), *(view for name in absent for view in below[name])]
+    ready = [*below.pop("", ()), *(view for name in absent for view in below[name])]
     for view in ready:
         listed.append(view)
-        ready.extend(below.get(view.name, ()))
+        ready.extend(below.pop(view.name, ()))
     return listed
 
 

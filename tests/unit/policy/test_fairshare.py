@@ -1,5 +1,7 @@
 """What each queue deserves (cases after shared/scenarios/run-ai/fair-share and departments)."""
 
+from dataclasses import replace
+
 import pytest
 
 from extender.policy.decide import decide
@@ -337,3 +339,11 @@ def test_a_chain_of_thousands_of_queues_is_divided() -> None:
     chain = [QueueView(f"q{at}", parent=f"q{at - 1}" if at else "") for at in range(2000)]
     snapshot.queues = {view.name: view for view in chain}
     assert counts(decide(snapshot)) == {("job", "reserved"): 1}
+
+
+def test_project_without_a_name_is_a_queue_as_any_other() -> None:
+    cluster = claims(2)
+    cluster.project("", 1)
+    cluster.projects[""] = replace(cluster.projects[""], parent="")
+    cluster.job("nameless", "", pods=2, min=1)
+    assert counts(decide(cluster.snapshot())) == {("nameless", "reserved"): 2}
