@@ -15,7 +15,7 @@ from extender.api.selectors import meets
 from extender.state.model import Constraints
 from extender.state.nodes import BY_NODE, NodeTable
 
-_HARD_EFFECTS = ("NoSchedule", "NoExecute")
+_SOFT: Final = "PreferNoSchedule"
 #: Why a node whose cards come in another way does not do, by the way that the pod needs.
 _OTHER_DELIVERY: Final[Mapping[Delivery, str]] = {
     "resource": "give cards by ResourceClaims only",
@@ -45,6 +45,11 @@ class NodeFilter:
         self._ready: dict[str, list[int]] | None = None
         self._has_counted = any(nodes.free_counted)
         self._has_claims = any(offers is not BY_NODE for offers in nodes.offers)
+        self._avoided = frozenset(
+            ix
+            for ix, taints in enumerate(nodes.taints)
+            if taints and any(taint.effect == _SOFT for taint in taints)
+        )
         # Constraints and frames are kept beside their ids, so that an id can't be used again.
         self._found: dict[tuple[str, int, int], tuple[Constraints, NodeSet, array[int]]] = {}
 
@@ -74,15 +79,22 @@ class NodeFilter:
             found = self._found[key] = constraints, frame, allowed
         return found[2]
 
-    def without_instances(
-        self, pool: str, constraints: Constraints, frame: NodeSet = WHOLE_POOL
-    ) -> "array[int]":
-        """Those of the candidates that have no counted resources (MIG instances)."""
-        found = self.candidates(pool, constraints, frame)
+    def without_instances(self, found: "array[int]") -> "array[int]":
+        """Those of the nodes `found` that have no counted resources (MIG instances)."""
         if not self._has_counted:
             return found
         counted = self._nodes.free_counted
         return array("i", [ix for ix in found if not counted[ix]])
+
+    def unavoided(self, found: "array[int]", constraints: Constraints) -> "array[int]":
+        """Those of the nodes `found` that no taint asks such pods to avoid."""
+        if not self._avoided:
+            return found
+        mine, taints = constraints.tolerations, self._nodes.taints
+        return array(
+            "i",
+            [ix for ix in found if ix not in self._avoided or tolerates(mine, taints[ix], but=())],
+        )
 
     def why_none(self, pool: str, constraints: Constraints) -> str:
         """What keeps such pods off the ready nodes of the pool, where it has no candidate."""
@@ -149,11 +161,12 @@ def _says_nothing(constraints: Constraints) -> bool:
     return not (asked or placed or constraints.delivery == "claim")
 
 
-def tolerates(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> bool:
-    """Whether no taint keeps the pod off the node; PreferNoSchedule never does."""
+def tolerates(
+    tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...], but: tuple[str, ...] = (_SOFT,)
+) -> bool:
+    """Whether no taint keeps the pod off the node; one of an effect in `but` never does."""
     return all(
-        taint.effect not in _HARD_EFFECTS or any(_covers(t, taint) for t in tolerations)
-        for taint in taints
+        taint.effect in but or any(_covers(t, taint) for t in tolerations) for taint in taints
     )
 
 

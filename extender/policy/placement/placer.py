@@ -139,19 +139,28 @@ class Placer:
     def place_pod(
         self, pod: PodView, pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL
     ) -> Placement | None:
-        """Hold the best place for one pod in the simulation, or None."""
+        """Hold the best place for one pod in the simulation, or None. Nodes that a taint asks the
+        pod to avoid are used where no other has room."""
+        everywhere = self.candidates(pod, pool, moment, frame)
+        unavoided = self.node_filter.unavoided(everywhere, pod.constraints)
+        ix, card = self._best_place(pod, pool, moment, unavoided)
+        if ix < 0 and len(unavoided) < len(everywhere):
+            ix, card = self._best_place(pod, pool, moment, everywhere)
+        return None if ix < 0 else self.place_on(pod, ix, pool, moment, card)
+
+    def _best_place(
+        self, pod: PodView, pool: str, moment: Moment, candidates: "array[int]"
+    ) -> tuple[int, int]:
+        """The best node for the pod and the card there, -1 where the rule does not name one; -1, -1
+        where none has room."""
         demand, rule, table = pod.demand, self._rule(pod, pool), self.table(moment)
-        candidates = self.candidates(pod, pool, moment, frame)
         if self._is_fgd(pod, pool):
-            ix, card = self.fragmentation.best_place(demand, candidates, pool, moment)
-            return None if ix < 0 else self.place_on(pod, ix, pool, moment, card)
-        if not demand.wants_gpu:
-            if demand.counted:
-                candidates, rule = _by_instances(table, candidates, rule), kernel.FIRST_FIT
-            else:
-                candidates = self._without_instances(pod, pool, moment, frame)
-        ix = kernel.best_node(table, demand, candidates, rule)
-        return None if ix < 0 else self.place_on(pod, ix, pool, moment)
+            return self.fragmentation.best_place(demand, candidates, pool, moment)
+        if demand.counted and not demand.wants_gpu:
+            candidates, rule = _by_instances(table, candidates, rule), kernel.FIRST_FIT
+        elif not demand.wants_gpu:
+            candidates = self._without_instances(pod, moment, candidates)
+        return kernel.best_node(table, demand, candidates, rule), -1
 
     def place_on(
         self, pod: PodView, ix: int, pool: str, moment: Moment, card: int = -1
@@ -237,6 +246,8 @@ class Placer:
         few nodes as there can be."""
         first, table = pods[0], self.table(moment)
         candidates = self.node_filter.candidates(pool, first.constraints, frame)
+        if len(self.node_filter.unavoided(candidates, first.constraints)) < len(candidates):
+            return self._place_singly(pods, pool, moment, frame)
         counts = array("i", bytes(4 * len(candidates)))
         kernel.count_room(table, first.demand, candidates, len(pods), counts)
         if sum(counts) < len(pods):
@@ -278,15 +289,13 @@ class Placer:
         return placed if len(placed) == len(pods) else None
 
     def _without_instances(
-        self, pod: PodView, pool: str, moment: Moment, frame: NodeSet
+        self, pod: PodView, moment: Moment, candidates: "array[int]"
     ) -> "array[int]":
         """Nodes for work without GPUs: those that are partitioned into instances only where no
         other has room."""
-        candidates = self.candidates(pod, pool, moment, frame)
-        plain = self.node_filter.without_instances(pool, pod.constraints, frame)
+        plain = self.node_filter.without_instances(candidates)
         if len(plain) == len(candidates):
             return candidates
-        plain = self.pod_affinity.allowed(pod, plain, moment)
         has_room = kernel.best_node(self.table(moment), pod.demand, plain, kernel.FIRST_FIT) >= 0
         return plain if has_room else candidates
 
