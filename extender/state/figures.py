@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from extender.api.kinds import GpuFigures, HostFigures, MonthUse, PoolFigures, QueueStatus
 from extender.api.months import PER_GPU_HOUR
-from extender.api.units import UnitError, parse_cpu, parse_gpus, parse_memory
+from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_gpus, parse_memory
 from extender.state.model import (
     UNBOUND,
     UNLIMITED,
@@ -100,20 +100,26 @@ def _kept(figure: int) -> str:
 
 
 def weighed_by_quota(figures: PoolQuota) -> PoolQuota:
-    """Figures of a queue that has a part of the surplus in proportion to its quota.
-
-    So it is for departments always. Those without quota share equally what the others leave.
-    """
+    """Figures of a queue that has a part of the surplus in proportion to its quota."""
     gpu, cpu, memory = (
         replace(of, weight=of.quota if 0 < of.quota < UNLIMITED else 1) for of in figures.figures
     )
-    return PoolQuota(gpu, cpu, memory, rank=0 if gpu.quota else 1)
+    return PoolQuota(gpu, cpu, memory, figures.rank)
+
+
+def of_department(figures: PoolQuota) -> PoolQuota:
+    """Figures of a department, which is weighed by quota. Those without quota share equally what
+    the others leave; where demand divides, they weigh as one with a quota of one GPU."""
+    weighed = replace(weighed_by_quota(figures), rank=0 if figures.gpu.quota else 1)
+    if figures.gpu.quota:
+        return weighed
+    return replace(weighed, gpu=replace(weighed.gpu, weight=MILLI_PER_GPU))
 
 
 def weigh_by_quota(view: QueueView, pools: set[str]) -> QueueView:
     """The project as it counts where weights are off in these pools."""
     figures = {
-        pool: replace(weighed_by_quota(quota), rank=quota.rank) if pool in pools else quota
+        pool: weighed_by_quota(quota) if pool in pools else quota
         for pool, quota in view.pools.items()
     }
     return replace(view, pools=figures)

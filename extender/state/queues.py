@@ -20,9 +20,9 @@ from extender.api.kinds import (
 from extender.api.names import DEFAULT_POOL
 from extender.api.reasons import Reason, Refused
 from extender.state.figures import (
+    of_department,
     read_quota,
     weigh_by_quota,
-    weighed_by_quota,
     with_budgets,
     with_past_use,
     without_effect,
@@ -132,7 +132,7 @@ class Queues:
         view = QueueView(
             name=department_queue(name),
             created_at=unix_s(department.metadata.creation_timestamp),
-            pools={pool: weighed_by_quota(figures) for pool, figures in pools.items()},
+            pools={pool: of_department(figures) for pool, figures in pools.items()},
         )
         self.department_views = _with(self.department_views, view)
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from extender.api.units import MILLI_PER_GPU
 from extender.policy.queues.queue import RESOURCES, UNBOUND, Queue, add, nothing
 from extender.state import tally
+from extender.state.figures import of_department
 from extender.state.model import (
     GPU,
     NOTHING,
@@ -200,11 +201,9 @@ def _stand_in(name: str, views: list[QueueView], of: PoolView) -> Queue:
         tuple(f.quota for f in view.pools.get(of.name, PoolQuota()).figures)  # type: ignore[misc]
         for view in views
     )
-    gpu, cpu, memory = (
-        Figures(min(UNLIMITED, amount), weight=min(UNLIMITED, amount) or 1) for amount in quota
-    )
+    gpu, cpu, memory = (Figures(min(UNLIMITED, amount)) for amount in quota)
     oldest = min(view.created_at for view in views)
-    queue = Queue(name, None, oldest, PoolQuota(gpu, cpu, memory))
+    queue = Queue(name, None, oldest, of_department(PoolQuota(gpu, cpu, memory)))
     if of.policy != "fairshare":
         queue.np_quota = UNBOUND
     return queue

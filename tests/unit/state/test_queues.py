@@ -33,6 +33,13 @@ def test_a_department_shares_cpu_and_memory_by_quota_where_it_has_one() -> None:
     assert figures.memory == UNBOUND
 
 
+def test_a_department_without_a_quota_weighs_as_one_with_a_quota_of_one_gpu() -> None:
+    queues = Queues()
+    queues.set_department(department("science").quota(0).build())
+    figures = queues.department_views["department/science"].pools["default"]
+    assert (figures.gpu.weight, figures.rank) == (1000, 1)
+
+
 def test_a_malformed_figure_of_cpu_binds_nobody_until_it_is_mended() -> None:
     queues = Queues()
     queues.set_project(project("p").quota(1, cpu=HostFigures(quota="many")).build())
