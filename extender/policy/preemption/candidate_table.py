@@ -160,14 +160,15 @@ class _Layout:
 
     def _mark_movable(self) -> None:
         candidates = self.candidates
-        # Where a queue is over its limit a place that is promised anew would be refused to it.
+        # Where a queue is over its limit, or a gang below its minimum, a place that is promised
+        # anew would be refused to it.
         is_within = {
             leaf: all(q.allocated[r] <= q.limit[r] for q in leaf.chain for r in RESOURCES)
             for leaf in set(candidates.leaves)
         }
         may_move = [
-            is_within[leaf] and not has_topology(workload)
-            for workload, leaf in zip(candidates.workloads, candidates.leaves, strict=True)
+            is_within[leaf] and n_live >= workload.min_member and not has_topology(workload)
+            for workload, leaf, n_live in self._entered
         ]
         candidates.may_move = bytearray(
             pod.is_controlled and may_move[w] and candidates.budgets.allow_move(pod)
