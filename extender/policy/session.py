@@ -220,10 +220,13 @@ class Session:
         """The places that the workload is given in this cycle and still has to wait for."""
         return self._placed.get((key, "nominated"), ())
 
+    def started_now(self, key: str) -> Sequence[Placement]:
+        """The places that the workload is given in this cycle and starts on at once."""
+        return self._placed.get((key, "reserved"), ())
+
     def placed_now(self, key: str) -> list[Placement]:
         """The places that the workload is given in this cycle."""
-        reserved = self._placed.get((key, "reserved"), [])
-        return [*reserved, *self._placed.get((key, "nominated"), ())]
+        return [*self.started_now(key), *self.awaited_now(key)]
 
     def given_now(self, state: State) -> Iterator[tuple[WorkloadView, Placement]]:
         """The places that workloads are given in this cycle, to start at once or to wait for."""

@@ -8,10 +8,11 @@ from extender.policy.placement.placer import Moment
 from extender.policy.plan import Placement, State
 from extender.policy.queues.queue import Queue
 from extender.policy.queues.room import check_room
+from extender.policy.queues.tree import tally_of
 from extender.policy.session import Session, placed_amounts
-from extender.policy.workloads.gangs import has_topology
+from extender.policy.workloads.gangs import has_topology, is_satisfied
 from extender.policy.workloads.pending import Pending
-from extender.state.model import Amounts, PodView
+from extender.state.model import Amounts, PodView, WorkloadView
 
 #: Why the workload's queue may not take so much more by its policy, or None when it may.
 Bound = Callable[[Queue, Pending, Amounts], Refused | None]
@@ -66,8 +67,24 @@ def grant_chunk(
         if on_larger is None:
             return why
         placed, amounts = on_larger, placed_amounts(on_larger)
-    state: State = "reserved" if moment == "now" else "nominated"
+    may_start = moment == "now" and _may_start(session, pending.workload, placed)
+    state: State = "reserved" if may_start else "nominated"
     return session.admit(pending, placed, pool, state, amounts)
+
+
+def _may_start(session: Session, workload: WorkloadView, placed: Sequence[Placement]) -> bool:
+    """Whether pods of the workload may start at once: not surplus pods of a gang of which the
+    minimum still waits for places that are being left."""
+    key, snapshot = workload.key, session.snapshot
+    if not session.awaited_now(key) and key not in tally_of(snapshot).nominated:
+        return True
+    runs = [
+        pod
+        for pod in workload.pods
+        if pod.node and pod.state != "nominated" and not pod.is_terminating
+    ]
+    starts = [each.pod for each in (*session.started_now(key), *placed)]
+    return is_satisfied(workload, [*runs, *starts])
 
 
 def _place_on_larger_cards(
