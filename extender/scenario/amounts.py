@@ -12,7 +12,8 @@ from math import lcm
 from typing import Final
 
 from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_gpus, parse_quantity
-from extender.scenario.model import MOST_CARDS, Amount, Case
+from extender.scenario.model.case import Case
+from extender.scenario.model.values import MOST_CARDS, Amount
 from extender.state.model import UNLIMITED
 
 MIB: Final = 1 << 20

@@ -8,7 +8,9 @@ between steps and in a long run (`World.deadlines`).
 from collections.abc import Sequence
 from typing import Final
 
-from extender.scenario.model import Budget, Case, Job, Status
+from extender.scenario.model.case import Case
+from extender.scenario.model.jobs import Budget, Job
+from extender.scenario.model.values import Status
 
 #: The API server evicts no pod that two budgets select, so no more of them are looked for.
 _ENOUGH: Final = 2

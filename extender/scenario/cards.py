@@ -7,7 +7,9 @@ from extender.api.demand import Demand
 from extender.api.units import MILLI_PER_GPU
 from extender.scenario.cluster import Cluster, n_cards
 from extender.scenario.errors import ScenarioError
-from extender.scenario.model import Node, StartState, Task
+from extender.scenario.model.fleet import Node
+from extender.scenario.model.jobs import Task
+from extender.scenario.model.values import StartState
 from extender.scenario.places import Place
 from extender.state.card_shares import card_shares
 

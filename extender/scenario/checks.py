@@ -7,7 +7,10 @@ from msgspec import UNSET, Struct
 
 from extender.api.units import UnitError
 from extender.scenario import amounts
-from extender.scenario.model import Case, Expectation, Figures, Job, Queue, QueuePool
+from extender.scenario.model.case import Case
+from extender.scenario.model.expectations import Expectation
+from extender.scenario.model.jobs import Job
+from extender.scenario.model.queues import Figures, Queue, QueuePool
 
 Read = Callable[[Any], object]
 

@@ -10,7 +10,10 @@ from extender.api.kinds import Device, GpuNode, GpuNodeStatus
 from extender.api.objects import ObjectMeta, Taint
 from extender.scenario import amounts
 from extender.scenario.errors import ScenarioError
-from extender.scenario.model import Amount, Case, Node, Queue
+from extender.scenario.model.case import Case
+from extender.scenario.model.fleet import Node
+from extender.scenario.model.queues import Queue
+from extender.scenario.model.values import Amount
 from extender.scenario.weights import Weights, figures_of, month_of_queue, quota_of
 from extender.state import model as state
 from extender.state.nodes import NodeFacts, NodeTable, offers_of

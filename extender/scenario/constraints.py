@@ -11,7 +11,7 @@ from extender.api.objects import NodeSelector, NodeSelectorTerm, Requirement, To
 from extender.api.units import MILLI_PER_GPU, UnitError
 from extender.scenario import amounts
 from extender.scenario.cluster import Cluster
-from extender.scenario.model import Job, PodTerm, Task
+from extender.scenario.model.jobs import Job, PodTerm, Task
 from extender.state import model as state
 from extender.state.model import ANYWHERE, Constraints
 

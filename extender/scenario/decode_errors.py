@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 
 _AT: Final = re.compile(r"(?P<what>.*?)(?: - at (?P<in>`key` in )?`\$(?P<path>.*)`)?", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)

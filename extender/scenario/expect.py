@@ -10,17 +10,15 @@ from extender.api.kinds import CardShare
 from extender.api.units import count_gpus, format_gpus
 from extender.scenario import amounts
 from extender.scenario.cluster import n_cards
-from extender.scenario.model import (
-    Amount,
+from extender.scenario.model.expectations import (
     AtMost,
     Expectation,
     JobExpectation,
-    Limit,
     NodeExpectation,
     ShareExpectation,
-    Status,
     TaskExpectation,
 )
+from extender.scenario.model.values import Amount, Limit, Status
 from extender.scenario.outcome import Outcome, by_card
 from extender.scenario.places import Place
 from extender.scenario.world import RunJob, RunTask, World

@@ -12,7 +12,11 @@ from typing import Final
 
 from extender.api.reasons import Reason
 from extender.scenario.faults_of_tasks import faults_of_task
-from extender.scenario.model import MOST, Arrivals, Budget, Case, Expectation, Group, Job, Span
+from extender.scenario.model.case import Case
+from extender.scenario.model.expectations import Expectation
+from extender.scenario.model.jobs import Budget, Group, Job
+from extender.scenario.model.simulation import Arrivals, Span
+from extender.scenario.model.values import MOST
 
 #: Groups in groups: more levels than any topology has.
 _MOST_DEEP: Final = 16

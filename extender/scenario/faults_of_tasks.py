@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from extender.api.units import MILLI_PER_GPU
 from extender.scenario import amounts
-from extender.scenario.model import Requirement, Task, Toleration
+from extender.scenario.model.jobs import Requirement, Task, Toleration
 
 #: What the values of a node affinity's expression must be, by its operator.
 _VALUES: Final = {

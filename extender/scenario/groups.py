@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from extender.scenario.errors import ScenarioError
-from extender.scenario.model import Group, Job
+from extender.scenario.model.jobs import Group, Job
 from extender.state.model import GroupView, TopologyRule
 
 

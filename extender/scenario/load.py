@@ -18,7 +18,7 @@ from extender.scenario.decode_errors import explain
 from extender.scenario.entries import Entry, read_entries
 from extender.scenario.errors import ScenarioError
 from extender.scenario.faults import faults_of
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.warnings import warnings_on
 
 ENDINGS: Final = (".yaml", ".yml", ".json", ".jsonl")

@@ -6,7 +6,7 @@ from typing import Any
 
 from extender.api.kinds import CardShare
 from extender.policy.plan import Plan
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.places import Place
 from extender.scenario.world import World
 from extender.state.model import UNLIMITED, Amounts

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from extender.api.kinds import CardShare
-from extender.scenario.model import Status
+from extender.scenario.model.values import Status
 
 
 @dataclass(slots=True, frozen=True)

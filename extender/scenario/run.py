@@ -10,7 +10,8 @@ from extender.policy.decide import decide
 from extender.scenario.clock import pass_time
 from extender.scenario.errors import ScenarioError
 from extender.scenario.expect import Reading, excess
-from extender.scenario.model import Case, Expectation, Step
+from extender.scenario.model.case import Case, Step
+from extender.scenario.model.expectations import Expectation
 from extender.scenario.narrative import Story, tell
 from extender.scenario.outcome import Outcome, decision, read_plan
 from extender.scenario.snapshot import settings_now, take_snapshot

@@ -6,7 +6,7 @@ from extender.policy.plan import Settings
 from extender.scenario import amounts
 from extender.scenario.budgets import allowed, covers, key_of
 from extender.scenario.groups import is_plain
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.world import RunJob, World
 from extender.state.model import WorkloadView
 from extender.state.nodes import NodeTable

@@ -11,7 +11,8 @@ from typing import Final
 from extender.scenario import amounts
 from extender.scenario.budgets import covers
 from extender.scenario.faults import jobs_of
-from extender.scenario.model import Budget, Case, Group, Job, Nearness, Task
+from extender.scenario.model.case import Case
+from extender.scenario.model.jobs import Budget, Group, Job, Nearness, Task
 
 #: Names that a note lists, before it says how many more there are.
 _MOST_LISTED: Final = 8

@@ -11,7 +11,9 @@ from msgspec import UNSET
 
 from extender.api.months import PER_GPU_HOUR
 from extender.scenario import amounts
-from extender.scenario.model import Amount, Case, Figures, Limit, Queue, QueuePool
+from extender.scenario.model.case import Case
+from extender.scenario.model.queues import Figures, Queue, QueuePool
+from extender.scenario.model.values import Amount, Limit
 from extender.state.model import GPU, UNLIMITED, MonthHours
 
 _GIB = 1 << 30

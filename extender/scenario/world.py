@@ -19,7 +19,9 @@ from extender.scenario.cluster import Cluster
 from extender.scenario.constraints import Shared
 from extender.scenario.errors import ScenarioError
 from extender.scenario.groups import tree_of
-from extender.scenario.model import Case, Change, Job, Status, Task
+from extender.scenario.model.case import Case
+from extender.scenario.model.jobs import Change, Job, Task
+from extender.scenario.model.values import Status
 from extender.scenario.months import MonthAccounts
 from extender.scenario.past_use import UsageAccounts
 from extender.scenario.places import PENDING, Place

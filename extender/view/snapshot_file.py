@@ -7,15 +7,29 @@ leader's memory has.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
+from msgspec import UNSET
 
 from extender.api.months import PER_GPU_HOUR, format_gpu_hours
 from extender.api.units import MILLI_PER_GPU, format_gpus
-from extender.scenario import model as file
+from extender.scenario.model.case import Case, Settings
+from extender.scenario.model.fleet import Level, Mig, Node, NodeTaint, Placement, Pool, Topology
+from extender.scenario.model.jobs import (
+    Budget,
+    Group,
+    Job,
+    Nearness,
+    Requirement,
+    Stale,
+    Task,
+    Toleration,
+)
+from extender.scenario.model.queues import Figures as FileFigures
+from extender.scenario.model.queues import GpuFigures, Queue, QueuePool, Usage
+from extender.scenario.plain import without_defaults
 from extender.state.model import Constraints, Figures, GroupView, PodView, QueueView, WorkloadView
 from extender.view.file_names import Names
 from extender.view.picture import Picture, is_limited, waits
@@ -52,16 +66,16 @@ class _Writer:
         nodes = [self._node(name, ix) for name, ix in sorted(snapshot.nodes.cards.ix.items())]
         if seized := list(self._seized()):
             jobs.append(
-                file.Job(name=_TAKEN, namespace=_TAKEN, priority=1000, preemptible=False,
+                Job(name=_TAKEN, namespace=_TAKEN, priority=1000, preemptible=False,
                          tasks=seized)
             )  # fmt: skip
-        case = file.Case(
+        case = Case(
             scenario="v1",
             id="snapshot",
             about=self._about(),
             settings=self._settings(),
             topologies=[
-                file.Topology(name=name, levels=[file.Level(label=label) for label in labels])
+                Topology(name=name, levels=[Level(label=label) for label in labels])
                 for name, labels in sorted(snapshot.topologies.items())
             ],
             node_pools=self._pools(),
@@ -70,17 +84,17 @@ class _Writer:
             jobs=jobs,
             budgets=list(self._budgets(workloads)),
         )
-        told: dict[str, Any] = _without_defaults(case)
+        told: dict[str, Any] = without_defaults(case)
         return told
 
     # -- the cluster -------------------------------------------------------------------------
 
-    def _settings(self) -> file.Settings:
+    def _settings(self) -> Settings:
         """Those of the pool with the most nodes: a file has one reclaim band and one order."""
         pools, n_in = self.picture.snapshot.pools, Counter(self.picture.snapshot.nodes.pool)
         usual = max(pools.values(), key=lambda pool: (n_in[pool.name], pool.name), default=None)
         if usual is None:
-            return file.Settings()
+            return Settings()
         same = [
             (pool.reclaim_band_percent, pool.checkpoint_s, pool.job_order)
             for pool in pools.values()
@@ -88,7 +102,7 @@ class _Writer:
         if len(set(same)) > 1:
             self.left_out["settings of node pools other than " + usual.name] += 1
         weight, cycle = usual.usage_weight_milli, self.picture.settings
-        return file.Settings(
+        return Settings(
             stages=list(cycle.stages),
             max_consolidation_victims=cycle.max_moves,
             reclaim_moves_victims=cycle.moves_reclaimed,
@@ -98,19 +112,19 @@ class _Writer:
             usage_weight=(cycle.usage_weight_milli if weight is None else weight) / 1000,
         )
 
-    def _pools(self) -> list[file.Pool]:
+    def _pools(self) -> list[Pool]:
         return [
-            file.Pool(
+            Pool(
                 name=pool.name,
                 match={_POOL_LABEL: pool.name},
                 policy=pool.policy,
                 preemption=pool.has_preemption,
-                placement=file.Placement(gpu=pool.gpu_placement, cpu=pool.cpu_placement),
+                placement=Placement(gpu=pool.gpu_placement, cpu=pool.cpu_placement),
             )
             for _, pool in sorted(self.picture.snapshot.pools.items())
         ]
 
-    def _node(self, name: str, ix: int) -> file.Node:
+    def _node(self, name: str, ix: int) -> Node:
         table = self.picture.snapshot.nodes
         cards, held = table.cards, self._held_on(name)
         labels = {key: self.names.value(key, value) for key, value in table.labels[ix].items()}
@@ -119,20 +133,20 @@ class _Writer:
             counted.update(dict(pod.demand.counted))
         cpu_milli = table.free_cpu_milli[ix] + sum(pod.demand.cpu_milli for pod in held)
         memory_mib = table.free_memory_mib[ix] + sum(pod.demand.memory_mib for pod in held)
-        return file.Node(
+        return Node(
             name=self.names.node(name),
             labels={**labels, _POOL_LABEL: table.pool[ix]},
             taints=[
-                file.NodeTaint(key=t.key, value=t.value, effect=t.effect)  # type: ignore[arg-type]
+                NodeTaint(key=t.key, value=t.value, effect=t.effect)  # type: ignore[arg-type]
                 for t in table.taints[ix]
             ],
             gpus=cards.n_cards[ix],
             gpu_memory_mib=cards.card_mib[ix],
-            gpu_model=cards.model[ix] or msgspec.UNSET,
+            gpu_model=cards.model[ix] or UNSET,
             cpu=f"{max(0, cpu_milli)}m",
             memory=f"{max(0, memory_mib)}Mi",
             max_pods=max(0, table.free_pods[ix] + len(held)),
-            mig=file.Mig(instances={key: n for key, n in sorted(counted.items()) if n > 0}),
+            mig=Mig(instances={key: n for key, n in sorted(counted.items()) if n > 0}),
             offers=tuple(sorted(table.offers[ix], reverse=True)),
             unschedulable=not table.is_ready[ix],
         )
@@ -145,7 +159,7 @@ class _Writer:
             if pod.node == node
         ]
 
-    def _seized(self) -> Iterator[file.Task]:
+    def _seized(self) -> Iterator[Task]:
         """Parts of cards that are neither free nor held by a workload: sick cards, and cards of
         pods that Ballast did not place."""
         cards = self.picture.snapshot.nodes.cards
@@ -157,7 +171,7 @@ class _Writer:
                 free = max(0, cards.card_free[ix * cards.stride + card])
                 milli = MILLI_PER_GPU - free - held[card]
                 if milli > 0:
-                    yield file.Task(
+                    yield Task(
                         name=f"{self.names.node(name)}-{card}",
                         state="running",
                         node=self.names.node(name),
@@ -176,9 +190,9 @@ class _Writer:
         ]
         return sorted(views, key=lambda view: (bool(view.parent), view.created_at, view.name))
 
-    def _queue(self, view: QueueView) -> file.Queue:
+    def _queue(self, view: QueueView) -> Queue:
         pools = {
-            pool: file.QueuePool(
+            pool: QueuePool(
                 gpu=_gpu_figures(figures.gpu, self.picture.snapshot.now_s),
                 cpu=_figures(figures.cpu, lambda milli: f"{milli}m"),
                 memory=_figures(figures.memory, lambda mib: f"{mib}Mi"),
@@ -189,12 +203,12 @@ class _Writer:
         if len(ranks) > 1:
             self.left_out["ranks of a queue that differ by node pool"] += 1
         used = [figures.gpu.usage_ppm for figures in view.pools.values()]
-        return file.Queue(
+        return Queue(
             name=self.names.queue(view.name),
             parent=self._parent(view),
             priority=_USUAL_PRIORITY - min(ranks),
             pools=pools,
-            usage=file.Usage(gpu=max(used, default=0) / 1_000_000),
+            usage=Usage(gpu=max(used, default=0) / 1_000_000),
             reclaim_min_runtime=view.reclaim_min_runtime_s,
             preempt_min_runtime=view.preempt_min_runtime_s,
         )
@@ -214,7 +228,7 @@ class _Writer:
             space = self.names.namespace(each.namespace)
             self.taken[each.key] = name if n_of[name] == 1 else f"{space}.{name}"
 
-    def _job(self, workload: WorkloadView) -> file.Job | None:
+    def _job(self, workload: WorkloadView) -> Job | None:
         if workload.problem is not None:
             self.left_out["workloads that cannot start as they are"] += 1
             if not any(pod.node for pod in workload.pods):
@@ -225,7 +239,7 @@ class _Writer:
             return None
         started = [pod.started_at for pod in workload.pods if pod.node and pod.started_at]
         saves = [pod.checkpoint_s for pod in workload.pods if pod.checkpoint_s is not None]
-        return file.Job(
+        return Job(
             name=self.taken[workload.key],
             tasks=tasks,
             queue=self.names.queue(workload.project),
@@ -248,13 +262,13 @@ class _Writer:
             group=_group(workload.tree, workload.min_member),
         )
 
-    def _stale(self, workload: WorkloadView) -> file.Stale | None:
+    def _stale(self, workload: WorkloadView) -> Stale | None:
         if workload.stale_since is None:
             return None
         since = max(0, self.picture.snapshot.now_s - workload.stale_since)
-        return file.Stale(for_=since, grace=workload.stale_grace_s)
+        return Stale(for_=since, grace=workload.stale_grace_s)
 
-    def _task(self, workload: WorkloadView, pod: PodView) -> file.Task | None:
+    def _task(self, workload: WorkloadView, pod: PodView) -> Task | None:
         """The pod; None where a file cannot say how it is."""
         demand, is_waiting = pod.demand, waits(pod) or not pod.node
         if is_waiting and pod.is_terminating:
@@ -274,7 +288,7 @@ class _Writer:
         if pod.node:
             state = "evicted" if pod.is_terminating else "running"
             state = "nominated" if pod.state == "nominated" else state
-        return file.Task(
+        return Task(
             # In the picture of a file, pods are called job/task.
             name=self.names.pod(pod.name.rpartition("/")[2]),
             state=state,  # type: ignore[arg-type]
@@ -291,10 +305,10 @@ class _Writer:
 
     def _constraints(self, found: Constraints) -> dict[str, Any]:
         terms = found.affinity.node_selector_terms if found.affinity else []
-        rules: list[file.Requirement] = []
+        rules: list[Requirement] = []
         if len(terms) == 1 and not terms[0].match_fields:
             rules = [
-                file.Requirement(
+                Requirement(
                     key=rule.key,
                     operator=rule.operator,  # type: ignore[arg-type]
                     values=[self.names.value(rule.key, value) for value in rule.values or ()],
@@ -314,12 +328,12 @@ class _Writer:
             },
             "node_affinity": rules,
             "tolerations": [
-                file.Toleration(key=t.key, operator=t.operator, value=t.value, effect=t.effect)  # type: ignore[arg-type]
+                Toleration(key=t.key, operator=t.operator, value=t.value, effect=t.effect)  # type: ignore[arg-type]
                 for t in found.tolerations
             ],
         }
 
-    def _budgets(self, workloads: Iterable[WorkloadView]) -> Iterator[file.Budget]:
+    def _budgets(self, workloads: Iterable[WorkloadView]) -> Iterator[Budget]:
         """Each budget keeps as many pods as it would not let go now."""
         jobs: dict[str, list[str]] = {}
         n_up: Counter[str] = Counter()
@@ -332,7 +346,7 @@ class _Writer:
         for key, covered in sorted(jobs.items()):
             space, _, name = key.partition("/")
             allowed = self.picture.snapshot.budgets.get(key, 0)
-            yield file.Budget(
+            yield Budget(
                 name=self.names.job(name),
                 namespace=self.names.namespace(space),
                 jobs=covered,
@@ -344,18 +358,18 @@ class _Writer:
         return f"Not in this file: {'; '.join(listed)}." if listed else ""
 
 
-def _figures(given: Figures, say: Any) -> file.Figures:
-    return file.Figures(
+def _figures(given: Figures, say: Any) -> FileFigures:
+    return FileFigures(
         quota=say(given.quota) if is_limited(given.quota) else None,
         limit=say(given.limit) if is_limited(given.limit) else None,
         weight=given.weight,
     )
 
 
-def _gpu_figures(given: Figures, now_s: int) -> file.GpuFigures:
+def _gpu_figures(given: Figures, now_s: int) -> GpuFigures:
     """With the budget, and what was used of it where that is known."""
     usual, month = _figures(given, format_gpus), given.month
-    return file.GpuFigures(
+    return GpuFigures(
         quota=usual.quota,
         limit=usual.limit,
         weight=usual.weight,
@@ -364,39 +378,16 @@ def _gpu_figures(given: Figures, now_s: int) -> file.GpuFigures:
     )
 
 
-def _group(tree: GroupView | None, min_member: int) -> file.Group:
+def _group(tree: GroupView | None, min_member: int) -> Group:
     if tree is None:
-        return file.Group(min=min_member)
+        return Group(min=min_member)
     near = tree.topology
-    return file.Group(
+    return Group(
         name=tree.name,
         min=tree.min_member,
         min_groups=tree.min_groups,
-        topology=file.Nearness(name=near.topology, required=near.required, preferred=near.preferred)
+        topology=Nearness(name=near.topology, required=near.required, preferred=near.preferred)
         if near
         else None,
         children=[_group(child, child.min_member) for child in tree.children],
     )
-
-
-def _without_defaults(struct: msgspec.Struct) -> Any:
-    """The struct as values, with what has its default left out, so that people can read it."""
-    told: dict[str, Any] = {}
-    for each in msgspec.structs.fields(struct):
-        value = getattr(struct, each.name)
-        usual = each.default
-        if each.default_factory is not msgspec.NODEFAULT:
-            usual = each.default_factory()
-        if value != usual:
-            told[each.encode_name] = _plain(value)
-    return told
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, msgspec.Struct):
-        return _without_defaults(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from extender.scenario.load import load
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 
 HERE = Path(__file__).resolve().parent
 OWN = HERE / "cases"

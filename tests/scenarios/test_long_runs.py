@@ -6,7 +6,7 @@ import pytest
 
 from extender.scenario.longrun.report import SimulationReport
 from extender.scenario.longrun.simulate import simulate
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.outcome import Outcome
 from extender.scenario.world import World
 from tests.scenarios.judge.invariants import violations

@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from tests.scenarios.judge.verdict import judge
 from tests.scenarios.listed import OWN, cases_in
 

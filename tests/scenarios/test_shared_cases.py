@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.run import run_case
 from tests.scenarios.judge.verdict import judge, judge_or_expect_failure
 from tests.scenarios.listed import disagreements, not_yet, shared_cases

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import convert, to_builtins
 
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.run import run_case
 from tests.scenarios.listed import OWN, cases_in, shared_cases
 from tests.scenarios.unrelated import ADDED, CHANGES, Change, Entry, changed, original_name

@@ -26,7 +26,7 @@ from extender.policy.plan import Placement, Plan
 from extender.scenario import run
 from extender.scenario.errors import ScenarioError
 from extender.scenario.load import case_of
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.outcome import Outcome
 from extender.scenario.world import World
 from tests.scenarios.clusters import Entry, entries

@@ -19,7 +19,7 @@ from rich.table import Table
 from extender.cli.terminal.output import STDOUT, plain
 from extender.scenario.errors import ScenarioError
 from extender.scenario.load import Loaded, load
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.narrative import Story
 from extender.scenario.run import Report, Write, run_case, stories
 

@@ -10,7 +10,7 @@ from extender.policy.decide import decide
 from extender.policy.plan import Plan, Settings
 from extender.policy.queues.tree import tally_of
 from extender.scenario.expect import newly_decided
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.outcome import read_plan
 from extender.scenario.snapshot import settings_of, take_snapshot
 from extender.scenario.world import World

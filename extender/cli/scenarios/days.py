@@ -15,7 +15,7 @@ from extender.cli.terminal.output import plain
 from extender.scenario.errors import ScenarioError
 from extender.scenario.load import load
 from extender.scenario.longrun.simulate import as_time, simulate
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.narrative import tell
 from extender.scenario.outcome import Outcome
 from extender.scenario.world import World

@@ -9,7 +9,8 @@ from random import Random
 
 from msgspec.structs import replace
 
-from extender.scenario.model import Arrivals, Job, Simulation, Span
+from extender.scenario.model.jobs import Job
+from extender.scenario.model.simulation import Arrivals, Simulation, Span
 
 _DAY_S = 86_400
 

@@ -20,7 +20,8 @@ from extender.scenario.longrun.meter import LongRunMeter
 from extender.scenario.longrun.owed import Owner, owed_now
 from extender.scenario.longrun.report import SimulationReport, misses
 from extender.scenario.longrun.work import TaskProgress
-from extender.scenario.model import Case, Happening
+from extender.scenario.model.case import Case
+from extender.scenario.model.simulation import Happening
 from extender.scenario.outcome import Outcome
 from extender.scenario.run import Judge, run_cycle
 from extender.scenario.world import NOW_S, RunJob, RunTask, World

@@ -16,7 +16,10 @@ from msgspec.structs import replace
 from extender.api import names
 from extender.api.ledger import Device, GpuNodeSpec, GpuNodeStatus, Row
 from extender.scenario.amounts import cards
-from extender.scenario.model import Case, Figures, GpuFigures, Job, Node, Queue
+from extender.scenario.model.case import Case
+from extender.scenario.model.fleet import Node
+from extender.scenario.model.jobs import Job
+from extender.scenario.model.queues import Figures, GpuFigures, Queue
 from extender.scenario.run import run_cycle
 from extender.scenario.world import NOW_S, RunJob, RunTask, World
 from tests.support.controlplane.store import Store

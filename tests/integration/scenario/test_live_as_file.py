@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from tests.integration.scenario.stored import MovesError, Rest, Stored, chosen, rest_of_file
 from tests.scenarios.listed import OWN, cases_in
 from tests.support.controlplane.handles import Cluster

@@ -6,7 +6,8 @@ one checks the other. What is placed is looked at as it will be once all that le
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from extender.scenario.model import Job, NodeTaint, PodTerm, Requirement, Task, Toleration
+from extender.scenario.model.fleet import NodeTaint
+from extender.scenario.model.jobs import Job, PodTerm, Requirement, Task, Toleration
 from extender.scenario.outcome import Outcome
 from extender.scenario.places import Place
 from extender.scenario.world import RunJob, World, task_names

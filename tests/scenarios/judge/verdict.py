@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.run import run_case
 from tests.scenarios.judge.rules import broken_rules, firm_rules_broken
 from tests.scenarios.listed import disagreements, not_yet

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from extender.scenario import model
+from extender.scenario.model.case import Case
 from tests.tools.reference.scenario_texts import TEXTS
 
 INTRO = """# The scenario file
@@ -34,7 +34,7 @@ class StaleTextsError(Exception):
 
 def page() -> str:
     """The page's text; raises StaleTextsError where a field has no text, or a text no field."""
-    kinds = list(_kinds(model.Case, []))
+    kinds = list(_kinds(Case, []))
     names = {kind.__name__ for kind in kinds}
     if superfluous := sorted(TEXTS.keys() - names):
         raise StaleTextsError(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.narrative import ShareRow
 from extender.scenario.run import Report, run_case, run_cycle, stories
 from extender.scenario.world import World

@@ -9,7 +9,7 @@ from extender.scenario.checks import wrong_amounts
 from extender.scenario.cluster import n_cards
 from extender.scenario.errors import ScenarioError
 from extender.scenario.load import case_of
-from extender.scenario.model import Amount
+from extender.scenario.model.values import Amount
 from tests.unit.scenario.written import case, entry, job, node, queue
 
 

@@ -6,7 +6,7 @@ case(nodes=[node(gpus=4)], queues=[queue("a", quota=2)], jobs=[job("j", "a", n=2
 from typing import Any
 
 from extender.scenario.load import case_of
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.world import World
 
 Entry = dict[str, Any]

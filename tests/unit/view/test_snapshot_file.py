@@ -12,7 +12,7 @@ from extender.api.names import ANNOTATION_HOLD
 from extender.policy.decide import decide
 from extender.policy.plan import Plan
 from extender.scenario.faults import faults_of
-from extender.scenario.model import Case
+from extender.scenario.model.case import Case
 from extender.scenario.snapshot import settings_now, take_snapshot
 from extender.scenario.world import World
 from extender.state.model import GPU

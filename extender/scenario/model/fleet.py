@@ -1,0 +1,80 @@
+"""Nodes, node pools and topologies of a scenario file."""
+
+from typing import Final, Literal
+
+from msgspec import UNSET, UnsetType, field
+
+from extender.api.demand import Delivery
+from extender.scenario.model.values import Amount, Name, Natural, Written
+from extender.state.model import PlacementRule, PoolPolicy
+
+_USUAL_MODEL: Final = "A100"
+
+
+class Level(Written, frozen=True, kw_only=True):
+    """One level of a topology: the value of this node label names the domain."""
+
+    label: Name
+
+
+class Topology(Written, frozen=True, kw_only=True):
+    """Levels, the widest first."""
+
+    name: Name
+    levels: list[Level]
+
+
+class Placement(Written, frozen=True, kw_only=True):
+    """Which node is preferred, for work with GPUs and work without."""
+
+    gpu: PlacementRule = "binpack"
+    cpu: PlacementRule = "binpack"
+
+
+class Pool(Written, frozen=True, kw_only=True):
+    """A node pool: the nodes with all labels of `match`. What it does not say, the settings do."""
+
+    name: Name
+    match: dict[str, str] = {}
+    policy: PoolPolicy | UnsetType = UNSET
+    preemption: bool | UnsetType = UNSET
+    placement: Placement | UnsetType = UNSET
+
+
+class NodeTaint(Written, frozen=True, kw_only=True):
+    """A taint of a node."""
+
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+class Mig(Written, frozen=True, kw_only=True):
+    """How the node's cards are cut. With strategy `mixed` only instances can be asked for."""
+
+    strategy: Literal["none", "single", "mixed"] = "none"
+    instances: dict[str, Natural] = {}
+
+
+class Node(Written, frozen=True, kw_only=True):
+    """A node and what it has. A model that is stated is a label of the node, too. `offers` is how
+    pods can get its cards; a DRA driver offers them by claims, and no shares."""
+
+    name: Name
+    labels: dict[str, str] = {}
+    taints: list[NodeTaint] = []
+    gpus: Amount = 0
+    gpu_memory_mib: Natural = field(default=16384, name="gpuMemoryMiB")
+    gpu_model: Name | UnsetType = UNSET
+    cpu: Amount = "64"
+    memory: Amount = "256Gi"
+    max_pods: Natural = 110
+    mig: Mig = Mig()
+    offers: tuple[Delivery, ...] = ("resource", "agent")
+    numa: dict[str, object] = {}
+    unschedulable: bool = False
+
+    @property
+    def model(self) -> str:
+        """The model of its cards."""
+        return _USUAL_MODEL if self.gpu_model is UNSET else self.gpu_model

@@ -1,0 +1,62 @@
+"""Queues of a scenario file: quotas, limits, weights and past use."""
+
+from msgspec import UNSET, UnsetType
+
+from extender.scenario.model.values import (
+    Amount,
+    Kind,
+    Limit,
+    Name,
+    Natural,
+    Rank,
+    Seconds,
+    Written,
+)
+
+
+class Figures(Written, frozen=True, kw_only=True):
+    """A queue's figures for one resource; what is not given has the default of the resource."""
+
+    quota: Limit | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+    weight: Amount | UnsetType = UNSET
+
+
+class GpuFigures(Figures, frozen=True, kw_only=True):
+    """A queue's figures for GPUs; `gpu_hours_per_month` is a project's budget in each node pool."""
+
+    gpu_hours_per_month: Natural | None = None
+    gpu_hours_used: Amount = 0
+
+
+class QueuePool(Written, frozen=True, kw_only=True):
+    """A queue's figures in one node pool; what is not given is the queue's own."""
+
+    gpu: GpuFigures = GpuFigures()
+    cpu: Figures = Figures()
+    memory: Figures = Figures()
+
+
+class Usage(Written, frozen=True, kw_only=True):
+    """What a queue used in the past, decayed: part of what the cluster has."""
+
+    gpu: Amount = 0
+    cpu: Amount = 0
+    memory: Amount = 0
+
+
+class Queue(Written, frozen=True, kw_only=True):
+    """A department, a project, or a level in between."""
+
+    name: Name
+    parent: str | None = None
+    priority: Rank = 100
+    gpu: GpuFigures = GpuFigures()
+    cpu: Figures = Figures()
+    memory: Figures = Figures()
+    usage: Usage = Usage()
+    reclaim_min_runtime: Seconds | UnsetType = UNSET
+    preempt_min_runtime: Seconds | UnsetType = UNSET
+    node_pools: list[str] = []
+    pools: dict[str, QueuePool] = {}
+    node_types: dict[Kind, dict[str, list[str]]] = {}

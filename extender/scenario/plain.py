@@ -1,0 +1,29 @@
+"""A scenario file as values that JSON and YAML can say."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+def without_defaults(struct: msgspec.Struct) -> Any:
+    """The struct as values, with what has its default left out, so that people can read it."""
+    told: dict[str, Any] = {}
+    for each in msgspec.structs.fields(struct):
+        value = getattr(struct, each.name)
+        usual = each.default
+        if each.default_factory is not msgspec.NODEFAULT:
+            usual = each.default_factory()
+        if value != usual:
+            told[each.encode_name] = _plain(value)
+    return told
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return without_defaults(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value
