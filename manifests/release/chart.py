@@ -28,6 +28,7 @@ SWITCHES: Final = {
 #: Value of the chart -> the overlay whose objects it adds.
 ADDITIONS: Final = {
     "view": "view",
+    "dispatch": "dispatch",
     "monitoring": "monitoring",
     "priorityClassAliases": "priority-class-aliases",
 }
@@ -166,6 +167,9 @@ highAvailability:
   enabled: false
 # The aggregated API behind kubectl ballast why, queue, shares and whatif.
 view:
+  enabled: false
+# On a manager cluster of MultiKueue: sends work to the cluster where it starts soonest.
+dispatch:
   enabled: false
 # ServiceMonitors and alerts; needs the Prometheus operator.
 monitoring:

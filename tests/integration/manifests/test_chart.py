@@ -52,6 +52,7 @@ def test_helm_finds_nothing_wrong_with_the_chart(chart: Path) -> None:
         (["nodeAgent.enabled=false"], ["without-gpu-shim"]),
         (["highAvailability.enabled=true"], ["high-availability"]),
         (["view.enabled=true", "monitoring.enabled=true"], ["default", "view", "monitoring"]),
+        (["dispatch.enabled=true"], ["default", "dispatch"]),
         (["priorityClassAliases.enabled=true"], ["default", "priority-class-aliases"]),
     ],
     ids=lambda each: ",".join(each) or "no values",
