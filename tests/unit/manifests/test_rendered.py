@@ -417,6 +417,17 @@ def test_install_guide_has_every_overlay() -> None:
     assert [each for each in OVERLAYS if f"`{each}`" not in text] == []
 
 
+def test_install_guide_adds_a_resource_to_the_whole_list_of_accelerators() -> None:
+    text = (MANIFESTS.parent / "docs" / "install.md").read_text("utf-8")
+    patch = text[text.index("path: /spec/variables/0/expression") :]
+    shown = set(re.findall(r"'([^']+)'", patch[: patch.index("```")]))
+    policies = of_kind(rendered("default"), "ValidatingAdmissionPolicy")
+    (policy,) = [each for each in policies if each["metadata"]["name"] == "gpu-pods.ballast.dev"]
+    first = policy["spec"]["variables"][0]
+    assert first["name"] == "accelerators"
+    assert shown == {*re.findall(r"'([^']+)'", first["expression"]), "example.com/npu"}
+
+
 def test_every_alert_has_a_paragraph_that_says_what_to_do() -> None:
     text = Path(MANIFESTS.parent / "docs" / "runbooks.md").read_text("utf-8")
     headings = {each.lower() for each in re.findall(r"^#+ (\w+)$", text, re.MULTILINE)}
