@@ -10,9 +10,11 @@ from extender.preflight.devices import check_devices
 from extender.preflight.facts import Facts
 from extender.preflight.findings import PreflightFinding, State, some
 
-#: Minor versions of Kubernetes: the first on which the policies compile, and the newest that ran.
+#: Minor versions of Kubernetes: the oldest and the newest that ran (docs/platforms.md).
 OLDEST_MINOR: Final = 32
-NEWEST_MINOR: Final = 36
+NEWEST_MINOR: Final = 37
+#: Of the kube-scheduler in the manifests, which must not be newer than the API server.
+SCHEDULER_MINOR: Final = 36
 _VERSION: Final = re.compile(r"v?1\.([0-9]+)")
 #: Other batch schedulers, by an API group of theirs or by a webhook of theirs.
 NEIGHBOURS: Final = {
@@ -63,9 +65,11 @@ def _version(facts: Facts) -> PreflightFinding:
         advice = f"upgrade to Kubernetes 1.{OLDEST_MINOR} or newer"
         return PreflightFinding("Kubernetes version", State.FAIL, facts.version, advice)
     if minor > NEWEST_MINOR:
-        advice = f"Ballast ran on 1.33 to 1.{NEWEST_MINOR}; try it on a test cluster first"
+        advice = (
+            f"Ballast ran on 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}; try it on a test cluster first"
+        )
         return PreflightFinding("Kubernetes version", State.WARN, facts.version, advice)
-    if minor < NEWEST_MINOR:
+    if minor < SCHEDULER_MINOR:
         advice = f"use a kube-scheduler image that is not newer: v1.{minor} (docs/install.md)"
         return PreflightFinding("Kubernetes version", State.OK, facts.version, advice)
     return PreflightFinding("Kubernetes version", State.OK, facts.version)

@@ -10,8 +10,10 @@ from extender.api.kinds import Elastic, ElasticNode, GpuNodePool, GpuNodePoolSpe
 from extender.api.names import PRIORITY_CLASSES
 from extender.api.objects import ObjectMeta, Taint
 from extender.cli.checks.checked import judge
+from extender.preflight.cluster import SCHEDULER_MINOR
 from extender.preflight.facts import Budget, DefaultingClass, Facts, Job, Named, Node
 from extender.preflight.findings import PreflightFinding, State, some
+from tests.support.overlays import of_kind, rendered
 
 LABELS: dict[str, str | None] = {
     "nvidia.com/gpu.present": "true",
@@ -69,12 +71,23 @@ def test_cluster_that_has_everything_is_ok() -> None:
         ("v1.31.9", State.FAIL),
         ("v1.32.0-eks-1", State.OK),
         ("v1.36.3+k3s1", State.OK),
-        ("v1.37.0", State.WARN),
+        ("v1.37.2", State.OK),
+        ("v1.38.0", State.WARN),
         ("unknown", State.FAIL),
     ],
 )
 def test_versions_of_kubernetes(version: str, state: State) -> None:
     assert finding(good(version=version), "Kubernetes version").state is state
+
+
+def test_the_scheduler_that_is_installed_has_the_version_that_is_checked() -> None:
+    (deployment,) = [
+        each
+        for each in of_kind(rendered("default"), "Deployment")
+        if each["metadata"]["name"] == "ballast-scheduler"
+    ]
+    images = [each["image"] for each in deployment["spec"]["template"]["spec"]["containers"]]
+    assert any(f"/kube-scheduler:v1.{SCHEDULER_MINOR}." in each for each in images)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +239,7 @@ def test_budget_that_allows_nothing_is_named() -> None:
 
 
 def test_the_worst_comes_first() -> None:
-    found = judge(good(version="v1.37.0", lacking=["create namespaces"]))
+    found = judge(good(version="v1.38.0", lacking=["create namespaces"]))
     assert [each.state for each in found[:2]] == [State.FAIL, State.WARN]
 
 
