@@ -120,7 +120,7 @@ def conclude(console: Console, board: Board, outcome: Outcome, verdict: Verdict)
         ("evictions", f"{figures.evicted} ({by_reason})"),
         (
             "Jobs that failed",
-            f"{len(outcome.failed_jobs)} of {outcome.n_jobs}, all as people write them",
+            f"{len(outcome.failed_jobs)} of {outcome.n_jobs}, although none sets podFailurePolicy",
         ),
         ("cards shared by several pods, at most", f"{board.most_shared} of {figures.cards}"),
     ):

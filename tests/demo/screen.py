@@ -14,7 +14,7 @@ from tests.demo.board import Figures, QueueFigures
 
 REFRESH_S: Final = 0.5
 SNAPSHOT_S: Final = 5.0
-BAR: Final = 24
+BAR: Final = 21
 
 
 class Screen:
@@ -51,12 +51,14 @@ class Screen:
 
 def draw(title: str, figures: Figures) -> Group:
     """The table, and a line about nodes and cards."""
-    table = Table(title=title, title_justify="left", expand=False, pad_edge=False)
+    table = Table(
+        title=title, title_justify="left", box=None, pad_edge=False, collapse_padding=True
+    )
     table.add_column("queue", min_width=12)
-    for name in ("quota", "fair share", "allocated"):
+    for name in ("quota", "fair\nshare", "held"):
         table.add_column(name, justify="right")
-    table.add_column("", min_width=BAR)
-    for name in ("pending GPUs", "pending pods", "evicted"):
+    table.add_column("# held | quota + over", min_width=BAR)
+    for name in ("pending\nGPUs", "pending\npods", "evicted"):
         table.add_column(name, justify="right")
     most = max([figures.cards * 1000, *(each.quota for each in figures.queues)])
     for queue in figures.queues:

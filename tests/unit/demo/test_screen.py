@@ -23,8 +23,8 @@ def board_of(story: Story) -> Board:
     return Board(cast(Auditor, Audit(story)))
 
 
-def shown(board: Board) -> str:
-    console = Console(file=io.StringIO(), width=120)
+def shown(board: Board, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width)
     console.print(draw("title", board.figures()))
     return cast(io.StringIO, console.file).getvalue()
 
@@ -53,6 +53,20 @@ def test_the_table_names_every_queue_and_its_figures() -> None:
     assert "red" in text
     assert "0.5" in text
     assert "cards 1/4 used (0 shared), 12.5 % allocated; 1 binds" in text
+
+
+def test_the_table_fits_a_terminal_of_80_columns() -> None:
+    story = Story()
+    board = board_of(story)
+    story.node(cards=4).department("research", 400).project("language", "research", 200)
+    story.pod("a").run("a")
+    narrow = shown(board, 80)
+    assert "evicted" in narrow
+    assert "…" not in narrow
+    table, wide = narrow.partition("nodes 1/1")[0], shown(board).partition("nodes 1/1")[0]
+    assert [each.rstrip() for each in table.splitlines()] == [
+        each.rstrip() for each in wide.splitlines()
+    ]
 
 
 def test_an_empty_cluster_can_be_shown() -> None:
