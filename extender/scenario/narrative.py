@@ -89,9 +89,9 @@ def _placed(changes: Iterable[tuple[str, Place]]) -> Iterator[str]:
         if status == "bound":
             yield f"{who} {'starts' if is_one else 'start'} on {node}{held}."
         elif is_one:
-            yield f"{who} has its place on {node}{held} and waits until it is left."
+            yield f"{who} is nominated to {node}{held} and waits until that place is free."
         else:
-            yield f"{who} have their places on {node}{held} and wait until they are left."
+            yield f"{who} are nominated to {node}{held} and wait until those places are free."
 
 
 def _evicted(evictions: Iterable[Eviction], names: dict[str, str]) -> Iterator[str]:
@@ -102,9 +102,9 @@ def _evicted(evictions: Iterable[Eviction], names: dict[str, str]) -> Iterator[s
         found = list(group)
         receiver = f" for {names.get(beneficiary, beneficiary)}" if beneficiary else ""
         nodes = _list(sorted({each.pod.node for each in found}))
-        verb = "leaves" if len(found) == 1 else "leave"
+        verb = "is" if len(found) == 1 else "are"
         who = _list([each.pod.uid for each in found])
-        yield f"{who} {verb} {nodes}{receiver}: {reason}, {SENTENCES[reason]}."
+        yield f"{who} {verb} evicted from {nodes}{receiver}: {reason}, {SENTENCES[reason]}."
 
 
 def _moved(moves: Iterable[Move], names: dict[str, str]) -> Iterator[str]:

@@ -144,7 +144,9 @@ def _print_stories(case: Case, found: Iterable[Story]) -> None:
         console.print("It needs what the format cannot say, so this may not be what it means.")
     for story in found:
         console.print(f"\n[bold]Cycle {story.cycle}[/bold]")
-        table = Table("queue", "", "quota", "fair share", "holds", box=None, pad_edge=False)
+        table = Table(
+            "queue", "resource", "quota", "fair share", "held before", box=None, pad_edge=False
+        )
         for row in story.shares:
             table.add_row(*(escape(plain(cell)) for cell in astuple(row)))
         # A figure that is cut is no figure: the terminal may break the line instead.

@@ -144,15 +144,17 @@ def test_show_tells_one_case_in_sentences(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "other" in done.stdout
     assert "lent" not in done.stdout
-    assert "old/t leaves n0 for new: Reclaimed" in done.stdout
-    assert "new/t has its place on n0 with 1 GPU" in done.stdout
+    assert "old/t is evicted from n0 for new: Reclaimed" in done.stdout
+    assert "new/t is nominated to n0 with 1 GPU" in done.stdout
 
 
 def test_show_as_json_has_the_same(tmp_path: Path) -> None:
     told = json.loads(ballast("show", written(tmp_path, LENT), "--json").stdout)
     (cycle,) = told[0]["cycles"]
     assert told[0]["id"] == "lent"
-    assert cycle["placed"] == ["new/t has its place on n0 with 1 GPU and waits until it is left."]
+    assert cycle["placed"] == [
+        "new/t is nominated to n0 with 1 GPU and waits until that place is free."
+    ]
     assert cycle["shares"][0]["queue"] == "a"
 
 
@@ -169,7 +171,7 @@ def test_show_says_what_is_wrong_and_where(mixed: Path, tmp_path: Path) -> None:
 def test_show_tells_good_cases_beside_bad_ones(mixed: Path) -> None:
     done = ballast("show", mixed)
     assert done.exit_code == 1
-    assert "new/t has its place on n0 with 1 GPU" in done.stdout
+    assert "new/t is nominated to n0 with 1 GPU" in done.stdout
     assert done.stderr.startswith(f"Error: {mixed}: bad: unknown field")
     assert ballast("show", mixed, "--case", "lent").exit_code == 0
 
@@ -183,7 +185,7 @@ def test_show_says_so_of_a_case_that_the_format_cannot_say(mixed: Path) -> None:
 def test_show_cuts_no_figure_in_a_narrow_terminal(tmp_path: Path) -> None:
     path = written(tmp_path, LENT | {"queues": [queue("a" * 30, quota=1), *QUEUES]})
     done = CliRunner(env={"COLUMNS": "20"}).invoke(scenario, ["show", str(path)])
-    assert f"{'a' * 30}  GPU  1" in done.stdout
+    assert f"{'a' * 30}  GPU       1" in done.stdout
 
 
 def test_show_has_a_sentence_for_everybody_who_waits(tmp_path: Path) -> None:

@@ -110,8 +110,10 @@ def test_decisions_are_written_for_each_cycle_with_the_time_it_took() -> None:
 def test_stories_tell_every_cycle() -> None:
     told = list(stories(one_card(*LENT, steps=[{}, {"finish": ["new"]}]), clock()))
     assert [story.cycle for story in told] == [1, 2, 3]
-    assert "old/t leaves n0 for new" in told[0].leaving[0]
-    assert told[0].placed == ["new/t has its place on n0 with 1 GPU and waits until it is left."]
+    assert "old/t is evicted from n0 for new" in told[0].leaving[0]
+    assert told[0].placed == [
+        "new/t is nominated to n0 with 1 GPU and waits until that place is free."
+    ]
     assert told[1].placed == ["new/t starts on n0 with 1 GPU."]
     assert told[1].waiting[0].startswith("old waits: ")
     assert told[2].placed == ["old/t starts on n0 with 1 GPU."]
