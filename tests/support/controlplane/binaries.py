@@ -47,7 +47,7 @@ def find_binaries(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """The folder for what these go.mod and go.sum files build."""
-    return _cache(environ) / "controlplane" / modules_digest(MODULES)
+    return folder_for("controlplane", MODULES, environ)
 
 
 def find_other_binaries(release: str, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
@@ -64,7 +64,7 @@ def build_other_binaries(release: str, environ: Mapping[str, str] = os.environ) 
 
 def other_folder(release: str, environ: Mapping[str, str] = os.environ) -> Path:
     """The cache folder for programs of another Kubernetes release."""
-    return _cache(environ) / "releases" / modules_digest(OTHER_MODULES / release)
+    return folder_for("releases", OTHER_MODULES / release, environ)
 
 
 def modules_digest(modules: Path) -> str:
@@ -75,6 +75,11 @@ def modules_digest(modules: Path) -> str:
         digest.update(f"{file.relative_to(modules)} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()
+
+
+def folder_for(name: str, modules: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """The cache folder for programs that are built from these pinned Go modules."""
+    return _cache(environ) / name / modules_digest(modules)
 
 
 def _cache(environ: Mapping[str, str]) -> Path:

@@ -4,11 +4,10 @@ It publishes cards that are not there, and gives a container an environment vari
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.support.controlplane.binaries import modules_digest
+from tests.support.controlplane.binaries import folder_for
 from tests.support.controlplane.builder import Source, build_missing
 
 MODULES: Final = Path(__file__).with_name("modules")
@@ -18,10 +17,9 @@ SOURCES: Final = {
 }
 
 
-def folder(environ: Mapping[str, str] = os.environ) -> Path:
+def folder() -> Path:
     """Where the program is, or will be once it is built."""
-    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "ballast" / "dra" / modules_digest(MODULES)
+    return folder_for("dra", MODULES)
 
 
 def is_built() -> bool:

@@ -4,22 +4,19 @@ The provider makes Node objects, and kwok plays the machines. Karpenter's own de
 the same module.
 """
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.support.controlplane.binaries import modules_digest
+from tests.support.controlplane.binaries import folder_for
 from tests.support.controlplane.builder import Source, build_missing, module_folder
 
 MODULES: Final = Path(__file__).with_name("modules")
 SOURCES: Final = {"karpenter": Source(MODULES / "karpenter", "sigs.k8s.io/karpenter/kwok")}
 
 
-def karpenter_path(environ: Mapping[str, str] = os.environ) -> Path:
+def karpenter_path() -> Path:
     """Where the program is, or will be once it is built."""
-    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "ballast" / "karpenter" / modules_digest(MODULES) / "karpenter"
+    return folder_for("karpenter", MODULES) / "karpenter"
 
 
 def build() -> Path:

@@ -2,11 +2,10 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.support.controlplane.binaries import cache_folder, find_binaries, modules_digest
+from tests.support.controlplane.binaries import cache_folder, find_binaries, folder_for
 from tests.support.controlplane.builder import Source, build_missing
 from tests.support.controlplane.process import ControlPlaneError
 from tests.support.controlplane.toolchain import find_go
@@ -18,10 +17,9 @@ SOURCES: Final = {"kueue": Source(MODULES / "kueue", f"{MODULE}/cmd/kueue")}
 RENDERED: Final = "kueue.yaml"
 
 
-def folder(environ: Mapping[str, str] = os.environ) -> Path:
+def folder() -> Path:
     """Where the program and its manifests are, or will be once they are built."""
-    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "ballast" / "kueue" / modules_digest(MODULES)
+    return folder_for("kueue", MODULES)
 
 
 def is_built() -> bool:

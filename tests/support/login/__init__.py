@@ -5,14 +5,13 @@ differ. The provider is the library of zitadel with the storage and login page o
 """
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import yaml
 
-from tests.support.controlplane.binaries import modules_digest
+from tests.support.controlplane.binaries import folder_for
 from tests.support.controlplane.builder import Source, build_missing
 
 MODULES: Final = Path(__file__).with_name("modules")
@@ -26,10 +25,9 @@ CLIENT_SECRET: Final = "secret"
 _COMPONENT: Final = Path(__file__).resolve().parents[3] / "manifests" / "components" / "web-login"
 
 
-def folder(environ: Mapping[str, str] = os.environ) -> Path:
+def folder() -> Path:
     """Where the programs are, or will be once they are built."""
-    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "ballast" / "login" / modules_digest(MODULES)
+    return folder_for("login", MODULES)
 
 
 def is_built() -> bool:

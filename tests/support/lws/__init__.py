@@ -1,21 +1,18 @@
 """LeaderWorkerSet's controller, built once from its pinned Go module into a cache."""
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.support.controlplane.binaries import modules_digest
+from tests.support.controlplane.binaries import folder_for
 from tests.support.controlplane.builder import Source, build_missing, module_folder
 
 MODULES: Final = Path(__file__).with_name("modules")
 SOURCES: Final = {"lws": Source(MODULES / "lws", "sigs.k8s.io/lws/cmd")}
 
 
-def lws_path(environ: Mapping[str, str] = os.environ) -> Path:
+def lws_path() -> Path:
     """Where the program is, or will be once it is built."""
-    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "ballast" / "lws" / modules_digest(MODULES) / "lws"
+    return folder_for("lws", MODULES) / "lws"
 
 
 def build() -> Path:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.controlplane.binaries import modules_digest
+from tests.support.controlplane.binaries import folder_for
 from tests.support.controlplane.builder import Source, build_missing
 from tests.support.controlplane.process import ControlPlaneError
 
@@ -28,8 +28,7 @@ SOURCES = {
 def programs_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Where the programs are, or will be once they are built."""
     given = environ.get("BALLAST_NODE_BIN", "")
-    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(given) if given else Path(base) / "ballast" / "node" / modules_digest(MODULES)
+    return Path(given) if given else folder_for("node", MODULES, environ)
 
 
 def missing_programs(folder: Path) -> list[str]:
