@@ -17,10 +17,10 @@ from extender.api.demand import (
     fraction_container,
     gpu_milli_request,
     read_compute,
-    write_sub_groups,
 )
 from extender.api.objects import Pod
 from extender.api.units import MILLI_PER_GPU, parse_whole
+from extender.api.workload import write_sub_groups
 from webhooks.case import PodCase
 from webhooks.patch import Operation, PatchBuilder
 from webhooks.validate import states_compute_limit

@@ -13,16 +13,11 @@ from typing import Final
 from msgspec import Struct, field
 
 from extender.api import names
-from extender.api.demand import (
-    GROUP_LABELS,
-    TOPOLOGY_REQUIRED_KEYS,
-    agreed,
-    pod_name,
-    read_min_member,
-)
+from extender.api.demand import GROUP_LABELS, TOPOLOGY_REQUIRED_KEYS, agreed, pod_name
 from extender.api.objects import ObjectMeta, Pod
 from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError
+from extender.api.workload import read_min_member
 from webhooks.owners.origin import Owner, group_name
 from webhooks.owners.table import OwnerKind
 from webhooks.owners.trace import Asked, Read

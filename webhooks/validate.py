@@ -18,19 +18,21 @@ from extender.api.demand import (
     check_aliases,
     fraction_container,
     pod_name,
-    read_checkpoint,
     read_compute,
-    read_floor,
     read_memory_limit,
-    read_min_member,
-    read_run,
-    read_sub_groups,
-    read_weight,
 )
 from extender.api.kinds import GpuProject
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError
+from extender.api.workload import (
+    read_checkpoint,
+    read_floor,
+    read_min_member,
+    read_run,
+    read_sub_groups,
+    read_weight,
+)
 from webhooks.catalog import PriorityClass
 
 #: Written by our programs only: a pod that brings one claims a decision that was never made.

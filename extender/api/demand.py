@@ -17,7 +17,6 @@ from extender.api.objects import ObjectMeta, Pod, Quantity
 from extender.api.reasons import Reason, Refused
 from extender.api.requests import effective, host_request, request_of
 from extender.api.units import (
-    MAX_WEIGHT,
     MILLI_PER_GPU,
     UnitError,
     parse_cpu,
@@ -52,12 +51,8 @@ GROUP_LABELS: Final = (
 SUB_GROUP_LABELS: Final = (names.LABEL_SUB_GROUP, "kai.scheduler/subgroup-name")
 #: Labels that name the user, ours first; then YuniKorn's.
 USER_LABELS: Final = (names.LABEL_USER, "yunikorn.apache.org/username")
-#: Sub-groups in order, with the pods of each that must run together.
-SubGroups = tuple[tuple[str, int], ...]
-MAX_SUB_GROUPS: Final = 64
 #: What names of our own making look like: a label of a DNS name.
 DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-_COUNT: Final = re.compile(r"0|[1-9][0-9]{0,5}", re.ASCII)
 #: Annotations that ask for nearness, ours first; then KAI's and Kueue's.
 TOPOLOGY_KEYS: Final = (names.ANNOTATION_TOPOLOGY, "kai.scheduler/topology")
 TOPOLOGY_REQUIRED_KEYS: Final = (
@@ -103,7 +98,6 @@ GPU_RESOURCES: Final = (names.NVIDIA_GPU, names.GPU_MILLI)
 MAX_DEVICES: Final = 64
 #: What ends the refusal of a number: its unit, which is where most of them go wrong.
 _OF_MIB: Final = '; the unit is MiB: for 8 GiB write "8192"'
-_OF_SECONDS: Final = '; the unit is seconds: for 30 minutes write "1800"'
 
 #: Resources of MIG instances, as NVIDIA's device plugin names them: a GPU instance of so many
 #: slices, or a compute instance (`1c.`) in one; `.me` has the media engines, `.gfx` can draw.
@@ -238,83 +232,6 @@ def delivery_of(pod: Pod, demand: Demand) -> Delivery:
         demand.milli == MILLI_PER_GPU and first_of(pod.metadata.annotations, GPU_ANNOTATIONS) == ""
     )
     return "claim" if is_whole and pod.spec.resource_claims else "agent"
-
-
-def read_min_member(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> int:
-    """Pods of the group that must run together as the pod says, or 0; raises UnitError."""
-    text = agreed(annotations, MIN_MEMBER_KEYS) or agreed(labels, MIN_MEMBER_KEYS)
-    return parse_positive(text, "min-member") if text else 0
-
-
-def read_sub_groups(annotations: Mapping[str, str] | None, min_member: int) -> SubGroups:
-    """Sub-groups as the pod states them beside its `min_member` (0: none); raises UnitError."""
-    key = names.ANNOTATION_SUB_GROUPS
-    text = first_of(annotations, (key,))
-    if not text:
-        return ()
-    parts = text.split(",", MAX_SUB_GROUPS)
-    found = tuple(_sub_group(part) for part in parts[:MAX_SUB_GROUPS])
-    if len(parts) > MAX_SUB_GROUPS or len(dict(found)) < len(found):
-        raise UnitError(f"{key}: give at most {MAX_SUB_GROUPS} different names")
-    total = sum(n_pods for _, n_pods in found)
-    if min_member and total > min_member:
-        raise UnitError(
-            f"{key}: {total} pods in all are more than min-member, {min_member}; raise min-member"
-            " or leave it out"
-        )
-    return found
-
-
-def read_floor(annotations: Mapping[str, str] | None) -> int:
-    """Replicas of the pod's owner that are kept, or 0 where it states none; raises UnitError."""
-    key = names.ANNOTATION_FLOOR
-    text = first_of(annotations, (key,))
-    return parse_positive(text, key) if text else 0
-
-
-def read_checkpoint(annotations: Mapping[str, str] | None) -> int | None:
-    """Seconds of running between two saves of the pod's work; 0: it saves nothing.
-
-    None where it does not say so. Raises UnitError.
-    """
-    text = first_of(annotations, (names.ANNOTATION_CHECKPOINT,))
-    if not text:
-        return None
-    return 0 if text == "0" else parse_positive(text, names.ANNOTATION_CHECKPOINT, _OF_SECONDS)
-
-
-def read_run(pod: Pod) -> int | None:
-    """Seconds for which the pod runs once it has started, as it says itself: what it expects, and
-    no more than its `activeDeadlineSeconds`. None where it says neither. Raises UnitError."""
-    key = names.ANNOTATION_EXPECTED_RUN
-    text = first_of(pod.metadata.annotations, (key,))
-    expected_s = parse_positive(text, key, _OF_SECONDS) if text else None
-    deadline_s = pod.spec.active_deadline_seconds
-    return min((each for each in (expected_s, deadline_s) if each), default=None)
-
-
-def read_weight(annotations: Mapping[str, str] | None) -> int:
-    """Weight of the pod's workload beside others, or 0 where it states none; raises UnitError."""
-    text = first_of(annotations, (names.ANNOTATION_WEIGHT,))
-    weight = parse_positive(text, names.ANNOTATION_WEIGHT) if text else 0
-    if weight > MAX_WEIGHT:
-        raise UnitError(f"{names.ANNOTATION_WEIGHT}: {weight} is more than {MAX_WEIGHT}")
-    return weight
-
-
-def write_sub_groups(sub_groups: SubGroups) -> str:
-    """The text that `read_sub_groups` reads."""
-    return ",".join(f"{name}={n_pods}" for name, n_pods in sub_groups)
-
-
-def _sub_group(text: str) -> tuple[str, int]:
-    name, _, count = text.partition("=")
-    if not DNS_LABEL.fullmatch(name) or not _COUNT.fullmatch(count):
-        raise UnitError(
-            f"{names.ANNOTATION_SUB_GROUPS}: {text[:80]!r} is not a name of at most 63 characters"
-            ' of a-z, 0-9 and -, and a whole number up to 999999, such as "driver=1,workers=8"'
-        )
-    return name, int(count)
 
 
 def gpu_milli_request(demand: Demand) -> int:

@@ -15,8 +15,8 @@ import pytest
 from kubernetes_asyncio.config import kube_config
 
 from extender.api import units
-from extender.api.demand import read_min_member, read_sub_groups, write_sub_groups
 from extender.api.units import UnitError
+from extender.api.workload import read_min_member, read_sub_groups, write_sub_groups
 from extender.http.server import Address, ListenError
 from extender.http.tls import TlsError, TlsFiles
 from extender.kube.client import Client

@@ -14,8 +14,9 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from extender.api.demand import DNS_LABEL, MAX_SUB_GROUPS, SubGroups
+from extender.api.demand import DNS_LABEL
 from extender.api.objects import ObjectMeta, Pod, PodSpec
+from extender.api.workload import MAX_SUB_GROUPS, SubGroups
 from webhooks.vocabulary import asks_for_gpu
 
 #: Longest name of a group: it is the value of a label.

@@ -23,20 +23,13 @@ from extender.api.demand import (
     TOPOLOGY_REQUIRED_KEYS,
     USER_LABELS,
     Demand,
-    SubGroups,
     check_aliases,
     delivery_of,
     first_of,
     mentions_gpu,
-    read_checkpoint,
     read_compute,
     read_counted,
-    read_floor,
-    read_min_member,
     read_plugin_cards,
-    read_run,
-    read_sub_groups,
-    read_weight,
 )
 from extender.api.kinds import CardShare, RestartPolicy, TopologyConstraint
 from extender.api.objects import (
@@ -48,6 +41,15 @@ from extender.api.objects import (
 from extender.api.reasons import Reason, Refused
 from extender.api.requests import host_held, host_request
 from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_memory
+from extender.api.workload import (
+    SubGroups,
+    read_checkpoint,
+    read_floor,
+    read_min_member,
+    read_run,
+    read_sub_groups,
+    read_weight,
+)
 from extender.state.model import ANYWHERE, Constraints, ReplicaOf
 from extender.state.pods.claims import read_claim_names
 from extender.state.pods.constraints import (

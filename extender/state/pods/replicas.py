@@ -3,9 +3,9 @@
 from contextlib import suppress
 
 from extender.api import names
-from extender.api.demand import read_floor
 from extender.api.objects import ObjectMeta
 from extender.api.units import UnitError
+from extender.api.workload import read_floor
 from extender.state.model import ReplicaOf
 
 

@@ -6,9 +6,9 @@ from typing import Final
 from msgspec import structs
 
 from extender.api import names
-from extender.api.demand import SubGroups
 from extender.api.kinds import GpuPodGroup, GpuPodGroupSpec, Row, SubGroup, TopologyConstraint
 from extender.api.reasons import Reason, Refused
+from extender.api.workload import SubGroups
 from extender.state.budgets import BudgetIndex
 from extender.state.model import GroupView, PodState, PodView, TopologyRule, WorkloadView
 from extender.state.nodes import RowIndex

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from extender.api import demand as demands
-from extender.api.demand import Demand, read_compute, read_demand, read_min_member, read_sub_groups
+from extender.api.demand import Demand, read_compute, read_demand
 from extender.api.objects import Pod
 from extender.api.reasons import Reason, Refused
 from extender.api.units import UnitError
+from extender.api.workload import read_min_member, read_sub_groups
 from tests.support.admission import PodDocument, pod
 from tests.support.hostile import hostile_counts, hostile_fractions
 

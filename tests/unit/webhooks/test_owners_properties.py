@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.api import names
-from extender.api.demand import GROUP_LABELS, MIN_MEMBER_KEYS, read_min_member, read_sub_groups
+from extender.api.demand import GROUP_LABELS, MIN_MEMBER_KEYS
+from extender.api.workload import read_min_member, read_sub_groups
 from tests.support.admission import PodDocument, request_for, usual_index
 from tests.support.owners import NAMESPACE, meta_of
 from webhooks.mutate import decide

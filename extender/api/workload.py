@@ -1,0 +1,97 @@
+"""What a pod says of its workload: size, sub-groups, floor, run time, saves and weight.
+
+The names of other schedulers for the same words are in `extender.api.demand`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from extender.api import names
+from extender.api.demand import DNS_LABEL, MIN_MEMBER_KEYS, agreed, first_of
+from extender.api.objects import Pod
+from extender.api.units import MAX_WEIGHT, UnitError, parse_positive
+
+#: Sub-groups in order, with the pods of each that must run together.
+SubGroups = tuple[tuple[str, int], ...]
+MAX_SUB_GROUPS: Final = 64
+_COUNT: Final = re.compile(r"0|[1-9][0-9]{0,5}", re.ASCII)
+#: What ends the refusal of a number of seconds.
+_OF_SECONDS: Final = '; the unit is seconds: for 30 minutes write "1800"'
+
+
+def read_min_member(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> int:
+    """Pods of the group that must run together as the pod says, or 0; raises UnitError."""
+    text = agreed(annotations, MIN_MEMBER_KEYS) or agreed(labels, MIN_MEMBER_KEYS)
+    return parse_positive(text, "min-member") if text else 0
+
+
+def read_sub_groups(annotations: Mapping[str, str] | None, min_member: int) -> SubGroups:
+    """Sub-groups as the pod states them beside its `min_member` (0: none); raises UnitError."""
+    key = names.ANNOTATION_SUB_GROUPS
+    text = first_of(annotations, (key,))
+    if not text:
+        return ()
+    parts = text.split(",", MAX_SUB_GROUPS)
+    found = tuple(_sub_group(part) for part in parts[:MAX_SUB_GROUPS])
+    if len(parts) > MAX_SUB_GROUPS or len(dict(found)) < len(found):
+        raise UnitError(f"{key}: give at most {MAX_SUB_GROUPS} different names")
+    total = sum(n_pods for _, n_pods in found)
+    if min_member and total > min_member:
+        raise UnitError(
+            f"{key}: {total} pods in all are more than min-member, {min_member}; raise min-member"
+            " or leave it out"
+        )
+    return found
+
+
+def read_floor(annotations: Mapping[str, str] | None) -> int:
+    """Replicas of the pod's owner that are kept, or 0 where it states none; raises UnitError."""
+    key = names.ANNOTATION_FLOOR
+    text = first_of(annotations, (key,))
+    return parse_positive(text, key) if text else 0
+
+
+def read_checkpoint(annotations: Mapping[str, str] | None) -> int | None:
+    """Seconds of running between two saves of the pod's work; 0: it saves nothing.
+
+    None where it does not say so. Raises UnitError.
+    """
+    text = first_of(annotations, (names.ANNOTATION_CHECKPOINT,))
+    if not text:
+        return None
+    return 0 if text == "0" else parse_positive(text, names.ANNOTATION_CHECKPOINT, _OF_SECONDS)
+
+
+def read_run(pod: Pod) -> int | None:
+    """Seconds for which the pod runs once it has started, as it says itself: what it expects, and
+    no more than its `activeDeadlineSeconds`. None where it says neither. Raises UnitError."""
+    key = names.ANNOTATION_EXPECTED_RUN
+    text = first_of(pod.metadata.annotations, (key,))
+    expected_s = parse_positive(text, key, _OF_SECONDS) if text else None
+    deadline_s = pod.spec.active_deadline_seconds
+    return min((each for each in (expected_s, deadline_s) if each), default=None)
+
+
+def read_weight(annotations: Mapping[str, str] | None) -> int:
+    """Weight of the pod's workload beside others, or 0 where it states none; raises UnitError."""
+    text = first_of(annotations, (names.ANNOTATION_WEIGHT,))
+    weight = parse_positive(text, names.ANNOTATION_WEIGHT) if text else 0
+    if weight > MAX_WEIGHT:
+        raise UnitError(f"{names.ANNOTATION_WEIGHT}: {weight} is more than {MAX_WEIGHT}")
+    return weight
+
+
+def write_sub_groups(sub_groups: SubGroups) -> str:
+    """The text that `read_sub_groups` reads."""
+    return ",".join(f"{name}={n_pods}" for name, n_pods in sub_groups)
+
+
+def _sub_group(text: str) -> tuple[str, int]:
+    name, _, count = text.partition("=")
+    if not DNS_LABEL.fullmatch(name) or not _COUNT.fullmatch(count):
+        raise UnitError(
+            f"{names.ANNOTATION_SUB_GROUPS}: {text[:80]!r} is not a name of at most 63 characters"
+            ' of a-z, 0-9 and -, and a whole number up to 999999, such as "driver=1,workers=8"'
+        )
+    return name, int(count)
