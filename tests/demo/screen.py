@@ -50,7 +50,7 @@ class Screen:
 
 
 def draw(title: str, figures: Figures) -> Group:
-    """The table, and a line about nodes and cards."""
+    """The table, and two lines about nodes, cards and events; 80 columns wide."""
     table = Table(
         title=title, title_justify="left", box=None, pad_edge=False, collapse_padding=True
     )
@@ -79,8 +79,8 @@ def draw(title: str, figures: Figures) -> Group:
         table,
         Text(
             f"nodes {figures.nodes_used}/{figures.nodes} used, cards {figures.cards_used}/"
-            f"{figures.cards} used ({figures.cards_shared} shared), {share:.1f} % allocated;"
-            f" {figures.bound} binds, {figures.evicted} evictions, {figures.violations} violations"
+            f"{figures.cards} used ({figures.cards_shared} shared), {share:.1f} % allocated\n"
+            f"{figures.bound} binds, {figures.evicted} evictions, {figures.violations} violations"
         ),
     )
 
