@@ -64,8 +64,9 @@ def build(*, others: bool) -> None:
     """Make the programs that are missing, and say where all of them are."""
     made = map(build_other_binaries, OTHER_RELEASES) if others else (find_binaries(),)
     for programs in made:
-        for name, path in programs.items():
-            click.echo(f"{name}: {path}")
+        for folder in sorted({path.parent for path in programs.values()}):
+            held = ", ".join(name for name, path in programs.items() if path.parent == folder)
+            click.echo(f"{held}: {folder}")
 
 
 @main.command()
