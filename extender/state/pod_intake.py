@@ -8,7 +8,8 @@ from extender.api.demand import read_demand
 from extender.api.events import Removed
 from extender.api.objects import Pod
 from extender.state.fleet.fleet import Fleet
-from extender.state.pods.facts import PodFacts, group_of, is_ours, read_facts, read_hold
+from extender.state.pods.facts import PodFacts, group_of, is_ours, read_facts
+from extender.state.pods.host_hold import read_hold
 from extender.state.upkeep.kept_pods import KeptPods
 from extender.state.upkeep.upkeep import GoneUids
 from extender.state.workloads.assembly import Assembly

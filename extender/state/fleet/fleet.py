@@ -10,7 +10,8 @@ from extender.state.fleet.foreign import ForeignPods, beyond_rows, merged_holds
 from extender.state.fleet.host_holds import HostHolds
 from extender.state.fleet.inventory import Differences, Inventory, Known
 from extender.state.nodes import CardTable, NodeFacts, NodeTable
-from extender.state.pods.facts import HostHold, PodFacts
+from extender.state.pods.facts import PodFacts
+from extender.state.pods.host_hold import HostHold
 from extender.state.problems import Problem
 from extender.state.queues import Queues
 

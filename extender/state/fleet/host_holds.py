@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from extender.state.pods.facts import HostHold
+from extender.state.pods.host_hold import HostHold
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ Rows, projects and groups are not looked at here: `extender.state.workloads.coll
 import re
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -28,7 +27,6 @@ from extender.api.demand import (
     first_of,
     mentions_gpu,
     read_compute,
-    read_counted,
     read_plugin_cards,
 )
 from extender.api.kinds import CardShare, RestartPolicy, TopologyConstraint
@@ -39,8 +37,7 @@ from extender.api.objects import (
     PodSpec,
 )
 from extender.api.reasons import Reason, Refused
-from extender.api.requests import host_held, host_request
-from extender.api.units import MILLI_PER_GPU, UnitError, parse_cpu, parse_memory
+from extender.api.units import MILLI_PER_GPU, UnitError
 from extender.api.workload import (
     SubGroups,
     read_checkpoint,
@@ -59,6 +56,7 @@ from extender.state.pods.constraints import (
     split_names,
     was_released,
 )
+from extender.state.pods.host_hold import HostHold, held_of_host, host_demand
 from extender.state.pods.replicas import read_replica
 from extender.state.pods.restarts import read_restart_policy
 from extender.state.refusals import Refusals, read_answer, read_refusals
@@ -163,22 +161,11 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
         is_preemptible = names.is_preemptible(self.priority, self.preemptibility)
         return is_preemptible and not (has_plan or self.group)
 
-
-class HostHold(Struct, frozen=True, gc=False):
-    """What one pod takes of its node besides cards."""
-
-    node: str
-    cpu_milli: int
-    memory_mib: int
-    counted: tuple[tuple[str, int], ...] = ()
-
-    @classmethod
-    def of(cls, facts: PodFacts, node: str) -> "HostHold":
+    def hold_on(self, node: str) -> HostHold:
         """What the pod takes of the node where it is or is meant to be."""
-        demand = facts.demand
-        cpu_milli = max(demand.cpu_milli, facts.held_cpu_milli)
-        memory_mib = max(demand.memory_mib, facts.held_memory_mib)
-        return cls(node, cpu_milli, memory_mib, demand.counted)
+        cpu_milli = max(self.demand.cpu_milli, self.held_cpu_milli)
+        memory_mib = max(self.demand.memory_mib, self.held_memory_mib)
+        return HostHold(node, cpu_milli, memory_mib, self.demand.counted)
 
 
 def unix_s(moment: datetime | None) -> int:
@@ -209,8 +196,8 @@ def is_held(meta: ObjectMeta) -> bool:
 def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     """The facts of a pod, given the `demand` that `read_demand` returned for it."""
     meta, spec, gates = pod.metadata, pod.spec, pod.gates
-    asked = _host_demand(pod) if isinstance(demand, Refused) else demand
-    held = _held(pod)
+    asked = host_demand(pod) if isinstance(demand, Refused) else demand
+    held = held_of_host(pod)
     gang, compute, (checkpoint_s, weight, run_s), problem = _read_words(pod, asked)
     delivery = delivery_of(pod, asked)
     constraints, labels = read_constraints(pod, delivery), _share_labels(meta.labels or {})
@@ -306,18 +293,6 @@ def _is_holder(meta: ObjectMeta) -> bool:
     return meta.namespace == names.NODE_NAMESPACE and meta.name.startswith(names.HOLDER_PREFIX)
 
 
-def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:
-    """What a pod without GPUs takes of the node it is bound to."""
-    host = _host_demand(pod) if isinstance(demand, Refused) else demand
-    cpu_milli, memory_mib = _held(pod)
-    return HostHold(
-        pod.spec.node_name,
-        max(host.cpu_milli, cpu_milli),
-        max(host.memory_mib, memory_mib),
-        host.counted,
-    )
-
-
 def read_cards(text: str) -> tuple[CardShare, ...]:
     """Cards as a Binding writes them, `<index>:<milli>:<MiB>` each; empty when not understood."""
     parts = text.split(",") if text else []
@@ -411,26 +386,3 @@ def _priority(spec: PodSpec, kind: str) -> int:
 def _grace_of(spec: PodSpec) -> int:
     asked = spec.termination_grace_period_seconds
     return _GRACE_S if asked is None else max(0, asked)
-
-
-def _host_demand(pod: Pod) -> Demand:
-    """CPU and memory that a refused pod asks for: it may be bound all the same.
-
-    What is not understood counts nothing.
-    """
-    cpu_milli = memory_mib = 0
-    counted: tuple[tuple[str, int], ...] = ()
-    with suppress(UnitError):
-        counted = read_counted(pod)
-    with suppress(UnitError):
-        cpu_milli = host_request(pod, "cpu", parse_cpu)
-    with suppress(UnitError):
-        memory_mib = host_request(pod, "memory", parse_memory)
-    return Demand(cpu_milli=cpu_milli, memory_mib=memory_mib, counted=counted)
-
-
-def _held(pod: Pod) -> tuple[int, int]:
-    """CPU and memory that the bound pod holds of its node; (0, 0) before it is bound."""
-    if not pod.spec.node_name:
-        return 0, 0
-    return host_held(pod, "cpu", parse_cpu), host_held(pod, "memory", parse_memory)

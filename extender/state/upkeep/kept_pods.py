@@ -7,7 +7,7 @@ hold on its node and what the controller has to mend, is brought up to date here
 from extender.state.fleet.fleet import Fleet
 from extender.state.fleet.foreign import is_foreign
 from extender.state.nodes import RowIndex
-from extender.state.pods.facts import HostHold, PodFacts
+from extender.state.pods.facts import PodFacts
 from extender.state.upkeep.upkeep import Upkeep
 from extender.state.workloads.collection import Workloads
 
@@ -70,5 +70,5 @@ class KeptPods:
             if uid in self._workloads.facts:
                 node, _ = self._workloads.place_of(uid)
                 self._workloads.touch_pod(uid)
-            self._fleet.set_hold(uid, HostHold.of(facts, node) if node else None)
+            self._fleet.set_hold(uid, facts.hold_on(node) if node else None)
         self._upkeep.look_at(uid)

@@ -1,0 +1,55 @@
+"""What a pod takes of its node besides cards: CPU, memory and counted resources."""
+
+from contextlib import suppress
+
+from msgspec import Struct
+
+from extender.api.demand import Demand, read_counted
+from extender.api.objects import Pod
+from extender.api.reasons import Refused
+from extender.api.requests import host_held, host_request
+from extender.api.units import UnitError, parse_cpu, parse_memory
+
+
+class HostHold(Struct, frozen=True, gc=False):
+    """What one pod takes of its node besides cards."""
+
+    node: str
+    cpu_milli: int
+    memory_mib: int
+    counted: tuple[tuple[str, int], ...] = ()
+
+
+def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:
+    """What a pod without GPUs takes of the node it is bound to."""
+    host = host_demand(pod) if isinstance(demand, Refused) else demand
+    cpu_milli, memory_mib = held_of_host(pod)
+    return HostHold(
+        pod.spec.node_name,
+        max(host.cpu_milli, cpu_milli),
+        max(host.memory_mib, memory_mib),
+        host.counted,
+    )
+
+
+def host_demand(pod: Pod) -> Demand:
+    """CPU and memory that a refused pod asks for: it may be bound all the same.
+
+    What is not understood counts nothing.
+    """
+    cpu_milli = memory_mib = 0
+    counted: tuple[tuple[str, int], ...] = ()
+    with suppress(UnitError):
+        counted = read_counted(pod)
+    with suppress(UnitError):
+        cpu_milli = host_request(pod, "cpu", parse_cpu)
+    with suppress(UnitError):
+        memory_mib = host_request(pod, "memory", parse_memory)
+    return Demand(cpu_milli=cpu_milli, memory_mib=memory_mib, counted=counted)
+
+
+def held_of_host(pod: Pod) -> tuple[int, int]:
+    """CPU and memory that the bound pod holds of its node; (0, 0) before it is bound."""
+    if not pod.spec.node_name:
+        return 0, 0
+    return host_held(pod, "cpu", parse_cpu), host_held(pod, "memory", parse_memory)
