@@ -199,7 +199,12 @@ def view(**given: Any) -> None:
 @click.option("--kubeconfig", default="", help="Default: $KUBECONFIG, else the service account.")
 @click.option("--namespace", default="ballast-system", show_default=True, help="Of the Lease.")
 @click.option("--identity", default="", help="Default: host name and a random end.")
-@click.option("--metrics-listen", default="127.0.0.1:8892", show_default=True)
+@click.option(
+    "--metrics-listen",
+    default="127.0.0.1:8892",
+    show_default=True,
+    help="Address for metrics and probes.",
+)
 @click.option(
     "--secrets-namespace",
     default="kueue-system",
@@ -226,7 +231,10 @@ def view(**given: Any) -> None:
     "--lease-duration", "lease_duration_s", default=15.0, show_default=True, help="Seconds."
 )
 def dispatch(identity: str, **given: Any) -> None:
-    """Name the cluster that a Workload of MultiKueue goes to, one leader at a time."""
+    """Run on a manager cluster of MultiKueue: nominate the worker cluster of each Workload.
+
+    One replica at a time nominates: the one that holds the Lease.
+    """
     from extender.dispatch.program import DispatchOptions, run  # noqa: PLC0415
 
     _run(run(DispatchOptions(identity=_identity(identity), **given)))

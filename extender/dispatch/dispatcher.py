@@ -14,10 +14,10 @@ from extender.api import names
 from extender.api.objects import Condition
 from extender.api.reasons import Reason
 from extender.dispatch.clusters import WorkerClusters
-from extender.dispatch.desk import Desk
 from extender.dispatch.kinds import WORKLOADS, Asked, Workload
 from extender.dispatch.nomination import nominate
 from extender.dispatch.ranking import Heard, choose
+from extender.dispatch.state import DispatchState
 from extender.dispatch.turns import Turn, Turns, version_of
 from extender.kube.client import Client
 from extender.kube.errors import Conflict, KubeError, NotFound, NotLeading
@@ -46,14 +46,14 @@ _LAPSED = Counter(
 
 
 class Dispatcher:
-    """Nominates clusters for the Workloads of `desk`; one at a time, so that each question counts
+    """Nominates clusters for the Workloads of `state`; one at a time, so that each question counts
     what was nominated before it."""
 
     def __init__(
-        self, client: Client, desk: Desk, clusters: WorkerClusters, reserve_s: float
+        self, client: Client, state: DispatchState, clusters: WorkerClusters, reserve_s: float
     ) -> None:
         self._client = client
-        self._desk = desk
+        self._state = state
         self._clusters = clusters
         self._clock = asyncio.get_running_loop().time
         self._turns = Turns(reserve_s, self._clock)
@@ -74,8 +74,8 @@ class Dispatcher:
 
     async def step(self) -> None:
         """Ask about every Workload that is due now."""
-        pending = self._desk.pending()
-        self._turns.keep(pending, self._desk.progress)
+        pending = self._state.pending()
+        self._turns.keep(pending, self._state.progress)
         for workload in pending.values():
             turn = self._turns.look(workload)
             if turn.due <= self._clock():
@@ -101,7 +101,7 @@ class Dispatcher:
             _log.exception("a Workload could not be asked about", workload=key)
 
     async def _ask_and_nominate(self, read: "_Read", turn: Turn) -> None:
-        check = self._desk.check_of(read.workload)
+        check = self._state.check_of(read.workload)
         if not check:
             turn.due = self._clock() + RETRY_S
             return
@@ -113,7 +113,7 @@ class Dispatcher:
             self._turns.refuse(turn)
             await self._tell(read, Reason.INVALID_REQUEST, wanted)
             return
-        heard = await self._ask_all(self._desk.clusters_of(check), wanted)
+        heard = await self._ask_all(self._state.clusters_of(check), wanted)
         chosen = choose(heard, turn.tried)
         told = "; ".join(map(str, heard)) or f"AdmissionCheck {check} leads to no MultiKueueConfig"
         if not chosen:
@@ -132,7 +132,7 @@ class Dispatcher:
         heard = await asyncio.gather(
             *(
                 self._clusters.ask(
-                    name, self._desk.cluster(name), [*self._turns.in_flight(name, wanted), wanted]
+                    name, self._state.cluster(name), [*self._turns.in_flight(name, wanted), wanted]
                 )
                 for name in clusters
             )

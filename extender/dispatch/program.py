@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from extender.dispatch.clusters import WorkerClusters
-from extender.dispatch.desk import WATCHED, Desk
 from extender.dispatch.dispatcher import Dispatcher
+from extender.dispatch.state import WATCHED, DispatchState
 from extender.http.app import build_observation_app
 from extender.http.server import Address, Listener
 from extender.kube.anew import run_anew
@@ -39,9 +39,9 @@ class Dispatch:
         self._writer = writer
         self._options = options
         self._changed = asyncio.Event()
-        self._desk = Desk(self._changed.set)
+        self._state = DispatchState(self._changed.set)
         self._reflectors: list[Reflector[Any]] = [
-            Reflector(reader, each, self._desk.apply, ends_on_restore=True) for each in WATCHED
+            Reflector(reader, each, self._state.apply, ends_on_restore=True) for each in WATCHED
         ]
 
     @property
@@ -72,7 +72,7 @@ class Dispatch:
         self._writer.before_write = leadership.check
         clusters = WorkerClusters(self._reader, options.secrets_namespace, options.answer_s)
         try:
-            dispatcher = Dispatcher(self._writer, self._desk, clusters, options.reserve_s)
+            dispatcher = Dispatcher(self._writer, self._state, clusters, options.reserve_s)
             await dispatcher.run(self._changed)
         finally:
             await clusters.close()

@@ -7,7 +7,6 @@ import pytest
 
 from extender.api.events import Removed, Upserted
 from extender.api.objects import Condition, ObjectMeta
-from extender.dispatch.desk import Desk
 from extender.dispatch.kinds import (
     MULTIKUEUE,
     AdmissionCheck,
@@ -20,6 +19,7 @@ from extender.dispatch.kinds import (
     WorkloadPriority,
     WorkloadStatus,
 )
+from extender.dispatch.state import DispatchState
 
 
 def check(name: str, controller: str = MULTIKUEUE, config: str = "workers") -> AdmissionCheck:
@@ -48,9 +48,9 @@ def workload(name: str = "train", *conditions: str, **given: Any) -> Workload:
     )
 
 
-def desk(*objects: Any) -> Desk:
+def state(*objects: Any) -> DispatchState:
     n_changes = []
-    made = Desk(lambda: n_changes.append(1))
+    made = DispatchState(lambda: n_changes.append(1))
     config = MultiKueueConfig(ObjectMeta(name="workers"), ConfigSpec(["b", "a"]))
     shown = (check("far"), check("near", "example.com/other"), config, *objects)
     for each in shown:
@@ -60,7 +60,7 @@ def desk(*objects: Any) -> Desk:
 
 
 def test_a_workload_with_quota_and_all_other_checks_done_waits_for_a_cluster() -> None:
-    found = desk(workload(), workload("second", checks={"near": "Ready", "far": "Pending"}))
+    found = state(workload(), workload("second", checks={"near": "Ready", "far": "Pending"}))
     assert list(found.pending()) == ["ns/second", "ns/train"]
     assert found.clusters_of("far") == ["b", "a"]
 
@@ -82,22 +82,22 @@ def test_a_workload_with_quota_and_all_other_checks_done_waits_for_a_cluster() -
     ],
 )
 def test_what_waits_for_something_else_is_left_alone(other: Workload) -> None:
-    assert desk(other).pending() == {}
+    assert state(other).pending() == {}
 
 
 def test_the_higher_priority_comes_first_and_then_the_older() -> None:
-    found = desk(workload("young", day=3), workload("old", day=2), workload("urgent", priority=9))
+    found = state(workload("young", day=3), workload("old", day=2), workload("urgent", priority=9))
     assert list(found.pending()) == ["ns/urgent", "ns/old", "ns/young"]
 
 
 def test_a_workload_waits_is_admitted_and_is_gone() -> None:
-    found = desk(workload(), workload("sent", cluster="a"), workload("ended", "Finished"))
+    found = state(workload(), workload("sent", cluster="a"), workload("ended", "Finished"))
     told = [found.progress("ns", name) for name in ("train", "sent", "ended", "unknown")]
     assert told == ["waits", "admitted", "gone", "gone"]
 
 
 def test_what_is_gone_is_forgotten() -> None:
-    found = desk(workload())
+    found = state(workload())
     found.apply(Removed(Workload, "uid-train", "ns", "train"))
     assert found.pending() == {}
     found.apply(Removed(MultiKueueConfig, "", "", "workers"))

@@ -22,7 +22,7 @@ from extender.dispatch.kinds import (
 WATCHED: Final = (ADMISSION_CHECKS, CONFIGS, CLUSTERS, WORKLOADS)
 
 
-class Desk:
+class DispatchState:
     """The newest form of each object that is watched."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
