@@ -295,14 +295,16 @@ class ClusterState:
     def foreign_pods(self) -> list[ForeignPod]:
         """Bound pods that hold cards without a row, and those whose claims hold more than it."""
         queues, pool_of = self._queues, self._fleet.pool_of
-        beyond, facts_of = self._fleet.beyond_rows(), self._workloads.facts
-        held = [(facts, facts.plugin_cards) for facts in self._fleet.foreign.holders()]
-        held += [(facts_of[uid], n) for uid, n in sorted(beyond.items()) if uid in facts_of]
+        beyond, facts_of = self._fleet.beyond_rows(), self._kept.facts_of
+        holders = self._fleet.foreign.holders()
+        held = [(facts, facts.plugin_cards) for facts in holders if facts.uid not in beyond]
+        held += [(facts, n) for uid, n in sorted(beyond.items()) if (facts := facts_of(uid))]
         return [
             ForeignPod(
                 facts,
                 n_cards,
                 is_managed=queues.is_managed(facts.namespace),
+                is_beyond_row=facts.uid in beyond,
                 is_unwanted=facts.uid in beyond or pool_of(facts.node) in queues.strict_pools,
                 grace_s=queues.grace_s(facts, pool_of(facts.node)),
             )

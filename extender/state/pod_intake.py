@@ -8,7 +8,13 @@ from extender.api.demand import read_demand
 from extender.api.events import Removed
 from extender.api.objects import Pod
 from extender.state.fleet.fleet import Fleet
-from extender.state.pods.facts import PodFacts, group_of, is_ours, read_facts
+from extender.state.pods.facts import (
+    PodFacts,
+    group_of,
+    has_read_claims,
+    is_ours,
+    read_facts,
+)
 from extender.state.pods.host_hold import read_hold
 from extender.state.upkeep.kept_pods import KeptPods
 from extender.state.upkeep.upkeep import GoneUids
@@ -70,7 +76,9 @@ class PodIntake:
             self._gone.add(namesake, meta.resource_version)
             self._drop(namesake)
         demand = read_demand(pod)
-        if is_ours(pod, demand):
+        # What claims ask for can change after the pod was admitted, so those that asked for no card
+        # are kept as well.
+        if is_ours(pod, demand) or (pod.spec.node_name and has_read_claims(pod)):
             facts = read_facts(pod, demand)
             if facts.is_terminating:
                 self.leaving.discard(meta.uid)

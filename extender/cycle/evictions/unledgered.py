@@ -64,7 +64,7 @@ class UnledgeredKeeper:
         ]
         for pod in due[:EVICTIONS_PER_LOOK]:
             self._tried_at[pod.facts.uid] = now
-            await self._evict(pod.facts, pod.grace_s)
+            await self._evict(pod)
 
     def close(self) -> None:
         """This process leads no more, and counts nothing."""
@@ -75,18 +75,22 @@ class UnledgeredKeeper:
         will = "it is evicted" if pod.is_unwanted and not facts.is_mirror else "it keeps them"
         note = (
             f"{SENTENCES[Reason.UNLEDGERED]}: {pod.n_cards} on node {facts.node};"
-            f" {will}, and they count for no project. {_cure(facts)}"
+            f" {will}, and they count for no project. {_cure(pod)}"
         )
         self._recorder.record(_reference(facts), Reason.UNLEDGERED, note, "Warning")
         log.warning("pod holds GPUs without a row", pod=_key(facts), node=facts.node)
 
-    async def _evict(self, facts: PodFacts, grace_s: int) -> None:
-        outcome = await self._writer.evict_by_name(
-            facts.namespace,
-            facts.name,
-            facts.uid,
-            grace_s=grace_s if grace_s < facts.grace_s else None,
-        )
+    async def _evict(self, pod: ForeignPod) -> None:
+        """A disruption budget does not protect cards that a claim took past the quota."""
+        facts = pod.facts
+        grace_s = pod.grace_s if pod.grace_s < facts.grace_s else None
+        if pod.is_beyond_row:
+            why = SENTENCES[Reason.UNLEDGERED]
+            outcome = await self._writer.delete(facts, Reason.UNLEDGERED, why, grace_s=grace_s)
+        else:
+            outcome = await self._writer.evict_by_name(
+                facts.namespace, facts.name, facts.uid, grace_s=grace_s
+            )
         if outcome == "done":
             metrics.EVICTED.labels(Reason.UNLEDGERED, "", "").inc()
         log.info("evicted a pod without a row", pod=_key(facts), outcome=outcome)
@@ -100,9 +104,9 @@ def _count(foreign: Iterable[ForeignPod]) -> None:
         metrics.FOREIGN_GPUS.labels(str(is_managed).lower()).set(n_gpus)
 
 
-def _cure(facts: PodFacts) -> str:
+def _cure(pod: ForeignPod) -> str:
     """What to do, so that all cards of such a pod are in the ledger."""
-    if facts.constraints.delivery == "claim":
+    if pod.is_beyond_row:
         return "Create the pod again, and leave its claims and their templates as they are"
     return f"Create the pod again with schedulerName {names.SCHEDULER_NAME}"
 

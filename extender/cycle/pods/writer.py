@@ -32,6 +32,7 @@ from extender.kube.errors import Conflict, KubeError, NotFound, NotLeading, Requ
 from extender.kube.resources import PODS
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView
+from extender.state.pods.facts import PodFacts
 from extender.state.refusals import Refusals
 
 #: Revocations under way at once.
@@ -148,7 +149,7 @@ class PodWriter:
         return "done" if isinstance(answer, Evicted) else "gone"
 
     async def delete(
-        self, pod: PodView, reason: Reason, why: str, *, grace_s: int | None = None
+        self, pod: PodView | PodFacts, reason: Reason, why: str, *, grace_s: int | None = None
     ) -> Outcome:
         """Delete the pod whatever budgets say; its owner sees a disruption, and no failure.
 
@@ -175,7 +176,7 @@ class PodWriter:
         except (Conflict, NotFound):
             return "gone"
         except KubeError as error:
-            log.warning("pod not deleted", pod=pod.key, error=str(error))
+            log.warning("pod not deleted", pod=f"{pod.namespace}/{pod.name}", error=str(error))
             return "failed"
         return "done"
 

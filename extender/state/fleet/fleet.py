@@ -173,7 +173,8 @@ class Fleet:
         return merged_holds(pods, claimed, gpu_node.spec.rows, n_cards) if claimed else pods
 
     def beyond_rows(self) -> Mapping[str, int]:
-        """By the UID of a pod with a row, the cards that its claims hold beyond the row."""
+        """By the UID of a pod with a row, or without one and with claims that the webhook has read:
+        the cards that its claims hold beyond the row."""
         self.refresh()
         return {uid: n for held in self._beyond.values() for uid, n in held.items()}
 
@@ -182,7 +183,11 @@ class Fleet:
         rows = gpu_node.spec.rows if gpu_node else []
         uids, claimed = {row.uid for row in rows}, self.devices.held_on(name)
         found = beyond_rows(claimed, rows) if claimed else ()
-        return {each.uid: each.n_cards for each in found if each.uid in uids}
+        return {
+            each.uid: each.n_cards
+            for each in found
+            if each.uid in uids or self.foreign.has_read_claims(each.uid)
+        }
 
     def _known_of(self, name: str) -> Known:
         cards = self.devices.cards_of(name)

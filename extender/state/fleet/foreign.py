@@ -1,8 +1,9 @@
 """Pods that hold cards without a row: another scheduler, or kubelet itself, placed them.
 
 A pod is foreign when it is bound, asks for cards, and neither the ledger nor our Binding gave it
-any. Its cards are taken from its node and charged to no queue. A mirror pod is foreign whatever it
-says of itself, because the owner of a node can make one in any namespace.
+any. Its cards are taken from its node and charged to no queue. A bound pod with claims that asked
+for no card when it was admitted is kept here too, for its claims may hold cards now. A mirror pod
+is foreign whatever it says of itself, because the owner of a node can make one in any namespace.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ def is_foreign(facts: PodFacts, row: Row | None) -> bool:
     """Whether the pod, with `row` on its node or none, holds what we did not give it."""
     if not facts.node:
         return False
-    if facts.is_mirror:
+    if facts.is_mirror or (facts.has_read_claims and not facts.demand.is_ours):
         return True
     asks = facts.demand.wants_gpu or facts.plugin_cards > 0
     return asks and row is None and not _was_given(facts)
@@ -32,13 +33,14 @@ class ForeignPod(Struct, frozen=True):
     """A pod that holds `n_cards` without a row, or beyond its row.
 
     `is_managed`: a project lists its namespace, so it should have asked through Ballast.
-    `is_unwanted`: the node pool it is in evicts such pods, or its claims hold more cards than its
-    row. Evicted, it has `grace_s` to end.
+    `is_beyond_row`: its claims hold more cards than its row, or it has none. `is_unwanted`: that,
+    or the node pool it is in evicts such pods. Evicted, it has `grace_s` to end.
     """
 
     facts: PodFacts
     n_cards: int
     is_managed: bool
+    is_beyond_row: bool
     is_unwanted: bool
     grace_s: int
 
@@ -84,6 +86,10 @@ class ForeignPods:
             )
             n_cards -= gpus
         return tuple(listed[:MAX_LISTED])
+
+    def has_read_claims(self, uid: str) -> bool:
+        """Whether the pod is foreign and names claims that the webhook has read."""
+        return uid in self._facts and self._facts[uid].has_read_claims
 
     def holders(self) -> Iterable[PodFacts]:
         """Foreign pods that hold cards, by UID."""

@@ -86,6 +86,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     make it again; `checkpoint_s` is 0 where the pod does not say how often it saves its work, and
     `weight` where it states none; `run_s` is None where it does not say how long it runs.
     `is_held`: its owner does not want it to start yet.
+    `has_read_claims`: it names ResourceClaims, and the webhook has read them for its project.
     `plugin_cards` are whole cards that the device plugin gives it; `is_mirror`: kubelet made it.
     `held_cpu_milli` and `held_memory_mib` are what kubelet gave it, which an in-place resize may
     leave above the demand for a while.
@@ -131,6 +132,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     run_s: int | None = None
     maker: OwnerReference | None = None
     told: str = ""
+    has_read_claims: bool = False
     plugin_cards: int = 0
     is_mirror: bool = False
     priority_class: str = ""
@@ -181,6 +183,11 @@ def is_ours(pod: Pod, demand: Demand | Refused) -> bool:
     if names.GATE in pod.gates or was_released(pod):
         return True
     return mentions_gpu(pod) if isinstance(demand, Refused) else demand.is_ours
+
+
+def has_read_claims(pod: Pod) -> bool:
+    """Whether the pod names ResourceClaims that the webhook has read for its project."""
+    return bool(pod.spec.resource_claims and pod.metadata.label(names.LABEL_PROJECT))
 
 
 def group_of(pod: Pod) -> str:
@@ -248,6 +255,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         priority_class=spec.priority_class_name,
         held_cpu_milli=held[0],
         held_memory_mib=held[1],
+        has_read_claims=has_read_claims(pod),
         plugin_cards=0 if _is_holder(meta) else read_plugin_cards(pod),
         is_mirror=bool(meta.annotation(names.ANNOTATION_MIRROR)),
         grace_s=_grace_of(spec),

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, Literal
 
 import pytest
+from msgspec import structs
 
 from extender.api.events import Removed, Upserted
 from extender.api.objects import Pod
@@ -31,6 +32,7 @@ class Stage:
     def __init__(self, does: Literal["Report", "Evict"] = "Report") -> None:
         self.state = ClusterState()
         self.evicted: list[str] = []
+        self.deleted: list[str] = []
         self.graces: list[int | None] = []
         self.refused: set[str] = set()
         self.told: list[tuple[str, Reason, str]] = []
@@ -52,6 +54,12 @@ class Stage:
         self.evicted.append(name)
         self.graces.append(grace_s)
         return EvictionRefused(0.0, "no") if name in self.refused else Evicted()
+
+    async def strategic_patch(self, *_: Any) -> None:
+        """The condition of a pod that is deleted."""
+
+    async def delete(self, _resource: object, name: str, *_: object, **__: object) -> None:
+        self.deleted.append(name)
 
     def record(self, about: ObjectRef, reason: Reason, note: str, *_: object) -> None:
         self.told.append((about.name, reason, note))
@@ -136,6 +144,43 @@ async def test_pod_whose_claims_hold_more_cards_than_its_row_is_evicted_in_any_p
     stage.state.apply(Upserted(allocated("its-claim", "gpu-0", "gpu-1", to="a")))
     await stage.look()
     ((name, _, note),) = stage.told
-    assert (name, stage.evicted) == ("a", ["a"])
+    # Whatever disruption budgets say.
+    assert (name, stage.deleted) == ("a", ["a"])
     assert "1 on node n1; it is evicted" in note
     assert "leave its claims and their templates as they are" in note
+
+
+def stage_of_a_thief(**more: Any) -> tuple[Stage, Any]:
+    """A pod whose claims asked for no card when it was admitted, bound without a row, and a claim
+    of it that holds two."""
+    stage = Stage()
+    built = pod("thief").project("team-a").claims(0).bound("n1")
+    thief = built.build()
+    for obj in (
+        device_class(),
+        published("gpu-0", "gpu-1"),
+        gpu_node("n1", 2).version(2).build(),
+        structs.replace(thief, **more) if more else thief,
+        allocated("its-claim", "gpu-0", "gpu-1", to="thief"),
+    ):
+        stage.state.apply(Upserted(obj))
+    stage.state.validate_state()
+    return stage, thief
+
+
+async def test_pod_without_a_row_whose_claims_came_to_hold_cards_is_evicted() -> None:
+    stage, _ = stage_of_a_thief()
+    await stage.look()
+    ((name, _, note),) = stage.told
+    assert (name, stage.deleted) == ("thief", ["thief"])
+    assert "2 on node n1; it is evicted" in note
+    assert "leave its claims and their templates as they are" in note
+
+
+async def test_pod_that_was_not_admitted_with_its_claims_keeps_their_cards() -> None:
+    """It was there before its project."""
+    was_there = pod("thief").claims(0).bound("n1").build().metadata
+    was_there = structs.replace(was_there, labels={})
+    stage, _ = stage_of_a_thief(metadata=was_there)
+    await stage.look()
+    assert (stage.told, stage.deleted) == ([], [])
