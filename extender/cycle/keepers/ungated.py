@@ -5,7 +5,8 @@ kube-scheduler calls it unschedulable, and the autoscaler adds a node for it. As
 fits, a cycle plans it as it plans every waiting pod.
 
 A gate cannot be put back. A pod that waits without one in such a node pool, and for which no nodes
-are to be added, is therefore deleted: its controller creates it again, behind the gate.
+are to be added, is therefore deleted: its controller creates it again, behind the gate. A pod of a
+DaemonSet would come back without one, so it stays.
 """
 
 import asyncio
@@ -84,8 +85,16 @@ class UngatedPods:
             if (workload := workloads.get(key)) is not None
             and not growing.keys().isdisjoint(workload.pools)
             for pod in workload.pods
-            if pod.uid not in starting and not pod.is_gated and pod.is_controlled and _waits(pod)
+            if pod.uid not in starting
+            and not pod.is_gated
+            and _waits(pod)
+            and self._comes_back_gated(pod)
         }
+
+    def _comes_back_gated(self, pod: PodView) -> bool:
+        """Whether its controller makes it again, behind the gate; pods of DaemonSets get none."""
+        maker = self._state.maker_of(pod)
+        return maker is not None and maker.kind != "DaemonSet"
 
     def _now(self, pod: PodView) -> PodView | None:
         """The pod as it is known now; what was decided on is older."""

@@ -234,3 +234,14 @@ async def test_the_gate_stays_where_the_autoscaler_takes_requests() -> None:
     plan = await scene.look()
     assert scene.patches == {}
     assert "serves no ProvisioningRequest" in plan.waits["team-a/g"].detail
+
+
+async def test_pods_of_a_daemon_set_stay_for_they_would_come_back_without_the_gate() -> None:
+    daemon = member("p0", 3).direct().build()
+    (owner,) = daemon.metadata.owner_references or ()
+    of_set = replace(owner, api_version="apps/v1", kind="DaemonSet", name="set", uid="uid-set")
+    daemon = replace(daemon, metadata=replace(daemon.metadata, owner_references=[of_set]))
+    scene = Scene(daemon)
+    await scene.look(LOST_S + 1)
+    await scene.look()
+    assert scene.deleted == []
