@@ -17,7 +17,14 @@ from extender.dispatch.kinds import KUBECONFIG_KEY, SECRETS, MultiKueueCluster, 
 from extender.dispatch.ranking import Heard
 from extender.kube.client import Client
 from extender.kube.connection import Connection, Source
-from extender.kube.errors import KubeError, Misconfigured, NotFound, Throttled, Unavailable
+from extender.kube.errors import (
+    KubeError,
+    Misconfigured,
+    NotFound,
+    RequestRefused,
+    Throttled,
+    Unavailable,
+)
 from extender.kube.transport import Call
 from extender.view.answers import API_VERSION, Prospect, SimulationSpec, WantedWorkload
 
@@ -81,7 +88,12 @@ class WorkerClusters:
             return Heard(name, silence=why)
         try:
             async with asyncio.timeout(self._answer_s):
-                return Heard(name, await self._ask(await self._client(name, cluster), wanted))
+                client = await self._client(name, cluster)
+                try:
+                    return Heard(name, await self._ask(client, wanted))
+                except RequestRefused:
+                    # It may be what is under way that is refused, such as a name that is there.
+                    return Heard(name, await self._ask(client, wanted[-1:]))
         except _CannotAskError as error:
             return Heard(name, silence=str(error))
         except TimeoutError:

@@ -9,6 +9,7 @@ time, up to `MOST_AGAIN_S`.
 
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 from extender.api.objects import ObjectMeta
@@ -23,8 +24,10 @@ MOST_RESERVE_TIMES: Final = 8
 #: in which the pods are made; no longer than `SETTLE_S` in all.
 SETTLE_S: Final = 60.0
 ARRIVES_S: Final = 5.0
-#: So many nominations are counted at most, the newest first: a question has a bounded size.
+#: So many nominations are counted at most, the newest first, with templates of so many bytes: a
+#: worker reads questions of up to 1 MiB.
 MOST_IN_FLIGHT: Final = 20
+MOST_BYTES_IN_FLIGHT: Final = 2**19
 
 
 @dataclass(slots=True)
@@ -113,7 +116,10 @@ class Turns:
         the workload itself."""
         now = self.clock()
         there = (each for each in self._sent if each.cluster == cluster and each.until > now)
-        return [each.wanted for each in there if not _is_same(each, beside)][-MOST_IN_FLIGHT:]
+        found = [each.wanted for each in there if not _is_same(each, beside)][-MOST_IN_FLIGHT:]
+        sizes = accumulate(_size(each) for each in reversed(found))
+        n_kept = sum(size <= MOST_BYTES_IN_FLIGHT for size in sizes)
+        return found[len(found) - n_kept :]
 
     def next_due(self) -> float | None:
         """When the next Workload is due."""
@@ -123,6 +129,10 @@ class Turns:
 def version_of(meta: ObjectMeta) -> int:
     """The object's version as a number, by which versions are put in order; 0 for none."""
     return int(meta.resource_version) if meta.resource_version.isdecimal() else 0
+
+
+def _size(wanted: WantedWorkload) -> int:
+    return sum(len(memoryview(each.template)) for each in wanted.pod_sets)
 
 
 def _is_same(sent: _Sent, wanted: WantedWorkload) -> bool:

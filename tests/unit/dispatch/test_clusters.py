@@ -38,6 +38,8 @@ class Servers:
     answer: Any = None
     status: int = 201
     delay_s: float = 0.0
+    #: A question about more is refused.
+    most_workloads: int = 100
     tokens: list[str] = field(default_factory=list)
 
     async def secret(self, request: web.Request) -> web.Response:
@@ -50,6 +52,8 @@ class Servers:
     async def simulation(self, request: web.Request) -> web.Response:
         self.tokens.append(request.headers["Authorization"])
         await asyncio.sleep(self.delay_s)
+        if len((await request.json())["spec"]["workloads"]) > self.most_workloads:
+            return web.json_response({"code": 413, "message": "too large"}, status=413)
         return web.json_response(self.answer, status=self.status)
 
 
@@ -171,3 +175,12 @@ async def test_a_cluster_that_does_not_answer_in_time_is_not_waited_for_again(st
     assert "no answer within 0.5 s" in (await stage.ask()).silence
     assert "no answer within 0.5 s" in (await stage.ask()).silence
     assert len(stage.servers.tokens) == 1
+
+
+async def test_what_is_under_way_does_not_keep_a_cluster_from_answering(stage: Stage) -> None:
+    """A worker refuses a question that is too large, or that names a workload that it has."""
+    stage.servers.most_workloads = 1
+    under_way = WantedWorkload(namespace="other", name="large", pod_sets=[])
+    heard = await stage.clusters.ask("a", cluster(), [under_way, *WANTED])
+    assert heard.prospect is not None
+    assert heard.prospect.state == "starts"

@@ -1,9 +1,18 @@
 """When a Workload is asked about, and when again."""
 
+from msgspec import Raw
+
 from extender.api.objects import ObjectMeta
 from extender.dispatch.kinds import Workload, WorkloadStatus
-from extender.dispatch.turns import AGAIN_S, ARRIVES_S, MOST_AGAIN_S, SETTLE_S, Turns
-from extender.view.answers import WantedWorkload
+from extender.dispatch.turns import (
+    AGAIN_S,
+    ARRIVES_S,
+    MOST_AGAIN_S,
+    MOST_BYTES_IN_FLIGHT,
+    SETTLE_S,
+    Turns,
+)
+from extender.view.answers import WantedPods, WantedWorkload
 
 RESERVE_S = 100.0
 
@@ -109,3 +118,13 @@ def test_what_has_arrived_or_is_gone_is_no_longer_under_way() -> None:
     turns.nominate(turn, ["a"], wanted("first"))
     turns.keep(["ns/train"], lambda *_: "gone")
     assert not turns.in_flight("a", wanted("second"))
+
+
+def test_what_is_under_way_is_counted_up_to_a_size_that_a_worker_reads() -> None:
+    turns = Turns(RESERVE_S, Clock())
+    template = Raw(b'"' + b"x" * (MOST_BYTES_IN_FLIGHT // 2) + b'"')
+    for name in ("large", "larger", "small"):
+        pod_sets = [WantedPods(template=template, count=1)] if name != "small" else []
+        asked = WantedWorkload(namespace="ns", name=name, pod_sets=pod_sets)
+        turns.nominate(turns.look(workload(uid=name)), ["a"], asked)
+    assert [each.name for each in turns.in_flight("a", wanted())] == ["larger", "small"]
