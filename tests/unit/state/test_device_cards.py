@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from extender.api.claims import DeviceClass, ResourceClaim, ResourceSlice
 from extender.api.events import Removed, Upserted
@@ -230,3 +231,14 @@ def test_pod_with_claims_for_cards_causes_evictions_as_others_do() -> None:
     assert workload.doubt is None
     assert other.doubt is not None
     assert "resourceClaims" in other.doubt.detail
+
+
+def test_instances_are_no_cards_in_whatever_slice_of_their_pool_they_are() -> None:
+    mig = {"gpu.example.com/type": {"string": "mig"}}
+    cards, instances = published("gpu-0", "gpu-1"), published("mig-0", attributes=mig)
+    beside = structs.replace(instances.metadata, name="n1-instances", uid="uid-n1-instances")
+    instances = structs.replace(instances, metadata=beside)
+    held = allocated("theirs", "mig-0", "gpu-0")
+    for slices in ((cards, instances), (instances, cards)):
+        state = state_of(host(), device_class(), *slices, ledger(), held)
+        assert sorted(free_cards(state)) == [0, 1000]
