@@ -228,6 +228,40 @@ async def test_pod_whose_claim_has_grown_since_it_was_admitted_is_evicted(scene:
     assert ("Unledgered", "thief") in scene.events("team-a")
 
 
+async def test_pod_whose_claim_asked_for_no_card_when_it_was_admitted_does_not_keep_any(
+    scene: Claiming,
+) -> None:
+    path = f"{device_cards.PATH}/namespaces/team-a/resourceclaims"
+    make(scene, "team-a", claiming("beside", 1))
+    await scene.until_bound("team-a", 1)
+    nothing = device_cards.claim("grows", 1) | {"spec": {"devices": {}}}
+    make(scene, "team-a", nothing)
+    pod = device_cards.pod("thief", of_claim="grows")
+    pod["spec"]["schedulingGates"] = [{"name": "example.com/own"}]
+    pod["spec"]["schedulerName"] = names.SCHEDULER_NAME
+    pod["metadata"]["labels"] = {"app": "thief"}
+    made = make(scene, "team-a", pod)
+    assert made["spec"]["schedulingGates"] == [{"name": "example.com/own"}]
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "thief"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "thief"}}},
+    }
+    scene.admin.post("/apis/policy/v1/namespaces/team-a/poddisruptionbudgets", budget)
+    scene.admin.delete(f"{path}/grows")
+    make(scene, "team-a", device_cards.claim("grows", 2))
+    patch = '{"spec": {"schedulingGates": null}}'
+    scene.cluster.kubectl("patch", "pod", "thief", "-n", "team-a", "--type=merge", "-p", patch)
+
+    def is_gone() -> bool:
+        pods = scene.admin.get("/api/v1/namespaces/team-a/pods")["items"]
+        return [each["metadata"]["name"] for each in pods] == ["beside"] and agree(scene)
+
+    await scene.until(is_gone, "the pod to be deleted")
+    assert ("Unledgered", "thief") in scene.events("team-a")
+
+
 async def test_resource_that_a_device_class_stands_for_gets_published_cards(
     scene: Claiming,
 ) -> None:

@@ -186,6 +186,16 @@ def test_pod_level_request_alone_is_looked_at(site: Site) -> None:
     assert "amd.com/gpu" in said
 
 
+def test_pod_with_claims_names_no_node_whatever_it_says_of_itself(site: Site) -> None:
+    """The webhook reads nothing of such a pod, and a tenant can write the label too."""
+    claims = [{"name": "gpu", "resourceClaimName": "of-another-pod"}]
+    body = pod(resourceClaims=claims, nodeName="n1")
+    body["metadata"]["labels"] = {"ballast.dev/project": "team-a"}
+    assert "spec.nodeName is preset" in site.refusal(body)
+    del body["spec"]["nodeName"]
+    assert site.refusal(body) == ""
+
+
 def test_claims_that_the_webhook_did_not_read_are_refused(site: Site) -> None:
     body = pod(resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
     assert "webhook adds once it has read the claims" in site.refusal(body)
