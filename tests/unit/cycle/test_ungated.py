@@ -238,7 +238,8 @@ async def test_the_gate_stays_where_the_autoscaler_takes_requests() -> None:
 
 async def test_pods_of_a_daemon_set_stay_for_they_would_come_back_without_the_gate() -> None:
     daemon = member("p0", 3).direct().build()
-    (owner,) = daemon.metadata.owner_references or ()
+    owner = daemon.metadata.controller
+    assert owner is not None
     of_set = replace(owner, api_version="apps/v1", kind="DaemonSet", name="set", uid="uid-set")
     daemon = replace(daemon, metadata=replace(daemon.metadata, owner_references=[of_set]))
     scene = Scene(daemon)
