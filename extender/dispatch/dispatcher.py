@@ -28,6 +28,8 @@ from extender.view.answers import WantedPods, WantedWorkload
 RETRY_S: Final = 5.0
 #: Between two looks at all Workloads: a burst of events costs one look.
 PAUSE_S: Final = 0.2
+#: After so long all Workloads are put in order anew: more urgent ones may have come.
+LOOK_S: Final = 2.0
 
 _log = structlog.get_logger(__name__)
 _ANSWERS = Counter(
@@ -73,13 +75,15 @@ class Dispatcher:
                 continue
 
     async def step(self) -> None:
-        """Ask about every Workload that is due now."""
-        pending = self._state.pending()
+        """Ask about the Workloads that are due now, for `LOOK_S` at most."""
+        pending, until = self._state.pending(), self._clock() + LOOK_S
         self._turns.keep(pending, self._state.progress)
-        for workload in pending.values():
-            turn = self._turns.look(workload)
+        turns = {key: self._turns.look(workload) for key, workload in pending.items()}
+        for key, turn in turns.items():
             if turn.due <= self._clock():
-                await self._decide(workload.key, turn)
+                await self._decide(key, turn)
+                if self._clock() >= until:
+                    return
 
     async def _decide(self, key: str, turn: Turn) -> None:
         """Ask and nominate; what goes wrong with one Workload stops no other."""
