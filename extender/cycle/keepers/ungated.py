@@ -83,11 +83,11 @@ class UngatedPods:
             pod.uid: (pod, workload)
             for key in waiting
             if (workload := workloads.get(key)) is not None
-            and not growing.keys().isdisjoint(workload.pools)
             for pod in workload.pods
             if pod.uid not in starting
             and not pod.is_gated
             and _waits(pod)
+            and _is_seen(pod, workload, growing)
             and self._comes_back_gated(pod)
         }
 
@@ -112,6 +112,16 @@ class UngatedPods:
         if outcome == "done":
             metrics.EVICTED.labels(Reason.GATED_AGAIN, workload.project, "").inc()
             self._events.tell(pod, Reason.GATED_AGAIN, why)
+
+
+def _is_seen(pod: PodView, workload: WorkloadView, growing: Mapping[str, ElasticView]) -> bool:
+    """Whether an autoscaler may add nodes for the pod: its workload may go to such a pool, or could
+    when the pod lost its gate and took the labels of the pool's nodes."""
+    asked = set(pod.constraints.node_selector)
+    return any(
+        name in workload.pools or (view.selector and asked.issuperset(view.selector))
+        for name, view in growing.items()
+    )
 
 
 def _waits(pod: PodView) -> bool:

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from extender.api import names
-from extender.api.events import Upserted
-from extender.api.kinds import Elastic, ElasticNode
+from extender.api.events import Removed, Upserted
+from extender.api.kinds import Elastic, ElasticNode, GpuProject
 from extender.api.objects import Pod, SchedulingGate
 from extender.api.reasons import Reason
 from extender.cycle.keepers.provisioning import LOOK_S, ProvisioningKeeper
@@ -246,3 +246,21 @@ async def test_pods_of_a_daemon_set_stay_for_they_would_come_back_without_the_ga
     await scene.look(LOST_S + 1)
     await scene.look()
     assert scene.deleted == []
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+async def test_pods_whose_project_has_no_part_in_the_pool_any_more_are_deleted(
+    is_left: bool,
+) -> None:
+    alone = pod("p0").needs(1000, devices=8).gang("g", 1).build()
+    scene = Scene(alone)
+    await scene.look()
+    assert scene.patches.keys() == {"p0"}
+    if is_left:
+        scene.state.apply(Upserted(project("team-a").of("d").quota(16, pool="other").build()))
+        scene.state.apply(Upserted(pool("other", pool="other").build()))
+    else:
+        scene.state.apply(Removed(GpuProject, "uid-team-a", "", "team-a"))
+    await scene.look(LOST_S + 1)
+    await scene.look()
+    assert scene.deleted == ["p0"]
