@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -202,7 +203,18 @@ def _embedded(text: str) -> Any:
             for key in refused:
                 if entry.get(inner, {}).get(key):
                     raise ValueError(f"{key} is not allowed here: give the data itself")
+    for entry in document.get("clusters") or ():
+        server = urlsplit(str(entry.get("cluster", {}).get("server", "")))
+        if server.scheme == "http" and not _is_this_machine(server.hostname or ""):
+            raise ValueError("http is not allowed here: its server proves nothing; give https")
     return document
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _is_there(paths: str) -> bool:

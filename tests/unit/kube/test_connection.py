@@ -59,7 +59,7 @@ def embedded(user: dict[str, object], **cluster: object) -> str:
     document = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-        "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:6443", **cluster}}],
+        "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:6443"} | cluster}],
         "users": [{"name": "u", "user": user}],
     }
     return yaml.safe_dump(document)
@@ -81,6 +81,7 @@ async def test_a_kubeconfig_in_memory_logs_in_by_its_own_token() -> None:
         (embedded({"client-key": "/etc/hostname"}), "client-key is not allowed"),
         (embedded({}, **{"certificate-authority": "/etc/hostname"}), "certificate-authority is"),
         (embedded({}, **{"insecure-skip-tls-verify": True}), "insecure-skip-tls-verify is not"),
+        (embedded({}, server="http://10.0.0.1:6443"), "http is not allowed here"),
         ("[]", "it is no kubeconfig"),
         ("a: b", "the kubeconfig: cannot be used"),
         ("{", "the kubeconfig: cannot be used"),
