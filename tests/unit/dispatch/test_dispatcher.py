@@ -10,7 +10,7 @@ import pytest
 from extender.api.events import Upserted
 from extender.api.objects import Condition, ObjectMeta
 from extender.dispatch.clusters import WorkerClusters
-from extender.dispatch.desk import Desk
+from extender.dispatch.state import DispatchState
 from extender.dispatch.dispatcher import Dispatcher
 from extender.dispatch.kinds import (
     MULTIKUEUE,
@@ -44,7 +44,7 @@ class Scene:
 
     def __init__(self, *workloads: Workload) -> None:
         self.changed = asyncio.Event()
-        self.desk = Desk(self.changed.set)
+        self.state = DispatchState(self.changed.set)
         self.asked: list[str] = []
         parameters = CheckParameters("MultiKueueConfig", "config")
         spec = CheckSpec(MULTIKUEUE, parameters)
@@ -57,12 +57,12 @@ class Scene:
         client.get_raw.side_effect = self._read
         clusters: Any = create_autospec(WorkerClusters, instance=True)
         clusters.ask.side_effect = self._ask
-        self.dispatcher = Dispatcher(client, self.desk, clusters, 300.0)
+        self.dispatcher = Dispatcher(client, self.state, clusters, 300.0)
 
     def put(self, obj: Any) -> None:
         if isinstance(obj, Workload):
             self.workloads[obj.metadata.name] = obj
-        self.desk.apply(Upserted(obj))
+        self.state.apply(Upserted(obj))
 
     async def _read(self, url: str) -> bytes:
         return msgspec.json.encode(self.workloads[url.rpartition("/")[2]])

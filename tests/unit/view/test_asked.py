@@ -112,6 +112,13 @@ def test_work_without_gpus_is_not_ours() -> None:
     assert only(cluster(), gpus(0)).state == "not ours"
 
 
+def test_claims_of_a_template_are_not_read() -> None:
+    claims = [{"name": "gpus", "resourceClaimTemplateName": "two-gpus"}]
+    spec = {"containers": [{"name": "main"}], "resourceClaims": claims}
+    template = msgspec.Raw(json.dumps({"spec": spec}).encode())
+    assert only(cluster(), WantedPods(template=template, count=1)).state == "not ours"
+
+
 def test_of_two_that_are_asked_about_the_first_has_the_room() -> None:
     first, second = ask(cluster(), wants(gpus(4), name="z"), wants(gpus(4), name="a"))
     assert (first.workload, first.state) == ("a/z", "starts")
