@@ -10,7 +10,6 @@ import pytest
 from extender.api.events import Upserted
 from extender.api.objects import Condition, ObjectMeta
 from extender.dispatch.clusters import WorkerClusters
-from extender.dispatch.state import DispatchState
 from extender.dispatch.dispatcher import Dispatcher
 from extender.dispatch.kinds import (
     MULTIKUEUE,
@@ -25,6 +24,7 @@ from extender.dispatch.kinds import (
     WorkloadStatus,
 )
 from extender.dispatch.ranking import Heard
+from extender.dispatch.state import DispatchState
 from extender.kube.client import Client
 
 pytestmark = pytest.mark.looptime
