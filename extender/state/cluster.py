@@ -41,9 +41,10 @@ from extender.state.snapshot import Snapshot
 from extender.state.topologies import Topologies
 from extender.state.upkeep.kept_pods import KeptPods
 from extender.state.upkeep.upkeep import GoneUids, KeptPlace, LostRow, StrayRow, Upkeep
-from extender.state.workloads.assembly import Assembly, repeats_pods
+from extender.state.workloads.assembly import Assembly
 from extender.state.workloads.collection import Unfinished, Workloads
 from extender.state.workloads.imagined import Wanted, imagine
+from extender.state.workloads.own_groups import repeats_pods
 
 
 class ClusterState:

@@ -23,7 +23,7 @@ from extender.kube.resources import POD_GROUPS
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
 from extender.state.snapshot import Snapshot
-from extender.state.workloads.assembly import is_made_by_us
+from extender.state.workloads.own_groups import is_made_by_us
 
 #: How long a group of ours is kept without a live pod. A Job waits 10 s before it makes a pod again
 #: that has failed, and every further time twice as long.

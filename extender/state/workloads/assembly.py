@@ -19,6 +19,7 @@ from extender.state.queues import Queues
 from extender.state.refusals import Denial
 from extender.state.topologies import Topologies
 from extender.state.trees import leaves_of, tree_of
+from extender.state.workloads.own_groups import is_for, repeats_pods
 
 #: Of several rows of an unbound pod, that of the highest rank counts.
 RANK: Final = {"nominated": 0, "reserved": 1, "bound": 2}
@@ -319,12 +320,6 @@ def _spec_of(facts: Listed, group: GpuPodGroup | None) -> GpuPodGroupSpec:
     return structs.replace(spec, sub_groups=sub_groups, min_sub_group=len(sub_groups))
 
 
-def repeats_pods(group: GpuPodGroup) -> bool:
-    """Whether the group's minimum is what its pods have said, unchanged since."""
-    said = group.metadata.annotation(names.ANNOTATION_MIN_MEMBER)
-    return said == str(group.spec.min_member)
-
-
 def _stated_minimum(facts: Listed) -> int:
     """The number of the youngest pod that states one; the largest where several are as young."""
     stated = ((fact.created_at, fact.min_member) for fact in facts if fact.min_member)
@@ -374,26 +369,13 @@ def _disagreement(users: Sequence[str]) -> Refused | None:
     return Refused(Reason.INVALID_REQUEST, f"pods of one group name users {', '.join(users)}")
 
 
-def is_made_by_us(group: GpuPodGroup) -> bool:
-    """Whether the controller made the group, and its spec has not changed since."""
-    meta = group.metadata
-    return meta.label(names.LABEL_MANAGED_BY) == names.CONTROLLER_NAME and meta.generation <= 1
-
-
 def _created_at(facts: Listed, group: GpuPodGroup | None) -> int:
     """When the workload came to be. A group that we made lends its age only to pods of the
     controllers that it was made for: another gang of that name begins anew."""
     created = [fact.created_at for fact in facts if fact.created_at]
-    if group is not None and group.metadata.creation_timestamp and _is_for(group, facts):
+    if group is not None and group.metadata.creation_timestamp and is_for(group, facts):
         created.append(unix_s(group.metadata.creation_timestamp))
     return min(created, default=0)
-
-
-def _is_for(group: GpuPodGroup, facts: Listed) -> bool:
-    if not is_made_by_us(group):
-        return True
-    owners = {owner.uid for owner in group.metadata.owner_references or ()}
-    return any(fact.owner in owners for fact in facts)
 
 
 def _state_of(facts: PodFacts, row: Row | None) -> PodState:

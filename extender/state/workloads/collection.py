@@ -16,9 +16,10 @@ from extender.state.pods.facts import PodFacts, is_held
 from extender.state.tally import Tally
 from extender.state.trees import is_below, without_succeeded
 from extender.state.workloads.asked_labels import AskedLabels
-from extender.state.workloads.assembly import RANK, Assembly, held, repeats_pods
+from extender.state.workloads.assembly import RANK, Assembly, held
 from extender.state.workloads.finished import Finished
 from extender.state.workloads.members import Members, workload_key
+from extender.state.workloads.own_groups import repeats_pods
 from extender.state.workloads.staleness import Gangs
 from extender.state.workloads.successors import suits
 
