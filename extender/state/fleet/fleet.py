@@ -113,6 +113,8 @@ class Fleet:
             self._inventory.compare(name, gpu_node, known)
             if known.published:
                 self._published.add(name)
+            elif gpu_node is None:
+                self._published.discard(name)
             self._beyond.pop(name, None)
             if beyond := self._beyond_on(name):
                 self._beyond[name] = beyond

@@ -125,6 +125,19 @@ def test_cards_that_are_published_no_more_are_gone_and_those_of_labels_count_aga
     assert state_of(host(), device_class(), ledger()).differences().to_describe == {}
 
 
+def test_a_node_made_anew_without_a_driver_has_the_cards_that_its_agent_tells() -> None:
+    state = state_of(host(2), device_class(), ledger(), published("gpu-0"))
+    assert len(state.differences().to_describe["n1"]) == 1
+    state.apply(Removed(ResourceSlice, "uid-n1-1", "", "n1-1"))
+    for gone in (host(2), ledger()):
+        state.apply(Removed(type(gone), gone.metadata.uid, "", "n1"))
+    assert state.differences().to_describe == {}
+    for made in (host(2), ledger(cards=1)):
+        meta = structs.replace(made.metadata, uid="anew")
+        state.apply(Upserted(structs.replace(made, metadata=meta)))
+    assert state.differences().to_describe == {}
+
+
 def test_of_a_pool_the_newest_generation_counts() -> None:
     state = state_of(host(), device_class(), published("gpu-0", "gpu-1"))
     state.apply(Upserted(published("gpu-0", generation=2)))
