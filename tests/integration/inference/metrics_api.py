@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.controlplane.cluster import SYSTEM_NAMESPACE, ControlPlane
-from tests.support.controlplane.handles import run_kubectl
+from tests.support.controlplane.handles import run_kubectl, wait_for
 from tests.support.controlplane.ports import LOOPBACK, free_port
 
 _ROOT = "/apis/external.metrics.k8s.io/v1beta1"
 _GROUP_VERSION = "external.metrics.k8s.io/v1beta1"
+_API_SERVICE = "v1beta1.external.metrics.k8s.io"
 _SERVICE = "external-metrics"
+GONE_S = 60.0
 Answer = Callable[[str], bytes | None]
 
 
@@ -86,7 +88,10 @@ def external_metrics(
 
     with served(answer, tls) as port:
         _register(plane, port)
-        yield
+        try:
+            yield
+        finally:
+            _unregister(plane)
 
 
 def _register(plane: ControlPlane, port: int) -> None:
@@ -109,11 +114,22 @@ def _register(plane: ControlPlane, port: int) -> None:
     api_service = {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
-        "metadata": {"name": f"{version}.{group}"},
+        "metadata": {"name": _API_SERVICE},
         "spec": spec,
     }
     for manifest in (service, api_service):
         run_kubectl(plane, "apply", "--server-side", "-f-", stdin=json.dumps(manifest))
+
+
+def _unregister(plane: ControlPlane) -> None:
+    """While the API still answers: discovery may keep one that vanishes after its server, and no
+    namespace is deleted while discovery has an API that does not answer."""
+    run_kubectl(plane, "delete", "apiservice", _API_SERVICE)
+    wait_for(lambda: not _is_discovered(plane), GONE_S, f"{_GROUP_VERSION} gone from discovery")
+
+
+def _is_discovered(plane: ControlPlane) -> bool:
+    return _GROUP_VERSION in run_kubectl(plane, "api-versions")
 
 
 def _resources(metrics: Mapping[str, object]) -> dict[str, Any]:

@@ -60,6 +60,8 @@ def test_every_overlay_is_applied_and_the_policies_hold_on(
     other: ControlPlane, foreign_kinds: Path
 ) -> None:
     apply_crds(other, foreign_kinds)
+    # Kueue's, for the overlay `dispatch`.
+    other.make_namespace("kueue-system")
     for overlay in sorted(OVERLAYS, key=lambda name: name != "crds"):
         folder = MANIFESTS / "overlays" / overlay
         run_kubectl(other, "apply", "--server-side", "--warnings-as-errors", f"-k{folder}")
