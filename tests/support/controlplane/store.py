@@ -17,6 +17,7 @@ import http.client
 import itertools
 import json
 import math
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,8 +32,10 @@ PREFIX_END = b"/registry0"
 #: Requests to etcd at once.
 AT_ONCE = 4
 TIMEOUT_S = 10.0
-#: Running controllers may add objects while others are deleted: so often it is looked again.
-RESET_PASSES = 5
+#: Running controllers may add objects while others are deleted: so often it is looked again, and
+#: from the third look on after a pause, each twice as long as the one before.
+RESET_PASSES = 8
+FIRST_PAUSE_S = 0.1
 #: Namespaces go first, so that no controller can add to them, and pods last, when the controllers
 #: were told that the owners are gone.
 FIRST_TO_GO = b"/registry/namespaces/"
@@ -112,7 +115,9 @@ class Store:
         Costs one listing of the keys and one small request per object.
         """
         n_changes = 0
-        for _ in range(RESET_PASSES):
+        for number in range(RESET_PASSES):
+            if number > 1:
+                time.sleep(FIRST_PAUSE_S * 2 ** (number - 2))
             present = {
                 _decode(each["key"]): int(each["mod_revision"]) for each in self._range(True)
             }
