@@ -5,10 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from tests.support.controlplane.binaries import cache_folder, find_binaries, folder_for
-from tests.support.controlplane.builder import Source, build_missing
-from tests.support.controlplane.process import ControlPlaneError
-from tests.support.controlplane.toolchain import find_go
+from tests.support.controlplane.binaries import find_binaries, folder_for
+from tests.support.controlplane.builder import Source, build_missing, module_folder
 
 MODULES: Final = Path(__file__).with_name("modules")
 MODULE: Final = "sigs.k8s.io/kueue"
@@ -32,23 +30,10 @@ def build() -> Path:
     build_missing(folder(), SOURCES)
     rendered = folder() / RENDERED
     if not rendered.exists():
-        source = Path(
-            _run([str(find_go(cache_folder().parent)), "list", "-m", "-f", "{{.Dir}}", MODULE])
-        )
-        kubectl = str(find_binaries()["kubectl"])
-        text = _run([kubectl, "kustomize", str(source / "config" / "default")])
+        source = module_folder(MODULES / "kueue", MODULE, folder().parents[1])
+        command = [str(find_binaries()["kubectl"]), "kustomize", str(source / "config" / "default")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
         partial = rendered.with_suffix(".partial")
-        partial.write_text(text)
+        partial.write_text(done.stdout)
         partial.rename(rendered)
     return folder()
-
-
-def _run(command: list[str]) -> str:
-    env = os.environ | {"GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-    done = subprocess.run(
-        command, cwd=SOURCES["kueue"].module, env=env, capture_output=True, text=True, timeout=300,
-        check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise ControlPlaneError(f"{command[0]}: {done.stderr.strip()[-2000:]}")
-    return done.stdout.strip()
