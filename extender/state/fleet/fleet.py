@@ -170,9 +170,8 @@ class Fleet:
         gpu_node = self.gpu_nodes.get(name)
         if gpu_node is None:
             return ()
-        n_cards, claimed = len(gpu_node.status.devices), self.devices.held_on(name)
-        pods = self.foreign.holds_on(name, n_cards)
-        return merged_holds(pods, claimed, gpu_node.spec.rows, n_cards) if claimed else pods
+        pods, claimed = self.foreign.holds_on(name), self.devices.held_on(name)
+        return merged_holds(pods, claimed, gpu_node.spec.rows, len(gpu_node.status.devices))
 
     def beyond_rows(self) -> Mapping[str, int]:
         """By the UID of a pod with a row, or without one and with claims that the webhook has read:

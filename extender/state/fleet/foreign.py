@@ -74,18 +74,13 @@ class ForeignPods:
             del self._on_node[facts.node]
         return facts.node
 
-    def holds_on(self, node: str, n_cards: int) -> tuple[ForeignHold, ...]:
-        """What foreign pods hold of a node with `n_cards`: the first by name up to that many."""
-        listed: list[ForeignHold] = []
-        for facts in sorted(self._on_node.get(node, {}).values(), key=_by_name):
-            gpus = min(facts.plugin_cards, n_cards)
-            if gpus <= 0:
-                continue
-            listed.append(
-                ForeignHold(uid=facts.uid, namespace=facts.namespace, name=facts.name, gpus=gpus)
-            )
-            n_cards -= gpus
-        return tuple(listed[:MAX_LISTED])
+    def holds_on(self, node: str) -> list[ForeignHold]:
+        """What foreign pods on a node say that they hold, by name; it may be more than there is."""
+        pods = sorted(self._on_node.get(node, {}).values(), key=_by_name)
+        return [
+            ForeignHold(uid=pod.uid, namespace=pod.namespace, name=pod.name, gpus=pod.plugin_cards)
+            for pod in pods
+        ]
 
     def has_read_claims(self, uid: str) -> bool:
         """Whether the pod is foreign and names claims that the webhook has read."""
@@ -118,7 +113,8 @@ def merged_holds(
     rows: Iterable[Row],
     n_cards: int,
 ) -> tuple[ForeignHold, ...]:
-    """What is held without a row of a node with `n_cards`, by foreign pods and by claims.
+    """What is held without a row of a node with `n_cards`, by claims and by foreign pods: the first
+    of them up to that many.
 
     A pod whose claims are known counts by these alone.
     """
@@ -129,11 +125,11 @@ def merged_holds(
     ]
     listed += [hold for hold in pods if hold.uid not in holders]
     found = []
-    for hold in listed[:MAX_LISTED]:
+    for hold in listed:
         if (gpus := min(hold.gpus, n_cards)) > 0:
             found.append(structs.replace(hold, gpus=gpus))
             n_cards -= gpus
-    return tuple(found)
+    return tuple(found[:MAX_LISTED])
 
 
 def _was_given(facts: PodFacts) -> bool:
