@@ -37,7 +37,7 @@ from extender.cycle.reports.beside import Reports
 from extender.cycle.reports.report import STATUS_PERIOD_S, Reporter
 from extender.cycle.stage_clock import StageClock
 from extender.kube.client import Client
-from extender.kube.election import Election, Leadership
+from extender.kube.election import Election, Leadership, terms_of
 from extender.kube.errors import KubeError, NotLeading
 from extender.kube.recorder import EventRecorder
 from extender.kube.reflector import Reflector
@@ -126,16 +126,9 @@ class Controller:
 
     async def run(self) -> None:
         """Watch, take part in the election, and decide while leading; ends by cancellation."""
-        lease_s = self._options.lease_duration_s
-        election = Election(
-            self._reader,
-            self._options.namespace,
-            LEASE_NAME,
-            self._options.identity,
-            duration_s=lease_s,
-            renew_s=lease_s * 2 / 3,
-            retry_s=lease_s * 2 / 15,
-        )
+        options = self._options
+        terms = terms_of(options.lease_duration_s)
+        election = Election(self._reader, options.namespace, LEASE_NAME, options.identity, **terms)
         for resource in await served_devices(self._reader):
             self._reflectors.append(
                 Reflector(self._reader, resource, self._deliver, ends_on_restore=True)

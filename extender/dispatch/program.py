@@ -11,7 +11,7 @@ from extender.http.app import build_observation_app
 from extender.http.server import Address, Listener
 from extender.kube.anew import run_anew
 from extender.kube.client import Client
-from extender.kube.election import Election, Leadership
+from extender.kube.election import Election, Leadership, terms_of
 from extender.kube.reflector import Reflector
 
 LEASE: Final = "ballast-dispatch"
@@ -55,11 +55,8 @@ class Dispatch:
     async def run(self) -> None:
         """Watch and nominate until cancelled."""
         options = self._options
-        lease_s = options.lease_duration_s
-        election = Election(
-            self._reader, options.namespace, LEASE, options.identity, duration_s=lease_s,
-            renew_s=lease_s * 2 / 3, retry_s=lease_s * 2 / 15,
-        )  # fmt: skip
+        terms = terms_of(options.lease_duration_s)
+        election = Election(self._reader, options.namespace, LEASE, options.identity, **terms)
         async with asyncio.TaskGroup() as tasks:
             for reflector in self._reflectors:
                 tasks.create_task(reflector.run())

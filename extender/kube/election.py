@@ -57,6 +57,17 @@ class ElectionTiming:
         return (self.renew_s - self.retry_s) / 2
 
 
+def terms_of(duration_s: float) -> dict[str, float]:
+    """The terms of a hold that lasts so long, in the proportions of the usual ones."""
+    usual = ElectionTiming()
+    part = duration_s / usual.duration_s
+    return {
+        "duration_s": duration_s,
+        "renew_s": usual.renew_s * part,
+        "retry_s": usual.retry_s * part,
+    }
+
+
 class Leadership:
     """One unbroken hold of the Lease. `transitions` is larger than that of any hold before it."""
 
