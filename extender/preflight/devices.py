@@ -6,6 +6,7 @@ from extender.api.claims import driver_of_cards
 from extender.api.names import LABEL_CARDS_OF, LABEL_NODE_AGENT, NO_AGENT, NVIDIA_GPU
 from extender.preflight.facts import PRESENT, Facts
 from extender.preflight.findings import PreflightFinding, State, some
+from extender.state.fleet.device_cards import DeviceCards
 
 _CHECK = "DRA"
 
@@ -61,11 +62,12 @@ def check_devices(facts: Facts) -> Iterator[PreflightFinding]:
 
 
 def cards_published(facts: Facts) -> Mapping[str, int]:
-    """Cards by node, of drivers that a DeviceClass names."""
-    drivers = {driver_of_cards(each) for each in facts.device_classes} - {None, ""}
-    found: dict[str, int] = {}
-    for each in facts.slices:
-        n_cards = sum(device.is_card for device in each.spec.devices or ())
-        if each.spec.node_name and each.spec.driver in drivers and n_cards:
-            found[each.spec.node_name] = found.get(each.spec.node_name, 0) + n_cards
-    return found
+    """Cards by node, of drivers that a DeviceClass names, as the controller counts them."""
+    devices = DeviceCards()
+    for each in facts.device_classes:
+        devices.set_class(each)
+    for published in facts.slices:
+        devices.set_slice(published)
+    names = dict.fromkeys(each.spec.node_name for each in facts.slices)
+    found = {node: len(devices.cards_of(node)) for node in names}
+    return {node: n_cards for node, n_cards in found.items() if n_cards}
