@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from extender.api.claims import DeviceClass, ResourceSlice
 from extender.cli.checks.checked import judge
@@ -16,7 +17,9 @@ def device_class(**said: Any) -> DeviceClass:
 
 
 def published(name: str, n_cards: int) -> ResourceSlice:
-    return msgspec.convert(device_cards.resource_slice(name, n_cards), ResourceSlice)
+    """As the API server has it: with a UID of its own."""
+    found = msgspec.convert(device_cards.resource_slice(name, n_cards), ResourceSlice)
+    return structs.replace(found, metadata=structs.replace(found.metadata, uid=f"uid-{name}"))
 
 
 def test_class_of_gpus_without_a_label_is_to_be_labelled() -> None:
@@ -55,3 +58,12 @@ def test_class_that_stands_for_another_resource_is_told() -> None:
     found = finding(good(device_classes=[device_class(mapped="example.com/gpu")]), "DRA")
     assert "example.com/gpu" in found.found
     assert states(good(device_classes=[device_class(mapped="nvidia.com/gpu")])) == {State.OK}
+
+
+def test_of_a_pool_the_newest_generation_counts_as_for_the_controller() -> None:
+    old, new = published("plain", 2), published("plain", 3)
+    meta = structs.replace(new.metadata, uid="uid-new")
+    pool = structs.replace(new.spec.pool, generation=old.spec.pool.generation + 1)
+    new = structs.replace(new, metadata=meta, spec=structs.replace(new.spec, pool=pool))
+    found = finding(good(device_classes=[device_class()], slices=[old, new]), "DRA")
+    assert found.found == "3 cards on 1 nodes are counted"
