@@ -10,16 +10,15 @@ its creation to the moment when a watcher sees it bound.
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-from extender.api.events import Event, Removed, Upserted
-from extender.api.objects import Pod
 from extender.kube.client import Client
 from extender.kube.reflector import Reflector
 from extender.kube.resources import PODS
 from tests.bench import cluster
 from tests.bench.figures import Figure, percentile
+from tests.bench.waits import Times
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.installation import Installation
 
@@ -38,31 +37,6 @@ PRIORITY_CLASS: Final = "bench-high"
 
 #: Makes a pod one for the scheduler that is measured.
 _Finish = Callable[[dict[str, Any]], None]
-
-
-@dataclass(slots=True)
-class _Times:
-    """Monotonic seconds by pod name: when it was created here, seen bound, seen gone."""
-
-    created: dict[str, float] = field(default_factory=dict)
-    bound: dict[str, float] = field(default_factory=dict)
-    gone: dict[str, float] = field(default_factory=dict)
-
-    def note(self, event: Event) -> None:
-        """Take what a watcher of all pods sees."""
-        match event:
-            case Upserted(obj=Pod() as pod):
-                if pod.spec.node_name:
-                    self.bound.setdefault(pod.metadata.name, time.perf_counter())
-            case Removed(name=name):
-                self.gone.setdefault(name, time.perf_counter())
-            case _:
-                pass
-
-    def waits(self, names: list[str]) -> list[float]:
-        """From creation to being bound; a pod that is not bound yet counts until now."""
-        now = time.perf_counter()
-        return [self.bound.get(name, now) - self.created[name] for name in names]
 
 
 @dataclass(slots=True, frozen=True)
@@ -154,7 +128,7 @@ async def _run(
     plane: ControlPlane, n_victims: int, gpu: Mapping[str, str], finish: _Finish
 ) -> _Result:
     """The reclaim, once the bystander's pods have been seen to start without it."""
-    times = _Times()
+    times = Times()
     takers = [f"{TAKER}-{number}" for number in range(n_victims)]
     async with await Client.connect(plane.kubeconfig) as client:
         create = _Creator(client, times, dict(gpu), finish)
@@ -185,7 +159,7 @@ class _Creator:
     """Creates pods of one GPU on the nodes of a role, and notes when."""
 
     client: Client
-    times: _Times
+    times: Times
     gpu: dict[str, str]
     finish: _Finish
 

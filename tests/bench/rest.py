@@ -11,7 +11,7 @@ from typing import Final
 from tests.bench import cluster
 from tests.bench.cost import Meter
 from tests.bench.figures import Figure
-from tests.bench.latency import rss_mib
+from tests.bench.installed import per_second, resident
 from tests.bench.throughput import make_queues
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.installation import Installation
@@ -24,8 +24,6 @@ COUNTED_S: Final = 120.0
 #: The bars.
 WRITES_PER_S: Final = 5.0
 MEMORY_MIB: Final = 250.0
-#: How the logins of our programs begin.
-OURS: Final = "ballast-"
 
 
 async def measure(plane: ControlPlane) -> list[Figure]:
@@ -38,28 +36,17 @@ async def measure(plane: ControlPlane) -> list[Figure]:
     await make_queues(plane)
     installation = Installation(plane, by_token=True)
     webhooks = installation.webhooks(Path(tempfile.mkdtemp(prefix="ballast-bench-")))
-    programs = {each.name: each for each in (installation.control, installation.serve, webhooks)}
+    programs = (installation.control, installation.serve, webhooks)
+    what = f"at rest, {N_NODES} nodes, {N_NODES * PODS_A_NODE} pods"
     try:
         await asyncio.to_thread(installation.start)
         await asyncio.to_thread(webhooks.start)
         await asyncio.sleep(SETTLE_S)
-        meter = Meter({name: each.pid for name, each in programs.items()}, plane.audit_log)
+        meter = Meter({each.name: each.pid for each in programs}, plane.audit_log)
         await asyncio.sleep(COUNTED_S)
         cost = meter.read()
-        memory = {name: rss_mib(each) for name, each in programs.items()}
+        memory = resident(what, programs, MEMORY_MIB)
     finally:
         webhooks.kill()
         installation.stop()
-    what = f"at rest, {N_NODES} nodes, {N_NODES * PODS_A_NODE} pods"
-    writes = {key: len(at) for key, at in cost.writes.items() if key[0].startswith(OURS)}
-    return [
-        _per_s(f"writes per second, {what}", sum(writes.values()), "writes/s", WRITES_PER_S),
-        *(_per_s(f"  {user}: {of}", n, "writes/s") for (user, of), n in sorted(writes.items())),
-        *(_per_s(f"CPU of {name}, {what}", 1000 * s, "ms/s") for name, s in cost.cpu_s.items()),
-        Figure(f"memory of all programs, {what}", sum(memory.values()), "MiB", MEMORY_MIB),
-        *(Figure(f"  {name}", mib, "MiB") for name, mib in memory.items()),
-    ]
-
-
-def _per_s(name: str, amount: float, unit: str, reference: float | None = None) -> Figure:
-    return Figure(name, round(amount / COUNTED_S, 2), unit, reference)
+    return per_second(what, cost, COUNTED_S, WRITES_PER_S) + memory

@@ -19,16 +19,15 @@ from typing import Any, Final
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from extender.api.events import Event, Upserted
-from extender.api.objects import Pod
 from extender.kube.client import Client
 from extender.kube.errors import NotFound, Unavailable
 from extender.kube.reflector import Reflector
 from extender.kube.resources import PODS
 from tests.bench import cluster
-from tests.bench.cost import Cost, Meter
+from tests.bench.cost import Meter
 from tests.bench.figures import Figure, percentile, show
-from tests.bench.latency import rss_mib
+from tests.bench.installed import per_second, rate, resident
+from tests.bench.waits import Times
 from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.nodes import GpuNodes
 from tests.support.controlplane.ports import LOOPBACK
@@ -53,7 +52,6 @@ MEMORY_MIB: Final = 1024.0
 CYCLE_S: Final = 1.0
 _NODES: Final = GpuNodes(N_NODES)
 _ROLE: Final = _NODES.prefix
-_OURS: Final = "ballast-"
 _RELEASED: Final = "ballast_control_released_pods_total"
 _CYCLES: Final = "ballast_control_cycles_total"
 _CYCLE_S: Final = "ballast_control_cycle_duration_seconds_sum"
@@ -71,11 +69,11 @@ async def measure(plane: ControlPlane) -> list[Figure]:
         await asyncio.sleep(SETTLE_S)
         meter = _meter(plane, programs)
         await asyncio.sleep(RESTS_S)
-        figures = _costs("at rest", meter.read(), RESTS_S, WRITES_PER_S)
-        figures += _memory("at rest", programs)
+        figures = per_second("at rest", meter.read(), RESTS_S, WRITES_PER_S)
+        figures += resident("at rest", programs, MEMORY_MIB)
         show(figures)
         figures += await _change(plane, programs)
-        return figures + _memory("after the changes", programs)
+        return figures + resident("after the changes", programs, MEMORY_MIB)
     finally:
         webhooks.kill()
         installation.stop()
@@ -86,7 +84,9 @@ async def _change(plane: ControlPlane, programs: Sequence[Program]) -> list[Figu
     meter, before = _meter(plane, programs), await _scrape(control)
     async with await Client.connect(plane.kubeconfig) as client:
         churn, comers = _Churn(client), _Comers(client)
-        watch = asyncio.create_task(Reflector(client, PODS, comers.note, namespace=BYSTANDER).run())
+        watch = asyncio.create_task(
+            Reflector(client, PODS, comers.times.note, namespace=BYSTANDER).run()
+        )
         coming = asyncio.create_task(comers.come())
         took_s = await churn.run()
         cost, after = meter.read(), await _scrape(control)
@@ -95,31 +95,31 @@ async def _change(plane: ControlPlane, programs: Sequence[Program]) -> list[Figu
         recovered_s = await _recover(control, before, churn.done["delete"])
         watch.cancel()
     grown = {name: value - before.get(name, 0.0) for name, value in after.items()}
-    started = grown[_RELEASED] - len(comers.created)
+    started = grown[_RELEASED] - len(comers.times.created)
     n_cycles = grown[_CYCLES]
     parts = {part: s for name, s in grown.items() if (part := name.removeprefix(_CYCLE_S)) != name}
     # Reports are written beside the cycles.
     in_turn_s = sum(took for part, took in parts.items() if part.strip() != "report")
-    waits = comers.waits()
+    waits = comers.times.waits(comers.times.created)
     what = f"{CHANGES_PER_S} changes a second"
     return [
         Figure(
             f"changes answered per second, {what}",
-            _rate(churn.done.total() - churn.done["failed"], took_s),
+            rate(churn.done.total() - churn.done["failed"], took_s),
             "changes/s",
             CHANGES_PER_S,
         ),
-        Figure("  pods deleted", _rate(churn.done["delete"], took_s), "pods/s"),
-        Figure("  pods started", _rate(started, took_s), "pods/s", churn.done["delete"] / took_s),
+        Figure("  pods deleted", rate(churn.done["delete"], took_s), "pods/s"),
+        Figure("  pods started", rate(started, took_s), "pods/s", churn.done["delete"] / took_s),
         Figure("  until all freed GPUs were taken, after it", round(recovered_s, 1), "s"),
-        Figure(f"mean time of a cycle, {what}", _rate(in_turn_s, n_cycles), "s", CYCLE_S),
-        *(Figure(f" {part}", _rate(s, n_cycles), "s") for part, s in parts.items()),
+        Figure(f"mean time of a cycle, {what}", rate(in_turn_s, n_cycles), "s", CYCLE_S),
+        *(Figure(f" {part}", rate(s, n_cycles), "s") for part, s in parts.items()),
         Figure("  cycles", n_cycles, "cycles"),
         *(
             Figure(f"a bystander's pod, created to bound, p{percent}", round(wait_s, 2), "s")
             for percent, wait_s in ((p, percentile(waits, p)) for p in (50, 99))
         ),
-        *_costs(what, cost, took_s, None),
+        *per_second(what, cost, took_s, None),
     ]
 
 
@@ -191,17 +191,8 @@ class _Comers:
     """The bystander's pods: one a second, on nodes of their own."""
 
     client: Client
-    created: dict[str, float] = field(default_factory=dict)
-    bound: dict[str, float] = field(default_factory=dict)
+    times: Times = field(default_factory=Times)
     is_over: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def note(self, event: Event) -> None:
-        """Take what a watcher of its namespace sees."""
-        match event:
-            case Upserted(obj=Pod() as pod) if pod.spec.node_name:
-                self.bound.setdefault(pod.metadata.name, time.perf_counter())
-            case _:
-                pass
 
     async def come(self) -> None:
         """Until it is over."""
@@ -209,14 +200,9 @@ class _Comers:
             if self.is_over.is_set():
                 break
             pod = _pod(f"comes-{number}", BYSTANDER, BYSTANDER)
-            self.created[pod["metadata"]["name"]] = time.perf_counter()
+            self.times.created[pod["metadata"]["name"]] = time.perf_counter()
             await self.client.create(PODS, pod, namespace=BYSTANDER)
             await asyncio.sleep(1.0)
-
-    def waits(self) -> list[float]:
-        """From creation to being bound; a pod that is not bound yet counts until now."""
-        now = time.perf_counter()
-        return [self.bound.get(name, now) - at for name, at in self.created.items()]
 
 
 # -- what is measured -------------------------------------------------------------------------
@@ -237,34 +223,6 @@ async def _scrape(program: Program) -> dict[str, float]:
             part = sample.labels.get("part")
             sums[f"{sample.name} {part}" if part else sample.name] += sample.value
     return sums
-
-
-def _costs(when: str, cost: Cost, took_s: float, bar: float | None) -> list[Figure]:
-    """What Ballast writes, and the CPU time of every program, by second."""
-    writes = {key: len(at) for key, at in cost.writes.items() if key[0].startswith(_OURS)}
-    return [
-        Figure(f"writes per second, {when}", _rate(sum(writes.values()), took_s), "writes/s", bar),
-        *(
-            Figure(f"  {user}: {of}", _rate(n, took_s), "writes/s")
-            for (user, of), n in sorted(writes.items())
-        ),
-        *(
-            Figure(f"CPU of {name}, {when}", _rate(1000 * spent, took_s), "ms/s")
-            for name, spent in cost.cpu_s.items()
-        ),
-    ]
-
-
-def _memory(when: str, programs: Sequence[Program]) -> list[Figure]:
-    memory = {each.name: rss_mib(each) for each in programs}
-    return [
-        Figure(f"memory of all programs, {when}", sum(memory.values()), "MiB", MEMORY_MIB),
-        *(Figure(f"  {name}", mib, "MiB") for name, mib in memory.items()),
-    ]
-
-
-def _rate(amount: float, took_s: float) -> float:
-    return round(amount / took_s, 2)
 
 
 # -- what is in the cluster --------------------------------------------------------------------
