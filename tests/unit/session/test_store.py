@@ -3,12 +3,12 @@
 import pytest
 
 from tests.support.controlplane.process import ControlPlaneError
-from tests.support.controlplane.store import Store
+from tests.support.controlplane.store import RESET_PASSES, Store
 
 
 def test_a_store_that_does_not_come_to_rest_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Store, "_range", lambda *_: [])
     monkeypatch.setattr(Store, "_restore", lambda *_: 0)
     monkeypatch.setattr(Store, "_delete_leftovers", lambda *_: 1)
-    with pytest.raises(ControlPlaneError, match="not as remembered after 5 passes"):
+    with pytest.raises(ControlPlaneError, match=f"not as remembered after {RESET_PASSES} passes"):
         Store(1).reset()
