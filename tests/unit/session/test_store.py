@@ -10,5 +10,6 @@ def test_a_store_that_does_not_come_to_rest_is_an_error(monkeypatch: pytest.Monk
     monkeypatch.setattr(Store, "_range", lambda *_: [])
     monkeypatch.setattr(Store, "_restore", lambda *_: 0)
     monkeypatch.setattr(Store, "_delete_leftovers", lambda *_: 1)
+    monkeypatch.setattr("tests.support.controlplane.store.time.sleep", lambda _: None)
     with pytest.raises(ControlPlaneError, match=f"not as remembered after {RESET_PASSES} passes"):
         Store(1).reset()
