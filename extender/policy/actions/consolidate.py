@@ -42,6 +42,8 @@ def consolidate(preemption: Preemption) -> None:
         stage = _Consolidate(session, pool)
         here = [pending for pending in session.pending if pool in pending.pools]
         could = [pending for pending in here if stage.could_serve(pending)]
+        if could and not preemption.has_moves(pool):
+            continue
         # In strict order a workload that no move can help may block one that a move could help.
         is_strict = view.job_order == "strict-fifo"
         PreemptionLoop(preemption, pool, "consolidate", stage).serve(

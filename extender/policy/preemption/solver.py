@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from extender.kernels.sums import sum_idle, sum_units
+from extender.policy.placement.no_fit import Fullness
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import Eligibility
 from extender.policy.preemption.plan_review import CommittedSolutions, has_left_over, review
@@ -157,6 +158,19 @@ class Preemption:
         solver = self._solvers[pool]
         solver.begin()
         return solver
+
+    def has_moves(self, pool: str) -> bool:
+        """Whether any preemptible pod that runs has another place in the pool; costs one pass over
+        all pods, and no solver."""
+        fullness = Fullness(self.session.places, pool, ())
+        shapes = {
+            (pod.demand, id(pod.constraints)): pod.constraints
+            for workload in self.session.snapshot.workloads.values()
+            if workload.is_preemptible
+            for pod in workload.pods
+            if pod.state == "bound"
+        }
+        return any(not fullness.is_full(key[0], each) for key, each in shapes.items())
 
     def commit(self, solver: Solver, solution: Solution) -> Pending | None:
         """As `Solver.commit`. A workload that gives in one pool gives nothing in others: each
