@@ -74,7 +74,7 @@ class Row(
 ):
     """One pod's hold on one node's cards. The row, not the pod, is what the node enforces.
 
-    `nominated` keeps a place until victims are gone, `reserved` may be bound, `bound` is bound.
+    `nominated` keeps a place until victims are gone, `reserved` may be bound or is, `bound` is.
     """
 
     uid: Name

@@ -271,6 +271,7 @@ class _Term:
             await self._reports.close()
             await self._provisioning.close()
             self._unledgered.close()
+            self._state.take_back_freed()
 
     async def _cycles(self) -> None:
         failures = 0

@@ -39,6 +39,7 @@ from extender.state.queues import Queues
 from extender.state.refusals import Denial
 from extender.state.snapshot import Snapshot
 from extender.state.topologies import Topologies
+from extender.state.upkeep.freed_rows import FreedRows
 from extender.state.upkeep.kept_pods import KeptPods
 from extender.state.upkeep.upkeep import GoneUids, KeptPlace, LostRow, StrayRow, Upkeep
 from extender.state.workloads.assembly import Assembly
@@ -56,6 +57,7 @@ class ClusterState:
         self._budgets = BudgetIndex()
         self._fleet = Fleet(self._queues)
         self._rows = RowIndex()
+        self._freed = FreedRows()
         self._gone = GoneUids()
         self._assembly = Assembly(self._rows, self._queues, self._topologies, self._budgets)
         self._workloads = Workloads(self._assembly)
@@ -190,8 +192,8 @@ class ClusterState:
         return self._workloads.pod(uid)
 
     def gpu_node(self, name: str) -> GpuNode | None:
-        """The node's ledger as it was last seen."""
-        return self._fleet.gpu_nodes.get(name)
+        """The node's ledger as it was last seen, with rows that are freed and not yet written."""
+        return self._freed.ledgers.get(name) or self._fleet.gpu_nodes.get(name)
 
     def row_of(self, pod: PodView) -> Row | None:
         """The pod's row on the node where it is or is meant to be."""
@@ -203,7 +205,7 @@ class ClusterState:
 
     @property
     def gpu_nodes(self) -> Mapping[str, GpuNode]:
-        """Every ledger by node name."""
+        """Every ledger by node name, without rows that are freed."""
         return self._fleet.gpu_nodes
 
     @property
@@ -248,6 +250,25 @@ class ClusterState:
     def rows_to_mark_bound(self) -> dict[str, list[str]]:
         """UIDs of bound pods, by node, that their rows do not have as `bound` yet."""
         return self._upkeep.to_mark_bound()
+
+    def free_rows(self, rows_by_node: Mapping[str, Iterable[Row]]) -> None:
+        """Go on without these rows, which nothing uses; `freed_rows` has them until the ledger has
+        lost them."""
+        for name, rows in rows_by_node.items():
+            ledger = self.gpu_node(name)
+            if ledger is not None:
+                before = self._fleet.gpu_nodes[name]
+                self._take_rows(name, before, self._freed.add(ledger, rows))
+
+    def freed_rows(self) -> dict[str, list[Row]]:
+        """Rows by node that the ledger still has and the model has not."""
+        return self._freed.rows()
+
+    def take_back_freed(self) -> None:
+        """Have the rows again that the ledger still has: another process may lead from now on."""
+        for name, ledger in list(self._freed.ledgers.items()):
+            self._freed.drop(name)
+            self._take_rows(name, self._fleet.gpu_nodes[name], ledger)
 
     def lost_rows(self) -> list[LostRow]:
         """Bound GPU pods that have no row in the ledger of their node."""
@@ -350,20 +371,22 @@ class ClusterState:
 
     # -- nodes -------------------------------------------------------------------------------
 
-    def _put_gpu_node(self, gpu_node: GpuNode) -> None:
-        meta = gpu_node.metadata
+    def _put_gpu_node(self, ledger: GpuNode) -> None:
+        meta = ledger.metadata
         before = self._fleet.gpu_nodes.get(meta.name)
-        if before is not None and before.metadata.uid == meta.uid:
-            if is_older(meta.resource_version, before.metadata.resource_version):
-                return
-            if _holds_alike(before, gpu_node):
-                self._fleet.gpu_nodes[meta.name] = gpu_node
-                return
+        same = before if before and before.metadata.uid == meta.uid else None
+        if same and is_older(meta.resource_version, same.metadata.resource_version):
+            return
+        gpu_node = self._freed.strip(ledger)
+        if same and _holds_alike(same, gpu_node):
+            self._fleet.gpu_nodes[meta.name] = gpu_node
+            return
         self._take_rows(meta.name, before, gpu_node)
 
     def _drop_gpu_node(self, gone: Removed) -> None:
         before = self._fleet.gpu_nodes.get(gone.name)
         if before is not None and before.metadata.uid == gone.uid:
+            self._freed.drop(gone.name)
             self._take_rows(gone.name, before, None)
 
     def _take_rows(self, name: str, before: GpuNode | None, after: GpuNode | None) -> None:

@@ -334,7 +334,7 @@ class Stage:
             for node in self.get(f"{OURS}/gpunodes")["items"]
             for row in node["spec"].get("rows") or ()
         }
-        is_bound = set(states.values()) == {"bound"} and len(states) == len(running) + 1
+        is_bound = "nominated" not in states.values() and len(states) == len(running) + 1
         is_known = "large" in str(self.get(f"{OURS}/namespaces/team-b/gpupodgroups"))
         return (
             is_bound

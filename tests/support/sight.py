@@ -22,9 +22,9 @@ class Sight:
     n_rows: int = 0
 
     def is_whole(self, n_pods: int) -> bool:
-        """Whether `n_pods` are bound, each with one row that says so, and no row is left."""
-        bound_rows = {uid for uid, state in self.rows.items() if state == "bound"}
-        return len(self.bound) == n_pods == self.n_rows and bound_rows == self.bound
+        """Whether `n_pods` are bound, each with one row that holds its cards, and none is left."""
+        holding = {uid for uid, state in self.rows.items() if state != "nominated"}
+        return len(self.bound) == n_pods == self.n_rows and holding == self.bound
 
 
 async def look(client: Client, namespace: str) -> Sight:

@@ -1,12 +1,13 @@
 """A plan becomes writes, in the one order that is safe to be cut off anywhere.
 
-Rows first, one write per node; then, beside the next cycles, the gates of workloads that have all
-their rows, and evictions, each only while nominated rows hold the place it makes and the place of
-what is moved. If rows of a workload were refused, the workload is planned anew.
+Rows first, with those that are freed, one write per node; then, beside the next cycles, the gates
+of workloads that have all their rows, and evictions, each only while nominated rows hold the place
+it makes and the place of what is moved. If rows of a workload were refused, the workload is planned
+anew.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final
 
 import structlog
@@ -46,19 +47,30 @@ class Committer:
         self._releaser = releaser
         self._evictor = evictor
         self._hand_over = HandOver(state)
+        self._bound: Mapping[str, Sequence[str]] = {}
+        self._overdue: Set[str] = frozenset()
 
     async def repair(self, repairs: Repairs) -> None:
-        """Write what recovery found, then queue the pods of plans that are whole for release."""
-        changes = [RowChange("repairs", frees=repairs.frees, bound=repairs.bound)]
-        changes += [
+        """Write lost rows, then queue the pods of plans that are whole for release.
+
+        The model goes on without the rows that may go. They leave the ledger with the plan of this
+        cycle, or, if none was carried out, at the beginning of the next.
+        """
+        changes = [
             RowChange(f"restore {row.uid}", rows={node: [row]})
             for node, rows in repairs.restores.items()
             for row in rows
         ]
-        if repairs.frees or repairs.bound or repairs.restores:
+        if left := self._state.freed_rows():
+            changes.append(RowChange("upkeep", frees=left))
+        if changes:
             await self._write(changes)
+        self._state.free_rows(repairs.frees)
+        self._bound, self._overdue = repairs.bound, frozenset(repairs.overdue)
+        held = self._still_held()
         for project, releases in repairs.releases:
-            self._releaser.start(project, releases)
+            if held.isdisjoint(each.pod.uid for each in releases):
+                self._releaser.start(project, releases)
 
     async def hand_over(self) -> None:
         """Hand kept places to the successors that have come for them.
@@ -78,13 +90,36 @@ class Committer:
         changes = self._changes_of(plan, snapshot, epoch)
         keys = {*map(_key_of, first), *plan.drops}
         now = [change for change in changes if change.key in keys]
-        await self._place(first, now, epoch, snapshot.now_s)
         later = [change for change in changes if change.key not in keys]
+        now = self._with_upkeep(now, first, kept_for=later)
+        await self._place(first, now, epoch, snapshot.now_s)
+        if later:
+            later = self._with_upkeep(later, others)
         lost = await self._place(others, later, epoch, snapshot.now_s)
         without_place = {
             key.removesuffix(_nominated("")) for key in lost if key.endswith(_nominated(""))
         }
         self._evictor.start(plan, snapshot, without_place)
+
+    def _with_upkeep(
+        self,
+        changes: Sequence[RowChange],
+        admissions: Iterable[Admission],
+        kept_for: Iterable[RowChange] = (),
+    ) -> list[RowChange]:
+        """The changes with what else there is to do: on their nodes, for their pods, and on all
+        other nodes but those of `kept_for`, which have their turn with these."""
+        freed = self._state.freed_rows()
+        admitted = {each.pod.uid for admission in admissions for each in admission.placements}
+        nodes = {node for change in changes for node in change.rows.keys() | change.frees.keys()}
+        nodes.update(n for n, rows in freed.items() if any(row.uid in admitted for row in rows))
+        away = {node for change in kept_for for node in change.rows} - nodes
+        nodes |= (freed.keys() | self._overdue) - away
+        frees = {node: rows for node, rows in freed.items() if node in nodes}
+        bound = {node: uids for node, uids in self._bound.items() if node in nodes}
+        if not frees and not bound:
+            return list(changes)
+        return [*changes, RowChange("upkeep", frees=frees, bound=bound)]
 
     async def _place(
         self,
@@ -99,10 +134,14 @@ class Committer:
             reach("control.before-rows")
             lost = await self._write(changes)
             reach("control.after-rows")
+        # A pod whose earlier row is still there would be bound with two.
+        held = self._still_held()
         released = [
             admission
             for admission in admissions
-            if admission.state == "reserved" and _key_of(admission) not in lost
+            if admission.state == "reserved"
+            and _key_of(admission) not in lost
+            and held.isdisjoint(each.pod.uid for each in admission.placements)
         ]
         for admission in released:
             releases = [Release(each.pod, each.node, epoch) for each in admission.placements]
@@ -112,6 +151,10 @@ class Committer:
             n_pods = sum(len(admission.placements) for admission in released)
             log.info("releasing pods", pods=n_pods, workloads=len(released))
         return lost
+
+    def _still_held(self) -> set[str]:
+        """UIDs of pods that have a row in the ledger which may go."""
+        return {row.uid for rows in self._state.freed_rows().values() for row in rows}
 
     def _changes_of(self, plan: Plan, snapshot: Snapshot, epoch: int) -> list[RowChange]:
         """The plan's rows: places of admissions, with those that are kept for what moves."""

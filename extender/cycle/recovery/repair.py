@@ -31,6 +31,10 @@ from extender.state.upkeep.upkeep import StrayRow
 ABSENT_AFTER_S: Final = 2.0
 #: Live reads per pass.
 _READS_AT_ONCE: Final = 32
+#: A row becomes `bound` with another write of its node, or after this with one of its own.
+MARK_AFTER_S: Final = 300.0
+#: Nodes that are written per pass for such rows alone.
+_MARKS_AT_ONCE: Final = 32
 #: Seconds between two looks at released pods that are not bound.
 _LOOK_PERIOD_S: Final = 2.0
 
@@ -38,10 +42,15 @@ log = structlog.get_logger(__name__)
 
 
 class Repairs(Struct):
-    """What the ledger has to write, rows by node, and which pods may go, by project."""
+    """What the ledger has to write, rows by node, and which pods may go, by project.
+
+    `bound` are UIDs by node whose rows become bound if the node is written, `overdue` those of
+    these nodes that are written for it.
+    """
 
     frees: dict[str, list[Row]] = field(default_factory=dict)
-    bound: dict[str, set[str]] = field(default_factory=dict)
+    bound: dict[str, list[str]] = field(default_factory=dict)
+    overdue: list[str] = field(default_factory=list)
     restores: dict[str, list[Row]] = field(default_factory=dict)
     releases: list[tuple[str, list[Release]]] = field(default_factory=list)
 
@@ -85,8 +94,7 @@ class Recovery:
         repairs = Repairs()
         now = asyncio.get_running_loop().time()
         await self._free_strays(repairs, now)
-        for node, uids in self._state.rows_to_mark_bound().items():
-            repairs.bound[node] = set(uids)
+        self._mark_bound(repairs, now)
         self._restore_lost(repairs)
         denied = await self._give_up_denied(repairs)
         await self._finish_or_take_back(repairs, denied)
@@ -126,6 +134,14 @@ class Recovery:
         else:
             # Others have their turn before it is looked at again.
             self._first_seen["row", f"{stray.node}/{row.uid}"] = now
+
+    def _mark_bound(self, repairs: Repairs, now: float) -> None:
+        repairs.bound = self._state.rows_to_mark_bound()
+        uids = {uid for listed in repairs.bound.values() for uid in listed}
+        old = {uid for uid in uids if self._is_old("bound", uid, now, MARK_AFTER_S)}
+        overdue = [node for node, listed in repairs.bound.items() if not old.isdisjoint(listed)]
+        repairs.overdue = overdue[:_MARKS_AT_ONCE]
+        self._forget("bound", uids)
 
     def _restore_lost(self, repairs: Repairs) -> None:
         """Restore deleted rows of bound pods, as their Bindings say; they are new rows."""
@@ -247,9 +263,9 @@ class Recovery:
 
     # -- small things ------------------------------------------------------------------------
 
-    def _is_old(self, kind: str, key: str, now: float) -> bool:
-        """Whether this was first seen some time ago; notes it when it is seen first."""
-        return now - self._first_seen.setdefault((kind, key), now) >= ABSENT_AFTER_S
+    def _is_old(self, kind: str, key: str, now: float, after_s: float = ABSENT_AFTER_S) -> bool:
+        """Whether this was first seen so long ago; notes it when it is seen first."""
+        return now - self._first_seen.setdefault((kind, key), now) >= after_s
 
     def _forget(self, kind: str, still: set[str]) -> None:
         for key in [key for key in self._first_seen if key[0] == kind and key[1] not in still]:

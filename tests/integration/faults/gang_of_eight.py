@@ -126,11 +126,11 @@ class Scene:
         await until(leads, DONE_S, lambda: f"{identity} leads")
 
     async def expect_whole_gang(self) -> None:
-        """Eight bound pods, eight bound rows, nothing else."""
+        """Eight bound pods, eight rows that hold their cards, nothing else."""
         await self._until(lambda sight: sight.is_whole(GANG), "a whole gang")
 
     async def expect_bound_rows_match(self, n_pods: int) -> None:
-        """So many bound pods, each with one bound row, and no row besides."""
+        """So many bound pods, each with one row that holds its cards, and no row besides."""
         await self._until(lambda sight: sight.is_whole(n_pods), f"{n_pods} pods with their rows")
 
     async def _until(self, is_met, what: str) -> None:  # type: ignore[no-untyped-def]

@@ -18,7 +18,7 @@ REPEATS = int(os.environ.get("BALLAST_CRASH_REPEATS", "1"))
 CONTROL_POINTS = (
     "control.before-rows:1",
     "ledger.row-written:1",
-    "ledger.row-written:3",
+    "ledger.row-written:2",
     "control.after-rows:1",
     "control.before-release:1",
     "control.released:1",

@@ -61,9 +61,9 @@ class Site:
         return {row["uid"]: row["state"] for node in nodes for row in node["spec"]["rows"]}
 
     def has_settled(self, n_pods: int) -> bool:
-        """Whether so many pods are bound, and exactly these have rows that say so."""
-        bound = uids(self.cluster, are_bound=True)
-        return len(bound) == n_pods and self.rows() == dict.fromkeys(bound, "bound")
+        """Whether so many pods are bound, and exactly these have rows, which hold their cards."""
+        bound, rows = uids(self.cluster, are_bound=True), self.rows()
+        return len(bound) == n_pods and rows.keys() == bound and "nominated" not in rows.values()
 
 
 @pytest_asyncio.fixture

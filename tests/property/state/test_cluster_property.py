@@ -289,16 +289,37 @@ class ClusterMachine(RuleBasedStateMachine):
         """Reading in between must not matter."""
         self.state.snapshot(0)
 
+    @rule(on=NODES, keep=st.integers(0, 2))
+    def free_rows(self, on: str, keep: int) -> None:
+        """Rows that may go, of which the ledger may hear never, or by a write that comes first."""
+        known = self.state.gpu_nodes.get(on)
+        if known is not None:
+            self.state.free_rows({on: known.spec.rows[keep:]})
+
+    @rule()
+    def take_back_freed(self) -> None:
+        self.state.take_back_freed()
+
     # -- what must hold ----------------------------------------------------------------------
 
     @invariant()
     def parts_agree(self) -> None:
         self.state.validate_state()
 
+    @invariant()
+    def rows_are_in_the_ledger_or_freed(self) -> None:
+        freed = self.state.freed_rows()
+        for name, known in self.state.gpu_nodes.items():
+            ledger = self.state.gpu_node(name)
+            assert ledger is not None
+            rows = [*known.spec.rows, *freed.get(name, ())]
+            assert sorted(row.uid for row in rows) == sorted(row.uid for row in ledger.spec.rows)
+
     def teardown(self) -> None:
         for kind, events in self.on_the_way.items():
             self.deliver(kind, len(events))
             self.state.apply(Synced(kind))
+        self.state.take_back_freed()
         fresh = ClusterState()
         for stored in (*self.finished.values(), *self.objects.values()):
             fresh.apply(Upserted(stored))
