@@ -42,13 +42,31 @@ def consolidate(preemption: Preemption) -> None:
         stage = _Consolidate(session, pool)
         here = [pending for pending in session.pending if pool in pending.pools]
         could = [pending for pending in here if stage.could_serve(pending)]
-        if could and not preemption.has_moves(pool):
-            continue
+        if "allocate" in session.settings.stages:  # else each is told that it is left out
+            could = _with_victims(preemption, pool, could)
         # In strict order a workload that no move can help may block one that a move could help.
         is_strict = view.job_order == "strict-fifo"
         PreemptionLoop(preemption, pool, "consolidate", stage).serve(
             here if could and is_strict else could
         )
+
+
+def _with_victims(preemption: Preemption, pool: str, waiting: list[Pending]) -> list[Pending]:
+    """The workloads on whose nodes there is a pod that has another place."""
+    if not waiting:
+        return waiting
+    movable, candidates = preemption.movable_nodes(pool), preemption.session.places.node_filter
+    known: dict[int, bool] = {}
+    for pending in waiting:
+        for constraints in (shape.constraints for shape in pending.shapes):
+            if id(constraints) not in known:
+                nodes = candidates.candidates(pool, constraints)
+                known[id(constraints)] = not movable.isdisjoint(nodes)
+    return [
+        pending
+        for pending in waiting
+        if any(known[id(shape.constraints)] for shape in pending.shapes)
+    ]
 
 
 @dataclass(slots=True)

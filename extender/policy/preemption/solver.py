@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from extender.api.demand import Demand
 from extender.kernels.sums import sum_idle, sum_units
 from extender.policy.placement.no_fit import Fullness
 from extender.policy.preemption.candidates import Candidates
@@ -159,18 +160,22 @@ class Preemption:
         solver.begin()
         return solver
 
-    def has_moves(self, pool: str) -> bool:
-        """Whether any preemptible pod that runs has another place in the pool; costs one pass over
-        all pods, and no solver."""
-        fullness = Fullness(self.session.places, pool, ())
-        shapes = {
-            (pod.demand, id(pod.constraints)): pod.constraints
-            for workload in self.session.snapshot.workloads.values()
-            if workload.is_preemptible
-            for pod in workload.pods
-            if pod.state == "bound"
-        }
-        return any(not fullness.is_full(key[0], each) for key, each in shapes.items())
+    def movable_nodes(self, pool: str) -> set[int]:
+        """Nodes with a preemptible pod that has another place in the pool; costs one pass over all
+        pods, and no solver."""
+        fullness, ix_of = Fullness(self.session.places, pool, ()), self.session.sim.later.cards.ix
+        can_move: dict[tuple[Demand, int], bool] = {}
+        found: set[int] = set()
+        for workload in self.session.snapshot.workloads.values():
+            for pod in workload.pods if workload.is_preemptible else ():
+                if pod.state != "bound" or not pod.is_controlled:
+                    continue
+                shape = pod.demand, id(pod.constraints)
+                if shape not in can_move:
+                    can_move[shape] = not fullness.is_full(pod.demand, pod.constraints)
+                if can_move[shape] and (ix := ix_of.get(pod.node)) is not None:
+                    found.add(ix)
+        return found
 
     def commit(self, solver: Solver, solution: Solution) -> Pending | None:
         """As `Solver.commit`. A workload that gives in one pool gives nothing in others: each
