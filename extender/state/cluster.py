@@ -30,16 +30,17 @@ from extender.state.budgets import BudgetIndex
 from extender.state.fleet.fleet import Fleet
 from extender.state.fleet.foreign import ForeignPod
 from extender.state.fleet.inventory import Differences
+from extender.state.ledger_intake import LedgerIntake
 from extender.state.model import Amounts, PodView, WorkloadView
 from extender.state.nodes import NodeTable, RowIndex
-from extender.state.pod_intake import PodIntake, is_older
+from extender.state.pod_intake import PodIntake
 from extender.state.pods.claims import VolumeView
 from extender.state.problems import Problem
+from extender.state.queue_intake import QueueIntake
 from extender.state.queues import Queues
 from extender.state.refusals import Denial
 from extender.state.snapshot import Snapshot
 from extender.state.topologies import Topologies
-from extender.state.upkeep.freed_rows import FreedRows
 from extender.state.upkeep.kept_pods import KeptPods
 from extender.state.upkeep.upkeep import GoneUids, KeptPlace, LostRow, StrayRow, Upkeep
 from extender.state.workloads.assembly import Assembly
@@ -57,44 +58,49 @@ class ClusterState:
         self._budgets = BudgetIndex()
         self._fleet = Fleet(self._queues)
         self._rows = RowIndex()
-        self._freed = FreedRows()
         self._gone = GoneUids()
         self._assembly = Assembly(self._rows, self._queues, self._topologies, self._budgets)
         self._workloads = Workloads(self._assembly)
         self._upkeep = Upkeep(self._rows, self._workloads, self._fleet.foreign, self._gone)
         self._kept = KeptPods(self._rows, self._fleet, self._workloads, self._upkeep)
+        self._ledgers = LedgerIntake(self._fleet, self._rows, self._kept)
         self._synced: set[type] = set()
         self._pods = PodIntake(self._kept, self._workloads, self._fleet, self._assembly, self._gone)
         self._held_lately: Mapping[tuple[str, str], Amounts] = {}
+        devices, touch = self._fleet.devices, self._fleet.touch
+        stated = QueueIntake(
+            self._queues, self._topologies, self._budgets, self._fleet, self._workloads
+        )
+        set_class_value = self._workloads.set_class_value
         self._put: dict[type, Callable[[Any], None]] = {
             Pod: self._pods.put,
             Node: self._fleet.set_host,
-            GpuNode: self._put_gpu_node,
+            GpuNode: self._ledgers.put,
             GpuDepartment: self._queues.set_department,
-            GpuProject: self._put_project,
-            GpuNodePool: self._put_pool,
+            GpuProject: stated.put_project,
+            GpuNodePool: stated.put_pool,
             GpuPodGroup: self._workloads.set_group,
-            GpuTopology: self._put_topology,
-            PodDisruptionBudget: self._put_budget,
-            PriorityClass: self._put_priority_class,
-            DeviceClass: lambda each: self._fleet.touch(self._fleet.devices.set_class(each)),
-            ResourceSlice: lambda each: self._fleet.touch(self._fleet.devices.set_slice(each)),
-            ResourceClaim: lambda each: self._fleet.touch(self._fleet.devices.set_claim(each)),
+            GpuTopology: stated.put_topology,
+            PodDisruptionBudget: stated.put_budget,
+            PriorityClass: lambda each: set_class_value(each.metadata.name, each.value),
+            DeviceClass: lambda each: touch(devices.set_class(each)),
+            ResourceSlice: lambda each: touch(devices.set_slice(each)),
+            ResourceClaim: lambda each: touch(devices.set_claim(each)),
         }
         self._drop: dict[type, Callable[[Removed], None]] = {
             Pod: self._pods.remove,
             Node: lambda gone: self._fleet.drop_host(gone.name, gone.uid),
-            GpuNode: self._drop_gpu_node,
-            GpuDepartment: self._drop_department,
-            GpuProject: self._drop_project,
-            GpuNodePool: self._drop_pool,
-            GpuPodGroup: self._drop_group,
-            GpuTopology: self._drop_topology,
-            PodDisruptionBudget: self._drop_budget,
-            PriorityClass: self._drop_priority_class,
-            DeviceClass: self._drop_class,
-            ResourceSlice: lambda gone: self._fleet.touch(self._fleet.devices.drop_slice(gone.uid)),
-            ResourceClaim: lambda gone: self._fleet.touch(self._fleet.devices.drop_claim(gone.uid)),
+            GpuNode: self._ledgers.drop,
+            GpuDepartment: stated.drop_department,
+            GpuProject: stated.drop_project,
+            GpuNodePool: stated.drop_pool,
+            GpuPodGroup: stated.drop_group,
+            GpuTopology: stated.drop_topology,
+            PodDisruptionBudget: stated.drop_budget,
+            PriorityClass: lambda gone: set_class_value(gone.name, None),
+            DeviceClass: lambda gone: touch(devices.drop_class(gone.name, gone.uid)),
+            ResourceSlice: lambda gone: touch(devices.drop_slice(gone.uid)),
+            ResourceClaim: lambda gone: touch(devices.drop_claim(gone.uid)),
         }
 
     # -- the only door for changes -----------------------------------------------------------
@@ -193,7 +199,7 @@ class ClusterState:
 
     def gpu_node(self, name: str) -> GpuNode | None:
         """The node's ledger as it was last seen, with rows that are freed and not yet written."""
-        return self._freed.ledgers.get(name) or self._fleet.gpu_nodes.get(name)
+        return self._ledgers.get(name)
 
     def row_of(self, pod: PodView) -> Row | None:
         """The pod's row on the node where it is or is meant to be."""
@@ -254,21 +260,15 @@ class ClusterState:
     def free_rows(self, rows_by_node: Mapping[str, Iterable[Row]]) -> None:
         """Go on without these rows, which nothing uses; `freed_rows` has them until the ledger has
         lost them."""
-        for name, rows in rows_by_node.items():
-            ledger = self.gpu_node(name)
-            if ledger is not None:
-                before = self._fleet.gpu_nodes[name]
-                self._take_rows(name, before, self._freed.add(ledger, rows))
+        self._ledgers.free(rows_by_node)
 
     def freed_rows(self) -> dict[str, list[Row]]:
         """Rows by node that the ledger still has and the model has not."""
-        return self._freed.rows()
+        return self._ledgers.freed()
 
     def take_back_freed(self) -> None:
         """Have the rows again that the ledger still has: another process may lead from now on."""
-        for name, ledger in list(self._freed.ledgers.items()):
-            self._freed.drop(name)
-            self._take_rows(name, self._fleet.gpu_nodes[name], ledger)
+        self._ledgers.take_back_freed()
 
     def lost_rows(self) -> list[LostRow]:
         """Bound GPU pods that have no row in the ledger of their node."""
@@ -369,85 +369,6 @@ class ClusterState:
         self._workloads.validate_tally(self._fleet.table(), self._fleet.n_reshaped)
         self._upkeep.validate(uids)
 
-    # -- nodes -------------------------------------------------------------------------------
-
-    def _put_gpu_node(self, ledger: GpuNode) -> None:
-        meta = ledger.metadata
-        before = self._fleet.gpu_nodes.get(meta.name)
-        same = before if before and before.metadata.uid == meta.uid else None
-        if same and is_older(meta.resource_version, same.metadata.resource_version):
-            return
-        gpu_node = self._freed.strip(ledger)
-        if same and _holds_alike(same, gpu_node):
-            self._fleet.gpu_nodes[meta.name] = gpu_node
-            return
-        self._take_rows(meta.name, before, gpu_node)
-
-    def _drop_gpu_node(self, gone: Removed) -> None:
-        before = self._fleet.gpu_nodes.get(gone.name)
-        if before is not None and before.metadata.uid == gone.uid:
-            self._freed.drop(gone.name)
-            self._take_rows(gone.name, before, None)
-
-    def _take_rows(self, name: str, before: GpuNode | None, after: GpuNode | None) -> None:
-        self._fleet.set_ledger(name, after)
-        old = {row.uid: row for row in before.spec.rows} if before else {}
-        new = {row.uid: row for row in after.spec.rows} if after else {}
-        self._rows.set_rows(name, new.values())
-        for uid in old.keys() | new.keys():
-            had, has = old.get(uid), new.get(uid)
-            if had != has:
-                if (had and had.move) or (has and has.move):
-                    self._fleet.set_next_hold(name, uid, has)
-                self._kept.look_at_rows(uid)
-
-    # -- queues and groups -------------------------------------------------------------------
-
-    def _drop_department(self, gone: Removed) -> None:
-        if _is_same(self._queues.departments.get(gone.name), gone):
-            self._queues.drop_department(gone.name)
-
-    def _put_project(self, project: GpuProject) -> None:
-        self._workloads.touch_namespaces(self._queues.set_project(project))
-
-    def _drop_project(self, gone: Removed) -> None:
-        if _is_same(self._queues.projects.get(gone.name), gone):
-            self._workloads.touch_namespaces(self._queues.drop_project(gone.name))
-
-    def _put_pool(self, pool: GpuNodePool) -> None:
-        if self._queues.set_pool(pool):
-            self._touch_pools()
-
-    def _drop_pool(self, gone: Removed) -> None:
-        if _is_same(self._queues.pools.get(gone.name), gone):
-            self._queues.drop_pool(gone.name)
-            self._touch_pools()
-
-    def _touch_pools(self) -> None:
-        self._workloads.touch_all()
-        self._fleet.touch_all()
-
-    def _put_topology(self, topology: GpuTopology) -> None:
-        if self._topologies.set_topology(topology):
-            self._workloads.touch_all()
-
-    def _drop_topology(self, gone: Removed) -> None:
-        if _is_same(self._topologies.known.get(gone.name), gone):
-            self._topologies.drop_topology(gone.name)
-            self._workloads.touch_all()
-
-    def _drop_group(self, gone: Removed) -> None:
-        if _is_same(self._workloads.groups.get(f"{gone.namespace}/{gone.name}"), gone):
-            self._workloads.drop_group(gone.namespace, gone.name)
-
-    def _put_budget(self, budget: PodDisruptionBudget) -> None:
-        if self._budgets.set_budget(budget):
-            self._workloads.touch_namespaces((budget.metadata.namespace,))
-
-    def _drop_budget(self, gone: Removed) -> None:
-        if self._budgets.drop_budget(gone.namespace, gone.name, gone.uid):
-            self._workloads.touch_namespaces((gone.namespace,))
-
     def _budgets_left(self) -> dict[str, int]:
         """What budgets allow, less the pods that are about to be evicted."""
         left = self._budgets.allowed(self._workloads.namespaces)
@@ -457,29 +378,3 @@ class ClusterState:
                 if budget in left:
                     left[budget] -= 1
         return left
-
-    def _drop_class(self, gone: Removed) -> None:
-        self._fleet.touch(self._fleet.devices.drop_class(gone.name, gone.uid))
-
-    def _put_priority_class(self, stated: PriorityClass) -> None:
-        if self._assembly.set_class_value(stated.metadata.name, stated.value):
-            self._workloads.touch_all()
-
-    def _drop_priority_class(self, gone: Removed) -> None:
-        if self._assembly.set_class_value(gone.name, None):
-            self._workloads.touch_all()
-
-
-def _is_same(obj: Any, gone: Removed) -> bool:
-    """Whether the object we have is the one that is gone, and not a newer one of its name."""
-    return obj is not None and obj.metadata.uid == gone.uid
-
-
-def _holds_alike(before: GpuNode, after: GpuNode) -> bool:
-    """Whether nothing differs that the model is made of, as when only measured use was written."""
-    return (
-        before.spec == after.spec
-        and before.status.devices == after.status.devices
-        and before.status.foreign == after.status.foreign
-        and before.metadata.labels == after.metadata.labels
-    )

@@ -137,6 +137,11 @@ class Workloads:
                 for uid in self._members.of[key]:
                     self._pods.pop(uid, None)
 
+    def set_class_value(self, name: str, value: int | None) -> None:
+        """Take the value of a priority class; None: the class is gone."""
+        if self._assembly.set_class_value(name, value):
+            self.touch_all()
+
     def touch_all(self) -> None:
         """Something changed that all views are made of: node pools, topologies, asked labels."""
         self.touch_namespaces(self._members.by_namespace)
