@@ -100,19 +100,19 @@ class Rounds:
         for eviction in plan.evictions:
             pod = eviction.pod
             self._release(pod)
-            after.set(eviction.workload, pod.uid, _waiting(pod) if pod.is_controlled else None)
+            after.set(eviction.workload, pod.uid, pod.made_again() if pod.is_controlled else None)
         for move in plan.moves:
             pod = move.placement.pod
             self._release(pod)
             self._hold(move.placement)
-            after.set(move.workload, pod.uid, _running(move.placement, now_s))
+            after.set(move.workload, pod.uid, _started(move.placement, now_s))
         for admission in plan.admissions:
             for placement in admission.placements:
                 if placement.pod.state == "nominated":
                     continue
                 self._hold(placement)
-                running = _running(placement, now_s)
-                after.set(admission.workload.key, placement.pod.uid, running)
+                pod = placement.pod
+                after.set(admission.workload.key, pod.uid, _started(placement, now_s))
         for before, changed in after.changed(now_s):
             self._before.setdefault(before.key, before)
             after.tally.replace(before, changed)
@@ -384,20 +384,5 @@ def _is_same_place(one: PodView, other: PodView) -> bool:
     return one.node == other.node and one.cards == other.cards
 
 
-def _waiting(pod: PodView) -> PodView:
-    """The pod that its controller makes again."""
-    return replace(
-        pod, state="gated", is_gated=True, is_released=False, node="", cards=(), started_at=0
-    )
-
-
-def _running(placement: Placement, now_s: int) -> PodView:
-    """The pod, started at its place."""
-    return replace(
-        placement.pod,
-        state="bound",
-        is_gated=False,
-        node=placement.node,
-        cards=placement.cards,
-        started_at=now_s,
-    )
+def _started(placement: Placement, now_s: int) -> PodView:
+    return placement.pod.started(placement.node, placement.cards, now_s)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from extender.api.demand import Delivery, Demand
 from extender.api.kinds import CardShare, RestartPolicy
@@ -138,6 +139,18 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     def held_milli(self) -> int:
         """Milli-GPU that the pod's row holds."""
         return sum(card.milli for card in self.cards)
+
+    def made_again(self) -> "PodView":
+        """The pod that its controller makes once this one is gone: it waits."""
+        return replace(
+            self, state="gated", is_gated=True, is_released=False, node="", cards=(), started_at=0
+        )
+
+    def started(self, node: str, cards: tuple[CardShare, ...], now_s: int) -> "PodView":
+        """The pod once it runs there on these cards, since `now_s`."""
+        return replace(
+            self, state="bound", is_gated=False, node=node, cards=cards, started_at=now_s
+        )
 
 
 class TopologyRule(Struct, frozen=True, gc=False):

@@ -97,10 +97,10 @@ class Ahead:
             for pod in self._workloads[key].pods:
                 if pod.state == "nominated":
                     self._release(pod)
-                    after.setdefault(key, {})[pod.uid] = _gated(pod)
+                    after.setdefault(key, {})[pod.uid] = pod.made_again()
         for eviction in plan.evictions:
             self._stop(eviction.workload, eviction.pod)
-            left = _gated(eviction.pod) if eviction.pod.is_controlled else None
+            left = eviction.pod.made_again() if eviction.pod.is_controlled else None
             after.setdefault(eviction.workload, {})[eviction.pod.uid] = left
         for move in plan.moves:
             pod = move.placement.pod
@@ -168,23 +168,10 @@ class Ahead:
         if pod.state == "nominated":
             self._release(pod)
         nodes.hold(nodes.cards.ix[placement.node], pod.demand, placement.cards)
-        return replaced(
-            pod,
-            state="bound",
-            is_gated=False,
-            node=placement.node,
-            cards=placement.cards,
-            started_at=self.now_s,
-        )
+        return pod.started(placement.node, placement.cards, self.now_s)
 
     def _release(self, pod: PodView) -> None:
         nodes = self.picture.snapshot.nodes
         ix = nodes.ix_of(pod.node)
         if ix is not None:
             nodes.give_back(ix, pod.demand, pod.cards)
-
-
-def _gated(pod: PodView) -> PodView:
-    return replaced(
-        pod, state="gated", is_gated=True, is_released=False, node="", cards=(), started_at=0
-    )

@@ -227,6 +227,4 @@ def _left(pod: PodView) -> PodView | None:
     again."""
     if not pod.is_controlled:
         return None
-    return replaced(
-        pod, state="gated", is_gated=True, is_released=False, node="", cards=(), started_at=0
-    )
+    return pod.made_again()
