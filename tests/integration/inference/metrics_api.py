@@ -70,9 +70,9 @@ def served(answer: Answer, tls: ssl.SSLContext | None = None) -> Iterator[int]:
 
 @contextmanager
 def external_metrics(
-    plane: ControlPlane, folder: Path, metrics: Mapping[str, Callable[[], float]]
+    plane: ControlPlane, folder: Path, metrics: Mapping[str, Callable[[], float | None]]
 ) -> Iterator[None]:
-    """The API with these metrics, each worked out when it is asked for."""
+    """The API with these metrics, each worked out when it is asked for; None is an empty list."""
     pair = plane.authority.serving([f"{_SERVICE}.{SYSTEM_NAMESPACE}.svc"], [LOOPBACK])
     certificate, key = folder / "metrics.crt", folder / "metrics.key"
     certificate.write_bytes(pair.certificate)
@@ -146,16 +146,16 @@ def _resources(metrics: Mapping[str, object]) -> dict[str, Any]:
     }
 
 
-def _values(name: str, value: float) -> dict[str, Any]:
+def _values(name: str, value: float | None) -> dict[str, Any]:
     item = {
         "metricName": name,
         "metricLabels": {},
         "timestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "value": f"{math.ceil(value * 1000)}m",
+        "value": f"{math.ceil((value or 0) * 1000)}m",
     }
     return {
         "kind": "ExternalMetricValueList",
         "apiVersion": _GROUP_VERSION,
         "metadata": {},
-        "items": [item],
+        "items": [] if value is None else [item],
     }

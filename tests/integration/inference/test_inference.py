@@ -148,7 +148,7 @@ async def test_whatever_a_scale_down_removes_the_floor_is_kept_by_those_that_are
 
 def query_of_page() -> str:
     """The query as it stands on the page, for the namespace of this test."""
-    (found,) = re.findall(r"^clamp_max\(.*$", PAGE.read_text("utf-8"), re.M)
+    (found,) = re.findall(r"^```promql\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
     return str(found).replace("vision", "team-a")
 
 
@@ -219,6 +219,41 @@ async def follow_load(scene: Scene, load: Load, seen: Monitoring) -> None:
     assert value_of(seen, query_of_page()) == 1
 
 
-def value_of(seen: Monitoring, query: str) -> float:
+@pytest.mark.timeout(300)
+async def test_without_a_controller_an_autoscaler_leaves_the_replicas_as_they_are(
+    scene: Scene, tmp_path: Path
+) -> None:
+    program("prometheus")
+    # Replicas that were counted are forgotten within seconds instead of minutes.
+    load, query = Load(), query_of_page().replace("[5m]", "[3s]")
+    with served(load.page) as load_port:
+        ports = {"control": [scene.installation.control.port], "llm": [load_port]}
+        with monitoring(tmp_path, ports) as seen, autoscaler(scene, tmp_path):
+            metrics = {"llm-replicas": lambda: value_of(seen, query)}
+            with external_metrics(scene.plane, tmp_path, metrics):
+                scene.admin.post(DEPLOYMENTS, deployment(FLOOR, FLOOR))
+                await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
+                load.n_requests = 16 * CARDS
+                scene.admin.post(AUTOSCALERS, autoscaler_of_page())
+                await scene.until(lambda: wanted(scene) == CARDS, "every card to be asked for")
+                await scene.until(lambda: value_of(seen, query) == CARDS, "the load to be met")
+                scene.installation.control.kill()
+                await scene.until(lambda: is_unknown(scene), "the metric to be unknown")
+                assert wanted(scene) == CARDS
+                scene.installation.control.start()
+                load.n_requests = 16 * FLOOR
+                await scene.until(lambda: wanted(scene) == FLOOR, "the load to be followed")
+
+
+def is_unknown(scene: Scene) -> bool:
+    """Whether the autoscaler says that its metric has no value."""
+    conditions = scene.admin.get(f"{AUTOSCALERS}/llm")["status"]["conditions"]
+    return ("ScalingActive", "False", "FailedGetExternalMetric") in [
+        (each["type"], each["status"], each["reason"]) for each in conditions
+    ]
+
+
+def value_of(seen: Monitoring, query: str) -> float | None:
+    """The value of the query; None where it has none."""
     found = seen.query(query)
-    return float(found[0]["value"][1]) if found else 0.0
+    return float(found[0]["value"][1]) if found else None
