@@ -54,6 +54,9 @@ karpenter: setup ## make Karpenter for the tests of autoscaling, once, outside t
 lws: setup ## make LeaderWorkerSet's controller for the tests of inference, once, outside the tree
 	@$(PY) -m tests.support.lws
 
+keda: setup ## make KEDA for the tests of inference, once, outside the tree
+	@$(PY) -m tests.support.keda
+
 login: setup ## make OAuth2 Proxy and an OpenID provider for the tests of logins, outside the tree
 	@$(PY) -m tests.support.login
 

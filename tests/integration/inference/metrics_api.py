@@ -26,13 +26,19 @@ Answer = Callable[[str], bytes | None]
 
 
 class Load:
-    """Requests that the service has in progress, as the model server says."""
+    """Requests that the service has in progress: the model server's metric for Prometheus, and the
+    queue of the gateway in front of it."""
 
     def __init__(self) -> None:
         self.n_requests = 0
+        #: How often the gateway was asked.
+        self.n_asked = 0
 
     def page(self, path: str) -> bytes | None:
-        """What Prometheus scrapes."""
+        """What the path has."""
+        if path == "/queue":
+            self.n_asked += 1
+            return json.dumps({"queued": self.n_requests}).encode()
         if path != "/metrics":
             return None
         running = f'vllm:num_requests_running{{namespace="team-a"}} {self.n_requests}'

@@ -56,13 +56,13 @@ class Monitoring:
     """Prometheus, which scrapes these targets every second, and its Alertmanager."""
 
     def __init__(self, port: int, alertmanager_port: int) -> None:
-        self._port = port
+        self.port = port
         self._alertmanager_port = alertmanager_port
 
     def query(self, expr: str) -> list[Any]:
         """The series of an instant query."""
         query = urllib.parse.urlencode({"query": expr})
-        found: list[Any] = _get(f"http://{LOOPBACK}:{self._port}/api/v1/query?{query}")["data"][
+        found: list[Any] = _get(f"http://{LOOPBACK}:{self.port}/api/v1/query?{query}")["data"][
             "result"
         ]
         return found

@@ -32,7 +32,7 @@ class KeyPair:
 class _Request:
     common_name: str
     organisations: Sequence[str]
-    usage: x509.ObjectIdentifier
+    usages: Sequence[x509.ObjectIdentifier]
     alternative_names: Sequence[x509.GeneralName] = ()
 
 
@@ -51,15 +51,23 @@ class Authority:
         self._certificate = builder.sign(self._key, hashes.SHA256())
         self.certificate = self._certificate.public_bytes(serialization.Encoding.PEM)
 
-    def serving(self, names: Sequence[str], addresses: Sequence[str]) -> KeyPair:
-        """A certificate for a TLS server reached by these DNS names and IP addresses."""
+    def serving(
+        self, names: Sequence[str], addresses: Sequence[str], *, is_client: bool = False
+    ) -> KeyPair:
+        """A certificate for a TLS server reached by these DNS names and IP addresses.
+
+        With `is_client`, programs that share it log in to one another with it, too.
+        """
         alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
         alternatives += [x509.IPAddress(ipaddress.ip_address(each)) for each in addresses]
-        return self._issue(_Request(names[0], (), ExtendedKeyUsageOID.SERVER_AUTH, alternatives))
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH]
+        if is_client:
+            usages.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+        return self._issue(_Request(names[0], (), usages, alternatives))
 
     def client(self, user: str, groups: Sequence[str] = ()) -> KeyPair:
         """A client certificate: Kubernetes reads the user from CN, the groups from O."""
-        return self._issue(_Request(user, groups, ExtendedKeyUsageOID.CLIENT_AUTH))
+        return self._issue(_Request(user, groups, [ExtendedKeyUsageOID.CLIENT_AUTH]))
 
     def _issue(self, request: _Request) -> KeyPair:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -70,7 +78,7 @@ class Authority:
         builder = _builder(x509.Name(names), self._name, key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
         builder = builder.add_extension(_key_usage(is_authority=False), True)
-        builder = builder.add_extension(x509.ExtendedKeyUsage([request.usage]), False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(request.usages), False)
         builder = builder.add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), False
         )

@@ -1,0 +1,146 @@
+"""The Deployment `llm` of team-a, a model server with a GPU for each replica, and its scaling."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.integration.cycle.two_projects import Scene
+from tests.integration.inference.metrics_api import Load
+from tests.integration.monitoring.prometheus import Monitoring
+from tests.support.controlplane.ports import LOOPBACK, free_port
+from tests.support.controlplane.process import Process
+
+PAGE = Path(__file__).parents[3] / "docs" / "inference.md"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/team-a/deployments"
+AUTOSCALERS = "/apis/autoscaling/v2/namespaces/team-a/horizontalpodautoscalers"
+#: Cards of the cluster; each project has half of them as quota.
+CARDS = 4
+FLOOR = CARDS // 2
+
+
+def is_changed(scene: Scene) -> bool:
+    pod = deployment(1, None)["spec"]["template"] | {"apiVersion": "v1", "kind": "Pod"}
+    pod["metadata"] = {"name": "probe"}
+    made = scene.admin.post("/api/v1/namespaces/team-a/pods?dryRun=All", pod)
+    return "schedulingGates" in made["spec"]
+
+
+def deployment(n: int, floor: int | None) -> dict[str, Any]:
+    """Inference with a GPU for each replica, as its author writes it."""
+    container = {
+        "name": "server",
+        "image": "example.invalid/none",
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+    labels = {"app": "llm"}
+    meta: dict[str, Any] = {"labels": labels | {"ballast.dev/workload-kind": "inference"}}
+    if floor is not None:
+        meta["annotations"] = {"ballast.dev/floor": str(floor)}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "llm", "namespace": "team-a"},
+        "spec": {
+            "replicas": n,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": meta, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def replicas(scene: Scene, *states: str) -> int:
+    """How many replicas the metric has in these states."""
+    text = scene.metrics()
+    of = r'^ballast_replicas\{owner="team-a/deployment-llm"'
+    found = (re.search(rf'{of},state="{each}"\}} (\S+)$', text, re.M) for each in states)
+    return sum(int(float(each[1])) for each in found if each)
+
+
+def running(scene: Scene) -> dict[str, str]:
+    """When each pod of the Deployment that has a node was made, by its name."""
+    pods = scene.admin.get("/api/v1/namespaces/team-a/pods")["items"]
+    return {
+        pod["metadata"]["name"]: pod["metadata"]["creationTimestamp"]
+        for pod in pods
+        if pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
+    }
+
+
+def scale(scene: Scene, n: int) -> None:
+    patch = json.dumps({"spec": {"replicas": n}})
+    words = ("patch", "deployment", "llm", "-n", "team-a", "--type=merge", "-p", patch)
+    scene.cluster.kubectl(*words)
+
+
+def wanted(scene: Scene) -> int:
+    return int(scene.admin.get(f"{DEPLOYMENTS}/llm")["spec"]["replicas"])
+
+
+def query_of_page() -> str:
+    """The query as it stands on the page, for the namespace of this test."""
+    (found,) = re.findall(r"^```promql\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+    return str(found).replace("vision", "team-a")
+
+
+def of_page(kind: str) -> list[dict[str, Any]]:
+    """The objects of this kind as they stand on the page, in the namespace of this test."""
+    text = PAGE.read_text("utf-8").replace("vision", "team-a")
+    blocks = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S))
+    return [each for each in blocks if each.get("kind") == kind]
+
+
+@contextmanager
+def autoscaler(scene: Scene, folder: Path) -> Iterator[None]:
+    """The controller of HorizontalPodAutoscalers, which looks every second."""
+    argv = [
+        scene.plane.program("kube-controller-manager"),
+        f"--kubeconfig={scene.plane.kubeconfig}",
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={free_port()}",
+        "--controllers=horizontal-pod-autoscaler-controller",
+        "--horizontal-pod-autoscaler-sync-period=1s",
+        "--leader-elect=false",
+    ]
+    process = Process("autoscaler", argv, folder / "autoscaler.log")
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+def value_of(seen: Monitoring, query: str) -> float | None:
+    """The value of the query; None where it has none."""
+    found = seen.query(query)
+    return float(found[0]["value"][1]) if found else None
+
+
+def is_unknown(scene: Scene, name: str) -> bool:
+    """Whether the autoscaler says that its metric has no value."""
+    conditions = scene.admin.get(f"{AUTOSCALERS}/{name}")["status"]["conditions"]
+    return ("ScalingActive", "False", "FailedGetExternalMetric") in [
+        (each["type"], each["status"], each["reason"]) for each in conditions
+    ]
+
+
+async def follow_load(scene: Scene, load: Load) -> None:
+    """Under an autoscaler the load rises beyond the cluster, the owner of half of it returns, and
+    the load falls."""
+    scene.admin.post(DEPLOYMENTS, deployment(FLOOR, FLOOR))
+    await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
+    load.n_requests = 16 * 20
+    await scene.until(lambda: replicas(scene, "kept", "surge") == CARDS, "every card to be used")
+    # A fifth more than run, and one: not the 20 that the load alone would have.
+    await scene.until(lambda: wanted(scene) == 6, "the autoscaler to come to rest")
+    scene.submit_job("team-b", "owner", FLOOR, 1000)
+    await scene.until_bound("team-b", FLOOR)
+    await scene.until(lambda: wanted(scene) == 4, "the autoscaler to ask for less")
+    assert replicas(scene, "kept") == FLOOR
+    load.n_requests = 16
+    await scene.until(lambda: wanted(scene) == FLOOR, "the floor to be left")
+    await scene.until(lambda: replicas(scene, "kept") == FLOOR, "it to be kept")

@@ -1,0 +1,136 @@
+"""KEDA's operator and metrics server as processes beside a control plane, on loopback.
+
+The certificate that the operator would make for all of KEDA comes from the control plane's own
+authority. The Service of the metrics server leads to loopback by name, since there is no Service
+network. Neither program reads anything of the machine but its kubeconfig.
+"""
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.controlplane.cluster import ControlPlane
+from tests.support.controlplane.handles import run_kubectl, wait_for
+from tests.support.controlplane.ports import LOOPBACK, free_ports
+from tests.support.controlplane.probes import is_healthy
+from tests.support.controlplane.process import Process
+from tests.support.keda import folder, manifests
+
+NAMESPACE: Final = "keda"
+READY_S: Final = 60.0
+_METRICS: Final = "external.metrics.k8s.io/v1beta1"
+_API_SERVICE: Final = "v1beta1.external.metrics.k8s.io"
+_SERVICE: Final = "keda-metrics-apiserver"
+
+
+class Keda:
+    """One KEDA without its admission webhooks, which has the administrator's rights."""
+
+    def __init__(self, plane: ControlPlane, work: Path) -> None:
+        self._plane = plane
+        self._certificates = work / "keda"
+        self._certificates.mkdir()
+        self._adapter_port, grpc, self._health_port, pages = free_ports(4)
+        env = os.environ | {
+            "KUBECONFIG": plane.kubeconfig,
+            "POD_NAMESPACE": NAMESPACE,
+            "KEDA_CLUSTER_OBJECT_NAMESPACE": NAMESPACE,
+            # All namespaces.
+            "WATCH_NAMESPACE": "",
+        }
+        logs = Path(os.environ.get("BALLAST_KEDA_LOGS", plane.logs))
+        operator = [
+            str(folder() / "keda-operator"),
+            f"--cert-dir={self._certificates}",
+            "--metrics-bind-address=0",
+            f"--health-probe-bind-address={LOOPBACK}:{self._health_port}",
+            f"--metrics-service-bind-address={LOOPBACK}:{grpc}",
+            "--zap-encoder=console",
+        ]
+        adapter = [
+            str(folder() / "keda-adapter"),
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={self._adapter_port}",
+            f"--port={pages}",
+            f"--metrics-service-address={LOOPBACK}:{grpc}",
+            f"--cert-dir={self._certificates}",
+            f"--tls-cert-file={self._certificates / 'tls.crt'}",
+            f"--tls-private-key-file={self._certificates / 'tls.key'}",
+            *(f"--{each}-kubeconfig={plane.kubeconfig}"
+              for each in ("lister", "authentication", "authorization")),
+        ]  # fmt: skip
+        self._operator = Process("keda-operator", operator, logs / "keda-operator.log", env)
+        self._adapter = Process("keda-adapter", adapter, logs / "keda-adapter.log", env)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether both programs were started and have not ended."""
+        return self._operator.is_alive and self._adapter.is_alive
+
+    def install(self) -> None:
+        """KEDA's kinds, its namespace and its certificate."""
+        kinds = manifests() / "crd" / "bases"
+        run_kubectl(self._plane, "apply", "--server-side", "-f", str(kinds))
+        run_kubectl(
+            self._plane, "wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"
+        )
+        self._plane.make_namespace(NAMESPACE)
+        authority = self._plane.authority
+        pair = authority.serving([f"{_SERVICE}.{NAMESPACE}.svc"], [LOOPBACK], is_client=True)
+        for name, content in (
+            ("ca.crt", authority.certificate),
+            ("tls.crt", pair.certificate),
+            ("tls.key", pair.key),
+        ):
+            (self._certificates / name).write_bytes(content)
+
+    def start(self) -> None:
+        """Start both; returns when the API server has the metrics server's API."""
+        self._operator.start()
+        self._operator.wait_until(
+            lambda: is_healthy(self._health_port, "/readyz", is_tls=False), READY_S
+        )
+        self._adapter.start()
+        self._adapter.wait_until(
+            lambda: is_healthy(self._adapter_port, "/readyz", is_tls=True), READY_S
+        )
+        for manifest in self._registration():
+            run_kubectl(self._plane, "apply", "--server-side", "-f-", stdin=json.dumps(manifest))
+        wait_for(self._is_discovered, READY_S, f"{_METRICS} in discovery")
+
+    def stop(self) -> None:
+        """End both. The API goes first: no namespace is deleted while discovery has an API that
+        does not answer."""
+        run_kubectl(self._plane, "delete", "apiservice", _API_SERVICE, "--ignore-not-found")
+        wait_for(lambda: not self._is_discovered(), READY_S, f"{_METRICS} gone from discovery")
+        self._adapter.kill()
+        self._operator.kill()
+
+    def _is_discovered(self) -> bool:
+        return _METRICS in run_kubectl(self._plane, "api-versions")
+
+    def _registration(self) -> tuple[dict[str, Any], ...]:
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": _SERVICE, "namespace": NAMESPACE},
+            "spec": {"type": "ExternalName", "externalName": LOOPBACK},
+        }
+        group, _, version = _METRICS.partition("/")
+        spec = {
+            "group": group,
+            "version": version,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "caBundle": base64.b64encode(self._plane.authority.certificate).decode(),
+            "service": {"name": _SERVICE, "namespace": NAMESPACE, "port": self._adapter_port},
+        }
+        api_service = {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": _API_SERVICE},
+            "spec": spec,
+        }
+        return service, api_service
