@@ -9,17 +9,18 @@ A policy that the author wrote stays as it is: it cannot be changed any more onc
 each later `kubectl apply` of the author's file would be refused. Where such a policy counts
 disruptions, or where Kubernetes allows none (`restartPolicy: OnFailure`), the author is warned.
 
-CronJob, JobSet and TrainJob create Jobs, and these come here too. A JobSet that states no restart
-policy gets OnFailure from JobSet's own webhook, so Never is written before that. What other
-operators do about an evicted pod is theirs to decide: where it ends the whole job, the author is
-warned.
+CronJob, JobSet, TrainJob and ScaledJob create Jobs, and these come here too. Where a JobSet or a
+ScaledJob states no restart policy, JobSet's webhook and KEDA write OnFailure, so Never is written
+before that. What other operators do about an evicted pod is theirs to decide: where it ends the
+whole job, the author is warned.
 
 Warnings about the pods of a template are given here as well: those of the pods themselves reach the
 controller that creates them and nothing else.
 
 Source: kubernetes `pkg/apis/batch/v1/defaults.go`, `pkg/controller/job/pod_failure_policy.go`;
-jobset `pkg/webhooks/jobset_webhook.go`; kuberay `apis/ray/v1/rayjob_types.go`; training-operator
-`pkg/controller.v1/common/pod.go`; mpi-operator `pkg/controller/mpi_job_controller.go`.
+jobset `pkg/webhooks/jobset_webhook.go`; keda `pkg/scaling/executor/scale_jobs.go`; kuberay
+`apis/ray/v1/rayjob_types.go`; training-operator `pkg/controller.v1/common/pod.go`; mpi-operator
+`pkg/controller/mpi_job_controller.go`.
 """
 
 from collections.abc import Iterator
@@ -98,6 +99,16 @@ def _of_job_set(patch: PatchBuilder, request: Request, projects: ProjectIndex) -
         yield from _warnings_of(request, spec, f"replicated Job {job.get('name')!s:.63}", projects)
 
 
+def _of_scaled_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
+    """Each Job that it creates comes here; its pods must not restart in place for that."""
+    spec = patch.document["spec"]["jobTargetRef"]
+    if not _asks_for_gpu(spec["template"]):
+        return
+    if not _restart_policy(spec):
+        patch.set(("spec", "jobTargetRef", "template", "spec", "restartPolicy"), NEVER)
+    yield from _warnings_of(request, spec, "its Jobs", projects)
+
+
 def _of_ray_job(patch: PatchBuilder, request: Request, projects: ProjectIndex) -> Iterator[str]:
     """KubeRay creates a new cluster for each retry, up to `backoffLimit` of them."""
     spec = patch.document["spec"]
@@ -152,6 +163,7 @@ _READERS: Final = {
     "Job": _of_job,
     "CronJob": _of_cron_job,
     "JobSet": _of_job_set,
+    "ScaledJob": _of_scaled_job,
     "RayJob": _of_ray_job,
     "MPIJob": _of_mpi_job,
     "JAXJob": _of_replicas,

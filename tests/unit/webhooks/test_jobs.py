@@ -215,6 +215,26 @@ def test_job_set_that_states_on_failure_is_warned_of() -> None:
     assert decision_on(job_set("OnFailure")).ops == ()
 
 
+def scaled_job(restart: str, resources: Document | None = None) -> Document:
+    return {
+        "kind": "ScaledJob",
+        "metadata": {"name": "embed"},
+        "spec": {"jobTargetRef": {"template": template(restart, resources)}},
+    }
+
+
+def test_scaled_job_that_states_no_restart_policy_gets_one_that_a_policy_is_allowed_with() -> None:
+    target = stored(scaled_job(""))["spec"]["jobTargetRef"]
+    assert target["template"]["spec"]["restartPolicy"] == "Never"
+    assert warnings(scaled_job("")) == ""
+    assert decision_on(scaled_job("", resources={})).ops == ()
+
+
+def test_scaled_job_that_states_on_failure_is_warned_of() -> None:
+    assert "failure of its Jobs (backoffLimit: 6)" in warnings(scaled_job("OnFailure"))
+    assert decision_on(scaled_job("OnFailure")).ops == ()
+
+
 @pytest.mark.parametrize(("limit", "is_warned"), [(None, True), (0, True), (3, False)])
 def test_ray_job_that_is_never_started_anew_is_warned_of(
     limit: int | None, is_warned: bool
@@ -259,7 +279,9 @@ def test_mpi_job_whose_launcher_may_fail_few_times_is_warned_of(
     assert ("launcher of this MPIJob" in warnings(document)) is is_warned
 
 
-@pytest.mark.parametrize("kind", ["Job", "CronJob", "JobSet", "RayJob", "MPIJob", "TFJob", "Lease"])
+@pytest.mark.parametrize(
+    "kind", ["Job", "CronJob", "JobSet", "ScaledJob", "RayJob", "MPIJob", "TFJob", "Lease"]
+)
 @pytest.mark.parametrize("spec", [None, [], {}, 7, {"template": []}, {"replicatedJobs": [1]}])
 def test_what_is_no_object_of_its_kind_is_left_to_its_own_validation(kind: str, spec: Any) -> None:
     decision = decision_on({"kind": kind, "metadata": {"name": "x"}, "spec": spec})
