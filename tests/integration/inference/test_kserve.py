@@ -1,0 +1,175 @@
+"""KServe's own controller manager and webhooks, with the InferenceService that docs/inference.md
+shows.
+
+Skipped unless `$BALLAST_KSERVE` is a folder that has them (`tests.support.kserve`).
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from extender.__main__ import main
+from tests.integration.cycle.two_projects import Scene
+from tests.integration.inference.deployments import (
+    AUTOSCALERS,
+    CARDS,
+    DEPLOYMENTS,
+    FLOOR,
+    PAGE,
+    autoscaler,
+    of_page,
+    running,
+)
+from tests.support import kserve
+from tests.support.kserve import KServe
+
+SERVICES = "/apis/serving.kserve.io/v1beta1/namespaces/team-a/inferenceservices"
+CLASS = "serving.kserve.io/autoscalerClass"
+#: How long nothing may be written once everything runs.
+QUIET_S = 60.0
+
+
+@pytest.fixture
+async def controller(scene: Scene, tmp_path: Path) -> AsyncIterator[KServe]:
+    built = kserve.folder()
+    if built is None:
+        pytest.skip("no KServe: set BALLAST_KSERVE to a folder that has it")
+    made = KServe(scene.plane, built, tmp_path)
+    await asyncio.to_thread(made.install)
+    try:
+        await asyncio.to_thread(made.start)
+        yield made
+    finally:
+        await asyncio.to_thread(made.stop)
+
+
+def service(autoscaler_class: str) -> dict[str, Any]:
+    """The InferenceService as it stands on the page, with this class of autoscaler."""
+    (found,) = of_page("InferenceService")
+    found["metadata"]["annotations"][CLASS] = autoscaler_class
+    return found
+
+
+def patch(scene: Scene, predictor: dict[str, Any]) -> None:
+    """Change the predictor of the InferenceService."""
+    change = json.dumps({"spec": {"predictor": predictor}})
+    words = ("patch", "inferenceservice", "llm", "-n", "team-a", "--type=merge", "-p", change)
+    scene.cluster.kubectl(*words)
+
+
+def scale(scene: Scene, n: int) -> None:
+    """What an autoscaler does."""
+    words = ("scale", "deployment", "llm-predictor", "-n", "team-a", f"--replicas={n}")
+    scene.cluster.kubectl(*words)
+
+
+def replicas(scene: Scene, state: str) -> int:
+    """How many replicas the metric has in this state."""
+    of = r'^ballast_replicas\{owner="team-a/inferenceservice-llm"'
+    found = re.search(rf'{of},state="{state}"\}} (\S+)$', scene.metrics(), re.M)
+    return int(float(found[1])) if found else 0
+
+
+def versions(scene: Scene) -> dict[str, str]:
+    """The version of everything that KServe, its autoscaler and Ballast might write."""
+    paths = (SERVICES, DEPLOYMENTS, AUTOSCALERS, "/api/v1/namespaces/team-a/pods")
+    listed = [each for path in paths for each in scene.admin.get(path)["items"]]
+    return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in listed}
+
+
+@asynccontextmanager
+async def questions(scene: Scene) -> AsyncIterator[None]:
+    """`ballast view` beside the scene."""
+    name = "v1alpha1.view.ballast.dev"
+    path = f"/apis/apiregistration.k8s.io/v1/apiservices/{name}"
+
+    def is_available() -> bool:
+        found = scene.admin.get(path).get("status", {}).get("conditions", ())
+        return any((each["type"], each["status"]) == ("Available", "True") for each in found)
+
+    view = scene.installation.view()
+    try:
+        await asyncio.to_thread(view.start)
+        await scene.until(is_available, "the APIService to be available")
+        yield
+    finally:
+        view.end()
+        scene.cluster.kubectl("delete", "apiservice", name)
+
+
+async def why(scene: Scene) -> str:
+    """What `ballast why` says of the service, as the page asks it."""
+    (asked,) = re.findall(r"`kubectl ballast (why \S+)`", PAGE.read_text("utf-8"))
+    argv, env = [*asked.split(), "-n", "team-a"], {"KUBECONFIG": scene.plane.kubeconfig}
+    return (await asyncio.to_thread(CliRunner().invoke, main, argv, env=env)).output
+
+
+@pytest.mark.timeout(400)
+async def test_a_service_keeps_its_floor_and_its_surge_goes_one_by_one(
+    scene: Scene, controller: KServe, tmp_path: Path
+) -> None:
+    with autoscaler(scene, tmp_path):
+        scene.admin.post(SERVICES, service("hpa"))
+        patch(scene, {"minReplicas": FLOOR, "maxReplicas": CARDS})
+        await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
+        floor = running(scene)
+        patch(scene, {"minReplicas": CARDS})
+        await scene.until_bound("team-a", CARDS)
+        for taken, name in enumerate(("one", "two"), start=1):
+            scene.submit_job("team-b", name, 1, 1000)
+            await scene.until_bound("team-b", taken)
+            await scene.until_bound("team-a", CARDS - taken)
+        assert running(scene) == floor
+        await scene.until(lambda: replicas(scene, "waiting") == CARDS - FLOOR, "the rest to wait")
+    assert controller.is_alive
+
+
+@pytest.mark.timeout(400)
+async def test_what_kserve_and_ballast_write_comes_to_rest(
+    scene: Scene, controller: KServe, tmp_path: Path
+) -> None:
+    with autoscaler(scene, tmp_path):
+        scene.admin.post(SERVICES, service("hpa"))
+        patch(scene, {"minReplicas": FLOOR, "maxReplicas": CARDS})
+        await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
+        await asyncio.sleep(QUIET_S / 6)
+        before = versions(scene)
+        await asyncio.sleep(QUIET_S)
+        assert versions(scene) == before
+    assert controller.is_alive
+
+
+@pytest.mark.timeout(400)
+async def test_an_update_within_a_full_quota_needs_a_strategy_without_surge(
+    scene: Scene, controller: KServe
+) -> None:
+    usual = service("external")
+    ours = usual["spec"]["predictor"].pop("deploymentStrategy")
+    scene.admin.post(SERVICES, usual)
+    await scene.until_bound("team-a", 1)
+    scale(scene, FLOOR)
+    await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
+    scene.submit_job("team-b", "rest", CARDS - FLOOR, 1000)
+    await scene.until_bound("team-b", CARDS - FLOOR)
+    before = running(scene)
+    patch(scene, {"labels": {"release": "next"}})
+    await scene.until(lambda: replicas(scene, "waiting") == 1, "the new replica to wait")
+    await scene.until_decided(5)
+    assert running(scene) == before
+    async with questions(scene):
+        assert re.search("^WAITS for .* OverFairShare$", await why(scene), re.M)
+    patch(scene, {"deploymentStrategy": ours})
+    await scene.until(
+        lambda: len(running(scene)) == FLOOR and before.keys().isdisjoint(running(scene)),
+        "every replica to be another",
+    )
+    await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
+    assert len((await scene.look("team-b")).bound) == CARDS - FLOOR
+    assert controller.is_alive
