@@ -1,12 +1,14 @@
-"""KServe's controller manager as a process beside a control plane, with its kinds and webhooks.
+"""KServe's two controller managers as processes beside a control plane, with kinds and webhooks.
 
-It is in no registry: `$BALLAST_KSERVE` is a folder with the program `kserve-controller-manager`
-and with the folder `config` of the sources that it was built from.
+They are in no registry: `$BALLAST_KSERVE` is a folder with the programs and with the folder
+`config` of the sources that they were built from.
 """
 
 import base64
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,37 +16,63 @@ import yaml
 
 from tests.support.controlplane.certificates import Authority
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.controlplane.handles import run_kubectl
+from tests.support.controlplane.handles import apply_kinds, run_kubectl
 from tests.support.controlplane.ports import LOOPBACK, free_ports
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
 
 NAMESPACE: Final = "kserve"
 READY_S: Final = 60.0
-_PROGRAM: Final = "kserve-controller-manager"
-_HOOKS: Final = "inferenceservice.serving.kserve.io"
 #: Where controller-runtime looks for the certificate, below $TMPDIR.
 _CERTIFICATES: Final = Path("k8s-webhook-server", "serving-certs")
 _DEPLOY: Final = '{"defaultDeploymentMode": "Standard"}'
 
 
-def folder() -> Path | None:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of the programs; paths are below `config`. Of its webhooks, those of one name run."""
+
+    program: str
+    kinds: Sequence[str]
+    objects: Sequence[str]
+    webhooks: str
+    hook: str
+
+
+INFERENCE_SERVICES: Final = Part(
+    "kserve-controller-manager",
+    ("crd/full/serving.*.yaml", "crd/full/clusterstoragecontainer/serving.*.yaml"),
+    ("runtimes/kserve-huggingfaceserver.yaml", "storagecontainers/default.yaml"),
+    "webhook/manifests.yaml",
+    "inferenceservice.serving.kserve.io",
+)
+LLM_INFERENCE_SERVICES: Final = Part(
+    "llmisvc-controller-manager",
+    ("crd/full/llmisvc/serving.*.yaml",),
+    ("llmisvcconfig/config-llm-template.yaml",),
+    "webhook/llmisvc/manifests.yaml",
+    "llminferenceservice.serving.kserve.io",
+)
+
+
+def folder(part: Part) -> Path | None:
     """The folder with the program, where one is given."""
     given = os.environ.get("BALLAST_KSERVE", "")
-    return Path(given) if given and os.access(Path(given, _PROGRAM), os.X_OK) else None
+    return Path(given) if given and os.access(Path(given, part.program), os.X_OK) else None
 
 
 class KServe:
-    """One KServe without Knative and Istio, which has the administrator's rights."""
+    """One part of KServe without Knative and Istio, which has the administrator's rights."""
 
-    def __init__(self, plane: ControlPlane, built: Path, work: Path) -> None:
+    def __init__(self, plane: ControlPlane, part: Part, built: Path, work: Path) -> None:
         self._plane = plane
+        self._part = part
         self._config = built / "config"
         self._work = work
         self._authority = Authority("kserve-test-ca")
         self._webhook_port, self._health_port = free_ports(2)
         argv = [
-            str(built / _PROGRAM),
+            str(built / part.program),
             "--metrics-addr=0",
             f"--health-probe-addr={LOOPBACK}:{self._health_port}",
             f"--webhook-port={self._webhook_port}",
@@ -54,7 +82,7 @@ class KServe:
             "POD_NAMESPACE": NAMESPACE,
             "TMPDIR": str(work),
         }
-        log = Path(os.environ.get("BALLAST_KSERVE_LOG", plane.logs / "kserve.log"))
+        log = Path(os.environ.get("BALLAST_KSERVE_LOG", plane.logs / f"{part.program}.log"))
         self._process = Process("kserve", argv, log, env)
 
     @property
@@ -63,26 +91,19 @@ class KServe:
         return self._process.is_alive
 
     def install(self) -> None:
-        """KServe's kinds and its configuration, and what a model server of Hugging Face needs."""
-        kinds = self._config / "crd" / "full"
-        for each in sorted((*kinds.glob("serving.*.yaml"), *kinds.glob("*container/serving.*"))):
-            run_kubectl(self._plane, "apply", "--server-side", "-f", str(each))
-        run_kubectl(
-            self._plane, "wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"
-        )
+        """Its kinds, and KServe's configuration."""
+        kinds = [path for each in self._part.kinds for path in self._config.glob(each)]
+        apply_kinds(self._plane, sorted(kinds))
         self._plane.make_namespace(NAMESPACE)
         (settings,) = _documents(self._config / "configmap" / "inferenceservice.yaml")
         settings["metadata"]["namespace"] = NAMESPACE
         settings["data"]["deploy"] = _DEPLOY
         ingress = json.loads(settings["data"]["ingress"]) | {"disableIngressCreation": True}
         settings["data"]["ingress"] = json.dumps(ingress)
-        parts = [settings]
-        for name in ("runtimes/kserve-huggingfaceserver", "storagecontainers/default"):
-            parts += _documents(self._config / f"{name}.yaml")
-        self._apply(parts)
+        self._apply([settings])
 
     def start(self) -> None:
-        """Start it; returns when it serves its webhooks."""
+        """Start it; returns when it serves its webhooks, with what a model server needs."""
         pair = self._authority.serving(["kserve"], [LOOPBACK])
         certificates = self._work / _CERTIFICATES
         certificates.mkdir(parents=True)
@@ -93,22 +114,26 @@ class KServe:
             lambda: is_healthy(self._health_port, "/readyz", is_tls=False), READY_S
         )
         self._apply(self._webhooks())
+        objects = [each for path in self._part.objects for each in _documents(self._config / path)]
+        for each in objects:
+            each["metadata"]["namespace"] = NAMESPACE
+        self._apply(objects)
 
     def stop(self) -> None:
         """End it, and take its webhooks back."""
         for kind in ("mutating", "validating"):
             name = f"{kind}webhookconfiguration"
-            run_kubectl(self._plane, "delete", name, _HOOKS, "--ignore-not-found")
+            run_kubectl(self._plane, "delete", name, self._part.hook, "--ignore-not-found")
         self._process.kill()
 
     def _webhooks(self) -> list[dict[str, Any]]:
-        """Those for InferenceServices and their pods, as shipped."""
+        """Those for its main kind and its pods, as shipped."""
         bundle = base64.b64encode(self._authority.certificate).decode("ascii")
         url = f"https://{LOOPBACK}:{self._webhook_port}"
         found = [
             each
-            for each in _documents(self._config / "webhook" / "manifests.yaml")
-            if each["metadata"]["name"] == _HOOKS
+            for each in _documents(self._config / self._part.webhooks)
+            if each["metadata"]["name"] == self._part.hook
         ]
         for hook in (hook for each in found for hook in each["webhooks"]):
             path = hook["clientConfig"]["service"]["path"]

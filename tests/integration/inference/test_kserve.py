@@ -28,20 +28,25 @@ from tests.integration.inference.deployments import (
     running,
 )
 from tests.support import kserve
-from tests.support.kserve import KServe
+from tests.support.kserve import INFERENCE_SERVICES, LLM_INFERENCE_SERVICES, KServe, Part
 
 SERVICES = "/apis/serving.kserve.io/v1beta1/namespaces/team-a/inferenceservices"
+LLM_API = "/apis/serving.kserve.io/v1alpha2/namespaces/team-a"
 CLASS = "serving.kserve.io/autoscalerClass"
 #: How long nothing may be written once everything runs.
 QUIET_S = 60.0
 
 
 @pytest.fixture
-async def controller(scene: Scene, tmp_path: Path) -> AsyncIterator[KServe]:
-    built = kserve.folder()
+async def controller(
+    scene: Scene, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[KServe]:
+    """The part of KServe that is the parameter, or the one for InferenceServices."""
+    part: Part = getattr(request, "param", INFERENCE_SERVICES)
+    built = kserve.folder(part)
     if built is None:
         pytest.skip("no KServe: set BALLAST_KSERVE to a folder that has it")
-    made = KServe(scene.plane, built, tmp_path)
+    made = KServe(scene.plane, part, built, tmp_path)
     await asyncio.to_thread(made.install)
     try:
         await asyncio.to_thread(made.start)
@@ -64,15 +69,15 @@ def patch(scene: Scene, predictor: dict[str, Any]) -> None:
     scene.cluster.kubectl(*words)
 
 
-def scale(scene: Scene, n: int) -> None:
+def scale(scene: Scene, n: int, deployment: str = "llm-predictor") -> None:
     """What an autoscaler does."""
-    words = ("scale", "deployment", "llm-predictor", "-n", "team-a", f"--replicas={n}")
+    words = ("scale", "deployment", deployment, "-n", "team-a", f"--replicas={n}")
     scene.cluster.kubectl(*words)
 
 
-def replicas(scene: Scene, state: str) -> int:
+def replicas(scene: Scene, state: str, owner: str = "inferenceservice-llm") -> int:
     """How many replicas the metric has in this state."""
-    of = r'^ballast_replicas\{owner="team-a/inferenceservice-llm"'
+    of = rf'^ballast_replicas\{{owner="team-a/{owner}"'
     found = re.search(rf'{of},state="{state}"\}} (\S+)$', scene.metrics(), re.M)
     return int(float(found[1])) if found else 0
 
@@ -172,4 +177,21 @@ async def test_an_update_within_a_full_quota_needs_a_strategy_without_surge(
     )
     await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
     assert len((await scene.look("team-b")).bound) == CARDS - FLOOR
+    assert controller.is_alive
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("controller", [LLM_INFERENCE_SERVICES], indirect=True)
+async def test_an_llm_service_keeps_its_floor(scene: Scene, controller: KServe) -> None:
+    (made,) = of_page("LLMInferenceService")
+    scene.admin.post(f"{LLM_API}/llminferenceservices", made)
+    await scene.until_bound("team-a", 1)
+    scale(scene, CARDS, "llm-kserve")
+    await scene.until_bound("team-a", CARDS)
+    owner = "deployment-llm-kserve"
+    await scene.until(lambda: replicas(scene, "kept", owner) == FLOOR, "the floor to be kept")
+    scene.submit_job("team-b", "rest", CARDS - FLOOR, 1000)
+    await scene.until_bound("team-b", CARDS - FLOOR)
+    await scene.until_bound("team-a", FLOOR)
+    assert replicas(scene, "kept", owner) == FLOOR
     assert controller.is_alive

@@ -21,7 +21,7 @@ from tests.support import lws
 from tests.support.auditor import Auditor
 from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.certificates import Authority
-from tests.support.controlplane.handles import Cluster
+from tests.support.controlplane.handles import Cluster, apply_kinds
 from tests.support.controlplane.ports import LOOPBACK, free_ports
 from tests.support.controlplane.process import Process
 from tests.support.webhook_config import webhook_configurations
@@ -48,9 +48,7 @@ async def scene(
     cluster: Cluster, audited: Auditor, built: Path, tmp_path: Path
 ) -> AsyncIterator[Scene]:
     """Two nodes of four cards, half of them team-a's quota, and the webhooks for pods."""
-    for path in lws.definitions():
-        cluster.kubectl("apply", "--server-side", "-f", str(path))
-    cluster.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=60s")
+    apply_kinds(cluster.control_plane, lws.definitions())
     async with Scene.open(cluster, n_nodes=2, cards=SIZE * GROUPS // 2) as opened:
         webhooks = opened.installation.webhooks(tmp_path)
         await asyncio.to_thread(webhooks.start)

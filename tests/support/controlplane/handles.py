@@ -6,7 +6,7 @@ Both are views on the one control plane of the session. `conftest.py` makes them
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from extender.kube.client import Client
@@ -19,6 +19,7 @@ KUBECTL_TIMEOUT_S = 180
 #: Two busy cores bring on some 30 nodes a second, and then take their not-ready taints off.
 NODES_READY_S = 60.0
 NODES_PER_S = 10
+KINDS_SERVED_S = 60.0
 LONGEST_POLL_S = 0.5
 
 
@@ -118,12 +119,26 @@ def run_kubectl(
 def apply_crds(control_plane: ControlPlane, folder: Path) -> int:
     """Apply every CRD in `folder`, wait until the API serves them; returns how many files."""
     files = [each for each in sorted(folder.glob("*.yaml")) if each.stem != "kustomization"]
+    apply_kinds(control_plane, files)
+    return len(files)
+
+
+def apply_kinds(control_plane: ControlPlane, files: Sequence[Path]) -> None:
+    """Apply the CRDs in these files, wait until the API serves them."""
     if not files:
-        return 0
+        return
     named = [flag for file in files for flag in ("-f", str(file))]
     run_kubectl(control_plane, "apply", "--server-side", *named)
-    run_kubectl(control_plane, "wait", "--for=condition=Established", "--timeout=30s", *named)
-    return len(files)
+
+    def are_served() -> bool:
+        # A new CRD has no conditions for a moment, and `kubectl wait` takes that for an error.
+        try:
+            run_kubectl(control_plane, "wait", "--for=condition=Established", "--timeout=0", *named)
+        except subprocess.CalledProcessError:
+            return False
+        return True
+
+    wait_for(are_served, KINDS_SERVED_S, f"the kinds of {files[0].parent} to be served")
 
 
 def wait_for(is_met: Callable[[], bool], timeout_s: float, what: str) -> None:

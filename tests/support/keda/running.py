@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.controlplane.handles import run_kubectl, wait_for
+from tests.support.controlplane.handles import apply_kinds, run_kubectl, wait_for
 from tests.support.controlplane.ports import LOOPBACK, free_ports
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
@@ -72,10 +72,7 @@ class Keda:
     def install(self) -> None:
         """KEDA's kinds, its namespace and its certificate."""
         kinds = manifests() / "crd" / "bases"
-        run_kubectl(self._plane, "apply", "--server-side", "-f", str(kinds))
-        run_kubectl(
-            self._plane, "wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"
-        )
+        apply_kinds(self._plane, sorted(kinds.glob("*.yaml")))
         self._plane.make_namespace(NAMESPACE)
         authority = self._plane.authority
         pair = authority.serving([f"{_SERVICE}.{NAMESPACE}.svc"], [LOOPBACK], is_client=True)
