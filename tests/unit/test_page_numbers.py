@@ -1,0 +1,128 @@
+"""Times and counts that the pages state are those of the program.
+
+Each row is a part of a page with the program's own number in it: a number that changes in the
+program fails here until the page has it. What a page was measured to say is not here.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import click
+import pytest
+
+from extender.__main__ import main
+from extender.cycle.commit import moves
+from extender.cycle.evictions import beneficiaries, evictor
+from extender.cycle.keepers import provisioning, ungated, volumes
+from extender.cycle.pods import narrow, releaser
+from extender.cycle.recovery import scheduler_watch
+from extender.cycle.reports import placed, wait_events
+from extender.dispatch import clusters, turns
+from extender.policy import follow_up
+from extender.policy.preemption import lost_work
+from extender.state import budgets, model, refusals
+from extender.usage import books
+from extender.view import ahead, forecast, program, server
+from extender.web import answering, tables
+
+DOCS: Final = Path(__file__).parents[2] / "docs"
+_WORDS: Final = {2: "two", 4: "four", 8: "eight", 10: "ten"}
+
+
+def option(command: str, name: str) -> float:
+    """What the command takes where the flag is not given."""
+    (found,) = (each for each in main.commands[command].params if name in each.opts)
+    assert isinstance(found, click.Option)
+    return float(found.default)  # type: ignore[arg-type]
+
+
+def minutes(seconds: float) -> str:
+    return f"{seconds / 60:g}"
+
+
+def words(number: float) -> str:
+    return _WORDS[int(number)]
+
+
+def longest_refusal_s(first_s: float) -> float:
+    """The longest time for which a node is left out, if the first is `first_s`."""
+    refused = refusals.Refusals()
+    for _ in range(100):
+        refused = refused.after("n", 0, round(first_s))
+    return refused.nodes[0].until
+
+
+BIND_S: Final = option("control", "--bind-timeout")
+PAGES: Final = (
+    ("autoscaling", f"again after {minutes(provisioning.RETRY_S)} minutes"),
+    ("autoscaling", f"no longer owed nodes after {ungated.LOST_S:g} seconds"),
+    ("decisions", f"(`--cycle-budget`, {option('control', '--cycle-budget'):g} s)"),
+    ("decisions", f"at most {follow_up.MOST_ROUNDS} rounds"),
+    ("decisions", f"and {lost_work.RESTART_S} s for the restart"),
+    ("decisions", f"`maxTerminationGraceSeconds` ({model.MAX_GRACE_S})"),
+    ("decisions", f"The first {budgets.MOST_PER_NAMESPACE} budgets of a namespace"),
+    ("decisions", f"Up to {releaser.AT_ONCE} releases are under way"),
+    ("decisions", f"Up to {evictor.AT_ONCE} evictions are under way"),
+    ("decisions", f"did not run within {beneficiaries.RUNS_WITHIN_S:g} s"),
+    ("decisions", f"every {volumes._OPEN_FOR_S:g} s ({volumes._BOUND_FOR_S:g} s for bound claims)"),
+    ("ledger", f"(`--bind-timeout`, {BIND_S:g} s)"),
+    ("ledger", f"the last {words(refusals.MAX_NODES)} nodes"),
+    (
+        "ledger",
+        f"left out for {BIND_S:g} s, then {2 * BIND_S:g} s, doubling to"
+        f" {minutes(longest_refusal_s(BIND_S))} minutes",
+    ),
+    ("ledger", f"After {words(refusals.DOUBTFUL_FROM)} refusals nothing is evicted"),
+    ("ledger", f"after {scheduler_watch.AWAY_AFTER_S:g} seconds in which nothing was bound"),
+    ("ledger", f"is released for {narrow.N_NODES_IN_DOUBT} nodes"),
+    ("ledger", f"is freed {moves.KEPT_S} seconds after its pod was seen to be gone"),
+    ("ledger", f"and after {minutes(moves.KEPT_IN_ALL_S)} minutes in any case"),
+    ("limits", f"of more than {narrow.N_NODES_UNNAMED} GPU nodes"),
+    ("limits", f"on the {words(narrow.N_NODES)} nodes only"),
+    (
+        "many-clusters",
+        f"asks again after {turns.AGAIN_S:g} seconds, {2 * turns.AGAIN_S:g}, and so on up to"
+        f" {minutes(turns.MOST_AGAIN_S)} minutes",
+    ),
+    (
+        "many-clusters",
+        f"`--answer-within` ({option('dispatch', '--answer-within'):g} s) is skipped for"
+        f" {clusters.SILENT_S:g} seconds",
+    ),
+    ("many-clusters", f"until {turns.ARRIVES_S:g} seconds after Kueue reports"),
+    (
+        "many-clusters",
+        f"the newest {turns.MOST_IN_FLIGHT} with {turns.MOST_BYTES_IN_FLIGHT >> 10} KiB",
+    ),
+    (
+        "many-clusters",
+        f"`--reserve-within` ({minutes(option('dispatch', '--reserve-within'))} minutes",
+    ),
+    ("many-clusters", f"up to {turns.MOST_RESERVE_TIMES} times"),
+    ("questions", f"Changes are tried for {words(server.TRIED_S)} seconds"),
+    (
+        "questions",
+        f"up to {ahead.HORIZON_S // 3600} hours and {forecast.MOST_WORKLOADS:,} workloads",
+    ),
+    ("questions", f"the project's last {forecast.REMEMBERED} such answers"),
+    ("questions", f"more than {program.QUICK_S:g} s of CPU"),
+    ("reasons", f"waits longer than {wait_events.SETTLE_S:g} seconds"),
+    ("reasons", f"the figures have changed (every {minutes(placed.RENEW_S)} minutes)"),
+    ("reasons", f"written again every {minutes(wait_events.RENEW_S)} minutes"),
+    (
+        "reasons",
+        f"after {turns.AGAIN_S:g} seconds at first and after {minutes(turns.MOST_AGAIN_S)} minutes",
+    ),
+    ("usage", f"the last {books.PERIOD_S + books.SETTLE_S:g} s before the controller is killed"),
+    ("usage", f"more than {books.SETTLE_S} s late"),
+    ("usage", f"takes effect up to {books.PERIOD_S + books.SETTLE_S:g} s late"),
+    ("usage", f"a restart of {lost_work.RESTART_S} s each"),
+    ("web", f"pages of {tables.ROWS} rows"),
+    ("web", f"looked at every {answering.EVERY_S:g} seconds"),
+)
+
+
+@pytest.mark.parametrize(("page", "says"), PAGES)
+def test_a_page_says_the_programs_number(page: str, says: str) -> None:
+    text = " ".join((DOCS / f"{page}.md").read_text("utf-8").split())
+    assert says in text
