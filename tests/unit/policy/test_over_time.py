@@ -27,28 +27,33 @@ class TestEqualProjects:
     ) -> None:
         names = projects(n)
         run = LongRun({"n": gpus}, equal_projects(names), [Source(name) for name in names])
-        assert largest_difference(run.run(24), [1] * n) < 0.05
+        assert largest_difference(run.run(24), [1] * n) < 0.01
         assert not run.evictions
 
     def test_users_of_a_project_have_equal_parts_whatever_their_names(self) -> None:
         names = ["anna", "ben", "cem", "dora", "emil", "zoe"]
         sources = [Source("p", user=name) for name in names]
         run = LongRun({"n": 4}, equal_projects(["p"]), sources)
-        assert largest_difference(run.run(24), [1] * 6) < 0.05
+        assert largest_difference(run.run(24), [1] * 6) < 0.01
         assert not run.evictions
 
 
 class TestPastUse:
-    """Shares that past use bends decide who starts, and stop nothing."""
+    """Shares that past use bends decide what starts, and stop next to nothing."""
 
     @pytest.mark.parametrize("half_life_h", [1, 168])
     @pytest.mark.parametrize(
-        ("weights", "gpus"),
-        [([1] * 10, 5), ([1, 1, 1], 4), ([2, 1, 1], 5)],
-        ids=["10 on 5", "3 on 4", "2:1:1 on 5"],
+        ("weights", "gpus", "lost"),
+        [
+            ([1] * 10, 5, 0),
+            ([1, 1, 1], 4, 0.0005),
+            ([2, 1, 1], 5, 0.0005),
+            ([1, 2, 3], 8, 0.004),
+        ],
+        ids=["10 on 5", "3 on 4", "2:1:1 on 5", "1:2:3 on 8"],
     )
-    def test_each_project_has_its_part_of_a_week_and_no_work_is_lost(
-        self, weights: list[int], gpus: int, half_life_h: int
+    def test_each_project_has_its_part_of_a_week_and_hardly_any_work_is_lost(
+        self, weights: list[int], gpus: int, lost: float, half_life_h: int
     ) -> None:
         names = projects(len(weights))
         run = LongRun(
@@ -58,8 +63,8 @@ class TestPastUse:
             half_life_s=half_life_h * HOUR_S,
             step_s=300,
         ).run(168)
-        assert largest_difference(run, weights) < 0.05
-        assert run.lost_part() <= 0.02
+        assert largest_difference(run, weights) < 0.02
+        assert run.lost_part() <= lost
         # Every job ends: what runs at the end of the week has begun less than four hours ago.
         assert sum(run.ended.values()) > 0.9 * gpus * 168 / 3
 
