@@ -25,12 +25,16 @@ _BACKLOG = 3
 
 @dataclass
 class Source:
-    """Jobs of one project or user: GPUs of each, and the shortest and longest that they run."""
+    """Jobs of one project or user: GPUs of each, and the shortest and longest that they run.
+
+    Some wait at any time; with `is_one_by_one` each is submitted when the one before it has ended.
+    """
 
     project: str
     gpus: int = 1
     runs_s: tuple[int, int] = (600, 1200)
     user: str = ""
+    is_one_by_one: bool = False
     n_made: int = 0
 
     @property
@@ -96,8 +100,11 @@ class LongRun:
 
     def _arrive(self) -> None:
         waiting = Counter(job.source.name for job in self.jobs.values() if job.started_s is None)
+        here = Counter(job.source.name for job in self.jobs.values())
         for source in self.sources:
-            for _ in range(_BACKLOG - waiting[source.name]):
+            name = source.name
+            lacks = 1 - here[name] if source.is_one_by_one else _BACKLOG - waiting[name]
+            for _ in range(lacks):
                 name = f"{source.name}-{source.n_made}"
                 run_s = self._random.randint(*source.runs_s)
                 self.jobs[name] = Job(name, source, run_s, self.now_s, self.now_s)

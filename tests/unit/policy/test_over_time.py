@@ -88,6 +88,11 @@ class TestLargerThanTheShare:
         assert largest_difference(run, [1, 1]) < 0.1
         assert run.lost_part() < 0.001
 
+    def test_jobs_submitted_one_by_one_have_less_than_their_part(self) -> None:
+        sources = [Source("a"), Source("b", 5, (HOUR_S, 2 * HOUR_S), is_one_by_one=True)]
+        run = LongRun({"n": 8}, equal_projects(["a", "b"]), sources).run(48)
+        assert 0.33 < run.parts()["b"] < 0.37
+
 
 def test_places_kept_for_work_that_would_lift_its_queue_above_its_share_cost_no_work() -> None:
     """Pods of 1, 2 and 4 GPUs: the second pod of 4 is above the share of its queue, 5.3."""
