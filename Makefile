@@ -36,7 +36,7 @@ setup: $(VENV)/.ballast ## make .venv: locked packages, compiled kernels, the ba
 controlplane: setup ## make etcd, Kubernetes' programs and kwok, once, outside the tree
 	@$(PY) -m tests.support.controlplane build
 
-other-planes: setup ## make kube-apiserver and kube-scheduler of Kubernetes 1.32 and 1.37, once
+other-planes: setup ## make kube-apiserver and kube-scheduler of Kubernetes 1.32, 1.34, 1.35 and 1.37, once
 	@$(PY) -m tests.support.controlplane build --others
 
 node: setup ## make containerd and kubelet for a real node, once, outside the tree

@@ -77,13 +77,15 @@ async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIter
         await audited.finish()
 
 
-@pytest.fixture
-async def on_newest(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Claiming]:
-    """The same on the newest release that is built."""
-    with other_release(max(OTHER_RELEASES)) as plane:
+@asynccontextmanager
+async def on_release(
+    release: str, request: pytest.FixtureRequest, folder: Path
+) -> AsyncIterator[Claiming]:
+    """The same on kube-apiserver and kube-scheduler of another release."""
+    with other_release(release) as plane:
         install(plane)
         plane.start_kwok()
-        async with with_driver(Cluster(plane, "default", None), tmp_path) as opened:
+        async with with_driver(Cluster(plane, "default", None), folder) as opened:
             yield opened
         remember_uses(request.config, plane.logs)
 
@@ -281,9 +283,18 @@ async def test_resource_that_a_device_class_stands_for_gets_published_cards(
 
 
 async def test_claims_and_the_resource_of_a_class_on_the_newest_release(
-    on_newest: Claiming,
+    request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    await test_resource_that_a_device_class_stands_for_gets_published_cards(on_newest)
+    async with on_release(max(OTHER_RELEASES), request, tmp_path) as opened:
+        await test_resource_that_a_device_class_stands_for_gets_published_cards(opened)
+
+
+@pytest.mark.parametrize("release", ["1.34", "1.35"])
+async def test_claims_and_reclaim_on_releases_before(
+    request: pytest.FixtureRequest, tmp_path: Path, release: str
+) -> None:
+    async with on_release(release, request, tmp_path) as opened:
+        await test_reclaim_takes_borrowed_cards_of_claims_back(opened)
 
 
 async def test_claim_that_is_not_understood_is_refused_with_what_to_do(scene: Claiming) -> None:

@@ -1,8 +1,8 @@
 """Every overlay and every policy on other Kubernetes versions than the one of all other tests.
 
 kube-apiserver 1.36 emulates back to 1.33. `make other-planes` builds kube-apiserver and
-kube-scheduler of the oldest supported version and of the newest; they run here where they are
-built.
+kube-scheduler of other releases, among them the oldest supported one and the newest; they run here
+where they are built.
 """
 
 import json
@@ -43,12 +43,13 @@ def other_release(release: str, flags: Mapping[str, Sequence[str]] | None = None
     return ControlPlane(programs=programs, flags=flags)
 
 
-@pytest.fixture(scope="module", params=sorted((*EMULATED, *OTHER_RELEASES)))
+@pytest.fixture(scope="module", params=sorted({*EMULATED, *OTHER_RELEASES}))
 def other(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A control plane that emulates another version, or is of another release."""
+    """A control plane of another release, or one that emulates it where it is not built."""
     version: str = request.param
-    is_built = version in OTHER_RELEASES
-    with other_release(version) if is_built else ControlPlane(emulated=version) as plane:
+    is_built = version in OTHER_RELEASES and bool(find_other_binaries(version))
+    is_emulated = version in EMULATED and not is_built
+    with ControlPlane(emulated=version) if is_emulated else other_release(version) as plane:
         told = plane.admin.get("/version")
         assert told.get("emulationMinor", told["minor"]) == version.partition(".")[2]
         yield plane

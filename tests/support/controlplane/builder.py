@@ -20,7 +20,7 @@ from tests.support.controlplane.toolchain import find_go
 MODULES = Path(__file__).with_name("modules")
 KUBERNETES_VERSION = "1.36.3"
 #: Other releases that some tests run on, by their minor version; `make other-planes` builds them.
-OTHER_RELEASES = {"1.32": "1.32.13", "1.37": "1.37.2"}
+OTHER_RELEASES = {"1.32": "1.32.13", "1.34": "1.34.4", "1.35": "1.35.4", "1.37": "1.37.2"}
 OTHER_MODULES = Path(__file__).with_name("releases")
 #: kube-apiserver alone takes 3 minutes on two idle cores with an empty build cache.
 BUILD_TIMEOUT_S = 3600.0
