@@ -96,6 +96,13 @@ class Row(
         RestartPolicy,
         Meta(description="The pod's; Never if one of its containers has that."),
     ] = "Never"
+    device: Annotated[
+        str,
+        Meta(
+            description="The card that kube-scheduler allocated to the claim of a pod which shares"
+            " it: driver, pool and device. `cards` names its index from then on."
+        ),
+    ] = ""
     state: RowState
     epoch: Annotated[int, Meta(description="The plan that made the row; 0 for a direct pod.")] = 0
     reserved_at: Annotated[int, Meta(description="Unix seconds when the row was written.")] = 0
@@ -147,6 +154,9 @@ class Device(
     uuid: str = ""
     model: str = ""
     health: Literal["Healthy", "Unhealthy"] = "Healthy"
+    device: Annotated[
+        str, Meta(description="Driver, pool and device, where a DRA driver publishes the card.")
+    ] = ""
 
 
 class ForeignHold(Struct, kw_only=True, frozen=True, gc=False):

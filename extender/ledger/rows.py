@@ -141,7 +141,7 @@ def overbooked(gpu_node: GpuNode) -> list[str]:
     found = []
     for index in sorted({card.index for row in firm for card in row.cards}):
         place = f"{gpu_node.metadata.name}/gpu{index}"
-        milli, mib = _held_on(index, firm)
+        milli, mib = held_on(index, firm)
         device = devices.get(index)
         if device is None:
             found.append(f"{place}: rows hold a card that does not exist")
@@ -211,7 +211,7 @@ def _refuse_space(node: str, devices: Sequence[Device], rows: Rows, row: Row) ->
             against = firm
         else:
             against = others
-        milli, mib = _held_on(card.index, against)
+        milli, mib = held_on(card.index, against)
         free_milli, free_mib = MILLI_PER_GPU - milli, mib_of[card.index] - mib
         if card.milli > free_milli or card.memory_mib > free_mib:
             detail = (
@@ -258,7 +258,7 @@ def _had_nominated(own: Row | None, card: CardShare) -> bool:
     )
 
 
-def _held_on(index: int, rows: Iterable[Row]) -> tuple[int, int]:
+def held_on(index: int, rows: Iterable[Row]) -> tuple[int, int]:
     """Milli and MiB that `rows` hold of one card."""
     milli = mib = 0
     for row in rows:

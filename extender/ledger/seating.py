@@ -1,0 +1,83 @@
+"""Which card a share that a claim asks for is on: what the extender writes into a row before bind.
+
+kube-scheduler allocates such a share on the planned node, and picks the first card that has the
+memory. Pods that are released together may so get one another's cards. The row of the pod that is
+bound takes the card of its allocation; rows whose pods are yet to be allocated make room.
+"""
+
+from collections.abc import Collection, Sequence
+
+from msgspec.structs import replace
+
+from extender.api.kinds import Device, GpuNode, Row
+from extender.api.reasons import Reason, Refused
+from extender.api.units import MILLI_PER_GPU, share_milli
+from extender.ledger.rows import Rows, held_on, row_of
+
+
+def seat(gpu_node: GpuNode, uid: str, epoch: int, allocated: Collection[str]) -> Rows | Refused:
+    """The node's rows with the row of the pod `uid` and plan `epoch` on the card that is allocated
+    to its claim, or why that can't be. `allocated` are names of devices (`Device.device`).
+
+    The sums of every card stay within the card. Doing it twice changes nothing more.
+    """
+    rows, devices = tuple(gpu_node.spec.rows), gpu_node.status.devices
+    own = row_of(rows, uid)
+    if own is None or own.epoch != epoch or own.state == "nominated":
+        return Refused(Reason.PLAN_NOT_RESERVED, f"{uid} has no row of plan {epoch}")
+    if own.device or own.state == "bound":
+        return rows
+    card = next((each for each in devices if each.device and each.device in allocated), None)
+    pod = f"{own.namespace}/{own.name}"
+    if card is None:
+        detail = f"{pod}: its claims have no card of {gpu_node.metadata.name}"
+        return Refused(Reason.CLAIMS_NOT_MET, detail)
+    if card.health != "Healthy":
+        return Refused(Reason.CARD_UNHEALTHY, f"{pod}: {card.device} is unhealthy")
+    others = [row for row in rows if row.state != "nominated" and row.uid != uid]
+    loose = [row for row in others if _is_loose(row, card.index)]
+    fixed = [row for row in others if row not in loose]
+    seated = _on(own, card, fixed)
+    placed = _place_again(loose, devices, [*fixed, seated])
+    if placed is None or not _has_room(card, placed):
+        return Refused(Reason.CARDS_BUSY, f"{pod}: rows of other pods hold {card.device}")
+    after = {row.uid: row for row in placed}
+    return tuple(after.get(row.uid, row) for row in rows)
+
+
+def _is_loose(row: Row, index: int) -> bool:
+    """Whether the row is on the card, and nothing is allocated to its pod as far as it says."""
+    is_planned = row.state == "reserved" and row.epoch > 0 and not row.device
+    return is_planned and [card.index for card in row.cards] == [index]
+
+
+def _on(own: Row, card: Device, fixed: Sequence[Row]) -> Row:
+    """The row on the card. kube-scheduler counts memory alone, so milli, which are rounded up, are
+    at most what the card has left."""
+    (share,) = own.cards
+    left = MILLI_PER_GPU - held_on(card.index, fixed)[0]
+    milli = min(share_milli(share.memory_mib, card.memory_mib), left)
+    moved = replace(share, index=card.index, milli=max(1, milli))
+    return replace(own, cards=[moved], device=card.device)
+
+
+def _place_again(
+    loose: Sequence[Row], devices: Sequence[Device], placed: list[Row]
+) -> list[Row] | None:
+    """`placed` and the loose rows, each where it is or else on the first card with room; None where
+    one finds none."""
+    for row in sorted(loose, key=lambda each: (-each.cards[0].memory_mib, each.uid)):
+        (share,) = row.cards
+        for device in sorted(devices, key=lambda each: (each.index != share.index, each.index)):
+            moved = replace(row, cards=[replace(share, index=device.index)])
+            if device.health == "Healthy" and _has_room(device, [*placed, moved]):
+                placed = [*placed, moved]
+                break
+        else:
+            return None
+    return placed
+
+
+def _has_room(device: Device, rows: Sequence[Row]) -> bool:
+    milli, mib = held_on(device.index, rows)
+    return milli <= MILLI_PER_GPU and mib <= device.memory_mib
