@@ -49,12 +49,15 @@ def operations(case: PodCase, text: bytes | Raw, nri_plugin: str = "") -> list[O
     _leave_native_group(patch, case)
     _label(patch, case)
     _join_group(patch, case)
+    if case.delivery == "share":
+        for key in (names.ANNOTATION_MEMORY, names.ANNOTATION_MEMORY_BY):
+            patch.set(("metadata", "annotations", key), case.pod.metadata.annotation(key))
     if case.demand.wants_gpu:
         _annotate(patch, case)
         _request_milli(patch, case)
     if case.shares_cards:
         hide_cards(patch)
-        if nri_plugin:
+        if nri_plugin and case.delivery == "agent":
             _require(patch, case, nri_plugin)
     if case.demand.is_ours:
         _set_priority(patch, case)

@@ -2,7 +2,9 @@
 
 A pod of a project whose claims ask for whole cards requests as many thousands of
 `ballast.dev/gpu-milli` from then on, and so gets its gate, its rows and its quota as every other
-GPU pod. A claim that is not understood is refused with what is accepted (`extender.api.claims`).
+GPU pod. One whose claims ask for memory of a card gets the annotations of a pod that asks for a
+share in MiB. A claim that is not understood is refused with what is accepted
+(`extender.api.claims`).
 """
 
 from typing import Final
@@ -11,19 +13,22 @@ from msgspec import Struct, field
 
 from extender.api import names
 from extender.api.claims import (
+    ClaimedGpus,
     ClaimSpec,
     ClaimStatus,
     DeviceClass,
     DeviceClassSpec,
-    cards_of_claim,
     classes_of_claim,
+    gpus_of_claims,
 )
 from extender.api.demand import (
     GPU_ANNOTATIONS,
+    MEMORY,
     first_of,
     pod_name,
     read_milli,
     read_plugin_cards,
+    share_notes,
 )
 from extender.api.objects import Pod, PodResourceClaim
 from extender.api.reasons import Reason, Refused
@@ -81,7 +86,7 @@ def names_claims(pod: Pod, projects: ProjectIndex) -> bool:
 
 
 async def take_claims(pod: Pod, read: Read | None) -> Refused | None:
-    """Makes `pod` ask in milli-GPU for the whole cards that its claims ask for.
+    """Makes `pod` ask in our words for what its claims ask for.
 
     Refused, and the pod left as it is, where a claim cannot be read or is not understood, or where
     the pod asks for cards in another way as well.
@@ -90,11 +95,10 @@ async def take_claims(pod: Pod, read: Read | None) -> Refused | None:
         listed = pod.spec.resource_claims or []
         if len(listed) > MAX_CLAIMS:
             raise UnitError(f"spec.resourceClaims has {len(listed)} claims; {MAX_CLAIMS} are read")
-        n_cards = 0
-        for spec in await _read_specs(pod, read):
-            classes = {name: await _read_class(name, read) for name in classes_of_claim(spec)}
-            n_cards += cards_of_claim(spec, classes)
-        _ask(pod, n_cards)
+        specs = await _read_specs(pod, read)
+        named = {name for spec in specs for name in classes_of_claim(spec)}
+        classes = {name: await _read_class(name, read) for name in sorted(named)}
+        _ask(pod, gpus_of_claims(specs, classes))
     except UnitError as error:
         return Refused(Reason.INVALID_REQUEST, f"{pod_name(pod)}: spec.resourceClaims: {error}")
     return None
@@ -144,21 +148,42 @@ async def _read(kind: OwnerKind, namespace: str, name: str, read: Read | None) -
     return await read(Asked(kind, _VERSION, namespace, name, "", "")) if read else None
 
 
-def _ask(pod: Pod, n_cards: int) -> None:
+def _ask(pod: Pod, asked: ClaimedGpus) -> None:
     """Writes into the pod what its claims ask for; raises UnitError where it asks otherwise too."""
-    notes, stated = pod.metadata.annotations, read_milli(pod)
+    notes = pod.metadata.annotations or {}
+    if not asked.share_mib:
+        if names.ANNOTATION_MEMORY_BY in notes:
+            raise UnitError(f"they ask for no share; leave {names.ANNOTATION_MEMORY_BY} out")
+        _ask_for_cards(pod, asked)
+        return
+    mib = str(asked.share_mib)
+    others = {key for key in GPU_ANNOTATIONS if key in notes} - {MEMORY, names.ANNOTATION_MEMORY}
+    stated = share_notes(pod.metadata).get(MEMORY, mib)
+    if others or stated != mib or speaks(pod) or read_plugin_cards(pod):
+        raise _two_ways(asked)
+    pod.metadata.annotations = notes | {
+        names.ANNOTATION_MEMORY: mib,
+        names.ANNOTATION_MEMORY_BY: names.BY_CLAIM,
+    }
+
+
+def _ask_for_cards(pod: Pod, asked: ClaimedGpus) -> None:
+    notes, stated, milli = (
+        pod.metadata.annotations,
+        read_milli(pod),
+        asked.n_cards * MILLI_PER_GPU,
+    )
     has_other = first_of(notes, GPU_ANNOTATIONS) or speaks(pod) or read_plugin_cards(pod)
-    if n_cards and has_other:
+    if asked and has_other:
+        raise _two_ways(asked)
+    if stated not in (0, milli) and not has_other:
         raise UnitError(
-            f"{n_cards} whole GPUs are asked for by claims, and others in another way; use one way"
+            f"the claims ask for {asked}, and {names.GPU_MILLI} is {stated}; leave the latter out"
         )
-    if stated not in (0, n_cards * MILLI_PER_GPU) and not has_other:
-        raise UnitError(
-            f"the claims ask for {n_cards} whole GPUs, and {names.GPU_MILLI} is {stated}; leave the"
-            " latter out"
-        )
-    if n_cards and not stated:
+    if asked and not stated:
         resources = pod.spec.containers[0].resources
-        resources.requests = (resources.requests or {}) | {
-            names.GPU_MILLI: str(n_cards * MILLI_PER_GPU)
-        }
+        resources.requests = (resources.requests or {}) | {names.GPU_MILLI: str(milli)}
+
+
+def _two_ways(asked: ClaimedGpus) -> UnitError:
+    return UnitError(f"{asked} are asked for by claims, and others in another way; use one way")

@@ -29,6 +29,7 @@ import msgspec
 
 from extender.api import names
 from extender.api.demand import (
+    BY_CLAIMS,
     GROUP_LABELS,
     PREEMPTIBILITY_LABELS,
     PROJECT_LABELS,
@@ -260,7 +261,7 @@ def _no_daemon_set(case: PodCase) -> Refused | None:
     It has no gate, and with a MIG instance no milli-GPU, so the controller would not decide on it;
     the extender does not know which nodes give cards by claims.
     """
-    is_claim = case.delivery == "claim"
+    is_claim = case.delivery in BY_CLAIMS
     if not case.is_of_daemon_set or not (is_claim or case.demand.counted_milli):
         return None
     what = "ask for GPUs by claims" if is_claim else "have a MIG instance"

@@ -1,17 +1,19 @@
 """Cards that dynamic resource allocation gives: what of resource.k8s.io/v1 is read, and which
 claims are understood.
 
-A DeviceClass gives whole cards where its label `ballast.dev/cards-of` names the driver that
-publishes them. Of that driver, every device is a card whose attribute `type` is `gpu` or absent,
-and which is not allocated to several claims at once.
+A DeviceClass gives cards where its label `ballast.dev/cards-of` names the driver that publishes
+them. Of that driver, every device is a card whose attribute `type` is `gpu` or absent. One that
+may be allocated to several claims at once is a card where claims consume its memory, and nothing
+else of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct, field
 
 from extender.api import names
+from extender.api.claimed_memory import MEMORY, RequestPolicy, read_mib
 from extender.api.objects import ObjectMeta, Quantity
 from extender.api.units import UnitError
 
@@ -21,7 +23,10 @@ NVIDIA_DRIVER: Final = "gpu.nvidia.com"
 NO_CARDS: Final = "none"
 _CARD: Final = "gpu"
 _EXACT_COUNT: Final = "ExactCount"
-_REMEDY: Final = "ask for `exactly` so many devices of a DeviceClass (allocationMode ExactCount)"
+_REMEDY: Final = (
+    "ask for `exactly` so many devices of a DeviceClass (allocationMode ExactCount), or for a share"
+    " of one by `capacity` (requests: {memory: 10Gi})"
+)
 
 
 class DeviceAttribute(Struct, gc=False):
@@ -30,8 +35,9 @@ class DeviceAttribute(Struct, gc=False):
     string: str = ""
 
 
-class DeviceCapacity(Struct, gc=False):
+class DeviceCapacity(Struct, rename="camel", gc=False):
     value: Quantity = 0
+    request_policy: RequestPolicy | None = None
 
 
 class DeviceTaint(Struct, gc=False):
@@ -56,6 +62,12 @@ class SliceDevice(Struct, rename="camel", gc=False):
     def is_card(self) -> bool:
         """Whether it is a whole card that one claim gets: no part of one, and not shared."""
         return not self.allow_multiple_allocations and self.text("type") in ("", _CARD)
+
+    @property
+    def is_shared_card(self) -> bool:
+        """Whether it is a card of which several claims get memory, and nothing else."""
+        is_shared = bool(self.allow_multiple_allocations) and self.text("type") in ("", _CARD)
+        return is_shared and list(self.capacity or ()) == [MEMORY]
 
 
 class DevicePool(Struct, rename="camel", gc=False):
@@ -129,6 +141,12 @@ class AllocatedDevice(Struct, rename="camel", gc=False, frozen=True):
     pool: str = ""
     device: str = ""
     admin_access: bool | None = None
+    consumed_capacity: dict[str, Quantity] | None = None
+
+    @property
+    def id(self) -> str:
+        """What `device_id` gives for the device."""
+        return device_id(self.driver, self.pool, self.device)
 
 
 class DeviceAllocation(Struct, gc=False):
@@ -165,16 +183,44 @@ def driver_of_cards(device_class: DeviceClass) -> str | None:
     return NVIDIA_DRIVER if meta.name == NVIDIA_DRIVER else None
 
 
-def cards_of_claim(spec: ClaimSpec, classes: Mapping[str, DeviceClass | None]) -> int:
-    """Whole cards that the claim asks for; raises UnitError where that cannot be told.
+class ClaimedGpus(Struct, frozen=True):
+    """What a pod asks for by its claims: whole cards, or a share of one card in MiB."""
 
-    `classes` has every class that the claim names, None where there is no such class.
+    n_cards: int = 0
+    share_mib: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.n_cards or self.share_mib)
+
+    def __str__(self) -> str:
+        if self.share_mib:
+            return f"{self.share_mib} MiB of a GPU"
+        return f"{self.n_cards} whole GPUs"
+
+
+def device_id(driver: str, pool: str, device: str) -> str:
+    """The one name of a device in the cluster."""
+    return f"{driver}/{pool}/{device}"
+
+
+def gpus_of_claims(
+    specs: Iterable[ClaimSpec], classes: Mapping[str, DeviceClass | None]
+) -> ClaimedGpus:
+    """What all claims of a pod ask for; raises UnitError where that cannot be told.
+
+    `classes` has every class that the claims name, None where there is no such class.
     """
-    devices = spec.devices
-    n_cards = sum(_cards_of_request(each, classes) for each in devices.requests or ())
-    if n_cards and devices.constraints:
-        raise UnitError("constraints between its devices are not planned for; leave them out")
-    return n_cards
+    found = []
+    for spec in specs:
+        devices = spec.devices
+        asked = [_gpus_of_request(each, classes) for each in devices.requests or ()]
+        if any(asked) and devices.constraints:
+            raise UnitError("constraints between its devices are not planned for; leave them out")
+        found += [each for each in asked if each]
+    shares = [each for each in found if each.share_mib]
+    if shares and len(found) > 1:
+        raise UnitError("a share of a card is asked for and other cards besides; ask for one share")
+    return shares[0] if shares else ClaimedGpus(sum(each.n_cards for each in found))
 
 
 def classes_of_claim(spec: ClaimSpec) -> list[str]:
@@ -184,11 +230,13 @@ def classes_of_claim(spec: ClaimSpec) -> list[str]:
     return list(dict.fromkeys(sub.device_class_name for sub in subs))
 
 
-def _cards_of_request(request: DeviceRequest, classes: Mapping[str, DeviceClass | None]) -> int:
+def _gpus_of_request(
+    request: DeviceRequest, classes: Mapping[str, DeviceClass | None]
+) -> ClaimedGpus:
     subs = [sub for sub in (request.exactly, *(request.first_available or ())) if sub]
     drivers = [_driver_of(sub.device_class_name, classes) for sub in subs]
     if subs and not any(drivers):
-        return 0
+        return ClaimedGpus()
     exact = request.exactly
     if exact is None:
         raise UnitError(f"request {request.name:.63} has alternatives (firstAvailable); {_REMEDY}")
@@ -196,11 +244,25 @@ def _cards_of_request(request: DeviceRequest, classes: Mapping[str, DeviceClass 
         (exact.allocation_mode != _EXACT_COUNT, f"allocationMode {exact.allocation_mode:.20}"),
         (exact.admin_access, "adminAccess"),
         (exact.selectors, "selectors, which may leave no card of a node"),
-        (exact.capacity, "a part of a card (capacity)"),
     ):
         if is_there:
             raise UnitError(f"request {request.name:.63} has {what}; {_REMEDY}, and nothing else")
-    return exact.count
+    if exact.capacity is not None and exact.capacity.requests:
+        return ClaimedGpus(share_mib=_share_of(request.name, exact.capacity.requests, exact.count))
+    return ClaimedGpus(exact.count)
+
+
+def _share_of(name: str, asked: Mapping[str, Quantity], count: int) -> int:
+    """MiB of the share of one card that a request asks for."""
+    if other := sorted(asked.keys() - {MEMORY}):
+        raise UnitError(f"request {name:.63} has capacity {other[0]:.63}; only {MEMORY} is planned")
+    mib = read_mib(asked[MEMORY])
+    if not mib or count != 1:
+        raise UnitError(
+            f"request {name:.63} asks for {count} times {MEMORY} {asked[MEMORY]!s:.30}; a share is"
+            " of one card (count: 1), and a whole number of MiB, such as 10240Mi or 10Gi"
+        )
+    return mib
 
 
 def _driver_of(name: str, classes: Mapping[str, DeviceClass | None]) -> str:

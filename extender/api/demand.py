@@ -107,8 +107,11 @@ MIG_PATTERN: Final = (
 )
 _MIG = re.compile(MIG_PATTERN, re.ASCII)
 
-#: How a pod gets its cards: as the resource nvidia.com/gpu, from the node agent, or by a claim.
-Delivery = Literal["resource", "agent", "claim"]
+#: How a pod gets its cards: as the resource nvidia.com/gpu, from the node agent, or by a claim for
+#: whole cards or for a share of one.
+Delivery = Literal["resource", "agent", "claim", "share"]
+#: Those in which kube-scheduler allocates the cards.
+BY_CLAIMS: Final[tuple[Delivery, ...]] = ("claim", "share")
 
 
 def mig_slices(resource: str) -> int:
@@ -225,9 +228,13 @@ def read_milli(pod: Pod) -> int:
 
 def delivery_of(pod: Pod, demand: Demand) -> Delivery:
     """How the pod gets what it asks for. The webhook writes what claims ask for as milli-GPU, so a
-    pod with claims that asks for whole cards in no other way gets these by its claims."""
+    pod with claims that asks for whole cards in no other way gets these by its claims. Where it is
+    a share, the webhook says so in an annotation."""
     if not demand.wants_gpu or read_plugin_cards(pod):
         return "resource"
+    if demand.gpu_memory_mib and pod.spec.resource_claims:
+        by = pod.metadata.annotation(names.ANNOTATION_MEMORY_BY)
+        return "share" if by == names.BY_CLAIM else "agent"
     is_whole = (
         demand.milli == MILLI_PER_GPU and first_of(pod.metadata.annotations, GPU_ANNOTATIONS) == ""
     )

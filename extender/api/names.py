@@ -71,6 +71,9 @@ ANNOTATION_CARDS: Final = "ballast.dev/cards"
 ANNOTATION_FRACTION: Final = "ballast.dev/gpu-fraction"
 #: A share of one card, as so many MiB of its memory.
 ANNOTATION_MEMORY: Final = "ballast.dev/gpu-memory"
+#: Who gives the share of `ANNOTATION_MEMORY`, where that is a claim; the webhook writes both.
+ANNOTATION_MEMORY_BY: Final = "ballast.dev/gpu-memory-by"
+BY_CLAIM: Final = "claim"
 #: So many MiB of the card may be used, where its pool lends memory that no pod asked for.
 ANNOTATION_MEMORY_LIMIT: Final = "ballast.dev/gpu-memory-limit"
 #: Guaranteed share of compute time on each of the pod's cards, such as "0.25".

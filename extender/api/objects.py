@@ -240,6 +240,13 @@ class ContainerStatus(Struct, rename="camel", gc=False, kw_only=True):
     resources: Resources | None = None
 
 
+class PodClaimStatus(Struct, rename="camel", gc=False):
+    """The ResourceClaim that was made from a template for the claim `name` of the pod's spec."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(Struct, rename="camel", gc=False, kw_only=True):
     phase: str = ""
     nominated_node_name: str = ""
@@ -249,6 +256,7 @@ class PodStatus(Struct, rename="camel", gc=False, kw_only=True):
     init_container_statuses: list[ContainerStatus] | None = None
     allocated_resources: dict[str, Quantity] | None = None
     resources: Resources | None = None
+    resource_claim_statuses: list[PodClaimStatus] | None = None
 
 
 class Pod(Struct, gc=False):
@@ -260,6 +268,14 @@ class Pod(Struct, gc=False):
     def gates(self) -> list[str]:
         """Names of the scheduling gates that still hold the pod."""
         return [gate.name for gate in self.spec.scheduling_gates or ()]
+
+    @property
+    def claim_names(self) -> list[str]:
+        """Names of the pod's ResourceClaims that are there, each once."""
+        listed = [*(self.spec.resource_claims or ()), *(self.status.resource_claim_statuses or ())]
+        return list(
+            dict.fromkeys(each.resource_claim_name for each in listed if each.resource_claim_name)
+        )
 
     @property
     def is_terminal(self) -> bool:

@@ -4,8 +4,9 @@ A Binding carries the pod's UID and the resourceVersion on which it was decided,
 pod has changed since: a new plan, a row about to be freed, a deletion. After a failure or a missing
 answer, a live read of the pod decides, and the Binding is tried once more from there.
 
-A planned pod's row is only looked up. A direct pod's row is written here, before the Binding; rows
-are never freed here. Why a row that was once seen is enough: the controller frees the row of an
+A planned pod's row is only looked up, save where a claim gives it a share of a card: then the card
+is written into it. A direct pod's row is written here, before the Binding; rows are never freed
+here. Why a row that was once seen is enough: the controller frees the row of an
 unbound pod only after a patch of the pod, which moves its resourceVersion on.
 """
 
@@ -36,6 +37,7 @@ from extender.http.direct import DirectPlacer
 from extender.http.live import LiveReader
 from extender.http.metrics import Result
 from extender.http.room import Room
+from extender.http.shares import ShareSeater
 from extender.http.turns import KeyedLocks
 from extender.http.verbs.plan import check_plan
 from extender.http.wire import BadBodyError, ExtenderBindingArgs
@@ -100,12 +102,14 @@ class Binder:
         live: LiveReader,
         client: Client,
         placer: DirectPlacer,
+        seater: ShareSeater,
     ) -> None:
         self._book = book
         self._memory = memory
         self._live = live
         self._client = client
         self._placer = placer
+        self._seater = seater
         self._turns = KeyedLocks()
         #: The binds under way.
         self.room = Room()
@@ -177,7 +181,10 @@ class Binder:
         if row is Reason.PLAN_NOT_RESERVED:
             await self._live.read_node(node)
             row = check_plan(self._book, claim.uid, claim.plan)
-        return row if isinstance(row, Reason) else tuple(row.cards)
+        if isinstance(row, Reason):
+            return row
+        is_share = claim.facts.constraints.delivery == "share"
+        return await self._seater.seat(claim, claim.plan) if is_share else tuple(row.cards)
 
     async def _send(self, claim: PodClaim, node: str, cards: tuple[CardShare, ...]) -> bool:
         """Whether the Binding landed; False where only a live read can tell."""

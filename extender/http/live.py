@@ -8,10 +8,11 @@ from extender.http.book import Book
 from extender.http.metrics import LIVE_READS
 from extender.kube.client import Client
 from extender.kube.errors import NotFound
-from extender.kube.resources import GPU_NODES, PODS
+from extender.kube.resources import GPU_NODES, PODS, RESOURCE_CLAIMS
 
 _GPU_NODE_READS: Final = LIVE_READS.labels("GpuNode")
 _POD_READS: Final = LIVE_READS.labels("Pod")
+_CLAIM_READS: Final = LIVE_READS.labels("ResourceClaim")
 
 
 class LiveReader:
@@ -37,3 +38,16 @@ class LiveReader:
             return await self._client.get(PODS, name, namespace)
         except NotFound:
             return None
+
+    async def read_devices(self, pod: Pod) -> frozenset[str]:
+        """Names of all devices that are allocated to the pod's claims now."""
+        namespace, found = pod.metadata.namespace, set[str]()
+        for name in pod.claim_names:
+            _CLAIM_READS.inc()
+            try:
+                claim = await self._client.get(RESOURCE_CLAIMS, name, namespace)
+            except NotFound:
+                continue
+            allocation = claim.status.allocation
+            found.update(each.id for each in (allocation and allocation.devices.results) or ())
+        return frozenset(found)

@@ -20,6 +20,7 @@ from extender.http.direct import DirectPlacer
 from extender.http.handlers import Verbs
 from extender.http.live import LiveReader
 from extender.http.server import Address, Listener, ListenError, check_reach
+from extender.http.shares import ShareSeater
 from extender.http.tls import DEFAULT_CLIENTS, TlsFiles
 from extender.kube.anew import run_anew
 from extender.kube.client import Client
@@ -67,7 +68,8 @@ class Extender:
         live = LiveReader(client, self.book)
         ledger = Ledger(client, self.book.node)
         placer = DirectPlacer(self.book, live, ledger)
-        self.binder = Binder(self.book, memory, live, client, placer)
+        seater = ShareSeater(self.book, live, ledger)
+        self.binder = Binder(self.book, memory, live, client, placer, seater)
         self.verbs = Verbs(self.book, memory, live, self.binder)
         self._reflectors: list[Reflector[Any]] = [
             Reflector(client, resource, self._deliver, ends_on_restore=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from extender.api.claimed_memory import MemorySteps
 from extender.api.demand import Delivery, Demand
 from extender.api.kinds import CardShare, Device, GpuNode, GpuNodeStatus, Row
 from extender.api.objects import ObjectMeta, Taint
@@ -18,11 +19,12 @@ from extender.api.units import MILLI_PER_GPU
 #: In `card_free`: the node has no card of this index. Any negative figure means that nothing fits.
 ABSENT: Final = -1
 _FIRST_STRIDE: Final = 8
-#: How pods get cards of a node that no DRA driver publishes, of one with a DRA driver, and of one
-#: whose DeviceClass also stands for nvidia.com/gpu.
+#: How pods get cards of a node that no DRA driver publishes, of one with a DRA driver, of one whose
+#: DeviceClass also stands for nvidia.com/gpu, and of one whose driver lets claims share cards.
 BY_NODE: Final[frozenset[Delivery]] = frozenset({"resource", "agent"})
 BY_CLAIM: Final[frozenset[Delivery]] = frozenset({"claim"})
 BY_CLAIM_OR_RESOURCE: Final[frozenset[Delivery]] = frozenset({"claim", "resource"})
+BY_SHARE: Final[frozenset[Delivery]] = frozenset({"share"})
 
 
 def offers_of(ways: Iterable[Delivery]) -> frozenset[Delivery]:
@@ -196,7 +198,8 @@ class NodeFacts:
     with nominated rows included; so, like cards, they are negative while victims are leaving.
     `cpu_milli` and `memory_mib` are all that is allocatable, `counted_milli` all that its MIG
     instances stand for in milli-GPU; `free_counted` is what is left of the resources that are
-    counted one by one (MIG instances). `offers` is how pods can get its cards.
+    counted one by one (MIG instances). `offers` is how pods can get its cards; `share_steps` are
+    the amounts that its cards give where claims share them.
     """
 
     name: str
@@ -212,6 +215,7 @@ class NodeFacts:
     counted_milli: int = 0
     free_counted: Mapping[str, int] = field(default_factory=dict)
     offers: frozenset[Delivery] = BY_NODE
+    share_steps: frozenset[MemorySteps] = frozenset()
 
 
 @dataclass(slots=True)
@@ -222,8 +226,8 @@ class NodeTable:
     dropped rows and for nodes of which only the GpuNode is known yet. `free_cpu_milli` and
     `free_memory_mib` are int64[n], `free_pods` int32[n], `cpu_milli`, `memory_mib` and
     `counted_milli` (all that is allocatable) int64[n]. `free_counted` has a dict for nodes with
-    counted resources, else None; `offers` is how pods can get cards. `copy()` is what a snapshot
-    takes.
+    counted resources, else None; `offers` is how pods can get cards, and `share_steps` what claims
+    can get of them. `copy()` is what a snapshot takes.
     """
 
     cards: CardTable = field(default_factory=CardTable)
@@ -239,6 +243,7 @@ class NodeTable:
     counted_milli: "array[int]" = field(default_factory=lambda: array("q"))
     free_counted: list[dict[str, int] | None] = field(default_factory=list)
     offers: list[frozenset[Delivery]] = field(default_factory=list)
+    share_steps: list[frozenset[MemorySteps]] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Rows in the columns, dropped ones included."""
@@ -264,6 +269,7 @@ class NodeTable:
         self.counted_milli[ix] = facts.counted_milli
         self.free_counted[ix] = dict(facts.free_counted) or None
         self.offers[ix] = facts.offers
+        self.share_steps[ix] = facts.share_steps
         return ix
 
     def set_cards(self, gpu_node: GpuNode, n_foreign: int | None = None) -> int:
@@ -320,6 +326,7 @@ class NodeTable:
             counted_milli=self.counted_milli[:],
             free_counted=[dict(free) if free else None for free in self.free_counted],
             offers=list(self.offers),
+            share_steps=list(self.share_steps),
         )
 
     def fits_counted(self, ix: int, demand: Demand) -> bool:
@@ -348,6 +355,7 @@ class NodeTable:
             self.counted_milli.append(0)
             self.free_counted.append(None)
             self.offers.append(BY_NODE)
+            self.share_steps.append(frozenset())
 
     def _clear(self, ix: int) -> None:
         self.pool[ix] = ""
@@ -358,6 +366,7 @@ class NodeTable:
         self.cpu_milli[ix] = self.memory_mib[ix] = self.counted_milli[ix] = 0
         self.free_counted[ix] = None
         self.offers[ix] = BY_NODE
+        self.share_steps[ix] = frozenset()
 
 
 @dataclass(slots=True)

@@ -21,8 +21,17 @@ def device_class(name: str = DRIVER, *, cards_of: str = DRIVER, mapped: str = ""
     return _object("DeviceClass", {"name": name, "labels": labels}, spec)
 
 
-def resource_slice(node: str, n_cards: int) -> Manifest:
-    """What the driver publishes for the node."""
+#: Amounts of memory that a card gives to one claim.
+STEPS: Manifest = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}
+
+
+def resource_slice(node: str, n_cards: int, *, is_shared: bool = False) -> Manifest:
+    """What the driver publishes for the node: cards of 80 GiB, which claims may share.
+
+    Shared ones are listed the last first. kube-scheduler takes them as they are listed, so a row's
+    card is another than the plan's.
+    """
+    memory: Manifest = {"value": "80Gi"} | ({"requestPolicy": STEPS} if is_shared else {})
     spec = {
         "driver": DRIVER,
         "nodeName": node,
@@ -31,9 +40,10 @@ def resource_slice(node: str, n_cards: int) -> Manifest:
             {
                 "name": f"gpu-{ix}",
                 "attributes": {"model": {"string": "LATEST-GPU-MODEL"}},
-                "capacity": {"memory": {"value": "80Gi"}},
+                "capacity": {"memory": memory},
+                **({"allowMultipleAllocations": True} if is_shared else {}),
             }
-            for ix in range(n_cards)
+            for ix in (reversed(range(n_cards)) if is_shared else range(n_cards))
         ],
     }
     return _object("ResourceSlice", {"name": f"{node}-{DRIVER}"}, spec)
@@ -46,9 +56,14 @@ def template(name: str, n_cards: int, **exactly: Any) -> Manifest:
     )
 
 
-def claim(name: str, n_cards: int) -> Manifest:
+def share_template(name: str, memory: str) -> Manifest:
+    """A ResourceClaimTemplate for so much memory of a card."""
+    return template(name, 1, capacity={"requests": {"memory": memory}})
+
+
+def claim(name: str, n_cards: int, **exactly: Any) -> Manifest:
     """A ResourceClaim that is made directly."""
-    return _object("ResourceClaim", {"name": name}, claim_spec(n_cards))
+    return _object("ResourceClaim", {"name": name}, claim_spec(n_cards, **exactly))
 
 
 def claim_spec(n_cards: int, **exactly: Any) -> Manifest:

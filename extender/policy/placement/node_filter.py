@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from extender.api.demand import Delivery
+from extender.api.demand import BY_CLAIMS, Delivery
 from extender.api.objects import NodeSelector, NodeSelectorTerm, Taint, Toleration
 from extender.api.selectors import meets
 from extender.state.model import Constraints
@@ -19,8 +19,9 @@ _SOFT: Final = "PreferNoSchedule"
 #: Why a node whose cards come in another way does not do, by the way that the pod needs.
 _OTHER_DELIVERY: Final[Mapping[Delivery, str]] = {
     "resource": "give cards by ResourceClaims only",
-    "agent": "give whole cards by ResourceClaims, and no shares",
-    "claim": "give no cards by ResourceClaims",
+    "agent": "give cards by ResourceClaims only",
+    "claim": "give no whole cards by ResourceClaims",
+    "share": "give no shares by ResourceClaims",
 }
 
 
@@ -127,8 +128,8 @@ class NodeFilter:
     def _why_not(self, constraints: Constraints, ix: int) -> str:
         """What keeps such pods off the node, or nothing."""
         nodes = self._nodes
-        if constraints.delivery not in nodes.offers[ix]:
-            return _OTHER_DELIVERY[constraints.delivery]
+        if cause := self._why_not_given(constraints, ix):
+            return cause
         labels = nodes.labels[ix]
         if any(labels.get(key) != value for key, value in constraints.node_selector):
             return "lack a label of the node selector"
@@ -142,6 +143,19 @@ class NodeFilter:
         if affinity is not None and not selects(affinity, labels, nodes.cards.names[ix]):
             return "do not meet the node affinity"
         return self._why_not_again(constraints, nodes.cards.names[ix], labels)
+
+    def _why_not_given(self, constraints: Constraints, ix: int) -> str:
+        """Why the node's cards do not come in the way that the pod needs. A claim for a share has
+        to get just as much as it asks for, since that is what the ledger counts."""
+        if constraints.delivery not in self._nodes.offers[ix]:
+            return _OTHER_DELIVERY[constraints.delivery]
+        mib = constraints.share_mib
+        given = {steps.given_mib(mib) for steps in self._nodes.share_steps[ix]}
+        if not mib or given <= {mib}:
+            return ""
+        if 0 in given:
+            return f"give no claim as much as {mib} MiB of a card"
+        return f"would give {max(given)} MiB to a claim for {mib}, so ask for {max(given)}Mi"
 
     def _why_not_again(self, constraints: Constraints, name: str, labels: Mapping[str, str]) -> str:
         """What keeps pods off the node that the pods' own words do not say."""
@@ -158,7 +172,7 @@ def _says_nothing(constraints: Constraints) -> bool:
     """Whether only taints decide."""
     asked = constraints.node_selector or constraints.gpu_models or constraints.affinity
     placed = constraints.only_nodes or constraints.barred or constraints.volumes
-    return not (asked or placed or constraints.delivery == "claim")
+    return not (asked or placed or constraints.delivery in BY_CLAIMS)
 
 
 def tolerates(

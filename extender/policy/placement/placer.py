@@ -168,7 +168,10 @@ class Placer:
         """Hold a place on node `ix`, which has it, and there on `card` if one is named."""
         table = self.table(moment)
         indices: tuple[int, ...] = (card,)
-        if card < 0:
+        if pod.constraints.delivery == "share":
+            # As kube-scheduler does, which allocates it.
+            indices = tuple(kernel.pick_cards(table.cards, ix, pod.demand, kernel.FIRST_FIT))
+        elif card < 0:
             indices = tuple(pick_near(table, ix, pod.demand, self._rule(pod, pool)))
         shares = self.shares(ix, pod.demand, indices)
         self.sim.hold(ix, pod, shares)

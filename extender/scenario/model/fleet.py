@@ -58,7 +58,7 @@ class Mig(Written, frozen=True, kw_only=True):
 
 class Node(Written, frozen=True, kw_only=True):
     """A node and what it has. A model that is stated is a label of the node, too. `offers` is how
-    pods can get its cards; a DRA driver offers them by claims, and no shares."""
+    pods can get its cards; a DRA driver offers them by claims, whole or shared."""
 
     name: Name
     labels: dict[str, str] = {}

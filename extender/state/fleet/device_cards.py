@@ -1,30 +1,34 @@
 """Cards that dynamic resource allocation gives: those of each node, and how many of them pods hold.
 
-Published devices are one flat list per node, in order of their names. The driver picks the devices,
-so an index in a row of such a node stands for one of its cards, and not for a certain device: which
-device a pod has, the allocation of its claim says.
+Published devices are one flat list per node, in order of their names. kube-scheduler picks the
+devices. Where a claim gets whole cards, an index in a row stands for one of the node's cards, and
+not for a certain device: which device a pod has, the allocation of its claim says. Where claims
+share cards, the extender writes into the row which card it is (`extender.ledger.seating`).
+
+A node gives whole cards or shares. Where some of its cards are whole, the shared ones do not count.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from extender.api.claimed_memory import MEMORY, MemorySteps, memory_steps
 from extender.api.claims import (
     AllocatedDevice,
     DeviceClass,
     ResourceClaim,
     ResourceSlice,
     SliceDevice,
+    device_id,
     driver_of_cards,
 )
 from extender.api.demand import Delivery
 from extender.api.kinds import Device
 from extender.api.names import NVIDIA_GPU
-from extender.api.units import UnitError, parse_memory_floor
-from extender.state.nodes import BY_CLAIM, BY_CLAIM_OR_RESOURCE, BY_NODE
+from extender.api.units import UnitError, parse_memory, parse_memory_floor
+from extender.state.nodes import BY_CLAIM, BY_CLAIM_OR_RESOURCE, BY_NODE, BY_SHARE
 
 _MAX_CARDS: Final = 64
 _NUMBER: Final = re.compile(r"([0-9]+)")
@@ -32,12 +36,16 @@ K = TypeVar("K")
 
 
 class ClaimedCards(Struct, frozen=True, order=True):
-    """Cards of one node that are allocated to one pod; `uid` is the claim's where no pod has it."""
+    """Cards of one node that are allocated to one pod; `uid` is the claim's where no pod has it.
+
+    `mib` is how much of cards that claims share.
+    """
 
     namespace: str
     name: str
     uid: str
-    n_cards: int
+    devices: tuple[str, ...]
+    mib: int = 0
 
 
 class _Class(Struct, frozen=True):
@@ -52,6 +60,7 @@ class _Slice(Struct, frozen=True):
     pool: str
     generation: int
     cards: tuple[SliceDevice, ...]
+    shared: tuple[SliceDevice, ...]
     others: frozenset[str]
 
 
@@ -106,7 +115,10 @@ class DeviceCards:
             spec.pool.name,
             spec.pool.generation,
             tuple(device for device in devices if device.is_card),
-            frozenset(device.name for device in devices if not device.is_card),
+            tuple(device for device in devices if _steps(device) is not None),
+            frozenset(
+                device.name for device in devices if not device.is_card and _steps(device) is None
+            ),
         )
         self._slices[uid] = known
         self._of_node.setdefault(known.node, set()).add(uid)
@@ -152,21 +164,18 @@ class DeviceCards:
 
     def cards_of(self, node: str) -> tuple[Device, ...]:
         """The cards that drivers publish for the node; of a pool the newest generation counts."""
-        found = [
-            each for uid in self._of_node.get(node, ()) if self._gives(each := self._slices[uid])
-        ]
-        newest: dict[tuple[str, str], int] = {}
-        for each in found:
-            pool = each.driver, each.pool
-            newest[pool] = max(newest.get(pool, 0), each.generation)
+        given = self._given_by(node)
+        are_shared = self._are_shared(given)
         cards = [
             (each.driver, each.pool, _natural(card.name), card)
-            for each in found
-            if each.generation == newest[each.driver, each.pool]
-            for card in each.cards
+            for each in given
+            for card in (each.shared if are_shared else each.cards)
         ]
         cards.sort(key=lambda each: each[:3])
-        return tuple(_device(ix, card[3]) for ix, card in enumerate(cards[:_MAX_CARDS]))
+        return tuple(
+            _device(ix, device_id(driver, pool, card.name), card)
+            for ix, (driver, pool, _, card) in enumerate(cards[:_MAX_CARDS])
+        )
 
     def offers_of(self, node: str) -> frozenset[Delivery]:
         """How pods can get the cards of the node."""
@@ -174,22 +183,55 @@ class DeviceCards:
         drivers = {each.driver for each in slices if self._gives(each)}
         if not drivers:
             return BY_NODE
+        if self._are_shared(self._given_by(node)):
+            return BY_SHARE
         mapped = {each.driver for each in self._classes.values() if each.resource == NVIDIA_GPU}
         return BY_CLAIM_OR_RESOURCE if drivers & mapped else BY_CLAIM
 
+    def share_steps_of(self, node: str) -> frozenset[MemorySteps]:
+        """The amounts that the node's cards give where claims share them, else none."""
+        given = self._given_by(node)
+        if not self._are_shared(given):
+            return frozenset()
+        return frozenset(
+            steps for each in given for card in each.shared if (steps := _steps(card)) is not None
+        )
+
     def held_on(self, node: str) -> list[ClaimedCards]:
         """What is allocated of the cards of the node, by holder."""
-        held: Counter[tuple[str, str, str]] = Counter()
+        held: dict[tuple[str, str, str], dict[str, int]] = {}
         slices = [self._slices[uid] for uid in self._of_node.get(node, ())]
         pools = {(each.driver, each.pool) for each in slices if self._gives(each)}
-        others = {(each.driver, each.pool, name) for each in slices for name in each.others}
+        passed = {(each.driver, each.pool, name) for each in slices for name in each.others}
+        if not self._are_shared(self._given_by(node)):
+            shared = ((each, card) for each in slices for card in each.shared)
+            passed |= {(each.driver, each.pool, card.name) for each, card in shared}
         for uid in {uid for pool in pools for uid in self._claims_of_pool.get(pool, ())}:
             claim = self._claims[uid]
             for each in claim.devices:
                 is_here = (each.driver, each.pool) in pools
-                if is_here and (each.driver, each.pool, each.device) not in others:
-                    held[claim.holder] += 1
-        return sorted(ClaimedCards(*holder, n) for holder, n in held.items())
+                if is_here and (each.driver, each.pool, each.device) not in passed:
+                    devices = held.setdefault(claim.holder, {})
+                    devices[each.id] = devices.get(each.id, 0) + _consumed_mib(each)
+        return sorted(
+            ClaimedCards(*holder, tuple(sorted(devices)), sum(devices.values()))
+            for holder, devices in held.items()
+        )
+
+    def _given_by(self, node: str) -> list[_Slice]:
+        """Slices of the newest generation of every pool whose driver gives cards of the node."""
+        found = [
+            each for uid in self._of_node.get(node, ()) if self._gives(each := self._slices[uid])
+        ]
+        newest: dict[tuple[str, str], int] = {}
+        for each in found:
+            pool = each.driver, each.pool
+            newest[pool] = max(newest.get(pool, 0), each.generation)
+        return [each for each in found if each.generation == newest[each.driver, each.pool]]
+
+    def _are_shared(self, given: Iterable[_Slice]) -> bool:
+        """Whether claims share the cards of these slices, all of them."""
+        return any(each.shared for each in given) and not any(each.cards for each in given)
 
     def _gives(self, known: _Slice) -> bool:
         return any(known.driver == each.driver for each in self._classes.values())
@@ -199,7 +241,25 @@ class DeviceCards:
         return {self._slices[uid].node for pool in pools for uid in self._of_pool.get(pool, ())}
 
 
-def _device(index: int, card: SliceDevice) -> Device:
+def _steps(device: SliceDevice) -> MemorySteps | None:
+    """The amounts that claims can get of the card; None where it is none that claims share."""
+    if not device.is_shared_card or device.capacity is None:
+        return None
+    try:
+        return memory_steps(device.capacity[MEMORY].request_policy)
+    except UnitError:
+        return None
+
+
+def _consumed_mib(allocated: AllocatedDevice) -> int:
+    """MiB that the allocation takes of a card that claims share; 0 for a whole card."""
+    try:
+        return parse_memory((allocated.consumed_capacity or {}).get(MEMORY, 0))
+    except UnitError:
+        return 0
+
+
+def _device(index: int, device: str, card: SliceDevice) -> Device:
     """The card as the ledger has it; one with a taint gets no more pods."""
     memory = (card.capacity or {}).get("memory")
     try:
@@ -213,6 +273,7 @@ def _device(index: int, card: SliceDevice) -> Device:
         uuid=card.text("uuid"),
         model=card.text("productName", "model"),
         health="Unhealthy" if is_tainted else "Healthy",
+        device=device,
     )
 
 

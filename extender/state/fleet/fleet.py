@@ -185,7 +185,7 @@ class Fleet:
         uids, claimed = {row.uid for row in rows}, self.devices.held_on(name)
         found = beyond_rows(claimed, rows) if claimed else ()
         return {
-            each.uid: each.n_cards
+            each.uid: len(each.devices)
             for each in found
             if each.uid in uids or self.foreign.has_read_claims(each.uid)
         }
@@ -221,6 +221,7 @@ class Fleet:
                 resource: n - taken.counted.get(resource, 0) for resource, n in host.counted.items()
             },
             offers=self.devices.offers_of(name),
+            share_steps=self.devices.share_steps_of(name),
         )
 
     def _assert_host(self, name: str, ix: int) -> None:
@@ -235,6 +236,7 @@ class Fleet:
             nodes.counted_milli[ix],
             nodes.free_counted[ix] or {},
             nodes.offers[ix],
+            nodes.share_steps[ix],
         )
         want = (
             facts.pool,
@@ -246,6 +248,7 @@ class Fleet:
             facts.counted_milli,
             facts.free_counted,
             facts.offers,
+            facts.share_steps,
         )
         assert have == want, f"{name}: {have} is not {want}"
 

@@ -99,11 +99,15 @@ class ForeignPods:
 
 def beyond_rows(claimed: Iterable[ClaimedCards], rows: Iterable[Row]) -> list[ClaimedCards]:
     """What is allocated to claims beyond the rows of the pods that have it."""
-    of_row = {row.uid: len(row.cards) for row in rows}
+    of_row = {row.uid: row.cards for row in rows}
     found = []
     for each in claimed:
-        if (beyond := each.n_cards - of_row.get(each.uid, 0)) > 0:
-            found.append(structs.replace(each, n_cards=beyond))
+        cards = of_row.get(each.uid, ())
+        beyond = len(each.devices) - len(cards)
+        if beyond <= 0 and each.mib > sum(card.memory_mib for card in cards):
+            beyond = 1
+        if beyond > 0:
+            found.append(structs.replace(each, devices=each.devices[-beyond:]))
     return found
 
 
@@ -116,13 +120,17 @@ def merged_holds(
     """What is held without a row of a node with `n_cards`, by claims and by foreign pods: the first
     of them up to that many.
 
-    A pod whose claims are known counts by these alone.
+    A pod whose claims are known counts by these alone. A card of which several claims have a share
+    counts as held by the first of them.
     """
-    holders = {each.uid for each in claimed}
-    listed = [
-        ForeignHold(uid=each.uid, namespace=each.namespace, name=each.name, gpus=each.n_cards)
-        for each in beyond_rows(claimed, rows)
-    ]
+    holders, seen = {each.uid for each in claimed}, set[str]()
+    listed = []
+    for each in beyond_rows(claimed, rows):
+        gpus = len(set(each.devices) - seen)
+        seen.update(each.devices)
+        listed.append(
+            ForeignHold(uid=each.uid, namespace=each.namespace, name=each.name, gpus=gpus)
+        )
     listed += [hold for hold in pods if hold.uid not in holders]
     found = []
     for hold in listed:

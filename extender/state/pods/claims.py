@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from extender.api.demand import Delivery
+from extender.api.demand import BY_CLAIMS, Delivery
 from extender.api.objects import NodeSelector, Pod
 from extender.api.reasons import Reason, Refused
 
@@ -53,7 +53,7 @@ def read_doubts(pod: Pod, delivery: Delivery = "resource") -> str:
         "topologySpreadConstraints": any(
             spread.when_unsatisfiable == _DO_NOT_SCHEDULE for spread in spreads
         ),
-        "resourceClaims": bool(spec.resource_claims) and delivery != "claim",
+        "resourceClaims": bool(spec.resource_claims) and delivery not in BY_CLAIMS,
     }
     return ", ".join(what for what, is_asked in found.items() if is_asked)
 

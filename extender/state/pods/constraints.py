@@ -60,9 +60,11 @@ def share(constraints: Constraints) -> Constraints:
     return _shared.one_for(constraints) or constraints
 
 
-def read_constraints(pod: Pod, delivery: Delivery = "resource") -> Constraints | None:
+def read_constraints(
+    pod: Pod, delivery: Delivery = "resource", gpu_memory_mib: int = 0
+) -> Constraints | None:
     """Where the pod, which gets its cards by `delivery`, may run; None where it says so in more
-    than `MAX_BYTES`."""
+    than `MAX_BYTES`. `gpu_memory_mib` is what it asks for in MiB."""
     spec = pod.spec
     affinity = spec.affinity or _NO_AFFINITY
     to_nodes = affinity.node_affinity
@@ -82,6 +84,7 @@ def read_constraints(pod: Pod, delivery: Delivery = "resource") -> Constraints |
             only_nodes=() if is_bound else narrowed.nodes,
             barred=() if is_bound else tuple((at.name, at.until) for at in refusals.nodes),
             delivery=delivery,
+            share_mib=gpu_memory_mib if delivery == "share" else 0,
         )
     )
 

@@ -157,11 +157,13 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
 
         Pods of a group are planned together or not at all, whether they have our gate or not. Work
         that may not be evicted stays within its quota, so one program alone counts it: the
-        extender could place such a pod while the controller gives the same quota to another.
+        extender could place such a pod while the controller gives the same quota to another. Nor
+        does the extender know which nodes give shares by claims.
         """
         has_plan = self.is_gated or self.plan or self.was_revoked
         is_preemptible = names.is_preemptible(self.priority, self.preemptibility)
-        return is_preemptible and not (has_plan or self.group)
+        is_share = self.constraints.delivery == "share"
+        return is_preemptible and not (has_plan or self.group or is_share)
 
     def hold_on(self, node: str) -> HostHold:
         """What the pod takes of the node where it is or is meant to be."""
@@ -207,7 +209,8 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
     held = held_of_host(pod)
     gang, compute, (checkpoint_s, weight, run_s), problem = _read_words(pod, asked)
     delivery = delivery_of(pod, asked)
-    constraints, labels = read_constraints(pod, delivery), _share_labels(meta.labels or {})
+    constraints = read_constraints(pod, delivery, asked.gpu_memory_mib)
+    labels = _share_labels(meta.labels or {})
     problem = problem or _refuse_gate(pod, asked) or _refuse_large(meta, constraints, labels)
     kind, replica = meta.label(names.LABEL_WORKLOAD_KIND), read_replica(meta)
     preemptibility = first_of(meta.labels, PREEMPTIBILITY_LABELS)

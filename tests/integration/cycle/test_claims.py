@@ -39,8 +39,13 @@ class Claiming(Asking):
 
 
 @asynccontextmanager
-async def with_driver(cluster: Cluster, folder: Path) -> AsyncIterator[Claiming]:
-    """team-a and team-b have a quota of two; the webhooks and `ballast view` run."""
+async def with_driver(
+    cluster: Cluster, folder: Path, *, is_shared: bool = False
+) -> AsyncIterator[Claiming]:
+    """team-a and team-b have a quota of two; the webhooks and `ballast view` run.
+
+    Claims may share the cards that the driver publishes, or get whole ones.
+    """
     async with Claiming.open(cluster, n_nodes=1, cards=4) as opened:
         assert isinstance(opened, Claiming)
         admin, webhooks = opened.admin, opened.installation.webhooks(folder)
@@ -48,7 +53,8 @@ async def with_driver(cluster: Cluster, folder: Path) -> AsyncIterator[Claiming]
         admin.post(f"{device_cards.PATH}/deviceclasses", device_cards.device_class())
         await asyncio.to_thread(cluster.add_nodes, GpuNodes(2, gpus=0, prefix="dra"))
         for node in NODES:
-            admin.post(f"{device_cards.PATH}/resourceslices", device_cards.resource_slice(node, 2))
+            published = device_cards.resource_slice(node, 2, is_shared=is_shared)
+            admin.post(f"{device_cards.PATH}/resourceslices", published)
         try:
             await asyncio.to_thread(webhooks.start)
             await asyncio.to_thread(opened.view.start)

@@ -216,10 +216,10 @@ def _asked(notes: Mapping[str, str], spec: Any) -> Asked | None:
 
 def _read_asked(notes: Mapping[str, str], spec: Any) -> Asked | None:
     devices = int(notes.get("gpu-fraction-num-devices", "1"))
-    if "gpu-fraction" in notes:
-        return Asked(devices, int(Decimal(notes["gpu-fraction"]) * MILLI), 0)
-    if "gpu-memory" in notes:
-        return Asked(devices, 0, int(notes["gpu-memory"]))
+    if fraction := _note(notes, "gpu-fraction"):
+        return Asked(devices, int(Decimal(fraction) * MILLI), 0)
+    if memory := _note(notes, "gpu-memory"):
+        return Asked(devices, 0, int(memory))
     whole = _resource(spec, names.NVIDIA_GPU)
     if whole:
         return Asked(whole, MILLI, 0)
@@ -227,6 +227,11 @@ def _read_asked(notes: Mapping[str, str], spec: Any) -> Asked | None:
     if milli:
         return Asked(max(1, milli // MILLI), min(milli, MILLI), 0)
     return None
+
+
+def _note(notes: Mapping[str, str], key: str) -> str:
+    """The annotation, with our prefix or without."""
+    return notes.get(f"ballast.dev/{key}") or notes.get(key, "")
 
 
 def _resource(spec: Any, name: str) -> int:

@@ -77,6 +77,11 @@ class PodBuilder(Builder):
         self._requests[names.GPU_MILLI] = MILLI_PER_GPU * n_cards
         return self
 
+    def claims_mib(self, mib: int) -> Self:
+        """A share of one card by a ResourceClaim, as the webhook leaves such a pod."""
+        self.claims(1).needs_mib(mib)
+        return self.notes({names.ANNOTATION_MEMORY_BY: names.BY_CLAIM})
+
     def needs_mib(self, mib: int, *, devices: int = 1) -> Self:
         self.notes({MEMORY: str(mib)})
         if devices > 1:

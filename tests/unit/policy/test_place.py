@@ -5,9 +5,12 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
+from extender.api.claimed_memory import MemorySteps
+from extender.api.reasons import Reason
 from extender.policy.decide import decide
 from extender.policy.plan import Plan
 from extender.state.model import Constraints, PlacementRule
+from extender.state.nodes import BY_SHARE
 from tests.support.snapshots import Cluster, counts, statuses
 
 SLICE = "nvidia.com/mig-1g.5gb"
@@ -31,6 +34,42 @@ def pool_of(rule: PlacementRule, **view: PlacementRule) -> Cluster:
     cluster.pool("default", rule, **view)
     cluster.project("a", 100)
     return cluster
+
+
+SHARE = Constraints(delivery="share", share_mib=10240)
+
+
+class TestSharesByClaims:
+    """kube-scheduler allocates them: the first card that has the memory."""
+
+    def cluster(self, rule: PlacementRule, *steps: MemorySteps) -> Cluster:
+        cluster = pool_of(rule)
+        cluster.node("n0", 3, mib=81920, offers=BY_SHARE, share_steps=frozenset(steps))
+        return cluster
+
+    @pytest.mark.parametrize("rule", ["binpack", "spread", "best-fit", "first-fit", "fgd"])
+    def test_first_card_with_room_is_taken_by_every_rule(self, rule: PlacementRule) -> None:
+        cluster = self.cluster(rule, MemorySteps())
+        cluster.job("full", "a", mib=75776, on="n0", cards=[0])
+        cluster.job("most", "a", mib=61440, on="n0", cards=[2])
+        cluster.job("new", "a", mib=10240, constraints=SHARE)
+        assert places(decide(cluster.snapshot())) == {"new-0": ("n0", [1])}
+
+    @pytest.mark.parametrize(
+        ("steps", "said"),
+        [
+            (MemorySteps(step=20 * 2**30), "so ask for 20480Mi"),
+            (MemorySteps(most=2**30), "give no claim as much as 10240 MiB"),
+        ],
+    )
+    def test_card_that_gives_another_amount_is_passed_over(
+        self, steps: MemorySteps, said: str
+    ) -> None:
+        cluster = self.cluster("binpack", steps)
+        cluster.job("new", "a", mib=10240, constraints=SHARE)
+        (waiting,) = decide(cluster.snapshot()).waits.values()
+        assert waiting.reason is Reason.NO_MATCHING_NODE
+        assert said in waiting.detail
 
 
 class TestRules:

@@ -6,10 +6,12 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from extender.api.claimed_memory import MemorySteps
 from extender.api.claims import DeviceClass, ResourceClaim, ResourceSlice
 from extender.api.events import Removed, Upserted
+from extender.api.kinds import CardShare
 from extender.state.cluster import ClusterState
-from extender.state.nodes import BY_CLAIM, BY_CLAIM_OR_RESOURCE, BY_NODE
+from extender.state.nodes import BY_CLAIM, BY_CLAIM_OR_RESOURCE, BY_NODE, BY_SHARE
 from tests.support.builders import gpu_node, node, pod, row, whole
 
 DRIVER = "gpu.example.com"
@@ -70,6 +72,11 @@ def allocated(name: str, *devices: str, to: str = "", **more: Any) -> ResourceCl
     return msgspec.convert({"metadata": meta, "status": status}, type=ResourceClaim)
 
 
+def consumed(name: str, device: str, gib: int, to: str = "") -> ResourceClaim:
+    """A claim that has so much memory of a card."""
+    return allocated(name, device, to=to, consumedCapacity={"memory": f"{gib}Gi"}, shareID="s")
+
+
 def host(gpus: int = 0) -> Any:
     return node("n1").gpus(gpus).host("64", "64Gi").build()
 
@@ -101,10 +108,14 @@ def test_a_node_is_not_counted_twice_where_its_labels_tell_cards_as_well() -> No
     "said",
     [
         {"attributes": {"gpu.example.com/type": {"string": "mig"}}},
-        {"allowMultipleAllocations": True},
+        {"allowMultipleAllocations": True, "attributes": {"a/type": {"string": "mig"}}},
+        {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "80Gi"}, "cores": {}}},
+        {"allowMultipleAllocations": True, "capacity": {}},
     ],
 )
-def test_parts_of_cards_and_cards_that_claims_share_are_no_cards(said: dict[str, Any]) -> None:
+def test_parts_of_cards_and_devices_that_share_more_than_memory_are_no_cards(
+    said: dict[str, Any],
+) -> None:
     state = state_of(host(), device_class(), published("gpu-0-mig-1", **said))
     assert state.differences().to_create == {}
 
@@ -169,6 +180,29 @@ def test_class_that_is_made_anew_stays_when_the_end_of_the_old_one_is_told() -> 
     assert offers(state) is BY_CLAIM
 
 
+SHARED: dict[str, Any] = {"allowMultipleAllocations": True}
+
+
+def test_a_node_whose_cards_are_all_shared_by_claims_offers_shares() -> None:
+    state = state_of(host(), device_class(mapped="nvidia.com/gpu"), ledger())
+    state.apply(Upserted(published("gpu-0", "gpu-1", **SHARED)))
+    assert offers(state) is BY_SHARE
+    assert [each.device for each in state.differences().to_describe["n1"]] == [
+        f"{DRIVER}/n1/gpu-0",
+        f"{DRIVER}/n1/gpu-1",
+    ]
+
+
+def test_cards_that_claims_share_do_not_count_beside_whole_ones() -> None:
+    state = state_of(host(), device_class(), published("gpu-0", **SHARED), ledger())
+    whole_cards = published("gpu-1")
+    whole_cards.metadata.uid = "uid-second-slice"
+    state.apply(Upserted(whole_cards))
+    state.apply(Upserted(consumed("theirs", "gpu-0", 10, to="stranger")))
+    assert [each.device for each in state.differences().to_describe["n1"]] == [f"{DRIVER}/n1/gpu-1"]
+    assert (offers(state), free_cards(state)) == (BY_CLAIM, [1000, 1000])
+
+
 # -- what claims hold ------------------------------------------------------------------------
 
 
@@ -218,6 +252,39 @@ def test_access_of_an_administrator_holds_no_card() -> None:
     assert free_cards(state) == [1000, 1000]
 
 
+def sharing(*rows: Any) -> ClusterState:
+    """A node with two cards that claims share."""
+    return state_of(host(), device_class(), published("gpu-0", "gpu-1", **SHARED), ledger(*rows))
+
+
+def test_share_that_is_allocated_without_a_row_holds_its_card_once() -> None:
+    state = sharing()
+    for name in ("first", "second"):
+        state.apply(Upserted(consumed(name, "gpu-0", 10, to=name)))
+    assert free_cards(state) == [1000, 0]
+    assert [hold.name for hold in state.differences().foreign["n1"]] == ["first"]
+
+
+def test_claim_that_holds_more_of_a_card_than_its_row_is_beyond_it() -> None:
+    ours = pod("a").claims_mib(10240).bound("n1").build()
+    state = sharing(row(ours, [CardShare(0, 125, 10240)], "bound"))
+    state.apply(Upserted(ours))
+    state.apply(Upserted(consumed("a-claim", "gpu-0", 10, to="a")))
+    assert (free_cards(state), state.foreign_pods()) == ([875, 1000], [])
+    state.apply(Upserted(consumed("a-claim", "gpu-0", 20, to="a")))
+    (beyond,) = state.foreign_pods()
+    assert (beyond.facts.name, beyond.is_beyond_row) == ("a", True)
+
+
+def test_amounts_that_shared_cards_give_are_known_of_their_node() -> None:
+    policy = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi", "max": "40Gi"}}
+    capacity = {"memory": {"value": "80Gi", "requestPolicy": policy}}
+    state = state_of(host(), device_class(), ledger())
+    state.apply(Upserted(published("gpu-0", **SHARED | {"capacity": capacity})))
+    nodes = state.snapshot(0).nodes
+    assert nodes.share_steps[nodes.ix_of("n1") or 0] == {MemorySteps(2**30, 40 * 2**30, 2**30)}
+
+
 # -- which pods get them ---------------------------------------------------------------------
 
 
@@ -230,6 +297,8 @@ def test_access_of_an_administrator_holds_no_card() -> None:
         (pod("a").claims(2), "claim"),
         (pod("a").claims(1).needs(1000), "resource"),
         (pod("a").claims(1).needs(500), "agent"),
+        (pod("a").claims(1).needs_mib(4096), "agent"),
+        (pod("a").claims_mib(4096), "share"),
     ],
 )
 def test_pod_gets_its_cards_in_the_way_that_it_asks(built: Any, delivery: str) -> None:

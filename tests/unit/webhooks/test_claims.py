@@ -1,4 +1,5 @@
-"""Whole cards that a pod asks for by ResourceClaims, and claims that are not understood."""
+"""What a pod asks for by ResourceClaims: whole cards or a share of one; and claims that are not
+understood."""
 
 import asyncio
 import copy
@@ -22,6 +23,10 @@ GATE = {"name": names.GATE}
 def request(device_class: str = "cards", **exactly: Any) -> dict[str, Any]:
     exact = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": 1}
     return {"name": "r", "exactly": exact | exactly}
+
+
+def share(memory: str, device_class: str = "cards") -> dict[str, Any]:
+    return request(device_class, capacity={"requests": {"memory": memory}})
 
 
 def claims(*requests: dict[str, Any], **devices: Any) -> dict[str, Any]:
@@ -115,6 +120,29 @@ def test_webhook_that_is_called_again_finds_what_it_wrote() -> None:
     assert stored(again, reading) == again.body
 
 
+@pytest.mark.parametrize("device_class", ["cards", "gpu.nvidia.com"])
+def test_pod_asks_in_mib_for_the_memory_of_a_card_that_its_claim_asks_for(
+    device_class: str,
+) -> None:
+    reading = reader({"ten": claims(share("10Gi", device_class)), "nic": claims(request("nics"))})
+    after = stored(claiming("nic", "ten"), reading)
+    notes = after["metadata"]["annotations"]
+    assert (notes[names.ANNOTATION_MEMORY], milli(after)) == ("10240", "1")
+    assert notes[names.ANNOTATION_MEMORY_BY] == names.BY_CLAIM
+    assert after["spec"]["schedulingGates"] == [GATE]
+    again = claiming()
+    again.body = after
+    assert stored(again, reading) == after
+
+
+def test_pod_with_a_share_by_claim_does_not_need_the_plugin_of_the_node_agent() -> None:
+    reading, built = reader({"ten": claims(share("10Gi"))}), claiming("ten")
+    found = read(built)
+    assert asyncio.run(take_claims(found, reading)) is None
+    decision = judge(found, request_for(built), usual_index(), NO_OWNER, "plugin")
+    assert "required-plugins" not in str(decision.ops)
+
+
 def test_claim_for_devices_that_are_no_cards_leaves_the_pod_as_it_is() -> None:
     after = stored(claiming("nic"), reader({"nic": claims(request("nics"))}))
     assert "schedulingGates" not in after["spec"]
@@ -133,10 +161,36 @@ REFUSED = {
     "all": (request(allocationMode="All"), "allocationMode All"),
     "admin": (request(adminAccess=True), "adminAccess"),
     "selectors": (request(selectors=[{"cel": {"expression": "true"}}]), "selectors"),
-    "a part": (request(capacity={"requests": {"memory": "10Gi"}}), "a part of a card"),
+    "other capacity": (request(capacity={"requests": {"cores": "10"}}), "only memory is planned"),
+    "two shares": (request(count=2, capacity={"requests": {"memory": "1Gi"}}), "of one card"),
+    "no memory": (request(capacity={"requests": {"memory": "0"}}), "such as 10240Mi"),
+    "odd memory": (request(capacity={"requests": {"memory": "10G"}}), "a whole number of MiB"),
     "class without label": (request("unknown"), "an administrator labels it ballast.dev/cards-of"),
     "no class": (request("absent"), "there is no DeviceClass absent"),
 }
+
+
+@pytest.mark.parametrize("others", [(request(),), (share("1Gi"),)])
+def test_share_and_other_cards_in_one_pod_are_refused(others: Any) -> None:
+    reading = reader({"t": claims(share("10Gi"), *others)})
+    assert "ask for one share" in refusal(claiming("t"), reading)
+    reading = reader({"t": claims(share("10Gi")), "u": claims(*others)})
+    assert "ask for one share" in refusal(claiming("t", "u"), reading)
+
+
+@pytest.mark.parametrize(
+    "notes", [{"gpu-memory": "4096"}, {names.ANNOTATION_FRACTION: "0.5"}, {"gpu-fraction": "0.5"}]
+)
+def test_share_that_is_asked_for_in_another_way_as_well_is_refused(notes: Any) -> None:
+    reading = reader({"ten": claims(share("10Gi"))})
+    assert "use one way" in refusal(claiming("ten").noted(notes), reading)
+
+
+def test_annotation_of_a_share_by_claims_without_one_is_refused() -> None:
+    built = claiming("nic").noted({names.ANNOTATION_MEMORY_BY: "claim", "gpu-memory": "10240"})
+    assert "leave ballast.dev/gpu-memory-by out" in refusal(
+        built, reader({"nic": claims(request("nics"))})
+    )
 
 
 @pytest.mark.parametrize(("asked", "said"), REFUSED.values(), ids=REFUSED)

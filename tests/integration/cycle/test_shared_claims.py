@@ -1,0 +1,195 @@
+"""Shares of cards by ResourceClaims (consumable capacity), on the real API server, kube-scheduler
+and claim controller. Two nodes have two cards of 80 GiB each that claims may share.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from extender.api import names
+from extender.api.units import parse_memory
+from tests.integration.cycle.test_claims import NODES, Claiming, make, placed, rows, with_driver
+from tests.support import device_cards
+from tests.support.auditor import Auditor
+from tests.support.controlplane.handles import Cluster
+
+pytestmark = pytest.mark.timeout(240)
+GIB = 1024
+#: Of node and device: pod and MiB.
+Held = dict[str, list[tuple[str, int]]]
+
+
+@pytest.fixture
+async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIterator[Claiming]:
+    """Ends at rest."""
+    async with with_driver(cluster, tmp_path, is_shared=True) as opened:
+        for project in ("team-a", "team-b"):
+            for gib in (10, 20, 30, 40, 50, 80):
+                share = device_cards.share_template(f"gib-{gib}", f"{gib}Gi")
+                make(opened, project, share)
+        yield opened
+        await audited.finish()
+
+
+def sharing(name: str, gib: int) -> dict[str, Any]:
+    return device_cards.pod(name, of_template=f"gib-{gib}")
+
+
+def by_rows(scene: Claiming) -> Held:
+    found: Held = {}
+    for node in scene.get("gpunodes")["items"]:
+        for row in node["spec"].get("rows", []):
+            if node["metadata"]["name"] not in NODES:
+                continue
+            (card,) = row["cards"]
+            device = node["status"]["devices"][card["index"]]["device"]
+            assert row.get("device", device) == device
+            found.setdefault(device, []).append((row["name"], card["memoryMiB"]))
+    return found
+
+
+def by_claims(scene: Claiming) -> Held:
+    found: Held = {}
+    for claim in scene.admin.get(f"{device_cards.PATH}/resourceclaims")["items"]:
+        status = claim.get("status", {})
+        for given in status.get("allocation", {}).get("devices", {}).get("results", []):
+            device = "/".join(given[key] for key in ("driver", "pool", "device"))
+            mib = parse_memory(given["consumedCapacity"]["memory"])
+            found.setdefault(device, []).append((status["reservedFor"][0]["name"], mib))
+    return found
+
+
+def agree(scene: Claiming) -> bool:
+    """Whether the ledger says of every card what kube-scheduler allocated of it."""
+    said, given = by_rows(scene), by_claims(scene)
+    assert all(sum(mib for _, mib in held) <= 80 * GIB for held in said.values())
+    return _sorted(said) == _sorted(given)
+
+
+def _sorted(held: Held) -> Held:
+    return {device: sorted(pods) for device, pods in held.items() if pods}
+
+
+async def test_pod_with_a_claim_for_memory_gets_a_share_and_counts_for_its_project(
+    scene: Claiming,
+) -> None:
+    made = make(scene, "team-a", sharing("ten", 10))
+    assert made["metadata"]["annotations"][names.ANNOTATION_MEMORY] == "10240"
+    assert made["spec"]["schedulingGates"] == [{"name": names.GATE}]
+    await scene.until_bound("team-a", 1)
+    await scene.until(lambda: agree(scene), "row and allocation to agree")
+    node = rows(scene)["ten"][0]
+    # kube-scheduler took the card that is listed first.
+    assert list(by_rows(scene)) == [f"{device_cards.DRIVER}/{node}/gpu-1"]
+    used = [node["spec"].get("used") for node in scene.get("gpunodes")["items"]]
+    assert "0.125" in used
+    # Whole cards by claims are on no node here, and shares by the node agent neither.
+    make(scene, "team-b", device_cards.pod("whole", of_template="of-1"))
+    assert await placed(scene, "team-b", "whole") == "NoMatchingNode"
+    told = await scene.answer("why", "whole", "-n", "team-b")
+    assert "give no whole cards by ResourceClaims" in str(told)
+
+
+async def test_pods_that_are_released_together_end_on_the_cards_that_their_rows_say(
+    scene: Claiming,
+) -> None:
+    """Sizes that fill cards in some orders only: what kube-scheduler refuses is planned again."""
+    sizes = (50, 30, 50, 30, 40, 40, 10, 20)
+    for ix, gib in enumerate(sizes):
+        make(scene, ("team-a", "team-b")[ix % 2], sharing(f"p{ix}-{gib}", gib))
+    await scene.until_bound("team-a", 4)
+    await scene.until_bound("team-b", 4)
+    await scene.until(lambda: agree(scene), "rows and allocations to agree")
+    assert Counter(mib for held in by_rows(scene).values() for _, mib in held) == Counter(
+        gib * GIB for gib in sizes
+    )
+
+
+async def test_cards_that_each_fill_one_may_be_allocated_the_other_way_round(
+    scene: Claiming,
+) -> None:
+    for ix in range(4):
+        make(scene, ("team-a", "team-b")[ix % 2], sharing(f"full-{ix}", 80))
+    await scene.until_bound("team-a", 2)
+    await scene.until_bound("team-b", 2)
+    await scene.until(lambda: agree(scene), "rows and allocations to agree")
+    assert len(by_rows(scene)) == 4
+
+
+async def test_reclaim_takes_borrowed_shares_back(scene: Claiming) -> None:
+    for ix in range(8):
+        make(scene, "team-a", sharing(f"borrows-{ix}", 40))
+    await scene.until_bound("team-a", 8)
+    await scene.until(lambda: agree(scene), "rows and allocations to agree")
+    for ix in range(2):
+        make(scene, "team-b", sharing(f"owner-{ix}", 80))
+    await scene.until_bound("team-b", 2)
+    await scene.until(lambda: agree(scene), "rows and allocations to agree")
+    reclaimed = [name for reason, name in scene.events("team-a") if reason == "Reclaimed"]
+    assert len(reclaimed) == 4
+
+
+async def test_share_of_no_project_is_planned_around(scene: Claiming) -> None:
+    scene.plane.make_namespace("elsewhere")
+    for node in NODES:
+        made = make(
+            scene,
+            "elsewhere",
+            device_cards.claim(f"on-{node}", 1, capacity={"requests": {"memory": "10Gi"}}),
+        )
+        given = {
+            "driver": device_cards.DRIVER,
+            "pool": node,
+            "device": "gpu-0",
+            "request": "gpus",
+            "shareID": "a671734a-e8e5-11e4-8fde-42010af09327",
+            "consumedCapacity": {"memory": "10Gi"},
+        }
+        status = {"allocation": {"devices": {"results": [given]}}}
+        path = f"{device_cards.PATH}/namespaces/elsewhere/resourceclaims/on-{node}/status"
+        await scene.client.request("PUT", path, body=made | {"status": status})
+    await scene.until(
+        lambda: all(
+            scene.get(f"gpunodes/{node}").get("status", {}).get("foreign") for node in NODES
+        ),
+        "the holds to be shown",
+    )
+    make(scene, "team-a", sharing("first", 80))
+    await scene.until_bound("team-a", 1)
+    make(scene, "team-b", sharing("second", 80))
+    await scene.until_bound("team-b", 1)
+    assert {node for node, _ in rows(scene).values()} == set(NODES)
+
+
+async def test_pod_whose_claim_for_memory_has_grown_is_evicted(scene: Claiming) -> None:
+    make(scene, "team-b", sharing("beside", 10))
+    await scene.until_bound("team-b", 1)
+    path = f"{device_cards.PATH}/namespaces/team-a/resourceclaims"
+    small, large = ({"requests": {"memory": f"{gib}Gi"}} for gib in (10, 60))
+    make(scene, "team-a", device_cards.claim("grows", 1, capacity=small))
+    pod = device_cards.pod("thief", of_claim="grows")
+    pod["metadata"]["annotations"] = {names.ANNOTATION_HOLD: names.HOLD}
+    make(scene, "team-a", pod)
+    scene.admin.delete(f"{path}/grows")
+    make(scene, "team-a", device_cards.claim("grows", 1, capacity=large))
+    scene.cluster.kubectl("annotate", "pod", "thief", "-n", "team-a", f"{names.ANNOTATION_HOLD}-")
+
+    def is_gone() -> bool:
+        pods = scene.admin.get("/api/v1/namespaces/team-a/pods")["items"]
+        return not pods and agree(scene)
+
+    await scene.until(is_gone, "the pod to be deleted")
+    assert ("Unledgered", "thief") in scene.events("team-a")
+
+
+async def test_amount_that_kube_scheduler_would_round_up_is_told(scene: Claiming) -> None:
+    make(scene, "team-b", sharing("beside", 10))
+    await scene.until_bound("team-b", 1)
+    make(scene, "team-a", device_cards.share_template("odd", "10000Mi"))
+    make(scene, "team-a", device_cards.pod("odd", of_template="odd"))
+    assert await placed(scene, "team-a", "odd") == "NoMatchingNode"
+    told = await scene.answer("why", "odd", "-n", "team-a")
+    assert "ask for 10240Mi" in str(told)
