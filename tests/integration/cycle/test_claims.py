@@ -21,6 +21,7 @@ from tests.support import device_cards
 from tests.support.auditor import Auditor
 from tests.support.controlplane.admin import ApiRefusedError
 from tests.support.controlplane.builder import OTHER_RELEASES
+from tests.support.controlplane.cluster import ControlPlane
 from tests.support.controlplane.handles import Cluster
 from tests.support.controlplane.nodes import GpuNodes
 from tests.support.controlplane.ports import LOOPBACK
@@ -85,13 +86,14 @@ async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIter
 
 @asynccontextmanager
 async def on_release(
-    release: str, request: pytest.FixtureRequest, folder: Path
+    plane: ControlPlane, request: pytest.FixtureRequest, folder: Path, *, is_shared: bool = False
 ) -> AsyncIterator[Claiming]:
-    """The same on kube-apiserver and kube-scheduler of another release."""
-    with other_release(release) as plane:
+    """The same on a control plane of another release."""
+    with plane:
         install(plane)
         plane.start_kwok()
-        async with with_driver(Cluster(plane, "default", None), folder) as opened:
+        cluster = Cluster(plane, "default", None)
+        async with with_driver(cluster, folder, is_shared=is_shared) as opened:
             yield opened
         remember_uses(request.config, plane.logs)
 
@@ -291,7 +293,7 @@ async def test_resource_that_a_device_class_stands_for_gets_published_cards(
 async def test_claims_and_the_resource_of_a_class_on_the_newest_release(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    async with on_release(max(OTHER_RELEASES), request, tmp_path) as opened:
+    async with on_release(other_release(max(OTHER_RELEASES)), request, tmp_path) as opened:
         await test_resource_that_a_device_class_stands_for_gets_published_cards(opened)
 
 
@@ -299,7 +301,7 @@ async def test_claims_and_the_resource_of_a_class_on_the_newest_release(
 async def test_claims_and_reclaim_on_releases_before(
     request: pytest.FixtureRequest, tmp_path: Path, release: str
 ) -> None:
-    async with on_release(release, request, tmp_path) as opened:
+    async with on_release(other_release(release), request, tmp_path) as opened:
         await test_reclaim_takes_borrowed_cards_of_claims_back(opened)
 
 

@@ -11,13 +11,24 @@ import pytest
 
 from extender.api import names
 from extender.api.units import parse_memory
-from tests.integration.cycle.test_claims import NODES, Claiming, make, placed, rows, with_driver
+from tests.integration.cycle.test_claims import (
+    NODES,
+    Claiming,
+    make,
+    on_release,
+    placed,
+    rows,
+    with_driver,
+)
+from tests.integration.manifests.test_versions import other_release
 from tests.support import device_cards
 from tests.support.auditor import Auditor
+from tests.support.controlplane.builder import OTHER_PROGRAMS
 from tests.support.controlplane.handles import Cluster
 
 pytestmark = pytest.mark.timeout(240)
 GIB = 1024
+GATE = "DRAConsumableCapacity"
 #: Of node and device: pod and MiB.
 Held = dict[str, list[tuple[str, int]]]
 
@@ -26,12 +37,15 @@ Held = dict[str, list[tuple[str, int]]]
 async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIterator[Claiming]:
     """Ends at rest."""
     async with with_driver(cluster, tmp_path, is_shared=True) as opened:
-        for project in ("team-a", "team-b"):
-            for gib in (10, 20, 30, 40, 50, 80):
-                share = device_cards.share_template(f"gib-{gib}", f"{gib}Gi")
-                make(opened, project, share)
+        make_templates(opened)
         yield opened
         await audited.finish()
+
+
+def make_templates(scene: Claiming) -> None:
+    for project in ("team-a", "team-b"):
+        for gib in (10, 20, 30, 40, 50, 80):
+            make(scene, project, device_cards.share_template(f"gib-{gib}", f"{gib}Gi"))
 
 
 def sharing(name: str, gib: int) -> dict[str, Any]:
@@ -130,6 +144,18 @@ async def test_reclaim_takes_borrowed_shares_back(scene: Claiming) -> None:
     await scene.until(lambda: agree(scene), "rows and allocations to agree")
     reclaimed = [name for reason, name in scene.events("team-a") if reason == "Reclaimed"]
     assert len(reclaimed) == 4
+
+
+@pytest.mark.parametrize(("release", "gate"), [("1.35", GATE), ("1.37", "")])
+async def test_shares_by_claims_on_other_releases(
+    request: pytest.FixtureRequest, tmp_path: Path, release: str, gate: str
+) -> None:
+    """Before 1.36 it is an alpha feature; kube-scheduler 1.34 gives each card to one claim."""
+    flags = dict.fromkeys(OTHER_PROGRAMS, (f"--feature-gates={gate}=true",)) if gate else None
+    plane = other_release(release, flags)
+    async with on_release(plane, request, tmp_path, is_shared=True) as opened:
+        make_templates(opened)
+        await test_reclaim_takes_borrowed_shares_back(opened)
 
 
 async def test_share_of_no_project_is_planned_around(scene: Claiming) -> None:
