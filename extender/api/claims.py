@@ -59,14 +59,19 @@ class SliceDevice(Struct, rename="camel", gc=False):
         return ""
 
     @property
+    def is_gpu(self) -> bool:
+        """Whether it is a card, and no part of one."""
+        return self.text("type") in ("", _CARD)
+
+    @property
     def is_card(self) -> bool:
-        """Whether it is a whole card that one claim gets: no part of one, and not shared."""
-        return not self.allow_multiple_allocations and self.text("type") in ("", _CARD)
+        """Whether it is a whole card that one claim gets."""
+        return self.is_gpu and not self.allow_multiple_allocations
 
     @property
     def is_shared_card(self) -> bool:
         """Whether it is a card of which several claims get memory, and nothing else."""
-        is_shared = bool(self.allow_multiple_allocations) and self.text("type") in ("", _CARD)
+        is_shared = self.is_gpu and bool(self.allow_multiple_allocations)
         return is_shared and list(self.capacity or ()) == [MEMORY]
 
 

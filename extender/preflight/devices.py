@@ -35,6 +35,14 @@ def check_devices(facts: Facts) -> Iterator[PreflightFinding]:
             f"name it {NVIDIA_GPU}, or add it to `accelerators` of the policy gpu-pods.ballast.dev"
         )
         yield PreflightFinding(_CHECK, State.WARN, found, advice)
+    uncounted = _shared_in_vain(facts)
+    if uncounted:
+        found = f"{some(uncounted)} have devices that claims may share, and that are not counted"
+        advice = (
+            "publish `memory` as their only capacity, and no whole cards on the same node: a node"
+            " gives whole cards or shares"
+        )
+        yield PreflightFinding(_CHECK, State.WARN, found, advice)
     published = cards_published(facts)
     both = [
         each.name
@@ -63,11 +71,32 @@ def check_devices(facts: Facts) -> Iterator[PreflightFinding]:
 
 def cards_published(facts: Facts) -> Mapping[str, int]:
     """Cards by node, of drivers that a DeviceClass names, as the controller counts them."""
+    devices = _devices_of(facts)
+    names = dict.fromkeys(each.spec.node_name for each in facts.slices)
+    found = {node: len(devices.cards_of(node)) for node in names}
+    return {node: n_cards for node, n_cards in found.items() if n_cards}
+
+
+def _devices_of(facts: Facts) -> DeviceCards:
     devices = DeviceCards()
     for each in facts.device_classes:
         devices.set_class(each)
     for published in facts.slices:
         devices.set_slice(published)
-    names = dict.fromkeys(each.spec.node_name for each in facts.slices)
-    found = {node: len(devices.cards_of(node)) for node in names}
-    return {node: n_cards for node, n_cards in found.items() if n_cards}
+    return devices
+
+
+def _shared_in_vain(facts: Facts) -> list[str]:
+    """Nodes with devices of drivers of cards that claims may share, and that are no cards."""
+    drivers = {driver_of_cards(each) for each in facts.device_classes}
+    devices = _devices_of(facts)
+    found = [
+        each.spec.node_name
+        for each in facts.slices
+        if each.spec.node_name and each.spec.driver in drivers
+        for device in each.spec.devices or ()
+        if device.is_gpu
+        and device.allow_multiple_allocations
+        and not (device.is_shared_card and devices.share_steps_of(each.spec.node_name))
+    ]
+    return list(dict.fromkeys(found))

@@ -54,6 +54,15 @@ def test_node_with_a_driver_on_which_the_node_agent_runs_is_told() -> None:
     assert "the node agent runs" in " ".join(each.found for each in judge(facts))
 
 
+def test_cards_that_claims_share_are_counted_where_a_node_has_no_others() -> None:
+    shared = msgspec.convert(device_cards.resource_slice("gpu", 2, is_shared=True), ResourceSlice)
+    facts = good(device_classes=[device_class()], slices=[shared], nodes=[node("gpu", gpus=0)])
+    assert finding(facts, "DRA").found == "2 cards on 1 nodes are counted"
+    facts.slices = [shared, published("gpu", 1)]
+    found = finding(facts, "DRA")
+    assert (found.state, "claims may share" in found.found) == (State.WARN, True)
+
+
 def test_class_that_stands_for_another_resource_is_told() -> None:
     found = finding(good(device_classes=[device_class(mapped="example.com/gpu")]), "DRA")
     assert "example.com/gpu" in found.found
