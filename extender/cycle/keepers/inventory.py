@@ -6,8 +6,8 @@ row hold is in the status of the GpuNode, because the extender watches no pods.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Generic, TypeVar
 
 import msgspec
 import structlog
@@ -26,7 +26,29 @@ _WRITES_AT_ONCE: Final = 32
 #: Seconds until what was written of a node is written again although it is the same.
 _SAME_AGAIN_S: Final = 30.0
 
+V = TypeVar("V")
 log = structlog.get_logger(__name__)
+
+
+class _Written(Generic[V]):
+    """What was written of nodes lately: an older definition of GpuNode may drop it again."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[V, float]] = {}
+
+    def due(self, found: Mapping[str, V]) -> Mapping[str, V]:
+        """Of what is found to write, by node, what was not written lately."""
+        now = asyncio.get_running_loop().time()
+        self._last = {
+            name: (value, at)
+            for name, (value, at) in self._last.items()
+            if now - at < _SAME_AGAIN_S and found.get(name) == value
+        }
+        return {name: value for name, value in found.items() if name not in self._last}
+
+    def note(self, name: str, value: V) -> None:
+        """It was written of the node now."""
+        self._last[name] = value, asyncio.get_running_loop().time()
 
 
 class InventoryKeeper:
@@ -35,51 +57,47 @@ class InventoryKeeper:
     def __init__(self, client: Client, state: ClusterState) -> None:
         self._client = client
         self._state = state
-        self._shown: dict[str, tuple[tuple[ForeignHold, ...], float]] = {}
+        self._shown = _Written[tuple[ForeignHold, ...]]()
+        self._described = _Written[tuple[Device, ...]]()
 
     async def keep(self) -> None:
         """One pass; what fails is logged and tried again in the next."""
         found = self._state.differences()
         writes = [
             *(self._create(name, devices) for name, devices in found.to_create.items()),
-            *(self._describe(name, devices) for name, devices in found.to_describe.items()),
+            *(
+                self._describe(name, devices)
+                for name, devices in self._described.due(found.to_describe).items()
+            ),
             *(self._drop(name) for name in found.without_node),
             *(self._label(name, pool) for name, pool in found.pool_labels.items()),
-            *(self._show_foreign(name, holds) for name, holds in self._due(found.foreign).items()),
+            *(
+                self._show_foreign(name, holds)
+                for name, holds in self._shown.due(found.foreign).items()
+            ),
             *(self._show_capacity(name, milli) for name, milli in found.gpu_milli.items()),
         ]
         await write_all(writes, at_once=_WRITES_AT_ONCE, what="inventory")
 
-    async def _create(self, name: str, devices: Iterable[Device]) -> None:
+    async def _create(self, name: str, devices: tuple[Device, ...]) -> None:
         body = {"metadata": {"name": name}, "spec": msgspec.to_builtins(GpuNodeSpec.of([]))}
         try:
             await self._client.create(GPU_NODES, body)
         except AlreadyExists:
             return  # the watch will bring it
         await self._describe(name, devices)
-        log.info("node taken into the ledger", node=name, cards=len(list(devices)))
+        log.info("node taken into the ledger", node=name, cards=len(devices))
 
-    async def _describe(self, name: str, devices: Iterable[Device]) -> None:
-        patch = {"status": devices_status(list(devices))}
+    async def _describe(self, name: str, devices: tuple[Device, ...]) -> None:
+        patch = {"status": devices_status(devices)}
         node = await self._client.merge_patch(GPU_NODES, name, patch, subresource="status")
+        self._described.note(name, devices)
         self._state.apply(Upserted(node))
-
-    def _due(
-        self, foreign: Mapping[str, tuple[ForeignHold, ...]]
-    ) -> Mapping[str, tuple[ForeignHold, ...]]:
-        """Holds that were not written lately: an older definition of GpuNode drops the field."""
-        now = asyncio.get_running_loop().time()
-        self._shown = {
-            name: (holds, at)
-            for name, (holds, at) in self._shown.items()
-            if now - at < _SAME_AGAIN_S and foreign.get(name) == holds
-        }
-        return {name: holds for name, holds in foreign.items() if name not in self._shown}
 
     async def _show_foreign(self, name: str, holds: tuple[ForeignHold, ...]) -> None:
         patch = {"status": {"foreign": list(holds)}}
         node = await self._client.merge_patch(GPU_NODES, name, patch, subresource="status")
-        self._shown[name] = holds, asyncio.get_running_loop().time()
+        self._shown.note(name, holds)
         self._state.apply(Upserted(node))
 
     async def _drop(self, name: str) -> None:
