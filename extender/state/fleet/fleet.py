@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
+from msgspec import structs
+
 from extender.api.demand import slices_milli
-from extender.api.kinds import ForeignHold, GpuNode, Row
+from extender.api.kinds import Device, ForeignHold, GpuNode, Row
 from extender.api.objects import Node
 from extender.state.fleet.device_cards import DeviceCards
 from extender.state.fleet.foreign import ForeignPods, beyond_rows, merged_holds
@@ -28,8 +30,6 @@ class Fleet:
         self._holds = HostHolds()
         self._nodes = NodeTable()
         self._touched: set[str] = set()
-        #: Nodes of which a DRA driver has published cards.
-        self._published: set[str] = set()
         #: By node, what `beyond_rows` tells.
         self._beyond: dict[str, dict[str, int]] = {}
         #: Goes up whenever a node comes, goes, or changes its pool, readiness or size of cards.
@@ -111,10 +111,6 @@ class Fleet:
             gpu_node = self.gpu_nodes.get(name)
             known = self._known_of(name)
             self._inventory.compare(name, gpu_node, known)
-            if known.published:
-                self._published.add(name)
-            elif gpu_node is None:
-                self._published.discard(name)
             self._beyond.pop(name, None)
             if beyond := self._beyond_on(name):
                 self._beyond[name] = beyond
@@ -191,9 +187,22 @@ class Fleet:
         }
 
     def _known_of(self, name: str) -> Known:
-        cards = self.devices.cards_of(name)
-        published = cards if cards or name in self._published else None
-        return Known(self.pool_of(name), self._foreign_on(name), published)
+        return Known(self.pool_of(name), self._foreign_on(name), self._published_on(name))
+
+    def _published_on(self, name: str) -> tuple[Device, ...] | None:
+        """The cards that DRA drivers publish for the node; None: no driver ever did.
+
+        The cards of a driver that publishes none any more are unhealthy, since it may be in an
+        upgrade and no other program gives them out. Where a device plugin has cards they are gone.
+        """
+        cards, gpu_node = self.devices.cards_of(name), self.gpu_nodes.get(name)
+        last = [each for each in gpu_node.status.devices if each.device] if gpu_node else []
+        if cards or not last:
+            return cards or None
+        host = self._inventory.hosts.get(name)
+        if host is not None and host.has_plugin_cards:
+            return ()
+        return tuple(structs.replace(each, health="Unhealthy") for each in last)
 
     def pool_of(self, name: str) -> str:
         """The node's pool; empty while its Node is not known."""

@@ -32,7 +32,8 @@ _BLOCKING = ("NoSchedule", "NoExecute")
 class HostFacts(Struct, frozen=True, gc=False, kw_only=True):
     """What matters of a Node. `cards` is what its labels say of its GPUs; empty without GPUs.
 
-    `counted` are the instances that cards are cut into, by resource.
+    `counted` are the instances that cards are cut into, by resource. `has_plugin_cards`: a device
+    plugin has whole cards or instances of the node.
     """
 
     name: str
@@ -47,6 +48,7 @@ class HostFacts(Struct, frozen=True, gc=False, kw_only=True):
     allocatable_milli: int
     cards: tuple[Device, ...]
     counted: Mapping[str, int]
+    has_plugin_cards: bool = False
     problem: str = ""
 
 
@@ -73,7 +75,7 @@ class Differences:
 class Known(NamedTuple):
     """What is known of a node besides its Node: its pool, what pods without a row hold of it, and
     the cards that DRA drivers publish for it, which count instead of what its Node says. None: no
-    driver ever did; none: no driver does any more."""
+    driver ever did; none: no driver does any more, and a device plugin has cards."""
 
     pool: str = ""
     foreign: tuple[ForeignHold, ...] = ()
@@ -171,8 +173,14 @@ def read_host(node: Node) -> HostFacts:
             return 0
         return amount
 
+    n_plugin_cards = read(status.capacity, names.NVIDIA_GPU)
+    counted = {
+        resource: read(status.allocatable, resource)
+        for resource in sorted(status.allocatable)
+        if mig_slices(resource)
+    }
     try:
-        cards = _read_cards(node, read(status.capacity, names.NVIDIA_GPU))
+        cards = _read_cards(node, n_plugin_cards)
     except UnitError as error:
         problems.append(str(error))
         cards = ()
@@ -192,11 +200,8 @@ def read_host(node: Node) -> HostFacts:
         capacity_milli=read(status.capacity, names.GPU_MILLI),
         allocatable_milli=read(status.allocatable, names.GPU_MILLI),
         cards=cards,
-        counted={
-            resource: read(status.allocatable, resource)
-            for resource in sorted(status.allocatable)
-            if mig_slices(resource)
-        },
+        counted=counted,
+        has_plugin_cards=bool(n_plugin_cards or counted),
         problem="; ".join(problems),
     )
 

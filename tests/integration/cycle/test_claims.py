@@ -220,6 +220,30 @@ async def test_cards_that_a_claim_of_no_project_holds_are_planned_around(scene: 
     assert rows(scene)["two"] == (NODES[1], 2)
 
 
+async def test_nothing_is_planned_on_cards_while_their_driver_publishes_none(
+    scene: Claiming,
+) -> None:
+    path = f"{device_cards.PATH}/resourceslices"
+    make(scene, "team-a", claiming("before", 1))
+    await scene.until_bound("team-a", 1)
+    for node in NODES:
+        scene.admin.delete(f"{path}/{node}-{device_cards.DRIVER}")
+
+    def said() -> list[int]:
+        gpu_nodes = (scene.get(f"gpunodes/{node}")["status"] for node in NODES)
+        return [status.get("healthyCards", 0) for status in gpu_nodes]
+
+    await scene.until(lambda: said() == [0, 0], "the cards to be unhealthy")
+    make(scene, "team-a", claiming("waits", 1))
+    await placed(scene, "team-a", "waits")
+    assert list(rows(scene)) == ["before"]
+    for node in NODES:
+        scene.admin.post(path, device_cards.resource_slice(node, 2))
+    await scene.until(lambda: said() == [2, 2], "the cards to be healthy again")
+    await scene.until_bound("team-a", 2)
+    await scene.until(lambda: agree(scene), "row and allocation to agree")
+
+
 async def test_pod_whose_claim_has_grown_since_it_was_admitted_is_evicted(scene: Claiming) -> None:
     path = f"{device_cards.PATH}/namespaces/team-a/resourceclaims"
     make(scene, "team-a", device_cards.claim("grows", 1))

@@ -77,8 +77,11 @@ def consumed(name: str, device: str, gib: int, to: str = "") -> ResourceClaim:
     return allocated(name, device, to=to, consumedCapacity={"memory": f"{gib}Gi"}, shareID="s")
 
 
-def host(gpus: int = 0) -> Any:
-    return node("n1").gpus(gpus).host("64", "64Gi").build()
+def host(gpus: int = 0, plugin: int = 0) -> Any:
+    """A node whose labels tell so many cards, and whose device plugin has `plugin`."""
+    built = node("n1").gpus(gpus).host("64", "64Gi").build()
+    built.status.capacity["nvidia.com/gpu"] = plugin
+    return built
 
 
 def ledger(*rows: Any, cards: int = 2) -> Any:
@@ -126,14 +129,48 @@ def test_a_ledger_that_lists_other_cards_than_are_published_is_described_again()
     assert len(described) == 1
 
 
-def test_cards_that_are_published_no_more_are_gone_and_those_of_labels_count_again() -> None:
-    state = state_of(host(), device_class(), ledger(), published("gpu-0", "gpu-1"))
-    assert len(state.differences().to_describe["n1"]) == 2
+def described(state: ClusterState) -> ClusterState:
+    """The state once the controller has written what differs."""
+    for name, devices in state.differences().to_describe.items():
+        known = state.gpu_nodes[name]
+        version = str(int(known.metadata.resource_version) + 1)
+        meta = structs.replace(known.metadata, resource_version=version)
+        status = structs.replace(known.status, devices=list(devices))
+        state.apply(Upserted(structs.replace(known, metadata=meta, status=status)))
+    assert state.differences().to_describe == {}
+    state.validate_state()
+    return state
+
+
+def health(state: ClusterState) -> list[str]:
+    return [each.health for each in state.gpu_nodes["n1"].status.devices]
+
+
+def test_cards_that_are_published_no_more_are_unhealthy_until_they_are_again() -> None:
+    """Also for a controller that starts then, and where labels tell cards as well."""
+    slices = published("gpu-0", "gpu-1")
+    state = described(state_of(host(8), device_class(), ledger(), slices))
     state.apply(Removed(ResourceSlice, "uid-n1-1", "", "n1-1"))
-    assert state.differences().to_describe == {"n1": ()}
-    state.apply(Upserted(host(8)))
-    assert len(state.differences().to_describe["n1"]) == 8
-    assert state_of(host(), device_class(), ledger()).differences().to_describe == {}
+    assert health(described(state)) == ["Unhealthy"] * 2
+    assert health(described(state_of(host(), state.gpu_nodes["n1"]))) == ["Unhealthy"] * 2
+    state.apply(Upserted(published("gpu-0", "gpu-1", generation=2)))
+    assert health(described(state)) == ["Healthy"] * 2
+
+
+def test_cards_of_a_device_plugin_take_the_place_of_those_that_are_published_no_more() -> None:
+    state = described(state_of(host(), device_class(), ledger(), published("gpu-0", "gpu-1")))
+    state.apply(Removed(ResourceSlice, "uid-n1-1", "", "n1-1"))
+    state.apply(Upserted(host(8, plugin=8)))
+    assert health(described(state)) == ["Healthy"] * 8
+    state.apply(Upserted(host()))
+    assert health(described(state)) == ["Healthy"] * 8
+
+
+def test_cards_that_an_agent_tells_take_the_place_of_those_that_are_published_no_more() -> None:
+    state = described(state_of(host(), device_class(), ledger(), published("gpu-0", "gpu-1")))
+    state.apply(Removed(ResourceSlice, "uid-n1-1", "", "n1-1"))
+    state.apply(Upserted(gpu_node("n1", 3).version(9).build()))
+    assert health(described(state)) == ["Healthy"] * 3
 
 
 def test_a_node_made_anew_without_a_driver_has_the_cards_that_its_agent_tells() -> None:
