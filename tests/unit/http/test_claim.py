@@ -40,6 +40,10 @@ def test_a_gated_pod_is_withheld_whatever_its_plan_says() -> None:
     assert read_claim(pod("a").needs(500).notes({PLAN: "7 n1"}).build()).way == "withheld"
 
 
+def test_share_by_a_claim_is_not_placed_directly() -> None:
+    assert read_claim(pod("a").claims_mib(1024).direct().build()).way == "withheld"
+
+
 def test_only_the_latest_claims_are_remembered() -> None:
     memory = ClaimMemory(limit=2)
     first, *others = (read_claim(half(name)) for name in ("a", "b", "c"))
