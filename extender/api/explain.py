@@ -36,6 +36,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "namespace": "Namespace of the pod.",
         "name": "Name of the pod.",
         "gpus": "GPUs of the node that the pod holds.",
+        "cards": "Shares of cards that the pod's claims hold.",
     },
     "GpuDepartment": {"spec": "What the department's projects may have together."},
     "GpuNodePool": {"spec": "Which nodes the pool has, and how they are shared."},

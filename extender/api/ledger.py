@@ -160,12 +160,14 @@ class Device(
 
 
 class ForeignHold(Struct, kw_only=True, frozen=True, gc=False):
-    """Whole cards that a pod without a row holds of the node. Which cards is not known."""
+    """What a pod without a row holds of the node: `gpus` whole cards, which may be any, and shares
+    of certain cards."""
 
     uid: Name
     namespace: Name
     name: Name
-    gpus: Annotated[int, Meta(ge=1, le=64)]
+    gpus: Annotated[int, Meta(ge=0, le=64)]
+    cards: list[CardShare] = field(default_factory=list)
 
 
 class GpuNodeStatus(Struct, rename="camel", kw_only=True, omit_defaults=True):
@@ -199,8 +201,13 @@ class GpuNode(Struct, rename="camel", kw_only=True):
 
     @property
     def n_foreign(self) -> int:
-        """Cards that pods without a row hold; never more than the node has."""
+        """Whole cards that pods without a row hold; never more than the node has."""
         return min(sum(hold.gpus for hold in self.status.foreign), len(self.status.devices))
+
+    @property
+    def foreign_shares(self) -> list[CardShare]:
+        """Shares of cards that pods without a row hold."""
+        return [share for hold in self.status.foreign for share in hold.cards]
 
 
 def devices_status(devices: Sequence[Device]) -> dict[str, object]:

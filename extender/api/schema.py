@@ -218,7 +218,7 @@ class _Converter:
             },
         }
         if found.get("required"):
-            body["required"] = found["required"]
+            body["required"] = list(found["required"])
         return body
 
 

@@ -5,8 +5,8 @@ of the card. A new reservation also leaves room for what others have nominated; 
 overlap rows of victims that still leave, but not each other. Rows that are there are never judged
 again, so that a card that shrank or fell ill can still be emptied.
 
-Pods without a row hold whole cards of unknown index (`GpuNode.n_foreign`). A row that would be the
-first on a card leaves that many cards without a row.
+Pods without a row hold whole cards of unknown index (`GpuNode.n_foreign`), or shares of certain
+cards. A row that would be the first on a card leaves that many cards without a row.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -51,7 +51,6 @@ class Settled:
 
 def settle(gpu_node: GpuNode, batch: NodeBatch) -> Settled:
     """What `batch` makes of the node's rows. Doing it twice changes nothing more."""
-    node, devices = gpu_node.metadata.name, gpu_node.status.devices
     rows = _free(gpu_node.spec.rows, batch)
     rows = tuple(
         replace(row, state="bound") if row.uid in batch.bound and row.state == "reserved" else row
@@ -63,7 +62,7 @@ def settle(gpu_node: GpuNode, batch: NodeBatch) -> Settled:
         after = rows
         undo: dict[str, Row | None] = {}
         for row in (row for named, row in batch.adds if named == change):
-            outcome = add_row(node, devices, after, row, gpu_node.n_foreign)
+            outcome = add_row(gpu_node, after, row)
             if isinstance(outcome, Refused):
                 refused[change] = outcome
                 break
@@ -81,19 +80,17 @@ def add_rows(gpu_node: GpuNode, rows: Iterable[Row]) -> Rows | Refused:
     for row in rows:
         if isinstance(after, Refused):
             break
-        node, devices = gpu_node.metadata.name, gpu_node.status.devices
-        after = add_row(node, devices, after, row, gpu_node.n_foreign)
+        after = add_row(gpu_node, after, row)
     return after
 
 
-def add_row(
-    node: str, devices: Sequence[Device], rows: Rows, row: Row, n_foreign: int = 0
-) -> Rows | Refused:
-    """`rows` with `row` among them, or why it may not be there.
+def add_row(gpu_node: GpuNode, rows: Rows, row: Row) -> Rows | Refused:
+    """`rows` with `row` among them if they are all of the node, or why it may not be there.
 
     A row replaces its pod's nominated row, or, from a newer plan, its pod's reserved row on the
     same cards. A row that is there already, bound by now or not, stays as it is.
     """
+    node, devices = gpu_node.metadata.name, gpu_node.status.devices
     own = row_of(rows, row.uid)
     if own is not None and _is_kept(own, row):
         return rows
@@ -102,9 +99,9 @@ def add_row(
         refused = _refuse_change(node, own, row)
     takes_over = own is not None and own.state == "reserved"
     if refused is None and not takes_over:
-        refused = _refuse_space(node, devices, rows, row)
-        if refused is None and n_foreign:
-            refused = _refuse_crowding(node, devices, rows, row, n_foreign)
+        refused = _refuse_space(gpu_node, rows, row)
+        if refused is None and gpu_node.n_foreign:
+            refused = _refuse_crowding(gpu_node, rows, row)
     if refused is not None:
         return refused
     if own is None:
@@ -198,12 +195,14 @@ def _refuse_change(node: str, own: Row, row: Row) -> Refused | None:
     return Refused(Reason.CARDS_BUSY, detail)
 
 
-def _refuse_space(node: str, devices: Sequence[Device], rows: Rows, row: Row) -> Refused | None:
-    """Every card must have room beside the rows that count against this one."""
+def _refuse_space(gpu_node: GpuNode, rows: Rows, row: Row) -> Refused | None:
+    """Every card must have room beside the rows that count against this one, and beside the shares
+    of pods without a row; a bound pod has its cards already."""
     others = [other for other in rows if other.uid != row.uid]
     firm = [other for other in others if other.state != "nominated"]
     held_place = row_of(rows, row.uid)
-    mib_of = {device.index: device.memory_mib for device in devices}
+    mib_of = {device.index: device.memory_mib for device in gpu_node.status.devices}
+    shares = [] if row.state == "bound" else gpu_node.foreign_shares
     for card in row.cards:
         if row.state == "nominated":
             against = [other for other in others if other.state == "nominated"]
@@ -211,20 +210,18 @@ def _refuse_space(node: str, devices: Sequence[Device], rows: Rows, row: Row) ->
             against = firm
         else:
             against = others
-        milli, mib = held_on(card.index, against)
+        milli, mib = held_on(card.index, against, shares)
         free_milli, free_mib = MILLI_PER_GPU - milli, mib_of[card.index] - mib
         if card.milli > free_milli or card.memory_mib > free_mib:
             detail = (
                 f"{_pod(row)}: needs {card.milli} milli and {card.memory_mib} MiB of"
-                f" {node}/gpu{card.index}, free are {free_milli} and {free_mib}"
+                f" {gpu_node.metadata.name}/gpu{card.index}, free are {free_milli} and {free_mib}"
             )
             return Refused(Reason.CARDS_BUSY, detail)
     return None
 
 
-def _refuse_crowding(
-    node: str, devices: Sequence[Device], rows: Rows, row: Row, n_foreign: int
-) -> Refused | None:
+def _refuse_crowding(gpu_node: GpuNode, rows: Rows, row: Row) -> Refused | None:
     """As many cards as pods without a row hold must be left without one.
 
     A bound pod has its cards already, and a card that others share already is not one more.
@@ -237,7 +234,8 @@ def _refuse_crowding(
         others = [other for other in others if other.state == "nominated"]
     elif own is not None and all(_had_nominated(own, card) for card in row.cards):
         others = [other for other in others if other.state != "nominated"]
-    healthy = {device.index for device in devices if device.health == "Healthy"}
+    node, n_foreign = gpu_node.metadata.name, gpu_node.n_foreign
+    healthy = {each.index for each in gpu_node.status.devices if each.health == "Healthy"}
     used = {card.index for other in others for card in other.cards} & healthy
     wanted = {card.index for card in row.cards} - used
     n_free = len(healthy) - len(used) - n_foreign
@@ -258,14 +256,13 @@ def _had_nominated(own: Row | None, card: CardShare) -> bool:
     )
 
 
-def held_on(index: int, rows: Iterable[Row]) -> tuple[int, int]:
-    """Milli and MiB that `rows` hold of one card."""
+def held_on(index: int, rows: Iterable[Row], shares: Iterable[CardShare] = ()) -> tuple[int, int]:
+    """Milli and MiB that `rows` hold of one card, and the shares besides."""
     milli = mib = 0
-    for row in rows:
-        for card in row.cards:
-            if card.index == index:
-                milli += card.milli
-                mib += card.memory_mib
+    for card in (*(card for row in rows for card in row.cards), *shares):
+        if card.index == index:
+            milli += card.milli
+            mib += card.memory_mib
     return milli, mib
 
 

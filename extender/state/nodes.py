@@ -83,11 +83,8 @@ class CardTable:
         self.ix[name] = ix
         return ix
 
-    def set_node(self, gpu_node: GpuNode, n_foreign: int | None = None) -> int:
-        """Take the node's devices and rows as they are in `gpu_node`; returns its ix.
-
-        `n_foreign` is how many cards pods without a row hold, by default what the status says.
-        """
+    def set_node(self, gpu_node: GpuNode) -> int:
+        """Take the node's devices, its rows, and what pods without a row hold; returns its ix."""
         ix = self.row_for(gpu_node.metadata.name)
         devices = gpu_node.status.devices
         self._clear_cards(ix)
@@ -106,9 +103,12 @@ class CardTable:
         self.model[ix] = next((device.model for device in devices if device.model), "")
         for row in gpu_node.spec.rows:
             self.hold(ix, row.cards)
-        n_foreign = gpu_node.n_foreign if n_foreign is None else n_foreign
-        if n_foreign:
+        if n_foreign := gpu_node.n_foreign:
             self._hold_foreign(ix, gpu_node, n_foreign)
+        if shares := gpu_node.foreign_shares:
+            self.hold(ix, shares)
+            usable = {device.index for device in healthy}
+            self.foreign_milli[ix] += sum(s.milli for s in shares if s.index in usable)
         return ix
 
     def drop_node(self, name: str) -> None:
@@ -272,9 +272,9 @@ class NodeTable:
         self.share_steps[ix] = facts.share_steps
         return ix
 
-    def set_cards(self, gpu_node: GpuNode, n_foreign: int | None = None) -> int:
+    def set_cards(self, gpu_node: GpuNode) -> int:
         """Take the node's cards from its GpuNode; its other columns stay as they are."""
-        ix = self.cards.set_node(gpu_node, n_foreign)
+        ix = self.cards.set_node(gpu_node)
         self._grow()
         return ix
 

@@ -124,12 +124,15 @@ def totals(nodes: Iterable[NodeRow]) -> Totals:
 
 
 def _held(node: GpuNode) -> dict[int, int]:
-    """Milli-GPU that pods hold, by index of the card; nominated rows hold nothing yet."""
+    """Milli-GPU that pods hold of certain cards, with a row or without one; nominated rows hold
+    nothing yet."""
     held: dict[int, int] = {}
     for row in node.spec.rows:
         if row.state != "nominated":
             for share in row.cards:
                 held[share.index] = held.get(share.index, 0) + share.milli
+    for share in node.foreign_shares:
+        held[share.index] = held.get(share.index, 0) + share.milli
     return held
 
 

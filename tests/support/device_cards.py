@@ -25,12 +25,11 @@ def device_class(name: str = DRIVER, *, cards_of: str = DRIVER, mapped: str = ""
 STEPS: Manifest = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}
 
 
-def resource_slice(node: str, n_cards: int, *, is_shared: bool = False) -> Manifest:
-    """What the driver publishes for the node: cards of 80 GiB, which claims may share.
-
-    Shared ones are listed the last first. kube-scheduler takes them as they are listed, so a row's
-    card is another than the plan's.
-    """
+def resource_slice(
+    node: str, n_cards: int, *, is_shared: bool = False, is_reversed: bool = False
+) -> Manifest:
+    """What the driver publishes for the node: cards of 80 GiB, which claims may share. They are
+    listed the last first where `is_reversed`."""
     memory: Manifest = {"value": "80Gi"} | ({"requestPolicy": STEPS} if is_shared else {})
     spec = {
         "driver": DRIVER,
@@ -43,7 +42,7 @@ def resource_slice(node: str, n_cards: int, *, is_shared: bool = False) -> Manif
                 "capacity": {"memory": memory},
                 **({"allowMultipleAllocations": True} if is_shared else {}),
             }
-            for ix in (reversed(range(n_cards)) if is_shared else range(n_cards))
+            for ix in sorted(range(n_cards), reverse=is_reversed)
         ],
     }
     return _object("ResourceSlice", {"name": f"{node}-{DRIVER}"}, spec)

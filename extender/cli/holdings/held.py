@@ -93,6 +93,10 @@ def _node(told: Answer, seen: Mapping[tuple[str, int], Use]) -> Answer:
             held[card["index"]] += card["milli"]
             pods[card["index"]].append(f"{row['namespace']}/{row['name']}")
     foreign = sum(each["gpus"] for each in status.get("foreign", ()))
+    for hold in status.get("foreign", ()):
+        for card in hold.get("cards", ()):
+            held[card["index"]] += card["milli"]
+            pods[card["index"]].append(f"{hold['namespace']}/{hold['name']}")
     gpus = [
         _card(name, device, held[device["index"]], pods[device["index"]], seen)
         for device in status.get("devices", ())

@@ -1,9 +1,10 @@
 """Cards that dynamic resource allocation gives: those of each node, and how many of them pods hold.
 
-Published devices are one flat list per node, in order of their names. kube-scheduler picks the
-devices. Where a claim gets whole cards, an index in a row stands for one of the node's cards, and
-not for a certain device: which device a pod has, the allocation of its claim says. Where claims
-share cards, the extender writes into the row which card it is (`extender.ledger.seating`).
+Published devices are one flat list per node: whole cards in order of their names, shared ones in
+the order in which kube-scheduler looks at them (`GatherPools`), which picks the devices. Where a
+claim gets whole cards, an index in a row stands for one of the node's cards, and not for a certain
+device: which device a pod has, the allocation of its claim says. Where claims share cards, the
+extender writes into the row which card it is (`extender.ledger.seating`).
 
 A node gives whole cards or shares. Where some of its cards are whole, the shared ones do not count.
 """
@@ -30,7 +31,8 @@ from extender.api.names import NVIDIA_GPU
 from extender.api.units import UnitError, parse_memory, parse_memory_floor
 from extender.state.nodes import BY_CLAIM, BY_CLAIM_OR_RESOURCE, BY_NODE, BY_SHARE
 
-_MAX_CARDS: Final = 64
+#: More cards of a node are not counted.
+MAX_CARDS: Final = 64
 _NUMBER: Final = re.compile(r"([0-9]+)")
 K = TypeVar("K")
 
@@ -38,14 +40,13 @@ K = TypeVar("K")
 class ClaimedCards(Struct, frozen=True, order=True):
     """Cards of one node that are allocated to one pod; `uid` is the claim's where no pod has it.
 
-    `mib` is how much of cards that claims share.
+    `devices` are names of cards, and the MiB of each: 0 for a whole card.
     """
 
     namespace: str
     name: str
     uid: str
-    devices: tuple[str, ...]
-    mib: int = 0
+    devices: tuple[tuple[str, int], ...]
 
 
 class _Class(Struct, frozen=True):
@@ -55,6 +56,7 @@ class _Class(Struct, frozen=True):
 
 
 class _Slice(Struct, frozen=True):
+    name: str
     node: str
     driver: str
     pool: str
@@ -110,6 +112,7 @@ class DeviceCards:
             return touched
         devices = spec.devices or ()
         known = _Slice(
+            published.metadata.name,
             spec.node_name,
             spec.driver,
             spec.pool.name,
@@ -166,15 +169,15 @@ class DeviceCards:
         """The cards that drivers publish for the node; of a pool the newest generation counts."""
         given = self._given_by(node)
         are_shared = self._are_shared(given)
+        given.sort(key=lambda each: (each.driver, each.pool, each.name))
         cards = [
-            (each.driver, each.pool, _natural(card.name), card)
-            for each in given
-            for card in (each.shared if are_shared else each.cards)
+            (each, card) for each in given for card in (each.shared if are_shared else each.cards)
         ]
-        cards.sort(key=lambda each: each[:3])
+        if not are_shared:
+            cards.sort(key=lambda card: (card[0].driver, card[0].pool, _natural(card[1].name)))
         return tuple(
-            _device(ix, device_id(driver, pool, card.name), card)
-            for ix, (driver, pool, _, card) in enumerate(cards[:_MAX_CARDS])
+            _device(ix, device_id(each.driver, each.pool, card.name), card)
+            for ix, (each, card) in enumerate(cards[:MAX_CARDS])
         )
 
     def offers_of(self, node: str) -> frozenset[Delivery]:
@@ -214,7 +217,7 @@ class DeviceCards:
                     devices = held.setdefault(claim.holder, {})
                     devices[each.id] = devices.get(each.id, 0) + _consumed_mib(each)
         return sorted(
-            ClaimedCards(*holder, tuple(sorted(devices)), sum(devices.values()))
+            ClaimedCards(*holder, tuple(sorted(devices.items())))
             for holder, devices in held.items()
         )
 

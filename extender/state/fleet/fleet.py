@@ -7,7 +7,7 @@ from msgspec import structs
 from extender.api.demand import slices_milli
 from extender.api.kinds import Device, ForeignHold, GpuNode, Row
 from extender.api.objects import Node
-from extender.state.fleet.device_cards import DeviceCards
+from extender.state.fleet.device_cards import MAX_CARDS, DeviceCards
 from extender.state.fleet.foreign import ForeignPods, beyond_rows, merged_holds
 from extender.state.fleet.host_holds import HostHolds
 from extender.state.fleet.inventory import Differences, Inventory, Known
@@ -118,7 +118,7 @@ class Fleet:
             if gpu_node is None:
                 self._nodes.drop_node(name)
             else:
-                self._nodes.set_cards(gpu_node, sum(hold.gpus for hold in known.foreign))
+                self._nodes.set_cards(_with_foreign(gpu_node, known.foreign))
                 self._nodes.set_node(self._facts_of(name))
             self.n_reshaped += self._shape_of(name) != before
         self._touched.clear()
@@ -135,7 +135,7 @@ class Fleet:
         cards = CardTable()
         for gpu_node in self.gpu_nodes.values():
             foreign = self._foreign_on(gpu_node.metadata.name)
-            cards.set_node(gpu_node, sum(hold.gpus for hold in foreign))
+            cards.set_node(_with_foreign(gpu_node, foreign))
         assert self._nodes.cards.ix.keys() == self.gpu_nodes.keys()
         for name, ix in cards.ix.items():
             have_ix = self._nodes.cards.ix[name]
@@ -167,7 +167,7 @@ class Fleet:
         if gpu_node is None:
             return ()
         pods, claimed = self.foreign.holds_on(name), self.devices.held_on(name)
-        return merged_holds(pods, claimed, gpu_node.spec.rows, len(gpu_node.status.devices))
+        return merged_holds(pods, claimed, gpu_node.spec.rows, gpu_node.status.devices)
 
     def beyond_rows(self) -> Mapping[str, int]:
         """By the UID of a pod with a row, or without one and with claims that the webhook has read:
@@ -198,7 +198,7 @@ class Fleet:
         cards, gpu_node = self.devices.cards_of(name), self.gpu_nodes.get(name)
         last = [each for each in gpu_node.status.devices if each.device] if gpu_node else []
         if cards or not last:
-            return cards or None
+            return _at_places(cards, last) or None
         host = self._inventory.hosts.get(name)
         if host is not None and host.has_plugin_cards:
             return ()
@@ -260,6 +260,24 @@ class Fleet:
             facts.share_steps,
         )
         assert have == want, f"{name}: {have} is not {want}"
+
+
+def _with_foreign(gpu_node: GpuNode, foreign: Iterable[ForeignHold]) -> GpuNode:
+    """The node as it is, with these holds of pods without a row."""
+    return structs.replace(gpu_node, status=structs.replace(gpu_node.status, foreign=list(foreign)))
+
+
+def _at_places(cards: Iterable[Device], last: Iterable[Device]) -> tuple[Device, ...]:
+    """The cards by their indices: each as in `last` where it is there, since rows name them."""
+    place = {each.device: each.index for each in last}
+    free = iter(sorted(set(range(MAX_CARDS)) - set(place.values())))
+    placed = []
+    for card in cards:
+        index = place.get(card.device, -1)
+        if index < 0 and (index := next(free, -1)) < 0:
+            continue
+        placed.append(structs.replace(card, index=index))
+    return tuple(sorted(placed, key=lambda card: card.index))
 
 
 def _next_key(node: str, uid: str) -> str:

@@ -11,7 +11,8 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from extender.api.kinds import ForeignHold, Row
+from extender.api.kinds import CardShare, Device, ForeignHold, Row
+from extender.api.units import MILLI_PER_GPU, share_milli
 from extender.state.fleet.device_cards import ClaimedCards
 from extender.state.pods.facts import PodFacts, read_cards
 
@@ -104,10 +105,11 @@ def beyond_rows(claimed: Iterable[ClaimedCards], rows: Iterable[Row]) -> list[Cl
     for each in claimed:
         cards = of_row.get(each.uid, ())
         beyond = len(each.devices) - len(cards)
-        if beyond <= 0 and each.mib > sum(card.memory_mib for card in cards):
-            beyond = 1
+        more_mib = sum(mib for _, mib in each.devices) - sum(card.memory_mib for card in cards)
         if beyond > 0:
             found.append(structs.replace(each, devices=each.devices[-beyond:]))
+        elif more_mib > 0:
+            found.append(structs.replace(each, devices=((each.devices[-1][0], more_mib),)))
     return found
 
 
@@ -115,29 +117,42 @@ def merged_holds(
     pods: Iterable[ForeignHold],
     claimed: Sequence[ClaimedCards],
     rows: Iterable[Row],
-    n_cards: int,
+    devices: Sequence[Device],
 ) -> tuple[ForeignHold, ...]:
-    """What is held without a row of a node with `n_cards`, by claims and by foreign pods: the first
-    of them up to that many.
+    """What is held without a row of a node with these cards, by claims and by foreign pods: the
+    first of them up to as many whole cards.
 
-    A pod whose claims are known counts by these alone. A card of which several claims have a share
-    counts as held by the first of them.
+    A pod whose claims are known counts by these alone.
     """
-    holders, seen = {each.uid for each in claimed}, set[str]()
-    listed = []
-    for each in beyond_rows(claimed, rows):
-        gpus = len(set(each.devices) - seen)
-        seen.update(each.devices)
-        listed.append(
-            ForeignHold(uid=each.uid, namespace=each.namespace, name=each.name, gpus=gpus)
-        )
+    holders, n_cards = {each.uid for each in claimed}, len(devices)
+    listed = [_hold_of(each, devices) for each in beyond_rows(claimed, rows)]
     listed += [hold for hold in pods if hold.uid not in holders]
     found = []
     for hold in listed:
-        if (gpus := min(hold.gpus, n_cards)) > 0:
+        gpus = min(hold.gpus, n_cards)
+        if gpus > 0 or hold.cards:
             found.append(structs.replace(hold, gpus=gpus))
             n_cards -= gpus
     return tuple(found[:MAX_LISTED])
+
+
+def _hold_of(claimed: ClaimedCards, devices: Sequence[Device]) -> ForeignHold:
+    """What a pod holds by claims. A share of a card that the node does not list counts as a whole
+    card."""
+    known = {each.device: each for each in devices}
+    shares = []
+    for name, mib in claimed.devices:
+        card = known.get(name)
+        if mib and card is not None:
+            milli = min(MILLI_PER_GPU, share_milli(mib, card.memory_mib))
+            shares.append(CardShare(card.index, milli, mib))
+    return ForeignHold(
+        uid=claimed.uid,
+        namespace=claimed.namespace,
+        name=claimed.name,
+        gpus=len(claimed.devices) - len(shares),
+        cards=shares,
+    )
 
 
 def _was_given(facts: PodFacts) -> bool:

@@ -38,8 +38,27 @@ async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIter
     """Ends at rest."""
     async with with_driver(cluster, tmp_path, is_shared=True) as opened:
         make_templates(opened)
+        await list_the_other_way_round(opened)
         yield opened
         await audited.finish()
+
+
+async def list_the_other_way_round(scene: Claiming) -> None:
+    """kube-scheduler takes cards as they are listed, and plans as they were listed first: so a
+    pod's card is another than the plan's."""
+    before = by_index(scene)
+    for node in NODES:
+        path = f"{device_cards.PATH}/resourceslices"
+        scene.admin.delete(f"{path}/{node}-{device_cards.DRIVER}")
+        listed = device_cards.resource_slice(node, 2, is_shared=True, is_reversed=True)
+        scene.admin.post(path, listed)
+    await scene.until(lambda: by_index(scene) == before, "the cards to be counted again")
+
+
+def by_index(scene: Claiming) -> dict[str, list[Any]]:
+    """The cards of each node."""
+    found = {each["metadata"]["name"]: each for each in scene.get("gpunodes")["items"]}
+    return {node: found[node]["status"].get("devices", []) for node in NODES}
 
 
 def make_templates(scene: Claiming) -> None:
@@ -96,7 +115,7 @@ async def test_pod_with_a_claim_for_memory_gets_a_share_and_counts_for_its_proje
     await scene.until_bound("team-a", 1)
     await scene.until(lambda: agree(scene), "row and allocation to agree")
     node = rows(scene)["ten"][0]
-    # kube-scheduler took the card that is listed first.
+    # The card that is listed first, whose index is 1.
     assert list(by_rows(scene)) == [f"{device_cards.DRIVER}/{node}/gpu-1"]
     used = [node["spec"].get("used") for node in scene.get("gpunodes")["items"]]
     assert "0.125" in used
@@ -177,17 +196,20 @@ async def test_share_of_no_project_is_planned_around(scene: Claiming) -> None:
         status = {"allocation": {"devices": {"results": [given]}}}
         path = f"{device_cards.PATH}/namespaces/elsewhere/resourceclaims/on-{node}/status"
         await scene.client.request("PUT", path, body=made | {"status": status})
-    await scene.until(
-        lambda: all(
-            scene.get(f"gpunodes/{node}").get("status", {}).get("foreign") for node in NODES
-        ),
-        "the holds to be shown",
-    )
-    make(scene, "team-a", sharing("first", 80))
-    await scene.until_bound("team-a", 1)
-    make(scene, "team-b", sharing("second", 80))
-    await scene.until_bound("team-b", 1)
-    assert {node for node, _ in rows(scene).values()} == set(NODES)
+
+    def shown() -> list[Any]:
+        held = [scene.get(f"gpunodes/{node}")["status"].get("foreign", []) for node in NODES]
+        return [hold["cards"] for listed in held for hold in listed]
+
+    await scene.until(lambda: len(shown()) == 2, "the holds to be shown")
+    assert shown()[0] == [{"index": 0, "milli": 125, "memoryMiB": 10240}]
+    for ix, gib in enumerate((80, 80, 50)):
+        project = ("team-a", "team-b")[ix % 2]
+        make(scene, project, sharing(f"p-{ix}", gib))
+        await scene.until_bound(project, 1 + ix // 2)
+    held = {device: sum(mib for _, mib in pods) for device, pods in by_rows(scene).items()}
+    assert sorted(held.values()) == [50 * GIB, 80 * GIB, 80 * GIB]
+    assert all(mib == 50 * GIB for device, mib in held.items() if device.endswith("gpu-0"))
 
 
 async def test_pod_whose_claim_for_memory_has_grown_is_evicted(scene: Claiming) -> None:

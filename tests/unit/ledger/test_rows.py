@@ -1,6 +1,8 @@
 """What may be written into a ledger."""
 
-from extender.api.kinds import CardShare, GpuNode, Row
+from msgspec.structs import replace
+
+from extender.api.kinds import CardShare, ForeignHold, GpuNode, Row
 from extender.api.reasons import Reason, Refused
 from extender.ledger.rows import (
     NodeBatch,
@@ -44,6 +46,19 @@ def test_memory_is_counted_beside_milli() -> None:
     ledger = gpu_node("n1", 1).holds(row(A, [CardShare(0, 100, CARD_MIB - 10)])).build()
     assert refusal(ledger, row(B, [CardShare(0, 100, 11)])) is Reason.CARDS_BUSY
     assert added(ledger, row(B, [CardShare(0, 100, 10)]))
+
+
+def test_share_of_a_pod_without_a_row_takes_room_of_its_card() -> None:
+    hold = ForeignHold(
+        uid="u", namespace="elsewhere", name="s", gpus=0, cards=[CardShare(0, 400, CARD_MIB - 10)]
+    )
+    ledger = gpu_node("n1", 2).build()
+    ledger = replace(ledger, status=replace(ledger.status, foreign=[hold]))
+    assert refusal(ledger, row(B, [CardShare(0, 601, 1)])) is Reason.CARDS_BUSY
+    assert refusal(ledger, row(B, [CardShare(0, 100, 11)])) is Reason.CARDS_BUSY
+    assert added(ledger, row(B, [CardShare(0, 600, 10)]))
+    assert added(ledger, row(B, [CardShare(0, 100, 11)], "bound"))
+    assert added(ledger, row(B, whole(1)))
 
 
 def test_rows_of_one_batch_count_against_each_other() -> None:

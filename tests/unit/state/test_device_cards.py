@@ -230,6 +230,23 @@ def test_a_node_whose_cards_are_all_shared_by_claims_offers_shares() -> None:
     ]
 
 
+def test_cards_that_claims_share_are_in_the_order_in_which_kube_scheduler_looks() -> None:
+    first, second = published("gpu-10", "gpu-9", **SHARED), published("gpu-0", **SHARED)
+    second.metadata.uid, second.metadata.name = "uid-second-slice", "n1-9"
+    state = state_of(host(), device_class(), ledger(), second, first)
+    names = [each.device for each in state.differences().to_describe["n1"]]
+    assert names == [f"{DRIVER}/n1/gpu-{ix}" for ix in (10, 9, 0)]
+
+
+def test_card_keeps_its_index_as_long_as_it_is_published() -> None:
+    state = state_of(host(), device_class(), ledger())
+    for generation, names in enumerate((["a", "b", "c"], ["b", "x", "c"], ["z", "c", "x"]), 1):
+        state.apply(Upserted(published(*names, generation=generation, **SHARED)))
+        described(state)
+    found = {each.device[-1]: each.index for each in state.gpu_nodes["n1"].status.devices}
+    assert found == {"z": 0, "c": 2, "x": 3}
+
+
 def test_cards_that_claims_share_do_not_count_beside_whole_ones() -> None:
     state = state_of(host(), device_class(), published("gpu-0", **SHARED), ledger())
     whole_cards = published("gpu-1")
@@ -290,16 +307,21 @@ def test_access_of_an_administrator_holds_no_card() -> None:
 
 
 def sharing(*rows: Any) -> ClusterState:
-    """A node with two cards that claims share."""
-    return state_of(host(), device_class(), published("gpu-0", "gpu-1", **SHARED), ledger(*rows))
+    """A node with two cards that claims share, as the controller has described it."""
+    slices = published("gpu-0", "gpu-1", **SHARED)
+    return described(state_of(host(), device_class(), slices, ledger(*rows)))
 
 
-def test_share_that_is_allocated_without_a_row_holds_its_card_once() -> None:
+def test_share_that_is_allocated_without_a_row_is_held_of_its_card() -> None:
     state = sharing()
-    for name in ("first", "second"):
-        state.apply(Upserted(consumed(name, "gpu-0", 10, to=name)))
-    assert free_cards(state) == [1000, 0]
-    assert [hold.name for hold in state.differences().foreign["n1"]] == ["first"]
+    for name, gib in (("first", 10), ("second", 20)):
+        state.apply(Upserted(consumed(name, "gpu-1", gib, to=name)))
+    assert free_cards(state) == [1000, 625]
+    first, second = state.differences().foreign["n1"]
+    assert (first.name, first.gpus, first.cards) == ("first", 0, [CardShare(1, 125, 10240)])
+    assert (second.name, second.gpus, second.cards) == ("second", 0, [CardShare(1, 250, 20480)])
+    nodes = state.snapshot(0).nodes.cards
+    assert nodes.foreign_milli[nodes.ix["n1"]] == 375
 
 
 def test_claim_that_holds_more_of_a_card_than_its_row_is_beyond_it() -> None:
@@ -311,6 +333,7 @@ def test_claim_that_holds_more_of_a_card_than_its_row_is_beyond_it() -> None:
     state.apply(Upserted(consumed("a-claim", "gpu-0", 20, to="a")))
     (beyond,) = state.foreign_pods()
     assert (beyond.facts.name, beyond.is_beyond_row) == ("a", True)
+    assert free_cards(state) == [750, 1000]
 
 
 def test_amounts_that_shared_cards_give_are_known_of_their_node() -> None:
