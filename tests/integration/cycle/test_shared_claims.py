@@ -5,6 +5,7 @@ and claim controller. Two nodes have two cards of 80 GiB each that claims may sh
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -150,6 +151,25 @@ async def test_cards_that_each_fill_one_may_be_allocated_the_other_way_round(
     await scene.until_bound("team-b", 2)
     await scene.until(lambda: agree(scene), "rows and allocations to agree")
     assert len(by_rows(scene)) == 4
+
+
+async def test_books_agree_when_pods_come_and_go(scene: Claiming) -> None:
+    """More than there is room for, of sizes drawn from a seed; every pod that is left starts."""
+    drawn, names_left = Random(5), list[tuple[str, str]]()
+    for turn in range(4):
+        for ix in range(8):
+            project, gib = drawn.choice(("team-a", "team-b")), drawn.choice((10, 20, 30, 40, 50))
+            make(scene, project, sharing(f"t{turn}-{ix}", gib))
+            names_left.append((project, f"t{turn}-{ix}"))
+        await scene.until(lambda: sum(map(len, by_claims(scene).values())) > 3, "shares in use")
+        drawn.shuffle(names_left)
+        for project, name in names_left[6:]:
+            scene.admin.delete(f"/api/v1/namespaces/{project}/pods/{name}?gracePeriodSeconds=0")
+        del names_left[6:]
+    for project in ("team-a", "team-b"):
+        await scene.until_bound(project, sum(of == project for of, _ in names_left))
+    await scene.until(lambda: agree(scene), "rows and allocations to agree")
+    assert sum(map(len, by_rows(scene).values())) == 6
 
 
 async def test_reclaim_takes_borrowed_shares_back(scene: Claiming) -> None:
