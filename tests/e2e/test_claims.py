@@ -1,7 +1,8 @@
-"""A pod that asks for a card by a ResourceClaim, on a node with a DRA driver."""
+"""Pods that ask for cards, or for a share of one, by ResourceClaims on a node with a DRA driver."""
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -27,14 +28,16 @@ time.sleep(3600)
 """
 
 
-@pytest.fixture
-def users(installed: Installed) -> Iterator[Site]:
+@contextmanager
+def _with_driver(installed: Installed, *policy: dict[str, Any]) -> Iterator[Site]:
     """The installed cluster with a node whose cards the example driver publishes."""
     site = installed.site
     if site.plane is None:
         pytest.skip("nodes of a given cluster are not ours to add")
     if not dra.is_built():
         pytest.skip("the DRA example driver is not built: make dra-driver")
+    if policy:
+        site.apply(*policy)
     with RealNode(site.plane, NodeOptions(NODE, ix=1)) as node:
         node.import_image(IMAGE)
         flags = dra.driver_flags(NODE, KUBELET_KUBECONFIG, N_CARDS)
@@ -46,10 +49,28 @@ def users(installed: Installed) -> Iterator[Site]:
             workloads.project(VISION, DEPARTMENT, N_CARDS),
         )
         site.wait("cards", SEEN_S, lambda: _n_cards(site), N_CARDS)
+        # The webhook is asked about claims once the controller has labelled the namespace.
+        site.wait("label", SEEN_S, lambda: _is_managed(site), True)
         yield site
         site.kubectl("delete", "pods", "-n", VISION, "--all", "--wait", "--timeout=60s")
         site.kubectl("delete", "deviceclass", device_cards.DRIVER)
     site.kubectl("delete", "node", NODE)
+    for each in policy:
+        site.kubectl("delete", each["kind"], each["metadata"]["name"])
+
+
+@pytest.fixture
+def users(installed: Installed) -> Iterator[Site]:
+    """Claims get whole cards."""
+    with _with_driver(installed) as site:
+        yield site
+
+
+@pytest.fixture
+def sharers(installed: Installed) -> Iterator[Site]:
+    """Claims share cards: the driver does not let them, so a policy says so in its slices."""
+    with _with_driver(installed, *device_cards.sharing_policy(N_CARDS)) as site:
+        yield site
 
 
 def _n_cards(site: Site) -> int:
@@ -57,8 +78,8 @@ def _n_cards(site: Site) -> int:
     return sum(each.get("status", {}).get("cards", 0) for each in found)
 
 
-def _claiming(site: Site, name: str) -> dict[str, Any]:
-    pod = device_cards.pod(name, of_template="pair")
+def _claiming(site: Site, name: str, template: str = "pair") -> dict[str, Any]:
+    pod = device_cards.pod(name, of_template=template)
     pod["metadata"]["namespace"] = VISION
     pod["spec"]["containers"][0] |= {"image": site.image(), "command": ["python3", "-c", LOOK]}
     return pod
@@ -68,8 +89,6 @@ def test_pod_with_a_claim_runs_with_its_devices_and_gives_them_back(users: Site)
     template = device_cards.template("pair", 2)
     template["metadata"]["namespace"] = VISION
     users.apply(template)
-    # The webhook is asked about claims once the controller has labelled the namespace.
-    users.wait("label", SEEN_S, lambda: _is_managed(users), True)
     for name in ("first", "second"):
         users.apply(_claiming(users, name))
     users.wait("pods", SEEN_S, lambda: len(users.pods(VISION, "Running")), 2)
@@ -79,6 +98,24 @@ def test_pod_with_a_claim_runs_with_its_devices_and_gives_them_back(users: Site)
     users.kubectl("delete", "pod", "first", "-n", VISION, "--wait")
     users.wait("third", SEEN_S, lambda: "third" in users.pods(VISION, "Running"), True)
     assert _devices(users, "third") == seen[0]
+
+
+def test_pods_share_a_card_by_claims_for_its_memory(sharers: Site) -> None:
+    """Three of 40 GiB on cards of 80 GiB have two cards, and the ledger says which."""
+    template = device_cards.share_template("half", "40Gi")
+    template["metadata"]["namespace"] = VISION
+    sharers.apply(template)
+    pods = ("first", "second", "third")
+    for name in pods:
+        sharers.apply(_claiming(sharers, name, "half"))
+    sharers.wait("pods", SEEN_S, lambda: len(sharers.pods(VISION, "Running")), len(pods))
+    (node,) = [each for each in sharers.get("gpunodes") if each["metadata"]["name"] == NODE]
+    names = [each["device"].rpartition("/")[2] for each in node["status"]["devices"]]
+    rows = {row["name"]: names[row["cards"][0]["index"]] for row in node["spec"]["rows"]}
+    assert {name: _devices(sharers, name) for name in pods} == {
+        name: [device] for name, device in rows.items()
+    }
+    assert len(set(rows.values())) == 2
 
 
 def _devices(site: Site, pod: str) -> list[str]:

@@ -48,6 +48,40 @@ def resource_slice(
     return _object("ResourceSlice", {"name": f"{node}-{DRIVER}"}, spec)
 
 
+def sharing_policy(n_devices: int) -> list[Manifest]:
+    """An admission policy by which claims may share the devices of a driver that says nothing of
+    it, for slices of so many devices."""
+    path = '"/spec/devices/" + string(i) + "/allowMultipleAllocations"'
+    patch = f'JSONPatch{{op: "add", path: {path}, value: true}}'
+    spec = {
+        "reinvocationPolicy": "Never",
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": ["resource.k8s.io"],
+                    "apiVersions": ["*"],
+                    "operations": ["CREATE", "UPDATE"],
+                    "resources": ["resourceslices"],
+                }
+            ]
+        },
+        "mutations": [
+            {
+                "patchType": "JSONPatch",
+                "jsonPatch": {"expression": f"{list(range(n_devices))}.map(i, {patch})"},
+            }
+        ],
+    }
+    api = {"apiVersion": "admissionregistration.k8s.io/v1"}
+    metadata = {"metadata": {"name": "share.example.com"}}
+    bound = {"spec": {"policyName": "share.example.com"}}
+    return [
+        api | {"kind": "MutatingAdmissionPolicy"} | metadata | {"spec": spec},
+        api | {"kind": "MutatingAdmissionPolicyBinding"} | metadata | bound,
+    ]
+
+
 def template(name: str, n_cards: int, **exactly: Any) -> Manifest:
     """A ResourceClaimTemplate for so many whole cards."""
     return _object(

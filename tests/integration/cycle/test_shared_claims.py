@@ -92,7 +92,8 @@ def by_claims(scene: Claiming) -> Held:
         for given in status.get("allocation", {}).get("devices", {}).get("results", []):
             device = "/".join(given[key] for key in ("driver", "pool", "device"))
             mib = parse_memory(given["consumedCapacity"]["memory"])
-            found.setdefault(device, []).append((status["reservedFor"][0]["name"], mib))
+            users = status.get("reservedFor") or [{"name": f"claim {claim['metadata']['name']}"}]
+            found.setdefault(device, []).append((users[0]["name"], mib))
     return found
 
 
