@@ -133,6 +133,12 @@ NON_PREEMPTIBLE: Final = "non-preemptible"
 #: On a pod that kubelet made from a file of its node, and showed to the API server afterwards.
 ANNOTATION_MIRROR: Final = "kubernetes.io/config.mirror"
 
+#: On nodes that Cluster Autoscaler, or Karpenter, is not to remove while this is `true`.
+ANNOTATIONS_LASTING: Final = (
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled",
+    "karpenter.sh/do-not-disrupt",
+)
+
 # -- the node agent's own pods ---------------------------------------------------------------
 
 #: Pods that keep the device plugin off a shared card: the card is in the ledger already.

@@ -108,6 +108,15 @@ class Elastic(Struct, rename="camel", kw_only=True, omit_defaults=True):
         str,
         Meta(min_length=1, max_length=253, description="Which kind of provisioning is asked for."),
     ] = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+    consolidate_after_minutes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10_080,
+            description="Nodes are emptied whose work has run for so long and has a place on other"
+            " used nodes: it is moved there. 0: none is.",
+        ),
+    ] = 0
 
 
 class GpuNodePoolSpec(Struct, rename="camel", kw_only=True, omit_defaults=True):

@@ -47,6 +47,8 @@ class Reason(StrEnum):
     RECLAIMED = "Reclaimed"
     PREEMPTED = "Preempted"
     MOVED = "Moved"
+    #: Also of the node: nothing of Ballast runs there any more.
+    NODE_EMPTIED = "NodeEmptied"
     GANG_STALE = "GangStale"
     #: In elastic node pools whose autoscaler reads pods.
     GATED_AGAIN = "GatedAgain"
@@ -112,6 +114,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.RECLAIMED: "stopped so that a project below its fair share gets it",
     Reason.PREEMPTED: "stopped for work of higher priority",
     Reason.MOVED: "stopped to start again on another node, so that other work fits here",
+    Reason.NODE_EMPTIED: "stopped to start again on another node, so that its node becomes empty",
     Reason.GANG_STALE: "stopped because its gang stayed below minMember",
     Reason.GATED_AGAIN: "deleted while it waited, so that no node is added for it",
     Reason.GPU_UNPROTECTED: "a process uses a shared card without the library",

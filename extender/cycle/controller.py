@@ -36,6 +36,7 @@ from extender.cycle.recovery.repair import Recovery
 from extender.cycle.reports.beside import Reports
 from extender.cycle.reports.report import STATUS_PERIOD_S, Reporter
 from extender.cycle.stage_clock import StageClock
+from extender.cycle.stage_turns import StageTurns
 from extender.kube.client import Client
 from extender.kube.election import Election, Leadership, terms_of
 from extender.kube.errors import KubeError, NotLeading
@@ -231,6 +232,7 @@ class _Term:
         self._number = 0
         self._has_read_live = False
         self._cut: frozenset[str] = frozenset()
+        self._stage_turns = StageTurns()
         #: CPU seconds of the last snapshot and decision. What runs beside the cycle is not in it.
         self._computed_s = 0.0
         self._inventory = InventoryKeeper(client, state)
@@ -353,6 +355,7 @@ class _Term:
     def _settings(self) -> Settings:
         """What this cycle does."""
         return Settings(
+            stages=self._stage_turns.next(),
             protected_pods=self._evictor.protected(),
             held_since=self._evictor.held_since(),
             first=self._cut,

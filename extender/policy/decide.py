@@ -3,9 +3,11 @@
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from extender.policy.actions.allocate import allocate, allocate_deferred
 from extender.policy.actions.consolidate import consolidate
+from extender.policy.actions.empty_nodes import empty_nodes
 from extender.policy.actions.nominations import resolve_nominations
 from extender.policy.actions.preempt import preempt
 from extender.policy.actions.reclaim import reclaim
@@ -92,7 +94,7 @@ def _decide_round(snapshot: Snapshot, settings: Settings, *, is_follow_up: bool 
         if snapshot.pools[pool].policy == "demand-weighted":
             set_demand_shares(session, queues)
     for stage in session.settings.stages:
-        if stage in _STAGES:
+        if stage in _STAGES and not (is_follow_up and stage in _ONCE):
             session.settings.enter(stage)
             _STAGES[stage](preemption)
     return session
@@ -162,4 +164,7 @@ _STAGES: Mapping[Stage, Callable[[Preemption], None]] = {
     "reclaim": _reclaim_and_go_on,
     "preempt": _preempt_and_go_on,
     "stale-gangs": lambda preemption: evict_stale_gangs(preemption.session),
+    "empty-nodes": empty_nodes,
 }
+#: Stages that no follow-up repeats: a node pool empties one node at a time.
+_ONCE: Final[frozenset[Stage]] = frozenset({"empty-nodes"})

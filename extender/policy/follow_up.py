@@ -338,7 +338,8 @@ class _Net:
                 reason, note = Reason.RECLAIMED, ""
         if end is not None and self._may_end_at(pod, self._ends_at):
             place = Placement(pod, end.node, end.cards)
-            self.moves.append(Move(place, workload.key, Reason.MOVED, beneficiary, ""))
+            why = victim.reason if isinstance(victim, Move) else Reason.MOVED
+            self.moves.append(Move(place, workload.key, why, beneficiary, ""))
             return
         if isinstance(victim, Move):
             last = self._last_eviction(pod.uid)

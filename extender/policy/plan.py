@@ -17,8 +17,15 @@ from extender.state.model import (
     WorkloadView,
 )
 
-Stage = Literal["allocate", "consolidate", "reclaim", "preempt", "stale-gangs"]
-ALL_STAGES: tuple[Stage, ...] = ("allocate", "consolidate", "reclaim", "preempt", "stale-gangs")
+Stage = Literal["allocate", "consolidate", "reclaim", "preempt", "stale-gangs", "empty-nodes"]
+ALL_STAGES: tuple[Stage, ...] = (
+    "allocate",
+    "consolidate",
+    "reclaim",
+    "preempt",
+    "stale-gangs",
+    "empty-nodes",
+)
 
 #: What becomes of a place: the pod starts now, or when others have left.
 State = Literal["reserved", "nominated"]

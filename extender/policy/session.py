@@ -284,6 +284,13 @@ class Session:
             said = said or f"{whose}: {self.budgets.name_of(pod)}, for {end} s at most"
         return said
 
+    def nodes_in_plan(self) -> Iterator[str]:
+        """The nodes on which this cycle gives places, or evicts or moves pods."""
+        yield from (place.node for placed in self._placed.values() for place in placed)
+        yield from (eviction.pod.node for eviction in self._evictions)
+        for move in self._moves:
+            yield from (move.placement.pod.node, move.placement.node)
+
     def has_leaving_pods(self) -> bool:
         """Whether this cycle evicts or moves a pod."""
         return bool(self._evictions or self._moves)

@@ -151,12 +151,14 @@ def _pools(case: Case) -> dict[str, state.PoolView]:
         job_order=settings.job_order,
         reclaim_band_percent=settings.reclaim_band,
         checkpoint_s=int(settings.checkpoint),
+        consolidate_after_s=int(settings.consolidate_after),
     )
     if not case.node_pools:
         return {usual.name: usual}
     found = {}
     for pool in case.node_pools:
         placement = settings.placement if pool.placement is UNSET else pool.placement
+        after = pool.consolidate_after
         found[pool.name] = state.PoolView(
             name=pool.name,
             gpu_placement=placement.gpu,
@@ -166,6 +168,7 @@ def _pools(case: Case) -> dict[str, state.PoolView]:
             job_order=settings.job_order,
             reclaim_band_percent=settings.reclaim_band,
             checkpoint_s=int(settings.checkpoint),
+            consolidate_after_s=int(settings.consolidate_after if after is UNSET else after),
         )
     return found
 

@@ -6,6 +6,7 @@ kept as projections, our own kinds as they are.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
+from itertools import chain
 from typing import Any
 
 from extender.api.claims import DeviceClass, ResourceClaim, ResourceSlice
@@ -166,7 +167,7 @@ class ClusterState:
         if view is not None:
             known[key] = view
         if before != view:
-            for facts in self._pods.claimants():
+            for facts in chain(self._pods.claimants(), self._pods.bound_claimants()):
                 if facts.namespace == namespace and claim in facts.claims:
                     self._workloads.touch_pod(facts.uid)
 
@@ -186,6 +187,7 @@ class ClusterState:
             orphans=tuple((row.node, tuple(row.row.cards)) for row in self.rows_to_free()),
             budgets=self._budgets_left(),
             held_lately=self._held_lately,
+            kept=frozenset(place.node for place in self.kept_places()),
             tally=self._workloads.tally_in(nodes, self._fleet.n_reshaped).copy(),
         )
 
@@ -334,9 +336,14 @@ class ClusterState:
         ]
 
     def wanted_claims(self) -> set[tuple[str, str]]:
-        """Namespace and name of the PersistentVolumeClaims of all pods that wait."""
-        waiting = self._pods.claimants()
-        return {(each.namespace, claim) for each in waiting for claim in each.claims}
+        """Namespace and name of the PersistentVolumeClaims of all pods that wait, and of those that
+        may be moved so that their nodes become empty."""
+        views, table = self._queues.pool_views, self._fleet.table()
+        emptied = {name for name, view in views.items() if view.consolidate_after_s}
+        running = self._pods.bound_claimants() if emptied else ()
+        here = (each for each in running if table.pool_of(each.node) in emptied)
+        found = chain(self._pods.claimants(), here)
+        return {(each.namespace, claim) for each in found for claim in each.claims}
 
     def released_without_row(self) -> list[PodView]:
         """Unbound pods without our gate and without a row: as they are, nothing will bind them."""

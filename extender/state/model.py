@@ -94,8 +94,9 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     are the disruption budgets that select it, as `namespace/name`: of several, the first two.
     `resource_version` is the version this view was read from, for patches that must not be stale;
     `is_gated` speaks of our gate, `other_gates` names those of others. `is_released`: its plan
-    names its row; `is_direct`: the extender places it. `answer` is why kube-scheduler does not bind
-    it now, `refusals` where it did not before; `denial` is about its release.
+    names its row; `is_direct`: the extender places it. `stays`: it is bound, and it is not certain
+    that a pod in its stead could run elsewhere. `answer` is why kube-scheduler does not bind it
+    now, `refusals` where it did not before; `denial` is about its release.
     """
 
     uid: str
@@ -114,6 +115,7 @@ class PodView(Struct, frozen=True, gc=False, kw_only=True):
     other_gates: tuple[str, ...] = ()
     is_terminating: bool = False
     is_controlled: bool = True
+    stays: bool = False
     refusals: Refusals = NONE
     answer: str = ""
     denial: Denial | None = None
@@ -343,7 +345,8 @@ class PoolView:
     pod has at most `max_grace_s` to end, unless the project's queue says otherwise. A project that
     has its quota takes from others only while it lacks more than `reclaim_band_percent` of its
     share.
-    Pods that do not say how often they save their work do so every `checkpoint_s` (0: never).
+    Pods that do not say how often they save their work do so every `checkpoint_s` (0: never). Nodes
+    are emptied whose pods have run for `consolidate_after_s` (0: none are).
     `elastic` is None where the pool does not grow.
     """
 
@@ -358,6 +361,7 @@ class PoolView:
     max_grace_s: int = MAX_GRACE_S
     reclaim_band_percent: int = 0
     checkpoint_s: int = 0
+    consolidate_after_s: int = 0
     elastic: ElasticView | None = None
 
 

@@ -199,7 +199,8 @@ class NodeFacts:
     `cpu_milli` and `memory_mib` are all that is allocatable, `counted_milli` all that its MIG
     instances stand for in milli-GPU; `free_counted` is what is left of the resources that are
     counted one by one (MIG instances). `offers` is how pods can get its cards; `share_steps` are
-    the amounts that its cards give where claims share them.
+    the amounts that its cards give where claims share them. `stays`: an autoscaler would not remove
+    it though no pod with GPUs were there.
     """
 
     name: str
@@ -216,6 +217,7 @@ class NodeFacts:
     free_counted: Mapping[str, int] = field(default_factory=dict)
     offers: frozenset[Delivery] = BY_NODE
     share_steps: frozenset[MemorySteps] = frozenset()
+    stays: bool = False
 
 
 @dataclass(slots=True)
@@ -227,7 +229,7 @@ class NodeTable:
     `free_memory_mib` are int64[n], `free_pods` int32[n], `cpu_milli`, `memory_mib` and
     `counted_milli` (all that is allocatable) int64[n]. `free_counted` has a dict for nodes with
     counted resources, else None; `offers` is how pods can get cards, and `share_steps` what claims
-    can get of them. `copy()` is what a snapshot takes.
+    can get of them. `stays` is 1 as in `NodeFacts`. `copy()` is what a snapshot takes.
     """
 
     cards: CardTable = field(default_factory=CardTable)
@@ -244,6 +246,7 @@ class NodeTable:
     free_counted: list[dict[str, int] | None] = field(default_factory=list)
     offers: list[frozenset[Delivery]] = field(default_factory=list)
     share_steps: list[frozenset[MemorySteps]] = field(default_factory=list)
+    stays: bytearray = field(default_factory=bytearray)
 
     def __len__(self) -> int:
         """Rows in the columns, dropped ones included."""
@@ -252,6 +255,11 @@ class NodeTable:
     def ix_of(self, name: str) -> int | None:
         """The node's row, or None when it is not known."""
         return self.cards.ix.get(name)
+
+    def pool_of(self, name: str) -> str:
+        """The node's pool; empty where the node or its pool is not known."""
+        ix = self.cards.ix.get(name)
+        return "" if ix is None else self.pool[ix]
 
     def set_node(self, facts: NodeFacts) -> int:
         """Take what is known of the Node; its cards stay as they are. Returns its ix."""
@@ -264,6 +272,7 @@ class NodeTable:
         self.free_cpu_milli[ix] = facts.free_cpu_milli
         self.free_memory_mib[ix] = facts.free_memory_mib
         self.free_pods[ix] = facts.free_pods
+        self.stays[ix] = facts.stays
         self.cpu_milli[ix] = facts.cpu_milli
         self.memory_mib[ix] = facts.memory_mib
         self.counted_milli[ix] = facts.counted_milli
@@ -327,6 +336,7 @@ class NodeTable:
             free_counted=[dict(free) if free else None for free in self.free_counted],
             offers=list(self.offers),
             share_steps=list(self.share_steps),
+            stays=self.stays[:],
         )
 
     def fits_counted(self, ix: int, demand: Demand) -> bool:
@@ -356,6 +366,7 @@ class NodeTable:
             self.free_counted.append(None)
             self.offers.append(BY_NODE)
             self.share_steps.append(frozenset())
+            self.stays.append(0)
 
     def _clear(self, ix: int) -> None:
         self.pool[ix] = ""
@@ -363,6 +374,7 @@ class NodeTable:
         self.taints[ix] = ()
         self.is_ready[ix] = 0
         self.free_cpu_milli[ix] = self.free_memory_mib[ix] = self.free_pods[ix] = 0
+        self.stays[ix] = 0
         self.cpu_milli[ix] = self.memory_mib[ix] = self.counted_milli[ix] = 0
         self.free_counted[ix] = None
         self.offers[ix] = BY_NODE

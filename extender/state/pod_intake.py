@@ -39,11 +39,17 @@ class PodIntake:
         self._assembly = assembly
         self._gone = gone
         self._claimants: set[str] = set()
+        self._bound_claimants: set[str] = set()
         self.leaving: set[str] = set()
 
     def claimants(self) -> Iterator[PodFacts]:
         """Unbound pods that use PersistentVolumeClaims."""
         return (self._workloads.facts[uid] for uid in self._claimants)
+
+    def bound_claimants(self) -> Iterator[PodFacts]:
+        """Bound pods with a row that use PersistentVolumeClaims."""
+        facts = (self._workloads.facts.get(uid) for uid in self._bound_claimants)
+        return (each for each in facts if each is not None)
 
     def expect_leaving(self, uids: Iterable[str]) -> None:
         """Have these live pods as terminating, until the watch says so or they are forgotten."""
@@ -108,16 +114,18 @@ class PodIntake:
 
     def _drop(self, uid: str) -> None:
         self._claimants.discard(uid)
+        self._bound_claimants.discard(uid)
         self._assembly.denials.pop(uid, None)
         self.leaving.discard(uid)
         self._kept.drop(uid)
 
     def _take(self, facts: PodFacts) -> None:
         self._kept.take(facts)
-        if facts.claims and not facts.node:
-            self._claimants.add(facts.uid)
-        else:
-            self._claimants.discard(facts.uid)
+        uid = facts.uid
+        self._claimants.discard(uid)
+        self._bound_claimants.discard(uid)
+        if facts.claims:
+            (self._bound_claimants if facts.node else self._claimants).add(uid)
 
 
 def is_older(version: str, than: str) -> bool:

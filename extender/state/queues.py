@@ -78,6 +78,7 @@ def _read_pool(name: str, spec: GpuNodePoolSpec) -> PoolView:
         max_grace_s=spec.max_termination_grace_seconds,
         reclaim_band_percent=spec.reclaim_band_percent,
         checkpoint_s=spec.checkpoint_seconds,
+        consolidate_after_s=60 * spec.elastic.consolidate_after_minutes if spec.elastic else 0,
         elastic=_read_elastic(spec) if spec.policy == "FairShare" else None,
     )
 

@@ -19,9 +19,10 @@ class Snapshot:
     rows still hold although their pods are gone: soon they are free. `budgets` says how many more
     pods each disruption budget lets go, without the pods that already leave. `held_lately` is what
     each queue held on average over the last day, by queue and node pool, in units of 1/`LATELY`: it
-    breaks ties between queues. `placed` are uids of pods that earlier rounds of the cycle placed:
-    they run here, and do not yet in the cluster. `nodes` is this snapshot's own and may be changed
-    by the simulation that runs on it; everything else is shared and constant.
+    breaks ties between queues. `kept` are the nodes on which places are kept for the successors of
+    pods that were moved. `placed` are uids of pods that earlier rounds of the cycle placed: they
+    run here, and do not yet in the cluster. `nodes` is this snapshot's own and may be changed by
+    the simulation that runs on it; everything else is shared and constant.
     """
 
     now_s: int
@@ -34,4 +35,5 @@ class Snapshot:
     orphans: tuple[tuple[str, tuple[CardShare, ...]], ...] = ()
     budgets: Mapping[str, int] = field(default_factory=dict)
     held_lately: Mapping[tuple[str, str], Amounts] = field(default_factory=dict)
+    kept: Collection[str] = frozenset()
     placed: Collection[str] = frozenset()

@@ -11,7 +11,15 @@ import msgspec
 from extender.api.objects import Pod
 from extender.api.reasons import Reason
 
-_STOPS: Final = frozenset((Reason.RECLAIMED, Reason.PREEMPTED, Reason.MOVED, Reason.GANG_STALE))
+_STOPS: Final = frozenset(
+    (
+        Reason.RECLAIMED,
+        Reason.PREEMPTED,
+        Reason.MOVED,
+        Reason.NODE_EMPTIED,
+        Reason.GANG_STALE,
+    )
+)
 REASONS: Final = frozenset((*_STOPS, Reason.WAITING_FOR_VICTIMS))
 
 #: `gone`: it never started.

@@ -14,9 +14,17 @@ from msgspec.structs import replace
 
 from extender.api import names
 from extender.api.events import Synced, Upserted
-from extender.api.kinds import CardShare, GpuDepartment, GpuNodePool, GpuProject
+from extender.api.kinds import (
+    CardShare,
+    Elastic,
+    ElasticNode,
+    GpuDepartment,
+    GpuNodePool,
+    GpuProject,
+)
 from extender.api.objects import Node, Pod
 from extender.policy.decide import decide
+from extender.policy.plan import ALL_STAGES, Settings
 from extender.state.cluster import ClusterState
 from tests.bench.figures import Figure, percentile
 from tests.bench.shapes import GROWTH, growth
@@ -51,12 +59,13 @@ def measure() -> list[Figure]:
         Figure("  CPU time", round(percentile(took["cpu"], 50), 1), "ms"),
         Figure("  slowest", round(max(took["all"]), 1), "ms"),
         growth("nothing new", [percentile(each["cpu"], 50) for each in by_size]),
+        *_looks(),
     ]
 
 
 def _took(n_nodes: int) -> dict[str, list[float]]:
     """Milliseconds of every cycle with a model of that size, by part."""
-    state, running = _filled(n_nodes)
+    state, running = _filled(n_nodes, PODS_A_NODE)
     decide(state.snapshot(NOW_S))
     gc.collect()
     gc.freeze()
@@ -98,10 +107,41 @@ def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
     return 1000 * (time.perf_counter() - started), result
 
 
-def _filled(n_nodes: int) -> tuple[ClusterState, list[Pod]]:
-    """The model with everything in it, and the pods."""
+def _looks() -> list[Figure]:
+    """What a look for a node that can be emptied costs, where all nodes are full and where the work
+    of each has a place on others."""
+    figures = []
+    for n_pods, what in ((PODS_A_NODE, "none"), (PODS_A_NODE // 2, "one")):
+        state, _ = _filled(N_NODES, n_pods, consolidate_after_minutes=60)
+        took = [_look_ms(state, n_moved=0 if what == "none" else n_pods) for _ in range(5)]
+        name = f"a look for a node to empty, {N_NODES * n_pods:,} pods, finds {what}: CPU time"
+        figures.append(Figure(name, round(percentile(took, 50), 1), "ms"))
+    return figures
+
+
+def _look_ms(state: ClusterState, n_moved: int) -> float:
+    """The CPU time of one decision with the stage `empty-nodes` less that of one without."""
+    took = []
+    for stages in (ALL_STAGES, ALL_STAGES[:-1]):
+        snapshot = state.snapshot(NOW_S)
+        began_s = time.process_time()
+        plan = decide(snapshot, Settings(stages=stages))
+        took.append(1000 * (time.process_time() - began_s))
+        assert len(plan.moves) == (n_moved if stages is ALL_STAGES else 0)
+    return took[0] - took[1]
+
+
+def _filled(
+    n_nodes: int, n_pods: int, consolidate_after_minutes: int = 0
+) -> tuple[ClusterState, list[Pod]]:
+    """The model with everything in it, so many pods on each node, and the pods."""
     state = ClusterState()
-    state.apply(Upserted(pool("default").build()))
+    described = pool("default").build()
+    size = ElasticNode(gpus=PODS_A_NODE, cpu=192, memory_gib=2048)
+    elastic = Elastic(
+        max_nodes=n_nodes, node=size, consolidate_after_minutes=consolidate_after_minutes
+    )
+    state.apply(Upserted(replace(described, spec=replace(described.spec, elastic=elastic))))
     quota = n_nodes * PODS_A_NODE
     state.apply(Upserted(department("bench").quota(quota).build()))
     for number in range(N_PROJECTS):
@@ -111,7 +151,7 @@ def _filled(n_nodes: int) -> tuple[ClusterState, list[Pod]]:
     for number in range(n_nodes):
         name = f"node-{number:04}"
         host = node(name).host("192", "2Ti").gpus(PODS_A_NODE, CARD_MIB).gpu_milli(8000)
-        pods = [_pod(name, number * PODS_A_NODE + card) for card in range(PODS_A_NODE)]
+        pods = [_pod(name, number * PODS_A_NODE + card) for card in range(n_pods)]
         rows = [
             row(each, [CardShare(card, 1000, CARD_MIB)], "bound") for card, each in enumerate(pods)
         ]

@@ -13,7 +13,15 @@ _EVENTS: Final = "/apis/events.k8s.io/v1"
 _GROUPS: Final = f"/apis/{names.API_VERSION}"
 #: Programs whose events are told.
 _OURS: Final = (names.CONTROLLER_NAME, names.SCHEDULER_NAME, "ballast")
-_LEAVES: Final = frozenset({Reason.RECLAIMED, Reason.PREEMPTED, Reason.MOVED, Reason.GANG_STALE})
+_LEAVES: Final = frozenset(
+    {
+        Reason.RECLAIMED,
+        Reason.PREEMPTED,
+        Reason.MOVED,
+        Reason.NODE_EMPTIED,
+        Reason.GANG_STALE,
+    }
+)
 
 
 async def read(client: Client, namespace: str, name: str, selector: str) -> Answer:

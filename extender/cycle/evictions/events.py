@@ -4,13 +4,15 @@ Work of another project is shown as the project and its GPUs, never by name: a u
 right to list pods must not learn their names.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from extender.api.objects import OwnerReference
 from extender.api.reasons import Reason
 from extender.api.units import count_gpus
 from extender.cycle.pod_events import PodEvents, pod_reference
+from extender.kube.recorder import EventRecorder, ObjectRef
 from extender.policy.plan import Eviction
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView, WorkloadView
@@ -21,6 +23,7 @@ _VERBS: Final = {
     Reason.RECLAIMED: "reclaimed",
     Reason.PREEMPTED: "preempted",
     Reason.MOVED: "moved to make room",
+    Reason.NODE_EMPTIED: "moved so that its node becomes empty",
     Reason.GANG_STALE: "stopped with its gang",
 }
 
@@ -28,9 +31,10 @@ _VERBS: Final = {
 class EvictionEvents:
     """Records events about evictions that were accepted."""
 
-    def __init__(self, state: ClusterState, events: PodEvents) -> None:
+    def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
         self._state = state
-        self._events = events
+        self._recorder = recorder
+        self._events = PodEvents(state, recorder)
 
     def tell_victim(
         self, eviction: Eviction, victim: WorkloadView | None, beneficiary: WorkloadView | None
@@ -52,6 +56,15 @@ class EvictionEvents:
             note = beneficiary_note(beneficiary, left)
             pod = beneficiary.pods[0]
             self._events.tell(pod, Reason.WAITING_FOR_VICTIMS, note, "Normal", owner_note=note)
+
+    def tell_nodes(self, moved: Iterable[Eviction]) -> None:
+        """One event on each node that these pods leave empty."""
+        n_pods = Counter(eviction.pod.node for eviction in moved)
+        for node, n in n_pods.items():
+            note = f"all work with GPUs leaves the node for other nodes: {n} pods"
+            # An event names a node by its name in place of the UID, as kubelet's own do.
+            about = ObjectRef("v1", "Node", node, "", node)
+            self._recorder.record(about, Reason.NODE_EMPTIED, note, "Normal")
 
 
 def victim_note(

@@ -26,7 +26,6 @@ from extender.cycle import metrics
 from extender.cycle.evictions.beneficiaries import Beneficiaries, EvictionGroup, case_of
 from extender.cycle.evictions.events import EvictionEvents
 from extender.cycle.evictions.protection import Protection
-from extender.cycle.pod_events import PodEvents
 from extender.cycle.pods.writer import Outcome, PodWriter
 from extender.kube.errors import NotLeading
 from extender.kube.recorder import EventRecorder
@@ -75,7 +74,7 @@ class Evictor:
         self._state = state
         self._meter = meter
         self._writer = writer
-        self._events = EvictionEvents(state, PodEvents(state, recorder))
+        self._events = EvictionEvents(state, recorder)
         self._protection = Protection()
         self._deadlines = Deadlines()
         self._beneficiaries = Beneficiaries(state)
@@ -113,8 +112,10 @@ class Evictor:
         cases: dict[tuple[str, str], list[Eviction]] = {}
         evictions = [*plan.evictions, *map(_as_eviction, plan.moves)]
         for eviction in evictions:
-            # A pod that leaves for no beneficiary leaves with its own workload.
-            own = "" if eviction.beneficiary else eviction.workload
+            # A pod that leaves for no beneficiary leaves with its own workload, or with all others
+            # of a node that is emptied.
+            is_alone = not eviction.beneficiary and eviction.reason is not Reason.NODE_EMPTIED
+            own = eviction.workload if is_alone else ""
             cases.setdefault((eviction.beneficiary, own), []).append(eviction)
         case_by_uid: dict[str, EvictionGroup] = {}
         for (beneficiary, _), listed in cases.items():
@@ -143,7 +144,7 @@ class Evictor:
         pool = held_pool(snapshot, pod)
         most_s = bound_s(snapshot, project, pool)
         usual_s = snapshot.pools[pool].checkpoint_s if pool in snapshot.pools else 0
-        is_stopped = eviction.reason is not Reason.MOVED
+        is_stopped = eviction.reason not in (Reason.MOVED, Reason.NODE_EMPTIED)
         is_over = self._deadlines.is_over(pod, hold_s(snapshot, pod, project), snapshot.now_s)
         return _Turn(
             eviction,
@@ -258,6 +259,8 @@ class Evictor:
     def _finish(self, case: EvictionGroup) -> None:
         """All turns of the case are over."""
         beneficiary = case.beneficiary
+        if case.evictions[0].reason is Reason.NODE_EMPTIED and not case.dropped:
+            self._events.tell_nodes(case.told)
         if case.dropped:
             n_left = len(case.evictions) - len(case.told)
             log.info("evictions dropped", workload=case.key, victims=n_left, why=case.dropped)

@@ -144,8 +144,7 @@ def tally_of(snapshot: Snapshot) -> Tally:
 
 def held_pool(snapshot: Snapshot, pod: PodView) -> str:
     """The node pool of the node that the pod holds; empty when it holds none that is known."""
-    ix = snapshot.nodes.ix_of(pod.node) if pod.node else None
-    return "" if ix is None else snapshot.nodes.pool[ix]
+    return snapshot.nodes.pool_of(pod.node)
 
 
 def _parents_first(snapshot: Snapshot) -> list[QueueView | list[QueueView]]:

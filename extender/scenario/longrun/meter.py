@@ -41,19 +41,23 @@ class Sums:
 
 @dataclass(slots=True)
 class LongRunMeter:
-    """Sums up to `now_s`. Queues are deprived by what they hold together, so theirs are not the
-    sums of their users'."""
+    """Sums up to `now_s`; `empty` counts the seconds of nodes with GPUs that no task is on.
+
+    Queues are deprived by what they hold together, so theirs are not the sums of their users'.
+    """
 
     now_s: int = 0
     users: dict[Owner, Sums] = field(default_factory=dict)
     queues: dict[str, Sums] = field(default_factory=dict)
     idle: int = 0
     idle_while_waiting: int = 0
+    empty: int = 0
     _held: dict[Owner, int] = field(default_factory=dict)
     _owed: dict[Owner, int] = field(default_factory=dict)
     _without_since: dict[str | Owner, int] = field(default_factory=dict)
     _stops: Counter[str] = field(default_factory=Counter)
     _capacity: int = 0
+    _n_empty: int = 0
     _is_waited: bool = False
 
     def of(self, owner: Owner) -> tuple[Sums, Sums]:
@@ -75,13 +79,17 @@ class LongRunMeter:
             self._pass(self.of(owner)[1], owner, (owed, held), now_s)
         idle = self._capacity - sum(held_of.values())
         self.idle += idle * took_s
+        self.empty += self._n_empty * took_s
         if self._is_waited:
             self.idle_while_waiting += idle * took_s
         self.now_s = now_s
 
-    def tell(self, held: Mapping[Owner, int], capacity: int, *, is_waited: bool) -> None:
-        """From now on so much is held; `is_waited`: a pod waits."""
+    def tell(
+        self, held: Mapping[Owner, int], capacity: int, n_empty: int, *, is_waited: bool
+    ) -> None:
+        """From now on so much is held, and so many nodes are empty; `is_waited`: a pod waits."""
         self._held, self._capacity, self._is_waited = dict(held), capacity, is_waited
+        self._n_empty = n_empty
 
     def tell_owed(self, owed: Mapping[Owner, int]) -> None:
         """From now on so much is owed."""

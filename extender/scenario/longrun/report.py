@@ -31,6 +31,7 @@ class SimulationReport:
     capacity: int = 0
     idle: int = 0
     idle_while_waiting: int = 0
+    empty: int = 0
     cycles: int = 0
     evictions_without_change: int = 0
     evicted_and_back: int = 0
@@ -48,6 +49,7 @@ class SimulationReport:
             "capacityGpuHours": _gpu_hours(self.capacity * self.seconds),
             "idleGpuHours": _gpu_hours(self.idle),
             "idleWhileWaitingGpuHours": _gpu_hours(self.idle_while_waiting),
+            "emptyNodeHours": _hours(self.empty),
             "cycles": self.cycles,
             "evictionsWithoutChange": self.evictions_without_change,
             "evictionsWithoutChangePercent": _percent(self.evictions_without_change, stops),

@@ -1,8 +1,9 @@
 """The event loop of a long run: jobs come and end, and `decide` says what else happens.
 
 Virtual time, in whole seconds, jumps from one moment at which something happens to the next. After
-an event cycles run every `CYCLE_S` until one decides nothing. While pods wait, further cycles look
-for what time alone changes: after a pause that doubles each time, up to `lookEvery` of the file.
+an event cycles run every `CYCLE_S` until one decides nothing. While pods wait, and where a pool
+empties nodes, further cycles look for what time alone changes: after a pause that doubles each
+time, up to `lookEvery` of the file.
 """
 
 from collections import Counter
@@ -73,9 +74,15 @@ class _Run:
     _changed_s: int = 0
     _evicted_at: dict[str, int] = field(default_factory=dict)
     _last: Outcome | None = None
+    _with_gpus: frozenset[str] = frozenset()
+    _empties_nodes: bool = False
 
     def __post_init__(self) -> None:
         self.world = World.of(self.case)
+        cluster = self.world.cluster
+        cards = cluster.free.cards
+        self._with_gpus = frozenset(name for name, ix in cards.ix.items() if cards.n_cards[ix])
+        self._empties_nodes = any(pool.consolidate_after_s for pool in cluster.pools.values())
         self.report = SimulationReport(self.case.id, self.end_s)
 
     def run(self) -> SimulationReport:
@@ -119,14 +126,16 @@ class _Run:
 
     def _note_held(self) -> None:
         held: Counter[Owner] = Counter()
-        is_waited = False
+        is_waited, used = False, set[str]()
         for job in self.world.jobs.values():
             for task in job.tasks:
+                used.add(task.held.node)
                 if task.place.status == "running":
                     held[_owner(job)] += _held_milli(task)
                 elif task.place.status == "pending":
                     is_waited = True
-        self.meter.tell(held, self._capacity(), is_waited=is_waited)
+        n_empty = len(self._with_gpus - used)
+        self.meter.tell(held, self._capacity(), n_empty, is_waited=is_waited)
 
     def _capacity(self) -> int:
         return sum(amounts[GPU] for amounts in self.world.past.capacity.values())
@@ -258,7 +267,7 @@ class _Run:
             self._pause_s = CYCLE_S
         self.report.came_to_rest = not has_changed
         is_waited = any(task.place.status == "pending" for task in self.world.tasks.values())
-        if has_changed or is_waited:
+        if has_changed or is_waited or self._empties_nodes:
             self._due_s = self.now_s + self._pause_s
             for held in outcome.plan.held_back:
                 soonest_s = max(self.now_s + CYCLE_S, held.until - NOW_S)
@@ -292,6 +301,7 @@ class _Run:
                     meter.note_wait(_owner(job), self.world.now_s - task.waits_since)
         report.users, report.capacity = meter.users, self._capacity()
         report.idle, report.idle_while_waiting = meter.idle, meter.idle_while_waiting
+        report.empty = meter.empty
         report.queues = dict(sorted(meter.queues.items()))
         simulation = self.case.simulate
         bars = simulation.at_most, simulation.at_least

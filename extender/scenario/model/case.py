@@ -21,7 +21,7 @@ class Settings(Written, frozen=True, kw_only=True):
     """What a cycle does, and what node pools do where they do not say."""
 
     stages: list[Stage] = field(
-        default_factory=lambda: ["allocate", "consolidate", "reclaim", "preempt"]
+        default_factory=lambda: ["allocate", "consolidate", "reclaim", "preempt", "empty-nodes"]
     )
     policy: PoolPolicy = "fairshare"
     preemption: bool = True
@@ -33,6 +33,7 @@ class Settings(Written, frozen=True, kw_only=True):
     over_quota_weights: bool = True
     reclaim_band: Annotated[int, Meta(ge=0, le=100)] = 0
     checkpoint: Seconds = 0
+    consolidate_after: Seconds = 0
     job_order: JobOrder = "fifo"
 
 

@@ -5,7 +5,7 @@ from typing import Final, Literal
 from msgspec import UNSET, UnsetType, field
 
 from extender.api.demand import Delivery
-from extender.scenario.model.values import Amount, Name, Natural, Written
+from extender.scenario.model.values import Amount, Name, Natural, Seconds, Written
 from extender.state.model import PlacementRule, PoolPolicy
 
 _USUAL_MODEL: Final = "A100"
@@ -39,6 +39,7 @@ class Pool(Written, frozen=True, kw_only=True):
     policy: PoolPolicy | UnsetType = UNSET
     preemption: bool | UnsetType = UNSET
     placement: Placement | UnsetType = UNSET
+    consolidate_after: Seconds | UnsetType = UNSET
 
 
 class NodeTaint(Written, frozen=True, kw_only=True):

@@ -231,6 +231,7 @@ class Fleet:
             },
             offers=self.devices.offers_of(name),
             share_steps=self.devices.share_steps_of(name),
+            stays=host.stays or taken.n_lasting > 0,
         )
 
     def _assert_host(self, name: str, ix: int) -> None:
@@ -246,6 +247,7 @@ class Fleet:
             nodes.free_counted[ix] or {},
             nodes.offers[ix],
             nodes.share_steps[ix],
+            bool(nodes.stays[ix]),
         )
         want = (
             facts.pool,
@@ -258,6 +260,7 @@ class Fleet:
             facts.free_counted,
             facts.offers,
             facts.share_steps,
+            facts.stays,
         )
         assert have == want, f"{name}: {have} is not {want}"
 

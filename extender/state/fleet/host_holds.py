@@ -13,6 +13,7 @@ class Taken:
     cpu_milli: int = 0
     memory_mib: int = 0
     n_pods: int = 0
+    n_lasting: int = 0
     counted: dict[str, int] = field(default_factory=dict)
 
 
@@ -57,6 +58,7 @@ class HostHolds:
         taken.cpu_milli += sign * hold.cpu_milli
         taken.memory_mib += sign * hold.memory_mib
         taken.n_pods += sign
+        taken.n_lasting += sign * hold.is_lasting
         for resource, n in hold.counted:
             left = taken.counted.get(resource, 0) + sign * n
             if left:

@@ -33,7 +33,7 @@ class HostFacts(Struct, frozen=True, gc=False, kw_only=True):
     """What matters of a Node. `cards` is what its labels say of its GPUs; empty without GPUs.
 
     `counted` are the instances that cards are cut into, by resource. `has_plugin_cards`: a device
-    plugin has whole cards or instances of the node.
+    plugin has whole cards or instances of the node. `stays`: autoscalers are told not to remove it.
     """
 
     name: str
@@ -49,6 +49,7 @@ class HostFacts(Struct, frozen=True, gc=False, kw_only=True):
     cards: tuple[Device, ...]
     counted: Mapping[str, int]
     has_plugin_cards: bool = False
+    stays: bool = False
     problem: str = ""
 
 
@@ -202,6 +203,7 @@ def read_host(node: Node) -> HostFacts:
         cards=cards,
         counted=counted,
         has_plugin_cards=bool(n_plugin_cards or counted),
+        stays=any(meta.annotation(name) == "true" for name in names.ANNOTATIONS_LASTING),
         problem="; ".join(problems),
     )
 

@@ -4,6 +4,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from extender.api import names
 from extender.api.demand import Demand, read_counted
 from extender.api.objects import Pod
 from extender.api.reasons import Refused
@@ -12,12 +13,16 @@ from extender.api.units import UnitError, parse_cpu, parse_memory
 
 
 class HostHold(Struct, frozen=True, gc=False):
-    """What one pod takes of its node besides cards."""
+    """What one pod takes of its node besides cards.
+
+    `is_lasting`: it has no GPUs, and an autoscaler does not call a node empty on which it runs.
+    """
 
     node: str
     cpu_milli: int
     memory_mib: int
     counted: tuple[tuple[str, int], ...] = ()
+    is_lasting: bool = False
 
 
 def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:
@@ -29,7 +34,16 @@ def read_hold(pod: Pod, demand: Demand | Refused) -> HostHold:
         max(host.cpu_milli, cpu_milli),
         max(host.memory_mib, memory_mib),
         host.counted,
+        is_lasting=_is_lasting(pod),
     )
+
+
+def _is_lasting(pod: Pod) -> bool:
+    """Whether the pod is no part of its node, as pods of DaemonSets and of the node's own files
+    are."""
+    owner = pod.metadata.controller
+    is_part = owner is not None and owner.kind in ("DaemonSet", "Node")
+    return not is_part and not pod.metadata.annotation(names.ANNOTATION_MIRROR)
 
 
 def host_demand(pod: Pod) -> Demand:

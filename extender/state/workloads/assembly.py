@@ -120,8 +120,12 @@ class Assembly:
         if node_labels:
             selector = tuple(sorted({**dict(constraints.node_selector), **node_labels}.items()))
             constraints = share(structs.replace(constraints, node_selector=selector))
-        if facts.claims and not facts.node:
-            _, _, affinities = judge_volumes("", facts.claims, self.volumes, facts.namespace)
+        unmet, doubts = None, facts.doubts
+        if facts.claims:
+            unmet, unsure, affinities = judge_volumes(
+                "", facts.claims, self.volumes, facts.namespace
+            )
+            doubts = doubts or unsure
             constraints = share(structs.replace(constraints, volumes=affinities))
         state = _state_of(facts, row)
         view = PodView(
@@ -140,6 +144,7 @@ class Assembly:
             other_gates=facts.other_gates,
             is_terminating=facts.is_terminating,
             is_controlled=facts.is_controlled,
+            stays=bool(facts.node and (doubts or unmet)),
             refusals=facts.refusals,
             answer=facts.answer,
             denial=self.denials.get(facts.uid),

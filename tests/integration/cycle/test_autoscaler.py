@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.integration.cycle.test_elastic import patch, requests, waits_for
+from tests.integration.cycle.test_empty_nodes import n_restarts, node_of, used_nodes
 from tests.integration.cycle.two_projects import Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
@@ -30,6 +31,12 @@ POOL = {
     "spec": {"elastic": {"maxNodes": 6, "node": {"gpus": GPUS, "cpu": 96, "memoryGiB": 512}}},
 }
 GROUP = "bought"
+#: Flags with which the autoscaler removes nodes soon.
+REMOVES = [
+    "--scale-down-unneeded-time=5s",
+    "--scale-down-delay-after-add=5s",
+    "--unremovable-node-recheck-timeout=2s",
+]
 
 
 @pytest.fixture(scope="module")
@@ -129,18 +136,7 @@ async def test_a_gang_within_quota_gets_its_nodes_and_borrowers_get_none(
 
 
 @pytest.mark.timeout(420)
-@pytest.mark.parametrize(
-    "autoscaler",
-    [
-        [
-            "--scale-down-unneeded-time=5s",
-            "--scale-down-delay-after-add=5s",
-            "--unremovable-node-recheck-timeout=2s",
-        ]
-    ],
-    indirect=True,
-    ids=["removes"],
-)
+@pytest.mark.parametrize("autoscaler", [REMOVES], indirect=True, ids=["removes"])
 async def test_nodes_with_work_stay_and_an_idle_pool_shrinks_to_none(
     scene: Scene, autoscaler: Process
 ) -> None:
@@ -157,6 +153,42 @@ async def test_nodes_with_work_stay_and_an_idle_pool_shrinks_to_none(
     scene.cluster.kubectl("delete", "job", "stays", "-n", "team-a")
     await scene.until(lambda: not nodes(scene), "the last node to go")
     await scene.until(lambda: not _books(scene), "its row to go")
+    assert autoscaler.is_alive
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("autoscaler", [REMOVES], indirect=True, ids=["removes"])
+async def test_quarters_of_four_nodes_come_together_and_three_nodes_go(
+    scene: Scene, autoscaler: Process
+) -> None:
+    spec = json.dumps({"spec": {"elastic": {"consolidateAfterMinutes": 1}}})
+    scene.cluster.kubectl("patch", "gpunodepool", "default", "--type=merge", "-p", spec)
+    group = workloads.pod_group("filler", "team-a", 4)
+    scene.admin.post(f"{workloads.API}/namespaces/team-a/gpupodgroups", group)
+    scene.submit_job("team-a", "filler", 4, 6000, group="filler")
+    await scene.until_bound("team-a", 4)
+    quarters = {"stays": 0, "one": 1, "two": 1, "three": 1}
+    for name in quarters:
+        # The autoscaler is not to drain nodes itself.
+        kept = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+        priority = "ballast-build" if name == "stays" else ""
+        body = workloads.job(name, "team-a", 1, 2000, priority_class=priority)
+        body["spec"]["template"]["metadata"].setdefault("annotations", {}).update(kept)
+        scene.admin.post("/apis/batch/v1/namespaces/team-a/jobs", body)
+    await scene.until_bound("team-a", 8)
+    bought = set(nodes(scene))
+    assert set(used_nodes(scene, "team-a")) == bought
+    scene.cluster.kubectl("delete", "job", "filler", "-n", "team-a")
+    stays = node_of(scene, "team-a", "stays")
+    await scene.until(lambda: used_nodes(scene, "team-a")[stays] == 1, "the filler to go")
+    await scene.until(lambda: used_nodes(scene, "team-a")[stays] > 1, "the first to move")
+    await scene.until(lambda: used_nodes(scene, "team-a")[stays] == 4, "all to be on one node")
+    await scene.until(lambda: len(nodes(scene)) == 1, "the other nodes to go")
+    await scene.until_decided(20)
+    assert nodes(scene) == [stays]
+    assert used_nodes(scene, "team-a") == {stays: 4}
+    assert n_restarts(scene, "team-a") == quarters
+    assert not requests(scene)
     assert autoscaler.is_alive
 
 

@@ -16,6 +16,7 @@ import yaml
 
 from extender.api import names
 from tests.integration.cycle.test_elastic import waits_for
+from tests.integration.cycle.test_empty_nodes import n_restarts, node_of, used_nodes
 from tests.integration.cycle.two_projects import Scene
 from tests.support import karpenter, workloads
 from tests.support.auditor import Auditor
@@ -187,11 +188,13 @@ def set_quota(scene: Scene, kind: str, name: str, quota: int) -> None:
     scene.cluster.kubectl("patch", kind, name, "--type=merge", "-p", body)
 
 
-def submit(scene: Scene, project: str, name: str, n_pods: int, gpus: int = GPUS) -> None:
+def submit(
+    scene: Scene, project: str, name: str, n_pods: int, gpus: int = GPUS, priority: str = ""
+) -> None:
     """A gang of pods with so many whole GPUs each, as admission leaves them."""
     group = workloads.pod_group(name, project, n_pods)
     scene.admin.post(f"{workloads.API}/namespaces/{project}/gpupodgroups", group)
-    body = workloads.job(name, project, n_pods, gpus * 1000, group=name)
+    body = workloads.job(name, project, n_pods, gpus * 1000, group=name, priority_class=priority)
     (container,) = body["spec"]["template"]["spec"]["containers"]
     for asked in container["resources"].values():
         asked[names.NVIDIA_GPU] = str(gpus)
@@ -249,6 +252,34 @@ async def test_work_that_loses_its_quota_buys_no_more_and_two_halves_share_a_nod
     await scene.until_bound("team-a", 2)
     await scene.until_decided(20)
     assert (len(nodes(scene)), autoscaler.n_bought()) == (1, 3)
+    assert autoscaler.process.is_alive
+
+
+@pytest.mark.timeout(600)
+async def test_quarters_of_four_nodes_come_together_and_three_nodes_go(
+    scene: Scene, autoscaler: Karpenter
+) -> None:
+    spec = json.dumps({"spec": {"elastic": {"consolidateAfterMinutes": 1}}})
+    scene.cluster.kubectl("patch", "gpunodepool", "bought", "--type=merge", "-p", spec)
+    let_buy(scene, 6)
+    submit(scene, "team-a", "filler", 4, 6)
+    await scene.until_bound("team-a", 4)
+    quarters = {"stays": 0, "one": 1, "two": 1, "three": 1}
+    for name in quarters:
+        submit(scene, "team-a", name, 1, 2, "ballast-build" if name == "stays" else "")
+    await scene.until_bound("team-a", 8)
+    assert (len(used_nodes(scene, "team-a")), autoscaler.n_bought()) == (4, 4)
+    scene.cluster.kubectl("delete", "job", "filler", "-n", "team-a")
+    stays = node_of(scene, "team-a", "stays")
+    await scene.until(lambda: used_nodes(scene, "team-a")[stays] == 1, "the filler to go")
+    await scene.until(lambda: used_nodes(scene, "team-a")[stays] > 1, "the first to move")
+    await scene.until(lambda: used_nodes(scene, "team-a")[stays] == 4, "all to be on one node")
+    await scene.until(lambda: len(nodes(scene)) == 1, "the other nodes to go")
+    await scene.until_decided(20)
+    assert nodes(scene) == [stays]
+    assert used_nodes(scene, "team-a") == {stays: 4}
+    assert n_restarts(scene, "team-a") == quarters
+    assert autoscaler.n_bought() == 4
     assert autoscaler.process.is_alive
 
 

@@ -49,7 +49,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "simulate": "a long run instead of single cycles ([simulate](../simulate.md))",
     },
     "Settings": {
-        "stages": "stages that run, in this order; `stale-gangs` is a fifth",
+        "stages": "stages that run, in this order; `stale-gangs` is another",
         "policy": "`fairshare`, `demand-weighted` or `priority`",
         "preemption": "false: `reclaim` and `preempt` do nothing",
         "placement": "which node and card is preferred",
@@ -61,6 +61,8 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "reclaimBand": "percent of its fair share that a queue above its quota must lack before it"
         " takes from others",
         "checkpoint": "seconds between two saves of work that does not say; 0: it never saves",
+        "consolidateAfter": "seconds for which the pods of a node must have run before the node is"
+        " emptied; 0: none is",
         "jobOrder": "`fifo`, or `strict-fifo`: a blocked workload holds up its queue",
     },
     "Placement": {
@@ -80,6 +82,7 @@ TEXTS: Final[Mapping[str, Mapping[str, str]]] = {
         "policy": "as in `settings`",
         "preemption": "as in `settings`",
         "placement": "as in `settings`",
+        "consolidateAfter": "as in `settings`",
     },
     "Node": {
         "name": "name of the node; required",

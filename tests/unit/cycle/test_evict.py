@@ -306,3 +306,37 @@ async def test_what_has_not_started_is_given_up_with_the_term() -> None:
     await stage.evictor.close()
     assert len(stage.api.asked) == AT_ONCE
     assert not any(map(stage.is_leaving, stage.victims))
+
+
+def _emptied(stage: Stage) -> tuple[Snapshot, Plan]:
+    """The plan in which all victims move, so that n1 becomes empty."""
+    snapshot, plan = stage._plan()
+    plan.moves = [
+        Move(Placement(each.pod, "n2", ()), each.workload, Reason.NODE_EMPTIED, "", "")
+        for each in plan.evictions
+    ]
+    plan.admissions, plan.evictions = [], []
+    return snapshot, plan
+
+
+async def test_a_node_that_is_emptied_has_an_event_once_all_its_pods_leave() -> None:
+    stage = Stage(2, ApiServer())
+    snapshot, plan = _emptied(stage)
+    stage.evictor.start(plan, snapshot, set())
+    await asyncio.sleep(5)
+    assert stage.api.asked == ["v0", "v1"]
+    assert stage.events.about.count("n1") == 1
+
+
+async def test_no_pod_leaves_a_node_that_is_emptied_when_a_budget_protects_one_of_them() -> None:
+    stage = Stage(2, ApiServer(refused={"v1"}))
+    snapshot, plan = _emptied(stage)
+    last = plan.moves[1]
+    covered = structs.replace(last.placement.pod, budgets=("team-a/b",))
+    place = structs.replace(last.placement, pod=covered)
+    plan.moves[1] = structs.replace(last, placement=place)
+    stage.evictor.start(plan, snapshot, set())
+    await asyncio.sleep(5)
+    assert stage.api.asked == ["v1"]
+    assert "n1" not in stage.events.about
+    assert not any(map(stage.is_leaving, stage.victims))

@@ -214,3 +214,21 @@ def test_budget_that_is_used_up_during_the_run_ends_the_borrowing() -> None:
     # Five hours with two, and then with one.
     assert a["heldGpuHours"] == pytest.approx(5 * 2 + 19, abs=0.1)
     assert a["owedGpuHours"] == pytest.approx(a["heldGpuHours"], abs=0.1)
+
+
+def test_nodes_that_are_emptied_stay_empty_and_cost_what_the_moves_lose() -> None:
+    def told(**settings: Any) -> dict[str, Any]:
+        report = run(
+            settings=settings,
+            nodes=[node("n0", gpus=8), node("n1", gpus=8), node("n2", gpus=8)],
+            queues=[queue("a", quota=24)],
+            jobs=[job(f"j{at}", "a", on=f"n{at}", gpu=2, checkpoint=600) for at in range(3)],
+        )
+        figures: dict[str, Any] = report.as_json()["total"]
+        return figures
+
+    kept, emptied = told(), told(consolidateAfter=1800)
+    assert (kept["emptyNodeHours"], kept["moves"]) == (0, 0)
+    assert emptied["moves"] == 2
+    assert 46 < emptied["emptyNodeHours"] < 48
+    assert 0 < emptied["lostGpuHours"] < 1

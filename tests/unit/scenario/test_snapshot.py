@@ -263,7 +263,8 @@ def test_settings_are_carried_over() -> None:
     found = settings_of(case(settings=settings))
     assert found.stages == ("reclaim", "allocate")
     assert (found.max_moves, found.moves_reclaimed, found.usage_weight_milli) == (3, False, 500)
-    assert settings_of(case()).stages == ("allocate", "consolidate", "reclaim", "preempt")
+    usual = ("allocate", "consolidate", "reclaim", "preempt", "empty-nodes")
+    assert settings_of(case()).stages == usual
 
 
 def test_reversed_snapshot_says_the_same_in_another_order() -> None:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from extender.api import names
 from extender.api.events import Removed, Upserted
+from extender.api.kinds import Elastic, ElasticNode
 from extender.api.objects import (
     Affinity,
     ClaimSource,
@@ -25,7 +26,7 @@ from extender.api.objects import (
 from extender.api.reasons import Reason
 from extender.cycle.pods.release import release_patch
 from extender.state.cluster import ClusterState
-from extender.state.model import WorkloadView
+from extender.state.model import PodView, WorkloadView
 from extender.state.pods.claims import VolumeView
 from extender.state.refusals import Refusals, write_refusals
 from tests.support.builders import (
@@ -589,6 +590,34 @@ def test_the_node_affinity_of_a_volume_is_a_filter_on_nodes() -> None:
     state.set_volume("team-a", "data", VolumeView(affinity=zone))
     (workload,) = workloads_of(state).values()
     assert workload.pods[0].constraints.volumes == (zone,)
+
+
+def test_claims_of_pods_that_run_are_read_where_nodes_are_emptied_and_the_pods_stay_meanwhile() -> (
+    None
+):
+    made = with_claim("data")
+    made = replace(made, spec=replace(made.spec, node_name="n1", scheduling_gates=None))
+    ledger = gpu_node("n1", 1).holds(row(made, part(0, 500), "bound")).build()
+    state = state_of(project("team-a").build(), node("n1").build(), ledger, made)
+    assert state.wanted_claims() == set()
+    kind = pool("default").build()
+    sizes = Elastic(max_nodes=2, node=ElasticNode(gpus=8, cpu=8, memory_gib=8))
+    for minutes, wanted in ((0, set()), (5, {("team-a", "data")})):
+        elastic = replace(sizes, consolidate_after_minutes=minutes)
+        state.apply(Upserted(replace(kind, spec=replace(kind.spec, elastic=elastic))))
+        assert state.wanted_claims() == wanted
+
+    def view() -> PodView:
+        (workload,) = workloads_of(state).values()
+        return workload.pods[0]
+
+    assert view().stays
+    zone = NodeSelector([NodeSelectorTerm([Requirement("zone", "In", ["a"])])])
+    state.set_volume("team-a", "data", VolumeView(affinity=zone))
+    assert not view().stays
+    assert view().constraints.volumes == (zone,)
+    state.set_volume("team-a", "data", VolumeView(doubt="may be used by one pod alone"))
+    assert view().stays
 
 
 def test_a_host_port_is_left_to_kube_scheduler_and_puts_the_workload_in_doubt() -> None:

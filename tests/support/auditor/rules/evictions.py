@@ -11,8 +11,8 @@ pod says what it was for:
   members of its gang hold counts, evicted or not, since a gang leaves whole; pods evicted earlier
   do not. What ended by itself within the last `lag_s` counts too: the decider may not have seen it.
 - `Preempted`: preemptible, and a pod of its project with higher priority waits.
-- `Moved`: preemptible, made again by an owner, and its successor has a place on another node: a
-  `nominated` row that keeps it is there when the pod is told to leave.
+- `Moved`, `NodeEmptied`: preemptible, made again by an owner, and its successor has a place on
+  another node: a `nominated` row that keeps it is there when the pod is told to leave.
 - `GangStale`: always allowed.
 - `Unledgered`: always allowed; what claims hold beyond a row is not looked at.
 
@@ -34,6 +34,7 @@ EXPLAINS = (
     Reason.RECLAIMED,
     Reason.PREEMPTED,
     Reason.MOVED,
+    Reason.NODE_EMPTIED,
     Reason.GANG_STALE,
     Reason.UNLEDGERED,
 )
@@ -181,7 +182,8 @@ class Evictions(Rule):
             yield Finding("E2", subject, f"{why} at revision {case.revision}, but {case.standing}")
         if reason == Reason.PREEMPTED and not case.is_outranked:
             yield Finding("E2", subject, f"{why}, but nothing of higher priority waits")
-        if reason == Reason.MOVED and not (case.pod.owner and case.is_kept):
+        is_moved = reason in (Reason.MOVED, Reason.NODE_EMPTIED)
+        if is_moved and not (case.pod.owner and case.is_kept):
             yield Finding("E2", subject, f"{why}, but no place is kept for its successor")
 
 
