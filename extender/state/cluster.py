@@ -167,9 +167,8 @@ class ClusterState:
         if view is not None:
             known[key] = view
         if before != view:
-            for facts in chain(self._pods.claimants(), self._pods.bound_claimants()):
-                if facts.namespace == namespace and claim in facts.claims:
-                    self._workloads.touch_pod(facts.uid)
+            for uid in self._pods.users_of(namespace, claim):
+                self._workloads.touch_pod(uid)
 
     # -- what decisions read -----------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """How events about pods enter the model: pods of ours, pods beside them, and pods that ended."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import structs
 
@@ -40,6 +40,8 @@ class PodIntake:
         self._gone = gone
         self._claimants: set[str] = set()
         self._bound_claimants: set[str] = set()
+        #: UIDs of the pods that use a PersistentVolumeClaim, by its namespace and name.
+        self._users_of: dict[tuple[str, str], set[str]] = {}
         self.leaving: set[str] = set()
 
     def claimants(self) -> Iterator[PodFacts]:
@@ -50,6 +52,10 @@ class PodIntake:
         """Bound pods with a row that use PersistentVolumeClaims."""
         facts = (self._workloads.facts.get(uid) for uid in self._bound_claimants)
         return (each for each in facts if each is not None)
+
+    def users_of(self, namespace: str, claim: str) -> Collection[str]:
+        """UIDs of the live pods that use the claim."""
+        return self._users_of.get((namespace, claim), ())
 
     def expect_leaving(self, uids: Iterable[str]) -> None:
         """Have these live pods as terminating, until the watch says so or they are forgotten."""
@@ -113,19 +119,32 @@ class PodIntake:
         self._workloads.forget_done(gone.uid)
 
     def _drop(self, uid: str) -> None:
-        self._claimants.discard(uid)
-        self._bound_claimants.discard(uid)
+        self._forget_claims(uid)
         self._assembly.denials.pop(uid, None)
         self.leaving.discard(uid)
         self._kept.drop(uid)
 
     def _take(self, facts: PodFacts) -> None:
         self._kept.take(facts)
-        uid = facts.uid
+        if facts.claims:
+            self._forget_claims(facts.uid)
+            (self._bound_claimants if facts.node else self._claimants).add(facts.uid)
+            for claim in facts.claims:
+                self._users_of.setdefault((facts.namespace, claim), set()).add(facts.uid)
+
+    def _forget_claims(self, uid: str) -> None:
+        """The pod uses no claim any more; to be called while its facts are known."""
         self._claimants.discard(uid)
         self._bound_claimants.discard(uid)
-        if facts.claims:
-            (self._bound_claimants if facts.node else self._claimants).add(uid)
+        facts = self._kept.facts_of(uid)
+        if facts is None:
+            return
+        for claim in facts.claims:
+            key = facts.namespace, claim
+            users = self._users_of.get(key, set())
+            users.discard(uid)
+            if not users:
+                self._users_of.pop(key, None)
 
 
 def is_older(version: str, than: str) -> bool:

@@ -61,7 +61,8 @@ class EvictionEvents:
         """One event on each node that these pods leave empty."""
         n_pods = Counter(eviction.pod.node for eviction in moved)
         for node, n in n_pods.items():
-            note = f"all work with GPUs leaves the node for other nodes: {n} pods"
+            leave = "1 pod leaves" if n == 1 else f"{n} pods leave"
+            note = f"{leave} it for other nodes: no pod with GPUs is left"
             # An event names a node by its name in place of the UID, as kubelet's own do.
             about = ObjectRef("v1", "Node", node, "", node)
             self._recorder.record(about, Reason.NODE_EMPTIED, note, "Normal")
