@@ -47,6 +47,7 @@ def deployment(n: int, floor: int | None) -> dict[str, Any]:
         "metadata": {"name": "llm", "namespace": "team-a"},
         "spec": {
             "replicas": n,
+            "strategy": {"rollingUpdate": {"maxSurge": 0}},
             "selector": {"matchLabels": labels},
             "template": {"metadata": meta, "spec": {"containers": [container]}},
         },
@@ -75,6 +76,15 @@ def scale(scene: Scene, n: int) -> None:
     patch = json.dumps({"spec": {"replicas": n}})
     words = ("patch", "deployment", "llm", "-n", "team-a", "--type=merge", "-p", patch)
     scene.cluster.kubectl(*words)
+
+
+def is_available(scene: Scene, name: str = "llm") -> bool:
+    """Whether the Deployment says, of all its replicas, that enough are ready."""
+    found = scene.admin.get(f"{DEPLOYMENTS}/{name}")
+    told = [(each["type"], each["status"]) for each in found["status"]["conditions"]]
+    return ("Available", "True") in told and found["status"]["replicas"] == found["spec"][
+        "replicas"
+    ]
 
 
 def wanted(scene: Scene) -> int:
@@ -135,12 +145,15 @@ async def follow_load(scene: Scene, load: Load) -> None:
     await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
     load.n_requests = 16 * 20
     await scene.until(lambda: replicas(scene, "kept", "surge") == CARDS, "every card to be used")
-    # A fifth more than run, and one: not the 20 that the load alone would have.
-    await scene.until(lambda: wanted(scene) == 6, "the autoscaler to come to rest")
+    # One more than run: not the 20 that the load alone would have.
+    await scene.until(lambda: wanted(scene) == CARDS + 1, "the autoscaler to come to rest")
+    await scene.until(lambda: replicas(scene, "waiting") == 1, "one replica to wait")
+    await scene.until(lambda: is_available(scene), "the Deployment to be available")
     scene.submit_job("team-b", "owner", FLOOR, 1000)
     await scene.until_bound("team-b", FLOOR)
-    await scene.until(lambda: wanted(scene) == 4, "the autoscaler to ask for less")
+    await scene.until(lambda: wanted(scene) == FLOOR + 1, "the autoscaler to ask for less")
     assert replicas(scene, "kept") == FLOOR
+    await scene.until(lambda: is_available(scene), "the Deployment to be available")
     load.n_requests = 16
     await scene.until(lambda: wanted(scene) == FLOOR, "the floor to be left")
     await scene.until(lambda: replicas(scene, "kept") == FLOOR, "it to be kept")

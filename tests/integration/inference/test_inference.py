@@ -1,6 +1,9 @@
 """A Deployment with a floor, a real HorizontalPodAutoscaler, and the query that docs/inference.md
 shows, evaluated by Prometheus."""
 
+import math
+import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +80,16 @@ def autoscaler_of_page() -> dict[str, Any]:
     (found,) = of_page("HorizontalPodAutoscaler")
     found["spec"]["behavior"] = {"scaleDown": {"stabilizationWindowSeconds": 0}}
     return found
+
+
+def test_the_bound_moves_an_autoscaler_and_leaves_the_deployment_available() -> None:
+    (factor,) = re.findall(r"floor\((\S+) \*", query_of_page())
+    for n in range(1, 2000):
+        bound = 1 + math.floor(Fraction(factor) * n)
+        # HorizontalPodAutoscalers ignore a smaller change.
+        assert bound > Fraction(11, 10) * n
+        # With maxSurge 0 and maxUnavailable 25 %, rounded down, so many may be missing.
+        assert bound - n <= max(1, bound // 4)
 
 
 @pytest.mark.timeout(300)

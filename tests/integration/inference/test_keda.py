@@ -93,14 +93,14 @@ async def test_keda_asks_for_little_more_than_can_run_and_for_nothing_else_witho
     with measured(scene, tmp_path, load) as (seen, gateway):
         scene.admin.post(f"{API}/scaledobjects", impatient(by_load, seen.port, gateway))
         await follow_load(scene, load)
-        load.n_requests = 16 * 4
-        await scene.until(lambda: wanted(scene) == 4, "the load to be followed")
+        load.n_requests = MANY
+        await scene.until(lambda: wanted(scene) == FLOOR + 1, "the load to be followed")
         scene.installation.control.kill()
         await scene.until(lambda: is_unknown(scene, "keda-hpa-llm"), "the metric to be unknown")
         load.n_requests = 0
         asked = wanted(scene)
         await asyncio.sleep(5)
-        assert wanted(scene) == asked == 4
+        assert wanted(scene) == asked == FLOOR + 1
         scene.installation.control.start()
         await scene.until(lambda: wanted(scene) == FLOOR, "the load to be followed again")
     assert operator.is_alive
@@ -118,14 +118,13 @@ async def test_a_service_without_replicas_gets_its_floor_back_and_surges_one_by_
         scene.admin.post(f"{API}/scaledobjects", impatient(to_zero, seen.port, gateway))
         load.n_requests = MANY
         await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be back")
-        # 3.4 replicas: a fifth more than run, and one.
-        await scene.until(lambda: wanted(scene) == 4, "the autoscaler to come to rest")
+        await scene.until(lambda: wanted(scene) == FLOOR + 1, "the autoscaler to come to rest")
         floor = running(scene)
         await scene.until_decided(5)
         assert running(scene) == floor
         scene.cluster.kubectl("delete", "job", "borrower", "-n", "team-b")
         await scene.until(lambda: len(running(scene)) == CARDS, "every card to be used")
-        await scene.until(lambda: wanted(scene) == 6, "the autoscaler to come to rest")
+        await scene.until(lambda: wanted(scene) == CARDS + 1, "the autoscaler to come to rest")
         await waiting_go_first(scene, load)
         await owner_returns(scene, floor)
         load.n_requests = 0

@@ -24,6 +24,7 @@ from tests.integration.inference.deployments import (
     FLOOR,
     PAGE,
     autoscaler,
+    is_available,
     of_page,
     running,
 )
@@ -109,6 +110,13 @@ async def questions(scene: Scene) -> AsyncIterator[None]:
         scene.cluster.kubectl("delete", "apiservice", name)
 
 
+def is_ready(scene: Scene) -> bool:
+    """Whether the InferenceService and its Deployment say so."""
+    found = scene.admin.get(f"{SERVICES}/llm")["status"]["conditions"]
+    told = ("Ready", "True") in [(each["type"], each["status"]) for each in found]
+    return told and is_available(scene, "llm-predictor")
+
+
 async def why(scene: Scene) -> str:
     """What `ballast why` says of the service, as the page asks it."""
     (asked,) = re.findall(r"`kubectl ballast (why \S+)`", PAGE.read_text("utf-8"))
@@ -177,6 +185,9 @@ async def test_an_update_within_a_full_quota_needs_a_strategy_without_surge(
     )
     await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
     assert len((await scene.look("team-b")).bound) == CARDS - FLOOR
+    scale(scene, FLOOR + 1)
+    await scene.until(lambda: replicas(scene, "waiting") == 1, "one replica to wait")
+    await scene.until(lambda: is_ready(scene), "the service to be ready")
     assert controller.is_alive
 
 
