@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from extender.api import names
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.inference.metrics_api import Load
 from tests.integration.monitoring.prometheus import Monitoring
@@ -31,27 +32,12 @@ def is_changed(scene: Scene) -> bool:
 
 
 def deployment(n: int, floor: int | None) -> dict[str, Any]:
-    """Inference with a GPU for each replica, as its author writes it."""
-    container = {
-        "name": "server",
-        "image": "example.invalid/none",
-        "resources": {"limits": {"nvidia.com/gpu": "1"}},
-    }
-    labels = {"app": "llm"}
-    meta: dict[str, Any] = {"labels": labels | {"ballast.dev/workload-kind": "inference"}}
-    if floor is not None:
-        meta["annotations"] = {"ballast.dev/floor": str(floor)}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "llm", "namespace": "team-a"},
-        "spec": {
-            "replicas": n,
-            "strategy": {"rollingUpdate": {"maxSurge": 0}},
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": meta, "spec": {"containers": [container]}},
-        },
-    }
+    """The Deployment as it stands on the page, with so many replicas and this floor."""
+    (made,) = of_page("Deployment")
+    made["spec"]["replicas"] = n
+    meta = made["spec"]["template"]["metadata"]
+    meta["annotations"] = {} if floor is None else {names.ANNOTATION_FLOOR: str(floor)}
+    return made
 
 
 def replicas(scene: Scene, *states: str) -> int:
@@ -81,10 +67,9 @@ def scale(scene: Scene, n: int) -> None:
 def is_available(scene: Scene, name: str = "llm") -> bool:
     """Whether the Deployment says, of all its replicas, that enough are ready."""
     found = scene.admin.get(f"{DEPLOYMENTS}/{name}")
-    told = [(each["type"], each["status"]) for each in found["status"]["conditions"]]
-    return ("Available", "True") in told and found["status"]["replicas"] == found["spec"][
-        "replicas"
-    ]
+    status = found["status"]
+    told = [(each["type"], each["status"]) for each in status["conditions"]]
+    return ("Available", "True") in told and status["replicas"] == found["spec"]["replicas"]
 
 
 def wanted(scene: Scene) -> int:
