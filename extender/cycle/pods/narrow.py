@@ -15,7 +15,7 @@ from extender.state.cluster import ClusterState
 from extender.state.model import GroupView, PodView, WorkloadView
 
 #: Nodes that a pod is released for. Each costs a pass of kube-scheduler's filters; figures in
-#: docs/decisions.md.
+#: docs/ledger.md.
 N_NODES: Final = 4
 #: The same where a part of what the pod asks for is left to kube-scheduler.
 N_NODES_IN_DOUBT: Final = 64

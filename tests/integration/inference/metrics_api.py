@@ -27,7 +27,7 @@ Answer = Callable[[str], bytes | None]
 
 class Load:
     """Requests that the service has in progress: the model server's metric for Prometheus, and the
-    queue of the gateway in front of it."""
+    count of the gateway in front of it."""
 
     def __init__(self) -> None:
         self.n_requests = 0
@@ -36,9 +36,9 @@ class Load:
 
     def page(self, path: str) -> bytes | None:
         """What the path has."""
-        if path == "/queue":
+        if path == "/load":
             self.n_asked += 1
-            return json.dumps({"queued": self.n_requests}).encode()
+            return json.dumps({"requests": self.n_requests}).encode()
         if path != "/metrics":
             return None
         running = f'vllm:num_requests_running{{namespace="team-a"}} {self.n_requests}'

@@ -76,7 +76,7 @@ def impatient(found: dict[str, Any], prometheus: int, gateway: int) -> dict[str,
             metadata["serverAddress"] = f"http://127.0.0.1:{prometheus}"
             metadata["query"] = metadata["query"].replace("[5m]", "[3s]")
         else:
-            metadata["url"] = f"http://127.0.0.1:{gateway}/queue"
+            metadata["url"] = f"http://127.0.0.1:{gateway}/load"
     return found
 
 
