@@ -1,9 +1,10 @@
 """The Deployment `llm` of team-a, a model server with a GPU for each replica, and its scaling."""
 
+import asyncio
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ from extender.api import names
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.inference.metrics_api import Load
 from tests.integration.monitoring.prometheus import Monitoring
+from tests.integration.webhooks.conftest import CONFIGURATIONS
+from tests.support.controlplane.handles import Cluster
 from tests.support.controlplane.ports import LOOPBACK, free_port
 from tests.support.controlplane.process import Process
+from tests.support.webhook_config import webhook_configurations
 
 PAGE = Path(__file__).parents[3] / "docs" / "inference.md"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/team-a/deployments"
@@ -22,6 +26,23 @@ AUTOSCALERS = "/apis/autoscaling/v2/namespaces/team-a/horizontalpodautoscalers"
 #: Cards of the cluster; each project has half of them as quota.
 CARDS = 4
 FLOOR = CARDS // 2
+
+
+@asynccontextmanager
+async def opened_with_webhooks(cluster: Cluster, cards: int, folder: Path) -> AsyncIterator[Scene]:
+    """A scene of two nodes with so many cards each, and the webhooks for pods."""
+    async with Scene.open(cluster, n_nodes=2, cards=cards) as opened:
+        webhooks = opened.installation.webhooks(folder)
+        await asyncio.to_thread(webhooks.start)
+        url = f"https://{LOOPBACK}:{webhooks.port}"
+        try:
+            for document in webhook_configurations(url, (folder / "ca.crt").read_bytes()):
+                opened.admin.post(CONFIGURATIONS, document)
+            await opened.until(lambda: is_changed(opened), "a pod that was changed")
+            yield opened
+        finally:
+            opened.cluster.kubectl("delete", "mutatingwebhookconfiguration", "ballast-webhooks")
+            webhooks.kill()
 
 
 def is_changed(scene: Scene) -> bool:

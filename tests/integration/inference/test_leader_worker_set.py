@@ -4,27 +4,21 @@ Skipped unless `make lws` has built it.
 """
 
 import asyncio
-import base64
 import json
-import os
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.integration.cycle.two_projects import Scene
-from tests.integration.webhooks.conftest import CONFIGURATIONS
+from tests.integration.inference.deployments import opened_with_webhooks
 from tests.support import lws
 from tests.support.auditor import Auditor
 from tests.support.controlplane.admin import ApiRefusedError
-from tests.support.controlplane.certificates import Authority
-from tests.support.controlplane.handles import Cluster, apply_kinds
-from tests.support.controlplane.ports import LOOPBACK, free_ports
-from tests.support.controlplane.process import Process
-from tests.support.webhook_config import webhook_configurations
+from tests.support.controlplane.handles import Cluster
+from tests.support.lws.running import LeaderWorkerSets
 
 SETS = "/apis/leaderworkerset.x-k8s.io/v1/namespaces/team-a/leaderworkersets"
 #: Pods of a group, each with a GPU, and groups that the whole cluster has room for.
@@ -35,84 +29,25 @@ _TEMPLATES = "/spec/leaderWorkerTemplate"
 _INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 
 
-@pytest.fixture(scope="module")
-def built() -> Path:
-    program = lws.lws_path()
-    if not os.access(program, os.X_OK):
-        pytest.skip("no LeaderWorkerSet controller: make lws builds it")
-    return program
-
-
 @pytest.fixture
-async def scene(
-    cluster: Cluster, audited: Auditor, built: Path, tmp_path: Path
-) -> AsyncIterator[Scene]:
+async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIterator[Scene]:
     """Two nodes of four cards, half of them team-a's quota, and the webhooks for pods."""
-    apply_kinds(cluster.control_plane, lws.definitions())
-    async with Scene.open(cluster, n_nodes=2, cards=SIZE * GROUPS // 2) as opened:
-        webhooks = opened.installation.webhooks(tmp_path)
-        await asyncio.to_thread(webhooks.start)
-        url = f"https://{LOOPBACK}:{webhooks.port}"
-        try:
-            for document in webhook_configurations(url, (tmp_path / "ca.crt").read_bytes()):
-                opened.admin.post(CONFIGURATIONS, document)
-            yield opened
-            await audited.finish()
-        finally:
-            opened.cluster.kubectl("delete", "mutatingwebhookconfiguration", "ballast-webhooks")
-            webhooks.kill()
+    if not lws.is_built():
+        pytest.skip("no LeaderWorkerSet controller: make lws builds it")
+    async with opened_with_webhooks(cluster, SIZE * GROUPS // 2, tmp_path) as opened:
+        yield opened
+        await audited.finish()
 
 
 @pytest.fixture
-def controller(scene: Scene, built: Path, tmp_path: Path) -> Iterator[Process]:
-    """LeaderWorkerSet's program with its webhooks, on loopback."""
-    authority = Authority("lws-test-ca")
-    pair = authority.serving(["lws"], [LOOPBACK])
-    certs = tmp_path / "lws"
-    certs.mkdir()
-    (certs / "tls.crt").write_bytes(pair.certificate)
-    (certs / "tls.key").write_bytes(pair.key)
-    webhook, health = free_ports(2)
-    config = {
-        "apiVersion": "config.lws.x-k8s.io/v1alpha1",
-        "kind": "Configuration",
-        "leaderElection": {"leaderElect": False},
-        "internalCertManagement": {"enable": False},
-        "webhook": {"host": LOOPBACK, "port": webhook, "certDir": str(certs)},
-        "metrics": {"bindAddress": "0"},
-        "health": {"healthProbeBindAddress": f"{LOOPBACK}:{health}"},
-    }
-    file = tmp_path / "lws.yaml"
-    file.write_text(yaml.safe_dump(config))
-    argv = [str(built), f"--config={file}", f"--kubeconfig={scene.plane.kubeconfig}"]
-    log = Path(os.environ.get("BALLAST_LWS_LOG", tmp_path / "lws.log"))
-    process = Process("lws", argv, log, dict(os.environ))
-    process.start()
-    made = configurations(f"https://{LOOPBACK}:{webhook}", authority.certificate)
+async def controller(scene: Scene, tmp_path: Path) -> AsyncIterator[LeaderWorkerSets]:
+    made = LeaderWorkerSets(scene.plane, tmp_path)
+    await asyncio.to_thread(made.install)
     try:
-        for document in made:
-            scene.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(document))
-        yield process
+        await asyncio.to_thread(made.start)
+        yield made
     finally:
-        process.kill()
-        for document in made:
-            scene.cluster.kubectl("delete", document["kind"], document["metadata"]["name"])
-
-
-def configurations(url: str, ca: bytes) -> list[dict[str, Any]]:
-    """The webhook configurations of the module, as its kustomization narrows and names them."""
-    made = []
-    for document in yaml.safe_load_all(lws.webhook_manifest().read_text("utf-8")):
-        document["metadata"]["name"] = f"lws-{document['metadata']['name']}"
-        for webhook in document["webhooks"]:
-            path = webhook["clientConfig"]["service"]["path"]
-            bundle = base64.b64encode(ca).decode("ascii")
-            webhook["clientConfig"] = {"url": f"{url}{path}", "caBundle": bundle}
-            if webhook["rules"][0]["resources"] == ["pods"]:
-                ours = {"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}
-                webhook["objectSelector"] = {"matchExpressions": [ours]}
-        made.append(document)
-    return made
+        await asyncio.to_thread(made.stop)
 
 
 def worker_set(n_groups: int) -> dict[str, Any]:
@@ -179,7 +114,7 @@ def scale(scene: Scene, n: int) -> None:
 
 @pytest.mark.timeout(300)
 async def test_groups_are_gangs_of_which_the_floor_stays_and_others_go_whole(
-    scene: Scene, controller: Process
+    scene: Scene, controller: LeaderWorkerSets
 ) -> None:
     await scene.until(lambda: is_made(scene, worker_set(FLOOR)), "the webhooks to answer")
     await scene.until_bound("team-a", SIZE * FLOOR)
@@ -205,7 +140,7 @@ async def test_groups_are_gangs_of_which_the_floor_stays_and_others_go_whole(
 
 @pytest.mark.timeout(300)
 async def test_groups_whose_workers_come_later_are_replaced_within_a_full_quota(
-    scene: Scene, controller: Process
+    scene: Scene, controller: LeaderWorkerSets
 ) -> None:
     await scene.until(lambda: is_made(scene, by_its_leader()), "the webhooks to answer")
     await scene.until_bound("team-a", SIZE * FLOOR)

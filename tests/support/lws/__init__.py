@@ -1,5 +1,6 @@
 """LeaderWorkerSet's controller, built once from its pinned Go module into a cache."""
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,11 @@ SOURCES: Final = {"lws": Source(MODULES / "lws", "sigs.k8s.io/lws/cmd")}
 def lws_path() -> Path:
     """Where the program is, or will be once it is built."""
     return folder_for("lws", MODULES) / "lws"
+
+
+def is_built() -> bool:
+    """Whether the program is there."""
+    return os.access(lws_path(), os.X_OK)
 
 
 def build() -> Path:
