@@ -49,7 +49,10 @@ INFERENCE_SERVICES: Final = Part(
 LLM_INFERENCE_SERVICES: Final = Part(
     "llmisvc-controller-manager",
     ("crd/full/llmisvc/serving.*.yaml",),
-    ("llmisvcconfig/config-llm-template.yaml",),
+    (
+        "llmisvcconfig/config-llm-template.yaml",
+        "llmisvcconfig/config-llm-worker-data-parallel.yaml",
+    ),
     "webhook/llmisvc/manifests.yaml",
     "llminferenceservice.serving.kserve.io",
 )

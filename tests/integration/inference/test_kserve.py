@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from extender.__main__ import main
+from extender.api import names
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.inference.deployments import (
     AUTOSCALERS,
@@ -28,8 +29,9 @@ from tests.integration.inference.deployments import (
     of_page,
     running,
 )
-from tests.support import kserve
+from tests.support import kserve, lws
 from tests.support.kserve import INFERENCE_SERVICES, LLM_INFERENCE_SERVICES, KServe, Part
+from tests.support.lws.running import LeaderWorkerSets
 
 SERVICES = "/apis/serving.kserve.io/v1beta1/namespaces/team-a/inferenceservices"
 LLM_API = "/apis/serving.kserve.io/v1alpha2/namespaces/team-a"
@@ -206,3 +208,44 @@ async def test_an_llm_service_keeps_its_floor(scene: Scene, controller: KServe) 
     await scene.until_bound("team-a", FLOOR)
     assert replicas(scene, "kept", owner) == FLOOR
     assert controller.is_alive
+
+
+@pytest.fixture
+async def worker_sets(scene: Scene, tmp_path: Path) -> AsyncIterator[LeaderWorkerSets]:
+    """LeaderWorkerSet's controller; KServe looks for its kind when it starts."""
+    if not lws.is_built():
+        pytest.skip("no LeaderWorkerSet controller: make lws builds it")
+    made = LeaderWorkerSets(scene.plane, tmp_path)
+    await asyncio.to_thread(made.install)
+    try:
+        await asyncio.to_thread(made.start)
+        yield made
+    finally:
+        await asyncio.to_thread(made.stop)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("controller", [LLM_INFERENCE_SERVICES], indirect=True)
+async def test_replicas_of_several_nodes_are_gangs_of_which_the_floor_stays(
+    scene: Scene, worker_sets: LeaderWorkerSets, controller: KServe
+) -> None:
+    (made,) = of_page("LLMInferenceService")
+    spec, size = made["spec"], 2
+    spec["annotations"] = {names.ANNOTATION_FLOOR: "1"}
+    spec["worker"] = spec["template"]
+    spec["parallelism"] = {"data": size, "dataLocal": 1}
+    scene.admin.post(f"{LLM_API}/llminferenceservices", made)
+    await scene.until_bound("team-a", size)
+    owner = "leaderworkerset-llm-kserve-mn"
+    await scene.until(lambda: replicas(scene, "kept", owner) == 1, "the floor to be kept")
+    floor = running(scene)
+    words = ("scale", "leaderworkerset", "llm-kserve-mn", "-n", "team-a", "--replicas=2")
+    scene.cluster.kubectl(*words)
+    await scene.until_bound("team-a", CARDS)
+    scene.submit_job("team-b", "one", 1, 1000)
+    await scene.until_bound("team-b", 1)
+    # A GPU is needed, and a group of two leaves whole.
+    await scene.until_bound("team-a", size)
+    assert running(scene) == floor
+    assert controller.is_alive
+    assert worker_sets.is_alive
