@@ -1,9 +1,11 @@
-"""Times and counts that the pages state are those of the program.
+"""What the pages state and the program knows: times, counts, and names of files and tests.
 
-Each row is a part of a page with the program's own number in it: a number that changes in the
-program fails here until the page has it. What a page was measured to say is not here.
+Each row of `PAGES` is a part of a page with the program's own number in it: a number that changes
+in the program fails here until the page has it. What a page was measured to say is not here.
 """
 
+import re
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +26,26 @@ from extender.state import budgets, model, refusals
 from extender.usage import books
 from extender.view import ahead, forecast, program, server
 from extender.web import answering, tables
+from gpu_shim.arbiter.scheduler import scheduler
 
-DOCS: Final = Path(__file__).parents[2] / "docs"
+ROOT: Final = Path(__file__).parents[2]
+DOCS: Final = ROOT / "docs"
+#: Folders of the tree that pages speak of, and files that are not in it: those of a user, a node or
+#: another project, and what a command makes.
+FOLDERS: Final = ("docs", "examples", "extender", "gpu_shim", "manifests", "tests", "webhooks")
+ELSEWHERE: Final = frozenset(
+    {
+        "/etc/kubernetes/ballast/scheduler-config.yaml",
+        "/etc/kubernetes/manifests/kube-scheduler.yaml",
+        "/var/lib/ballast/health.json",
+        "build/bench.json",
+        "ours.yaml",
+        "provisioningrequests.yaml",
+    }
+)
+_FILE: Final = re.compile(r"`([\w./-]+\.(?:py|pyx|yaml|json|md|c|h|toml))(?:::(\w+))?`")
 _WORDS: Final = {2: "two", 4: "four", 8: "eight", 10: "ten"}
+_PARTS: Final = {5: "fifth"}
 
 
 def option(command: str, name: str) -> float:
@@ -65,6 +84,9 @@ PAGES: Final = (
     ("decisions", f"Up to {evictor.AT_ONCE} evictions are under way"),
     ("decisions", f"did not run within {beneficiaries.RUNS_WITHIN_S:g} s"),
     ("decisions", f"every {volumes._OPEN_FOR_S:g} s ({volumes._BOUND_FOR_S:g} s for bound claims)"),
+    ("gpu-shim", f"not {scheduler.SPLIT_NS // 1_000_000} ms after the lease ended"),
+    ("gpu-shim", f"once more for {scheduler.PEEK_NS // 1_000_000} ms"),
+    ("gpu-shim", f"and so on up to {scheduler.DRAIN_NS // 1_000_000_000} s"),
     ("ledger", f"(`--bind-timeout`, {BIND_S:g} s)"),
     ("ledger", f"the last {words(refusals.MAX_NODES)} nodes"),
     (
@@ -106,6 +128,7 @@ PAGES: Final = (
     ),
     ("questions", f"the project's last {forecast.REMEMBERED} such answers"),
     ("questions", f"more than {program.QUICK_S:g} s of CPU"),
+    ("questions", f"Deciding ahead takes a {_PARTS[round(1 + program.REST_TIMES)]} of a core"),
     ("reasons", f"waits longer than {wait_events.SETTLE_S:g} seconds"),
     ("reasons", f"the figures have changed (every {minutes(placed.RENEW_S)} minutes)"),
     ("reasons", f"written again every {minutes(wait_events.RENEW_S)} minutes"),
@@ -126,3 +149,22 @@ PAGES: Final = (
 def test_a_page_says_the_programs_number(page: str, says: str) -> None:
     text = " ".join((DOCS / f"{page}.md").read_text("utf-8").split())
     assert says in text
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
+    for path, name in _FILE.findall(page.read_text("utf-8")):
+        if path in ELSEWHERE:
+            continue
+        found = [file for file in _files() if file == path or file.endswith(f"/{path}")]
+        assert found, path
+        if name:
+            words = rf"\b{name}\b"
+            assert any(re.search(words, (ROOT / each).read_text("utf-8")) for each in found), name
+
+
+@cache
+def _files() -> tuple[str, ...]:
+    """Every file of the tree, by its path below the root."""
+    below = (file for folder in FOLDERS for file in (ROOT / folder).rglob("*") if file.is_file())
+    return tuple(str(file.relative_to(ROOT)) for file in (*below, *ROOT.glob("*")))
