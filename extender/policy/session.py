@@ -80,7 +80,7 @@ class Session:
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
-        matcher = NodeFilter(snapshot.nodes, snapshot.now_s)
+        matcher = NodeFilter(snapshot.nodes, snapshot.now_s, _kept_for_shares(snapshot))
         beside = PodAffinity(snapshot)
         self.sim = Simulation(snapshot.nodes, beside or None)
         topologies = TopologyDomains(snapshot.topologies, snapshot.nodes, matcher)
@@ -335,3 +335,16 @@ def placed_amounts(placements: Sequence[Placement]) -> Amounts:
 
 def _title(workload: WorkloadView) -> str:
     return f"project {workload.project}" if workload.project else "no project"
+
+
+def _kept_for_shares(snapshot: Snapshot) -> frozenset[int]:
+    """Nodes (by ix) on which a place is kept, while victims leave it, for a share by a claim."""
+    workloads = (snapshot.workloads[key] for key in tally_of(snapshot).nominated)
+    promised = (
+        pod
+        for workload in workloads
+        for pod in workload.pods
+        if pod.state == "nominated" and pod.constraints.delivery == "share"
+    )
+    found = (snapshot.nodes.ix_of(pod.node) for pod in promised)
+    return frozenset(ix for ix in found if ix is not None)

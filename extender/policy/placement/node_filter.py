@@ -39,9 +39,11 @@ WHOLE_POOL: Final = NodeSet()
 class NodeFilter:
     """Candidate nodes per pool, Constraints object and frame, worked out once each."""
 
-    def __init__(self, nodes: NodeTable, now_s: int) -> None:
+    def __init__(self, nodes: NodeTable, now_s: int, kept: frozenset[int] = frozenset()) -> None:
+        """`kept` are nodes (by ix) on which a place is kept for a share that a claim asks for."""
         self._nodes = nodes
         self._now_s = now_s
+        self._kept = kept
         # Found at the first call: in a cycle without pending pods there is none.
         self._ready: dict[str, list[int]] | None = None
         self._has_counted = any(nodes.free_counted)
@@ -151,6 +153,9 @@ class NodeFilter:
             return _OTHER_DELIVERY[constraints.delivery]
         mib = constraints.share_mib
         given = {steps.given_mib(mib) for steps in self._nodes.share_steps[ix]}
+        if constraints.delivery == "share" and ix in self._kept:
+            # kube-scheduler, which picks the card, does not know of the place.
+            return "keep a place for another share until pods leave it"
         if not mib or given <= {mib}:
             return ""
         if 0 in given:

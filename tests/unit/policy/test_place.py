@@ -1,6 +1,7 @@
 """Where pods go: the rules of placement over nodes and cards, parts of cards, counted resources."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -54,6 +55,18 @@ class TestSharesByClaims:
         cluster.job("most", "a", mib=61440, on="n0", cards=[2])
         cluster.job("new", "a", mib=10240, constraints=SHARE)
         assert places(decide(cluster.snapshot())) == {"new-0": ("n0", [1])}
+
+    def test_node_on_which_a_place_is_kept_for_a_share_gets_no_other_until_then(self) -> None:
+        """kube-scheduler would take what a victim has left for the first pod that asks."""
+        cluster = self.cluster("binpack", MemorySteps())
+        cluster.node("n1", 1, mib=81920, offers=BY_SHARE)
+        victim: dict[str, Any] = {"on": "n0", "cards": [0], "constraints": SHARE}
+        cluster.job("victim", "a", mib=81920, terminating=True, **victim)
+        cluster.job("kept", "a", mib=81920, state="nominated", **victim)
+        cluster.job("new", "a", pods=9, mib=10240, min=1, constraints=SHARE)
+        found = places(decide(cluster.snapshot()))
+        assert {found[name][0] for name in found if name.startswith("new")} == {"n1"}
+        assert len(found) == 8
 
     @pytest.mark.parametrize(
         ("steps", "said"),
