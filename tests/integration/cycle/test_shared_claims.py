@@ -2,6 +2,7 @@
 and claim controller. Two nodes have two cards of 80 GiB each that claims may share.
 """
 
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -184,6 +185,32 @@ async def test_reclaim_takes_borrowed_shares_back(scene: Claiming) -> None:
     await scene.until(lambda: agree(scene), "rows and allocations to agree")
     reclaimed = [name for reason, name in scene.events("team-a") if reason == "Reclaimed"]
     assert len(reclaimed) == 4
+
+
+async def test_pod_is_bound_once_its_card_has_room_in_the_ledger(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """The card that kube-scheduler takes is full by the ledger, though not by any claim."""
+    async with with_driver(cluster, tmp_path, is_shared=True) as scene:
+        make_templates(scene)
+        await list_the_other_way_round(scene)
+        for node in NODES:
+            pod = device_cards.pod(f"on-{node}")
+            pod["spec"]["nodeName"] = node
+            made = make(scene, "team-b", pod)
+            keys = {"uid": made["metadata"]["uid"], "namespace": "team-b", "name": f"on-{node}"}
+            card = {"index": 1, "milli": 1000, "memoryMiB": 80 * GIB}
+            spec = {"spec": {"rows": [keys | {"cards": [card], "state": "bound"}]}}
+            patch = json.dumps(spec)
+            scene.cluster.kubectl("patch", "gpunode.ballast.dev", node, "--type=merge", "-p", patch)
+        make(scene, "team-a", sharing("waits", 10))
+        log = scene.plane.logs / "ballast-serve.log"
+        refused = '"reason":"CardsBusy"'
+        await scene.until(lambda: refused in log.read_text(), "the binding to be refused")
+        for node in NODES:
+            scene.admin.delete(f"/api/v1/namespaces/team-b/pods/on-{node}?gracePeriodSeconds=0")
+        await scene.until_bound("team-a", 1)
+        await scene.until(lambda: agree(scene), "row and allocation to agree")
 
 
 @pytest.mark.parametrize(("release", "gate"), [("1.35", GATE), ("1.37", "")])
