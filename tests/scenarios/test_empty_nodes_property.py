@@ -38,9 +38,10 @@ def test_a_node_is_emptied_whole_onto_used_nodes_and_emptying_ends(
 def _asking(entry: Entry) -> Entry:
     """The cluster when it asks for it, without most of the work that waits, which comes first."""
     settings = entry["settings"]
-    settings |= {"consolidateAfter": AFTER_S, "checkpoint": AFTER_S // 2}
+    settings["consolidateAfter"] = AFTER_S
     settings["stages"] = [*settings["stages"], "empty-nodes"]
-    kept = [job for at, job in enumerate(entry["jobs"]) if _runs(job) or at % 8 == 0]
+    saves = {"checkpoint": AFTER_S // 2}
+    kept = [job | saves for at, job in enumerate(entry["jobs"]) if _runs(job) or at % 8 == 0]
     names = {job["name"] for job in kept}
     budgets = [each | {"jobs": [*names & set(each["jobs"])]} for each in entry.get("budgets", ())]
     return entry | {"jobs": kept, "budgets": [each for each in budgets if each["jobs"]]}

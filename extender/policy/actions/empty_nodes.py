@@ -23,6 +23,7 @@ from extender.api.units import MILLI_PER_GPU
 from extender.policy.placement.node_filter import NodeSet
 from extender.policy.plan import Move, Placement
 from extender.policy.preemption.candidates import Candidates
+from extender.policy.preemption.lost_work import seconds_lost
 from extender.policy.preemption.min_runtime import protected_by
 from extender.policy.preemption.solver import Preemption
 from extender.policy.queues.room import check_room
@@ -83,8 +84,8 @@ class _Pool:
             (self._held(ix), lost, names[ix], ix)
             for ix, pods in movable.items()
             if pods
-            and self._have_run(candidates, pods)
-            and (lost := _lost(candidates, pods)) <= self._most_lost(ix)
+            and self._is_due(stopping := self._stopping(candidates, pods).values())
+            and (lost := self._lost(stopping)) <= self._most_lost(ix)
         ]
         for _, _, _, ix in sorted(found)[:_MOST_TRIES]:
             if self._empty(candidates, ix, movable[ix], stay):
@@ -164,15 +165,25 @@ class _Pool:
             and not self.session.places.pod_affinity.concerns((pod,))
         )
 
-    def _have_run(self, candidates: Candidates, pods: Sequence[int]) -> bool:
-        """Whether each of the pods has run for the time after which its node is emptied, and all of
-        a gang: each pod of it that moves stops the others."""
+    def _stopping(self, candidates: Candidates, pods: Sequence[int]) -> dict[str, PodView]:
+        """By UID, the pods that stop when these move: of a gang all."""
+        found: dict[str, PodView] = {}
+        for p in pods:
+            workload, pod = candidates.workloads[candidates.owner[p]], candidates.pods[p]
+            members = (pod,) if are_independent(workload) else workload.pods
+            found.update((each.uid, each) for each in members if each.node)
+        return found
+
+    def _is_due(self, pods: Iterable[PodView]) -> bool:
+        """Whether all of the pods have run for the time after which nodes are emptied."""
         latest = self.session.snapshot.now_s - self.view.consolidate_after_s
-        workloads = (candidates.workloads[candidates.owner[p]] for p in pods)
-        gangs = (workload for workload in workloads if not are_independent(workload))
-        members = (pod for workload in gangs for pod in workload.pods if pod.node)
-        alone = (candidates.pods[p] for p in pods)
-        return all(0 < pod.started_at <= latest for pod in chain(alone, members))
+        return all(0 < pod.started_at <= latest for pod in pods)
+
+    def _lost(self, pods: Iterable[PodView]) -> int:
+        """What their stop costs in milli-GPU-seconds. Work that does not say that it saves counts
+        as never saved: no other work needs the place, so the pool's guess is not enough."""
+        now_s = self.session.snapshot.now_s
+        return sum(seconds_lost(pod, now_s, 0) * pod.held_milli for pod in pods)
 
     def _most_lost(self, ix: int) -> int:
         """What the node's GPUs could do in the time after which it is emptied, in
@@ -215,15 +226,3 @@ class _Pool:
             session.sim.evict(ix, pod, pod.cards)
             workload = candidates.workloads[candidates.owner[p]].key
             session.move(Move(placement, workload, Reason.NODE_EMPTIED, "", ""))
-
-
-def _lost(candidates: Candidates, pods: Sequence[int]) -> int:
-    """What the moves cost in milli-GPU-seconds: of a gang all that its pods lose, for they stop
-    with the one that moves."""
-    lost = 0
-    for w in {candidates.owner[p] for p in pods}:
-        if are_independent(candidates.workloads[w]):
-            lost += sum(candidates.lost[p] for p in pods if candidates.owner[p] == w)
-        else:
-            lost += candidates.whole_lost[w]
-    return lost
