@@ -134,7 +134,7 @@ NON_PREEMPTIBLE: Final = "non-preemptible"
 ANNOTATION_MIRROR: Final = "kubernetes.io/config.mirror"
 
 #: On nodes that Cluster Autoscaler, or Karpenter, is not to remove while this is `true`.
-ANNOTATIONS_LASTING: Final = (
+LASTING_NODE_KEYS: Final = (
     "cluster-autoscaler.kubernetes.io/scale-down-disabled",
     "karpenter.sh/do-not-disrupt",
 )

@@ -203,7 +203,7 @@ def read_host(node: Node) -> HostFacts:
         cards=cards,
         counted=counted,
         has_plugin_cards=bool(n_plugin_cards or counted),
-        stays=any(meta.annotation(name) == "true" for name in names.ANNOTATIONS_LASTING),
+        stays=any(meta.annotation(name) == "true" for name in names.LASTING_NODE_KEYS),
         problem="; ".join(problems),
     )
 

@@ -46,7 +46,7 @@ def test_only_pods_without_gpus_that_are_no_part_of_the_node_count(
     assert not stays(state)
 
 
-@pytest.mark.parametrize("annotation", names.ANNOTATIONS_LASTING)
+@pytest.mark.parametrize("annotation", names.LASTING_NODE_KEYS)
 def test_so_does_an_annotation_of_the_node(annotation: str) -> None:
     state, made = ClusterState(), node("n1").build()
     state.apply(Upserted(gpu_node("n1").cards(2).build()))
