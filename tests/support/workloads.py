@@ -63,6 +63,7 @@ def pod_template(
     group: str = "",
     gated: bool = True,
     labels: Manifest | None = None,
+    annotations: Manifest | None = None,
     stop_s: int = 0,
     priority_class: str = "",
 ) -> Manifest:
@@ -89,7 +90,7 @@ def pod_template(
         spec["schedulingGates"] = [{"name": names.GATE}]
     grouped = {names.LABEL_POD_GROUP: group} if group else {}
     notes = {"simulation.ballast.dev/stop-seconds": str(stop_s)} if stop_s else {}
-    metadata = {"labels": grouped | (labels or {}), "annotations": notes}
+    metadata = {"labels": grouped | (labels or {}), "annotations": notes | (annotations or {})}
     return {"metadata": metadata, "spec": spec}
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.integration.cycle.test_elastic import patch, requests, waits_for
-from tests.integration.cycle.test_empty_nodes import n_restarts, node_of, used_nodes
+from tests.integration.cycle.test_empty_nodes import SAVES, n_restarts, node_of, used_nodes
 from tests.integration.cycle.two_projects import Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
@@ -172,9 +172,8 @@ async def test_quarters_of_four_nodes_come_together_and_three_nodes_go(
         # The autoscaler is not to drain nodes itself.
         kept = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
         priority = "ballast-build" if name == "stays" else ""
-        body = workloads.job(name, "team-a", 1, 2000, priority_class=priority)
-        body["spec"]["template"]["metadata"].setdefault("annotations", {}).update(kept)
-        scene.admin.post("/apis/batch/v1/namespaces/team-a/jobs", body)
+        options = {"priority_class": priority, "annotations": kept | SAVES}
+        scene.submit_job("team-a", name, 1, 2000, **options)
     await scene.until_bound("team-a", 8)
     bought = set(nodes(scene))
     assert set(used_nodes(scene, "team-a")) == bought

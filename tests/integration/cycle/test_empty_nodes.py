@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from extender.api import names
 from extender.api.reasons import Reason
 from tests.integration.cycle.two_projects import Scene
 from tests.support import workloads
@@ -12,6 +13,8 @@ from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
 
 N_NODES, CARDS = 3, 8
+#: Of pods whose moves lose next to nothing, however long a busy machine takes to move them.
+SAVES = {names.ANNOTATION_CHECKPOINT: "30"}
 POOL = {
     "apiVersion": "ballast.dev/v1alpha1",
     "kind": "GpuNodePool",
@@ -43,7 +46,7 @@ async def spread_quarters(scene: Scene) -> None:
     await scene.until_bound("team-b", N_NODES)
     scene.submit_job("team-a", "notebook", 1, 2000, priority_class="ballast-build")
     for name in ("one", "two"):
-        scene.submit_job("team-a", name, 1, 2000)
+        scene.submit_job("team-a", name, 1, 2000, annotations=SAVES)
     await scene.until_bound("team-a", N_NODES)
     assert len(used_nodes(scene, "team-a")) == N_NODES
     scene.cluster.kubectl("delete", "job", "filler", "-n", "team-b")

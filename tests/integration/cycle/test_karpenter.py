@@ -16,7 +16,7 @@ import yaml
 
 from extender.api import names
 from tests.integration.cycle.test_elastic import waits_for
-from tests.integration.cycle.test_empty_nodes import n_restarts, node_of, used_nodes
+from tests.integration.cycle.test_empty_nodes import SAVES, n_restarts, node_of, used_nodes
 from tests.integration.cycle.two_projects import Scene
 from tests.support import karpenter, workloads
 from tests.support.auditor import Auditor
@@ -194,7 +194,9 @@ def submit(
     """A gang of pods with so many whole GPUs each, as admission leaves them."""
     group = workloads.pod_group(name, project, n_pods)
     scene.admin.post(f"{workloads.API}/namespaces/{project}/gpupodgroups", group)
-    body = workloads.job(name, project, n_pods, gpus * 1000, group=name, priority_class=priority)
+    body = workloads.job(
+        name, project, n_pods, gpus * 1000, group=name, priority_class=priority, annotations=SAVES
+    )
     (container,) = body["spec"]["template"]["spec"]["containers"]
     for asked in container["resources"].values():
         asked[names.NVIDIA_GPU] = str(gpus)
