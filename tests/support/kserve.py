@@ -58,24 +58,30 @@ LLM_INFERENCE_SERVICES: Final = Part(
 )
 
 
-def folder(part: Part) -> Path | None:
-    """The folder with the program, where one is given."""
-    given = os.environ.get("BALLAST_KSERVE", "")
-    return Path(given) if given and os.access(Path(given, part.program), os.X_OK) else None
+def is_built() -> bool:
+    """Whether a folder is given, and has both programs."""
+    return all(
+        os.access(_folder() / part.program, os.X_OK)
+        for part in (INFERENCE_SERVICES, LLM_INFERENCE_SERVICES)
+    )
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("BALLAST_KSERVE") or "/nonexistent")
 
 
 class KServe:
     """One part of KServe without Knative and Istio, which has the administrator's rights."""
 
-    def __init__(self, plane: ControlPlane, part: Part, built: Path, work: Path) -> None:
+    def __init__(self, plane: ControlPlane, part: Part, work: Path) -> None:
         self._plane = plane
         self._part = part
-        self._config = built / "config"
+        self._config = _folder() / "config"
         self._work = work
         self._authority = Authority("kserve-test-ca")
         self._webhook_port, self._health_port = free_ports(2)
         argv = [
-            str(built / part.program),
+            str(_folder() / part.program),
             "--metrics-addr=0",
             f"--health-probe-addr={LOOPBACK}:{self._health_port}",
             f"--webhook-port={self._webhook_port}",

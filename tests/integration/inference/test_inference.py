@@ -82,6 +82,11 @@ def autoscaler_of_page() -> dict[str, Any]:
     return found
 
 
+def test_the_page_gives_keda_the_query_of_every_autoscaler() -> None:
+    by_load, _ = of_page("ScaledObject")
+    assert by_load["spec"]["triggers"][0]["metadata"]["query"] == query_of_page()
+
+
 def test_the_bound_moves_an_autoscaler_and_leaves_the_deployment_available() -> None:
     (factor,) = re.findall(r"floor\((\S+) \*", query_of_page())
     for n in range(1, 2000):

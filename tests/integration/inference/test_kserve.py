@@ -33,6 +33,9 @@ from tests.support import kserve, lws
 from tests.support.kserve import INFERENCE_SERVICES, LLM_INFERENCE_SERVICES, KServe, Part
 from tests.support.lws.running import LeaderWorkerSets
 
+pytestmark = pytest.mark.skipif(
+    not kserve.is_built(), reason="no KServe: set BALLAST_KSERVE to a folder that has it"
+)
 SERVICES = "/apis/serving.kserve.io/v1beta1/namespaces/team-a/inferenceservices"
 LLM_API = "/apis/serving.kserve.io/v1alpha2/namespaces/team-a"
 CLASS = "serving.kserve.io/autoscalerClass"
@@ -46,10 +49,7 @@ async def controller(
 ) -> AsyncIterator[KServe]:
     """The part of KServe that is the parameter, or the one for InferenceServices."""
     part: Part = getattr(request, "param", INFERENCE_SERVICES)
-    built = kserve.folder(part)
-    if built is None:
-        pytest.skip("no KServe: set BALLAST_KSERVE to a folder that has it")
-    made = KServe(scene.plane, part, built, tmp_path)
+    made = KServe(scene.plane, part, tmp_path)
     await asyncio.to_thread(made.install)
     try:
         await asyncio.to_thread(made.start)
@@ -213,8 +213,6 @@ async def test_an_llm_service_keeps_its_floor(scene: Scene, controller: KServe) 
 @pytest.fixture
 async def worker_sets(scene: Scene, tmp_path: Path) -> AsyncIterator[LeaderWorkerSets]:
     """LeaderWorkerSet's controller; KServe looks for its kind when it starts."""
-    if not lws.is_built():
-        pytest.skip("no LeaderWorkerSet controller: make lws builds it")
     made = LeaderWorkerSets(scene.plane, tmp_path)
     await asyncio.to_thread(made.install)
     try:
@@ -224,6 +222,7 @@ async def worker_sets(scene: Scene, tmp_path: Path) -> AsyncIterator[LeaderWorke
         await asyncio.to_thread(made.stop)
 
 
+@pytest.mark.skipif(not lws.is_built(), reason="no LeaderWorkerSet controller: make lws builds it")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("controller", [LLM_INFERENCE_SERVICES], indirect=True)
 async def test_replicas_of_several_nodes_are_gangs_of_which_the_floor_stays(
