@@ -12,8 +12,8 @@ import yaml
 
 from extender.api import names
 from tests.integration.cycle.two_projects import Scene
-from tests.integration.inference.metrics_api import Load
-from tests.integration.monitoring.prometheus import Monitoring
+from tests.integration.inference.metrics_api import Load, served
+from tests.integration.monitoring.prometheus import Monitoring, monitoring, program
 from tests.integration.webhooks.conftest import CONFIGURATIONS
 from tests.support.controlplane.handles import Cluster
 from tests.support.controlplane.ports import LOOPBACK, free_port
@@ -93,8 +93,8 @@ def is_available(scene: Scene, name: str = "llm") -> bool:
     return ("Available", "True") in told and status["replicas"] == found["spec"]["replicas"]
 
 
-def wanted(scene: Scene) -> int:
-    return int(scene.admin.get(f"{DEPLOYMENTS}/llm")["spec"]["replicas"])
+def wanted(scene: Scene, name: str = "llm") -> int:
+    return int(scene.admin.get(f"{DEPLOYMENTS}/{name}")["spec"]["replicas"])
 
 
 def query_of_page() -> str:
@@ -128,6 +128,16 @@ def autoscaler(scene: Scene, folder: Path) -> Iterator[None]:
         yield
     finally:
         process.kill()
+
+
+@contextmanager
+def measured(scene: Scene, folder: Path, load: Load) -> Iterator[tuple[Monitoring, int]]:
+    """Prometheus, and the port of the gateway, while HorizontalPodAutoscalers are followed."""
+    program("prometheus")
+    with served(load.page) as load_port:
+        ports = {"control": [scene.installation.control.port], "llm": [load_port]}
+        with monitoring(folder, ports) as seen, autoscaler(scene, folder):
+            yield seen, load_port
 
 
 def value_of(seen: Monitoring, query: str) -> float | None:

@@ -4,8 +4,6 @@ Skipped unless `make keda` has built them.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +14,16 @@ from tests.integration.inference.deployments import (
     CARDS,
     DEPLOYMENTS,
     FLOOR,
-    autoscaler,
     deployment,
     follow_load,
     is_unknown,
+    measured,
     of_page,
     replicas,
     running,
     wanted,
 )
 from tests.integration.inference.metrics_api import Load, served
-from tests.integration.monitoring.prometheus import Monitoring, monitoring, program
 from tests.support import keda
 from tests.support.keda.running import Keda
 
@@ -36,27 +33,6 @@ JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
 #: More than the cluster has room for.
 MANY = 16 * 20
 STRATEGIES = ("default", "accurate", "eager")
-
-
-@pytest.fixture
-async def operator(scene: Scene, tmp_path: Path) -> AsyncIterator[Keda]:
-    made = Keda(scene.plane, tmp_path)
-    await asyncio.to_thread(made.install)
-    try:
-        await asyncio.to_thread(made.start)
-        yield made
-    finally:
-        await asyncio.to_thread(made.stop)
-
-
-@contextmanager
-def measured(scene: Scene, folder: Path, load: Load) -> Iterator[tuple[Monitoring, int]]:
-    """Prometheus, and the port of the gateway, while HorizontalPodAutoscalers are followed."""
-    program("prometheus")
-    with served(load.page) as load_port:
-        ports = {"control": [scene.installation.control.port], "llm": [load_port]}
-        with monitoring(folder, ports) as seen, autoscaler(scene, folder):
-            yield seen, load_port
 
 
 def impatient(found: dict[str, Any], prometheus: int, gateway: int) -> dict[str, Any]:

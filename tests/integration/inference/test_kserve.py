@@ -26,10 +26,15 @@ from tests.integration.inference.deployments import (
     PAGE,
     autoscaler,
     is_available,
+    measured,
     of_page,
+    query_of_page,
     running,
+    wanted,
 )
-from tests.support import kserve, lws
+from tests.integration.inference.metrics_api import Load
+from tests.support import keda, kserve, lws
+from tests.support.keda.running import Keda
 from tests.support.kserve import INFERENCE_SERVICES, LLM_INFERENCE_SERVICES, KServe, Part
 from tests.support.lws.running import LeaderWorkerSets
 
@@ -191,6 +196,42 @@ async def test_an_update_within_a_full_quota_needs_a_strategy_without_surge(
     await scene.until(lambda: replicas(scene, "waiting") == 1, "one replica to wait")
     await scene.until(lambda: is_ready(scene), "the service to be ready")
     assert controller.is_alive
+
+
+@pytest.mark.skipif(not keda.is_built(), reason="no KEDA: make keda builds it")
+@pytest.mark.timeout(400)
+async def test_kserves_own_scaled_object_takes_the_query_and_has_no_value_for_no_load(
+    scene: Scene, operator: Keda, controller: KServe, tmp_path: Path
+) -> None:
+    load, made, name = Load(), service("keda"), "llm-predictor"
+    load.n_requests = 16 * 20
+    with measured(scene, tmp_path, load) as (seen, _):
+        query = query_of_page().replace("deployment-llm", "inferenceservice-llm")
+        metric = {
+            "backend": "prometheus",
+            "serverAddress": f"http://127.0.0.1:{seen.port}",
+            "query": query,
+        }
+        external = {"metric": metric, "target": {"type": "Value", "value": "1"}}
+        made["spec"]["predictor"] |= {
+            "minReplicas": FLOOR,
+            "maxReplicas": 40,
+            "autoScaling": {
+                "metrics": [{"type": "External", "external": external}],
+                "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+            },
+        }
+        scene.admin.post(SERVICES, made)
+        await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
+        await scene.until(lambda: wanted(scene, name) == CARDS + 1, "every card to be asked for")
+        await scene.until(lambda: replicas(scene, "waiting") == 1, "one replica to wait")
+        await scene.until(lambda: is_ready(scene), "the service to be ready")
+        scene.installation.control.kill()
+        await scene.until(lambda: wanted(scene, name) == FLOOR, "the floor to be left")
+        scene.installation.control.start()
+        await scene.until(lambda: wanted(scene, name) == CARDS + 1, "the load to be followed")
+    assert controller.is_alive
+    assert operator.is_alive
 
 
 @pytest.mark.timeout(400)
