@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from extender.api.objects import Pod
-from extender.api.reasons import Reason
+from extender.api.reasons import Reason, sentence
 
 #: From so many refusals on, nothing is evicted for the pod's workload.
 DOUBTFUL_FROM: Final = 2
@@ -18,6 +18,10 @@ DOUBTFUL_FROM: Final = 2
 MAX_NODES: Final = 8
 #: Characters kept of what kube-scheduler said.
 _WHY_CHARS: Final = 300
+#: How refusals of a binding begin that are about the card of a share (`extender.ledger.seating`).
+_NO_SHARE: Final = tuple(
+    sentence(reason) for reason in (Reason.CARDS_BUSY, Reason.CLAIMS_NOT_MET, Reason.CARD_UNHEALTHY)
+)
 #: The longest wait is the first one times this.
 _MOST_DOUBLED: Final = 64
 
@@ -120,7 +124,8 @@ def read_answer(pod: Pod) -> str:
     """Why kube-scheduler did not bind the pod where it was planned; empty if it did not look yet.
 
     That no node takes a pod without a plan says nothing, and neither does an error: the extender
-    or the API server may be away.
+    or the API server may be away. A binding that the extender refuses is an error as well; it is an
+    answer where the card of a share that a claim asks for is the cause.
     """
     if pod.spec.node_name or pod.gates:
         return ""
@@ -128,5 +133,6 @@ def read_answer(pod: Pod) -> str:
         if condition.type == "PodScheduled" and condition.status == "False":
             is_answer = condition.reason == "Unschedulable"
             is_answer = is_answer and Reason.NOT_PLANNED not in condition.message
+            is_answer = is_answer or condition.message.startswith(_NO_SHARE)
             return (condition.message or condition.reason)[:_WHY_CHARS] if is_answer else ""
     return ""

@@ -187,30 +187,34 @@ async def test_reclaim_takes_borrowed_shares_back(scene: Claiming) -> None:
     assert len(reclaimed) == 4
 
 
-async def test_pod_is_bound_once_its_card_has_room_in_the_ledger(
-    cluster: Cluster, tmp_path: Path
+def fill(scene: Claiming, node: str) -> None:
+    """Fill the card that kube-scheduler takes first, by the ledger, though not by any claim."""
+    pod = device_cards.pod(f"on-{node}")
+    pod["spec"]["nodeName"] = node
+    made = make(scene, "team-b", pod)
+    keys = {"uid": made["metadata"]["uid"], "namespace": "team-b", "name": f"on-{node}"}
+    card = {"index": 1, "milli": 1000, "memoryMiB": 80 * GIB}
+    patch = json.dumps({"spec": {"rows": [keys | {"cards": [card], "state": "bound"}]}})
+    scene.cluster.kubectl("patch", "gpunode.ballast.dev", node, "--type=merge", "-p", patch)
+
+
+@pytest.mark.parametrize("full", [NODES, NODES[:1]])
+async def test_share_whose_card_has_no_room_in_the_ledger_is_bound_later_or_elsewhere(
+    cluster: Cluster, tmp_path: Path, full: tuple[str, ...]
 ) -> None:
-    """The card that kube-scheduler takes is full by the ledger, though not by any claim."""
     async with with_driver(cluster, tmp_path, is_shared=True) as scene:
         make_templates(scene)
         await list_the_other_way_round(scene)
-        for node in NODES:
-            pod = device_cards.pod(f"on-{node}")
-            pod["spec"]["nodeName"] = node
-            made = make(scene, "team-b", pod)
-            keys = {"uid": made["metadata"]["uid"], "namespace": "team-b", "name": f"on-{node}"}
-            card = {"index": 1, "milli": 1000, "memoryMiB": 80 * GIB}
-            spec = {"spec": {"rows": [keys | {"cards": [card], "state": "bound"}]}}
-            patch = json.dumps(spec)
-            scene.cluster.kubectl("patch", "gpunode.ballast.dev", node, "--type=merge", "-p", patch)
+        for node in full:
+            fill(scene, node)
         make(scene, "team-a", sharing("waits", 10))
         log = scene.plane.logs / "ballast-serve.log"
         refused = '"reason":"CardsBusy"'
         await scene.until(lambda: refused in log.read_text(), "the binding to be refused")
-        for node in NODES:
+        for node in full if full == NODES else ():
             scene.admin.delete(f"/api/v1/namespaces/team-b/pods/on-{node}?gracePeriodSeconds=0")
         await scene.until_bound("team-a", 1)
-        await scene.until(lambda: agree(scene), "row and allocation to agree")
+        assert full == NODES or rows(scene)["waits"][0] == NODES[1]
 
 
 @pytest.mark.parametrize(("release", "gate"), [("1.35", GATE), ("1.37", "")])

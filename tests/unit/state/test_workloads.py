@@ -23,7 +23,7 @@ from extender.api.objects import (
     Requirement,
     Volume,
 )
-from extender.api.reasons import Reason
+from extender.api.reasons import Reason, sentence
 from extender.cycle.pods.release import release_patch
 from extender.state.cluster import ClusterState
 from extender.state.model import PodView, WorkloadView
@@ -551,6 +551,8 @@ def test_a_pod_of_a_group_waits_for_a_plan_even_without_our_gate() -> None:
         ("0/2 nodes are available", "Unschedulable", "0/2 nodes are available"),
         ("held by its gates", "SchedulingGated", ""),
         ("the extender is away", "SchedulerError", ""),
+        (sentence(Reason.CARDS_BUSY), "SchedulerError", sentence(Reason.CARDS_BUSY)),
+        (sentence(Reason.PLAN_NOT_RESERVED), "SchedulerError", ""),
         (f"2 {Reason.NOT_PLANNED}: ...", "Unschedulable", ""),
     ],
 )
