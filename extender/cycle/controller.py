@@ -266,6 +266,8 @@ class _Term:
         try:
             await self._cycles()
         finally:
+            # First, without an await: a second cancellation may end the others.
+            self._state.take_back_freed()
             books.cancel()
             await asyncio.gather(books, return_exceptions=True)
             await self._releaser.close()
@@ -273,7 +275,6 @@ class _Term:
             await self._reports.close()
             await self._provisioning.close()
             self._unledgered.close()
-            self._state.take_back_freed()
 
     async def _cycles(self) -> None:
         failures = 0

@@ -1,8 +1,10 @@
 """Rows that may go leave the ledger with the next write of their node, and the model at once."""
 
+import asyncio
 from typing import Any
 from unittest.mock import create_autospec
 
+import pytest
 from msgspec import convert
 from msgspec.structs import replace
 
@@ -10,6 +12,7 @@ from extender.api.events import Removed, Synced, Upserted
 from extender.api.kinds import GpuNode, GpuNodeSpec, Row
 from extender.api.objects import Node, Pod
 from extender.cycle.commit.committer import Committer
+from extender.cycle.controller import Controller, ControlOptions, _Term
 from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.pods.releaser import Releaser
 from extender.cycle.pods.writer import Release
@@ -136,6 +139,29 @@ async def test_the_next_leader_finds_the_row_as_the_ledger_has_it() -> None:
     await office.committer.repair(repairs)
     office.state.take_back_freed()
     assert [each.row.name for each in office.state.rows_to_free()] == ["old"]
+    assert office.state.freed_rows() == {}
+
+
+async def test_a_term_takes_the_rows_back_though_it_is_cancelled_again_while_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another leader may have used a row that was revoked only."""
+    client = create_autospec(Client, instance=True)
+    made = Controller(client, client, ControlOptions("me"))
+    term, office = _Term(made, transitions=3), Office()
+    term._state = office.state
+    office.state.free_rows(office.end_old().frees)
+
+    async def last() -> None:
+        await asyncio.Event().wait()
+
+    for part, name in ((term, "_cycles"), (term._books, "run"), (term._releaser, "close")):
+        monkeypatch.setattr(part, name, last)
+    task = asyncio.create_task(term.run())
+    for _ in range(4):
+        await asyncio.sleep(0)
+        task.cancel()
+    await asyncio.wait([task])
     assert office.state.freed_rows() == {}
 
 
