@@ -118,6 +118,10 @@ class Row(
         """Tells this row from any other that its pod had or will have; its state may move on."""
         return self.uid, self.epoch, self.reserved_at
 
+    def revocation_on(self, node: str) -> str:
+        """How its pod's annotation names the row on this node once the row is revoked."""
+        return f"{node} {self.epoch} {self.reserved_at}"
+
     @property
     def milli(self) -> int:
         """Milli-GPU held over all cards."""

@@ -60,7 +60,7 @@ def revoke_patch(
     the row, so that none begun later uses it. `keeps_plan`: the pod's plan is about another row.
     `refusals`: where kube-scheduler did not bind the pod, for the plans to come.
     """
-    annotations: Patch = {ANNOTATION_REVOKED: f"{node} {row.epoch} {row.reserved_at}"}
+    annotations: Patch = {ANNOTATION_REVOKED: row.revocation_on(node)}
     if not keeps_plan:
         annotations[ANNOTATION_PLAN] = None
     if refusals is not None:

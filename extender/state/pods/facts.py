@@ -119,7 +119,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
     preemptibility: str
     kind: str
     plan: str
-    was_revoked: bool
+    revoked: str
     refusals: Refusals
     answer: str
     claims: tuple[str, ...]
@@ -160,7 +160,7 @@ class PodFacts(Struct, frozen=True, gc=False, kw_only=True):
         extender could place such a pod while the controller gives the same quota to another. Nor
         does the extender know which nodes give shares by claims.
         """
-        has_plan = self.is_gated or self.plan or self.was_revoked
+        has_plan = self.is_gated or self.plan or self.revoked
         is_preemptible = names.is_preemptible(self.priority, self.preemptibility)
         is_share = self.constraints.delivery == "share"
         return is_preemptible and not (has_plan or self.group or is_share)
@@ -242,7 +242,7 @@ def read_facts(pod: Pod, demand: Demand | Refused) -> PodFacts:
         preemptibility=names.PREEMPTIBLE if replica else preemptibility,
         kind=kind,
         plan=meta.annotation(names.ANNOTATION_PLAN),
-        was_revoked=bool(meta.annotation(names.ANNOTATION_REVOKED)),
+        revoked=meta.annotation(names.ANNOTATION_REVOKED),
         refusals=read_refusals(meta.annotation(names.ANNOTATION_REFUSED)),
         answer=read_answer(pod),
         claims=read_claim_names(pod),

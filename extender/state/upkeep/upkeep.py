@@ -200,15 +200,20 @@ class Upkeep:
                 for node, row in rows.items()
                 if node != kept_on
             ]
-        if len(rows) < 2 and not facts.node:
+        if len(rows) < 2 and not (facts.node or facts.revoked):
             return []
         place = facts.node or self._workloads.place_of(uid)[0]
         cause: Cause = "elsewhere" if facts.node else "superseded"
         return [
-            StrayRow(node, row, cause, bool(facts.node) or row.state == "nominated")
+            StrayRow(node, row, cause, bool(facts.node) or _is_unusable(row, node, facts))
             for node, row in rows.items()
             if node not in (place, kept_on)
         ]
+
+
+def _is_unusable(row: Row, node: str, facts: PodFacts) -> bool:
+    """Whether no release and no Binding of the unbound pod uses its row on the node any more."""
+    return row.state == "nominated" or row.revocation_on(node) == facts.revoked
 
 
 def _kept_on(rows: Mapping[str, Row], facts: PodFacts | None) -> str:

@@ -62,6 +62,8 @@ class Assembly:
         rows = self._rows.held_of(facts.uid)
         if facts.node:
             return facts.node, rows.get(facts.node)
+        if facts.revoked:
+            rows = {on: row for on, row in rows.items() if row.revocation_on(on) != facts.revoked}
         if not rows:
             return "", None
         if len(rows) == 1:

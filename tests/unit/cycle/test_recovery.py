@@ -7,6 +7,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
+from extender.api import names
 from extender.api.events import Synced, Upserted
 from extender.api.kinds import Row
 from extender.api.objects import Condition, Node, Pod
@@ -88,6 +89,31 @@ async def test_a_superseded_row_stays_while_its_pod_cannot_be_touched() -> None:
     ward.error = Conflict("the pod changed")
     assert freed(await ward.pass_twice()) == []
     assert ward.patched == ["a"]
+
+
+@pytest.mark.parametrize("is_gated", [True, False])
+async def test_a_row_that_another_leader_revoked_is_freed_and_its_pod_not_released(
+    is_gated: bool,
+) -> None:
+    """That leader may still write: it would free the row of a pod that runs."""
+    waits = pod("a").needs(1000) if is_gated else pod("a").needs(1000).direct()
+    held = row(waits.build(), whole(0), epoch=1)
+    revoked = waits.notes({names.ANNOTATION_REVOKED: held.revocation_on("n1")}).build()
+    ward = Ward(revoked, node("n1").gpus(1).build(), gpu_node("n1", 1).holds(held).build())
+    repairs = await ward.recovery.plan()
+    assert freed(repairs) == [("n1", "a")]
+    assert released(repairs) == []
+    assert ward.patched == []
+    ward.state.validate_state()
+
+
+async def test_a_row_of_a_later_plan_than_the_one_that_was_revoked_stays() -> None:
+    revoked = pod("a").needs(1000).notes({names.ANNOTATION_REVOKED: "n1 1 0"}).build()
+    held = row(revoked, whole(0), epoch=2)
+    ward = Ward(revoked, node("n1").gpus(1).build(), gpu_node("n1", 1).holds(held).build())
+    repairs = await ward.recovery.plan()
+    assert freed(repairs) == []
+    assert released(repairs) == [["a"]]
 
 
 def half_a_gang() -> Ward:
