@@ -5,6 +5,7 @@ The differences are kept up to date per node, so asking for them costs what ther
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -160,20 +161,9 @@ class Inventory:
 
 def read_host(node: Node) -> HostFacts:
     """The facts of a node; figures that are not understood count as zero and make a `problem`."""
-    problems: list[str] = []
     status, meta = node.status, node.metadata
-
-    def read(listed: Mapping[str, Quantity], resource: str, per_unit: int = 1) -> int:
-        try:
-            amount = parse_quantity(listed.get(resource, 0), per_unit)
-        except UnitError as error:
-            problems.append(f"{resource}: {error}")
-            return 0
-        if amount >= _MOST:
-            problems.append(f"{resource}: more than any node has")
-            return 0
-        return amount
-
+    problems: list[str] = []
+    read = partial(_read, problems)
     n_plugin_cards = read(status.capacity, names.NVIDIA_GPU)
     counted = {
         resource: read(status.allocatable, resource)
@@ -206,6 +196,21 @@ def read_host(node: Node) -> HostFacts:
         stays=any(meta.annotation(name) == "true" for name in names.LASTING_NODE_KEYS),
         problem="; ".join(problems),
     )
+
+
+def _read(
+    problems: list[str], listed: Mapping[str, Quantity], resource: str, per_unit: int = 1
+) -> int:
+    """The amount of the resource; 0, and one problem more, where it is not understood."""
+    try:
+        amount = parse_quantity(listed.get(resource, 0), per_unit)
+    except UnitError as error:
+        problems.append(f"{resource}: {error}")
+        return 0
+    if amount >= _MOST:
+        problems.append(f"{resource}: more than any node has")
+        return 0
+    return amount
 
 
 def _is_ready(node: Node) -> bool:
