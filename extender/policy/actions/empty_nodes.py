@@ -1,10 +1,10 @@
 """Stage `empty-nodes`: moves the work of a little used node to other used nodes, so that an
 autoscaler finds the node empty.
 
-It serves node pools with `consolidate_after_s` in which nothing waits that could run there, and
-nothing starts, moves or stops. In each it empties one node: all pods of the node have a place on
-other used nodes that is free now, or none moves. Nodes without work are never filled, so each plan
-leaves one used node less, and without new work the stage comes to an end.
+It serves node pools with `consolidate_after_s` in which nothing starts, moves or stops, and for
+which nothing waits or is stopped elsewhere. In each it empties one node: all pods of the node have
+a place on other used nodes that is free now, or none moves. Nodes without work are never filled, so
+each plan leaves one used node less, and without new work the stage comes to an end.
 
 Nodes that cannot be emptied are filled first, then as the pool places work.
 
@@ -108,8 +108,9 @@ class _Pool:
         return self.session.snapshot.nodes.cards.capacity_milli[ix] - self.free_milli[ix]
 
     def _is_at_rest(self) -> bool:
-        """Whether nothing that waits could run in the pool, and nothing starts or is moved there;
-        finds the nodes that a pod without GPUs keeps. Costs one pass over all pods."""
+        """Whether nothing that waits, or stops in this cycle, could run in the pool, and nothing
+        starts or is moved there; finds the nodes that a pod without GPUs keeps. Costs one pass over
+        all pods."""
         session, snapshot = self.session, self.session.snapshot
         waiting = chain(session.pending, session.deferred, session.yielding)
         if any(map(self._could_run, waiting)):
@@ -117,6 +118,8 @@ class _Pool:
         if any(map(self._is_here, chain(snapshot.kept, session.nodes_in_plan()))):
             return False
         for workload in snapshot.workloads.values():
+            if session.is_shrinking(workload.key) and self.name in workload.pools:
+                return False
             for pod in workload.pods:
                 if pod.state == "bound" and pod.demand.wants_gpu:
                     continue

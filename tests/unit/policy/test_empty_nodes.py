@@ -7,11 +7,12 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from extender.api.reasons import Reason
+from extender.api.units import MILLI_PER_GPU
 from extender.policy.decide import decide
 from extender.policy.plan import Plan
-from extender.state.model import ElasticView
+from extender.state.model import UNLIMITED, ElasticView, Figures, PoolQuota
 from extender.state.snapshot import Snapshot
-from tests.support.snapshots import Cluster
+from tests.support.snapshots import Cluster, statuses
 
 NODE = ElasticView(
     max_nodes=4,
@@ -38,6 +39,10 @@ def little_used(**pool: Any) -> Cluster:
     cluster.job("small", "a", on="n0", ran=900)
     cluster.job("large", "a", gpus=2, on="n1", ran=900, preemptible=False)
     return cluster
+
+
+def figures(quota: int) -> PoolQuota:
+    return PoolQuota(Figures(quota * MILLI_PER_GPU, UNLIMITED, max(1, quota)))
 
 
 def moved(plan: Plan) -> dict[str, str]:
@@ -83,6 +88,24 @@ def test_a_gang_larger_than_the_pool_can_ever_be_keeps_none() -> None:
     cluster = little_used(elastic=NODE)
     cluster.job("huge", "a", gpus=8, pods=5)
     assert decided(cluster) == {"small-0": "n1"}
+
+
+@pytest.mark.parametrize("pools", [("default", "other"), ("other",)], ids=str)
+def test_nothing_is_emptied_while_work_is_stopped_that_could_run_there(
+    pools: tuple[str, ...],
+) -> None:
+    """It would take the place that the node's work has left, or is to come to."""
+    cluster = little_used()
+    cluster.node("other", gpus=1, pool="other")
+    quotas = {"default": figures(64), "other": figures(1)}
+    cluster.project("owner", department="d", pools=quotas)
+    cluster.project("borrower", department="d", pools=quotas | {"other": figures(0)})
+    cluster.job("borrows", "borrower", on="other", ran=900, pools=pools)
+    cluster.job("owed", "owner", pools=("other",))
+    plan = decide(cluster.snapshot())
+    emptied = {uid: node for uid, node in moved(plan).items() if uid == "small-0"}
+    assert emptied == ({"small-0": "n1"} if pools == ("other",) else {})
+    assert statuses(plan)["owed-0"] == "nominated"
 
 
 def test_a_pod_that_leaves_keeps_its_node_only() -> None:
