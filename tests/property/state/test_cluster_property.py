@@ -26,7 +26,9 @@ from extender.api.kinds import (
     RowState,
     TopologyConstraint,
 )
+from extender.api.names import ANNOTATION_REVOKED
 from extender.api.objects import Node, Pod, PriorityClass
+from extender.ledger.rows import row_of
 from extender.state.cluster import ClusterState
 from extender.state.model import WorkloadView
 from extender.state.snapshot import Snapshot
@@ -196,6 +198,16 @@ class ClusterMachine(RuleBasedStateMachine):
             added = row(holder, cards, state, epoch=self.n_writes)
             others = [held for held in ledger.spec.rows if held.uid != added.uid]
             self.set_rows(ledger, [*others, added])
+
+    @rule(on=NODES, name=PODS)
+    def revoke_row(self, on: str, name: str) -> None:
+        """A leader touches the pod, whose row on the node may go from then on."""
+        stored, ledger = self.objects.get((Pod, name)), self.objects.get((GpuNode, on))
+        held = row_of(ledger.spec.rows, stored.metadata.uid) if stored and ledger else None
+        if stored is not None and held is not None:
+            notes = {ANNOTATION_REVOKED: held.revocation_on(on)}
+            merged = {**(stored.metadata.annotations or {}), **notes}
+            self.put(replace(stored, metadata=replace(stored.metadata, annotations=merged)))
 
     @rule(on=NODES, name=PODS)
     def keep_place(self, on: str, name: str) -> None:
