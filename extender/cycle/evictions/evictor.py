@@ -118,8 +118,9 @@ class Evictor:
             own = eviction.workload if is_alone else ""
             cases.setdefault((eviction.beneficiary, own), []).append(eviction)
         case_by_uid: dict[str, EvictionGroup] = {}
-        for (beneficiary, _), listed in cases.items():
-            if beneficiary in without_place or not self._are_as_planned(listed):
+        for (beneficiary, own), listed in cases.items():
+            lacks_place = beneficiary in without_place and not own
+            if lacks_place or not self._are_as_planned(listed):
                 log.info("evictions put off", workload=beneficiary, victims=len(listed))
                 continue
             case = case_of(plan, snapshot, listed)

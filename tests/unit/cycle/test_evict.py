@@ -340,3 +340,14 @@ async def test_no_pod_leaves_a_node_that_is_emptied_when_a_budget_protects_one_o
     assert stage.api.asked == ["v1"]
     assert "n1" not in stage.events.about
     assert not any(map(stage.is_leaving, stage.victims))
+
+
+async def test_a_stale_gang_leaves_where_places_of_a_node_that_is_emptied_were_refused() -> None:
+    stage = Stage(2, ApiServer())
+    snapshot, plan = _emptied(stage)
+    last = plan.moves.pop().placement.pod
+    stale = f"team-a/{last.name}"
+    plan.evictions = [Eviction(last, stale, Reason.GANG_STALE, "", "")]
+    stage.evictor.start(plan, snapshot, {""})
+    await asyncio.sleep(5)
+    assert stage.api.asked == ["v1"]
