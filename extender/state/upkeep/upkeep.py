@@ -14,6 +14,7 @@ from extender.state.fleet.foreign import ForeignPods
 from extender.state.model import PodView
 from extender.state.nodes import RowIndex
 from extender.state.pods.facts import PodFacts, read_cards
+from extender.state.workloads.assembly import is_revoked
 from extender.state.workloads.collection import Workloads
 
 #: Gone UIDs remembered. Older ones are merely confirmed by a live read again.
@@ -205,15 +206,15 @@ class Upkeep:
         place = facts.node or self._workloads.place_of(uid)[0]
         cause: Cause = "elsewhere" if facts.node else "superseded"
         return [
-            StrayRow(node, row, cause, bool(facts.node) or _is_unusable(row, node, facts))
+            StrayRow(node, row, cause, _may_go(facts, node, row))
             for node, row in rows.items()
             if node not in (place, kept_on)
         ]
 
 
-def _is_unusable(row: Row, node: str, facts: PodFacts) -> bool:
-    """Whether no release and no Binding of the unbound pod uses its row on the node any more."""
-    return row.state == "nominated" or row.revocation_on(node) == facts.revoked
+def _may_go(facts: PodFacts, node: str, row: Row) -> bool:
+    """Whether the pod's row, which it does not need, may be freed at once."""
+    return bool(facts.node) or row.state == "nominated" or is_revoked(facts, node, row)
 
 
 def _kept_on(rows: Mapping[str, Row], facts: PodFacts | None) -> str:

@@ -63,7 +63,7 @@ class Assembly:
         if facts.node:
             return facts.node, rows.get(facts.node)
         if facts.revoked:
-            rows = {on: row for on, row in rows.items() if row.revocation_on(on) != facts.revoked}
+            rows = {on: row for on, row in rows.items() if not is_revoked(facts, on, row)}
         if not rows:
             return "", None
         if len(rows) == 1:
@@ -367,6 +367,12 @@ def _youngest_replica(facts: PodFacts) -> tuple[bool, int, int]:
 
 def _grace_of(spec: GpuPodGroupSpec) -> int | None:
     return None if spec.staleness_grace_seconds < 0 else spec.staleness_grace_seconds
+
+
+def is_revoked(facts: PodFacts, node: str, row: Row) -> bool:
+    """Whether no release or Binding of the unbound pod uses its row on the node any more."""
+    is_named = row.revocation_on(node) == facts.revoked
+    return is_named and facts.plan != f"{row.epoch} {node}"
 
 
 def _disagreement(users: Sequence[str]) -> Refused | None:

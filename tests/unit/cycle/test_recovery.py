@@ -107,6 +107,16 @@ async def test_a_row_that_another_leader_revoked_is_freed_and_its_pod_not_releas
     ward.state.validate_state()
 
 
+async def test_a_row_that_a_plan_names_is_in_use_whatever_is_revoked() -> None:
+    """A release takes the revocation off: what names both was not written by a leader."""
+    waits = pod("a").needs(1000).released("n1", 1)
+    held = row(waits.build(), whole(0), epoch=1)
+    forged = waits.notes({names.ANNOTATION_REVOKED: held.revocation_on("n1")}).build()
+    ward = Ward(forged, node("n1").gpus(1).build(), gpu_node("n1", 1).holds(held).build())
+    assert freed(await ward.recovery.plan()) == []
+    ward.state.validate_state()
+
+
 async def test_a_row_of_a_later_plan_than_the_one_that_was_revoked_stays() -> None:
     revoked = pod("a").needs(1000).notes({names.ANNOTATION_REVOKED: "n1 1 0"}).build()
     held = row(revoked, whole(0), epoch=2)
