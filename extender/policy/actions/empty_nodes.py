@@ -206,7 +206,7 @@ class _Pool:
         for pod in in_packing_order([candidates.pods[p] for p in pods]):
             p = by_uid[pod.uid]
             placement = self._place(pod, frames) if candidates.can_move(p) else None
-            if placement is None:
+            if placement is None or _holds_more(placement):
                 session.sim.rollback(mark)
                 for back in moved:
                     candidates.move(back, is_moving=False)
@@ -229,3 +229,10 @@ class _Pool:
             session.sim.evict(ix, pod, pod.cards)
             workload = candidates.workloads[candidates.owner[p]].key
             session.move(Move(placement, workload, Reason.NODE_EMPTIED, "", ""))
+
+
+def _holds_more(placement: Placement) -> bool:
+    """Whether the pod would hold more GPUs than now: the memory that it asks for is a larger part
+    of a smaller card. Its queue may be at its limit."""
+    before, after = (sum(c.milli for c in each.cards) for each in (placement.pod, placement))
+    return after > before

@@ -108,6 +108,19 @@ def test_nothing_is_emptied_while_work_is_stopped_that_could_run_there(
     assert statuses(plan)["owed-0"] == "nominated"
 
 
+@pytest.mark.parametrize(("mib", "moves"), [(32768, False), (16384, True)])
+def test_no_pod_moves_to_a_card_of_which_it_would_hold_more(mib: int, moves: bool) -> None:
+    """Its queue may be at its limit."""
+    cluster = Cluster()
+    cluster.pool("default", consolidate_after_s=AFTER_S, checkpoint_s=300)
+    cluster.node("n0", mib=mib)
+    cluster.node("n1")
+    cluster.project("a", quota=64)
+    cluster.job("small", "a", mib=8192, on="n0", ran=900)
+    cluster.job("large", "a", gpus=2, on="n1", ran=900, preemptible=False)
+    assert decided(cluster) == ({"small-0": "n1"} if moves else {})
+
+
 def test_a_pod_that_leaves_keeps_its_node_only() -> None:
     cluster = little_used()
     cluster.node("n2")
