@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.integration.cycle.test_elastic import patch, requests, waits_for
-from tests.integration.cycle.test_empty_nodes import SAVES, n_restarts, node_of, used_nodes
+from tests.integration.cycle.test_empty_nodes import SAVES, n_restarts, see_nodes_go, used_nodes
 from tests.integration.cycle.two_projects import Scene
 from tests.support import workloads
 from tests.support.auditor import Auditor
@@ -177,15 +177,7 @@ async def test_quarters_of_four_nodes_come_together_and_three_nodes_go(
     await scene.until_bound("team-a", 8)
     bought = set(nodes(scene))
     assert set(used_nodes(scene, "team-a")) == bought
-    scene.cluster.kubectl("delete", "job", "filler", "-n", "team-a")
-    stays = node_of(scene, "team-a", "stays")
-    await scene.until(lambda: used_nodes(scene, "team-a")[stays] == 1, "the filler to go")
-    await scene.until(lambda: used_nodes(scene, "team-a")[stays] > 1, "the first to move")
-    await scene.until(lambda: used_nodes(scene, "team-a")[stays] == 4, "all to be on one node")
-    await scene.until(lambda: len(nodes(scene)) == 1, "the other nodes to go")
-    await scene.until_decided(20)
-    assert nodes(scene) == [stays]
-    assert used_nodes(scene, "team-a") == {stays: 4}
+    await see_nodes_go(scene, nodes)
     assert n_restarts(scene, "team-a") == quarters
     assert not requests(scene)
     assert autoscaler.is_alive

@@ -1,7 +1,7 @@
 """Nodes are emptied on a real control plane: work moves together, and no pod is lost."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -68,6 +68,20 @@ def node_of(scene: Scene, namespace: str, job: str) -> str:
     (pod,) = scene.admin.get(path)["items"]
     node: str = pod["spec"]["nodeName"]
     return node
+
+
+async def see_nodes_go(scene: Scene, nodes: Callable[[Scene], list[str]]) -> None:
+    """Job `filler` goes; what it leaves on four nodes comes together on the node of `stays`, and an
+    autoscaler removes the others."""
+    scene.cluster.kubectl("delete", "job", "filler", "-n", "team-a")
+    stays = node_of(scene, "team-a", "stays")
+    await scene.until(lambda: used_nodes(scene, "team-a")[stays] == 1, "the filler to go")
+    await scene.until(lambda: used_nodes(scene, "team-a")[stays] > 1, "the first to move")
+    await scene.until(lambda: used_nodes(scene, "team-a")[stays] == 4, "all to be on one node")
+    await scene.until(lambda: len(nodes(scene)) == 1, "the other nodes to go")
+    await scene.until_decided(20)
+    assert nodes(scene) == [stays]
+    assert used_nodes(scene, "team-a") == {stays: 4}
 
 
 def n_restarts(scene: Scene, namespace: str) -> dict[str, int]:

@@ -1,16 +1,16 @@
 """A cluster on which an inference service of team-a and work of team-b meet."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cycle.two_projects import Scene
-from tests.integration.inference.deployments import opened_with_webhooks
+from tests.integration.inference.deployments import opened_with_webhooks, started
 from tests.support.auditor import Auditor
 from tests.support.controlplane.handles import Cluster
 from tests.support.keda.running import Keda
+from tests.support.lws.running import LeaderWorkerSets
 
 
 @pytest.fixture
@@ -24,10 +24,12 @@ async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIter
 @pytest.fixture
 async def operator(scene: Scene, tmp_path: Path) -> AsyncIterator[Keda]:
     """KEDA, for tests that are skipped without it."""
-    made = Keda(scene.plane, tmp_path)
-    await asyncio.to_thread(made.install)
-    try:
-        await asyncio.to_thread(made.start)
+    async with started(Keda(scene.plane, tmp_path)) as made:
         yield made
-    finally:
-        await asyncio.to_thread(made.stop)
+
+
+@pytest.fixture
+async def worker_sets(scene: Scene, tmp_path: Path) -> AsyncIterator[LeaderWorkerSets]:
+    """LeaderWorkerSet's controller, for tests that are skipped without it."""
+    async with started(LeaderWorkerSets(scene.plane, tmp_path)) as made:
+        yield made

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import yaml
 
@@ -43,6 +43,28 @@ async def opened_with_webhooks(cluster: Cluster, cards: int, folder: Path) -> As
         finally:
             opened.cluster.kubectl("delete", "mutatingwebhookconfiguration", "ballast-webhooks")
             webhooks.kill()
+
+
+class Controllers(Protocol):
+    """Programs of others beside a control plane."""
+
+    def install(self) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+Some = TypeVar("Some", bound=Controllers)
+
+
+@asynccontextmanager
+async def started(controllers: Some) -> AsyncIterator[Some]:
+    """Their kinds are installed and they run; they end with the test."""
+    await asyncio.to_thread(controllers.install)
+    try:
+        await asyncio.to_thread(controllers.start)
+        yield controllers
+    finally:
+        await asyncio.to_thread(controllers.stop)
 
 
 def is_changed(scene: Scene) -> bool:

@@ -1,7 +1,6 @@
 """external.metrics.k8s.io as an aggregated API, answered from queries of Prometheus as KEDA does;
 and a metric of load for Prometheus to scrape."""
 
-import base64
 import json
 import math
 import ssl
@@ -13,15 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.support.controlplane.aggregated import EXTERNAL_METRICS, AggregatedApi
 from tests.support.controlplane.cluster import SYSTEM_NAMESPACE, ControlPlane
-from tests.support.controlplane.handles import run_kubectl, wait_for
 from tests.support.controlplane.ports import LOOPBACK, free_port
 
-_ROOT = "/apis/external.metrics.k8s.io/v1beta1"
-_GROUP_VERSION = "external.metrics.k8s.io/v1beta1"
-_API_SERVICE = "v1beta1.external.metrics.k8s.io"
+_ROOT = f"/apis/{EXTERNAL_METRICS}"
 _SERVICE = "external-metrics"
-GONE_S = 60.0
 Answer = Callable[[str], bytes | None]
 
 
@@ -93,49 +89,12 @@ def external_metrics(
         return json.dumps(_values(name, metrics[name]())).encode() if name in metrics else None
 
     with served(answer, tls) as port:
-        _register(plane, port)
+        api = AggregatedApi(plane, EXTERNAL_METRICS, SYSTEM_NAMESPACE, _SERVICE)
+        api.add(port)
         try:
             yield
         finally:
-            _unregister(plane)
-
-
-def _register(plane: ControlPlane, port: int) -> None:
-    """The Service leads to loopback by name, since there is no Service network."""
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": _SERVICE, "namespace": SYSTEM_NAMESPACE},
-        "spec": {"type": "ExternalName", "externalName": LOOPBACK},
-    }
-    group, _, version = _GROUP_VERSION.partition("/")
-    spec = {
-        "group": group,
-        "version": version,
-        "groupPriorityMinimum": 100,
-        "versionPriority": 100,
-        "caBundle": base64.b64encode(plane.authority.certificate).decode(),
-        "service": {"name": _SERVICE, "namespace": SYSTEM_NAMESPACE, "port": port},
-    }
-    api_service = {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": _API_SERVICE},
-        "spec": spec,
-    }
-    for manifest in (service, api_service):
-        run_kubectl(plane, "apply", "--server-side", "-f-", stdin=json.dumps(manifest))
-
-
-def _unregister(plane: ControlPlane) -> None:
-    """While the API still answers: discovery may keep one that vanishes after its server, and no
-    namespace is deleted while discovery has an API that does not answer."""
-    run_kubectl(plane, "delete", "apiservice", _API_SERVICE)
-    wait_for(lambda: not _is_discovered(plane), GONE_S, f"{_GROUP_VERSION} gone from discovery")
-
-
-def _is_discovered(plane: ControlPlane) -> bool:
-    return _GROUP_VERSION in run_kubectl(plane, "api-versions")
+            api.remove()
 
 
 def _resources(metrics: Mapping[str, object]) -> dict[str, Any]:
@@ -147,7 +106,7 @@ def _resources(metrics: Mapping[str, object]) -> dict[str, Any]:
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
-        "groupVersion": _GROUP_VERSION,
+        "groupVersion": EXTERNAL_METRICS,
         "resources": listed,
     }
 
@@ -161,7 +120,7 @@ def _values(name: str, value: float | None) -> dict[str, Any]:
     }
     return {
         "kind": "ExternalMetricValueList",
-        "apiVersion": _GROUP_VERSION,
+        "apiVersion": EXTERNAL_METRICS,
         "metadata": {},
         "items": [] if value is None else [item],
     }

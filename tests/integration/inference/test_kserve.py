@@ -30,6 +30,7 @@ from tests.integration.inference.deployments import (
     of_page,
     query_of_page,
     running,
+    started,
     wanted,
 )
 from tests.integration.inference.metrics_api import Load
@@ -54,13 +55,8 @@ async def controller(
 ) -> AsyncIterator[KServe]:
     """The part of KServe that is the parameter, or the one for InferenceServices."""
     part: Part = getattr(request, "param", INFERENCE_SERVICES)
-    made = KServe(scene.plane, part, tmp_path)
-    await asyncio.to_thread(made.install)
-    try:
-        await asyncio.to_thread(made.start)
+    async with started(KServe(scene.plane, part, tmp_path)) as made:
         yield made
-    finally:
-        await asyncio.to_thread(made.stop)
 
 
 def service(autoscaler_class: str) -> dict[str, Any]:
@@ -249,18 +245,6 @@ async def test_an_llm_service_keeps_its_floor(scene: Scene, controller: KServe) 
     await scene.until_bound("team-a", FLOOR)
     assert replicas(scene, "kept", owner) == FLOOR
     assert controller.is_alive
-
-
-@pytest.fixture
-async def worker_sets(scene: Scene, tmp_path: Path) -> AsyncIterator[LeaderWorkerSets]:
-    """LeaderWorkerSet's controller; KServe looks for its kind when it starts."""
-    made = LeaderWorkerSets(scene.plane, tmp_path)
-    await asyncio.to_thread(made.install)
-    try:
-        await asyncio.to_thread(made.start)
-        yield made
-    finally:
-        await asyncio.to_thread(made.stop)
 
 
 @pytest.mark.skipif(not lws.is_built(), reason="no LeaderWorkerSet controller: make lws builds it")

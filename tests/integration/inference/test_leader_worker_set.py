@@ -3,7 +3,6 @@
 Skipped unless `make lws` has built it.
 """
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -37,17 +36,6 @@ async def scene(cluster: Cluster, audited: Auditor, tmp_path: Path) -> AsyncIter
     async with opened_with_webhooks(cluster, SIZE * GROUPS // 2, tmp_path) as opened:
         yield opened
         await audited.finish()
-
-
-@pytest.fixture
-async def controller(scene: Scene, tmp_path: Path) -> AsyncIterator[LeaderWorkerSets]:
-    made = LeaderWorkerSets(scene.plane, tmp_path)
-    await asyncio.to_thread(made.install)
-    try:
-        await asyncio.to_thread(made.start)
-        yield made
-    finally:
-        await asyncio.to_thread(made.stop)
 
 
 def worker_set(n_groups: int) -> dict[str, Any]:
@@ -114,7 +102,7 @@ def scale(scene: Scene, n: int) -> None:
 
 @pytest.mark.timeout(300)
 async def test_groups_are_gangs_of_which_the_floor_stays_and_others_go_whole(
-    scene: Scene, controller: LeaderWorkerSets
+    scene: Scene, worker_sets: LeaderWorkerSets
 ) -> None:
     await scene.until(lambda: is_made(scene, worker_set(FLOOR)), "the webhooks to answer")
     await scene.until_bound("team-a", SIZE * FLOOR)
@@ -135,12 +123,12 @@ async def test_groups_are_gangs_of_which_the_floor_stays_and_others_go_whole(
     await scene.until_bound("team-a", SIZE * FLOOR)
     assert groups(scene) == floor
     await scene.until(lambda: replicas(scene, "waiting") == GROUPS - FLOOR, "the rest to wait")
-    assert controller.is_alive
+    assert worker_sets.is_alive
 
 
 @pytest.mark.timeout(300)
 async def test_groups_whose_workers_come_later_are_replaced_within_a_full_quota(
-    scene: Scene, controller: LeaderWorkerSets
+    scene: Scene, worker_sets: LeaderWorkerSets
 ) -> None:
     await scene.until(lambda: is_made(scene, by_its_leader()), "the webhooks to answer")
     await scene.until_bound("team-a", SIZE * FLOOR)
@@ -167,7 +155,7 @@ async def test_groups_whose_workers_come_later_are_replaced_within_a_full_quota(
     await scene.until(are_others, "every pod to be another")
     await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
     assert len((await scene.look("team-b")).bound) == GROUPS * SIZE // 2
-    assert controller.is_alive
+    assert worker_sets.is_alive
 
 
 def is_made(scene: Scene, body: dict[str, Any]) -> bool:

@@ -1,18 +1,16 @@
 """KEDA's operator and metrics server as processes beside a control plane, on loopback.
 
 The certificate that the operator would make for all of KEDA comes from the control plane's own
-authority. The Service of the metrics server leads to loopback by name, since there is no Service
-network. Neither program reads anything of the machine but its kubeconfig.
+authority. Neither program reads anything of the machine but its kubeconfig.
 """
 
-import base64
-import json
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from tests.support.controlplane.aggregated import EXTERNAL_METRICS, AggregatedApi
 from tests.support.controlplane.cluster import ControlPlane
-from tests.support.controlplane.handles import apply_kinds, run_kubectl, wait_for
+from tests.support.controlplane.handles import apply_kinds
 from tests.support.controlplane.ports import LOOPBACK, free_ports
 from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
@@ -20,8 +18,6 @@ from tests.support.keda import folder, manifests
 
 NAMESPACE: Final = "keda"
 READY_S: Final = 60.0
-_METRICS: Final = "external.metrics.k8s.io/v1beta1"
-_API_SERVICE: Final = "v1beta1.external.metrics.k8s.io"
 _SERVICE: Final = "keda-metrics-apiserver"
 
 
@@ -30,6 +26,7 @@ class Keda:
 
     def __init__(self, plane: ControlPlane, work: Path) -> None:
         self._plane = plane
+        self._api = AggregatedApi(plane, EXTERNAL_METRICS, NAMESPACE, _SERVICE)
         self._certificates = work / "keda"
         self._certificates.mkdir()
         self._adapter_port, grpc, self._health_port, pages = free_ports(4)
@@ -93,41 +90,10 @@ class Keda:
         self._adapter.wait_until(
             lambda: is_healthy(self._adapter_port, "/readyz", is_tls=True), READY_S
         )
-        for manifest in self._registration():
-            run_kubectl(self._plane, "apply", "--server-side", "-f-", stdin=json.dumps(manifest))
-        wait_for(self._is_discovered, READY_S, f"{_METRICS} in discovery")
+        self._api.add(self._adapter_port)
 
     def stop(self) -> None:
-        """End both. The API goes first: no namespace is deleted while discovery has an API that
-        does not answer."""
-        run_kubectl(self._plane, "delete", "apiservice", _API_SERVICE, "--ignore-not-found")
-        wait_for(lambda: not self._is_discovered(), READY_S, f"{_METRICS} gone from discovery")
+        """End both, after their API has gone."""
+        self._api.remove()
         self._adapter.kill()
         self._operator.kill()
-
-    def _is_discovered(self) -> bool:
-        return _METRICS in run_kubectl(self._plane, "api-versions")
-
-    def _registration(self) -> tuple[dict[str, Any], ...]:
-        service = {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": _SERVICE, "namespace": NAMESPACE},
-            "spec": {"type": "ExternalName", "externalName": LOOPBACK},
-        }
-        group, _, version = _METRICS.partition("/")
-        spec = {
-            "group": group,
-            "version": version,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-            "caBundle": base64.b64encode(self._plane.authority.certificate).decode(),
-            "service": {"name": _SERVICE, "namespace": NAMESPACE, "port": self._adapter_port},
-        }
-        api_service = {
-            "apiVersion": "apiregistration.k8s.io/v1",
-            "kind": "APIService",
-            "metadata": {"name": _API_SERVICE},
-            "spec": spec,
-        }
-        return service, api_service
