@@ -34,6 +34,8 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+#: Of static files, whose addresses change with them.
+KEPT: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
 
 
 def guard(token: str, hosts: Callable[[], frozenset[str]]) -> Middleware:
@@ -67,7 +69,8 @@ async def _with_headers(request: web.Request, handler: Handler) -> web.StreamRes
         error.headers.update(HEADERS)
         raise
     if not answer.prepared:
-        answer.headers.update(HEADERS)
+        is_static = isinstance(answer, web.FileResponse)
+        answer.headers.update(HEADERS | KEPT if is_static else HEADERS)
     return answer
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,10 @@ from extender.web.questions import NoAnswerError, Questions
 from extender.web.tables import ROWS, ordered, paging
 
 _STATIC: Final = Path(__file__).parent / "static"
+#: Of the static files: browsers keep them, and while two versions of the program run, each serves
+#: its own only.
+_CONTENT: Final = b"".join(each.read_bytes() for each in sorted(_STATIC.iterdir()))
+VERSION: Final = sha256(_CONTENT).hexdigest()[:12]
 _MAX_FORM: Final = 2**18
 #: Width of a bar in the units of its SVG.
 BAR: Final = 240
@@ -66,7 +71,8 @@ class Pages:
         self._root = root
         self._guard = guard
         self._people = PeoplePages(asker, namespace)
-        self._answering = Answering({"age": format_age}, {"root": root, "bar": bar, "login": login})
+        known = {"root": root, "bar": bar, "login": login, "version": VERSION}
+        self._answering = Answering({"age": format_age}, known)
 
     def app(self) -> web.Application:
         """The HTTP surface."""
@@ -87,7 +93,7 @@ class Pages:
         ):
             app.router.add_get(f"{root}/{path}", answer(page))
         app.router.add_post(f"{root}/whatif", answer(self.whatif))
-        app.router.add_static(f"{root}/static", _STATIC)
+        app.router.add_static(f"{root}/static/{VERSION}", _STATIC)
         app.on_shutdown.append(self._answering.close)
         return app
 

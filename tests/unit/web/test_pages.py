@@ -16,7 +16,7 @@ from aiohttp import web
 from extender.web.evictions import Event
 from extender.web.guard import POLICY, guard
 from extender.web.identity import one_user
-from extender.web.pages import Pages
+from extender.web.pages import VERSION, Pages
 from extender.web.questions import NoAnswerError
 from extender.web.tables import ROWS
 from tests.unit.web.pretend import Pretend, node, waiting
@@ -123,7 +123,7 @@ async def test_wide_tables_become_lists_where_there_is_no_room(
         assert not is_wide or table.startswith('<table class="stack">'), table[:300]
 
 
-@pytest.mark.parametrize("page", [*PAGES, "static/ballast.js", "nothing"])
+@pytest.mark.parametrize("page", [*PAGES, f"static/{VERSION}/ballast.js", "nothing"])
 async def test_a_wrong_token_is_refused_on_every_path(
     get: Get, pretend: Pretend, page: str
 ) -> None:
@@ -141,10 +141,22 @@ async def test_another_host_header_is_refused(get: Get, pretend: Pretend, host: 
     assert pretend.asked == []
 
 
+async def test_browsers_keep_static_files_until_these_change(get: Get) -> None:
+    """Behind a proxy each request may renew the login, and some issuers renew it once only."""
+    _, text, headers = await get("queue")
+    assert headers["Cache-Control"] == "no-store"
+    named = re.findall(rf'"[^"]*/(static/{VERSION}/[^"]*)"', text)
+    assert len(named) == 3
+    for path in named:
+        status, _, headers = await get(path)
+        assert (status, headers["Cache-Control"]) == (200, "private, max-age=31536000, immutable")
+
+
 async def test_static_files_are_served_and_no_others(get: Get) -> None:
-    status, _, headers = await get("static/ballast.css")
+    status, _, headers = await get(f"static/{VERSION}/ballast.css")
     assert (status, headers["Content-Security-Policy"]) == (200, POLICY)
-    for path in ("static/../pages.py", "static/%2e%2e/pages.py", "static/"):
+    files = f"static/{VERSION}"
+    for path in (f"{files}/../../pages.py", f"{files}/%2e%2e/pages.py", f"{files}/", "static/"):
         status, text, _ = await get(path)
         assert status in {403, 404}, text
 
