@@ -6,6 +6,7 @@ attempts, so no counter, time or name may stand in one. Details go beside them, 
 """
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -83,6 +84,10 @@ class Reason(StrEnum):
     UNKNOWN_NODE = "UnknownNode"
     VICTIMS_PROTECTED = "VictimsProtected"
 
+
+#: Why a pod of a workload is stopped to start again on another node, and why it is stopped at all.
+MOVES: Final = frozenset({Reason.MOVED, Reason.NODE_EMPTIED})
+STOPS: Final = MOVES | {Reason.RECLAIMED, Reason.PREEMPTED, Reason.GANG_STALE}
 
 SENTENCES: dict[Reason, str] = {
     Reason.GANG_INCOMPLETE: "fewer pods exist than the group's minMember",

@@ -9,18 +9,9 @@ from typing import Final, Literal
 import msgspec
 
 from extender.api.objects import Pod
-from extender.api.reasons import Reason
+from extender.api.reasons import STOPS, Reason
 
-_STOPS: Final = frozenset(
-    (
-        Reason.RECLAIMED,
-        Reason.PREEMPTED,
-        Reason.MOVED,
-        Reason.NODE_EMPTIED,
-        Reason.GANG_STALE,
-    )
-)
-REASONS: Final = frozenset((*_STOPS, Reason.WAITING_FOR_VICTIMS))
+REASONS: Final = frozenset((*STOPS, Reason.WAITING_FOR_VICTIMS))
 
 #: `gone`: it never started.
 Fate = Literal["started", "waits", "gone", "unknown"]
@@ -64,7 +55,7 @@ class Event(msgspec.Struct, rename="camel"):
     @property
     def is_stop(self) -> bool:
         """Whether the event is on a pod that was evicted."""
-        return self.reason in _STOPS
+        return self.reason in STOPS
 
     @property
     def beneficiary(self) -> Reference | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from extender.api import names
-from extender.api.reasons import Reason
+from extender.api.reasons import STOPS
 from extender.cli.ask import Answer, key_of, listed, listed_or_none, path_of
 from extender.cli.terminal.show import Column, Listing
 from extender.kube.client import Client
@@ -13,15 +13,6 @@ _EVENTS: Final = "/apis/events.k8s.io/v1"
 _GROUPS: Final = f"/apis/{names.API_VERSION}"
 #: Programs whose events are told.
 _OURS: Final = (names.CONTROLLER_NAME, names.SCHEDULER_NAME, "ballast")
-_LEAVES: Final = frozenset(
-    {
-        Reason.RECLAIMED,
-        Reason.PREEMPTED,
-        Reason.MOVED,
-        Reason.NODE_EMPTIED,
-        Reason.GANG_STALE,
-    }
-)
 
 
 async def read(client: Client, namespace: str, name: str, selector: str) -> Answer:
@@ -95,7 +86,7 @@ def _item(time: str, kind: str, about: Answer, what: str, note: str) -> Answer:
         "object": f"{kind.lower()}:{named}",
         "what": what,
         "message": note.removeprefix(f"{what}: "),
-        "isEviction": what in _LEAVES,
+        "isEviction": what in STOPS,
     }
 
 

@@ -20,7 +20,7 @@ from typing import Final
 import structlog
 
 from extender.api.failpoint import reach
-from extender.api.reasons import Reason
+from extender.api.reasons import MOVES, Reason
 from extender.api.units import MILLI_PER_GPU
 from extender.cycle import metrics
 from extender.cycle.evictions.beneficiaries import Beneficiaries, EvictionGroup, case_of
@@ -145,7 +145,7 @@ class Evictor:
         pool = held_pool(snapshot, pod)
         most_s = bound_s(snapshot, project, pool)
         usual_s = snapshot.pools[pool].checkpoint_s if pool in snapshot.pools else 0
-        is_stopped = eviction.reason not in (Reason.MOVED, Reason.NODE_EMPTIED)
+        is_stopped = eviction.reason not in MOVES
         is_over = self._deadlines.is_over(pod, hold_s(snapshot, pod, project), snapshot.now_s)
         return _Turn(
             eviction,
