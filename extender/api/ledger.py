@@ -57,6 +57,11 @@ class MoveHold(
     gone_at: Natural = 0
 
 
+def plan_text(epoch: int, node: str) -> str:
+    """How a pod's annotation names the plan by which it goes to the node."""
+    return f"{epoch} {node}"
+
+
 class Row(
     Struct,
     rename={
@@ -117,6 +122,10 @@ class Row(
     def identity(self) -> tuple[str, int, int]:
         """Tells this row from any other that its pod had or will have; its state may move on."""
         return self.uid, self.epoch, self.reserved_at
+
+    def plan_on(self, node: str) -> str:
+        """How its pod's annotation names the plan of the row on this node."""
+        return plan_text(self.epoch, node)
 
     def revocation_on(self, node: str) -> str:
         """How its pod's annotation names the row on this node once the row is revoked."""

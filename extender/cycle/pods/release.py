@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from extender.api.kinds import Row
+from extender.api.ledger import plan_text
 from extender.api.names import ANNOTATION_PLAN, ANNOTATION_REFUSED, ANNOTATION_REVOKED, GATE
 from extender.api.objects import NodeSelectorTerm
 from extender.state.model import PodView
@@ -17,11 +18,6 @@ from extender.state.refusals import Refusals, write_refusals
 
 Patch = dict[str, Any]
 _NO_GATE: Final[Patch] = {"$patch": "delete", "name": GATE}
-
-
-def plan_text(epoch: int, node: str) -> str:
-    """The value of the plan annotation."""
-    return f"{epoch} {node}"
 
 
 def release_patch(pod: PodView, epoch: int, node: str, nodes: Sequence[str]) -> Patch:

@@ -141,7 +141,7 @@ class Assembly:
             demand=facts.demand,
             state=state,
             is_gated=facts.is_gated,
-            is_released=row is not None and facts.plan == f"{row.epoch} {node}",
+            is_released=row is not None and facts.plan == row.plan_on(node),
             is_direct=facts.is_direct,
             other_gates=facts.other_gates,
             is_terminating=facts.is_terminating,
@@ -372,7 +372,7 @@ def _grace_of(spec: GpuPodGroupSpec) -> int | None:
 def is_revoked(facts: PodFacts, node: str, row: Row) -> bool:
     """Whether no release or Binding of the unbound pod uses its row on the node any more."""
     is_named = row.revocation_on(node) == facts.revoked
-    return is_named and facts.plan != f"{row.epoch} {node}"
+    return is_named and facts.plan != row.plan_on(node)
 
 
 def _disagreement(users: Sequence[str]) -> Refused | None:
