@@ -26,7 +26,10 @@ from extender.policy.preemption.statement import PreemptionRequest
 from extender.policy.queues.queue import RESOURCES
 from extender.policy.session import Session
 from extender.policy.workloads.pending import Pending
-from extender.state.model import GPU, Amounts
+from extender.state.model import GPU, Amounts, Constraints
+
+#: By what a pod asks for and where it may run (by identity).
+_NodesOfShapes = dict[tuple[Demand, int], tuple[Constraints, set[int]]]
 
 
 class Solver:
@@ -151,6 +154,7 @@ class Preemption:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._solvers: dict[str, Solver] = {}
+        self._nodes_of_shapes: _NodesOfShapes | None = None
 
     def solver_of(self, pool: str) -> Solver:
         """The pool's solver, ready for a stage that begins."""
@@ -161,20 +165,28 @@ class Preemption:
         return solver
 
     def movable_nodes(self, pool: str) -> set[int]:
-        """Nodes with a preemptible pod that has another place in the pool; costs one pass over all
-        pods, and no solver."""
-        fullness, ix_of = Fullness(self.session.places, pool, ()), self.session.sim.later.cards.ix
-        can_move: dict[tuple[Demand, int], bool] = {}
-        found: set[int] = set()
+        """Nodes of any pool with a preemptible pod that has another place in this one. Needs no
+        solver; costs one pass over all pods in a cycle."""
+        if self._nodes_of_shapes is None:
+            self._nodes_of_shapes = self._find_shapes()
+        fullness = Fullness(self.session.places, pool, ())
+        return {
+            ix
+            for (demand, _), (constraints, nodes) in self._nodes_of_shapes.items()
+            if not fullness.is_full(demand, constraints)
+            for ix in nodes
+        }
+
+    def _find_shapes(self) -> "_NodesOfShapes":
+        """The nodes on which preemptible pods of each shape run that would be made again."""
+        ix_of = self.session.sim.later.cards.ix
+        found: _NodesOfShapes = {}
         for workload in self.session.snapshot.workloads.values():
             for pod in workload.pods if workload.is_preemptible else ():
-                if pod.state != "bound" or not pod.is_controlled:
-                    continue
-                shape = pod.demand, id(pod.constraints)
-                if shape not in can_move:
-                    can_move[shape] = not fullness.is_full(pod.demand, pod.constraints)
-                if can_move[shape] and (ix := ix_of.get(pod.node)) is not None:
-                    found.add(ix)
+                ix = ix_of.get(pod.node)
+                if ix is not None and pod.state == "bound" and pod.is_controlled:
+                    shape = pod.demand, id(pod.constraints)
+                    found.setdefault(shape, (pod.constraints, set()))[1].add(ix)
         return found
 
     def commit(self, solver: Solver, solution: Solution) -> Pending | None:
