@@ -120,6 +120,13 @@ def is_ready(scene: Scene) -> bool:
     return told and is_available(scene, "llm-predictor")
 
 
+async def serve_floor(scene: Scene) -> None:
+    """A service of class hpa, with its floor kept."""
+    scene.admin.post(SERVICES, service("hpa"))
+    patch(scene, {"minReplicas": FLOOR, "maxReplicas": CARDS})
+    await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
+
+
 async def why(scene: Scene) -> str:
     """What `ballast why` says of the service, as the page asks it."""
     (asked,) = re.findall(r"`kubectl ballast (why \S+)`", PAGE.read_text("utf-8"))
@@ -132,9 +139,7 @@ async def test_a_service_keeps_its_floor_and_its_surge_goes_one_by_one(
     scene: Scene, controller: KServe, tmp_path: Path
 ) -> None:
     with autoscaler(scene, tmp_path):
-        scene.admin.post(SERVICES, service("hpa"))
-        patch(scene, {"minReplicas": FLOOR, "maxReplicas": CARDS})
-        await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
+        await serve_floor(scene)
         floor = running(scene)
         patch(scene, {"minReplicas": CARDS})
         await scene.until_bound("team-a", CARDS)
@@ -152,9 +157,7 @@ async def test_what_kserve_and_ballast_write_comes_to_rest(
     scene: Scene, controller: KServe, tmp_path: Path
 ) -> None:
     with autoscaler(scene, tmp_path):
-        scene.admin.post(SERVICES, service("hpa"))
-        patch(scene, {"minReplicas": FLOOR, "maxReplicas": CARDS})
-        await scene.until(lambda: replicas(scene, "kept") == FLOOR, "the floor to be kept")
+        await serve_floor(scene)
         await asyncio.sleep(QUIET_S / 6)
         before = versions(scene)
         await asyncio.sleep(QUIET_S)
