@@ -40,6 +40,10 @@ _MAX_LOST: Final = 4
 _BASE_S: Final = 0.01
 _CAP_S: Final = 0.25
 
+#: One empty entry empties `managedFields`, and the API server then no longer records which writer
+#: set which field: nothing applies a GpuNode, and the record costs it 2.8 of 6.3 ms of CPU a write.
+_UNTRACKED: Final[tuple[dict[str, object]]] = ({},)
+
 #: What a node's rows shall be, given what they are; called again when the node has changed.
 Edit = Callable[[GpuNode], Sequence[Row] | Refused]
 
@@ -184,7 +188,10 @@ class Ledger:
         # Never before an earlier change, whatever the clocks of the writers say.
         changed_at = max(int(time.time()), current.spec.changed_at)
         patch = {
-            "metadata": {"resourceVersion": current.metadata.resource_version},
+            "metadata": {
+                "resourceVersion": current.metadata.resource_version,
+                "managedFields": _UNTRACKED,
+            },
             "spec": to_builtins(GpuNodeSpec.of(rows, changed_at)),
         }
         self._seen[node] = written = await self._client.merge_patch(GPU_NODES, node, patch)

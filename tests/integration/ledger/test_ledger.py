@@ -1,6 +1,7 @@
 """The ledger against a real API server: concurrent writers, lost answers, gangs taken back."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
@@ -369,3 +370,16 @@ async def test_rows_are_stored_as_they_were_meant(client: FaultyClient) -> None:
     )
     await ledger_of(client, known).reserve({"n1": [meant]})
     assert (await live(client, "n1"))["n1"].spec.rows == [meant]
+
+
+async def test_the_api_server_does_not_track_the_fields_of_rows(client: FaultyClient) -> None:
+    known = await make_nodes(client, "n-1")
+    path = "/apis/ballast.dev/v1alpha1/gpunodes/n-1"
+    tracked = json.loads(await client.request("GET", path))
+    assert tracked["metadata"]["managedFields"]
+    ledger = ledger_of(client, known)
+    assert await ledger.reserve({"n-1": [row(A, part(0, 500))]}) is None
+    assert await ledger.reserve({"n-1": [row(B, part(1, 500))]}) is None
+    found = json.loads(await client.request("GET", path))
+    assert len(found["spec"]["rows"]) == 2
+    assert "managedFields" not in found["metadata"]
