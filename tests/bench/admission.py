@@ -48,7 +48,7 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 SEEN_S = 30.0
 #: Figures of each number of creates at a time.
-N_FIGURES = 9
+N_FIGURES = 10
 
 
 @dataclass(slots=True)
@@ -115,6 +115,8 @@ async def _compare(
         figures.append(Figure(f"pod create p{percent} without webhook, {what}", _1(base), "ms"))
         figures.append(Figure(f"added by the webhook, p{percent}, {what}", _1(added), "ms", bar))
     n_made = len(with_webhook.ms)
+    rates = [_1(len(took.ms) / took.wall_s) for took in (with_webhook, without)]
+    figures.append(Figure(f"creates per second, {what}", rates[0], "/s", rates[1]))
     figures.append(Figure(f"creates that failed, {what}", len(with_webhook.failed), "", 0))
     for title, took_s in (
         ("CPU of all programs without webhook", all_s[0]),
