@@ -1,7 +1,7 @@
 """`python -m tests.bench [PART ...]`: all figures, or those of the parts named.
 
-The parts are shapes, quiet and memory; and, with a control plane, latency and admission, and, with
-policies and flow schemas as installed, throughput, gang, reclaim, rest, pages and scale.
+The parts are shapes, quiet and memory; with a control plane, latency, admission and arrival; and,
+with policies and flow schemas as installed, throughput, gang, reclaim, rest, pages and scale.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from functools import partial
 
 from tests.bench import (
     admission,
+    arrival,
     gang,
     latency,
     memory,
@@ -35,6 +36,7 @@ IN_MEMORY = {"shapes": shapes.measure, "quiet": quiet.measure, "memory": memory.
 ON_A_PLANE: dict[str, Sequence[Live]] = {
     "latency": [latency.measure],
     "admission": [admission.measure],
+    "arrival": [arrival.measure],
 }
 #: With policies and flow schemas in force.
 AS_INSTALLED: dict[str, Sequence[Live]] = {
