@@ -91,7 +91,7 @@ test: controlplane ## run all tests; ARGS="-k name" for some
 test-quick: setup ## what needs no control plane, in minutes: unit and property tests
 	$(PY) -m pytest -n $(WORKERS) -m "not controlplane" tests/unit tests/property $(ARGS)
 
-test-crashes: controlplane ## kill every program at every failpoint, five times each
+test-crashes: controlplane ## kill every program in the middle of a gang and of a move, five times each
 	BALLAST_CRASH_REPEATS=5 $(PY) -m pytest tests/integration/faults $(ARGS)
 
 SEED ?= 1

@@ -19,7 +19,6 @@ from typing import Final
 
 import structlog
 
-from extender.api.failpoint import reach
 from extender.api.kinds import CardShare
 from extender.api.names import ANNOTATION_CARDS
 from extender.api.reasons import Reason, sentence
@@ -189,7 +188,6 @@ class Binder:
     async def _send(self, claim: PodClaim, node: str, cards: tuple[CardShare, ...]) -> bool:
         """Whether the Binding landed; False where only a live read can tell."""
         facts = claim.facts
-        reach("serve.before-binding")
         try:
             await self._client.bind(
                 facts.namespace,
@@ -202,7 +200,6 @@ class Binder:
         except (Conflict, NotFound, Unavailable) as error:
             _log.debug("a binding did not land", uid=facts.uid, error=error.message)
             return False
-        reach("serve.after-binding")
         return True
 
 

@@ -17,7 +17,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from extender.api.events import Upserted
-from extender.api.failpoint import reach
 from extender.api.kinds import CardShare, GpuNode, GpuNodeSpec, Row
 from extender.api.ledger import guaranteed_milli
 from extender.api.reasons import Reason, Refused
@@ -135,7 +134,6 @@ class DirectPlacer:
                 rows, outcomes[wish] = self._place(wish, current, rows, placement)
             return rows
 
-        reach("serve.before-row")
         written = await self._ledger.change(node, edit)
         # No await from here on: rows count in the book from the moment that promises end.
         if isinstance(written, Refused):

@@ -164,7 +164,7 @@ class Client(Transport):
 
     async def create(self, resource: Resource[T], body: object, namespace: str = "") -> T:
         """The object as created; raises AlreadyExists."""
-        return await self._write(resource, "POST", resource.url(namespace), body)
+        return await self._write(resource, "POST", _place_of(resource, namespace), body)
 
     async def replace(
         self,
@@ -175,8 +175,8 @@ class Client(Transport):
         subresource: str = "",
     ) -> T:
         """The object as replaced; raises Conflict where `body` names an older resourceVersion."""
-        path = resource.url(namespace, name, subresource)
-        return await self._write(resource, "PUT", path, body)
+        place = _place_of(resource, namespace, name, subresource)
+        return await self._write(resource, "PUT", place, body)
 
     async def merge_patch(
         self,
@@ -187,8 +187,8 @@ class Client(Transport):
         subresource: str = "",
     ) -> T:
         """The object as patched; put metadata.resourceVersion into `patch` to compare and swap."""
-        path = resource.url(namespace, name, subresource)
-        return await self._patch(resource, path, patch, MERGE_PATCH)
+        place = _place_of(resource, namespace, name, subresource)
+        return await self._patch(resource, place, patch, MERGE_PATCH)
 
     async def strategic_patch(
         self,
@@ -202,8 +202,8 @@ class Client(Transport):
 
         Put metadata.uid into `patch` to write to that very object: Conflict else.
         """
-        path = resource.url(namespace, name, subresource)
-        return await self._patch(resource, path, patch, STRATEGIC_PATCH)
+        place = _place_of(resource, namespace, name, subresource)
+        return await self._patch(resource, place, patch, STRATEGIC_PATCH)
 
     async def json_patch(
         self,
@@ -220,8 +220,8 @@ class Client(Transport):
         With `resource_version` the patch lands only on that version of the object: Conflict else.
         """
         whole = [*version_precondition(resource_version), *ops]
-        path = resource.url(namespace, name, subresource)
-        return await self._patch(resource, path, whole, JSON_PATCH)
+        place = _place_of(resource, namespace, name, subresource)
+        return await self._patch(resource, place, whole, JSON_PATCH)
 
     async def apply(
         self,
@@ -232,8 +232,8 @@ class Client(Transport):
         subresource: str = "",
     ) -> T:
         """The object after server-side apply of `body`; our fields are taken over by force."""
-        path = resource.url(namespace, name, subresource)
-        return await self._patch(resource, path, resource.document(body), APPLY_PATCH)
+        place = _place_of(resource, namespace, name, subresource)
+        return await self._patch(resource, place, resource.document(body), APPLY_PATCH)
 
     async def delete(
         self,
@@ -345,15 +345,19 @@ class Client(Transport):
             return Gone()
         return Evicted() if pod.metadata.deletion_timestamp else None
 
-    async def _write(self, resource: Resource[T], method: str, path: str, body: object) -> T:
-        call = Call(method, path, resource.plural, body=resource.document(body))
+    async def _write(
+        self, resource: Resource[T], method: str, place: tuple[str, str], body: object
+    ) -> T:
+        call = Call(method, *place, body=resource.document(body))
         return decode_object(resource, await self.send(call))
 
-    async def _patch(self, resource: Resource[T], path: str, body: object, content: str) -> T:
+    async def _patch(
+        self, resource: Resource[T], place: tuple[str, str], body: object, content: str
+    ) -> T:
         query = {"fieldManager": FIELD_MANAGER}
         if content == APPLY_PATCH:
             query["force"] = "true"
-        call = Call("PATCH", path, resource.plural, query=query, body=body, content_type=content)
+        call = Call("PATCH", *place, query=query, body=body, content_type=content)
         return decode_object(resource, await self.send(call))
 
     async def request(
@@ -368,6 +372,14 @@ class Client(Transport):
         """The body of the answer to any request, for kinds without a `Resource`."""
         call = Call(method, path, query=query or {}, body=body, content_type=content_type)
         return await self.send(call)
+
+
+def _place_of(
+    resource: Resource[Any], namespace: str, name: str = "", subresource: str = ""
+) -> tuple[str, str]:
+    """The path of a write, and how metrics and failpoints name it."""
+    about = f"{resource.plural}/{subresource}" if subresource else resource.plural
+    return resource.url(namespace, name, subresource), about
 
 
 def _next_limit(limit: int, page: Page[Any]) -> int:

@@ -28,6 +28,7 @@ from extender.kube.errors import (
     Unavailable,
     error_of_response,
 )
+from extender.kube.failpoint import reach
 from extender.kube.lines import CutLine, LineSplitter
 
 JSON: Final = "application/json"
@@ -76,7 +77,10 @@ _RETRIES = Counter("ballast_kube_retries_total", "Requests sent again.", ["metho
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `path` starts with a slash; `about` names the resource in metrics."""
+    """One request. `path` starts with a slash; `about` names the resource in metrics.
+
+    A subresource is named with it, as in `pods/status`.
+    """
 
     method: str
     path: str
@@ -205,6 +209,8 @@ class Transport:
                 _REQUESTS.labels(call.method, call.about, code).inc()
         if code >= 300:
             raise _error_of(response, body, call)
+        if call.is_write:
+            reach("after", call.method, call.about)
         self._budget.earn()
         return body
 
@@ -234,6 +240,8 @@ class Transport:
             headers["Content-Type"] = call.content_type
         if call.is_write and call.is_fenced and self.before_write is not None:
             self.before_write()  # nothing is awaited between the fence and the request
+        if call.is_write:
+            reach("before", call.method, call.about)
         return await self._connection.session.request(
             call.method,
             self._connection.host + call.path,

@@ -16,7 +16,6 @@ import structlog
 from msgspec import to_builtins
 from prometheus_client import Counter
 
-from extender.api.failpoint import reach
 from extender.api.kinds import GpuNode, GpuNodeSpec, Row
 from extender.api.reasons import Reason, Refused
 from extender.kube.backoff import Backoff
@@ -196,7 +195,6 @@ class Ledger:
         }
         self._seen[node] = written = await self._client.merge_patch(GPU_NODES, node, patch)
         _WRITES.inc()
-        reach("ledger.row-written")
         return written
 
     # -- many nodes --------------------------------------------------------------------------

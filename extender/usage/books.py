@@ -15,7 +15,6 @@ import structlog
 from msgspec import to_builtins
 from prometheus_client import Counter, Gauge
 
-from extender.api.failpoint import reach
 from extender.api.kinds import GpuUsage
 from extender.api.months import month_of
 from extender.api.names import LABEL_DAY, LABEL_MONTH
@@ -194,7 +193,6 @@ class UsageBooks:
             else:
                 body["metadata"] = {"resourceVersion": record.metadata.resource_version}
                 written = await self._client.merge_patch(USAGES, name, body)
-            reach("usage.written")
             self._records[name] = written
             self._stamps[account] = written.spec.counted_to
             if self._month is not None:

@@ -13,7 +13,6 @@ from typing import Final
 import structlog
 
 from extender.api.events import Upserted
-from extender.api.failpoint import reach
 from extender.api.kinds import Row
 from extender.cycle import metrics
 from extender.cycle.commit.moves import HandOver
@@ -131,9 +130,7 @@ class Committer:
         """Write the rows, then queue the pods whose rows landed; the keys of those that did not."""
         lost: set[str] = set()
         if changes:
-            reach("control.before-rows")
             lost = await self._write(changes)
-            reach("control.after-rows")
         # A pod whose earlier row is still there would be bound with two.
         held = self._still_held()
         released = [

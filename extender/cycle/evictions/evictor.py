@@ -19,7 +19,6 @@ from typing import Final
 
 import structlog
 
-from extender.api.failpoint import reach
 from extender.api.reasons import MOVES, Reason
 from extender.api.units import MILLI_PER_GPU
 from extender.cycle import metrics
@@ -193,13 +192,11 @@ class Evictor:
             if why:
                 case.drop(why)
                 return False
-            reach("control.before-evict")
             outcome = await self._end(turn)
         if outcome == "refused":
             self._refuse(turn.eviction, case)
         if outcome not in ("done", "gone"):
             return False
-        reach("control.evicted")
         if outcome == "gone":
             return True  # it ended or was deleted before: an event would blame the beneficiary
         case.told.append(turn.eviction)

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from extender.api import names
 from extender.api.events import Removed, Upserted
-from extender.api.failpoint import reach
 from extender.api.kinds import Row
 from extender.api.objects import Pod
 from extender.api.reasons import Reason
@@ -63,13 +62,11 @@ class PodWriter:
 
     async def release(self, release: Release, narrowing: Narrowing) -> Outcome:
         """Let a reserved pod go; one that changed meanwhile stays for the next cycle's recovery."""
-        reach("control.before-release")
         pod = release.pod
         nodes = narrowing.nodes_for(pod, release.node) if pod.is_gated else ()
         patch = release_patch(pod, release.epoch, release.node, nodes)
         outcome = await self._patch(pod, patch)
         metrics.RELEASED.labels(outcome).inc()
-        reach("control.released")
         return outcome
 
     async def revoke(

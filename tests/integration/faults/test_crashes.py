@@ -1,7 +1,8 @@
 """Killing any program in the middle of a gang of eight or of a move, wherever that leaves things.
 
 After a restart the gang runs whole or not at all, what was to be moved runs, and no row is lost or
-doubled. Each point is tried once; `make test-crashes` tries each five times.
+doubled. Each point is tried once; `make test-crashes` tries each five times. Crashes at every write
+under load are in `tests/faults`.
 """
 
 import asyncio
@@ -16,30 +17,32 @@ from tests.support.controlplane.handles import Cluster
 
 REPEATS = int(os.environ.get("BALLAST_CRASH_REPEATS", "1"))
 CONTROL_POINTS = (
-    "control.before-rows:1",
-    "ledger.row-written:1",
-    "ledger.row-written:2",
-    "control.after-rows:1",
-    "control.before-release:1",
-    "control.released:1",
-    "control.released:4",
-    "control.released:8",
+    "before PATCH gpunodes:1",
+    "after PATCH gpunodes:1",
+    "after PATCH gpunodes:2",
+    "before PATCH pods:1",
+    "after PATCH pods:1",
+    "after PATCH pods:4",
+    "after PATCH pods:8",
 )
 #: While two pods are moved so that one that wants a whole node fits; the last ones lie in the
 #: hand-over of their places.
 MOVE_POINTS = (
-    "control.before-rows:1",
-    "ledger.row-written:1",
-    "ledger.row-written:2",
-    "control.after-rows:1",
-    "control.before-evict:1",
-    "control.evicted:1",
-    "control.evicted:2",
-    "ledger.row-written:4",
-    "ledger.row-written:5",
-    "control.released:1",
+    "before PATCH gpunodes:1",
+    "after PATCH gpunodes:1",
+    "after PATCH gpunodes:2",
+    "before POST pods/eviction:1",
+    "after POST pods/eviction:1",
+    "after POST pods/eviction:2",
+    "after PATCH gpunodes:4",
+    "after PATCH gpunodes:5",
+    "after PATCH pods:1",
 )
-SERVE_POINTS = ("serve.before-binding:1", "serve.before-binding:5", "serve.after-binding:4")
+SERVE_POINTS = (
+    "before POST pods/binding:1",
+    "before POST pods/binding:5",
+    "after POST pods/binding:4",
+)
 #: Programs that have no failpoints are killed when this many of the gang are bound.
 SEEN_BOUND = (1, 4)
 
