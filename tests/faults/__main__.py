@@ -8,10 +8,16 @@ import argparse
 import asyncio
 import sys
 import time
+from pathlib import Path
+from typing import Final
 
 from tests.faults.growth import Growth
 from tests.faults.kinds import KINDS, OF_A_SOAK, RESTORE
+from tests.faults.runs import append_run, sum_lines
 from tests.faults.trial import opened
+
+#: A line for each run; remove it to begin anew.
+RUNS: Final = Path("build/faults.jsonl")
 
 
 def main() -> int:
@@ -38,7 +44,8 @@ async def _run(seed: int, lasts_s: float, kinds: tuple[str, ...], growth: Growth
     found = growth.findings() if growth else []
     for line in (*(growth.lines() if growth else ()), *(f"GROWTH {each}" for each in found)):
         print(line, flush=True)
-    for line in trial.tally.lines():
+    append_run(RUNS, seed, trial.tally)
+    for line in (*trial.tally.lines(), *sum_lines(RUNS)):
         print(line, flush=True)
     return 0 if trial.tally.is_passed and not found else 1
 

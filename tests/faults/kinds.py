@@ -10,16 +10,17 @@ from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, Final
 
+from tests.faults.crashes import crash_at_writes
 from tests.faults.load import FOLDERS, TOTAL, asking
-from tests.faults.stage import LEASE_S, NODES, Stage
+from tests.faults.stage import NODES, NotDoneError, Stage
 from tests.support.controlplane.admin import ApiRefusedError
 
-
-class NotDoneError(Exception):
-    """There was nothing that the fault could act on."""
-
-
 Act = Callable[[Stage, Random], Awaitable[str]]
+
+#: Names of what faults count besides themselves.
+SPLIT_BRAIN: Final = "split-brain trials"
+STALLS: Final = "stalls"
+CUTS: Final = "cuts"
 
 OURS: Final = ("control", "other", "serve", "webhooks")
 THEIRS: Final = ("kube-scheduler", "kube-apiserver", "etcd", "kube-controller-manager")
@@ -52,6 +53,11 @@ async def _stop(name: str, stage: Stage, random: Random) -> str:
 
 
 async def _two_leaders(stage: Stage, random: Random) -> str:
+    """Leaders come back while another leads, five times."""
+    return "; ".join([await _split_brain(stage, random) for _ in range(5)])
+
+
+async def _split_brain(stage: Stage, random: Random) -> str:
     """The leader is stopped until the other one leads, and comes back believing that it leads."""
     first = await asyncio.to_thread(stage.leader)
     if first not in stage.programs:
@@ -61,9 +67,10 @@ async def _two_leaders(stage: Stage, random: Random) -> str:
         async with asyncio.timeout(LEADS_S):
             while (second := await asyncio.to_thread(stage.leader)) == first:
                 await asyncio.sleep(0.1)
-        await asyncio.sleep(random.uniform(0, LEASE_S))
+        await asyncio.sleep(random.uniform(0, 2))
     finally:
         stage.thaw(first)
+    stage.done[SPLIT_BRAIN] += 1
     return f"{first} came back while {second} led"
 
 
@@ -171,8 +178,10 @@ async def _many_deleted(stage: Stage, random: Random) -> str:
 
 async def _cut(stage: Stage, random: Random) -> str:
     n_cut = 0
-    for _ in range(5):
-        n_cut += sum(proxy.cut() for proxy in stage.proxies.values())
+    for _ in range(15):
+        n_open = sum(proxy.cut() for proxy in stage.proxies.values())
+        stage.done[CUTS] += bool(n_open)
+        n_cut += n_open
         await asyncio.sleep(random.uniform(0, 0.5))
     if not n_cut:
         raise NotDoneError("no connection was open")
@@ -192,13 +201,17 @@ async def _refuse(stage: Stage, random: Random) -> str:
 
 
 async def _stall(stage: Stage, random: Random) -> str:
-    silent_s = random.uniform(2, 12)
-    for proxy in stage.proxies.values():
-        proxy.stall()
-    await asyncio.sleep(silent_s)
-    for proxy in stage.proxies.values():
-        proxy.restore()
-    return f"for {silent_s:.1f} s"
+    """Silences shorter and longer than the time that a request may take, four of them."""
+    silences_s = [random.uniform(*random.choice(((0.2, 2), (2, 5), (8, 12)))) for _ in range(4)]
+    for silent_s in silences_s:
+        for proxy in stage.proxies.values():
+            proxy.stall()
+        await asyncio.sleep(silent_s)
+        for proxy in stage.proxies.values():
+            proxy.restore()
+        stage.done[STALLS] += 1
+        await asyncio.sleep(random.uniform(0.5, 3))
+    return f"for {', '.join(f'{silent_s:.1f}' for silent_s in silences_s)} s"
 
 
 async def _slow(stage: Stage, random: Random) -> str:
@@ -237,6 +250,7 @@ def _bound(act: Callable[[str, Stage, Random], Coroutine[Any, Any, str]], name: 
 KINDS: Final[dict[str, Act]] = {
     **{f"kill {name}": _bound(_kill, name) for name in (*OURS, *THEIRS)},
     **{f"stop {name}": _bound(_stop, name) for name in (*OURS, *THEIRS)},
+    "crashes at writes": crash_at_writes,
     "two leaders": _two_leaders,
     "extender and webhooks away": _extender_and_webhooks,
     "compaction": _compaction,
@@ -251,10 +265,19 @@ KINDS: Final[dict[str, Act]] = {
     "lost answers": _lose_answers,
 }
 RESTORE: Final = "restore"
+#: How often a kind is drawn once each was injected, by what its count is to reach; others: 1.
+WEIGHTS: Final = {
+    "crashes at writes": 20,
+    "two leaders": 8,
+    "silent network": 10,
+    "connections cut": 6,
+    RESTORE: 10,
+}
 
 #: What a soak injects: our programs live through all of it, so that what grows in them shows.
 OF_A_SOAK: Final = tuple(
     kind
     for kind in KINDS
-    if kind not in {f"kill {name}" for name in OURS} and kind != "extender and webhooks away"
+    if kind not in {f"kill {name}" for name in OURS}
+    and kind not in ("extender and webhooks away", "crashes at writes")
 )

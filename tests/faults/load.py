@@ -23,6 +23,8 @@ RUN_S: Final = "simulation.ballast.dev/run-seconds"
 STOP_S: Final = "simulation.ballast.dev/stop-seconds"
 #: What a request may end with while something is down.
 DOWN: Final = (OSError, http.client.HTTPException, ApiRefusedError)
+#: The label of the Jobs that `_stream` makes.
+STREAM: Final = "faults.ballast.dev/stream"
 FOLDERS: Final = {
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
@@ -37,6 +39,7 @@ class Held:
     path: str
     created_at: str
     milli: int
+    is_stream: bool
 
 
 class Load:
@@ -65,7 +68,8 @@ class Load:
             self.n_failed += 1
 
     def trim(self) -> None:
-        """Delete the newest objects of each project until the rest is within its quota.
+        """Delete the streams of each project, and its newest objects until the rest is within its
+        quota: of a stream some pod always waits.
 
         Raises OSError or ApiRefusedError while the API server is away.
         """
@@ -73,7 +77,7 @@ class Load:
             held = sorted(self.held(project), key=lambda each: (each.created_at, each.path))
             asked = 0
             for each in held:
-                if asked + each.milli > 1000 * QUOTAS[project]:
+                if each.is_stream or asked + each.milli > 1000 * QUOTAS[project]:
                     self._delete(each)
                 else:
                     asked += each.milli
@@ -89,7 +93,8 @@ class Load:
                 is_gone = "deletionTimestamp" in meta or (kind == "Pod" and has_ended(each))
                 if milli and not is_gone:
                     place = f"{path}/{meta['name']}"
-                    found.append(Held(place, meta["creationTimestamp"], milli))
+                    is_stream = STREAM in meta.get("labels", {})
+                    found.append(Held(place, meta["creationTimestamp"], milli, is_stream))
         return found
 
     def _delete(self, held: Held) -> None:
@@ -98,7 +103,7 @@ class Load:
 
     def _submit(self, project: str) -> None:
         self._number += 1
-        draw = self._random.choice((_service, _service, _gang, _gang_job, _job, _job, _bare))
+        draw = self._random.choice(DRAWN)
         body = draw(f"{draw.__name__[1:].replace('_', '-')}-{self._number}", self._random)
         self._stage.admin.post(FOLDERS[body["kind"]].format(project), body)
         self.n_created += 1
@@ -160,6 +165,15 @@ def _job(name: str, random: Random) -> dict[str, Any]:
     return _job_of(name, n_pods, milli, asking(milli, run_s=random.randint(3, 20)))
 
 
+def _stream(name: str, random: Random) -> dict[str, Any]:
+    """A Job of many pods that each run for a second, a few at a time."""
+    n_pods, milli = random.choice(((10, 100), (8, 200), (6, 250), (4, 500)))
+    body = _job_of(name, n_pods, milli, asking(milli, run_s=1))
+    body["metadata"]["labels"] = {STREAM: "yes"}
+    body["spec"]["completions"] = 15 * n_pods
+    return body
+
+
 def _bare(name: str, random: Random) -> dict[str, Any]:
     """A pod that nothing makes again."""
     milli = random.choice((500, 1000, 1000))
@@ -167,6 +181,13 @@ def _bare(name: str, random: Random) -> dict[str, Any]:
     body["metadata"] |= {"name": name}
     body["metadata"]["annotations"][TOTAL] = str(milli)
     return {"apiVersion": "v1", "kind": "Pod", **body}
+
+
+#: Half of what is submitted are streams, for most of the Bindings; the rest is for variety.
+DRAWN: Final = (
+    *(_service, _service, _gang, _gang_job, _job, _job, _bare),
+    *(_stream,) * 7,
+)
 
 
 def _grouped(template: dict[str, Any], group: str, n_pods: int) -> dict[str, Any]:

@@ -7,9 +7,11 @@ which can delay, cut, or lose answers.
 import asyncio
 import http.client
 import shutil
+import subprocess
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,9 +35,21 @@ PROBE: Final = "probe"
 LEASE_S: Final = 6.0
 #: As in `kube-system`: what keeps the cluster together, in the order in which it starts.
 KUBERNETES: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+#: A thousand pods a minute leave more events than an API server on two cores keeps for an hour.
+EVENTS_KEPT: Final = "5m"
+#: Seconds between two writes of the usage books, which happen once a minute in a cluster.
+USAGE_S: Final = 2.0
 ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 NODE_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 POLL_S: Final = 0.2
+
+
+#: What is there at a miss, in a folder each.
+KEPT: Final = Path("build/faults")
+
+
+class NotDoneError(Exception):
+    """There was nothing that a fault could act on."""
 
 
 class _Proxied(Installation):
@@ -43,7 +57,7 @@ class _Proxied(Installation):
 
     def __init__(self, plane: ControlPlane, proxies: dict[str, FaultProxy]) -> None:
         self._proxies = proxies
-        super().__init__(plane, lease_s=LEASE_S)
+        super().__init__(plane, lease_s=LEASE_S, usage_s=USAGE_S)
 
     def kubeconfig(self, account: str) -> str:
         return self.through(account, account)
@@ -60,6 +74,10 @@ class Stage:
         self.plane = plane
         self.admin = plane.admin
         self.proxies = proxies
+        #: What faults have done, by what is counted; crashes, and programs armed, by their point.
+        self.done: Counter[str] = Counter()
+        self.crashes: Counter[str] = Counter()
+        self.armed: Counter[str] = Counter()
         self.installation = _Proxied(plane, proxies)
         other = self.installation.another_control(
             "other", self.installation.through("other", "ballast-control")
@@ -76,7 +94,7 @@ class Stage:
     async def open(cls) -> AsyncIterator["Stage"]:
         """A control plane with eight nodes of four cards, projects, and our programs, all ready."""
         async with AsyncExitStack() as stack:
-            plane = ControlPlane()
+            plane = ControlPlane(flags={"kube-apiserver": [f"--event-ttl={EVENTS_KEPT}"]})
             await asyncio.to_thread(plane.start)
             stack.callback(plane.stop)
             await asyncio.to_thread(install, plane)
@@ -134,6 +152,11 @@ class Stage:
             self.admin.delete(NODE_LEASES)
         self.plane.restart(name)
 
+    def start_armed(self, name: str, failpoint: str) -> None:
+        """Kill one of our programs and start it again, to end at this failpoint."""
+        self.programs[name].kill()
+        self.programs[name].start_unready(failpoint)
+
     def dead(self) -> list[str]:
         """Programs that do not run."""
         alive = self.plane.pids()
@@ -150,6 +173,24 @@ class Stage:
         """The objects of a list."""
         found: list[dict[str, Any]] = self.admin.get(path)["items"]
         return found
+
+    def end_pod(self, namespace: str, name: str) -> None:
+        """Write what a kubelet writes of a pod that has ended, and let the pod go."""
+        pod = ("pod", name, "-n", namespace)
+        failed = '{"status": {"phase": "Failed"}}'
+        with suppress(subprocess.SubprocessError):
+            run_kubectl(self.plane, "patch", *pod, "--subresource=status", f"--patch={failed}")
+            run_kubectl(self.plane, "delete", *pod, "--grace-period=0", "--force", "--wait=false")
+
+    def keep(self, name: str) -> Path:
+        """Copy all logs and the objects as they are into a folder of their own; returns it."""
+        folder = KEPT / f"{name}-{time.strftime('%H%M%S')}"
+        shutil.copytree(self.plane.logs, folder, ignore=shutil.ignore_patterns("audit*"))
+        for kind in ("pods", "jobs", "replicasets", "gpunodes", "gpupodgroups", "gpuprojects"):
+            with suppress(subprocess.SubprocessError):
+                found = run_kubectl(self.plane, "get", kind, "-A", "-o", "json")
+                (folder / f"{kind}.json").write_text(found)
+        return folder
 
     async def insist(self, act: Callable[[], object], within_s: float) -> bool:
         """Try until the API server takes it; whether it did in time."""

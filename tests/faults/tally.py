@@ -14,6 +14,9 @@ class Tally:
     #: The kinds of fault of which the run needs one or more.
     wanted: tuple[str, ...]
     done: Counter[str] = field(default_factory=Counter)
+    #: What faults count besides themselves, and the crashes at each point.
+    counted: Counter[str] = field(default_factory=Counter)
+    crashes: Counter[str] = field(default_factory=Counter)
     revisions: int = 0
     binds: int = 0
     evictions: int = 0
@@ -60,6 +63,9 @@ class Tally:
         )
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self.done.items()))
         yield f"faults: {self.done.total()}: {kinds}"
+        more = [f"{name} {count}" for name, count in sorted(self.counted.items())]
+        more += [f"crashes {self.crashes.total()} at {len(self.crashes)} points"]
+        yield f"in these faults: {', '.join(more)}"
         yield (
             f"safety violations: {len(self.violations)}, liveness misses: {len(self.misses)}:"
             f" {'passed' if self.is_passed else 'FAILED'}"

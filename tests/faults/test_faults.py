@@ -12,7 +12,7 @@ from tests.faults.trial import opened
 
 SEED: Final = 7
 KINDS: Final = (
-    "kill control",
+    "crashes at writes",
     "kill serve",
     "kill kube-apiserver",
     "stop etcd",

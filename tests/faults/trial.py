@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from extender.api import names
 from tests.faults.growth import Growth, memory_mib, open_files
-from tests.faults.kinds import AGAIN_S, KINDS, RESTORE, NotDoneError
+from tests.faults.kinds import AGAIN_S, KINDS, RESTORE, WEIGHTS
 from tests.faults.load import DOWN, FOLDERS, PROJECTS, Load, asking, has_ended
-from tests.faults.stage import PROBE, Stage
+from tests.faults.stage import PROBE, NotDoneError, Stage
 from tests.faults.tally import Tally
 from tests.support import workloads
 from tests.support.auditor import Auditor
@@ -26,7 +26,7 @@ PROBE_S: Final = 60.0
 CHECK_S: Final = 120.0
 SETTLE_S: Final = 30.0
 #: A pod is gone this long after its grace period.
-STUCK_S: Final = 30.0
+STUCK_S: Final = 15.0
 #: Faults between two check points; of a soak, which takes a sample at each.
 STRETCH: Final = 8
 SOAK_STRETCH: Final = 4
@@ -54,7 +54,7 @@ class Trial:
         self._n_probes = 0
 
     async def run(self, ends_s: float) -> None:
-        """Every kind once, and again in other orders until the clock says `ends_s`."""
+        """Every kind once, and then others drawn from them until the clock says `ends_s`."""
         async with asyncio.TaskGroup() as tasks:
             loading = tasks.create_task(self._keep_loading())
             await asyncio.sleep(5)
@@ -69,10 +69,14 @@ class Trial:
             finally:
                 loading.cancel()
         await self._end_audit(SETTLE_S)
+        self.tally.counted += self._stage.done
+        self.tally.crashes += self._stage.crashes
 
     def _draw(self) -> Iterator[str]:
+        yield from self._random.sample(self._kinds, len(self._kinds))
+        weights = [WEIGHTS.get(kind, 1) for kind in self._kinds]
         while True:
-            yield from self._random.sample(self._kinds, len(self._kinds))
+            yield from self._random.choices(self._kinds, weights)
 
     async def _keep_loading(self) -> None:
         while True:
@@ -85,6 +89,7 @@ class Trial:
     async def _inject(self, kind: str) -> None:
         if self._auditor is None and kind != RESTORE:
             await self._begin_audit()
+        began_s = time.monotonic()
         act = self._restore if kind == RESTORE else functools.partial(KINDS[kind], self._stage)
         try:
             said = await act(self._random)
@@ -92,9 +97,10 @@ class Trial:
             said = f"NOT DONE: {error!r:.200}"
         else:
             self.tally.done[kind] += 1
+        took_s = time.monotonic() - began_s
         back = await self._probe(kind)
         ended = await asyncio.to_thread(self._revive)
-        self._say(kind, f"{said}; {back}{ended}")
+        self._say(kind, f"{said}; after {took_s:.0f} s; {back}{ended}")
 
     async def _restore(self, random: Random) -> str:
         """etcd goes back by some seconds; the audit of what was is closed before."""
@@ -157,13 +163,18 @@ class Trial:
                     break
             await asyncio.sleep(0.1)
         took_s = time.monotonic() - began_s
+        is_bound = bool(pod and pod["spec"].get("nodeName"))
+        if not is_bound:
+            await self._miss(kind, f"a new pod is not bound in {PROBE_S:g} s", _why(pod))
         delete = functools.partial(self._stage.admin.delete, f"{pods}/{name}")
         await self._stage.insist(delete, AGAIN_S)
-        if pod and pod["spec"].get("nodeName"):
-            return f"a new pod is bound after {took_s:.1f} s"
-        miss = f"a new pod is not bound in {PROBE_S:g} s: {_why(pod)}"
-        self.tally.misses.append(f"seed {self._seed}, {kind}: {miss}")
-        return f"MISS: {miss}"
+        return f"a new pod is bound after {took_s:.1f} s" if is_bound else "MISSED"
+
+    async def _miss(self, kind: str, what: str, *details: str) -> None:
+        """Count a miss, and keep what a developer needs to find its cause."""
+        self.tally.misses.append(f"seed {self._seed}, {kind}: {what}: {details[0]}")
+        kept = await asyncio.to_thread(self._stage.keep, f"seed-{self._seed}")
+        self._say(kind, "\n  ".join([f"MISS: {what}; kept in {kept}", *details]))
 
     def _look_at_probe(self, pods: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """The probe, made if it is not there (yet, or any more after a restore)."""
@@ -176,15 +187,14 @@ class Trial:
         """With the load within its quotas, until all that can run is bound and rows are true."""
         self._is_loading = False
         began_s, wrong = time.monotonic(), ["the API server did not answer"]
-        is_trimmed = is_kwok_new = False
+        is_trimmed = False
         while wrong and time.monotonic() - began_s < CHECK_S:
             with suppress(*DOWN):
                 if not is_trimmed:
                     await asyncio.to_thread(self._load.trim)
                     is_trimmed = True
                 wrong = await asyncio.to_thread(self._wrong)
-                if wrong and not is_kwok_new and time.monotonic() - began_s > CHECK_S / 2:
-                    is_kwok_new = await asyncio.to_thread(self._wake_kwok)
+                await asyncio.to_thread(self._end_stuck)
             await asyncio.sleep(LOOK_S)
         self.tally.n_checked += 1
         self._is_loading = True
@@ -195,17 +205,16 @@ class Trial:
             if self._growth is not None:
                 self._growth.add(await asyncio.to_thread(self._sample))
             return
-        self.tally.misses.append(f"seed {self._seed}, check: {len(wrong)} wrong: {wrong[0]}")
-        self._say("check", "\n  ".join([f"MISS: after {CHECK_S:g} s", *wrong]))
+        await self._miss("check", f"{len(wrong)} wrong after {CHECK_S:g} s", *wrong)
 
-    def _wake_kwok(self) -> bool:
-        """Start kwok anew where pods should have ended long ago: after faults it forgets some. A
-        kubelet would not; the deadline goes on."""
+    def _end_stuck(self) -> None:
+        """End pods as their kubelet would: kwok forgets that a pod is to end which it had deleted
+        before a restore. The deadline goes on."""
         stuck = [pod for each in (*PROJECTS, PROBE) for pod in self._pods(each) if _is_stuck(pod)]
+        for pod in stuck:
+            self._stage.end_pod(pod["metadata"]["namespace"], pod["metadata"]["name"])
         if stuck:
-            self._say("check", f"kwok starts anew: {len(stuck)} pods do not end")
-            self._stage.start("kwok")
-        return bool(stuck)
+            self._say("check", f"kwok forgot to end {', '.join(map(_key, stuck))}")
 
     def _pods(self, project: str) -> list[dict[str, Any]]:
         return self._stage.items(FOLDERS["Pod"].format(project))

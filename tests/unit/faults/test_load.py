@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 from tests.faults.kinds import flood
-from tests.faults.load import FOLDERS, Load
+from tests.faults.load import FOLDERS, Load, _job, _stream
 from tests.faults.stage import QUOTAS
 
 
@@ -37,3 +37,13 @@ def test_what_is_left_of_a_flood_is_cut_back_to_the_quota() -> None:
 
 def _fraction(pod: dict[str, Any]) -> float:
     return float(pod["metadata"]["annotations"]["gpu-fraction"])
+
+
+def test_no_stream_is_left_when_the_load_is_cut_back() -> None:
+    stream, job = _stream("stream-1", Random(1)), _job("job-1", Random(1))
+    for each in (stream, job):
+        each["metadata"]["creationTimestamp"] = "2026-11-25T12:00:00Z"
+    jobs = FOLDERS["Job"].format("team-a")
+    shelf = _Shelf({jobs: [stream, job]})
+    Load(shelf, Random(1)).trim()  # type: ignore[arg-type]
+    assert shelf.deleted == [f"{jobs}/stream-1"]
