@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.faults.crashes import crash_at_writes
-from tests.faults.load import FOLDERS, TOTAL, asking
+from tests.faults.load import FOLDERS, asking, bare_pod
 from tests.faults.stage import NODES, NotDoneError, Stage
 from tests.support.controlplane.admin import ApiRefusedError
 
@@ -120,11 +120,9 @@ async def _pods_again(stage: Stage, random: Random) -> str:
     folder = FOLDERS["Pod"].format(namespace)
 
     def make(name: str, milli: int) -> None:
-        body = asking(milli)
-        body["metadata"] |= {"name": name}
-        body["metadata"]["annotations"][TOTAL] = str(milli)
+        body = bare_pod(name, milli, asking(milli))
         body["spec"]["terminationGracePeriodSeconds"] = 0
-        stage.admin.ensure(folder, {"apiVersion": "v1", "kind": "Pod", **body})
+        stage.admin.ensure(folder, body)
 
     for _ in range(n_rounds):
         for ix in range(n_pods):
@@ -145,12 +143,10 @@ def flood(random: Random) -> list[dict[str, Any]]:
     bodies: list[dict[str, Any]] = []
     for ix in range(FLOOD):
         milli = random.choice((100, 200))
-        body = asking(milli)
-        body["metadata"] |= {"name": f"flood-{ix}"}
+        body = bare_pod(f"flood-{ix}", milli, asking(milli))
         body["metadata"]["labels"]["flood"] = "yes"
-        body["metadata"]["annotations"][TOTAL] = str(milli)
         body["spec"]["terminationGracePeriodSeconds"] = 0
-        bodies.append({"apiVersion": "v1", "kind": "Pod", **body})
+        bodies.append(body)
     return bodies
 
 

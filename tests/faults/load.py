@@ -23,6 +23,8 @@ RUN_S: Final = "simulation.ballast.dev/run-seconds"
 STOP_S: Final = "simulation.ballast.dev/stop-seconds"
 #: What a request may end with while something is down.
 DOWN: Final = (OSError, http.client.HTTPException, ApiRefusedError)
+#: The label of every object that says what it asks for, as its `TOTAL` annotation.
+OWN: Final = "faults.ballast.dev/own"
 #: The label of the Jobs that `_stream` makes.
 STREAM: Final = "faults.ballast.dev/stream"
 FOLDERS: Final = {
@@ -87,7 +89,8 @@ class Load:
         found = []
         for kind, folder in FOLDERS.items():
             path = folder.format(project)
-            for each in self._stage.items(path):
+            # Pods of Jobs and ReplicaSets are many, and count with their owners.
+            for each in self._stage.items(f"{path}?labelSelector={OWN}"):
                 meta = each["metadata"]
                 milli = int(meta.get("annotations", {}).get(TOTAL, "0"))
                 is_gone = "deletionTimestamp" in meta or (kind == "Pod" and has_ended(each))
@@ -169,7 +172,7 @@ def _stream(name: str, random: Random) -> dict[str, Any]:
     """A Job of many pods that each run for a second, a few at a time."""
     n_pods, milli = random.choice(((10, 100), (8, 200), (6, 250), (4, 500)))
     body = _job_of(name, n_pods, milli, asking(milli, run_s=1))
-    body["metadata"]["labels"] = {STREAM: "yes"}
+    body["metadata"]["labels"][STREAM] = "yes"
     body["spec"]["completions"] = 15 * n_pods
     return body
 
@@ -178,9 +181,7 @@ def _bare(name: str, random: Random) -> dict[str, Any]:
     """A pod that nothing makes again."""
     milli = random.choice((500, 1000, 1000))
     body = asking(milli, run_s=random.randint(5, 40))
-    body["metadata"] |= {"name": name}
-    body["metadata"]["annotations"][TOTAL] = str(milli)
-    return {"apiVersion": "v1", "kind": "Pod", **body}
+    return bare_pod(name, milli, body)
 
 
 #: Half of what is submitted are streams, for most of the Bindings; the rest is for variety.
@@ -190,10 +191,22 @@ DRAWN: Final = (
 )
 
 
+def bare_pod(name: str, milli: int, body: dict[str, Any]) -> dict[str, Any]:
+    """A pod without an owner, of this template."""
+    body["metadata"] |= {"name": name}
+    body["metadata"]["annotations"][TOTAL] = str(milli)
+    body["metadata"]["labels"][OWN] = "yes"
+    return {"apiVersion": "v1", "kind": "Pod", **body}
+
+
 def _grouped(template: dict[str, Any], group: str, n_pods: int) -> dict[str, Any]:
     template["metadata"]["labels"][names.LABEL_POD_GROUP] = group
     template["metadata"]["annotations"][names.ANNOTATION_MIN_MEMBER] = str(n_pods)
     return template
+
+
+def _metadata(name: str, milli: int) -> dict[str, Any]:
+    return {"name": name, "annotations": {TOTAL: str(milli)}, "labels": {OWN: "yes"}}
 
 
 def _replicas(name: str, n_pods: int, milli: int, template: dict[str, Any]) -> dict[str, Any]:
@@ -201,7 +214,7 @@ def _replicas(name: str, n_pods: int, milli: int, template: dict[str, Any]) -> d
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
-        "metadata": {"name": name, "annotations": {TOTAL: str(n_pods * milli)}},
+        "metadata": _metadata(name, n_pods * milli),
         "spec": {
             "replicas": n_pods,
             "selector": {"matchLabels": {"app": name}},
@@ -215,7 +228,7 @@ def _job_of(name: str, n_pods: int, milli: int, template: dict[str, Any]) -> dic
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "annotations": {TOTAL: str(n_pods * milli)}},
+        "metadata": _metadata(name, n_pods * milli),
         "spec": {
             "parallelism": n_pods,
             "completions": n_pods,

@@ -17,6 +17,7 @@ from tests.faults.stage import PROBE, NotDoneError, Stage
 from tests.faults.tally import Tally
 from tests.support import workloads
 from tests.support.auditor import Auditor
+from tests.support.controlplane.admin import ApiRefusedError
 
 #: Seconds between two steps of the load.
 STEP_S: Final = 0.4
@@ -161,7 +162,7 @@ class Trial:
                 pod = await asyncio.to_thread(self._look_at_probe, pods, name, body)
                 if pod["spec"].get("nodeName"):
                     break
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.2)
         took_s = time.monotonic() - began_s
         is_bound = bool(pod and pod["spec"].get("nodeName"))
         if not is_bound:
@@ -178,9 +179,12 @@ class Trial:
 
     def _look_at_probe(self, pods: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """The probe, made if it is not there (yet, or any more after a restore)."""
-        if not self._stage.admin.has(f"{pods}/{name}"):
-            self._stage.admin.post(pods, {"apiVersion": "v1", "kind": "Pod", **body})
-        found: dict[str, Any] = self._stage.admin.get(f"{pods}/{name}")
+        try:
+            found: dict[str, Any] = self._stage.admin.get(f"{pods}/{name}")
+        except ApiRefusedError as refusal:
+            if refusal.status != 404:
+                raise
+            found = self._stage.admin.post(pods, {"apiVersion": "v1", "kind": "Pod", **body})
         return found
 
     async def _check(self) -> None:

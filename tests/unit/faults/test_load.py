@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 from tests.faults.kinds import flood
-from tests.faults.load import FOLDERS, Load, _job, _stream
+from tests.faults.load import FOLDERS, OWN, Load, _job, _stream
 from tests.faults.stage import QUOTAS
 
 
@@ -17,7 +17,7 @@ class _Shelf:
         self.admin = self
 
     def items(self, path: str) -> list[dict[str, Any]]:
-        return self._folders.get(path, [])
+        return self._folders.get(path.removesuffix(f"?labelSelector={OWN}"), [])
 
     def delete(self, path: str) -> None:
         self.deleted.append(path)
