@@ -6,8 +6,9 @@ from unittest.mock import create_autospec
 import aiohttp
 import pytest
 
-from extender.cycle import controller as program
-from extender.cycle.controller import Controller, ControlOptions, _Term
+from extender.cycle import term as program
+from extender.cycle.controller import Controller, ControlOptions
+from extender.cycle.term import Term
 from extender.http.app import build_observation_app
 from extender.http.server import Address, Listener
 from extender.kube.client import Client
@@ -44,7 +45,7 @@ async def test_a_decision_is_noted_from_its_start_to_its_end_however_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = controller()
-    term = _Term(made, transitions=3)
+    term = Term(made, transitions=3)
     noted: list[float | None] = []
 
     def decide(*_: object) -> None:

@@ -12,11 +12,12 @@ from extender.api.events import Removed, Synced, Upserted
 from extender.api.kinds import GpuNode, GpuNodeSpec, Row
 from extender.api.objects import Node, Pod
 from extender.cycle.commit.committer import Committer
-from extender.cycle.controller import Controller, ControlOptions, _Term
+from extender.cycle.controller import Controller, ControlOptions
 from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.pods.releaser import Releaser
 from extender.cycle.pods.writer import Release
 from extender.cycle.recovery.repair import Repairs
+from extender.cycle.term import Term
 from extender.kube.client import Client
 from extender.kube.errors import Unavailable
 from extender.ledger.writer import Ledger
@@ -148,7 +149,7 @@ async def test_a_term_takes_the_rows_back_though_it_is_cancelled_again_while_it_
     """Another leader may have used a row that was revoked only."""
     client = create_autospec(Client, instance=True)
     made = Controller(client, client, ControlOptions("me"))
-    term, office = _Term(made, transitions=3), Office()
+    term, office = Term(made, transitions=3), Office()
     term._state = office.state
     office.state.free_rows(office.end_old().frees)
 

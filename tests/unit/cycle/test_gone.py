@@ -11,10 +11,11 @@ from extender.api.events import Removed, Synced, Upserted
 from extender.api.kinds import GpuNode
 from extender.api.objects import Node, Pod
 from extender.cycle import metrics
-from extender.cycle.controller import EPOCHS_PER_LEADER, Controller, ControlOptions, _Term
+from extender.cycle.controller import Controller, ControlOptions
 from extender.cycle.keepers.inventory import InventoryKeeper
 from extender.cycle.pods.narrow import Narrowing
 from extender.cycle.pods.writer import PodWriter, Release
+from extender.cycle.term import EPOCHS_PER_LEADER, Term
 from extender.http.claim import read_claim
 from extender.kube.client import Client
 from extender.kube.election import Leadership, _first_transitions
@@ -83,7 +84,7 @@ async def test_a_gpu_node_with_rows_outlives_its_node() -> None:
 
 async def test_a_term_that_has_used_its_plan_numbers_ends() -> None:
     client = client_of()
-    term = _Term(Controller(client, client, ControlOptions("me")), transitions=3)
+    term = Term(Controller(client, client, ControlOptions("me")), transitions=3)
     term._number = EPOCHS_PER_LEADER - 1
     with pytest.raises(NotLeading, match="plan numbers"):
         async with asyncio.timeout(5):
@@ -100,7 +101,7 @@ async def test_a_new_leader_reads_ledgers_and_pods_before_it_decides() -> None:
     for kind, reflector in controller._reflector_of.items():
         relist = AsyncMock(side_effect=lambda kind=kind: relisted.append(kind))
         reflector.relist = relist  # type: ignore[method-assign]
-    term = _Term(controller, transitions=3)
+    term = Term(controller, transitions=3)
     await term._cycle()
     assert set(relisted) == {GpuNode, Pod}
     await term._cycle()
@@ -112,7 +113,7 @@ async def test_a_replica_that_leads_no_more_withdraws_what_only_a_leader_knows(
 ) -> None:
     client = client_of()
     leadership = create_autospec(Leadership, instance=True, transitions=3)
-    monkeypatch.setattr(_Term, "run", AsyncMock(side_effect=NotLeading("the Lease ran out")))
+    monkeypatch.setattr(Term, "run", AsyncMock(side_effect=NotLeading("the Lease ran out")))
     gauges = {
         "ballast_control_cut_workloads": metrics.CUT_WORKLOADS,
         "ballast_control_scheduler_away": metrics.SCHEDULER_AWAY,
