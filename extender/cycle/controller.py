@@ -6,6 +6,7 @@ Every replica watches and keeps a warm model; only the leader's loop, `extender.
 import asyncio
 import gc
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -46,7 +47,7 @@ class ControlOptions:
     namespace: str = SYSTEM_NAMESPACE
     lease_duration_s: float = 15.0
     bind_timeout_s: float = 30.0
-    #: Time alone can change a decision (min-runtime, timeouts): look at least this often.
+    #: Time alone can call for a repair (timeouts), or change a decision: look at least this often.
     tick_s: float = 2.0
     #: A cycle follows another after this at the earliest, so that bursts become one batch.
     gap_s: float = 0.02
@@ -66,6 +67,7 @@ class Controller:
         self.state = ClusterState()
         self.meter = UsageMeter(self.state.user_of)
         self._wake = asyncio.Event()
+        self._is_hurried = False
         self._recorder = EventRecorder(writer, options.identity)
         self._reflector_of: dict[type, Reflector[Any]] = {
             resource.kind: Reflector(reader, resource, self._deliver, ends_on_restore=True)
@@ -75,7 +77,7 @@ class Controller:
         self._is_leading = False
         #: Since when a decision is under way, on the monotonic clock.
         self.deciding_since: float | None = None
-        self._namespaces = NamespaceKeeper(self._wake.set)
+        self._namespaces = NamespaceKeeper(self._hurry)
         self._reflectors.append(Reflector(reader, NAMESPACES, self._namespaces.deliver))
 
     @property
@@ -180,11 +182,17 @@ class Controller:
         """Where events go."""
         return self._recorder
 
-    async def wait_for_change(self, timeout_s: float) -> None:
-        """Until the model changed, or the time is up."""
-        try:
+    async def wait_for_change(self, version: object, timeout_s: float) -> None:
+        """Until a decision would read something else than at `version`, the label of a namespace
+        has changed, or the time is up."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
-        self._wake.clear()
+                while self.state.version() == version and not self._is_hurried:
+                    self._wake.clear()
+                    await self._wake.wait()
+                    await asyncio.sleep(self._options.gap_s)
+        self._is_hurried = False
+
+    def _hurry(self) -> None:
+        self._is_hurried = True
+        self._wake.set()

@@ -2,7 +2,8 @@
 
 A cycle is: mend what was left half way, take a snapshot, decide (in a thread, so that watches and
 the Lease go on), carry the plan out. Releases, evictions and reports go on beside the next cycles.
-A cycle that fails is logged, counted and followed by another.
+Where `pace` says that no decision is due, the loop only mends and reports. A cycle that fails is
+logged, counted and followed by another.
 """
 
 import asyncio
@@ -14,13 +15,14 @@ import structlog
 
 from extender.cycle import metrics
 from extender.cycle.commit.committer import Committer
-from extender.cycle.cycle_budget import CycleBudget
+from extender.cycle.decision import timed_decision
 from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.evictions.unledgered import UnledgeredKeeper
 from extender.cycle.keepers.inventory import InventoryKeeper
 from extender.cycle.keepers.provisioning import ProvisioningKeeper
 from extender.cycle.keepers.ungated import UngatedPods
 from extender.cycle.keepers.volumes import VolumeReader
+from extender.cycle.pace import Pace
 from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.pod_events import PodEvents
 from extender.cycle.pods.releaser import Releaser
@@ -28,12 +30,10 @@ from extender.cycle.pods.writer import PodWriter
 from extender.cycle.recovery.repair import Recovery
 from extender.cycle.reports.beside import Reports
 from extender.cycle.reports.report import STATUS_PERIOD_S, Reporter
-from extender.cycle.stage_clock import StageClock
 from extender.cycle.stage_turns import StageTurns
 from extender.kube.errors import KubeError, NotLeading
 from extender.ledger.writer import Ledger
-from extender.policy.decide import decide
-from extender.policy.plan import Plan, Settings, Stage
+from extender.policy.plan import Plan, Settings
 from extender.state.snapshot import Snapshot
 from extender.usage.books import UsageBooks
 
@@ -60,6 +60,11 @@ class Term:
         self._number = 0
         self._has_read_live = False
         self._cut: frozenset[str] = frozenset()
+        self._pace = Pace(controller.options.tick_s)
+        self._version: object = None
+        #: The last plan, as far as it was carried out, and what it was decided on.
+        self._plan = Plan()
+        self._snapshot: Snapshot | None = None
         self._stage_turns = StageTurns()
         #: CPU seconds of the last snapshot and decision. What runs beside the cycle is not in it.
         self._computed_s = 0.0
@@ -108,11 +113,11 @@ class Term:
         failures = 0
         options = self._controller.options
         while True:
-            is_over = False
+            is_over = is_decided = False
             try:
-                await self._cycle()
+                is_decided = await self._cycle()
                 failures = 0
-                metrics.CYCLES.labels("done").inc()
+                metrics.CYCLES.labels("done").inc(is_decided)
             except* NotLeading:
                 is_over = True
             except* KubeError as errors:
@@ -129,16 +134,30 @@ class Term:
                 log.warning("stopped deciding: the Lease was not renewed in time")
                 raise NotLeading("the Lease was not renewed in time")  # the election tries again
             # About a third of one core: the API server and kube-scheduler want the rest.
-            rest_s = min(_LONGEST_REST_S, 2 * self._computed_s)
+            rest_s = min(_LONGEST_REST_S, 2 * self._computed_s) if is_decided else 0.0
             await asyncio.sleep(max(options.gap_s, rest_s, min(5.0, 0.2 * failures)))
             if not self._cut:
                 pause_s = STATUS_PERIOD_S if self._reports.is_behind else options.tick_s
-                await self._controller.wait_for_change(pause_s)
+                await self._controller.wait_for_change(self._version, pause_s)
 
-    async def _cycle(self) -> None:
+    async def _cycle(self) -> bool:
+        """Mend, decide where that is due, and report; whether it decided."""
         self._number += 1
         if self._number >= EPOCHS_PER_LEADER:
             raise NotLeading("this term has used all of its plan numbers")
+        await self._mend()
+        # From here on no await until the snapshot is taken.
+        basis = self._state.version(), self._evictor.protected()
+        is_due = self._pace.is_due(basis, asyncio.get_running_loop().time())
+        if is_due:
+            plan = await self._decide_and_commit()
+            self._version = basis[0]
+            now = asyncio.get_running_loop().time()
+            self._pace.note(basis, plan, self._computed_s, now)
+        self._tell()
+        return is_due
+
+    async def _mend(self) -> None:
         if not self._has_read_live:
             await self._controller.read_live()
             self._has_read_live = True
@@ -153,29 +172,38 @@ class Term:
             await self._committer.repair(await self._recovery.plan())
             await self._committer.hand_over()
         self._evictor.review()
-        # From here on no await until the snapshot is taken.
+
+    async def _decide_and_commit(self) -> Plan:
+        """The plan as it was decided; less of it may be carried out."""
         started_s = time.thread_time()
         with _timed("snapshot"):
             snapshot = self._state.snapshot(int(time.time()))
         self._computed_s = time.thread_time() - started_s
         with _timed("decide"):
-            plan = await self._decide(snapshot)
-        self._note_cut(plan)
-        plan = self._recovery.hold_back(plan)
-        self._past_use.step(plan, snapshot)
+            decided = await self._decide(snapshot)
+        self._note_cut(decided)
+        plan = self._recovery.hold_back(decided)
+        self._plan, self._snapshot = plan, snapshot
         self._books.queues = snapshot.queues
         with _timed("commit"):
             epoch = self._first_epoch + self._number
             await self._committer.carry_out(plan, snapshot, epoch)
-        self._provisioning.start(plan)
-        self._provisioning.note_on(plan)
-        self._reports.start(plan)
+        return decided
+
+    def _tell(self) -> None:
+        """Report the last plan, which holds until the next."""
+        assert self._snapshot is not None
+        self._past_use.step(self._plan, replace(self._snapshot, now_s=int(time.time())))
+        self._provisioning.start(self._plan)
+        self._reports.start(self._provisioning.noted(self._plan))
 
     async def _decide(self, snapshot: Snapshot) -> Plan:
         self._controller.deciding_since = time.monotonic()
         try:
             budget_s = self._controller.options.cycle_budget_s
-            plan, took_s = await asyncio.to_thread(_decide, snapshot, self._settings(), budget_s)
+            plan, took_s = await asyncio.to_thread(
+                timed_decision, snapshot, self._settings(), budget_s
+            )
         finally:
             self._controller.deciding_since = None
         self._computed_s += took_s
@@ -198,19 +226,6 @@ class Term:
             metrics.CUT_STAGES.labels(stage).inc()
         if plan.cut:
             log.info("cycle cut short", workloads=len(plan.cut), stages=list(plan.cut_stages))
-
-
-def _decide(snapshot: Snapshot, settings: Settings, budget_s: float) -> tuple[Plan, float]:
-    """The plan, within the budget, and the CPU seconds that it took; each stage is timed."""
-    started_s, clock, budget = time.thread_time(), StageClock(), CycleBudget(budget_s)
-
-    def enter(stage: Stage) -> None:
-        budget.start()
-        clock.enter(stage)
-
-    plan = decide(snapshot, replace(settings, enter=enter, is_spent=budget.is_spent))
-    clock.stop()
-    return plan, time.thread_time() - started_s
 
 
 def _timed(part: str) -> Any:

@@ -190,6 +190,16 @@ class ClusterState:
             tally=self._workloads.tally_in(nodes, self._fleet.n_reshaped).copy(),
         )
 
+    def version(self) -> object:
+        """Equal to an earlier one where nothing has changed that a decision reads.
+
+        The time, what queues held in the past, and the versions of objects do not count.
+        """
+        queues, topologies, budgets = self._queues, self._topologies, self._budgets_left()
+        views = queues.department_views, queues.project_views, queues.pool_views
+        changes = self._fleet.n_changes, self._workloads.n_changes
+        return changes, views, topologies.levels, budgets
+
     def has_synced(self, kind: type) -> bool:
         """Whether all objects of the kind that there were at the start have been delivered."""
         return kind in self._synced

@@ -13,6 +13,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -63,11 +64,14 @@ class ProvisioningKeeper:
         self._notes: Mapping[str, str] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def note_on(self, plan: Plan) -> None:
-        """Add to the reasons why workloads wait what is bought for them, or why nothing is."""
-        for key, note in self._notes.items():
-            if (refused := plan.waits.get(key)) is not None:
-                plan.waits[key] = Refused(refused.reason, f"{refused.detail}; {note}")
+    def noted(self, plan: Plan) -> Plan:
+        """The plan whose reasons why workloads wait say what is bought for them, or why nothing."""
+        noted = {
+            key: Refused(refused.reason, f"{refused.detail}; {note}")
+            for key, note in self._notes.items()
+            if (refused := plan.waits.get(key)) is not None
+        }
+        return replace(plan, waits=plan.waits | noted) if noted else plan
 
     def start(self, plan: Plan) -> None:
         """Take a look, if one is due; returns at once."""

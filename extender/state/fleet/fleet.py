@@ -34,6 +34,7 @@ class Fleet:
         self._beyond: dict[str, dict[str, int]] = {}
         #: Goes up whenever a node comes, goes, or changes its pool, readiness or size of cards.
         self.n_reshaped = 0
+        self._n_changes = 0
 
     # -- changes -----------------------------------------------------------------------------
 
@@ -96,6 +97,12 @@ class Fleet:
         self.refresh()
         return self._nodes
 
+    @property
+    def n_changes(self) -> int:
+        """Goes up when anything of a node changes that a decision reads."""
+        self.refresh()
+        return self._n_changes
+
     def differences(self) -> Differences:
         """How Nodes and GpuNodes differ."""
         self.refresh()
@@ -121,6 +128,7 @@ class Fleet:
                 self._nodes.set_cards(_with_foreign(gpu_node, known.foreign))
                 self._nodes.set_node(self._facts_of(name))
             self.n_reshaped += self._shape_of(name) != before
+        self._n_changes += len(self._touched)
         self._touched.clear()
 
     def _shape_of(self, name: str) -> tuple[str, int, int] | None:

@@ -56,6 +56,7 @@ class Workloads:
         self._unfinished: dict[str, Unfinished] = {}
         self._tally = Tally()
         self._n_reshaped = 0
+        self._n_changes = 0
 
     # -- changes -----------------------------------------------------------------------------
 
@@ -153,6 +154,12 @@ class Workloads:
         """Namespaces that have live pods of ours."""
         return self._members.by_namespace
 
+    @property
+    def n_changes(self) -> int:
+        """Goes up when a workload comes, goes, or changes in anything that a decision reads."""
+        self._refresh()
+        return self._n_changes
+
     def uid_of(self, namespace: str, name: str) -> str:
         """UID of the live pod of this name, empty when none is known."""
         return self._uid_of.get(workload_key(namespace, name), "")
@@ -224,9 +231,11 @@ class Workloads:
         assert self._pods.keys() == self.facts.keys()
         self._asked.validate(self.facts.values())
         cached, pods, unfinished = dict(self._views), dict(self._pods), dict(self._unfinished)
+        n_changes = self._n_changes
         self.touch_all()
         self._refresh()
         assert (cached, pods, unfinished) == (self._views, self._pods, self._unfinished)
+        assert n_changes == self._n_changes
 
     def validate_tally(self, nodes: NodeTable, n_reshaped: int) -> None:
         """Assert that the sums are those of all views."""
@@ -245,7 +254,9 @@ class Workloads:
         uids = self._members.of.get(key)
         if not uids:
             self._shared = None
-            self._tally.replace(self._views.pop(key, None), None)
+            before = self._views.pop(key, None)
+            self._n_changes += before is not None
+            self._tally.replace(before, None)
             self._selectors.pop(key, None)
             self.gangs.drop(key)
             return
@@ -265,7 +276,9 @@ class Workloads:
 
     def _put(self, view: WorkloadView) -> None:
         self._shared = None
-        self._tally.replace(self._views.get(view.key), view)
+        before = self._views.get(view.key)
+        self._n_changes += before is None or not _decide_alike(before, view)
+        self._tally.replace(before, view)
         self._views[view.key] = view
 
     def _pods_of(
@@ -302,6 +315,17 @@ def _unfinished(view: WorkloadView) -> Unfinished | None:
 
 def _is_held(pod: PodView) -> bool:
     return pod.state == "reserved" and not pod.is_released and not pod.is_direct
+
+
+def _decide_alike(before: WorkloadView, after: WorkloadView) -> bool:
+    """Whether nothing differs but the versions of pods, which patches name."""
+    if len(before.pods) != len(after.pods):
+        return False
+    are_alike = all(
+        old is new or old == replace(new, resource_version=old.resource_version)
+        for old, new in zip(before.pods, after.pods, strict=True)
+    )
+    return are_alike and before == replace(after, pods=before.pods)
 
 
 def _say_the_same(before: GpuPodGroup, after: GpuPodGroup) -> bool:

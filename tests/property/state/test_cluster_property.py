@@ -71,6 +71,7 @@ class ClusterMachine(RuleBasedStateMachine):
         self.n_uids = 0
         #: Pods by name that had succeeded when they were deleted, and were not made again.
         self.finished: dict[str, Pod] = {}
+        self.seen = self.look_now()
 
     # -- the API changes ---------------------------------------------------------------------
 
@@ -327,6 +328,22 @@ class ClusterMachine(RuleBasedStateMachine):
             rows = [*known.spec.rows, *freed.get(name, ())]
             assert sorted(row.uid for row in rows) == sorted(row.uid for row in ledger.spec.rows)
 
+    @invariant()
+    def version_is_another_where_a_decision_reads_something_else(self) -> None:
+        before, self.seen = self.seen, self.look_now()
+        assert before[0] != self.seen[0] or before[1] == self.seen[1]
+
+    def look_now(self) -> tuple[object, Any]:
+        """The model's version, and what was to be seen then, without the versions of pods."""
+        seen = picture(self.state)
+        seen["workloads"] = [versionless(each) for each in seen["workloads"]]
+        seen["unfinished"] = [
+            (versionless(workload), [each.uid for each in held])
+            for workload, held in seen["unfinished"]
+        ]
+        del seen["problems"]
+        return self.state.version(), seen
+
     def teardown(self) -> None:
         for kind, events in self.on_the_way.items():
             self.deliver(kind, len(events))
@@ -366,6 +383,11 @@ def picture(state: ClusterState) -> Any:
 def nameless(workload: WorkloadView) -> WorkloadView:
     """Which of a pod and a group of one name gives way to the other depends on which came first."""
     return replace(workload, key="")
+
+
+def versionless(workload: WorkloadView) -> WorkloadView:
+    """The same, read from pods of no version."""
+    return replace(workload, pods=tuple(replace(p, resource_version="") for p in workload.pods))
 
 
 def nodes_of(snapshot: Snapshot) -> dict[str, Any]:

@@ -52,7 +52,7 @@ async def test_a_decision_is_noted_from_its_start_to_its_end_however_it_ends(
         noted.append(made.deciding_since)
         raise ArithmeticError
 
-    monkeypatch.setattr(program, "decide", decide)
+    monkeypatch.setattr(program, "timed_decision", decide)
     with pytest.raises(ArithmeticError):
         await term._decide(made.state.snapshot(1_000))
     assert noted[0] is not None

@@ -97,8 +97,7 @@ class Scene:
         plan = plan or decide(self.state.snapshot(1_000))
         self.keeper.start(plan)
         await asyncio.sleep(LOOK_S + 1)
-        self.keeper.note_on(plan)
-        return plan
+        return self.keeper.noted(plan)
 
     def say(self, condition: str) -> None:
         (name,) = self.requests
@@ -221,5 +220,5 @@ async def test_reasons_of_others_are_left_as_they_are() -> None:
     scene = Scene(*gang(2), node("n1").build())
     await scene.look()
     plan = Plan(waits={"ns/x": Refused(Reason.WAITING_FOR_TURN, "y")})
-    scene.keeper.note_on(plan)
+    plan = scene.keeper.noted(plan)
     assert plan.waits["ns/x"].detail == "y"

@@ -103,8 +103,7 @@ class Scene:
         plan = decide(self.state.snapshot(1_000))
         self.keeper.start(plan)
         await asyncio.sleep(seconds)
-        self.keeper.note_on(plan)
-        return plan
+        return self.keeper.noted(plan)
 
 
 def member(name: str, size: int = 2) -> Any:

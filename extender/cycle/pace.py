@@ -1,0 +1,39 @@
+"""When to decide anew: at once after a change that a decision reads, and from time to time.
+
+Time alone can change a decision (minimum run times, back-offs, windows of reservations), and few of
+those times are known in advance. Without a change a decision therefore follows the last one after a
+pause that grows with what a decision costs.
+"""
+
+from typing import Final
+
+from extender.policy.plan import Plan
+
+#: Without a change, decisions take at most this part of one core.
+_MOST_OF_A_CORE: Final = 0.05
+#: The longest pause, in seconds: no pod waits longer for its turn because a change was overlooked.
+LONGEST_S: Final = 30.0
+
+
+class Pace:
+    """Remembers what the last decision was made on. Times are seconds of the loop's clock."""
+
+    def __init__(self, tick_s: float) -> None:
+        """`tick_s` is the shortest pause, and the one after a plan that is carried out: parts of it
+        may be held back or fail."""
+        self._tick_s = tick_s
+        self._basis: object = None
+        self._next_at = float("-inf")
+
+    def is_due(self, basis: object, now: float) -> bool:
+        """Whether to decide now; `basis` is equal where a decision would read the same."""
+        return basis != self._basis or now >= self._next_at
+
+    def note(self, basis: object, plan: Plan, computed_s: float, now: float) -> None:
+        """The plan was decided on `basis` and carried out; it took so many CPU seconds."""
+        pause_s = self._tick_s
+        if plan.cut:
+            pause_s = 0.0
+        elif not (plan.admissions or plan.evictions or plan.moves or plan.drops):
+            pause_s = min(LONGEST_S, max(pause_s, computed_s / _MOST_OF_A_CORE))
+        self._basis, self._next_at = basis, now + pause_s

@@ -1,0 +1,136 @@
+"""A decision follows a change that it would read; without one it follows after a pause."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from unittest.mock import AsyncMock, create_autospec
+
+import pytest
+
+from extender.api.events import Event, Removed, Upserted
+from extender.api.objects import Namespace, ObjectMeta, Pod
+from extender.cycle.controller import Controller, ControlOptions
+from extender.cycle.decision import timed_decision
+from extender.cycle.pace import LONGEST_S, Pace
+from extender.cycle.term import Term
+from extender.kube.client import Client
+from extender.kube.errors import NotFound
+from extender.policy.plan import Plan
+from tests.support.builders import gpu_node, node, pod, project, row, whole
+
+pytestmark = pytest.mark.looptime
+
+
+@pytest.mark.parametrize(
+    ("plan", "computed_s", "pause_s"),
+    [
+        (Plan(), 0.005, 2.0),
+        (Plan(), 0.5, 10.0),
+        (Plan(), 3.0, LONGEST_S),
+        (Plan(drops=["ns/a"]), 0.5, 2.0),
+        (Plan(cut=frozenset({"ns/a"})), 0.5, 0.0),
+    ],
+)
+def test_without_a_change_a_pause_follows_that_grows_with_what_a_decision_costs(
+    plan: Plan, computed_s: float, pause_s: float
+) -> None:
+    pace = Pace(2.0)
+    assert pace.is_due("as it is", 0.0)
+    pace.note("as it is", plan, computed_s, 10.0)
+    assert pace.is_due("changed", 10.0)
+    assert pace.is_due("as it is", 10.0 + pause_s)
+    assert not pace.is_due("as it is", 9.9 + pause_s)
+
+
+class Office:
+    """A controller that leads: `held` runs and `waits` waits for its card. Every decision takes
+    half a second of CPU time by its own account."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.client: Any = create_autospec(Client, instance=True)
+        self.client.merge_patch.side_effect = NotFound("no API server")
+        self.controller = Controller(self.client, self.client, ControlOptions("me"))
+        for reflector in self.controller._reflector_of.values():
+            reflector.relist = AsyncMock()  # type: ignore[method-assign]
+        self.n_decisions = 0
+
+        async def in_place(function: Any, *args: Any) -> Any:
+            made = function(*args)
+            if function is not timed_decision:
+                return made
+            self.n_decisions += 1
+            return made[0], 0.5
+
+        monkeypatch.setattr("extender.cycle.term.asyncio.to_thread", in_place)
+        monkeypatch.setattr("extender.cycle.reports.beside.Reports.start", lambda *_: None)
+        held = pod("held").needs(1000).bound("n1").build()
+        for obj in (
+            project("team-a").quota(1).build(),
+            node("n1").gpus(1).gpu_milli(1000).build(),
+            gpu_node("n1", 1)
+            .labels({"ballast.dev/node-pool": "default"})
+            .holds(row(held, whole(0), "bound"))
+            .build(),
+            held,
+            pod("waits").needs(1000).build(),
+        ):
+            self.controller.state.apply(Upserted(obj))
+
+    @asynccontextmanager
+    async def leading(self) -> AsyncIterator[None]:
+        """Leads, and has decided for the first time."""
+        task = asyncio.create_task(Term(self.controller, transitions=3)._cycles())
+        try:
+            await asyncio.sleep(1.5)
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_at_rest_a_decision_of_half_a_second_is_made_six_times_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    office = Office(monkeypatch)
+    async with office.leading():
+        for number in range(600):
+            seen = pod("waits").needs(1000).version(number + 2).told("NoQuota").build()
+            office.controller._deliver(Upserted(seen))
+            await asyncio.sleep(0.1)
+    assert office.n_decisions in (6, 7)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Upserted(pod("comes").needs(1000).build()),
+        Removed(Pod, "uid-held", "team-a", "held"),
+        Upserted(node("n1").gpus(1).gpu_milli(1000).cordoned().version(9).build()),
+        Upserted(gpu_node("n1", 2).version(9).build()),
+        Upserted(project("team-a").quota(2).version(9).build()),
+    ],
+)
+async def test_a_change_that_a_decision_reads_is_decided_on_at_once(
+    monkeypatch: pytest.MonkeyPatch, change: Event
+) -> None:
+    office = Office(monkeypatch)
+    async with office.leading():
+        n_before = office.n_decisions
+        office.controller._deliver(change)
+        await asyncio.sleep(0.1)
+        assert office.n_decisions == n_before + 1
+
+
+async def test_a_namespace_that_needs_its_label_waits_for_no_decision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    office = Office(monkeypatch)
+    async with office.leading():
+        n_before = office.n_decisions
+        appears = Namespace(metadata=ObjectMeta(name="team-a"))
+        office.controller._namespaces.deliver(Upserted(appears))
+        await asyncio.sleep(0.1)
+        assert office.n_decisions == n_before
+    labelled = [call.args[1] for call in office.client.merge_patch.call_args_list]
+    assert labelled == ["team-a"]
