@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 EPOCHS_PER_LEADER: Final = 1_000_000_000
 #: However long a decision computed, the next cycle starts after this.
 _LONGEST_REST_S: Final = 1.0
+#: A plan is reported again after this: pods are told why they wait once they have waited for 5 s.
+_TELL_AGAIN_S: Final = 5.0
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +64,7 @@ class Term:
         self._cut: frozenset[str] = frozenset()
         self._pace = Pace(controller.options.tick_s)
         self._version: object = None
+        self._told_at = float("-inf")
         #: The last plan, as far as it was carried out, and what it was decided on.
         self._plan = Plan()
         self._snapshot: Snapshot | None = None
@@ -154,7 +157,7 @@ class Term:
             self._version = basis[0]
             now = asyncio.get_running_loop().time()
             self._pace.note(basis, plan, self._computed_s, now)
-        self._tell()
+        self._tell(is_new=is_due)
         return is_due
 
     async def _mend(self) -> None:
@@ -190,12 +193,15 @@ class Term:
             await self._committer.carry_out(plan, snapshot, epoch)
         return decided
 
-    def _tell(self) -> None:
+    def _tell(self, *, is_new: bool) -> None:
         """Report the last plan, which holds until the next."""
         assert self._snapshot is not None
         self._past_use.step(self._plan, replace(self._snapshot, now_s=int(time.time())))
         self._provisioning.start(self._plan)
-        self._reports.start(self._provisioning.noted(self._plan))
+        now = asyncio.get_running_loop().time()
+        if is_new or self._reports.is_behind or now - self._told_at >= _TELL_AGAIN_S:
+            self._told_at = now
+            self._reports.start(self._provisioning.noted(self._plan))
 
     async def _decide(self, snapshot: Snapshot) -> Plan:
         self._controller.deciding_since = time.monotonic()

@@ -1,8 +1,9 @@
 """What people see: shares in the status of queues, conditions of pod groups, events on pods.
 
 Reports never decide anything. A status is written when it says something new, and not more often
-than once a second; `is_behind` asks for another look when something is due. A look costs one pass
-over the workloads and cards, and work for what has changed since the last.
+than once a second; figures of many queues take turns. `is_behind` asks for another look when
+something is due. A look costs one pass over the workloads and cards, and work for what has changed
+since the last.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import msgspec
 import structlog
 
 from extender.api.events import Upserted
-from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, MonthUse
+from extender.api.kinds import GpuDepartment, GpuNodePool, GpuProject, MonthUse, QueueStatus
 from extender.api.reasons import Reason
 from extender.cycle.keepers.own_groups import OwnGroups
 from extender.cycle.metrics import PENDING, POOLS, QUEUES, REPLICAS
@@ -24,6 +25,7 @@ from extender.cycle.pod_events import PodEvents
 from extender.cycle.pool_metrics import PoolSums, pool_sums
 from extender.cycle.reports.budgets import Used, month_uses, within_budget
 from extender.cycle.reports.conditions import observed
+from extender.cycle.reports.figure_turns import NewStatus, due
 from extender.cycle.reports.group_status import ended_status, group_status
 from extender.cycle.reports.placed import PlacedConditions
 from extender.cycle.reports.queue_status import (
@@ -70,7 +72,8 @@ class Reporter:
         self._past_use = past_use
         self._month_used = month_used
         self._seen = Seen()
-        self._written: dict[tuple[str, str], msgspec.Struct] = {}
+        #: What was written last, and when.
+        self._written: dict[tuple[str, str], tuple[msgspec.Struct, float]] = {}
         self._placed = PlacedConditions(client, state)
         self._events = PodEvents(state, recorder)
         self._own_groups = OwnGroups(client, state, self._events)
@@ -85,22 +88,23 @@ class Reporter:
         self.is_behind = now - self._looked_at < STATUS_PERIOD_S
         if self.is_behind:
             return
-        self._looked_at = now
+        since_last_s, self._looked_at = now - self._looked_at, now
         snapshot = self._state.snapshot(int(time.time()))
         changed = self._seen.look(snapshot, plan)
         problems, sums = self._state.problems(), pool_sums(snapshot)
         all_well = await self._own_groups.keep(snapshot, changed, now)
         statuses = [
-            *self._queue_statuses(snapshot, plan, problems),
             *self._pool_statuses(sums, problems),
             *self._group_statuses(snapshot, plan, changed),
         ]
-        due = [
-            self._write(target, status)
-            for target, status in statuses
-            if self._is_new(target, status)
+        queues = self._new_queue_statuses(snapshot, plan, problems)
+        queues_due = due(queues, since_last_s)
+        writes = [
+            *(self._write(each.target, each.status, now) for each in queues_due),
+            *(self._write(*each, now) for each in statuses if self._is_new(*each)),
         ]
-        all_well &= await write_all(due, at_once=_WRITES_AT_ONCE, what="status")
+        all_well &= await write_all(writes, at_once=_WRITES_AT_ONCE, what="status")
+        self.is_behind |= len(queues_due) < len(queues)
         if not all_well:
             self._seen.forget()
             self.is_behind = True
@@ -119,8 +123,8 @@ class Reporter:
         lists = self._lists().values()
         if len(self._written) > sum(map(len, lists)):
             self._written = {
-                (plural, name): status
-                for (plural, name), status in self._written.items()
+                (plural, name): written
+                for (plural, name), written in self._written.items()
                 if name in self._lists()[plural]
             }
 
@@ -143,9 +147,21 @@ class Reporter:
 
     # -- queues and node pools ---------------------------------------------------------------
 
+    def _new_queue_statuses(
+        self, snapshot: Snapshot, plan: Plan, problems: list[Problem]
+    ) -> list[NewStatus["_Target"]]:
+        new = []
+        for target, status in self._queue_statuses(snapshot, plan, problems):
+            if self._is_new(target, status):
+                stored = self._stored(target)
+                before = stored if isinstance(stored, QueueStatus) else None
+                _, written_at = self._written.get(target.key, (None, float("-inf")))
+                new.append(NewStatus(target, status, before, written_at))
+        return new
+
     def _queue_statuses(
         self, snapshot: Snapshot, plan: Plan, problems: list[Problem]
-    ) -> Iterable[tuple["_Target", msgspec.Struct]]:
+    ) -> Iterable[tuple["_Target", QueueStatus]]:
         shares, pods = shares_of(plan.shares), self._seen.pods_of_queues(snapshot)
         departments: Iterable[tuple[Resource[Any], str, GpuDepartment | GpuProject]] = (
             (DEPARTMENTS, department_queue(name), each)
@@ -185,7 +201,8 @@ class Reporter:
 
     def _is_new(self, target: "_Target", status: msgspec.Struct) -> bool:
         """Whether the API server does not have it yet, as far as we know."""
-        return status not in (self._stored(target), self._written.get(target.key))
+        written, _ = self._written.get(target.key, (None, 0.0))
+        return status not in (self._stored(target), written)
 
     def _stored(self, target: "_Target") -> msgspec.Struct | None:
         plural, name = target.key
@@ -202,7 +219,7 @@ class Reporter:
             POD_GROUPS.plural: state.pod_groups,
         }
 
-    async def _write(self, target: "_Target", status: msgspec.Struct) -> None:
+    async def _write(self, target: "_Target", status: msgspec.Struct, now: float) -> None:
         written = await self._client.merge_patch(
             target.resource,
             target.name,
@@ -210,7 +227,7 @@ class Reporter:
             namespace=target.namespace,
             subresource="status",
         )
-        self._written[target.key] = status
+        self._written[target.key] = status, now
         self._state.apply(Upserted(written))
 
     # -- events ------------------------------------------------------------------------------
