@@ -70,9 +70,13 @@ async def measure(plane: ControlPlane) -> list[Figure]:
         await asyncio.to_thread(installation.start)
         await asyncio.to_thread(webhooks.start)
         settled_s = await _settle(plane, programs)
-        meter = _meter(plane, programs)
+        before, meter = await _scrape(installation.control), _meter(plane, programs)
         await asyncio.sleep(RESTS_S)
-        figures = [Figure("from start to rest", round(settled_s), "s")]
+        n_cycles = (await _scrape(installation.control))[_CYCLES] - before[_CYCLES]
+        figures = [
+            Figure("from start to rest", round(settled_s), "s"),
+            Figure("  cycles, at rest", rate(60 * n_cycles, RESTS_S), "cycles/min"),
+        ]
         figures += per_second("at rest", meter.read(), RESTS_S, WRITES_PER_S)
         figures += resident("at rest", programs, MEMORY_MIB)
         show(figures)
