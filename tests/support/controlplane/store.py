@@ -32,10 +32,12 @@ PREFIX_END = b"/registry0"
 #: Requests to etcd at once.
 AT_ONCE = 4
 TIMEOUT_S = 10.0
-#: Running controllers may add objects while others are deleted: so often it is looked again, and
-#: from the third look on after a pause, each twice as long as the one before.
-RESET_PASSES = 8
+#: Running controllers may add objects while others are deleted, such as one event for each of 500
+#: nodes: a reset looks again until nothing has changed, for this long at most, and from the third
+#: look on after a pause, each twice as long as the one before.
+RESET_S = 60.0
 FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 1.6
 #: Namespaces go first, so that no controller can add to them, and pods last, when the controllers
 #: were told that the owners are gone.
 FIRST_TO_GO = b"/registry/namespaces/"
@@ -115,9 +117,10 @@ class Store:
         Costs one listing of the keys and one small request per object.
         """
         n_changes = 0
-        for number in range(RESET_PASSES):
+        deadline = time.monotonic() + RESET_S
+        for number in itertools.count():
             if number > 1:
-                time.sleep(FIRST_PAUSE_S * 2 ** (number - 2))
+                time.sleep(min(FIRST_PAUSE_S * 2 ** (number - 2), LONGEST_PAUSE_S))
             present = {
                 _decode(each["key"]): int(each["mod_revision"]) for each in self._range(True)
             }
@@ -125,8 +128,10 @@ class Store:
             if not n_changed:
                 return n_changes
             n_changes += n_changed
+            if time.monotonic() > deadline:
+                break
         raise ControlPlaneError(
-            f"the store is not as remembered after {RESET_PASSES} passes: something still writes"
+            f"the store is not as remembered after {RESET_S:.0f} s: something still writes"
             f" {self._differing(present)}"
         )
 
