@@ -129,7 +129,7 @@ async def test_a_gang_within_quota_gets_its_nodes_and_borrowers_get_none(
     scene.submit_job("team-a", "train", 4, GPUS * 1000, group="train")
     await scene.until_bound("team-a", 4)
     await scene.until(lambda: not requests(scene), "the request to go")
-    await scene.until_decided(20)
+    await scene.until_decided(5)
     assert len(nodes(scene)) == 4, nodes(scene)
     assert not (await scene.look("team-b")).bound
     assert autoscaler.is_alive
@@ -147,7 +147,7 @@ async def test_nodes_with_work_stay_and_an_idle_pool_shrinks_to_none(
     await scene.until_bound("team-a", 4)
     scene.cluster.kubectl("delete", "job", "ends", "-n", "team-a")
     await scene.until(lambda: len(nodes(scene)) == 1, "three nodes to go")
-    await scene.until_decided(20)
+    await scene.until_decided(5)
     assert len(nodes(scene)) == 1, nodes(scene)
     assert len((await scene.look("team-a")).bound) == 1
     scene.cluster.kubectl("delete", "job", "stays", "-n", "team-a")

@@ -224,11 +224,11 @@ async def test_a_gang_within_quota_gets_its_nodes_once_and_idle_nodes_go(
     submit(scene, "team-a", "train", 4)
     cards = str(1000 * GPUS)
     await scene.until(lambda: scene.nodes_say_milli() == [cards] * 2, "the first two nodes")
-    await scene.until_decided(20)
+    await scene.until_decided(8)
     assert not (await scene.look("team-b")).bound
     let_buy(scene, 6)
     await scene.until_bound("team-a", 4)
-    await scene.until_decided(20)
+    await scene.until_decided(8)
     assert (len(nodes(scene)), autoscaler.n_bought()) == (4, 4)
     assert not (await scene.look("team-b")).bound
     for project, name in (("team-b", "borrows"), ("team-a", "train")):
@@ -247,12 +247,12 @@ async def test_work_that_loses_its_quota_buys_no_more_and_two_halves_share_a_nod
     set_quota(scene, "gpuproject", "team-a", GPUS)
     await scene.until(lambda: not nodes(scene), "the idle nodes to go")
     let_buy(scene, 6)
-    await scene.until_decided(20)
+    await scene.until_decided(8)
     assert (nodes(scene), autoscaler.n_bought()) == ([], 2)
     for name in ("one", "two"):
         submit(scene, "team-a", name, 1, GPUS // 2)
     await scene.until_bound("team-a", 2)
-    await scene.until_decided(20)
+    await scene.until_decided(8)
     assert (len(nodes(scene)), autoscaler.n_bought()) == (1, 3)
     assert autoscaler.process.is_alive
 

@@ -91,7 +91,7 @@ async def test_pods_that_are_owed_nodes_are_seen_and_bound_nowhere_before_they_h
     # One node of the two: it fits a pod of the gang, and the gang waits for both.
     scene.cluster.add_gpu_nodes(1, 2, prefix="first")
     await scene.until(lambda: scene.nodes_say_milli() == ["2000", "2000"], "the node's cards")
-    await scene.until_decided(20)
+    await scene.until_decided(5)
     sight = await scene.look("team-a")
     assert not sight.bound, sight
     assert are_seen(scene, "team-a", 2)
@@ -126,7 +126,7 @@ async def test_pods_without_a_claim_come_back_behind_the_gate_and_their_job_does
     assert "GatedAgain" in {reason for reason, _ in scene.events("team-a")}
     status = scene.admin.get("/apis/batch/v1/namespaces/team-a/jobs/train")["status"]
     assert (status.get("failed", 0), status.get("conditions", [])) == (0, []), status
-    await scene.until_decided(10)
+    await scene.until_decided(5)
     assert are_seen(scene, "team-a", 0)
     patch(scene, "gpuproject", "team-a", 4)
     scene.cluster.add_gpu_nodes(1, 2, prefix="more")

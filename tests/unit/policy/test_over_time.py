@@ -26,14 +26,15 @@ class TestEqualProjects:
         self, n: int, gpus: int
     ) -> None:
         names = projects(n)
-        run = LongRun({"n": gpus}, equal_projects(names), [Source(name) for name in names])
+        sources = [Source(name) for name in names]
+        run = LongRun({"n": gpus}, equal_projects(names), sources, step_s=120)
         assert largest_difference(run.run(24), [1] * n) < 0.01
         assert not run.evictions
 
     def test_users_of_a_project_have_equal_parts_whatever_their_names(self) -> None:
         names = ["anna", "ben", "cem", "dora", "emil", "zoe"]
         sources = [Source("p", user=name) for name in names]
-        run = LongRun({"n": 4}, equal_projects(["p"]), sources)
+        run = LongRun({"n": 4}, equal_projects(["p"]), sources, step_s=120)
         assert largest_difference(run.run(24), [1] * 6) < 0.01
         assert not run.evictions
 
@@ -61,7 +62,7 @@ class TestPastUse:
             equal_projects(names, weights),
             [Source(name, runs_s=_LONG_S) for name in names],
             half_life_s=half_life_h * HOUR_S,
-            step_s=300,
+            step_s=600,
         ).run(168)
         assert largest_difference(run, weights) < 0.02
         assert run.lost_part() <= lost
@@ -84,7 +85,7 @@ class TestLargerThanTheShare:
 
     def test_both_queues_have_their_parts_over_days(self) -> None:
         sources = [Source("a"), Source("b", 5, (HOUR_S, 2 * HOUR_S))]
-        run = LongRun({"n": 8}, equal_projects(["a", "b"]), sources).run(72)
+        run = LongRun({"n": 8}, equal_projects(["a", "b"]), sources, step_s=120).run(72)
         assert largest_difference(run, [1, 1]) < 0.1
         assert run.lost_part() < 0.001
 
