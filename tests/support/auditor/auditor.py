@@ -111,8 +111,10 @@ class Auditor:
         """Whether the figures came to rest; returns early when the reports are true then."""
         deadline_s = time.monotonic() + settle_s
         while time.monotonic() < deadline_s:
-            if self.checker.is_at_rest(time.monotonic()) and self.checker.has_true_reports():
-                break
+            if self.checker.is_settled(time.monotonic()):
+                await self.catch_up()
+                if self.checker.is_settled(time.monotonic()):
+                    return True
             await asyncio.sleep(LOOK_S)
         await self.catch_up()
         return settle_s > 0 and self.checker.is_at_rest(time.monotonic())

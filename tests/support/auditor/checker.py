@@ -93,6 +93,13 @@ class Checker:
         reports = [rule for rule in self._rules if isinstance(rule, Queues)]
         return not any(True for rule in reports for _ in rule.at_rest(self.world))
 
+    def is_settled(self, now_s: float) -> bool:
+        """Whether a longer rest would show nothing more: reports are true, every eviction is
+        explained, and nothing has changed for `Limits.settled_s`; else for `Limits.rest_s`."""
+        is_explained = not any(r.n_open for r in self._rules if isinstance(r, Evictions))
+        enough_s = self.limits.settled_s if is_explained else self.limits.rest_s
+        return now_s - self.changed_s >= enough_s and self.has_true_reports()
+
     def is_at_rest(self, now_s: float) -> bool:
         """Whether rows, pods and reported figures have not changed for `Limits.rest_s`."""
         return now_s - self.changed_s >= self.limits.rest_s

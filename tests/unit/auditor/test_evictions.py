@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.support.auditor.rules import Limits
 from tests.unit.auditor.story import Story
 
 
@@ -55,6 +56,15 @@ def test_a_deletion_that_no_event_explains_is_the_owners_wish() -> None:
     story = borrowing(quota=2).delete("p0").free("p0").rest()
     assert story.violations == []
     assert story.checker.counts.evictions == 0
+
+
+def test_an_eviction_without_an_explanation_is_waited_for_longer() -> None:
+    limits = Limits()
+    story = borrowing().evict("p0").delete("p0").free("p0")
+    now_s = story.now_s + limits.settled_s
+    assert not story.checker.is_settled(now_s)
+    assert story.checker.is_settled(story.now_s + limits.rest_s)
+    assert story.event("p0", "Reclaimed").checker.is_settled(now_s)
 
 
 def test_a_victim_that_is_not_preemptible_breaks_e2() -> None:

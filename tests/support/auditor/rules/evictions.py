@@ -77,6 +77,11 @@ class Evictions(Rule):
         self._ended: deque[_Ended] = deque()
         self.n_evictions = 0
 
+    @property
+    def n_open(self) -> int:
+        """How many evictions no event has explained yet."""
+        return len(self._open)
+
     def on_step(self, world: World, step: Step) -> Iterator[Finding]:
         self._note_end(world, step)
         match step.before, step.after:

@@ -22,7 +22,8 @@ class Limits:
 
     `lag_s` is how stale a watch cache may be: a quota, a cordon or a sick card counts against a
     writer only once it has been visible for that long. `kept_row_s` is for rows that keep the place
-    of a moved pod's successor: they outlive their pod on purpose.
+    of a moved pod's successor: they outlive their pod on purpose. `settled_s` is enough instead of
+    `rest_s` where all that is judged at rest is true by then.
     """
 
     lag_s: float = 5.0
@@ -31,6 +32,7 @@ class Limits:
     gang_bind_s: float = 30.0
     gang_stale_s: float = 60.0
     rest_s: float = 3.0
+    settled_s: float = 1.0
 
 
 class Rule:
