@@ -21,6 +21,8 @@ ARGS ?=
 WORKERS ?= 3
 KEEP ?=
 export KEEP
+# Every test run starts hundreds of Python programs: they are compiled once, not at each start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

@@ -90,9 +90,14 @@ def chunks(parts: Iterable[bytes]) -> bytes:
 
 
 def _bomb(wbits: int) -> bytes:
+    """256 MiB of zeros; a second to make."""
     packer = zlib.compressobj(9, zlib.DEFLATED, wbits)
     packed = b"".join(packer.compress(bytes(MIB)) for _ in range(256))
     return packed + packer.flush()
+
+
+def _sends_bomb(wbits: int, encoding: str) -> Callable[[Line], bytes]:
+    return lambda line: line.ask(whole(_bomb(wbits), f"Content-Encoding: {encoding}"))
 
 
 POD: Final = b'{"Pod":{"metadata":{"name":"a","uid":"u","namespace":"n"}},"NodeNames":'
@@ -183,9 +188,9 @@ ABUSES: Final[dict[str, tuple[Callable[[Line], bytes], tuple[bytes, ...]]]] = {
         _holds(1, head("Transfer-Encoding: chunked"), b"FFFFFFFFFFFFFFFFF\r\n"), ()),
     "a chunk extension of 1 MiB": (
         _holds(1, head("Transfer-Encoding: chunked"), b"1;" + b"a" * MIB + b"\r\n"), ()),
-    "a gzip bomb": (_sends(whole(_bomb(31), "Content-Encoding: gzip")), (b"415",)),
-    "a deflate bomb": (_sends(whole(_bomb(15), "Content-Encoding: deflate")), (b"415",)),
-    "a raw bomb": (_sends(whole(_bomb(-15), "Content-Encoding: br")), (b"415",)),
+    "a gzip bomb": (_sends_bomb(31, "gzip"), (b"415",)),
+    "a deflate bomb": (_sends_bomb(15, "deflate"), (b"415",)),
+    "a raw bomb": (_sends_bomb(-15, "br"), (b"415",)),
     "arrays a million deep": (_sends(whole(b"[" * 10**6 + b"]" * 10**6)), (b"400",)),
     "objects deep inside a pod": (
         _sends(whole(b'{"Pod":{"spec":' + b'{"a":' * 10**6 + b"1" + b"}" * 10**6)), (b"400",)),

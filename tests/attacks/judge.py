@@ -13,7 +13,7 @@ MINE: Final = (HOME, HARDENED)
 PROJECT: Final = "mallory"
 LIMIT_MILLI: Final = 1000
 CLASSES: Final = ("ballast-training", "ballast-build", "ballast-interactive")
-#: Looked at after every attempt.
+#: Looked at after every attempt that was stored.
 NARROW: Final = ("/api/v1/pods", f"{OURS}/gpunodes")
 #: Looked at before and after all attempts of one threat.
 WIDE: Final = (

@@ -99,7 +99,8 @@ class Stage:
     ) -> list[str]:
         """Tries all attempts of one threat; a line for each that succeeded, or changed others.
 
-        With the webhook dead a refusal may lack the words that the webhook would have found.
+        With the webhook dead a refusal may lack the words that the webhook would have found. What a
+        refused attempt changed is found with the next that is stored, or at the end.
         """
         wide = self.judge.picture()
         found: list[str] = []
@@ -110,10 +111,11 @@ class Stage:
             answer = self.send(attempt)
             n_stored += answer.is_stored
             why = attempt.success(answer)
-            after = self.judge.picture(NARROW)
-            if changed := changes(before, after):
-                why = f"{why}; changed {changed}"
-            before = after
+            if answer.is_stored:
+                after = self.judge.picture(NARROW)
+                if changed := changes(before, after):
+                    why = f"{why}; changed {changed}"
+                before = after
             if line := tally.note(threat, attempt.title, why):
                 found.append(line)
             if not is_webhook_dead and (confusion := attempt.confusion(answer)):

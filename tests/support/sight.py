@@ -9,7 +9,10 @@ from extender.kube.client import Client
 from extender.kube.errors import KubeError
 from extender.kube.resources import GPU_NODES, PODS
 
-POLL_S = 0.05
+#: Between two looks: each costs the API server and us some milliseconds, so that a long wait looks
+#: less often.
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 0.3
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ async def until(
 ) -> None:
     """Return once `is_met`; AssertionError with `what()` when time is up. Waits out API errors."""
     deadline = time.monotonic() + timeout_s
+    pause_s = FIRST_PAUSE_S
     while True:
         try:
             if await is_met():
@@ -55,4 +59,5 @@ async def until(
         except KubeError:
             pass
         assert time.monotonic() < deadline, f"not seen in {timeout_s:g} s: {what()}"
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 1.2, LONGEST_PAUSE_S)

@@ -1,9 +1,8 @@
 """Whether what was converted is accepted by our kinds and by Kubernetes' own shapes."""
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import yaml
 
 from extender.api import names
@@ -11,15 +10,21 @@ from extender.api.kinds import KINDS
 from extender.api.schema import schema
 from extender.convert.fields import Converted, Manifest
 
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
 Objects = list[Manifest]
 
 
 @functools.cache
-def _validator(kind: str) -> jsonschema.Draft202012Validator:
+def _validator(kind: str) -> "Draft202012Validator":
     """Of the spec of a kind of ours."""
+    # To import it takes a second, which every worker of a run would pay for.
+    from jsonschema import Draft202012Validator  # noqa: PLC0415
+
     (struct,) = (each for each in KINDS if each.__name__ == kind)
     found: Any = schema(struct)
-    return jsonschema.Draft202012Validator(_closed(found["properties"]["spec"]))
+    return Draft202012Validator(_closed(found["properties"]["spec"]))
 
 
 def _closed(told: Any) -> Any:

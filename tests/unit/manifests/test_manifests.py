@@ -1,6 +1,6 @@
 """The manifests agree with each other and with the code."""
 
-from collections.abc import Iterator
+import functools
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,17 @@ NOT_APPLIED = {
 Document = dict[str, Any]
 
 
-def _documents() -> Iterator[tuple[Path, Document]]:
-    for path in sorted(MANIFESTS.glob("base/*/*.yaml")):
-        for document in yaml.safe_load_all(path.read_text("utf-8")):
-            yield path, document
+@functools.cache
+def _documents() -> list[Document]:
+    return [
+        document
+        for path in sorted(MANIFESTS.glob("base/*/*.yaml"))
+        for document in yaml.safe_load_all(path.read_text("utf-8"))
+    ]
 
 
 def of_kind(*kinds: str) -> list[Document]:
-    found = [document for _, document in _documents() if document["kind"] in kinds]
+    found = [document for document in _documents() if document["kind"] in kinds]
     assert found
     return found
 
