@@ -16,9 +16,12 @@ UV_RELEASE := 0.13.9
 
 # `make test ARGS="-k name -x"`, `make demo KEEP=1`
 ARGS ?=
-# Tests wait as often as they compute, so two cores carry three workers, each with a control plane
-# of its own (3 GiB). WORKERS=0 runs everything in one process.
-WORKERS ?= 3
+# Tests wait more often than they compute, so two cores carry five workers, each with a control plane
+# of its own (2.5 GiB). WORKERS=0 runs everything in one process.
+WORKERS ?= $(shell awk -v most=$$((2 * $$(nproc) + 1)) '/MemTotal/ { n = int($$2 / 2621440); \
+    print (n < 1 ? 1 : n > most ? most : n) }' /proc/meminfo)
+# Unit and property tests compute, and each worker collects them all.
+QUICK_WORKERS ?= $(shell nproc)
 KEEP ?=
 export KEEP
 # Every test run starts hundreds of Python programs: they are compiled once, not at each start.
@@ -91,7 +94,7 @@ test: controlplane ## run all tests; ARGS="-k name" for some
 	$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
 test-quick: setup ## what needs no control plane, in minutes: unit and property tests
-	$(PY) -m pytest -n $(WORKERS) -m "not controlplane" tests/unit tests/property $(ARGS)
+	$(PY) -m pytest -n $(QUICK_WORKERS) -m "not controlplane" tests/unit tests/property $(ARGS)
 
 test-crashes: controlplane ## kill every program in the middle of a gang and of a move, five times each
 	BALLAST_CRASH_REPEATS=5 $(PY) -m pytest tests/integration/faults $(ARGS)
@@ -116,7 +119,7 @@ test-bounds: setup ## run what uses the kernels on ones built with bounds checks
 	    grep -q RaiseBufferIndexError $$kernel || { echo "error: no bounds checks in $$kernel"; exit 1; }; \
 	done
 	cd $(CHECKED) && BALLAST_SHARED=$(or $(BALLAST_SHARED),$(CURDIR)/../shared) $(CURDIR)/$(PY) -m pytest \
-	    -n $(WORKERS) -p no:cacheprovider -W error::pytest.PytestUnraisableExceptionWarning \
+	    -n $(QUICK_WORKERS) -p no:cacheprovider -W error::pytest.PytestUnraisableExceptionWarning \
 	    -m "not controlplane" $(KERNEL_TESTS) $(ARGS)
 
 # Only from the command line: the suite installs and uninstalls Ballast on that cluster.

@@ -34,7 +34,7 @@ class Running:
     async def answer(self) -> Any:
         """Its next line."""
         assert self.process.stdout is not None
-        line = await asyncio.wait_for(self.process.stdout.readline(), 30)
+        line = await asyncio.wait_for(self.process.stdout.readline(), 60)
         if not line:
             raise AssertionError(f"the program said nothing: {await self.errors()}")
         return json.loads(line)

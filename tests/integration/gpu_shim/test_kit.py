@@ -93,10 +93,10 @@ cuda, context, at = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_voi
 assert not cuda.cuInit(0)
 assert not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 cuda.cuCtxSetCurrent(context)
-time.sleep(5)
+time.sleep(3)
 while not cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(64 << 20)):
     pass
-time.sleep(5)
+time.sleep(3)
 """
 
 
@@ -108,7 +108,7 @@ def test_contexts_above_their_charge_are_corrected_as_on_a_node(
     program.write_text(FILLER)
     job = f"!{sys.executable} {program}"
     done = subprocess.run(
-        [sys.executable, "-m", "gpu_shim.kit.contained", "20", f"a=1/2:1:4096:{job}"],
+        [sys.executable, "-m", "gpu_shim.kit.contained", "10", f"a=1/2:1:4096:{job}"],
         env=environment(scene, tmp_path) | {"PYTHONPATH": str(kit / "source")},
         cwd="/",
         capture_output=True,
@@ -128,10 +128,10 @@ def test_containers_have_their_shares_and_their_memory_is_seen(
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    job = f"!{sys.executable} {program} 9"
+    job = f"!{sys.executable} {program} 6"
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "gpu_shim.kit.contained", "12"),
+            *(sys.executable, "-m", "gpu_shim.kit.contained", "8"),
             *(f"a=1/4:1/4:2048:{job}", f"b=3/4:3/4:2048:{job}"),
         ],
         env=environment(large, tmp_path) | {"PYTHONPATH": str(kit / "source")},

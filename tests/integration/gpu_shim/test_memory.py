@@ -406,7 +406,7 @@ tell([statuses(65 * MIB), statuses(64 * MIB), statuses(65 * MIB, kind=0)[:3]])
     assert other == [not_supported] * 3
 
 
-async def test_a_million_allocations_leave_nothing_behind(scene: Scene) -> None:
+async def test_allocations_that_are_given_back_leave_nothing_behind(scene: Scene) -> None:
     scene.container("a")
     code = """
 begin()
@@ -416,9 +416,10 @@ def churn(n):
     at = c_uint64(); size = c_size_t(MIB); take = cuda.cuMemAlloc_v2; give = cuda.cuMemFree_v2
     return sum(take(byref(at), size) or give(at) for _ in range(n))
 churn(10_000); before = resident()
-failed = churn(1_000_000)
+failed = churn(300_000)
 tell([failed, resident() - before, memory()[0]])
 """
     failed, grown, free = await scene.ask("a", code)
     assert (failed, free) == (0, 64)
-    assert grown < 1 << 20
+    # Less than two bytes each.
+    assert grown < 512 << 10

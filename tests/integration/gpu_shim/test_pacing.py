@@ -156,7 +156,8 @@ async def test_what_ran_on_after_a_lease_is_charged_until_it_ended(scene: Scene)
     (run,) = (run for run in scene.card.runs() if run.tag == scene.tag("a"))
     had = parts(in_window(scene.card.runs(), run.start_ns, run.end_ns))[scene.tag("a")]
     assert scene.arbiter.scheduler.cards[UUID].n_late > 0
-    assert abs(tenant.held_ns - float(had)) < 0.15 * float(had)
+    # Charged for its lease and for the drain time only it would have a tenth.
+    assert abs(tenant.held_ns - float(had)) < 0.3 * float(had)
 
 
 #: Parts of its due that a gang makes on any machine that runs tests beside. The bars, 0.97 and 0.9,
