@@ -11,6 +11,8 @@ from tests.integration.gpu_shim.containers import Scene, until
 from tests.support.fakecuda import SECOND, UUID, Run
 
 BUSY = "begin(); tell(0); work(1000, 60)"
+#: Windows in which something is looked for.
+WINDOWS = 10
 
 
 def in_window(runs: Iterable[Run], start_ns: int, end_ns: int) -> list[Run]:
@@ -47,6 +49,19 @@ async def measure(scene: Scene, seconds: float) -> list[Run]:
     await asyncio.sleep(seconds)
     end = asyncio.get_running_loop().time()
     return in_window(scene.card.runs(), int(start * 1e9), int(end * 1e9))
+
+
+async def until_busy(scene: Scene, name: str, seconds: float, busy: float) -> None:
+    """Return once the container ran for at least `busy` of a window of so many seconds.
+
+    A machine with other work may show less in a window; a gate that is shut does so in every one.
+    """
+    seen = []
+    for _ in range(WINDOWS):
+        seen.append(busy_ns(await measure(scene, seconds), scene.tag(name)) / 1e9)
+        if seen[-1] > busy:
+            return
+    raise AssertionError(f"{name} ran for {seen} of {seconds} s each, never for {busy} s")
 
 
 @pytest.mark.parametrize("limit", ["1", ""])
@@ -86,8 +101,7 @@ async def test_who_launches_through_an_open_gate_is_known_before_that(scene: Sce
 async def test_fair_alone_has_everything(scene: Scene) -> None:
     scene.container("a", "1/4", "1")
     await (await scene.run("a", BUSY)).answer()
-    runs = await measure(scene, 1.0)
-    assert busy_ns(runs, scene.tag("a")) > 0.6e9
+    await until_busy(scene, "a", 1.0, 0.6)
 
 
 def n_waits(scene: Scene, name: str) -> int:
@@ -141,8 +155,7 @@ async def test_who_goes_quiet_leaves_the_card_and_has_it_back_when_it_returns(sc
     b = await scene.run("b", "begin(); work(1000, 0.5); tell(1); hear(); tell(2); work(1000, 60)")
     await a.answer()
     await b.answer()
-    runs = await measure(scene, 0.6)
-    assert busy_ns(runs, scene.tag("a")) > 0.4e9
+    await until_busy(scene, "a", 0.6, 0.4)
     await b.say()
     await b.answer()
     runs = await measure(scene, 1.5)
@@ -158,8 +171,7 @@ async def test_a_killed_holder_hands_over_at_once(scene: Scene) -> None:
         await program.answer()
     await asyncio.sleep(0.3)
     await programs[0].kill()
-    runs = await measure(scene, 0.5)
-    assert busy_ns(runs, scene.tag("b")) > 0.3e9
+    await until_busy(scene, "b", 0.5, 0.3)
 
 
 async def test_a_stopped_holder_does_not_hold_up_others_for_good(scene: Scene) -> None:

@@ -1,6 +1,7 @@
 """The HTTPS server by itself: what it answers to good, bad and abusive requests."""
 
 import asyncio
+import contextlib
 import gzip
 import json
 import ssl
@@ -131,7 +132,11 @@ async def test_malformed_body_is_a_clear_400(running: Running, body: bytes) -> N
 
 
 async def test_body_above_the_bound_is_413_and_others_go_on(running: Running) -> None:
-    status, _ = await running.post(b" " * (MAX_BODY + 1))
+    for _ in range(5):
+        # The server does not read the rest, and may hang up before the client has read the answer.
+        with contextlib.suppress(aiohttp.ClientOSError):
+            status, _ = await running.post(b" " * (MAX_BODY + 1))
+            break
     assert status == 413
     assert (await running.post(REVIEW))[0] == 200
 

@@ -1,5 +1,7 @@
 """What projects get over hours and days of constant demand, and what it costs in work lost."""
 
+from itertools import pairwise
+
 import pytest
 
 from tests.support.long_runs import HOUR_S, LongRun, Source, equal_projects
@@ -29,6 +31,8 @@ class TestEqualProjects:
         sources = [Source(name) for name in names]
         run = LongRun({"n": gpus}, equal_projects(names), sources, step_s=120)
         assert largest_difference(run.run(24), [1] * n) < 0.01
+        for starts in run.started_s.values():
+            assert max(after - before for before, after in pairwise(starts)) <= 2 * HOUR_S
         assert not run.evictions
 
     def test_users_of_a_project_have_equal_parts_whatever_their_names(self) -> None:
