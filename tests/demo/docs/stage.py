@@ -19,7 +19,7 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 #: Folders that commands name relative to the repository.
 FROM_ROOT: Final = (".venv", "examples", "manifests")
 EXPORT: Final = re.compile(r"export (KUBECONFIG|PATH)=(\S+)")
-COMMAND_S: Final = 90.0
+COMMAND_S: Final = 240.0
 #: Longer than the usage books take to be written.
 WAIT_S: Final = 90.0
 #: As in docs/usage.md.
