@@ -96,9 +96,11 @@ def _own_cards(cluster: Cluster, table: _Cards, each: Seated) -> list[int]:
     free = table.later if each.state == "nominated" else table.now
     own = [card for card, milli in enumerate(free) if milli == MILLI_PER_GPU]
     if len(own) < each.demand.devices:
+        n = each.demand.devices
+        needs = "a card of its own" if n == 1 else f"{n} cards of its own"
         raise ScenarioError(
-            f"{cluster.case.id}: {each.id}: needs {each.demand.devices} cards of its own on"
-            f" {each.task.node}, which has {len(own)} left"
+            f"{cluster.case.id}: {each.id}: needs {needs} on {each.task.node},"
+            f" which has {len(own)} left"
         )
     return own[: each.demand.devices]
 

@@ -82,7 +82,7 @@ def take_step(world: World, outcome: Outcome, step: Step) -> None:
     """Settle what the cycle decided, let time pass, then end, change and add jobs."""
     world.deadlines.note(outcome.plan, world.now_s)
     world.settle(outcome.after)
-    pass_time(world, int(step.after))
+    pass_time(world, world.whole_seconds(step.after))
     world.finish(step.finish)
     for name, change in step.set.items():
         world.change(name, change)

@@ -113,6 +113,7 @@ class World:
     jobs: dict[str, RunJob] = field(default_factory=dict)
     tasks: dict[str, RunTask] = field(default_factory=dict)
     now_s: int = NOW_S
+    _part_ms: int = 0
     shared: Shared = field(init=False)
     past: UsageAccounts = field(init=False)
     months: MonthAccounts = field(init=False)
@@ -135,6 +136,13 @@ class World:
     def add(self, jobs: list[Job]) -> None:
         """Append jobs, each younger than all before it unless it says how old it is."""
         self._add(jobs, [0] * len(jobs))
+
+    def whole_seconds(self, seconds: float) -> int:
+        """So many seconds pass, to the millisecond: the whole ones, with what was left over
+        before."""
+        self._part_ms += round(seconds * 1000)
+        whole, self._part_ms = divmod(self._part_ms, 1000)
+        return whole
 
     def finish(self, names: Iterable[str]) -> None:
         """Drop jobs with all they hold; raises ScenarioError for one that does not exist."""

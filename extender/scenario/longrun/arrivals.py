@@ -29,7 +29,7 @@ def arrival_times(simulation: Simulation, at: int, end_s: int) -> Iterator[int]:
     until_s = min(end_s, int(line.until) if line.until is not None else end_s)
     if line.at is not None:
         for n in range(line.count):
-            now_s = int(line.at) + n * int(line.every or 0)
+            now_s = int(line.at + n * (line.every or 0))
             if now_s < until_s:
                 yield now_s
     elif line.keep is not None:

@@ -72,6 +72,17 @@ def test_steps_settle_finish_add_and_read() -> None:
     assert run(one_card(*LENT, steps=steps)).reasons == []
 
 
+def test_decimal_seconds_of_steps_add_up() -> None:
+    queues = [queue("a", quota=1), queue("b", reclaimMinRuntime=1)]
+    jobs = [job("old", "b", on="n0"), job("new", "a")]
+    steps = [
+        {"after": 0.5, "expect": {"jobs": {"old": {"status": "running"}}}},
+        {"after": 0.5, "expect": {"jobs": {"old": {"status": "evicted"}}}},
+    ]
+    made = case(nodes=[node(gpus=1)], queues=queues, jobs=jobs, steps=steps)
+    assert run(made).reasons == []
+
+
 def test_step_that_differs_is_told_with_its_number() -> None:
     steps: list[dict[str, Any]] = [{}, {"expect": {"jobs": {"old": {"status": "running"}}}}]
     told = run(one_card(*LENT, steps=steps)).reasons

@@ -7,6 +7,7 @@ import pytest
 from extender.scenario.errors import ScenarioError
 from extender.scenario.faults import faults_of
 from extender.scenario.load import case_of
+from extender.scenario.longrun.arrivals import arrival_times
 from extender.scenario.longrun.report import SimulationReport, misses
 from extender.scenario.longrun.simulate import simulate
 from extender.scenario.longrun.work import TaskProgress
@@ -29,6 +30,12 @@ def test_jobs_come_when_the_file_says_and_end_when_their_work_is_done() -> None:
     assert (sums.arrived, sums.ended) == (3, 3)
     assert sums.held == 3 * 1800 * 1000
     assert report.came_to_rest
+
+
+def test_jobs_come_at_decimal_intervals() -> None:
+    section = {"arrivals": [line(at=0, every=0.5, count=5)]}
+    simulation = case_of(entry(simulate=section), "test").simulate
+    assert list(arrival_times(simulation, 0, end_s=60)) == [0, 0, 1, 1, 2]
 
 
 def test_what_holds_less_than_it_is_owed_is_deprived_of_the_rest() -> None:
