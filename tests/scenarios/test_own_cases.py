@@ -32,9 +32,15 @@ def test_as_users_of_such_schedulers_expect(case: Case) -> None:
     judge(case)
 
 
+@pytest.mark.parametrize("case", cases_in(OWN / "field"), ids=lambda case: case.id)
+def test_as_the_documents_of_other_schedulers_say(case: Case) -> None:
+    judge(case)
+
+
 def test_our_cases_are_all_there() -> None:
     assert len(cases_in(OWN / "run-ai")) == 154
     assert len(cases_in(OWN / "determined")) == 13
     assert len(cases_in(OWN / "own")) >= 10
     assert len(cases_in(OWN / "peers")) >= 120
     assert len(cases_in(OWN / "practice")) >= 147
+    assert len(cases_in(OWN / "field")) >= 136

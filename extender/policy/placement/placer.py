@@ -137,15 +137,23 @@ class Placer:
         return placing_orders(pods, lambda pod: len(candidates(pool, pod.constraints)))
 
     def place_pod(
-        self, pod: PodView, pool: str, moment: Moment, frame: NodeSet = WHOLE_POOL
+        self,
+        pod: PodView,
+        pool: str,
+        moment: Moment,
+        frame: NodeSet = WHOLE_POOL,
+        *,
+        avoided: frozenset[int] = frozenset(),
     ) -> Placement | None:
-        """Hold the best place for one pod in the simulation, or None. Nodes that a taint asks the
-        pod to avoid are used where no other has room."""
+        """Hold the best place for one pod in the simulation, or None. Nodes that are `avoided` (by
+        ix), and those that a taint asks the pod to avoid, are used where no other has room."""
         everywhere = self.candidates(pod, pool, moment, frame)
         unavoided = self.node_filter.unavoided(everywhere, pod.constraints)
-        ix, card = self._best_place(pod, pool, moment, unavoided)
-        if ix < 0 and len(unavoided) < len(everywhere):
-            ix, card = self._best_place(pod, pool, moment, everywhere)
+        best = array("i", [ix for ix in unavoided if ix not in avoided]) if avoided else unavoided
+        ix, card = self._best_place(pod, pool, moment, best)
+        for wider, last in ((unavoided, best), (everywhere, unavoided)):
+            if ix < 0 and len(last) < len(wider):
+                ix, card = self._best_place(pod, pool, moment, wider)
         return None if ix < 0 else self.place_on(pod, ix, pool, moment, card)
 
     def _best_place(

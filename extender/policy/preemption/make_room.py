@@ -41,6 +41,7 @@ class NodeClearing:
         self.passed_over: set[int] = set()
         self._n_evicted_instead = 0
         self._kept: list[int] = []
+        self._wanted: frozenset[int] = frozenset()
 
     @property
     def eligibility(self) -> Eligibility:
@@ -76,6 +77,7 @@ class NodeClearing:
     def _try_nodes(self, pod: PodView, frame: NodeSet, costs: NodeCosts, spared: list[int]) -> bool:
         statement, is_one_of_many = self._statement, len(self._request.chunk) > 1
         best: tuple[Cost, int] | None = None
+        self._find_wanted(costs)
         for _ in range(_MOST_TRIES):
             at = costs.cheapest()
             if at < 0 or (best is not None and costs.cost(at) >= best[0]):
@@ -102,6 +104,12 @@ class NodeClearing:
             costs.refresh(self._context.touched, costs.epoch, is_undone=True)
         costs.readmit()
         return best is not None and self._make(pod, frame, costs, best[1])
+
+    def _find_wanted(self, costs: NodeCosts) -> None:
+        """Note the nodes that this pod and the next ones of a gang would be placed on."""
+        n = len(self._request.chunk) - len(self._statement.assignments)
+        is_needed = self.with_moves and n > 1
+        self._wanted = costs.cheapest_nodes(n) if is_needed else frozenset()
 
     def _make(self, pod: PodView, frame: NodeSet, costs: NodeCosts, ix: int) -> bool:
         """Place the pod on node `ix` and evict or move what must leave; the caller undoes a
@@ -159,7 +167,7 @@ class NodeClearing:
         )
         for p in relocation_order(candidates, eligibility, displaced):
             if p in statement.moving and statement.moving[p] is None:
-                if not move_or_evict(statement, eligibility, p):
+                if not move_or_evict(statement, eligibility, p, self._wanted):
                     self._note_budget(p)
                     return False
                 self._n_evicted_instead += p not in statement.moving

@@ -7,6 +7,7 @@ something changed are computed again, and the cheapest one before it is used.
 from array import array
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 
 from extender.api.demand import Demand
 from extender.kernels.node_victims import NodeVictims
@@ -94,6 +95,12 @@ class NodeCosts:
         """The n lowest costs; nodes are named more than once where there are fewer."""
         costs = sorted(map(self._victims.price, range(len(self.node_ixs))))[:n]
         return [costs[at % len(costs)] for at in range(n)] if costs else []
+
+    def cheapest_nodes(self, n: int) -> frozenset[int]:
+        """The n nodes (by ix) on which room costs least, as far as is known; O(nodes)."""
+        price = self._victims.price
+        found = nsmallest(n, range(len(self.node_ixs)), key=price)
+        return frozenset(self.node_ixs[at] for at in found)
 
     def exclude(self, at: int) -> None:
         """Don't offer this node again until something happens on it."""

@@ -31,10 +31,12 @@ def _may_be_evicted(candidates: Candidates, eligibility: Eligibility, p: int) ->
     return is_open and eligibility.is_safe[p] < NOTHING
 
 
-def move_or_evict(statement: Statement, eligibility: Eligibility, p: int) -> bool:
-    """Give a displaced pod a new place, or stop it, and then it is not in `statement.moving` any
-    more; False where it may do neither."""
-    if statement.relocate(p):
+def move_or_evict(
+    statement: Statement, eligibility: Eligibility, p: int, wanted: frozenset[int] = frozenset()
+) -> bool:
+    """Give a displaced pod a new place, on the nodes `wanted` (by ix) only where no other has room,
+    or stop it, and then it is not in `statement.moving` any more; False where it may do neither."""
+    if statement.relocate(p, wanted):
         return True
     candidates = statement.candidates
     statement.cancel_move(p)

@@ -214,11 +214,12 @@ class Statement:
         self._mark_moving(p, is_moving=True)
         self._note(mark, (ix,), Statement._undo_unassign_for_move, p)
 
-    def relocate(self, p: int) -> bool:
-        """Find a new place for a displaced pod; False where there is none."""
+    def relocate(self, p: int, wanted: frozenset[int] = frozenset()) -> bool:
+        """Find a new place for a displaced pod, on the nodes `wanted` by ix only where no other has
+        room; False where there is none."""
         mark = self._mark()
         pod = self.candidates.pods[p]
-        placement = self.session.places.place_pod(pod, self.pool, "later", WHOLE_POOL)
+        placement = self.session.places.place_pod(pod, self.pool, "later", avoided=wanted)
         if placement is None:
             return False
         self.moving[p] = placement
