@@ -37,7 +37,7 @@ from typing import Final
 from extender.kernels import shares
 from extender.policy.queues.queue import RESOURCES, Queue, frozen, larger
 from extender.policy.queues.tree import PoolQueues
-from extender.state.model import CPU, GPU, UNLIMITED, Amounts, Figures
+from extender.state.model import CPU, GPU, NOTHING, UNLIMITED, Amounts, Figures
 
 _PPM: Final = 1_000_000
 #: Weights that the kernel takes; larger ones lose their last binary digits.
@@ -49,6 +49,9 @@ _Wants = dict[Queue, int]
 def set_shares(queues: PoolQueues, usage_weight_milli: int = 0) -> None:
     """Set the shares of every queue; the result doesn't depend on the order they were added."""
     everyone = children_first(queues.roots)
+    of_users = [queue for queue in everyone if queue.is_user]
+    for queue in of_users:
+        queue.quota = NOTHING
     sum_requests(everyone)
     _divide_exactly(queues, everyone, 0)
     is_bent = usage_weight_milli > 0 and any(map(_used_anything, everyone))
@@ -72,6 +75,8 @@ def set_shares(queues: PoolQueues, usage_weight_milli: int = 0) -> None:
             queue.share_to_take = _each(min, queue.share_to_take, unbent_share)
             exact_share = _rounded_up(queue, queue.exact_share)
             queue.share_to_keep = larger(queue.share_to_keep, larger(unbent_share, exact_share))
+    if of_users:
+        _divide_quotas(everyone)
     set_dues(queues, everyone)
     for queue in everyone if is_bent else ():
         queue.unbent_due = _due(queues, queue, unbent[queue])
@@ -199,6 +204,27 @@ def _divide_exactly(queues: PoolQueues, everyone: Sequence[Queue], usage_weight_
         division.divide(queues.roots, capacity)
     for queue in everyone:
         queue.exact_share = frozen(queue.share)
+
+
+def _divide_quotas(everyone: Sequence[Queue]) -> None:
+    """Give the users of a project equal parts of its quota, as far as they want them; what none
+    wants, all have a part of."""
+    parts: dict[Queue, list[int]] = {queue: [] for queue in everyone if queue.is_user}
+    projects = {queue.parent: queue.parent.children for queue in parts if queue.parent}
+    for resource in RESOURCES:
+        wants = demands(everyone, resource, is_leaving_counted=False)
+        for project, users in projects.items():
+            quota = project.quota[resource]
+            grants = array("q", [UNLIMITED if quota >= UNLIMITED else 0 for _ in users])
+            if quota < UNLIMITED:
+                ones = array("q", [1 for _ in users])
+                rooms = array("q", [wants[user] for user in users])
+                left = shares.divide(quota, ones, rooms, ones, grants)
+                grants = array("q", [grant + left // len(users) for grant in grants])
+            for user, grant in zip(users, grants, strict=True):
+                parts[user].append(grant)
+    for user, (gpu, cpu, memory) in parts.items():
+        user.quota = gpu, cpu, memory
 
 
 @dataclass(slots=True)

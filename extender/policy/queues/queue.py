@@ -47,7 +47,8 @@ class Queue:
     what there is. GPU shares are rounded to its `granule`, the largest of which all its work can
     make use. `np_quota` bounds non-preemptible work: the quota, save that users and workloads have
     none of their own, and that a GPU quota of 0 bounds nothing where work `needs_quota` not.
-    `is_user`: it is below its project, a user's or (`is_workload`) a single workload's.
+    `is_user`: it is below its project, a user's or (`is_workload`) a single workload's; a user's
+    quota is a part of the project's where quotas count.
     `exact_share` is the share before it is rounded, which turns go by: they measure what a queue
     holds against its `due`, the larger of quota and exact share. `is_spent`: its budget of the
     month is used, and its `limit` is what that leaves it. `held_lately` is as in the snapshot, and

@@ -33,7 +33,7 @@ startable = tally.startable
 sum_amounts = tally.sum_amounts
 
 _NO_FIGURES: Final = PoolQuota()
-#: Users of a project have equal parts of what it has, and nothing guaranteed.
+#: Users of a project have no figures of their own: `fairshare` gives them equal parts of its quota.
 _USER_FIGURES: Final = PoolQuota(cpu=Figures(), memory=Figures())
 #: Figures of a queue that are summed up from its pods, and where they are in a tally's sums.
 _SUMMED: Final = (
