@@ -260,7 +260,8 @@ class Reservations:
             return False
         queues = self.future.queues[pool]
         return all(
-            queue.is_owed_more_than_its_share(need) and need[GPU] <= _left_by_quotas(queues, queue)
+            queue.is_owed_more_than_its_share(need)
+            and need[GPU] <= _left_by_quotas(queues, queue, larger)
             for queue in larger
         )
 
@@ -307,13 +308,18 @@ def _waits_since(pending: Pending) -> int:
     return max(pending.workload.created_at, pending.workload.waits_since)
 
 
-def _left_by_quotas(queues: PoolQueues, queue: Queue) -> int:
-    """The milli-GPUs that the quotas of the queues beside it leave, as far as these use them."""
+def _left_by_quotas(queues: PoolQueues, queue: Queue, larger: Sequence[Queue]) -> int:
+    """The milli-GPUs that the quotas of the queues beside it leave, as far as these use them. Of
+    the queues `larger` each may have what is left to it, all others what they deserve."""
     parent = queue.parent
-    whole = queues.capacity if parent is None else parent.deserves
-    beside = queues.roots if parent is None else parent.children
-    used = (min(each.quota[GPU], each.share[GPU]) for each in beside if each is not queue)
-    return whole[GPU] - sum(used)
+    if parent is None:
+        whole, beside = queues.capacity[GPU], queues.roots
+    else:
+        is_larger, beside = parent in larger, parent.children
+        whole = _left_by_quotas(queues, parent, larger) if is_larger else parent.deserves[GPU]
+    return whole - sum(
+        min(each.quota[GPU], each.share[GPU]) for each in beside if each is not queue
+    )
 
 
 def _could_hold(queue: Queue, pending: Pending) -> bool:
