@@ -84,15 +84,17 @@ def _decide_round(snapshot: Snapshot, settings: Settings, *, is_follow_up: bool 
     preemption = Preemption(session)
     resolve_nominations(session)
     session.read_pending()
-    if is_follow_up and session.places.pod_affinity:
-        concerns = session.places.pod_affinity.concerns
-        session.pending = [each for each in session.pending if not concerns(each.waiting)]
     set_aside_unplaceable(session)
     session.reservations.await_nodes(session.pending)
     set_fair_shares(session)
     for pool, queues in session.queues.items():
         if snapshot.pools[pool].policy == "demand-weighted":
             set_demand_shares(session, queues)
+    if is_follow_up and session.places.pod_affinity:
+        # After the shares, of which it has its part.
+        concerns = session.places.pod_affinity.concerns
+        session.left_out = [each for each in session.pending if concerns(each.waiting)]
+        session.pending = [each for each in session.pending if not concerns(each.waiting)]
     for stage in session.settings.stages:
         if stage in _STAGES and not (is_follow_up and stage in _ONCE):
             session.settings.enter(stage)

@@ -46,7 +46,8 @@ class Session:
     """One cycle in the making.
 
     `pending` is everything that may still be placed, save `deferred`, which has its turn after
-    reclaim, and `yielding`, which has it after preemption. `blocked` is what had no place in
+    reclaim, `yielding`, which has it after preemption, and `left_out`, which has none in this
+    round and its part of the shares all the same. `blocked` is what had no place in
     `allocate`, by pool. `is_any_above_share`: work starts that lifts its queue above its share.
     """
 
@@ -63,6 +64,7 @@ class Session:
     pending: list[Pending] = field(default_factory=list)
     deferred: list[Pending] = field(default_factory=list)
     yielding: list[Pending] = field(default_factory=list)
+    left_out: list[Pending] = field(default_factory=list)
     blocked: dict[str, list[tuple[Queue, Pending]]] = field(default_factory=dict)
     has_preempted: bool = False
     is_any_above_share: bool = False

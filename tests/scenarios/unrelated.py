@@ -15,6 +15,7 @@ ADDED: Final = "added-"
 #: Ends the names of renamed jobs after the part that turns their order round.
 _OLD: Final = "-was-"
 _FACTOR: Final = 7
+_RESOURCES: Final = ("gpu", "cpu", "memory")
 
 
 def original_name(name: str) -> str:
@@ -117,6 +118,67 @@ def below_one_department(case: Entry) -> Entry | None:
     return case
 
 
+def below_departments_of_their_own(case: Entry) -> Entry | None:
+    """Each project has a department of its own, with the figures of the project."""
+    parents = {queue["parent"] for queue in case["queues"]}
+    projects = [queue for queue in case["queues"] if queue["name"] not in parents]
+    for project in projects:
+        has_budget = project["gpu"]["gpuHoursPerMonth"] is not None
+        if has_budget or project["pools"] or project["nodeTypes"]:
+            return None
+        above = {key: deepcopy(project[key]) for key in ("priority", "usage", "parent")}
+        for resource in _RESOURCES:
+            above[resource] = {"weight": 1} | project[resource]
+        above["name"] = project["parent"] = f"{ADDED}{project['name']}"
+        case["queues"].insert(case["queues"].index(project), above)
+    return case if projects else None
+
+
+def of_one_user(case: Entry) -> Entry | None:
+    """All work names the same user."""
+    changes = [change for step in case["steps"] for change in step["set"].values()]
+    if any(each.get("user") for each in (*_jobs(case), *changes)):
+        return None
+    for job in _jobs(case):
+        job["user"] = f"{ADDED}user"
+    return case
+
+
+def with_a_selector_of_all_nodes(case: Entry) -> Entry:
+    """Every second job selects a label that all nodes have."""
+    label = {f"{ADDED}label": "v"}
+    for node in case["nodes"]:
+        node["labels"] = node["labels"] | label
+    for job in _jobs(case)[::2]:
+        for task in job["tasks"]:
+            task["nodeSelector"] = task["nodeSelector"] | label
+    return case
+
+
+def with_limits_above_all_there_is(case: Entry) -> Entry:
+    """Queues without a limit have one that never binds."""
+    for queue in case["queues"]:
+        for resource in _RESOURCES:
+            if queue[resource].get("limit") is None:
+                queue[resource]["limit"] = "10000Ti" if resource == "memory" else 100_000
+    return case
+
+
+def with_fractions_in_megabytes(case: Entry) -> Entry | None:
+    """Work asks for the memory of the cards, which are alike, instead of a fraction of them."""
+    sizes = {node["gpuMemoryMiB"] for node in case["nodes"] if node["gpus"]}
+    fractions = [task for job in _jobs(case) for task in job["tasks"] if _is_fraction(task)]
+    if len(sizes) != 1 or not fractions:
+        return None
+    size = sizes.pop()
+    for task in fractions:
+        mib = float(task.pop("gpu")) * size
+        if not mib.is_integer():
+            return None
+        task["gpuMemory"] = int(mib)
+    return case
+
+
 def beside_a_copy(case: Entry) -> Entry | None:
     """A second node pool has the same nodes, with queues and jobs of its own that are the same."""
     if case["nodePools"] or case["topologies"] or any(q["nodePools"] for q in case["queues"]):
@@ -182,6 +244,11 @@ CHANGES: Final[tuple[Change, ...]] = (
     with_a_project_of_impossible_work,
     in_a_stated_pool,
     below_one_department,
+    below_departments_of_their_own,
+    of_one_user,
+    with_a_selector_of_all_nodes,
+    with_limits_above_all_there_is,
+    with_fractions_in_megabytes,
     beside_a_copy,
     with_other_priorities,
     with_larger_weights,
@@ -195,6 +262,11 @@ def changed(case: Entry, change: Change) -> Entry | None:
 
 def _jobs(case: Entry) -> list[Entry]:
     return [*case["jobs"], *(job for step in case["steps"] for job in step["add"])]
+
+
+def _is_fraction(task: Entry) -> bool:
+    gpu = task.get("gpu", 1)
+    return isinstance(gpu, float | str) and not str(gpu).endswith("m") and 0 < float(gpu) < 1
 
 
 def _with_prefix(case: Entry) -> Entry:

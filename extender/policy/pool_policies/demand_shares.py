@@ -10,6 +10,7 @@ is used lowers the upper bound alone, so other work takes as much as it would wi
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import gcd
 from typing import Final
 
@@ -76,7 +77,8 @@ def divide_by_demand(session: Session, queues: PoolQueues) -> None:
 def _read_demands(session: Session, queues: PoolQueues) -> dict[Queue, _QueueDemand]:
     """The demands of all queues of the pool."""
     pool = queues.pool
-    waiting = {p.workload.key: p for p in session.pending if pool in p.pools}
+    asking = chain(session.pending, session.left_out)
+    waiting = {p.workload.key: p for p in asking if pool in p.pools}
     demands = {queue: _QueueDemand() for queue in children_first(queues.roots)}
     if queues.has_unequal_cards:
         # The same memory is another part of another card: shares are rounded to what pods ask for.
