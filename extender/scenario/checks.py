@@ -70,6 +70,8 @@ def _in_queue(place: str, queue: Queue) -> Iterator[str]:
     pools = {f"{place}.pools[{name}]": pool for name, pool in queue.pools.items()}
     for where, pool in {place: own, **pools}.items():
         yield from _in_figures(f"{where}.gpu", pool.gpu, amounts.gpus)
+        used = pool.gpu.gpu_hours_used
+        yield from _look(f"{where}.gpu", "gpuHoursUsed", used, amounts.fraction)
         yield from _in_figures(f"{where}.cpu", pool.cpu, amounts.cpu)
         yield from _in_figures(f"{where}.memory", pool.memory, amounts.quantity)
 
