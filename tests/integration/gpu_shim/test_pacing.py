@@ -20,7 +20,7 @@ from tests.support.fakecuda import SECOND, UUID, Run
 
 MS = 1_000_000
 HERE = Path(__file__).parent
-N_CAPTURES = 100_000
+N_CAPTURES = 50_000
 #: Seconds that kernels of the long test take. With 3 its leases are 250 ms and it lasts 6 minutes.
 LONG_S = float(os.environ.get("BALLAST_LONG_KERNEL_S", "0.3"))
 #: How far the quarter may be off. Waking late by a millisecond weighs more in shorter leases.
