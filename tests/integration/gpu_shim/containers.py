@@ -171,7 +171,7 @@ class Scene:
         await self.stop()
 
 
-async def until(holds: Callable[[], bool], within_s: float = 5.0) -> float:
+async def until(holds: Callable[[], bool], within_s: float = 20.0) -> float:
     """Wait until something holds; the seconds that took."""
     began = time.monotonic()
     while not holds():

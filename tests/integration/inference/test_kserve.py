@@ -46,7 +46,7 @@ SERVICES = "/apis/serving.kserve.io/v1beta1/namespaces/team-a/inferenceservices"
 LLM_API = "/apis/serving.kserve.io/v1alpha2/namespaces/team-a"
 CLASS = "serving.kserve.io/autoscalerClass"
 #: How long nothing may be written once everything runs.
-QUIET_S = 60.0
+QUIET_S = 30.0
 
 
 @pytest.fixture
