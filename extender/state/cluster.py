@@ -198,7 +198,7 @@ class ClusterState:
         queues, topologies, budgets = self._queues, self._topologies, self._budgets_left()
         views = queues.department_views, queues.project_views, queues.pool_views
         changes = self._fleet.n_changes, self._workloads.n_changes
-        return changes, views, topologies.levels, budgets
+        return changes, views, queues.pools_by_quota, topologies.levels, budgets
 
     def has_synced(self, kind: type) -> bool:
         """Whether all objects of the kind that there were at the start have been delivered."""

@@ -184,10 +184,7 @@ class Queues:
 
     def views(self) -> Mapping[str, QueueView]:
         """Every department and project, with the weights that are in force."""
-        by_quota = {
-            name for name, pool in self.pools.items() if pool.spec.over_quota_weights == "Disabled"
-        }
-        projects = self.project_views
+        by_quota, projects = self.pools_by_quota, self.project_views
         if by_quota:
             projects = {name: weigh_by_quota(view, by_quota) for name, view in projects.items()}
         views = {**self.department_views, **projects}
@@ -206,6 +203,11 @@ class Queues:
         self.pool_views = _with(self.pool_views, view)
         self._pools_for.clear()
         return before is None or before.spec.node_selector != pool.spec.node_selector
+
+    @property
+    def pools_by_quota(self) -> set[str]:
+        """Node pools in which quotas, and no weights, divide what is over quota."""
+        return {n for n, pool in self.pools.items() if pool.spec.over_quota_weights == "Disabled"}
 
     @property
     def strict_pools(self) -> set[str]:

@@ -64,9 +64,12 @@ class Fleet:
 
     def set_foreign(self, facts: PodFacts) -> None:
         """Take a pod that holds cards of its node without a row."""
-        self.drop_foreign(facts.uid)
+        before = self.foreign.facts.get(facts.uid)
+        version = before.resource_version if before else ""
+        if before != structs.replace(facts, resource_version=version):
+            self.drop_foreign(facts.uid)
+            self._touched.add(facts.node)
         self.foreign.set_pod(facts)
-        self._touched.add(facts.node)
 
     def drop_foreign(self, uid: str) -> None:
         """The pod is gone, or is not foreign any more; nothing happens when it was not."""

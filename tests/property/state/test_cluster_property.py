@@ -257,9 +257,14 @@ class ClusterMachine(RuleBasedStateMachine):
     def put_department(self, quota: int) -> None:
         self.put(department("science").quota(quota).build())
 
-    @rule(name=st.sampled_from(["x", "y"]), zone=st.sampled_from(["", "1", "2"]))
-    def put_pool(self, name: str, zone: str) -> None:
-        self.put((pool(name, zone=zone) if zone else pool(name)).build())
+    @rule(
+        name=st.sampled_from(["x", "y"]),
+        zone=st.sampled_from(["", "1", "2"]),
+        by_quota=st.booleans(),
+    )
+    def put_pool(self, name: str, zone: str, by_quota: bool) -> None:
+        built = pool(name, zone=zone) if zone else pool(name)
+        self.put((built.without_weights() if by_quota else built).build())
 
     @rule(
         name=st.sampled_from(["g", "h"]),

@@ -523,10 +523,12 @@ def scene() -> tuple[Any, ...]:
     held = pod("held").needs(1000).bound("n1").build()
     return (
         project("team-a").build(),
+        pool("default").build(),
         node("n1").gpus(1).build(),
         gpu_node("n1", 1).holds(row(held, whole(0), "bound")).build(),
         held,
         pod("waits").needs(1000).build(),
+        pod("foreign").needs(1000).bound("n1").unledgered().build(),
     )
 
 
@@ -538,6 +540,7 @@ def scene() -> tuple[Any, ...]:
         node("n1").gpus(1).version(9).build(),
         project("team-a").version(9).build(),
         pod("of-others").direct().host("1", "1Gi").build(),
+        pod("foreign").needs(1000).bound("n1").unledgered().version(9).build(),
     ],
 )
 def test_what_no_decision_reads_leaves_the_version_as_it_is(same: Any) -> None:
@@ -559,6 +562,7 @@ def test_what_no_decision_reads_leaves_the_version_as_it_is(same: Any) -> None:
         Upserted(gpu_node("n1", 2).version(9).build()),
         Upserted(project("team-a").quota(4).version(9).build()),
         Upserted(pool("default").spread().build()),
+        Upserted(pool("default").without_weights().build()),
     ],
 )
 def test_what_a_decision_reads_changes_the_version(change: Event) -> None:
