@@ -199,9 +199,11 @@ class Term:
         self._past_use.step(self._plan, replace(self._snapshot, now_s=int(time.time())))
         self._provisioning.start(self._plan)
         now = asyncio.get_running_loop().time()
-        if is_new or self._reports.is_behind or now - self._told_at >= _TELL_AGAIN_S:
+        if is_new:
+            self._told_at = float("-inf")
+        is_due = self._reports.is_behind or now - self._told_at >= _TELL_AGAIN_S
+        if is_due and self._reports.start(self._provisioning.noted(self._plan)):
             self._told_at = now
-            self._reports.start(self._provisioning.noted(self._plan))
 
     async def _decide(self, snapshot: Snapshot) -> Plan:
         self._controller.deciding_since = time.monotonic()

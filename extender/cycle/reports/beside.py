@@ -13,8 +13,8 @@ log = structlog.get_logger(__name__)
 
 
 class Reports:
-    """One report at a time. A plan that comes while one is under way is not reported; the next
-    cycle's is, and says what holds then."""
+    """One report at a time. A plan that comes while one is under way is not reported; a later look
+    reports what holds then."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -25,10 +25,12 @@ class Reports:
         """Whether another look is due soon."""
         return self._reporter.is_behind or self._is_under_way
 
-    def start(self, plan: Plan) -> None:
-        """Report the plan; returns at once."""
-        if not self._is_under_way:
-            self._task = asyncio.create_task(self._report(plan))
+    def start(self, plan: Plan) -> bool:
+        """Report the plan; returns at once, and whether the plan is reported."""
+        if self._is_under_way:
+            return False
+        self._task = asyncio.create_task(self._report(plan))
+        return True
 
     async def close(self) -> None:
         """Give up what is under way: this process leads no more."""

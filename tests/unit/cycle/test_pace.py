@@ -89,6 +89,22 @@ class Office:
             await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_a_plan_that_comes_during_a_report_is_reported_with_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    office, loop, starts = Office(monkeypatch), asyncio.get_running_loop(), []
+
+    def start(*_: Any) -> bool:
+        starts.append(loop.time())
+        return len(starts) > 1
+
+    monkeypatch.setattr("extender.cycle.reports.beside.Reports.start", start)
+    async with office.leading():
+        await asyncio.sleep(4.0)
+    assert len(starts) == 2
+    assert starts[1] - starts[0] <= office.controller.options.tick_s + 1.0
+
+
 async def test_at_rest_a_decision_of_half_a_second_is_made_six_times_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -32,9 +32,9 @@ async def test_a_slow_report_is_not_waited_for_and_no_other_starts_beside_it() -
 
     reports, reporter = reports_of()
     reporter.report.side_effect = slow
-    reports.start(Plan())
+    assert reports.start(Plan())
     await settle()
-    reports.start(Plan())
+    assert not reports.start(Plan())
     await settle()
     assert reporter.report.call_count == 1
     behind = [reports.is_behind]
