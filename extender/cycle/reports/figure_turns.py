@@ -20,21 +20,26 @@ T = TypeVar("T")
 
 
 class NewStatus(Struct, Generic[T], frozen=True):
-    """A status that says something new. `before` is what was written last, at `written_at`."""
+    """A status that says something new. `before` is what was written last; `tried_at` is when a
+    write was last tried, so that one that the API server refuses holds up no other."""
 
     target: T
     status: QueueStatus
     before: QueueStatus | None
-    written_at: float = float("-inf")
+    tried_at: float = float("-inf")
 
 
 def due(new: Sequence[NewStatus[T]], since_last_s: float) -> list[NewStatus[T]]:
     """What to write in a look `since_last_s` after the last one: all that says more than other
-    figures, then other fair shares, then what was written longest ago."""
+    figures. Then every other turn is for another fair share, and the rest for what was written
+    longest ago, so that a share that changes again and again keeps no figure from its turn."""
     at_once = [each for each in new if _says_more(each)]
     figures = [each for each in new if not _says_more(each)]
-    figures.sort(key=lambda each: (not _has_other_shares(each), each.written_at))
-    return at_once + figures[: int(min(MOST_FIGURES, FIGURES_PER_S * since_last_s))]
+    figures.sort(key=lambda each: (not _has_other_shares(each), each.tried_at))
+    n_turns = int(min(MOST_FIGURES, FIGURES_PER_S * since_last_s))
+    n_shares = min((n_turns + 1) // 2, sum(map(_has_other_shares, figures)))
+    others = sorted(figures[n_shares:], key=lambda each: each.tried_at)
+    return at_once + figures[:n_shares] + others[: n_turns - n_shares]
 
 
 def _says_more(new: NewStatus[Any]) -> bool:

@@ -72,8 +72,8 @@ class Reporter:
         self._past_use = past_use
         self._month_used = month_used
         self._seen = Seen()
-        #: What was written last, and when.
-        self._written: dict[tuple[str, str], tuple[msgspec.Struct, float]] = {}
+        #: What was written last, and when a write was last tried.
+        self._written: dict[tuple[str, str], tuple[msgspec.Struct | None, float]] = {}
         self._placed = PlacedConditions(client, state)
         self._events = PodEvents(state, recorder)
         self._own_groups = OwnGroups(client, state, self._events)
@@ -155,8 +155,8 @@ class Reporter:
             if self._is_new(target, status):
                 stored = self._stored(target)
                 before = stored if isinstance(stored, QueueStatus) else None
-                _, written_at = self._written.get(target.key, (None, float("-inf")))
-                new.append(NewStatus(target, status, before, written_at))
+                _, tried_at = self._written.get(target.key, (None, float("-inf")))
+                new.append(NewStatus(target, status, before, tried_at))
         return new
 
     def _queue_statuses(
@@ -220,6 +220,8 @@ class Reporter:
         }
 
     async def _write(self, target: "_Target", status: msgspec.Struct, now: float) -> None:
+        before, _ = self._written.get(target.key, (None, now))
+        self._written[target.key] = before, now
         written = await self._client.merge_patch(
             target.resource,
             target.name,

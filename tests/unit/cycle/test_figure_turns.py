@@ -1,12 +1,25 @@
 """Statuses of queues: conditions at once, figures in turns."""
 
+import asyncio
 from typing import Any
+from unittest.mock import create_autospec
 
+import pytest
+from msgspec import convert
 from msgspec.structs import replace
 
+from extender.api.events import Upserted
 from extender.api.kinds import MonthUse, PoolUse, QueueStatus, QueueSummary
 from extender.api.objects import Condition
+from extender.cycle.past_use import PastUseKeeper
 from extender.cycle.reports.figure_turns import MOST_FIGURES, NewStatus, due
+from extender.cycle.reports.report import Reporter
+from extender.kube.client import Client
+from extender.kube.errors import RequestRefused
+from extender.kube.recorder import EventRecorder
+from extender.policy.plan import Plan, QueueShare
+from extender.state.cluster import ClusterState
+from tests.support.builders import project
 
 BEFORE = QueueStatus(
     gpu=QueueSummary(quota="4", allocated="1"),
@@ -42,5 +55,51 @@ def test_what_programs_act_on_waits_for_no_turn() -> None:
 def test_another_fair_share_comes_before_other_figures() -> None:
     """The extender admits pods without a gate by it."""
     new = [NewStatus("figures", FIGURES, BEFORE)] * 10
-    new.append(NewStatus("share", pool(fair_share="3"), BEFORE, written_at=9.0))
+    new.append(NewStatus("share", pool(fair_share="3"), BEFORE, tried_at=9.0))
     assert due(new, 0.1)[0].target == "share"
+
+
+def test_fair_shares_that_change_with_every_look_leave_figures_their_turns() -> None:
+    tried_at = dict.fromkeys(range(60), 0.0)
+    for second in range(1, 13):
+        statuses = (pool(fair_share=str(second)) if at < 30 else FIGURES for at in tried_at)
+        new = [
+            NewStatus(at, status, BEFORE, tried_at[at])
+            for at, status in enumerate(statuses)
+            if at < 30 or not tried_at[at]
+        ]
+        tried_at.update((each.target, float(second)) for each in due(new, 1.0))
+    assert all(tried_at.values())
+
+
+def test_fair_shares_take_the_turns_that_no_figures_need() -> None:
+    new: list[NewStatus[object]] = [
+        NewStatus(at, pool(fair_share="3"), BEFORE, float(at)) for at in range(20)
+    ]
+    new.append(NewStatus("figures", FIGURES, BEFORE, 5.5))
+    assert [each.target for each in due(new, 1.0)] == [0, 1, 2, 3, 4, 5, "figures", 6, 7, 8]
+
+
+@pytest.mark.looptime
+async def test_statuses_that_the_api_server_refuses_hold_up_no_others() -> None:
+    names = [f"p{number:02}" for number in range(24)]
+    state, client = ClusterState(), create_autospec(Client, instance=True)
+    for name in names:
+        state.apply(Upserted(project(name).build()))
+    written: list[str] = []
+
+    async def patch(_kind: Any, name: str, body: dict[str, Any], **_: Any) -> Any:
+        if len(written) >= len(names) and name < "p12":
+            raise RequestRefused("a policy refuses it")
+        written.append(name)
+        known = state.projects[name]
+        return replace(known, status=convert(body["status"], QueueStatus))
+
+    client.merge_patch.side_effect = patch
+    recorder = create_autospec(EventRecorder, instance=True)
+    reporter = Reporter(client, state, recorder, PastUseKeeper(state), lambda _: None)
+    for milli in (0, 500, 500, 500):
+        shares = {(name, "default"): QueueShare(requested=(milli, 0, 0)) for name in names}
+        await reporter.report(Plan(shares=shares))
+        await asyncio.sleep(1.0)
+    assert sorted(written[len(names) :]) == names[12:]
