@@ -8,7 +8,11 @@ from extender.cycle.pool_metrics import PoolMetrics
 from extender.cycle.queue_metrics import QueueMetrics
 from extender.cycle.replica_metrics import ReplicaMetrics
 
-CYCLES = Counter("ballast_control_cycles", "Cycles that ended, by result.", ["result"])
+CYCLES = Counter(
+    "ballast_control_cycles",
+    "Cycles that ended, by result; `unchanged`: mended and reported, with nothing to decide anew.",
+    ["result"],
+)
 CYCLE_SECONDS = Histogram(
     "ballast_control_cycle_duration_seconds",
     "Time of one cycle, by part.",

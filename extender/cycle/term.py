@@ -120,7 +120,7 @@ class Term:
             try:
                 is_decided = await self._cycle()
                 failures = 0
-                metrics.CYCLES.labels("done").inc(is_decided)
+                metrics.CYCLES.labels("done" if is_decided else "unchanged").inc()
             except* NotLeading:
                 is_over = True
             except* KubeError as errors:

@@ -56,7 +56,7 @@ CYCLE_S: Final = 1.0
 _NODES: Final = GpuNodes(N_NODES)
 _ROLE: Final = _NODES.prefix
 _RELEASED: Final = "ballast_control_released_pods_total"
-_CYCLES: Final = "ballast_control_cycles_total"
+_CYCLES: Final = "ballast_control_cycle_duration_seconds_count decide"
 _CYCLE_S: Final = "ballast_control_cycle_duration_seconds_sum"
 
 

@@ -36,7 +36,8 @@ CASES: dict[str, tuple[Series, Series]] = {
             'ballast_control_cycles_total{result="failed"}': "0+5x120",
         },
         {
-            'ballast_control_cycles_total{result="done"}': "0+10x120",
+            'ballast_control_cycles_total{result="done"}': "0+2x120",
+            'ballast_control_cycles_total{result="unchanged"}': "0+28x120",
             'ballast_control_cycles_total{result="failed"}': "0+1x120",
         },
     ),

@@ -10,6 +10,7 @@ import pytest
 
 from extender.api.events import Event, Removed, Upserted
 from extender.api.objects import Namespace, ObjectMeta, Pod
+from extender.cycle import metrics
 from extender.cycle.controller import Controller, ControlOptions
 from extender.cycle.decision import timed_decision
 from extender.cycle.pace import LONGEST_S, Pace
@@ -41,6 +42,12 @@ def test_without_a_change_a_pause_follows_that_grows_with_what_a_decision_costs(
     assert pace.is_due("changed", 10.0)
     assert pace.is_due("as it is", 10.0 + pause_s)
     assert not pace.is_due("as it is", 9.9 + pause_s)
+
+
+def cycles() -> tuple[float, float]:
+    """How many cycles decided, and how many had nothing to decide anew."""
+    done, unchanged = (metrics.CYCLES.labels(each) for each in ("done", "unchanged"))
+    return done._value.get(), unchanged._value.get()
 
 
 class Office:
@@ -108,13 +115,15 @@ async def test_a_plan_that_comes_during_a_report_is_reported_with_the_next_look(
 async def test_at_rest_a_decision_of_half_a_second_is_made_six_times_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    office = Office(monkeypatch)
+    office, before = Office(monkeypatch), cycles()
     async with office.leading():
         for number in range(600):
             seen = pod("waits").needs(1000).version(number + 2).told("NoQuota").build()
             office.controller._deliver(Upserted(seen))
             await asyncio.sleep(0.1)
     assert office.n_decisions in (6, 7)
+    n_decided, n_unchanged = (now - then for now, then in zip(cycles(), before, strict=True))
+    assert (n_decided, n_unchanged > n_decided) == (office.n_decisions, True)
 
 
 @pytest.mark.parametrize(
