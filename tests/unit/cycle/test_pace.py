@@ -126,6 +126,26 @@ async def test_at_rest_a_decision_of_half_a_second_is_made_six_times_a_minute(
     assert (n_decided, n_unchanged > n_decided) == (office.n_decisions, True)
 
 
+async def test_a_model_that_takes_long_to_look_at_is_looked_at_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    office, clock, looks = Office(monkeypatch), [0.0], 0
+
+    def version() -> object:
+        nonlocal looks
+        looks += 1
+        clock[0] += 0.1
+        return "as it is"
+
+    monkeypatch.setattr(office.controller.state, "version", version)
+    monkeypatch.setattr("extender.cycle.controller.time.thread_time", lambda: clock[0])
+    waiting = asyncio.create_task(office.controller.wait_for_change("as it is", 10.0))
+    while not waiting.done():
+        office.controller._deliver(Upserted(pod("waits").needs(1000).build()))
+        await asyncio.sleep(0.01)
+    assert looks in range(40, 51)
+
+
 @pytest.mark.parametrize(
     "change",
     [
