@@ -13,26 +13,25 @@ from typing import Final, NamedTuple
 from tests.faults.load import DOWN
 from tests.faults.stage import NotDoneError, Stage
 
-#: Writes of the controller that leads and of the extender which the load brings about.
-CONTROL_WRITES: Final = (
-    "PATCH leases",
-    "PATCH gpunodes",
-    "PATCH pods",
-    "PATCH pods/status",
-    "POST pods/eviction",
-    "PATCH nodes/status",
-    "PATCH gpuprojects/status",
-    "PATCH gpudepartments/status",
-    "PATCH gpunodepools/status",
-    "PATCH gpupodgroups/status",
-    "POST gpupodgroups",
-    "DELETE gpupodgroups",
-    "PATCH gpuusages",
-    "POST events",
-)
-SERVE_WRITES: Final = ("POST pods/binding",)
-#: The first write of a life, one after it, and one in the middle of a gang.
-TIMES: Final = (1, 2, 5)
+#: Which writes of its life end a program, by how soon the load brings them about: 2 to 300 of each
+#: a minute.
+OFTEN: Final = (1, 2, 5, 10)
+SOMETIMES: Final = (1, 2)
+SELDOM: Final = (1,)
+CONTROL_WRITES: Final = {
+    "PATCH leases": OFTEN,
+    "PATCH gpunodes": OFTEN,
+    "PATCH pods": OFTEN,
+    "PATCH gpuprojects/status": OFTEN,
+    "PATCH gpudepartments/status": OFTEN,
+    "PATCH gpuusages": OFTEN,
+    "POST events": SOMETIMES,
+    "POST pods/eviction": SOMETIMES,
+    "PATCH gpupodgroups/status": SOMETIMES,
+    "POST gpupodgroups": SELDOM,
+    "PATCH pods/status": SELDOM,
+}
+SERVE_WRITES: Final = {"POST pods/binding": OFTEN}
 SIDES: Final = ("before", "after")
 #: How long the fault goes on, which is less than a gang may be incomplete; and how long a program
 #: may need to start and reach a point.
@@ -52,11 +51,11 @@ class Point(NamedTuple):
 
 
 POINTS: Final = tuple(
-    Point(of, f"{side} {write}:{time}")
+    Point(of, f"{side} {write}:{nth}")
     for of, writes in (("control", CONTROL_WRITES), ("serve", SERVE_WRITES))
-    for write in writes
+    for write, times in writes.items()
     for side in SIDES
-    for time in TIMES
+    for nth in times
 )
 #: Each program and what its points are called.
 CRASHING: Final = {"control": "control", "other": "control", "serve": "serve"}
