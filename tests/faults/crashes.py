@@ -37,6 +37,8 @@ SIDES: Final = ("before", "after")
 #: may need to start and reach a point.
 CRASHING_S: Final = 25.0
 REACHED_S: Final = 8.0
+#: How long the extender works between two crashes, since it has few of the points.
+WORKS_S: Final = 10.0
 POLL_S: Final = 0.05
 
 
@@ -71,8 +73,7 @@ async def crash_at_writes(stage: Stage, random: Random) -> str:
                 loops.create_task(_crash(stage, random, name, ends_s))
     finally:
         for name in CRASHING:
-            await asyncio.to_thread(stage.kill, name)
-            await asyncio.to_thread(stage.start, name)
+            await _start_unarmed(stage, name)
     n_crashes = stage.crashes.total() - before
     if not n_crashes:
         raise NotDoneError("no program reached its point")
@@ -87,6 +88,9 @@ async def _crash(stage: Stage, random: Random, name: str, ends_s: float) -> None
         await asyncio.to_thread(stage.start_armed, name, point.failpoint)
         if await _has_ended(stage, name, ends_s):
             stage.crashes[str(point)] += 1
+        if name == "serve":
+            await _start_unarmed(stage, name)
+            await asyncio.sleep(WORKS_S)
 
 
 async def _has_ended(stage: Stage, name: str, ends_s: float) -> bool:
@@ -100,3 +104,8 @@ async def _has_ended(stage: Stage, name: str, ends_s: float) -> bool:
                     break
             gives_up_s += 1.0
     return not stage.programs[name].is_alive
+
+
+async def _start_unarmed(stage: Stage, name: str) -> None:
+    await asyncio.to_thread(stage.kill, name)
+    await asyncio.to_thread(stage.start, name)

@@ -33,7 +33,7 @@ class _Stage:
         return "control"
 
     def kill(self, name: str) -> None:
-        del self.failpoints[name]
+        self.failpoints.pop(name, None)
 
     def start(self, name: str) -> None:
         self.programs[name].is_alive = True
@@ -43,6 +43,7 @@ class _Stage:
 def stage(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
     monkeypatch.setattr(crashes, "CRASHING_S", 0.5)
     monkeypatch.setattr(crashes, "REACHED_S", 0.05)
+    monkeypatch.setattr(crashes, "WORKS_S", 0.05)
     return _Stage(reaches=request.param)
 
 
