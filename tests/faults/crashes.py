@@ -6,6 +6,7 @@ started. The points that were tried least come first, so that all get their turn
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import Final, NamedTuple
@@ -33,13 +34,15 @@ CONTROL_WRITES: Final = {
 }
 SERVE_WRITES: Final = {"POST pods/binding": OFTEN}
 SIDES: Final = ("before", "after")
-#: How long the fault goes on, which is less than a gang may be incomplete; and how long a program
-#: may need to start and reach a point.
+#: How long the fault goes on: less than a gang may be incomplete.
 CRASHING_S: Final = 25.0
-REACHED_S: Final = 8.0
+#: On a busy machine a start alone may take longer: without a crash the fault goes on for so long.
+FIRST_CRASH_S: Final = 90.0
+#: How long a controller leads before it gives a point up.
+REACHED_S: Final = 5.0
 #: How long the extender works between two crashes, since it has few of the points.
 WORKS_S: Final = 10.0
-POLL_S: Final = 0.05
+POLL_S: Final = 0.3
 
 
 class Point(NamedTuple):
@@ -66,11 +69,16 @@ CRASHING: Final = {"control": "control", "other": "control", "serve": "serve"}
 async def crash_at_writes(stage: Stage, random: Random) -> str:
     """For some time both controllers and the extender crash again and again, at their writes."""
     before = stage.crashes.total()
-    ends_s = time.monotonic() + CRASHING_S
+    began_s = time.monotonic()
+
+    def goes_on() -> bool:
+        is_without = stage.crashes.total() == before
+        return time.monotonic() < began_s + (FIRST_CRASH_S if is_without else CRASHING_S)
+
     try:
         async with asyncio.TaskGroup() as loops:
             for name in CRASHING:
-                loops.create_task(_crash(stage, random, name, ends_s))
+                loops.create_task(_crash(stage, random, name, goes_on))
     finally:
         for name in CRASHING:
             await _start_unarmed(stage, name)
@@ -80,30 +88,37 @@ async def crash_at_writes(stage: Stage, random: Random) -> str:
     return f"{n_crashes} crashes"
 
 
-async def _crash(stage: Stage, random: Random, name: str, ends_s: float) -> None:
+async def _crash(stage: Stage, random: Random, name: str, goes_on: Callable[[], bool]) -> None:
     points = [point for point in POINTS if point.of == CRASHING[name]]
-    while time.monotonic() < ends_s:
+    while goes_on():
         point = min(points, key=lambda each: (stage.armed[str(each)], random.random()))
         stage.armed[str(point)] += 1
         await asyncio.to_thread(stage.start_armed, name, point.failpoint)
-        if await _has_ended(stage, name, ends_s):
+        if await _has_ended(stage, name, goes_on):
             stage.crashes[str(point)] += 1
         if name == "serve":
             await _start_unarmed(stage, name)
             await asyncio.sleep(WORKS_S)
 
 
-async def _has_ended(stage: Stage, name: str, ends_s: float) -> bool:
-    """Whether the program reached its point; a controller that waits to lead has all the time."""
-    gives_up_s = time.monotonic() + REACHED_S
-    while stage.programs[name].is_alive and time.monotonic() < ends_s:
+async def _has_ended(stage: Stage, name: str, goes_on: Callable[[], bool]) -> bool:
+    """Whether the program reached its point; a controller gives up when it has led for some time
+    without. How long it takes to start and to lead says nothing."""
+    program, left_s = stage.programs[name], REACHED_S
+    first = await _term(stage)
+    while program.is_alive and goes_on() and left_s > 0:
         await asyncio.sleep(POLL_S)
-        if time.monotonic() > gives_up_s:
-            with suppress(*DOWN):
-                if name == "serve" or await asyncio.to_thread(stage.leader) == name:
-                    break
-            gives_up_s += 1.0
-    return not stage.programs[name].is_alive
+        term = await _term(stage)
+        if term != first and term.startswith(f"{name} "):
+            left_s -= POLL_S
+    return not program.is_alive
+
+
+async def _term(stage: Stage) -> str:
+    """The name of the controller that leads, and the number of its term; empty if not known."""
+    with suppress(*DOWN):
+        return await asyncio.to_thread(stage.term)
+    return ""
 
 
 async def _start_unarmed(stage: Stage, name: str) -> None:

@@ -114,9 +114,13 @@ class Stage:
 
     def leader(self) -> str:
         """The name of the controller that holds the Lease."""
+        return self.term().split()[0]
+
+    def term(self) -> str:
+        """The name of the controller that holds the Lease, and how often it was taken."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
-        holder: str = self.admin.get(f"{path}/ballast-control")["spec"].get("holderIdentity", "")
-        return holder
+        spec = self.admin.get(f"{path}/ballast-control")["spec"]
+        return f"{spec.get('holderIdentity') or '-'} {spec['leaseTransitions']}"
 
     # -- one program, ours or not -----------------------------------------------------------------
 

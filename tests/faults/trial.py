@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -173,6 +174,7 @@ class Trial:
 
     async def _miss(self, kind: str, what: str, *details: str) -> None:
         """Count a miss, and keep what a developer needs to find its cause."""
+        what += f", at a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"
         self.tally.misses.append(f"seed {self._seed}, {kind}: {what}: {details[0]}")
         kept = await asyncio.to_thread(self._stage.keep, f"seed-{self._seed}")
         self._say(kind, "\n  ".join([f"MISS: {what}; kept in {kept}", *details]))

@@ -24,13 +24,16 @@ class _Stage:
         self.armed: Counter[str] = Counter()
         self.failpoints: dict[str, str] = {}
         self._reaches = reaches
+        self._n_terms = 0
 
     def start_armed(self, name: str, failpoint: str) -> None:
         self.failpoints[name] = failpoint
         self.programs[name].is_alive = not self._reaches
 
-    def leader(self) -> str:
-        return "control"
+    def term(self) -> str:
+        """The first controller takes the Lease anew at each look."""
+        self._n_terms += 1
+        return f"control {self._n_terms}"
 
     def kill(self, name: str) -> None:
         self.failpoints.pop(name, None)
@@ -42,8 +45,10 @@ class _Stage:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
     monkeypatch.setattr(crashes, "CRASHING_S", 0.5)
+    monkeypatch.setattr(crashes, "FIRST_CRASH_S", 0.5)
     monkeypatch.setattr(crashes, "REACHED_S", 0.05)
     monkeypatch.setattr(crashes, "WORKS_S", 0.05)
+    monkeypatch.setattr(crashes, "POLL_S", 0.01)
     return _Stage(reaches=request.param)
 
 
