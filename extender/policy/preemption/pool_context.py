@@ -1,6 +1,7 @@
 """What all requests of one node pool share while victims are selected: candidates, costs, and what
 is known to fit nowhere."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.api.demand import Demand
@@ -11,6 +12,7 @@ from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import Eligibility
 from extender.policy.preemption.node_costs import NodeCosts
 from extender.policy.preemption.rule import PreemptionRule
+from extender.policy.queues.queue import Queue
 from extender.policy.session import Session
 from extender.policy.workloads.pod_classes import Shape
 
@@ -19,12 +21,13 @@ _CostKey = tuple[bool, Demand, int, int]
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a rule: its terms, without moves and with them, costs, and what failed."""
+    """What is known of a rule: its terms, without moves and with them, costs, and what failed: for
+    any queue (None), or for a queue because of limits of it and those above it."""
 
     eligibility: Eligibility
     moving: Eligibility
     costs: dict[_CostKey, NodeCosts] = field(default_factory=dict)
-    failed: list[Shape] = field(default_factory=list)
+    failed: dict[Queue | None, list[Shape]] = field(default_factory=dict)
 
 
 class PoolContext:
@@ -49,9 +52,16 @@ class PoolContext:
         self.forget_failures()
         self.forget_costs()
 
-    def failed(self, rule: PreemptionRule) -> list[Shape]:
-        """Shapes for which no plan was found by the rule; the caller adds to it."""
-        return (self._known.get(rule) or self._learn(rule)).failed
+    def has_failed(self, rule: PreemptionRule, leaf: Queue, shapes: Sequence[Shape]) -> bool:
+        """Whether no plan was found by the rule for a pod that asks for no more than one of
+        these."""
+        failed = (self._known.get(rule) or self._learn(rule)).failed
+        known = [*failed.get(None, ()), *failed.get(leaf, ())] if failed else ()
+        return any(shape.is_no_easier_than(each) for each in known for shape in shapes)
+
+    def note_failure(self, rule: PreemptionRule, leaf: Queue | None, shape: Shape) -> None:
+        """No plan was found by the rule: for any queue, or for `leaf` because of its limits."""
+        self._known[rule].failed.setdefault(leaf, []).append(shape)
 
     def forget_failures(self) -> None:
         """Something was released: what had no plan may have one."""

@@ -31,7 +31,7 @@ _FEW_PODS: Final = 32
 
 class Search:
     """One request's way to a plan. `was_forbidden`: there was one, but the rule does not allow
-    it."""
+    it; `was_over_limit`: a limit does not."""
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Search:
         self.rule = rule
         self.can_move = can_move
         self.was_forbidden = False
+        self.was_over_limit = False
         self.solution = Solution(context, request, rule)
         self.statement = self.solution.statement
         self._clearing = NodeClearing(context, self.statement, request, rule)
@@ -102,7 +103,10 @@ class Search:
         """Whether there is a plan of this kind; if not, the caller undoes what was tried."""
         self._clearing.with_moves = with_moves
         eligibility = self._clearing.eligibility
-        if not self._place_all() or not meet_limits(self.request.leaf, self.statement, eligibility):
+        if not self._place_all():
+            return False
+        if not meet_limits(self.request.leaf, self.statement, eligibility):
+            self.was_over_limit = True
             return False
         if not self.solution.fill_back(self.solution, with_moves=with_moves).run():
             return False

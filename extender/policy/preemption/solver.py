@@ -5,7 +5,8 @@ victim moves if the rule allows it and there is another place; otherwise it is e
 complete solution becomes part of the plan, else the simulation is rolled back.
 
 A request that cannot be served is recognized before the search from sums, or from the nodes one by
-one. The answer is remembered by rule and shape until a pod releases something that is not used.
+one. The answer is remembered by rule and shape until a pod releases something that is not
+used; what a limit forbids, for the queue that it binds alone.
 """
 
 from array import array
@@ -53,10 +54,8 @@ class Solver:
     def solve(self, request: PreemptionRequest, rule: PreemptionRule) -> Solution | None:
         """A solution that the simulation holds, or None and nothing held."""
         self._watch_reservation()
-        failed_shapes = self.context.failed(rule)
-        for failed in failed_shapes:
-            if any(shape.is_no_easier_than(failed) for shape in request.shapes):
-                return None
+        if self.context.has_failed(rule, request.leaf, request.shapes):
+            return None
         can_move = rule.can_move and self.context.find_moves()
         if not can_move and not rule.can_evict:
             return None
@@ -64,7 +63,8 @@ class Solver:
         if self._could(search) and search.run():
             return search.solution
         if request.is_alike and not search.was_forbidden:
-            failed_shapes.append(request.shapes[0])
+            leaf = request.leaf if search.was_over_limit else None
+            self.context.note_failure(rule, leaf, request.shapes[0])
         return None
 
     def commit(self, solution: Solution) -> Pending | None:
