@@ -62,6 +62,7 @@ _RuleKey = tuple[
     bool,
     bool,
     tuple[Queue, _Precedence] | None,
+    tuple[int, ...],
 ]
 
 #: A floor above what any queue holds.
@@ -146,13 +147,15 @@ class _Reclaim:
         self, preemptor: _Preemptor, inside: Queue | None, *, is_for_host: bool = False
     ) -> "_ReclaimRule":
         leaf = preemptor.leaf
-        # A queue above its quota in something could be its own victim, so it is told from others.
+        # A queue above its quota in something could be its own victim, so it is told from others;
+        # and so are queues of another rank or weight, by which `_has_more` goes.
         is_above = any(map(gt, leaf.allocated, leaf.quota))
         own = leaf if is_above else None
         precedence = preemptor.precedence
         key = (
             *(leaf.parent, own, preemptor.surplus, inside, preemptor.is_for_gpu, is_for_host),
             None if precedence is None else (leaf.project, precedence),
+            (leaf.figures.rank, *(each.weight for each in leaf.figures.figures)),
         )
         rule = self._rules.get(key)
         if rule is None:
