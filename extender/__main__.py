@@ -177,7 +177,7 @@ def serve(allowed_client: tuple[str, ...], **given: str) -> None:
 )
 def control(identity: str, metrics_listen: str, **given: Any) -> None:
     """Decide what runs: the fair-share cycle, one leader at a time."""
-    from extender.cycle.controller import ControlOptions  # noqa: PLC0415
+    from extender.cycle.replica import ControlOptions  # noqa: PLC0415
     from extender.kube.anew import run_anew  # noqa: PLC0415
 
     options = ControlOptions(identity=_identity(identity), **given)

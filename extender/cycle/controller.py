@@ -6,105 +6,39 @@ Every replica watches and keeps a warm model; only the leader's loop, `extender.
 import asyncio
 import gc
 import time
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import structlog
 
-from extender.api.events import Event
-from extender.api.kinds import GpuNode
-from extender.api.names import LEASE_NAME, SYSTEM_NAMESPACE
-from extender.api.objects import Pod
+from extender.api.names import LEASE_NAME
 from extender.cycle import metrics
-from extender.cycle.keepers.namespaces import NamespaceKeeper
+from extender.cycle.replica import ControlOptions, Replica
 from extender.cycle.term import Term
 from extender.kube.client import Client
 from extender.kube.election import Election, Leadership, terms_of
-from extender.kube.recorder import EventRecorder
-from extender.kube.reflector import Reflector
-from extender.kube.resources import MODEL, NAMESPACES
-from extender.kube.served import served_devices
-from extender.state.cluster import ClusterState
 from extender.usage.books import PERIOD_S
 from extender.usage.integral import DAY_S
-from extender.usage.meter import KEPT_S, UsageMeter
+from extender.usage.meter import KEPT_S
 
 #: Between two looks of a replica that does not lead.
 _WARM_EVERY_S: Final = 30.0
-#: A decision that takes longer than this has no end: its budget is a second of CPU time.
-_DECIDES_WITHIN_S: Final = 120.0
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True, frozen=True)
-class ControlOptions:
-    """How the controller runs. Seconds; `identity` must be this process's alone."""
-
-    identity: str
-    kubeconfig: str = ""
-    namespace: str = SYSTEM_NAMESPACE
-    lease_duration_s: float = 15.0
-    bind_timeout_s: float = 30.0
-    #: Time alone can call for a repair (timeouts), or change a decision: look at least this often.
-    tick_s: float = 2.0
-    #: A cycle follows another after this at the earliest, so that bursts become one batch.
-    gap_s: float = 0.02
-    #: CPU time to decide in one cycle; what is left over comes first in the next.
-    cycle_budget_s: float = 1.0
-    #: Time between two writes of the usage books.
-    usage_period_s: float = PERIOD_S
-
-
-class Controller:
-    """The brain of one replica."""
+class Controller(Replica):
+    """A replica that takes part in the election, and decides while it leads."""
 
     def __init__(self, reader: Client, writer: Client, options: ControlOptions) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._options = options
-        self.state = ClusterState()
-        self.meter = UsageMeter(self.state.user_of)
-        self._wake = asyncio.Event()
-        self._is_hurried = False
-        self._recorder = EventRecorder(writer, options.identity)
-        self._reflector_of: dict[type, Reflector[Any]] = {
-            resource.kind: Reflector(reader, resource, self._deliver, ends_on_restore=True)
-            for resource in MODEL
-        }
-        self._reflectors = list(self._reflector_of.values())
+        super().__init__(reader, writer, options)
         self._is_leading = False
-        #: Since when a decision is under way, on the monotonic clock.
-        self.deciding_since: float | None = None
-        self._namespaces = NamespaceKeeper(self._hurry)
-        self._reflectors.append(Reflector(reader, NAMESPACES, self._namespaces.deliver))
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the model holds all there was at the start."""
-        return all(self.state.has_synced(resource.kind) for resource in MODEL)
-
-    def is_alive(self) -> bool:
-        """Whether decisions come to an end. While one hangs, the Lease is renewed all the same, so
-        no other replica would ever take over."""
-        since = self.deciding_since
-        return since is None or time.monotonic() - since < _DECIDES_WITHIN_S
-
-    def note_sizes(self) -> None:
-        """Bring the gauges of the model's size up to date."""
-        metrics.CACHE_SIZE.labels("nodes").set(len(self.state.gpu_nodes))
-        metrics.CACHE_SIZE.labels("workloads").set(len(self.state.workloads()))
 
     async def run(self) -> None:
         """Watch, take part in the election, and decide while leading; ends by cancellation."""
         options = self._options
         terms = terms_of(options.lease_duration_s)
         election = Election(self._reader, options.namespace, LEASE_NAME, options.identity, **terms)
-        for resource in await served_devices(self._reader):
-            self._reflectors.append(
-                Reflector(self._reader, resource, self._deliver, ends_on_restore=True)
-            )
+        await self.find_devices()
         async with asyncio.TaskGroup() as tasks:
             for reflector in self._reflectors:
                 tasks.create_task(reflector.run())
@@ -140,13 +74,6 @@ class Controller:
             self._is_leading = False
             metrics.end_term()
 
-    async def read_live(self) -> None:
-        """Take ledgers and pods as they are now: a watch may lag, after a freeze above all.
-
-        The reflectors list, so that they also notice when what was listed is gone.
-        """
-        await asyncio.gather(*(self._reflector_of[each].relist() for each in (GpuNode, Pod)))
-
     async def _forget_use(self) -> None:
         """Keep no more of what was held than a new leader may have to book. A leader forgets what
         it has booked; what it cannot book for a day is given up."""
@@ -154,53 +81,3 @@ class Controller:
             await asyncio.sleep(PERIOD_S)
             kept_s = DAY_S if self._is_leading else KEPT_S
             self.meter.forget(int(time.time()) - kept_s)
-
-    def _deliver(self, event: Event) -> None:
-        self.state.apply(event)
-        self._wake.set()
-        self.meter.observe(event, int(time.time()))
-
-    # What a term of office needs of the controller.
-
-    @property
-    def options(self) -> ControlOptions:
-        """How it was told to run."""
-        return self._options
-
-    @property
-    def client(self) -> Client:
-        """The client for fenced writes."""
-        return self._writer
-
-    @property
-    def namespaces(self) -> NamespaceKeeper:
-        """What keeps the label of projects' namespaces."""
-        return self._namespaces
-
-    @property
-    def recorder(self) -> EventRecorder:
-        """Where events go."""
-        return self._recorder
-
-    async def wait_for_change(self, version: object, timeout_s: float) -> None:
-        """Until a decision would read something else than at `version`, the label of a namespace
-        has changed, or the time is up.
-
-        After an event the model is looked at for a third of one core's time at most: a gang of
-        10,000 pods is made anew whenever one of its pods says something.
-        """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                while not self._is_hurried:
-                    started_s = time.thread_time()
-                    if self.state.version() != version:
-                        break
-                    rest_s = max(self._options.gap_s, 2 * (time.thread_time() - started_s))
-                    self._wake.clear()
-                    await self._wake.wait()
-                    await asyncio.sleep(rest_s)
-        self._is_hurried = False
-
-    def _hurry(self) -> None:
-        self._is_hurried = True
-        self._wake.set()

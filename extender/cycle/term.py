@@ -9,7 +9,7 @@ logged, counted and followed by another.
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import structlog
 
@@ -28,6 +28,7 @@ from extender.cycle.pod_events import PodEvents
 from extender.cycle.pods.releaser import Releaser
 from extender.cycle.pods.writer import PodWriter
 from extender.cycle.recovery.repair import Recovery
+from extender.cycle.replica import Replica
 from extender.cycle.reports.beside import Reports
 from extender.cycle.reports.report import STATUS_PERIOD_S, Reporter
 from extender.cycle.stage_turns import StageTurns
@@ -36,9 +37,6 @@ from extender.ledger.writer import Ledger
 from extender.policy.plan import Plan, Settings
 from extender.state.snapshot import Snapshot
 from extender.usage.books import UsageBooks
-
-if TYPE_CHECKING:
-    from extender.cycle.controller import Controller
 
 #: Epochs are lease transitions times this, plus the cycle's number: years of cycles, and below 2^53
 #: for as many terms as there are minutes in 17 years. A term that has used all of them ends.
@@ -54,15 +52,15 @@ log = structlog.get_logger(__name__)
 class Term:
     """One unbroken time of leading."""
 
-    def __init__(self, controller: "Controller", transitions: int) -> None:
-        state, client = controller.state, controller.client
-        self._controller = controller
+    def __init__(self, replica: Replica, transitions: int) -> None:
+        state, client = replica.state, replica.client
+        self._replica = replica
         self._state = state
         self._first_epoch = transitions * EPOCHS_PER_LEADER
         self._number = 0
         self._has_read_live = False
         self._cut: frozenset[str] = frozenset()
-        self._pace = Pace(controller.options.tick_s)
+        self._pace = Pace(replica.options.tick_s)
         self._version: object = None
         self._told_at = float("-inf")
         #: The last plan, as far as it was carried out, and what it was decided on.
@@ -77,22 +75,20 @@ class Term:
         self._recovery = Recovery(
             state,
             pods,
-            controller.recorder,
-            controller.options.bind_timeout_s,
+            replica.recorder,
+            replica.options.bind_timeout_s,
             self._releaser.in_release,
         )
-        self._unledgered = UnledgeredKeeper(state, pods, controller.recorder)
-        self._evictor = Evictor(state, pods, controller.recorder, controller.meter)
+        self._unledgered = UnledgeredKeeper(state, pods, replica.recorder)
+        self._evictor = Evictor(state, pods, replica.recorder, replica.meter)
         ledger = Ledger(client, state.gpu_node)
         self._committer = Committer(state, ledger, self._releaser, self._evictor)
         self._volumes = VolumeReader(client, state)
         self._past_use = PastUseKeeper(state)
-        self._books = UsageBooks(client, controller.meter, controller.options.usage_period_s)
-        reporter = Reporter(
-            client, state, controller.recorder, self._past_use, self._books.month_used
-        )
+        self._books = UsageBooks(client, replica.meter, replica.options.usage_period_s)
+        reporter = Reporter(client, state, replica.recorder, self._past_use, self._books.month_used)
         self._reports = Reports(reporter)
-        ungated = UngatedPods(state, pods, PodEvents(state, controller.recorder))
+        ungated = UngatedPods(state, pods, PodEvents(state, replica.recorder))
         self._provisioning = ProvisioningKeeper(client, state, ungated)
 
     async def run(self) -> None:
@@ -114,7 +110,7 @@ class Term:
 
     async def _cycles(self) -> None:
         failures = 0
-        options = self._controller.options
+        options = self._replica.options
         while True:
             is_over = is_decided = False
             try:
@@ -141,7 +137,7 @@ class Term:
             await asyncio.sleep(max(options.gap_s, rest_s, min(5.0, 0.2 * failures)))
             if not self._cut:
                 pause_s = STATUS_PERIOD_S if self._reports.is_behind else options.tick_s
-                await self._controller.wait_for_change(self._version, pause_s)
+                await self._replica.wait_for_change(self._version, pause_s)
 
     async def _cycle(self) -> bool:
         """Mend, decide where that is due, and report; whether it decided."""
@@ -162,13 +158,11 @@ class Term:
 
     async def _mend(self) -> None:
         if not self._has_read_live:
-            await self._controller.read_live()
+            await self._replica.read_live()
             self._has_read_live = True
         with _timed("inventory"):
             await self._inventory.keep()
-            await self._controller.namespaces.keep(
-                self._controller.client, self._state.listed_namespaces
-            )
+            await self._replica.namespaces.keep(self._replica.client, self._state.listed_namespaces)
             await self._volumes.keep()
             await self._unledgered.keep()
         with _timed("recovery"):
@@ -206,14 +200,14 @@ class Term:
             self._told_at = now
 
     async def _decide(self, snapshot: Snapshot) -> Plan:
-        self._controller.deciding_since = time.monotonic()
+        self._replica.deciding_since = time.monotonic()
         try:
-            budget_s = self._controller.options.cycle_budget_s
+            budget_s = self._replica.options.cycle_budget_s
             plan, took_s = await asyncio.to_thread(
                 timed_decision, snapshot, self._settings(), budget_s
             )
         finally:
-            self._controller.deciding_since = None
+            self._replica.deciding_since = None
         self._computed_s += took_s
         return plan
 

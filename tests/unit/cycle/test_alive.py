@@ -7,7 +7,8 @@ import aiohttp
 import pytest
 
 from extender.cycle import term as program
-from extender.cycle.controller import Controller, ControlOptions
+from extender.cycle.controller import Controller
+from extender.cycle.replica import ControlOptions
 from extender.cycle.term import Term
 from extender.http.app import build_observation_app
 from extender.http.server import Address, Listener

@@ -12,11 +12,12 @@ from extender.api.events import Removed, Synced, Upserted
 from extender.api.kinds import GpuNode, GpuNodeSpec, Row
 from extender.api.objects import Node, Pod
 from extender.cycle.commit.committer import Committer
-from extender.cycle.controller import Controller, ControlOptions
+from extender.cycle.controller import Controller
 from extender.cycle.evictions.evictor import Evictor
 from extender.cycle.pods.releaser import Releaser
 from extender.cycle.pods.writer import Release
 from extender.cycle.recovery.repair import Repairs
+from extender.cycle.replica import ControlOptions
 from extender.cycle.term import Term
 from extender.kube.client import Client
 from extender.kube.errors import Unavailable

@@ -11,10 +11,11 @@ from extender.api.events import Removed, Synced, Upserted
 from extender.api.kinds import GpuNode
 from extender.api.objects import Node, Pod
 from extender.cycle import metrics
-from extender.cycle.controller import Controller, ControlOptions
+from extender.cycle.controller import Controller
 from extender.cycle.keepers.inventory import InventoryKeeper
 from extender.cycle.pods.narrow import Narrowing
 from extender.cycle.pods.writer import PodWriter, Release
+from extender.cycle.replica import ControlOptions
 from extender.cycle.term import EPOCHS_PER_LEADER, Term
 from extender.http.claim import read_claim
 from extender.kube.client import Client

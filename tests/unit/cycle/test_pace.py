@@ -11,9 +11,10 @@ import pytest
 from extender.api.events import Event, Removed, Upserted
 from extender.api.objects import Namespace, ObjectMeta, Pod
 from extender.cycle import metrics
-from extender.cycle.controller import Controller, ControlOptions
+from extender.cycle.controller import Controller
 from extender.cycle.decision import timed_decision
 from extender.cycle.pace import LONGEST_S, Pace
+from extender.cycle.replica import ControlOptions
 from extender.cycle.term import Term
 from extender.kube.client import Client
 from extender.kube.errors import NotFound
