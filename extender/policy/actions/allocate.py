@@ -100,13 +100,15 @@ def _queue_up(
 @dataclass(slots=True)
 class _Round:
     """One pool's turns. `has_blocked_work`: among those that reclaim may serve. `preempting`
-    knows what blocked workloads preemption may serve, where that stage is still to come."""
+    knows what blocked workloads preemption may serve, where that stage is still to come. `refused`
+    is what was tried last, if it had no place: what is alike and next in line has none either."""
 
     session: Session
     pool: str
     may_defer: bool
     has_blocked_work: bool = False
     preempting: YieldToPreemption | None = None
+    refused: tuple[Pending, Refused] | None = None
 
     def __post_init__(self) -> None:
         if is_preempt_next(self.session, self.pool):
@@ -221,13 +223,27 @@ class _Round:
             session.cut(key, "allocate")
             return Refused(Reason.WAITING_FOR_TURN, f"{key}: the cycle had no time left for it")
         if session.reservations.in_pool(pool) is None:
-            refused = self._try_chunks(pending)
+            refused = self._refused_alike(pending) or self._try_chunks(pending)
+            self.refused = (pending, refused) if isinstance(refused, Refused) else None
         else:
+            self.refused = None
             with session.reservations.lifted_for(pending, pool):
                 refused = self._try_chunks(pending)
         if isinstance(refused, Refused) and refused.reason in _LACKS_PLACE:
             return self._keep_or_tell(leaf, pending, refused)
         return refused
+
+    def _refused_alike(self, pending: Pending) -> Refused | None:
+        """Why the workload has no place, if one like it had none right before; else it is tried."""
+        if self.refused is None:
+            return None
+        other, refused = self.refused
+        key, session = other.workload.key, self.session
+        if (key, self.pool) in session.shortages.hopeless or session.places.pod_affinity:
+            return None
+        if not pending.is_like(other):
+            return None
+        return Refused(refused.reason, pending.workload.key + refused.detail.removeprefix(key))
 
     def _try_chunks(self, pending: Pending) -> Pending | Refused | None:
         """Admit the first chunk that has a place; or why the very first has none."""

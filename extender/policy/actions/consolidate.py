@@ -75,23 +75,29 @@ class _Consolidate:
     pool: str
     rule: "_ConsolidateRule" = field(init=False)
     idle: "array[int]" = field(init=False)
+    _spreads_gpus: bool = field(init=False)
+    _spreads_others: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        session = self.session
+        session, view = self.session, self.session.snapshot.pools[self.pool]
+        self._spreads_gpus = view.gpu_placement == "spread"
+        self._spreads_others = view.cpu_placement == "spread"
         self.idle = _idle(session, self.pool)
         self.rule = _ConsolidateRule(session)
 
     def could_serve(self, pending: Pending) -> bool:
         """Whether the pool packs such work, and as much is idle as it needs: a move makes nothing
         idle that is not idle already."""
-        view = self.session.snapshot.pools[self.pool]
-        has_gpus = any(pod.demand.wants_gpu for pod in pending.chunk)
-        if (view.gpu_placement if has_gpus else view.cpu_placement) == "spread":
+        (milli, cpu_milli, memory_mib), idle = pending.need(), self.idle
+        if cpu_milli > idle[1] or memory_mib > idle[2]:
             return False
-        need = pending.need()
-        # Idle instances are not summed up.
-        milli = need[0] - sum(pod.demand.counted_milli for pod in pending.chunk)
-        return milli <= self.idle[0] and need[1] <= self.idle[1] and need[2] <= self.idle[2]
+        has_gpus = False
+        for shape in pending.shapes:
+            has_gpus = has_gpus or shape.demand.wants_gpu
+            # Idle instances are not summed up.
+            milli -= shape.demand.counted_milli * shape.count
+        is_spread = self._spreads_gpus if has_gpus else self._spreads_others
+        return milli <= idle[0] and not is_spread
 
     def rules_of(self, request: PreemptionRequest) -> Sequence[PreemptionRule] | Refused:
         """The one rule, unless no move can serve the workload or its queue may not hold it."""

@@ -59,10 +59,14 @@ def _with_victims(session: Session, pool: str) -> list[Pending]:
     lowest: dict[str, int] = {}
     training: set[str] = set()
     for workload in session.snapshot.workloads.values() if here else ():
+        project, priority = workload.project, workload.priority
+        is_training = workload.kind not in FIRST_KINDS
+        is_known = project in lowest and lowest[project] <= priority
+        if is_known and (not is_training or project in training):
+            continue
         if workload.is_preemptible and any(pod.state == "bound" for pod in workload.pods):
-            project, priority = workload.project, workload.priority
             lowest[project] = min(priority, lowest.get(project, priority))
-            if workload.kind not in FIRST_KINDS:
+            if is_training:
                 training.add(project)
     found = [
         pending

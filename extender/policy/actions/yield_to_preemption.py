@@ -5,7 +5,6 @@ that it evicts no more pods than it needs. Work that it precedes has its turn af
 it started before, the blocked workload would evict one more pod, or that very work a cycle later.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -53,15 +52,14 @@ class YieldToPreemption:
 
     def must_yield(self, leaf: Queue, pending: Pending) -> bool:
         """Whether the workload has its turn after stage `preempt`."""
-        return any(
-            each.take_back.precedes(leaf, pending.workload) and self._can_be_served(each)
-            for each in self._waiting(leaf.project)
-        )
-
-    def _waiting(self, project: Queue) -> Iterator[_Blocked]:
-        for each in self._by_project.get(project, ()):
-            if not self.session.is_served(each.pending.workload.key):
-                yield each
+        for each in self._by_project.get(leaf.project, ()):
+            if (
+                each.take_back.precedes(leaf, pending.workload)
+                and not self.session.is_served(each.pending.workload.key)
+                and self._can_be_served(each)
+            ):
+                return True
+        return False
 
     def _can_be_served(self, blocked: _Blocked) -> bool:
         """Whether it would have a place if all that it may evict in its project were gone."""

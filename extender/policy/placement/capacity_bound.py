@@ -38,9 +38,10 @@ class CapacityBound:
     def _allows(self, shape: Shape, pool: str) -> bool:
         # Constraints are kept beside their id, so that the id is not used again.
         key = pool, shape.demand, id(shape.constraints), shape.count
-        if key not in self._known:
-            self._known[key] = shape.constraints, self._holds(shape, pool)
-        return self._known[key][1]
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = shape.constraints, self._holds(shape, pool)
+        return known[1]
 
     def _holds(self, shape: Shape, pool: str) -> bool:
         left = shape.count

@@ -43,20 +43,22 @@ class TakeBack:
         settings: Settings,
     ) -> "TakeBack":
         """What the workload could take once these pods are gone from their queues."""
-        workload, need = pending.workload, pending.need()
-        at_start = {queue: queue.allocated[:] for queue in leaf.chain}
-        for queue, held in at_start.items():
+        workload, need, project = pending.workload, pending.need(), leaf.project
+        is_allowed = workload.is_preemptible or leaf.may_hold_np(need)
+        is_entitled = is_in_quota = True
+        before = 0
+        for queue in leaf.chain:
+            held = queue.allocated[:]
             add(held, need)
             for other, pod in gone:
                 if queue in other.chain:
                     subtract(held, held_amounts(pod, 0))
-        is_allowed = all(_is_within(held, queue.limit) for queue, held in at_start.items()) and (
-            workload.is_preemptible or leaf.may_hold_np(need)
-        )
-        is_entitled = all(_is_within(held, queue.deserves) for queue, held in at_start.items())
-        is_in_quota = all(_is_within(held, queue.quota) for queue, held in at_start.items())
+            is_allowed = is_allowed and _is_within(held, queue.limit)
+            is_entitled = is_entitled and _is_within(held, queue.deserves)
+            is_in_quota = is_in_quota and _is_within(held, queue.quota)
+            if queue is project:
+                before = held[GPU] - need[GPU]
         # Within the reclaim band a project that has its quota takes nothing.
-        project, before = leaf.project, at_start[leaf.project][GPU] - need[GPU]
         is_in_band = view.reclaim_band_percent > 0 and before >= project.quota[GPU]
         can_take = view.has_preemption and workload.doubt is None
         return cls(
@@ -128,4 +130,4 @@ class TakeBack:
 
 
 def _is_within(held: Sequence[int], bound: Sequence[int]) -> bool:
-    return all(held[r] <= bound[r] for r in RESOURCES)
+    return held[0] <= bound[0] and held[1] <= bound[1] and held[2] <= bound[2]

@@ -183,10 +183,14 @@ class Preemption:
         found: _NodesOfShapes = {}
         for workload in self.session.snapshot.workloads.values():
             for pod in workload.pods if workload.is_preemptible else ():
+                if not pod.is_controlled or pod.state != "bound":
+                    continue
                 ix = ix_of.get(pod.node)
-                if ix is not None and pod.state == "bound" and pod.is_controlled:
+                if ix is not None:
                     shape = pod.demand, id(pod.constraints)
-                    found.setdefault(shape, (pod.constraints, set()))[1].add(ix)
+                    if shape not in found:
+                        found[shape] = pod.constraints, set()
+                    found[shape][1].add(ix)
         return found
 
     def commit(self, solver: Solver, solution: Solution) -> Pending | None:

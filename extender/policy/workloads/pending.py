@@ -81,6 +81,19 @@ class Pending:
             self._shapes = shapes_of(self.chunk)
         return self._shapes
 
+    def is_like(self, other: "Pending") -> bool:
+        """Whether both are one pod that asks for the same in the same pools, for one queue."""
+        mine, its = self.workload, other.workload
+        return (
+            self._chunk is self.waiting
+            and other._chunk is other.waiting
+            and self.waiting[0].constraints is other.waiting[0].constraints
+            and self.waiting[0].demand == other.waiting[0].demand
+            and self.pools == other.pools
+            and (mine.project, mine.user) == (its.project, its.user)
+            and mine.is_preemptible is its.is_preemptible
+        )
+
     def chunks(self) -> Iterable[Sequence[PodView]]:
         """`chunk`, and then what may be tried in its place when that has no room, best first."""
         return next_chunks(self.workload, self.live, self.waiting)

@@ -389,3 +389,35 @@ def test_work_above_its_share_starts_where_reclaim_helps_nobody() -> None:
     cluster.job("b-job", "b", 1)
     cluster.job("a-job", "a", 8)
     assert counts(decide(cluster.snapshot())) == {("b-job", "reserved"): 1}
+
+
+class TestWorkAlike:
+    """What is alike and next in line is not tried again."""
+
+    def test_each_workload_is_told_about_itself(self) -> None:
+        cluster = one_node(1)
+        cluster.job("holds", "a", on="n0")
+        for number in range(3):
+            cluster.job(f"waits-{number}", "a")
+        waits = decide(cluster.snapshot()).waits
+        assert {key: why.detail.partition(":")[0] for key, why in waits.items()} == {
+            f"ns/waits-{number}": f"ns/waits-{number}" for number in range(3)
+        }
+        assert len({why.detail.partition(":")[2] for why in waits.values()}) == 1
+
+    def test_smaller_work_behind_it_starts(self) -> None:
+        cluster = one_node(3)
+        for number in range(2):
+            cluster.job(f"large-{number}", "a", 4)
+        cluster.job("small", "a", 2)
+        cluster.job("alike-but-later", "a", 4)
+        assert statuses(decide(cluster.snapshot())) == {"small-0": "reserved"}
+
+    def test_work_of_another_queue_is_refused_for_its_own_reason(self) -> None:
+        cluster = one_node(8, limit=0)
+        cluster.project("b", 8)
+        cluster.job("limited", "a")
+        cluster.job("free", "b")
+        plan = decide(cluster.snapshot())
+        assert reason(plan, "limited") is Reason.OVER_LIMIT
+        assert statuses(plan) == {"free-0": "reserved"}
