@@ -6,20 +6,33 @@ import pytest
 
 from extender.api.events import Event, Removed, Synced, Upserted
 from extender.api.kinds import Device, GpuNode
-from extender.api.objects import ContainerStatus, Node, Pod, Resources
+from extender.api.objects import (
+    BudgetSpec,
+    BudgetStatus,
+    ContainerStatus,
+    LabelSelector,
+    Node,
+    ObjectMeta,
+    Pod,
+    PodDisruptionBudget,
+    Resources,
+)
 from extender.state.cluster import ClusterState
 from extender.state.nodes import NodeTable
 from extender.state.pods.constraints import MAX_BYTES
 from tests.support.builders import (
     CARD_MIB,
+    department,
     gpu_node,
     kept_row,
     node,
     part,
     pod,
+    pod_group,
     pool,
     project,
     row,
+    topology,
     whole,
 )
 
@@ -519,8 +532,15 @@ def test_a_pod_with_more_than_is_kept_of_one_is_not_planned_and_holds_its_place(
 # -- whether a decision would read something else ---------------------------------------------
 
 
+DISRUPTIONS = PodDisruptionBudget(
+    metadata=ObjectMeta(name="b", namespace="team-a", uid="uid-b"),
+    spec=BudgetSpec(selector=LabelSelector()),
+    status=BudgetStatus(disruptions_allowed=1),
+)
+
+
 def scene() -> tuple[Any, ...]:
-    held = pod("held").needs(1000).bound("n1").build()
+    held = pod("held").needs(1000).gang("held").bound("n1").build()
     return (
         project("team-a").build(),
         pool("default").build(),
@@ -555,7 +575,7 @@ def test_what_no_decision_reads_leaves_the_version_as_it_is(same: Any) -> None:
     [
         Upserted(pod("comes").needs(1000).build()),
         Upserted(pod("waits").needs(500).version(9).build()),
-        Upserted(pod("held").needs(1000).bound("n1").terminating().version(9).build()),
+        Upserted(pod("held").needs(1000).gang("held").bound("n1").terminating().version(9).build()),
         Removed(Pod, "uid-held", "team-a", "held"),
         Upserted(pod("of-others").host("1", "1Gi").bound("n1").build()),
         Upserted(node("n1").gpus(1).cordoned().version(9).build()),
@@ -563,6 +583,10 @@ def test_what_no_decision_reads_leaves_the_version_as_it_is(same: Any) -> None:
         Upserted(project("team-a").quota(4).version(9).build()),
         Upserted(pool("default").spread().build()),
         Upserted(pool("default").without_weights().build()),
+        Upserted(department("science").quota(1).build()),
+        Upserted(topology("dc", "zone")),
+        Upserted(pod_group("held", 2).of("team-a").build()),
+        Upserted(DISRUPTIONS),
     ],
 )
 def test_what_a_decision_reads_changes_the_version(change: Event) -> None:
