@@ -241,7 +241,7 @@ class _Round:
         key, session = other.workload.key, self.session
         if (key, self.pool) in session.shortages.hopeless or session.places.pod_affinity:
             return None
-        if not pending.is_like(other):
+        if not refused.detail.startswith(f"{key}: ") or not pending.is_like(other):
             return None
         return Refused(refused.reason, pending.workload.key + refused.detail.removeprefix(key))
 
