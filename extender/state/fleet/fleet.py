@@ -102,7 +102,8 @@ class Fleet:
 
     @property
     def n_changes(self) -> int:
-        """Goes up when anything of a node changes that a decision reads."""
+        """Goes up when anything of a node with GPUs changes that a decision reads, and when one has
+        no ledger yet."""
         self.refresh()
         return self._n_changes
 
@@ -131,7 +132,8 @@ class Fleet:
                 self._nodes.set_cards(_with_foreign(gpu_node, known.foreign))
                 self._nodes.set_node(self._facts_of(name))
             self.n_reshaped += self._shape_of(name) != before
-        self._n_changes += len(self._touched)
+            has_gpus = before is not None or gpu_node is not None
+            self._n_changes += has_gpus or self._inventory.lacks_ledger(name)
         self._touched.clear()
 
     def _shape_of(self, name: str) -> tuple[str, int, int] | None:

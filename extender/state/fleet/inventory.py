@@ -142,6 +142,10 @@ class Inventory:
             if gpu_node.metadata.label(names.LABEL_NODE_POOL) != known.pool:
                 self._pool_labels[name] = known.pool
 
+    def lacks_ledger(self, name: str) -> bool:
+        """Whether the node has GPUs and no GpuNode."""
+        return name in self._to_create
+
     def differences(self) -> Differences:
         """All differences, as copies."""
         return Differences(
