@@ -195,10 +195,8 @@ class ClusterState:
 
         The time, what queues held in the past, and the versions of objects do not count.
         """
-        queues, topologies, budgets = self._queues, self._topologies, self._budgets_left()
-        views = queues.department_views, queues.project_views, queues.pool_views
-        changes = self._fleet.n_changes, self._workloads.n_changes
-        return changes, views, queues.pools_by_quota, topologies.levels, budgets
+        changes = self._fleet.n_changes, self._workloads.n_changes, self._queues.n_changes
+        return changes, self._topologies.levels, self._budgets_left()
 
     def has_synced(self, kind: type) -> bool:
         """Whether all objects of the kind that there were at the start have been delivered."""

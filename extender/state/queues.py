@@ -117,6 +117,8 @@ class Queues:
         self.pool_views: Mapping[str, PoolView] = {DEFAULT_POOL: _UNDESCRIBED}
         #: Queue -> node pool -> millionths of what the pool had that the queue used in the past.
         self.past_use: Mapping[str, Mapping[str, Amounts]] = {}
+        #: Goes up with every change of what people write, or of what projects used in the month.
+        self.n_changes = 0
         self._by_namespace: dict[str, tuple[str, ...]] = {}
         self._pools_for: dict[tuple[str, tuple[str, ...]], tuple[str, ...] | Refused] = {}
         self._bad_figures: dict[tuple[str, str], list[str]] = {}
@@ -128,6 +130,7 @@ class Queues:
         self.departments[name] = department
         if before is not None and _same(before, department):
             return
+        self.n_changes += 1
         last = self.department_views.get(department_queue(name))
         pools = self._read_pools(("GpuDepartment", name), department.spec.node_pools, last)
         view = QueueView(
@@ -139,6 +142,7 @@ class Queues:
 
     def drop_department(self, name: str) -> None:
         """Forget the department; projects that name it fall to one of the name without quota."""
+        self.n_changes += 1
         self.departments.pop(name, None)
         self._bad_figures.pop(("GpuDepartment", name), None)
         self.department_views = _without(self.department_views, department_queue(name))
@@ -151,12 +155,13 @@ class Queues:
         self.projects[name] = project
         if before is not None and _same(before, project):
             if _months(before) != _months(project):
+                self.n_changes += 1
                 known = self.project_views[name]
                 pools = with_budgets(known.pools, project.spec.node_pools, project.status)
                 self.project_views = _with(self.project_views, replace(known, pools=pools))
             return set()
-        spec = project.spec
-        last = self.project_views.get(name)
+        self.n_changes += 1
+        spec, last = project.spec, self.project_views.get(name)
         pools = self._read_pools(("GpuProject", name), spec.node_pools, last)
         view = QueueView(
             name=name,
@@ -175,6 +180,7 @@ class Queues:
 
     def drop_project(self, name: str) -> set[str]:
         """Forget the project; returns the namespaces with pods to look at again."""
+        self.n_changes += 1
         before = self.projects.pop(name, None)
         self._pools_for.clear()
         self._bad_figures.pop(("GpuProject", name), None)
@@ -184,7 +190,10 @@ class Queues:
 
     def views(self) -> Mapping[str, QueueView]:
         """Every department and project, with the weights that are in force."""
-        by_quota, projects = self.pools_by_quota, self.project_views
+        by_quota = {
+            name for name, pool in self.pools.items() if pool.spec.over_quota_weights == "Disabled"
+        }
+        projects = self.project_views
         if by_quota:
             projects = {name: weigh_by_quota(view, by_quota) for name, view in projects.items()}
         views = {**self.department_views, **projects}
@@ -199,15 +208,10 @@ class Queues:
         self.pools[name] = pool
         if before is not None and _same(before, pool):
             return False
-        view = _read_pool(name, pool.spec)
-        self.pool_views = _with(self.pool_views, view)
+        self.n_changes += 1
+        self.pool_views = _with(self.pool_views, _read_pool(name, pool.spec))
         self._pools_for.clear()
         return before is None or before.spec.node_selector != pool.spec.node_selector
-
-    @property
-    def pools_by_quota(self) -> set[str]:
-        """Node pools in which quotas, and no weights, divide what is over quota."""
-        return {n for n, pool in self.pools.items() if pool.spec.over_quota_weights == "Disabled"}
 
     @property
     def strict_pools(self) -> set[str]:
@@ -216,6 +220,7 @@ class Queues:
 
     def drop_pool(self, name: str) -> None:
         """Forget the node pool; its nodes fall to other pools."""
+        self.n_changes += 1
         self.pools.pop(name, None)
         self._pools_for.clear()
         self.pool_views = _without(self.pool_views, name)

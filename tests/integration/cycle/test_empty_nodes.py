@@ -79,7 +79,7 @@ async def see_nodes_go(scene: Scene, nodes: Callable[[Scene], list[str]]) -> Non
     await scene.until(lambda: used_nodes(scene, "team-a")[stays] > 1, "the first to move")
     await scene.until(lambda: used_nodes(scene, "team-a")[stays] == 4, "all to be on one node")
     await scene.until(lambda: len(nodes(scene)) == 1, "the other nodes to go")
-    await scene.until_decided(5)
+    await scene.until_run("empty-nodes", 2)
     assert nodes(scene) == [stays]
     assert used_nodes(scene, "team-a") == {stays: 4}
 
@@ -107,7 +107,7 @@ async def test_work_comes_together_on_the_node_that_stays(scene: Scene) -> None:
     await scene.until(lambda: used_nodes(scene, "team-a")[stays] >= 2, "the first to move")
     everything = {stays: N_NODES}
     await scene.until(lambda: used_nodes(scene, "team-a") == everything, "all to be on one node")
-    await scene.until_decided(5)
+    await scene.until_run("empty-nodes", 2)
     assert used_nodes(scene, "team-a") == everything
     assert n_restarts(scene, "team-a") == {"notebook": 0, "one": 1, "two": 1}
     told = emptied(scene, "team-a")

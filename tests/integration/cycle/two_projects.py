@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from extender.kube.client import Client
+from extender.policy.plan import Stage
 from tests.support import workloads
 from tests.support.controlplane.handles import Cluster
 from tests.support.controlplane.ports import LOOPBACK
@@ -112,17 +113,23 @@ class Scene:
         finally:
             connection.close()
 
-    def n_cycles(self) -> int:
-        """How many cycles the controller has ended without an error."""
-        found = re.search(
-            r'^ballast_control_cycles_total\{result="done"\} (\S+)$', self.metrics(), re.M
-        )
+    def count(self, series: str) -> int:
+        """The value of the series, 0 where it is not there."""
+        found = re.search(rf"^{re.escape(series)} (\S+)$", self.metrics(), re.M)
         return int(float(found[1])) if found else 0
 
     async def until_decided(self, n_cycles: int) -> None:
-        """Until so many more cycles have ended: whatever they would have done has begun."""
-        last = await asyncio.to_thread(self.n_cycles) + n_cycles
-        await self.until(lambda: self.n_cycles() >= last, f"{n_cycles} more cycles")
+        """Until so many more cycles have decided: whatever they would have done has begun."""
+        await self._until_counted('ballast_control_cycles_total{result="done"}', n_cycles)
+
+    async def until_run(self, stage: Stage, n_cycles: int) -> None:
+        """Until the stage, which not every cycle has, was part of so many more cycles."""
+        series = f'ballast_control_stage_duration_seconds_count{{stage="{stage}"}}'
+        await self._until_counted(series, n_cycles)
+
+    async def _until_counted(self, series: str, n_more: int) -> None:
+        last = await asyncio.to_thread(self.count, series) + n_more
+        await self.until(lambda: self.count(series) >= last, f"{n_more} more of {series}")
 
     async def look(self, project: str) -> Sight:
         """Pods of the project's namespace, and the rows of all nodes."""

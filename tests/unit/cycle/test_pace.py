@@ -85,6 +85,10 @@ class Office:
         ):
             self.controller.state.apply(Upserted(obj))
 
+    def labelled(self) -> list[str]:
+        """Namespaces whose label was written, in order."""
+        return [call.args[1] for call in self.client.merge_patch.call_args_list]
+
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
         """Leads, and has decided for the first time."""
@@ -178,5 +182,17 @@ async def test_a_namespace_that_needs_its_label_waits_for_no_decision(
         office.controller._namespaces.deliver(Upserted(appears))
         await asyncio.sleep(0.1)
         assert office.n_decisions == n_before
-    labelled = [call.args[1] for call in office.client.merge_patch.call_args_list]
-    assert labelled == ["team-a"]
+    assert office.labelled() == ["team-a"]
+
+
+async def test_a_namespace_that_a_project_comes_to_list_gets_its_label_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    office = Office(monkeypatch)
+    async with office.leading():
+        office.controller._namespaces.deliver(Upserted(Namespace(metadata=ObjectMeta(name="more"))))
+        await asyncio.sleep(0.1)
+        listing = project("team-a").quota(1).namespaces("team-a", "more").version(9).build()
+        office.controller._deliver(Upserted(listing))
+        await asyncio.sleep(0.1)
+        assert office.labelled() == ["more"]
