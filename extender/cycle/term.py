@@ -135,7 +135,7 @@ class Term:
             # About a third of one core: the API server and kube-scheduler want the rest.
             rest_s = min(_LONGEST_REST_S, 2 * self._computed_s) if is_decided else 0.0
             await asyncio.sleep(max(options.gap_s, rest_s, min(5.0, 0.2 * failures)))
-            if not self._cut:
+            if not (self._cut or self._volumes.is_behind):
                 pause_s = STATUS_PERIOD_S if self._reports.is_behind else options.tick_s
                 await self._replica.wait_for_change(self._version, pause_s)
 

@@ -35,6 +35,8 @@ class VolumeReader:
         self._state = state
         self._due: dict[tuple[str, str], float] = {}
         self._pause_s = _OPEN_FOR_S
+        #: Whether claims are left over for another pass, which should come soon.
+        self.is_behind = False
 
     async def keep(self) -> None:
         """Read what is new or was read some time ago, the longest ago first."""
@@ -46,6 +48,7 @@ class VolumeReader:
         self._pause_s = max(_OPEN_FOR_S, len(wanted) / _READS_A_SECOND)
         due = [claim for claim in wanted if self._due.get(claim, 0.0) <= now]
         due = _in_turns(due, self._due)
+        self.is_behind = len(due) > _READS_A_PASS
         async with asyncio.TaskGroup() as tasks:
             for claim in due[:_READS_A_PASS]:
                 tasks.create_task(self._read(claim, now))

@@ -7,9 +7,10 @@ from typing import Any
 from unittest.mock import AsyncMock, create_autospec
 
 import pytest
+from msgspec.structs import replace
 
 from extender.api.events import Event, Removed, Upserted
-from extender.api.objects import Namespace, ObjectMeta, Pod
+from extender.api.objects import ClaimSource, Namespace, ObjectMeta, Pod, Volume
 from extender.cycle import metrics
 from extender.cycle.controller import Controller
 from extender.cycle.decision import timed_decision
@@ -129,6 +130,21 @@ async def test_at_rest_a_decision_of_half_a_second_is_made_six_times_a_minute(
     assert office.n_decisions in (6, 7)
     n_decided, n_unchanged = (now - then for now, then in zip(cycles(), before, strict=True))
     assert (n_decided, n_unchanged > n_decided) == (office.n_decisions, True)
+
+
+async def test_claims_of_many_pods_are_read_one_batch_right_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    office, n_pods = Office(monkeypatch), 100
+    office.client.get.side_effect = NotFound("no claim")
+    for number in range(n_pods):
+        made = pod(f"p{number}").needs(1000).build()
+        data = Volume(name="data", persistent_volume_claim=ClaimSource(f"claim-{number}"))
+        made = replace(made, spec=replace(made.spec, volumes=[data]))
+        office.controller.state.apply(Upserted(made))
+    async with office.leading():
+        await asyncio.sleep(3.0)
+    assert office.client.get.call_count == n_pods
 
 
 async def test_a_model_that_takes_long_to_look_at_is_looked_at_less_often(
