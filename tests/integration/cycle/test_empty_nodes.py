@@ -79,9 +79,16 @@ async def see_nodes_go(scene: Scene, nodes: Callable[[Scene], list[str]]) -> Non
     await scene.until(lambda: used_nodes(scene, "team-a")[stays] > 1, "the first to move")
     await scene.until(lambda: used_nodes(scene, "team-a")[stays] == 4, "all to be on one node")
     await scene.until(lambda: len(nodes(scene)) == 1, "the other nodes to go")
-    await scene.until_run("empty-nodes", 2)
+    await until_looked_again(scene)
     assert nodes(scene) == [stays]
     assert used_nodes(scene, "team-a") == {stays: 4}
+
+
+async def until_looked_again(scene: Scene) -> None:
+    """Until the controller has looked again for a node to empty, which not every cycle does, and
+    what that cycle decided has begun."""
+    await scene.until_run("empty-nodes", 1)
+    await scene.until_decided(2)
 
 
 def n_restarts(scene: Scene, namespace: str) -> dict[str, int]:
@@ -107,7 +114,7 @@ async def test_work_comes_together_on_the_node_that_stays(scene: Scene) -> None:
     await scene.until(lambda: used_nodes(scene, "team-a")[stays] >= 2, "the first to move")
     everything = {stays: N_NODES}
     await scene.until(lambda: used_nodes(scene, "team-a") == everything, "all to be on one node")
-    await scene.until_run("empty-nodes", 2)
+    await until_looked_again(scene)
     assert used_nodes(scene, "team-a") == everything
     assert n_restarts(scene, "team-a") == {"notebook": 0, "one": 1, "two": 1}
     told = emptied(scene, "team-a")

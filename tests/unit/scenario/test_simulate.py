@@ -178,6 +178,17 @@ def test_a_bar_that_is_missed_is_told_and_so_is_one_of_no_figure() -> None:
     ]
 
 
+def test_bars_name_users_by_their_project_and_every_user_by_a_star() -> None:
+    lines = [line(user, at=0, run=hours * 3600) for user, hours in (("ann", 3), ("ben", 6))]
+    for each, user in zip(lines, ("ann", "ben"), strict=True):
+        each["job"]["user"] = user
+    told = run(nodes=[node(gpus=2)], arrivals=lines).as_json()
+    assert not list(misses(told, {"users.a/ann.heldGpuHours": 3}, {"users.*.heldGpuHours": 3}))
+    assert list(misses(told, {"users.*.heldGpuHours": 5}, {})) == [
+        "users.a/ben.heldGpuHours: 6, expected at most 5"
+    ]
+
+
 def test_an_event_about_a_job_that_is_not_there_is_refused() -> None:
     with pytest.raises(ScenarioError, match="finish: there is no job q"):
         run(simulate={"events": [{"at": 5, "finish": ["q"]}]})
