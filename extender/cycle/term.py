@@ -114,6 +114,7 @@ class Term:
         while True:
             is_over = is_decided = False
             try:
+                await self._wait()
                 is_decided = await self._cycle()
                 failures = 0
                 metrics.CYCLES.labels("done" if is_decided else "unchanged").inc()
@@ -135,9 +136,13 @@ class Term:
             # About a third of one core: the API server and kube-scheduler want the rest.
             rest_s = min(_LONGEST_REST_S, 2 * self._computed_s) if is_decided else 0.0
             await asyncio.sleep(max(options.gap_s, rest_s, min(5.0, 0.2 * failures)))
-            if not (self._cut or self._volumes.is_behind):
-                pause_s = STATUS_PERIOD_S if self._reports.is_behind else options.tick_s
-                await self._replica.wait_for_change(self._version, pause_s)
+
+    async def _wait(self) -> None:
+        """Until there is something to decide, or to look at again."""
+        if not (self._cut or self._volumes.is_behind):
+            is_behind, tick_s = self._reports.is_behind, self._replica.options.tick_s
+            pause_s = STATUS_PERIOD_S if is_behind else tick_s
+            await self._replica.wait_for_change(self._version, pause_s)
 
     async def _cycle(self) -> bool:
         """Mend, decide where that is due, and report; whether it decided."""

@@ -91,12 +91,12 @@ class Office:
         return [call.args[1] for call in self.client.merge_patch.call_args_list]
 
     @asynccontextmanager
-    async def leading(self) -> AsyncIterator[None]:
+    async def leading(self) -> AsyncIterator["asyncio.Task[None]"]:
         """Leads, and has decided for the first time."""
         task = asyncio.create_task(Term(self.controller, transitions=3)._cycles())
         try:
             await asyncio.sleep(1.5)
-            yield
+            yield task
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -145,6 +145,21 @@ async def test_claims_of_many_pods_are_read_one_batch_right_after_the_other(
     async with office.leading():
         await asyncio.sleep(3.0)
     assert office.client.get.call_count == n_pods
+
+
+async def test_a_model_that_cannot_be_looked_at_ends_no_term(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    office = Office(monkeypatch)
+    async with office.leading() as term:
+        with monkeypatch.context() as broken:
+            broken.setattr(office.controller.state, "version", lambda: 1 // 0)
+            office.controller._deliver(Upserted(pod("comes").needs(1000).build()))
+            await asyncio.sleep(5.0)
+        n_before = office.n_decisions
+        await asyncio.sleep(5.0)
+        assert not term.done()
+        assert office.n_decisions > n_before
 
 
 async def test_a_model_that_takes_long_to_look_at_is_looked_at_less_often(
