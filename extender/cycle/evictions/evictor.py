@@ -192,6 +192,8 @@ class Evictor:
             if why:
                 case.drop(why)
                 return False
+            if self._state.pod(turn.eviction.pod.uid) is None:
+                return True  # it has ended meanwhile: an eviction would delete it, logs and all
             outcome = await self._end(turn)
         if outcome == "refused":
             self._refuse(turn.eviction, case)

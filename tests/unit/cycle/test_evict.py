@@ -9,7 +9,7 @@ from msgspec import structs
 from prometheus_client import REGISTRY
 
 from extender.api.events import Removed, Upserted
-from extender.api.objects import Pod
+from extender.api.objects import Pod, PodStatus
 from extender.api.reasons import Reason
 from extender.cycle import metrics
 from extender.cycle.evictions.beneficiaries import RUNS_WITHIN_S
@@ -131,6 +131,20 @@ async def test_a_pod_that_is_gone_before_the_answer_counts_for_its_project() -> 
     stage.drop(stage.victims[0])
     await asyncio.sleep(5)
     assert REGISTRY.get_sample_value(name, labels) == before + 1
+
+
+async def test_a_pod_that_has_ended_before_its_turn_is_not_evicted() -> None:
+    """An eviction deletes a pod that has completed as well, and its logs with it."""
+    stage = Stage(AT_ONCE + 2, ApiServer())
+    stage.start()
+    await asyncio.sleep(0.5)
+    ended = stage.victims[AT_ONCE]
+    stage.state.apply(Upserted(structs.replace(ended, status=PodStatus(phase="Succeeded"))))
+    await asyncio.sleep(5)
+    name = ended.metadata.name
+    assert name not in stage.api.asked
+    assert name not in stage.events.about
+    assert f"v{AT_ONCE + 1}" in stage.api.asked
 
 
 async def test_many_are_evicted_at_once_and_started_in_the_plans_order() -> None:
