@@ -40,11 +40,13 @@ def main() -> int:
 async def _run(seed: int, lasts_s: float, kinds: tuple[str, ...], growth: Growth | None) -> int:
     ends_s = time.monotonic() + lasts_s
     async with opened(seed, kinds, growth) as trial:
-        await trial.run(ends_s)
+        try:
+            await trial.run(ends_s)
+        finally:
+            append_run(RUNS, seed, trial.tally)
     found = growth.findings() if growth else []
     for line in (*(growth.lines() if growth else ()), *(f"GROWTH {each}" for each in found)):
         print(line, flush=True)
-    append_run(RUNS, seed, trial.tally)
     for line in (*trial.tally.lines(), *sum_lines(RUNS)):
         print(line, flush=True)
     return 0 if trial.tally.is_passed and not found else 1

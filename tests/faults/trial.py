@@ -19,6 +19,7 @@ from tests.faults.tally import Tally
 from tests.support import workloads
 from tests.support.auditor import Auditor
 from tests.support.controlplane.admin import ApiRefusedError
+from tests.support.controlplane.process import ControlPlaneError
 
 #: Seconds between two steps of the load.
 STEP_S: Final = 0.4
@@ -57,22 +58,25 @@ class Trial:
 
     async def run(self, ends_s: float) -> None:
         """Every kind once, and then others drawn from them until the clock says `ends_s`."""
-        async with asyncio.TaskGroup() as tasks:
-            loading = tasks.create_task(self._keep_loading())
-            await asyncio.sleep(5)
-            try:
-                for n_done, kind in enumerate(self._draw(), 1):
-                    is_last = n_done >= len(self._kinds) and time.monotonic() >= ends_s
-                    await self._inject(kind)
-                    if is_last or n_done % self._stretch == 0:
-                        await self._check()
-                    if is_last:
-                        break
-            finally:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                loading = tasks.create_task(self._keep_loading())
+                await asyncio.sleep(5)
+                await self._inject_until(ends_s)
                 loading.cancel()
-        await self._end_audit(SETTLE_S)
-        self.tally.counted += self._stage.done
-        self.tally.crashes += self._stage.crashes
+        finally:
+            await self._end_audit(SETTLE_S)
+            self.tally.counted += self._stage.done
+            self.tally.crashes += self._stage.crashes
+
+    async def _inject_until(self, ends_s: float) -> None:
+        for n_done, kind in enumerate(self._draw(), 1):
+            is_last = n_done >= len(self._kinds) and time.monotonic() >= ends_s
+            await self._inject(kind)
+            if is_last or n_done % self._stretch == 0:
+                await self._check()
+            if is_last:
+                return
 
     def _draw(self) -> Iterator[str]:
         yield from self._random.sample(self._kinds, len(self._kinds))
@@ -95,7 +99,7 @@ class Trial:
         act = self._restore if kind == RESTORE else functools.partial(KINDS[kind], self._stage)
         try:
             said = await act(self._random)
-        except (NotDoneError, *DOWN) as error:
+        except (NotDoneError, ControlPlaneError, *DOWN) as error:
             said = f"NOT DONE: {error!r:.200}"
         else:
             self.tally.done[kind] += 1
@@ -145,7 +149,8 @@ class Trial:
         self._auditor = None
         self.tally.add(verdict)
         if not verdict.is_clean:
-            self._say("audit", str(verdict))
+            kept = await asyncio.to_thread(self._stage.keep, f"seed-{self._seed}")
+            self._say("audit", f"kept in {kept}; {verdict}")
 
     # -- liveness ----------------------------------------------------------------------------------
 
