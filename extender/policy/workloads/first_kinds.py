@@ -71,24 +71,29 @@ class FirstKinds:
         if workload.kind not in FIRST_KINDS:
             return False
         of = self._of(project)
-        first = self._first(project)
+        first, card_mib = self._first(project), self._card_mib(project)
         if workload.key in of.running:
             return workload.key in first
         before = [each for each in first.values() if each.priority >= workload.priority]
-        total = sum_amounts([self._fixed(of), *map(size_of, before)])
+        total = sum_amounts([self._fixed(of), *(size_of(each, card_mib) for each in before)])
         total = _minus(total, of.held_by.get(workload.key, NOTHING))
-        return all(map(le, _plus(total, size_of(workload)), project.quota))
+        return all(map(le, _plus(total, size_of(workload, card_mib)), project.quota))
 
     def _first(self, project: Queue) -> Mapping[str, WorkloadView]:
         """The running workloads that precede training."""
         of = self._of(project)
         if of.first is None:
-            of.first, total = {}, self._fixed(of)
+            of.first, total, card_mib = {}, self._fixed(of), self._card_mib(project)
             for each in sorted(of.running.values(), key=_order):
-                more = _plus(total, size_of(each))
+                more = _plus(total, size_of(each, card_mib))
                 if all(map(le, more, project.quota)):
                     total, of.first[each.key] = more, each
         return of.first
+
+    def _card_mib(self, project: Queue) -> int:
+        """What requests in MiB are measured on: the smallest card of the pool of this queue."""
+        pools = (each for each in self.queues.values() if each.by_name.get(project.name) is project)
+        return next(pools).smallest_card_mib
 
     def _fixed(self, of: _Project) -> Amounts:
         """What is held besides the running workloads."""
@@ -116,9 +121,10 @@ class FirstKinds:
                     of.running[workload.key] = workload
 
 
-def size_of(workload: WorkloadView) -> Amounts:
-    """What the workload holds once all its pods run; requests in MiB count as nothing."""
-    return sum_amounts(held_amounts(pod, 0) for pod in workload.pods if not pod.is_terminating)
+def size_of(workload: WorkloadView, card_mib: int) -> Amounts:
+    """What the workload holds once all its pods run; requests in MiB are measured on `card_mib`."""
+    pods = (pod for pod in workload.pods if not pod.is_terminating)
+    return sum_amounts(held_amounts(pod, card_mib) for pod in pods)
 
 
 def _order(workload: WorkloadView) -> tuple[int, int, str]:
