@@ -30,7 +30,6 @@ from tests.support.session.used_rights import remember_uses
 from tests.support.webhook_config import webhook_configurations
 
 NODES = ("dra-0000", "dra-0001")
-pytestmark = pytest.mark.timeout(240)
 
 
 class Claiming(Asking):

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from extender.policy.preemption.lost_work import RESTART_S
@@ -27,7 +26,6 @@ def gpus(scene: Scene, queue: str) -> dict[str, float]:
     return {name[len("queue_") : -len("_gpus")]: value for name, value in named if "_gpus" in name}
 
 
-@pytest.mark.timeout(180)
 async def test_a_project_that_borrows_and_gives_back_is_told_in_figures(
     cluster: Cluster, audited: Auditor
 ) -> None:

@@ -3,8 +3,6 @@
 import json
 import subprocess
 
-import pytest
-
 from tests.support import workloads
 from tests.support.controlplane.handles import Api, wait_for
 from tests.support.installation import MANIFESTS, Installation
@@ -26,7 +24,6 @@ WHOLE = json.dumps(
 )
 
 
-@pytest.mark.timeout(180)
 def test_gpus_are_guarded_as_long_as_a_project_lists_the_namespace(api: Api) -> None:
     plane = api.control_plane
     api.kubectl("apply", "--server-side", f"-k{MANIFESTS / 'policies'}")

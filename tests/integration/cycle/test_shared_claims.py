@@ -28,7 +28,6 @@ from tests.support.auditor import Auditor
 from tests.support.controlplane.builder import OTHER_PROGRAMS
 from tests.support.controlplane.handles import Cluster
 
-pytestmark = pytest.mark.timeout(240)
 GIB = 1024
 GATE = "DRAConsumableCapacity"
 #: Of node and device: pod and MiB.

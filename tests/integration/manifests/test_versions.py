@@ -56,7 +56,6 @@ def other(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
 
 
 @pytest.mark.controlplane
-@pytest.mark.timeout(240)
 def test_every_overlay_is_applied_and_the_policies_hold_on(
     other: ControlPlane, foreign_kinds: Path
 ) -> None:

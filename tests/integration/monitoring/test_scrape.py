@@ -5,8 +5,6 @@ import re
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from manifests.boards.boards import BOARDS
 from tests.integration.cycle.two_projects import Scene
 from tests.integration.monitoring.prometheus import Monitoring, monitoring, program, rules
@@ -23,7 +21,6 @@ ELSEWHERE: Final = {
 ALL_OF: Final = {"$project": ".*", "$pool": ".*"}
 
 
-@pytest.mark.timeout(180)
 async def test_every_expression_of_rules_and_boards_returns_data(
     cluster: Cluster, audited: Auditor, tmp_path: Path
 ) -> None:

@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 
 from extender.cli.past.report import report
@@ -72,7 +71,6 @@ class Books:
         return sum(sum(line["lost"]) for line in lines)
 
 
-@pytest.mark.timeout(180)
 async def test_the_books_agree_to_the_unit_with_an_integral_over_etcd(
     cluster: Cluster, audited: Auditor
 ) -> None:

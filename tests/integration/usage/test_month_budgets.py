@@ -58,7 +58,6 @@ class Budgeted:
         return sum(bool(each["spec"].get("nodeName")) for each in pods)
 
 
-@pytest.mark.timeout(180)
 async def test_budget_holds_through_a_change_of_leader_and_ends_when_it_is_raised(
     cluster: Cluster, audited: Auditor
 ) -> None:

@@ -23,7 +23,7 @@ from tests.support.controlplane.probes import is_healthy
 from tests.support.controlplane.process import Process
 from tests.support.installation import Installation, install
 
-pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.controlplane
 
 START_S = 60.0
 #: Of ID tokens: long enough to log in with, short enough to wait for its end.

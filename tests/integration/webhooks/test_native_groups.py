@@ -35,7 +35,6 @@ GATES = {
 POLICIES = MANIFESTS / "policies"
 pytestmark = [
     pytest.mark.controlplane,
-    pytest.mark.timeout(240),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
