@@ -86,7 +86,7 @@ class Node:
         await self.reads("readyz", lambda text: text == says)
         return process
 
-    async def reads(self, page: str, holds: Callable[[str], bool], within_s: float = 20.0) -> str:
+    async def reads(self, page: str, holds: Callable[[str], bool], within_s: float = 60.0) -> str:
         """The page as soon as it is as wanted."""
         text, end = "", asyncio.get_running_loop().time() + within_s
         async with aiohttp.ClientSession() as session:
