@@ -244,6 +244,12 @@ def _add_replicas(draw: Draw, entry: Entry) -> None:
             job |= {"replicaOf": job["queue"], "floor": floors[job["queue"]], "kind": "inference"}
 
 
+def _add_users(draw: Draw, entry: Entry) -> None:
+    """Work names one of two users, or none."""
+    for job in entry["jobs"]:
+        job["user"] = draw(st.sampled_from(["ann", "ben", ""]))
+
+
 _WIDENINGS: dict[str, Callable[[Draw, Entry], None]] = {
     "budgets": _add_budgets,
     "host quotas": _add_host_quotas,
@@ -260,4 +266,5 @@ _WIDENINGS: dict[str, Callable[[Draw, Entry], None]] = {
     "times": _add_times,
     "topology": _add_topology,
     "trees": _add_trees,
+    "users": _add_users,
 }
