@@ -48,8 +48,9 @@ from extender.policy.preemption.rule import PreemptionRule
 from extender.policy.preemption.solver import Preemption
 from extender.policy.preemption.statement import PreemptionRequest, Statement
 from extender.policy.queues.common_ancestor import compared, levels_of
-from extender.policy.queues.queue import RESOURCES, Queue, larger
+from extender.policy.queues.queue import RESOURCES, Queue, frozen, larger
 from extender.policy.queues.room import check_room, format_amount
+from extender.policy.queues.tree import sum_amounts
 from extender.policy.session import Session, placed_amounts
 from extender.state.model import GPU, UNLIMITED, Amounts, PodView
 
@@ -265,6 +266,8 @@ class _ReclaimRule(PreemptionRule):
             return True
         if CounterReclaim(self.session, self.pool, request, statement, amounts).is_likely():
             return False
+        if not self._have_more(leaf, statement):
+            return False
         for queue in leaf.chain:
             bound = queue.deserves
             if queue.has_room(amounts, bound):
@@ -273,6 +276,30 @@ class _ReclaimRule(PreemptionRule):
             if not queue.has_room(amounts, most):
                 return False
         return True
+
+    def _have_more(self, leaf: Queue, statement: Statement) -> bool:
+        """As `_has_more`, of all that give, by what they held right before this plan: the floors go
+        by what they held when the rule was made."""
+        candidates, level_of = statement.candidates, levels_of(leaf)
+        given: dict[Queue, tuple[int, Amounts]] = {}
+        for unit in statement.units.values():
+            path, level = compared(candidates.leaves[unit.w], level_of)
+            if level >= 0 and any(self.preemptor.surplus[level]):
+                _, before = given.get(path[-1], (level, (0, 0, 0)))
+                given[path[-1]] = level, sum_amounts((before, candidates.amounts_of(unit.pods)))
+        return all(
+            self._gives(queue, leaf.chain[level], amounts, self.preemptor.surplus[level])
+            for queue, (level, amounts) in given.items()
+        )
+
+    def _gives(self, queue: Queue, peer: Queue, amounts: Amounts, surplus: Amounts) -> bool:
+        """Whether the queue, which gives these amounts, had more than `peer` ends with."""
+        before = sum_amounts((frozen(queue.allocated), amounts))
+        keep = larger(queue.share_to_keep, queue.quota)
+        return any(
+            amounts[r] and before[r] > keep[r] and _has_more(queue, before, peer, surplus, r)
+            for r in RESOURCES
+        )
 
 
 def _surplus(queue: Queue, more: Amounts) -> Amounts:
