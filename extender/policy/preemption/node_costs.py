@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 
 from extender.api.demand import Demand
-from extender.kernels.node_victims import NodeVictims
+from extender.kernels.node_victims import IMPOSSIBLE, NodeVictims
 from extender.policy.preemption.candidates import Candidates
 from extender.policy.preemption.eligibility import Eligibility
 from extender.state.nodes import NodeTable
@@ -97,10 +97,11 @@ class NodeCosts:
         return [costs[at % len(costs)] for at in range(n)] if costs else []
 
     def cheapest_nodes(self, n: int) -> frozenset[int]:
-        """The n nodes (by ix) on which room costs least, as far as is known; O(nodes)."""
-        price = self._victims.price
-        found = nsmallest(n, range(len(self.node_ixs)), key=price)
-        return frozenset(self.node_ixs[at] for at in found)
+        """The n nodes (by ix) on which room costs least, as far as is known, or all on which there
+        can be any; O(nodes)."""
+        prices = ((self._victims.price(at), ix) for at, ix in enumerate(self.node_ixs))
+        possible = (each for each in prices if each[0][0] < IMPOSSIBLE)
+        return frozenset(ix for _, ix in nsmallest(n, possible))
 
     def exclude(self, at: int) -> None:
         """Don't offer this node again until something happens on it."""

@@ -53,8 +53,7 @@ class PoolContext:
         self.forget_costs()
 
     def has_failed(self, rule: PreemptionRule, leaf: Queue, shapes: Sequence[Shape]) -> bool:
-        """Whether no plan was found by the rule for a pod that asks for no more than one of
-        these."""
+        """Whether the rule gave no plan to a pod that asks for no more than one of these."""
         failed = (self._known.get(rule) or self._learn(rule)).failed
         known = [*failed.get(None, ()), *failed.get(leaf, ())] if failed else ()
         return any(shape.is_no_easier_than(each) for each in known for shape in shapes)

@@ -13,6 +13,9 @@ its quota of the part u of the surplus, has max(0, w/W + k (w/W - u)) instead, w
 settings. Use of a queue's own quota does not count. What is not wanted by the queues with a weight
 left above 0 goes to the others in the same way.
 
+Users of a project have no quota when its share is divided among them. Afterwards each is given an
+equal part of the project's quota, by which reclaim and turns tell what is within quota.
+
 Reclaim lets a queue take up to its share, or up to its quota where quotas exceed what there is:
 work within quota may take from work above quota, whatever the proportions.
 
