@@ -17,7 +17,7 @@ from tests.scenarios.judge.rules import firm_rules_broken
 from tests.scenarios.wide_clusters import wide_entries
 from tests.tools.plan_hash import drawn
 
-N_CLUSTERS = 300
+N_CLUSTERS = 350
 AFTER_S = 600
 #: Cycles of a cluster at most, so far apart that each pod may move again.
 N_CYCLES = 30
