@@ -50,6 +50,8 @@ _HEAD: Final = (
 )  # fmt: skip
 #: What a status holds that others live on; the rest (times, requests, fair shares) may move.
 _KEPT: Final = ("phase", "nominatedNodeName", "allocatable", "capacity", "devices", "allocated")
+#: The states of a row that holds its cards, as one.
+_SETTLED: Final = {"reserved": {"state": "held"}, "bound": {"state": "held"}}
 
 
 class Judge:
@@ -151,8 +153,9 @@ def _digest(item: Body) -> str:
     status = {} if is_tenants else item.get("status", {})
     kept["status"] = {key: status.get(key) for key in _KEPT}
     if "rows" in kept.get("spec", {}):
-        rows = kept["spec"]["rows"]
-        kept["spec"] = {"rows": [row for row in rows if row["namespace"] not in MINE]}
+        rows = (row for row in kept["spec"]["rows"] if row["namespace"] not in MINE)
+        # A row becomes bound with another write of its node, or five minutes after its pod is.
+        kept["spec"] = {"rows": [row | _SETTLED.get(row["state"], {}) for row in rows]}
     if kept["status"]["allocated"] is not None and "department" not in kept.get("spec", {}):
         # A department's sum holds what the tenant's own project has.
         kept["status"]["allocated"] = None
