@@ -26,7 +26,7 @@ KINDS: Final = (
 
 
 @pytest.mark.controlplane
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(900)
 async def test_faults_under_load_violate_nothing_and_work_goes_on() -> None:
     async with opened(SEED, KINDS) as trial:
         await trial.run(ends_s=time.monotonic())
